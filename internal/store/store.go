@@ -1,0 +1,89 @@
+// Package store keeps every object of the server: multi-version state, the history of changes, and watches over it,
+// in front of a Log that makes changes durable.
+//
+// It knows keys, bytes and revisions, and nothing of objects or HTTP. Its nouns:
+//
+//   - a Key names one object: its resource ("apps/deployments", core resources as "/pods") and its name within it
+//     ("namespace/name", or "name" for cluster scope). Keys order by resource, then by the bytes of the name, as on etcd.
+//   - a revision is the number of a commit. One counter orders every change of every resource.
+//   - a Version is what one commit stored under one key: immutable bytes and their Sidecar.
+//   - a Record is one step of history: the old and the new version of one key.
+//   - a Snapshot is the whole state as of one revision.
+//   - a Cursor is a position in the history, which is all that a watch holds.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Key names one object.
+type Key struct {
+	Resource string // "GROUP/RESOURCE", with an empty group for core: "/pods", "apps/deployments"
+	Name     string // "namespace/name" or "name"
+}
+
+func (k Key) String() string { return k.Resource + "/" + k.Name }
+
+// Pair is one entry of a sorted list of names and values.
+type Pair struct{ Name, Value string }
+
+// Sidecar is what reads and watches need to know of stored bytes without parsing them. It is computed once, by the
+// writer at commit, or by Config.Describe for versions that come from the log.
+type Sidecar struct {
+	Labels []Pair   // sorted by name
+	Fields []Pair   // selectable fields other than metadata.name and metadata.namespace, sorted by name
+	Owners []string // UIDs of ownerReferences
+	UID    string
+	// Deleting is set when the object carries a deletionTimestamp.
+	Deleting bool
+	// Expire is when the store removes the object by itself; zero means never (URI-10).
+	Expire time.Time
+	// Offsets into Version.Data: Item is where the object goes on behind its leading apiVersion and kind (so that
+	// '{' + Data[Item:] is a list item without its type), and Splice is where `"resourceVersion":"N",` belongs.
+	Item, Splice int
+	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
+	Unreadable error
+}
+
+// Version is one stored state of one object. It is immutable.
+type Version struct {
+	Key      Key
+	Revision int64 // of the commit that wrote it
+	Data     []byte
+	Sidecar  *Sidecar
+}
+
+// Change is one write within a commit: new bytes, or a deletion when Data is nil.
+type Change struct {
+	Key     Key
+	Data    []byte
+	Sidecar *Sidecar // of Data; nil lets Config.Describe compute it
+}
+
+// Precondition demands that the live version of a key is the one of Revision; 0 demands that there is none.
+type Precondition struct {
+	Key      Key
+	Revision int64
+}
+
+// ConflictError says which precondition of a commit did not hold. Nothing was written.
+type ConflictError struct {
+	Key  Key
+	Want int64 // the revision demanded
+	Have int64 // the live one; 0 when there is none
+}
+
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
+}
+
+var (
+	// ErrCompacted means that the revision asked for is no longer in the history.
+	ErrCompacted = errors.New("store: revision is no longer kept")
+	// ErrFuture means that the revision asked for has not happened yet.
+	ErrFuture = errors.New("store: revision has not happened yet")
+	// ErrClosed means that the store was closed, or refuses writes after a failed fsync until it is reopened.
+	ErrClosed = errors.New("store: closed")
+)
