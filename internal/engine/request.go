@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"iter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Request is what every verb is told.
+type Request struct {
+	Resource    *Resource
+	Subresource *Subresource // nil: the object itself
+	Namespace   string       // "" for cluster scope, and for a collection over all namespaces
+	Name        string       // "" for a collection
+	User        User
+	// FieldManager names the writer; UserAgent stands in where it is empty (SSA-6).
+	FieldManager, UserAgent string
+	Validation              Validation
+	DryRun                  bool
+	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
+	IfMatch string
+	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
+	// create); nil allows.
+	Authorize func(verb string) error
+}
+
+// User is who asks, as authentication found out.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// Validation is what becomes of unknown and duplicate fields (VAL-2).
+type Validation uint8
+
+// The levels. The zero value is the default of the API.
+const (
+	Warn Validation = iota
+	Ignore
+	Strict
+)
+
+// Object is a stored object or one that is ready to be written out.
+type Object = store.Version
+
+// Result is what a verb on one object answers.
+type Result struct {
+	Object *Object
+	// Status is the answer where there is no object to show (a completed delete).
+	Status   object.Value
+	Created  bool     // 201
+	Warnings []string // one Warning header each
+}
+
+// ListOptions are what a list or a watch selects, and at which version.
+type ListOptions struct {
+	Labels labels.Selector // nil: everything
+	Fields fields.Selector // nil: everything
+	// ResourceVersion and Match are as in the URL, checked by the engine (LIST-3).
+	ResourceVersion, Match string
+	Limit                  int64
+	Continue               string
+}
+
+// Collection is the answer of a list: one consistent snapshot, read while it is written out.
+type Collection struct {
+	Revision  int64
+	Continue  string
+	Remaining *int64
+	Items     iter.Seq[*Object]
+}
+
+// WatchOptions are what a watch begins with (WATCH-2, WATCH-5).
+type WatchOptions struct {
+	ListOptions
+	Bookmarks         bool
+	SendInitialEvents *bool
+}
+
+// EventType is the type of a watch event.
+type EventType uint8
+
+// The event types that a Watch yields. ERROR is not among them: Watch.Next returns an error instead.
+const (
+	Added EventType = iota
+	Modified
+	Deleted
+	Bookmark
+)
+
+var eventNames = [...]string{"ADDED", "MODIFIED", "DELETED", "BOOKMARK"}
+
+// String is the type as it stands in the stream.
+func (t EventType) String() string { return eventNames[t] }
+
+// Event is one thing that happened to a collection.
+type Event struct {
+	Type EventType
+	// Object is the object as of Revision; nil for a bookmark. In a DELETED event it is the last state, and Revision
+	// is the deletion's.
+	Object   *Object
+	Revision int64
+	// InitialEnd marks the bookmark that ends the initial events.
+	InitialEnd bool
+	// Record is where encoders may keep the encoded event for the other watchers; nil for synthetic events.
+	Record *store.Record
+}
+
+// DeleteOptions are a client's wishes on a delete (DEL-2).
+type DeleteOptions struct {
+	GracePeriodSeconds              *int64
+	PropagationPolicy               string // "", Foreground, Background, Orphan
+	OrphanDependents                *bool
+	PreconditionUID, PreconditionRV string
+	DryRun                          bool
+	IgnoreReadError                 bool // ignoreStoreReadErrorWithClusterBreakingPotential (DEL-6)
+}
+
+// Clock tells the time; tests give their own.
+type Clock func() time.Time
+
+// PatchType is the language of a patch (WRITE-2).
+type PatchType uint8
+
+// The patch types.
+const (
+	JSONPatch PatchType = iota
+	MergePatch
+)
+
+// Patch is a change to an object, as its client wrote it.
+type Patch struct {
+	Type PatchType
+	Body []byte
+}

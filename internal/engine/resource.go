@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Resource is one served resource type: a compiled schema and a short table of behaviours. A nil function means that
+// the type has nothing to say there. Functions take and return values of this Resource's own version, never change
+// their arguments, and are safe to call at the same time.
+type Resource struct {
+	Group, Version string   // "" is the core group
+	Name, Singular string   // "deployments", "deployment"
+	Kind, ListKind string   // "Deployment", "DeploymentList"
+	ShortNames     []string // "deploy"
+	Categories     []string // "all"
+	Namespaced     bool
+	Verbs          []string // as discovery tells them, in its order
+
+	// Schema is compiled on first use and the same pointer ever after.
+	Schema func() *schema.Type
+
+	// Store is the resource part of store keys, the same for every version and group of one kind ("/events").
+	Store string
+	// ToStored and FromStored convert between this version and the one that is stored; nil where this is it.
+	ToStored, FromStored func(object.Value) (object.Value, error)
+
+	// CreateOnUpdate lets a PUT make the object (URI-4). UnconditionalUpdate lets one without resourceVersion replace
+	// it (WRITE-1).
+	CreateOnUpdate, UnconditionalUpdate bool
+	// GracefulDelete gives the grace period in seconds that deleting this object takes when the client names none, and
+	// says whether the object waits for it at all; nil: it never does. asked is the client's wish or nil.
+	GracefulDelete func(obj object.Value, asked *int64) (seconds int64, graceful bool)
+
+	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix.
+	ValidateName func(name string, prefix bool) []string
+	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
+	Default func(obj object.Value) object.Value
+	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4): status, for one.
+	// Generation is the engine's, see Generation below.
+	PrepareCreate func(obj object.Value) object.Value
+	PrepareUpdate func(obj, old object.Value) object.Value
+	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
+	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
+	Validate       func(obj object.Value) field.ErrorList
+	ValidateUpdate func(obj, old object.Value) field.ErrorList
+	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
+	Generation func(obj object.Value) object.Value
+
+	// Fields lists the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7), with
+	// their values in obj. Called with a null value it gives the names alone.
+	Fields func(obj object.Value) []store.Pair
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool or nil.
+	// Nil: Name and Created At.
+	Columns []Column
+	Cells   func(obj object.Value, now time.Time) []any
+
+	// TTL is how long an object lives (URI-10); 0: until it is deleted.
+	TTL time.Duration
+
+	Subresources []*Subresource
+
+	// Answer makes the response of a virtual type that stands for an operation (URI-1): create only, nothing is stored.
+	Answer func(rq *Request, obj object.Value) (object.Value, error)
+}
+
+// Subresource is one URL below an object: another view of it, with its own verbs.
+type Subresource struct {
+	Name                 string   // "status"
+	Group, Version, Kind string   // of the body: autoscaling/v1 Scale
+	Verbs                []string // "get", "patch", "update"
+	Schema               func() *schema.Type
+	// View makes the body from the object; nil: it is the object.
+	View func(obj object.Value) (object.Value, error)
+	// Write returns old with what body may change of it.
+	Write func(old, body object.Value) (object.Value, error)
+	// Validate returns what is wrong with a write: body as sent, and the object it makes.
+	Validate func(body, obj, old object.Value) field.ErrorList
+	// Default fills in the body.
+	Default func(body object.Value) object.Value
+}
+
+// Column is one column of a Table.
+type Column struct {
+	Name, Type, Format, Description string
+	Priority                        int32 // above 0: only in wide output
+}
+
+// APIVersion is "apps/v1", or "v1" in the core group.
+func (r *Resource) APIVersion() string { return apiVersion(r.Group, r.Version) }
+
+func apiVersion(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}
+
+// Type is what most errors call the type: its plural name and group.
+func (r *Resource) Type() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Name} }
+
+// KindType is what validation errors call it: its kind and group.
+func (r *Resource) KindType() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Kind} }
+
+// Subresource finds a subresource by name; nil if there is none.
+func (r *Resource) Subresource(name string) *Subresource {
+	for _, s := range r.Subresources {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// Has says whether the type has a verb.
+func (r *Resource) Has(verb string) bool {
+	for _, v := range r.Verbs {
+		if v == verb {
+			return true
+		}
+	}
+	return false
+}
+
+// key is where an object of this type is stored.
+func (r *Resource) key(namespace, name string) store.Key {
+	if r.Namespaced {
+		name = namespace + "/" + name
+	}
+	return store.Key{Resource: r.Store, Name: name}
+}
+
+// prefix is what all names of a collection begin with in the store.
+func (r *Resource) prefix(namespace string) string {
+	if r.Namespaced && namespace != "" {
+		return namespace + "/"
+	}
+	return ""
+}

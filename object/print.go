@@ -1,0 +1,162 @@
+package object
+
+import (
+	"math"
+	"strconv"
+	"unicode/utf8"
+)
+
+// leading are the members that come first at the top of an object.
+var leading = [...]string{"apiVersion", "kind", "metadata"}
+
+// AppendJSON prints a value, members in byte order.
+func AppendJSON(dst []byte, v Value) []byte {
+	switch v.kind {
+	case Null:
+		return append(dst, "null"...)
+	case Bool:
+		return strconv.AppendBool(dst, v.n == 1)
+	case Int:
+		return strconv.AppendInt(dst, int64(v.n), 10)
+	case Float:
+		return appendFloat(dst, math.Float64frombits(v.n))
+	case Number:
+		return append(dst, v.text()...)
+	case String:
+		return AppendString(dst, v.text())
+	case List:
+		dst = append(dst, '[')
+		for i, item := range v.Items() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = AppendJSON(dst, item)
+		}
+		return append(dst, ']')
+	default:
+		dst = append(dst, '{')
+		for i, m := range v.Members() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendMember(dst, m)
+		}
+		return append(dst, '}')
+	}
+}
+
+// AppendObject prints an object in canonical form: AppendJSON, but apiVersion, kind and metadata first.
+func AppendObject(dst []byte, v Value) []byte {
+	if v.kind != Map {
+		return AppendJSON(dst, v)
+	}
+	dst = append(dst, '{')
+	start := len(dst)
+	for _, key := range leading {
+		if value, ok := v.Get(key); ok {
+			dst = appendComma(dst, start)
+			dst = appendMember(dst, Member{Key: key, Value: value})
+		}
+	}
+	for _, m := range v.Members() {
+		if m.Key != leading[0] && m.Key != leading[1] && m.Key != leading[2] {
+			dst = appendComma(dst, start)
+			dst = appendMember(dst, m)
+		}
+	}
+	return append(dst, '}')
+}
+
+func appendComma(dst []byte, start int) []byte {
+	if len(dst) == start {
+		return dst
+	}
+	return append(dst, ',')
+}
+
+func appendMember(dst []byte, m Member) []byte {
+	dst = AppendString(dst, m.Key)
+	dst = append(dst, ':')
+	return AppendJSON(dst, m.Value)
+}
+
+// appendFloat prints as encoding/json does (ECMAScript's form); what JSON cannot say is null.
+func appendFloat(dst []byte, f float64) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(dst, "null"...)
+	}
+	format := byte('f')
+	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
+		format = 'e'
+	}
+	dst = strconv.AppendFloat(dst, f, format, -1, 64)
+	if n := len(dst); format == 'e' && n >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1]
+		dst = dst[:n-1]
+	}
+	return dst
+}
+
+// plain holds the ASCII characters that stand for themselves in a string. Like encoding/json, and so like the
+// reference, we escape <, > and &, too.
+var plain = func() (t [utf8.RuneSelf]bool) {
+	for c := 0x20; c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	return t
+}()
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString prints a JSON string, escaped as encoding/json does. Invalid UTF-8 becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if plain[c] {
+				i++
+				continue
+			}
+			dst = append(dst, s[start:i]...)
+			dst = appendEscape(dst, c)
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, `\ufffd`...)
+			start = i + size
+		case r == '\u2028' || r == '\u2029':
+			dst = append(dst, s[start:i]...)
+			dst = append(dst, `\u202`...)
+			dst = append(dst, hexDigits[r&0xf])
+			start = i + size
+		}
+		i += size
+	}
+	dst = append(dst, s[start:]...)
+	return append(dst, '"')
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\b':
+		return append(dst, `\b`...)
+	case '\f':
+		return append(dst, `\f`...)
+	case '\n':
+		return append(dst, `\n`...)
+	case '\r':
+		return append(dst, `\r`...)
+	case '\t':
+		return append(dst, `\t`...)
+	}
+	return append(dst, `\u00`+string(hexDigits[c>>4])+string(hexDigits[c&0xf])...)
+}

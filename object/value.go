@@ -1,0 +1,368 @@
+package object
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// Kind says what a Value is.
+type Kind uint8
+
+// The kinds of values. The zero Value is Null.
+const (
+	Null   Kind = iota
+	Bool        // true or false
+	Int         // an integer of 64 bits
+	Float       // a floating point number of 64 bits
+	Number      // a number literal that no type has been given yet, and that is no Int
+	String      // Unicode text
+	List        // values in order
+	Map         // members sorted by key, each key once
+)
+
+var kindNames = [...]string{"null", "bool", "number", "number", "number", "string", "array", "object"}
+
+// String is the JSON name of the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+// Value is one immutable value. It takes 24 bytes: scalars stand in it, everything else is behind the pointer.
+type Value struct {
+	// Bool: 0 or 1. Int: the integer. Float: its bits. Number, String: bytes at p. List: values at p. Map: members at p.
+	n    uint64
+	p    unsafe.Pointer
+	kind Kind
+}
+
+// Member is one entry of a map.
+type Member struct {
+	Key   string
+	Value Value
+}
+
+// Nil is the null value.
+var Nil = Value{}
+
+// BoolOf makes a boolean.
+func BoolOf(b bool) Value {
+	if b {
+		return Value{kind: Bool, n: 1}
+	}
+	return Value{kind: Bool}
+}
+
+// IntOf makes an integer.
+func IntOf(i int64) Value { return Value{kind: Int, n: uint64(i)} }
+
+// FloatOf makes a floating point number. NaN and infinities cannot be printed as JSON and become null there.
+func FloatOf(f float64) Value { return Value{kind: Float, n: math.Float64bits(f)} }
+
+// StringOf makes a string.
+func StringOf(s string) Value { return textOf(String, s) }
+
+// NumberOf makes an untyped number from a JSON number literal; one that fits 64 bits is an Int at once.
+func NumberOf(literal string) Value {
+	if i, ok := parseInt(literal); ok {
+		return IntOf(i)
+	}
+	return textOf(Number, literal)
+}
+
+func textOf(k Kind, s string) Value {
+	return Value{kind: k, n: uint64(len(s)), p: unsafe.Pointer(unsafe.StringData(s))}
+}
+
+// ListOf makes a list of these items. It keeps the slice: do not change it afterwards.
+func ListOf(items ...Value) Value {
+	return Value{kind: List, n: uint64(len(items)), p: unsafe.Pointer(unsafe.SliceData(items))}
+}
+
+// MapOf makes a map of members in any order; of two with one key, the later one stays. It keeps the slice and orders
+// it: do not use it afterwards.
+func MapOf(members ...Member) Value {
+	if !strictlySorted(members) {
+		slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
+		members = lastOfEach(members)
+	}
+	return mapOf(members)
+}
+
+func mapOf(members []Member) Value {
+	return Value{kind: Map, n: uint64(len(members)), p: unsafe.Pointer(unsafe.SliceData(members))}
+}
+
+// Strings makes a list of strings.
+func Strings(items ...string) Value {
+	list := make([]Value, len(items))
+	for i, s := range items {
+		list[i] = StringOf(s)
+	}
+	return ListOf(list...)
+}
+
+// Fields makes a map from alternating keys and values; it is for literals in code: Fields("kind", StringOf("Pod")).
+func Fields(keysAndValues ...any) Value {
+	members := make([]Member, 0, len(keysAndValues)/2)
+	for i := 0; i < len(keysAndValues); i += 2 {
+		members = append(members, Member{Key: keysAndValues[i].(string), Value: keysAndValues[i+1].(Value)})
+	}
+	return MapOf(members...)
+}
+
+func strictlySorted(members []Member) bool {
+	for i := 1; i < len(members); i++ {
+		if members[i-1].Key >= members[i].Key {
+			return false
+		}
+	}
+	return true
+}
+
+// lastOfEach keeps the last of each run of equal keys.
+func lastOfEach(sorted []Member) []Member {
+	kept := sorted[:0]
+	for i, m := range sorted {
+		if i+1 < len(sorted) && sorted[i+1].Key == m.Key {
+			continue
+		}
+		kept = append(kept, m)
+	}
+	return kept
+}
+
+// Kind says what the value is.
+func (v Value) Kind() Kind { return v.kind }
+
+// IsNull says whether the value is null.
+func (v Value) IsNull() bool { return v.kind == Null }
+
+// Bool is the boolean, false for every other kind.
+func (v Value) Bool() bool { return v.kind == Bool && v.n == 1 }
+
+// Int is the integer, 0 for every other kind.
+func (v Value) Int() int64 {
+	if v.kind != Int {
+		return 0
+	}
+	return int64(v.n)
+}
+
+// Float is the number as a float, whatever way it is held; 0 for other kinds and for literals beyond its range.
+func (v Value) Float() float64 {
+	switch v.kind {
+	case Int:
+		return float64(int64(v.n))
+	case Float:
+		return math.Float64frombits(v.n)
+	case Number:
+		f, err := strconv.ParseFloat(v.text(), 64)
+		if err != nil {
+			return 0
+		}
+		return f
+	}
+	return 0
+}
+
+// Str is the text of a string and the literal of an untyped number; "" for every other kind.
+func (v Value) Str() string {
+	if v.kind != String && v.kind != Number {
+		return ""
+	}
+	return v.text()
+}
+
+func (v Value) text() string { return unsafe.String((*byte)(v.p), int(v.n)) }
+
+// Len is the number of items of a list, members of a map, or bytes of a string.
+func (v Value) Len() int {
+	switch v.kind {
+	case String, Number, List, Map:
+		return int(v.n)
+	}
+	return 0
+}
+
+// Items is the content of a list, nil for every other kind. It is not to be changed.
+func (v Value) Items() []Value {
+	if v.kind != List {
+		return nil
+	}
+	return unsafe.Slice((*Value)(v.p), int(v.n))
+}
+
+// Members is the content of a map sorted by key, nil for every other kind. It is not to be changed.
+func (v Value) Members() []Member {
+	if v.kind != Map {
+		return nil
+	}
+	return unsafe.Slice((*Member)(v.p), int(v.n))
+}
+
+// Get finds the member of a map with this key. Every other kind has none.
+func (v Value) Get(key string) (Value, bool) {
+	members := v.Members()
+	if i, ok := find(members, key); ok {
+		return members[i].Value, true
+	}
+	return Nil, false
+}
+
+// At walks down maps by these keys and is null where the way ends.
+func (v Value) At(keys ...string) Value {
+	for _, k := range keys {
+		v, _ = v.Get(k)
+	}
+	return v
+}
+
+// find is a binary search without a comparison function: it is on the way of every request.
+func find(members []Member, key string) (int, bool) {
+	lo, hi := 0, len(members)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if members[mid].Key < key {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(members) && members[lo].Key == key
+}
+
+// With is the map with this member set. Null counts as an empty map; it panics on any other kind, which is a
+// programming error: whoever calls it has checked the type.
+func (v Value) With(key string, value Value) Value {
+	if v.kind != Map && v.kind != Null {
+		panic("object: With on " + v.kind.String())
+	}
+	old := v.Members()
+	i, found := find(old, key)
+	if found {
+		members := slices.Clone(old)
+		members[i].Value = value
+		return mapOf(members)
+	}
+	members := make([]Member, 0, len(old)+1)
+	members = append(members, old[:i]...)
+	members = append(members, Member{Key: key, Value: value})
+	members = append(members, old[i:]...)
+	return mapOf(members)
+}
+
+// WithAt is With at the end of a way down maps; maps that are missing on the way are made.
+func (v Value) WithAt(value Value, keys ...string) Value {
+	if len(keys) == 1 {
+		return v.With(keys[0], value)
+	}
+	child, _ := v.Get(keys[0])
+	return v.With(keys[0], child.WithAt(value, keys[1:]...))
+}
+
+// Without is the map without this member, and any other value as it is.
+func (v Value) Without(key string) Value {
+	old := v.Members()
+	i, found := find(old, key)
+	if !found {
+		return v
+	}
+	members := make([]Member, 0, len(old)-1)
+	members = append(members, old[:i]...)
+	members = append(members, old[i+1:]...)
+	return mapOf(members)
+}
+
+// WithoutAt is Without at the end of a way down maps; where the way ends early, nothing changes.
+func (v Value) WithoutAt(keys ...string) Value {
+	if len(keys) == 1 {
+		return v.Without(keys[0])
+	}
+	child, ok := v.Get(keys[0])
+	if !ok || child.kind != Map {
+		return v
+	}
+	return v.With(keys[0], child.WithoutAt(keys[1:]...))
+}
+
+// WithItem is the list with item i replaced.
+func (v Value) WithItem(i int, item Value) Value {
+	items := slices.Clone(v.Items())
+	items[i] = item
+	return ListOf(items...)
+}
+
+// Untyped is the value as it is understood without a schema: literals that are no 64-bit integers become floats, at
+// every depth. It fails on a literal beyond the range of a float.
+func (v Value) Untyped() (Value, error) {
+	switch v.kind {
+	case Number:
+		f, err := strconv.ParseFloat(v.text(), 64)
+		if err != nil {
+			return Nil, &NumberError{Literal: v.text()}
+		}
+		return FloatOf(f), nil
+	case List:
+		for i, item := range v.Items() {
+			typed, err := item.Untyped()
+			if err != nil {
+				return Nil, err
+			}
+			if !identical(typed, item) {
+				v = v.WithItem(i, typed)
+			}
+		}
+	case Map:
+		for _, m := range v.Members() {
+			typed, err := m.Value.Untyped()
+			if err != nil {
+				return Nil, err
+			}
+			if !identical(typed, m.Value) {
+				v = v.With(m.Key, typed)
+			}
+		}
+	}
+	return v, nil
+}
+
+// NumberError is a number literal that no number type can hold.
+type NumberError struct{ Literal string }
+
+func (e *NumberError) Error() string {
+	return "json: cannot unmarshal number " + e.Literal + " into Go value of type float64"
+}
+
+// identical says whether two values are one and the same in memory, which is cheap and never wrong when true.
+func identical(a, b Value) bool { return a == b }
+
+// Equal says whether two values have the same content. An Int and a Float of the same number differ, as their types do.
+func Equal(a, b Value) bool {
+	if a.kind != b.kind {
+		return false
+	}
+	switch a.kind {
+	case String, Number:
+		return a.text() == b.text()
+	case List:
+		return a.n == b.n && (a.p == b.p || slices.EqualFunc(a.Items(), b.Items(), Equal))
+	case Map:
+		return a.n == b.n && (a.p == b.p || slices.EqualFunc(a.Members(), b.Members(), equalMembers))
+	default:
+		return a.n == b.n
+	}
+}
+
+func equalMembers(a, b Member) bool { return a.Key == b.Key && Equal(a.Value, b.Value) }
+
+// parseInt reads a JSON integer literal of 64 bits.
+func parseInt(literal string) (int64, bool) {
+	for i := 0; i < len(literal); i++ {
+		if c := literal[i]; c != '-' && (c < '0' || c > '9') {
+			return 0, false
+		}
+	}
+	i, err := strconv.ParseInt(literal, 10, 64)
+	return i, err == nil
+}

@@ -1,0 +1,90 @@
+// Package schema holds compiled types: what fields an object may have, what they are, and what a list or a map means for
+// merging. Every served type, built-in or custom, is a graph of [Type]s, and one walk serves them all.
+//
+// Glossary. To decode is to check a value against a type, bring its scalars into the stored form, drop unknown fields and
+// report them. To default is to fill in what the type's markers give as default. To settle is to bring a value into the
+// form in which it is stored: for built-in types what survives a round trip through protobuf, where empty lists and maps
+// are null. Validation beyond types is not here but with the kinds (package builtin).
+package schema
+
+import "plinth/object"
+
+// Kind says what a Type describes.
+type Kind uint8
+
+// The kinds of types.
+const (
+	Any         Kind = iota // whatever JSON can say, kept as it is; its numbers are untyped ones
+	Struct                  // named fields
+	Map                     // any keys, one element type
+	List                    // one element type
+	String                  // text
+	Bool                    // true or false
+	Int                     // integer of Bits bits
+	Float                   // floating point number of Bits bits
+	Bytes                   // base64 text
+	Quantity                // resource.Quantity, kept in its canonical form
+	IntOrString             // intstr.IntOrString
+	Time                    // metav1.Time: RFC 3339, seconds
+	MicroTime               // metav1.MicroTime: RFC 3339, microseconds
+	Duration                // metav1.Duration: Go's notation
+)
+
+// ListType says how two lists merge (SSA-8).
+type ListType uint8
+
+// The list types.
+const (
+	Atomic      ListType = iota // replaced as a whole
+	Set                         // of scalars, each once
+	Associative                 // of maps, told apart by ListKeys
+)
+
+// Type is one compiled type. It is immutable once it has been handed out, and shared: equal types of one Go type or one
+// schema are one pointer.
+type Type struct {
+	Kind Kind
+	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec", which
+	// error messages use. Both are empty for what has no name of its own.
+	Name, GoName string
+	Bits         uint8 // Int, Float: 32 or 64
+
+	Fields []Field // Struct: sorted by name
+	Elem   *Type   // List, Map
+
+	ListType  ListType
+	ListKeys  []string // Associative
+	AtomicMap bool     // Map, Struct: owned and replaced as a whole
+
+	Default object.Value // of the type itself; Nil where there is none
+	doc     func() string
+}
+
+// Field is one field of a Struct.
+type Field struct {
+	Name string
+	Type *Type
+	// What Go's encoding of built-in types does with the zero value (DESIGN, Schemas): a pointer is absent or there, a
+	// non-pointer with omitempty is absent when zero, one without is always written.
+	Pointer, OmitEmpty bool
+	Required           bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
+	Default            object.Value // by the +default marker; Nil where there is none
+	Number             int          // protobuf field number, 0 where there is none
+	// PatchStrategy and PatchMergeKey are the strategic merge patch tags, "merge,retainKeys" and "name".
+	PatchStrategy, PatchMergeKey string
+}
+
+// Decoded is a value that has its type.
+type Decoded struct {
+	Value object.Value
+	// Unknown holds the path of every field that the type does not have; they are no longer in Value.
+	Unknown []string
+}
+
+// TypeError is a value that does not have the type of its place: 400 on the wire (VAL-1).
+type TypeError struct {
+	Path    string // "spec.replicas"
+	Message string // as the reference words it: `json: cannot unmarshal string into Go struct field …`
+}
+
+func (e *TypeError) Error() string { return e.Message }
