@@ -1,0 +1,298 @@
+package store
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Record is one step of history: what one commit did to one key. It is shared by everybody who reads it.
+type Record struct {
+	Key      Key
+	Revision int64
+	Old, New *Version // Old nil: created; New nil: deleted
+	Memo     Memo
+}
+
+// MemoSlots is how many encoded forms of one record can be remembered.
+const MemoSlots = 4
+
+// Memo is a place next to a record for its encoded forms, so that an event is encoded once for everybody. The slots
+// belong to whoever encodes. It forgets: the store clears the memos of all but the newest records.
+type Memo struct {
+	slots [MemoSlots]atomic.Pointer[[]byte]
+	cold  atomic.Bool // nothing is remembered any more
+}
+
+// Load returns what was stored in a slot, or nil.
+func (m *Memo) Load(slot int) []byte {
+	if p := m.slots[slot].Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Store remembers b, which nobody may change from here on, unless the record is too old for it.
+func (m *Memo) Store(slot int, b []byte) {
+	if m.cold.Load() {
+		return
+	}
+	m.slots[slot].Store(&b)
+	if m.cold.Load() { // cooled down in between
+		m.slots[slot].Store(nil)
+	}
+}
+
+func (m *Memo) cool() {
+	m.cold.Store(true)
+	for i := range m.slots {
+		m.slots[i].Store(nil)
+	}
+}
+
+// weight is about how much memory a record in the history takes that nothing else keeps: itself, and the old version,
+// for the new one is live, or the old one of a later record.
+func (r *Record) weight() int64 {
+	const record, version = 160, 400
+	if r.Old == nil {
+		return record
+	}
+	return record + version + int64(len(r.Old.Data))
+}
+
+// mark notes that revision was the newest at some time, after so many bytes of changes. Marks are what the window is
+// measured by: one more about every 1/64 of its age and 1/256 of its bytes.
+type mark struct {
+	revision int64
+	time     int64 // nanoseconds since 1970
+	bytes    int64
+}
+
+// history is the newest records, as far as memory holds them, and the knowledge how far back the log does.
+//
+//	horizon ≤ floor ≤ newest revision
+//	every record behind floor is in memory, every one behind horizon in memory or in the log
+type history struct {
+	maxAge, maxBytes, maxWeight, maxMemo int64
+
+	feeds   map[string]*feed
+	records queue[*Record] // all feeds' records in memory, in order
+	weight  int64
+	hot     queue[*Record] // those of records whose memos are kept
+	memo    int64          // bytes that their memos may come to
+	floor   int64
+	opened  int64 // the revision at which the store was opened: no feed knows records up to there
+
+	horizon int64
+	marks   queue[mark]
+	bytes   int64 // of all changes ever counted
+}
+
+// feed is the history of one resource and those who wait for more of it.
+type feed struct {
+	resource string
+	records  queue[*Record]
+	floor    int64 // revision of the newest record of this resource that memory lost
+
+	waiting sync.Mutex // guards groups; taken with the store's lock held at least for reading
+	groups  map[string]*group
+}
+
+// group is all cursors that wait for the next record under one prefix. One channel wakes them all.
+type group struct {
+	wake    chan struct{}
+	waiters int
+	first   int64 // revision of the record that woke it; 0 while it sleeps. Written before wake is closed.
+}
+
+func (h *history) feed(resource string) *feed {
+	f := h.feeds[resource]
+	if f == nil {
+		f = &feed{resource: strings.Clone(resource), floor: h.opened, groups: map[string]*group{}}
+		h.feeds[f.resource] = f
+	}
+	return f
+}
+
+// add appends a record and returns, added to woken, the groups to wake.
+func (h *history) add(r *Record, woken []*group) []*group {
+	f := h.feed(r.Key.Resource)
+	f.records.push(r)
+	h.records.push(r)
+	h.weight += r.weight()
+	h.hot.push(r)
+	h.memo += memoWeight(r)
+	h.bytes += changeBytes(r)
+	return f.fire(r, woken)
+}
+
+// changeBytes is about what a record takes in the log.
+func changeBytes(r *Record) int64 {
+	n := int64(len(r.Key.Resource) + len(r.Key.Name) + 40)
+	if r.New != nil {
+		n += int64(len(r.New.Data))
+	}
+	if r.Old != nil {
+		n += int64(len(r.Old.Data))
+	}
+	return n
+}
+
+// memoWeight is what one remembered form of a record is likely to take.
+func memoWeight(r *Record) int64 {
+	if r.New != nil {
+		return int64(len(r.New.Data)) + 100
+	}
+	return int64(len(r.Old.Data)) + 100
+}
+
+// trim forgets what lies outside of the window at this time.
+func (h *history) trim(revision, now int64) {
+	h.mark(revision, now)
+	for h.marks.len() > 0 {
+		m := h.marks.at(0)
+		if m.time > now-h.maxAge && h.bytes-m.bytes < h.maxBytes {
+			break
+		}
+		h.horizon = max(h.horizon, m.revision)
+		h.marks.pop()
+	}
+	for h.hot.len() > 0 && h.memo > h.maxMemo {
+		r := h.hot.pop()
+		h.memo -= memoWeight(r)
+		r.Memo.cool()
+	}
+	for h.records.len() > 0 {
+		r := h.records.at(0)
+		if h.weight <= h.maxWeight && r.Revision > h.horizon {
+			break
+		}
+		h.records.pop()
+		h.weight -= r.weight()
+		f := h.feeds[r.Key.Resource]
+		f.records.pop()
+		f.floor = r.Revision
+		h.floor = r.Revision
+		if h.hot.len() > 0 && h.hot.at(0) == r {
+			h.hot.pop()
+			h.memo -= memoWeight(r)
+		}
+	}
+}
+
+// mark adds a mark when the last one is far enough away.
+func (h *history) mark(revision, now int64) {
+	if n := h.marks.len(); n > 0 {
+		last := h.marks.at(n - 1)
+		if last.revision == revision || now-last.time < h.maxAge/64 && h.bytes-last.bytes < h.maxBytes/256 {
+			return
+		}
+	} else if revision == h.horizon {
+		return
+	}
+	h.marks.push(mark{revision: revision, time: now, bytes: h.bytes})
+}
+
+// due is when trim has something to do next; zero when nothing happens by the passing of time.
+func (h *history) due(revision int64) time.Time {
+	if h.marks.len() == 0 {
+		if revision == h.horizon {
+			return time.Time{}
+		}
+		return time.Unix(0, 1)
+	}
+	due := h.marks.at(0).time + h.maxAge
+	if last := h.marks.at(h.marks.len() - 1); last.revision < revision {
+		due = min(due, last.time+h.maxAge/64) // the newest records need a mark, too
+	}
+	return time.Unix(0, due)
+}
+
+// fire takes the groups that wait for r out of the feed.
+func (f *feed) fire(r *Record, woken []*group) []*group {
+	f.waiting.Lock()
+	defer f.waiting.Unlock()
+	wake := func(prefix string, g *group) {
+		delete(f.groups, prefix)
+		g.first = r.Revision
+		woken = append(woken, g)
+	}
+	name := r.Key.Name
+	if len(f.groups) <= len(name) {
+		for prefix, g := range f.groups {
+			if strings.HasPrefix(name, prefix) {
+				wake(prefix, g)
+			}
+		}
+		return woken
+	}
+	// With thousands of watchers of single objects, asking for each prefix of this one name is what does not thunder.
+	for n := 0; n <= len(name); n++ {
+		if g := f.groups[name[:n]]; g != nil {
+			wake(name[:n], g)
+		}
+	}
+	return woken
+}
+
+// join returns the group of a prefix. The store's lock is held, so nothing is missed in between.
+func (f *feed) join(prefix string) *group {
+	f.waiting.Lock()
+	defer f.waiting.Unlock()
+	g := f.groups[prefix]
+	if g == nil {
+		g = &group{wake: make(chan struct{})}
+		f.groups[prefix] = g
+	}
+	g.waiters++
+	return g
+}
+
+// leave takes one waiter out of a group that did not wake it.
+func (f *feed) leave(prefix string, g *group) {
+	f.waiting.Lock()
+	defer f.waiting.Unlock()
+	if g.waiters--; g.waiters == 0 && f.groups[prefix] == g {
+		delete(f.groups, prefix)
+	}
+}
+
+// queue is a ring that grows and shrinks, oldest first.
+type queue[T any] struct {
+	ring []T // its length is a power of two
+	head int
+	size int
+}
+
+func (q *queue[T]) len() int { return q.size }
+
+func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+func (q *queue[T]) push(v T) {
+	if q.size == len(q.ring) {
+		q.resize(max(8, 2*q.size))
+	}
+	q.ring[(q.head+q.size)&(len(q.ring)-1)] = v
+	q.size++
+}
+
+func (q *queue[T]) pop() T {
+	var zero T
+	v := q.ring[q.head]
+	q.ring[q.head] = zero
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.size--
+	if len(q.ring) > 64 && q.size < len(q.ring)/8 {
+		q.resize(len(q.ring) / 4)
+	}
+	return v
+}
+
+func (q *queue[T]) resize(n int) {
+	ring := make([]T, n)
+	for i := range q.size {
+		ring[i] = q.at(i)
+	}
+	q.ring, q.head = ring, 0
+}

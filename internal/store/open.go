@@ -1,0 +1,360 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Config is what a store is made of.
+type Config struct {
+	// Log is where changes become durable. The store closes it.
+	Log Log
+	// Describe computes the sidecar of bytes that come without one, which is those read back from the log. It must not
+	// fail (Sidecar.Unreadable is how it says so), nor return nil, and is called from several goroutines at once.
+	Describe func(Key, []byte) *Sidecar
+	// HistoryAge and HistoryBytes are how far history reaches back, whichever ends first: 5 min and 512 MiB.
+	HistoryAge   time.Duration
+	HistoryBytes int64
+	// MemoryHistoryBytes is how much memory may go into history: 16 MiB. What is older is read from the log.
+	MemoryHistoryBytes int64
+	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+func (c *Config) validate() error {
+	if c.Log == nil || c.Describe == nil {
+		return errors.New("store: Config needs a Log and Describe")
+	}
+	if c.HistoryAge < 0 || c.HistoryBytes < 0 || c.MemoryHistoryBytes < 0 {
+		return errors.New("store: the window of the history is negative")
+	}
+	if c.HistoryAge == 0 {
+		c.HistoryAge = 5 * time.Minute
+	}
+	if c.HistoryBytes == 0 {
+		c.HistoryBytes = 512 << 20
+	}
+	if c.MemoryHistoryBytes == 0 {
+		c.MemoryHistoryBytes = 16 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Store is the state, its history and the watches over it. All methods may be called at any time from anywhere.
+//
+// Two locks, taken in this order: seq orders the writes and guards what is not durable yet, mu guards what is. No lock is
+// held while the log writes.
+type Store struct {
+	config Config
+
+	seq       sync.Mutex
+	next      int64         // the newest revision given out; ≥ revision
+	pending   map[Key]write // what is sequenced and not durable
+	queue     *batch        // what the next Append takes; nil when nothing waits
+	appending bool          // somebody leads a batch
+	idle      *sync.Cond    // over seq: appending became false
+	refused   error         // why there are no more writes
+	broken    bool          // the log failed
+
+	mu        sync.RWMutex
+	state     *state // written with both locks held
+	history   history
+	expiry    expiry
+	revision  int64
+	recent    []*Snapshot
+	rebuilt   *Snapshot
+	rebuiltAt time.Time
+	arrived   chan struct{} // closed when revision moves on; nil when nobody waits
+	closed    bool
+	growth    int64 // bytes of changes since the last compaction
+
+	keeper keeper
+}
+
+// Open replays the log and returns the store. The first revision of a new one is 1, with nothing in it.
+func Open(config Config) (*Store, error) {
+	fakeClock := config.Now != nil
+	if !fakeClock {
+		config.Now = time.Now
+	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		config:  config,
+		pending: map[Key]write{},
+		state:   newState(),
+		expiry:  expiry{byKey: map[Key]*expiring{}},
+		history: history{
+			maxAge:    int64(config.HistoryAge),
+			maxBytes:  config.HistoryBytes,
+			maxWeight: config.MemoryHistoryBytes,
+			maxMemo:   config.MemoryHistoryBytes / 2,
+			feeds:     map[string]*feed{},
+		},
+	}
+	s.idle = sync.NewCond(&s.seq)
+	if err := s.load(); err != nil {
+		return nil, fmt.Errorf("store: cannot be opened: %w", err)
+	}
+	s.next = s.revision
+	s.keeper.start(s, fakeClock)
+	return s, nil
+}
+
+// load brings back what the log holds.
+func (s *Store) load() error {
+	s.revision, s.history.horizon = 1, 1
+	expires := map[Key]time.Time{}
+	err := s.config.Log.Replay(-1, func(b []byte) error {
+		p, err := parsePayload(b)
+		if err != nil {
+			return err
+		}
+		if p.kind == payloadHead {
+			s.revision = p.revision
+			return s.history.parse(&p.rest)
+		}
+		if p.kind == payloadCommit {
+			if p.revision <= s.revision {
+				return fmt.Errorf("store: the log goes from revision %d to %d", s.revision, p.revision)
+			}
+			s.revision = p.revision
+		}
+		err = p.each(func(o *op) error {
+			v := s.state.restore(o, p.revision)
+			if o.expire.IsZero() {
+				delete(expires, v.Key)
+			} else {
+				expires[v.Key] = o.expire
+			}
+			return nil
+		})
+		if p.kind == payloadCommit {
+			s.growth += int64(p.size)
+			s.history.bytes += int64(p.size)
+			s.history.mark(p.revision, p.time)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.describeAll(expires)
+	h := &s.history
+	h.opened, h.floor = s.revision, s.revision
+	h.trim(s.revision, s.config.Now().UnixNano())
+	return s.findHorizon()
+}
+
+// restore applies one op of a replay.
+func (st *state) restore(o *op, revision int64) *Version {
+	if o.revision > 0 {
+		revision = o.revision
+	}
+	t := st.writable(o.resource)
+	v := &Version{Key: Key{Resource: t.resource, Name: o.name}, Revision: revision}
+	if old, ok := t.names.Get(o.name); ok {
+		v.Key.Name = old.Key.Name
+	} else {
+		v.Key.Name = o.key().Name
+	}
+	if o.hasNew {
+		v.Data = append(make([]byte, 0, len(o.data)), o.data...)
+		st.set(v.Key, v)
+	} else {
+		st.set(v.Key, nil)
+	}
+	return v
+}
+
+// describeAll computes the sidecars of what was loaded: only now, as many versions do not outlive the replay.
+func (s *Store) describeAll(expires map[Key]time.Time) {
+	live := make([]*Version, 0, s.state.count)
+	s.state.tables.Scan(func(_ string, t *table) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			live = append(live, v)
+			return true
+		})
+		return true
+	})
+	workers := runtime.GOMAXPROCS(0)
+	var wait sync.WaitGroup
+	for w := range workers {
+		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
+		wait.Go(func() {
+			for _, v := range part {
+				v.Sidecar = s.describe(v.Key, v.Data, expires[v.Key])
+			}
+		})
+	}
+	wait.Wait()
+	for k := range expires {
+		if v := s.state.get(k); v != nil {
+			s.expiry.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
+		}
+	}
+}
+
+// findHorizon moves the horizon to where the log really reaches back.
+func (s *Store) findHorizon() error {
+	h := &s.history
+	for {
+		err := s.config.Log.Replay(h.horizon, func([]byte) error { return errEnough })
+		switch {
+		case err == nil || err == errEnough:
+			return nil
+		case !errors.Is(err, ErrCompacted):
+			return err
+		case h.marks.len() > 0:
+			h.horizon = max(h.horizon, h.marks.pop().revision)
+		default:
+			h.horizon = s.revision
+			return nil
+		}
+	}
+}
+
+// Close ends the store: writes on their way are finished, later ones refused, watches and waiting reads ended.
+func (s *Store) Close() error {
+	s.seq.Lock()
+	again := s.closed
+	s.refuse(ErrClosed)
+	for s.appending {
+		s.idle.Wait()
+	}
+	if again {
+		s.seq.Unlock()
+		return nil
+	}
+	s.mu.Lock()
+	s.closed = true
+	var woken []*group
+	for _, f := range s.history.feeds {
+		f.waiting.Lock()
+		for _, g := range f.groups {
+			woken = append(woken, g)
+		}
+		clear(f.groups)
+		f.waiting.Unlock()
+	}
+	waiters := s.arrived
+	s.arrived = nil
+	s.mu.Unlock()
+	s.seq.Unlock()
+	for _, g := range woken {
+		close(g.wake)
+	}
+	if waiters != nil {
+		close(waiters)
+	}
+	s.keeper.stop()
+	return s.config.Log.Close()
+}
+
+// Revision is the newest durable one.
+func (s *Store) Revision() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.revision
+}
+
+// Get returns the live version of a key.
+func (s *Store) Get(k Key) (*Version, bool) {
+	s.mu.RLock()
+	v := s.state.get(k)
+	s.mu.RUnlock()
+	return v, v != nil
+}
+
+// WaitFor waits until Revision is at least revision.
+func (s *Store) WaitFor(ctx context.Context, revision int64) error {
+	for {
+		s.mu.Lock()
+		if s.revision >= revision {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.closed {
+			s.mu.Unlock()
+			return ErrClosed
+		}
+		if s.arrived == nil {
+			s.arrived = make(chan struct{})
+		}
+		arrived := s.arrived
+		s.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Stats are figures for metrics.
+type Stats struct {
+	Revision      int64
+	Horizon       int64 // watches may start behind it, and snapshots at it
+	Objects       int
+	Bytes         int64         // of all live data
+	HistoryBytes  int64         // of changes behind the horizon
+	HistoryAge    time.Duration // since the horizon
+	HistoryMemory int64         // what history takes in memory, about
+	Records       int           // in memory
+	Waiting       int           // cursors that wait
+}
+
+// Stats returns the figures of this moment.
+func (s *Store) Stats() Stats {
+	now := s.config.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := &s.history
+	st := Stats{
+		Revision: s.revision, Horizon: h.horizon, Objects: s.state.count, Bytes: s.state.bytes,
+		HistoryMemory: h.weight, Records: h.records.len(),
+	}
+	if h.marks.len() > 0 {
+		st.HistoryBytes = h.bytes - h.marks.at(0).bytes
+		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).time))
+	}
+	for _, f := range h.feeds {
+		f.waiting.Lock()
+		for _, g := range f.groups {
+			st.Waiting += g.waiters
+		}
+		f.waiting.Unlock()
+	}
+	return st
+}
+
+// replay yields the commits of the log behind after, up to the revision until.
+func (s *Store) replay(after, until int64, yield func(*payload) error) error {
+	err := s.config.Log.Replay(after, func(b []byte) error {
+		p, err := parsePayload(b)
+		if err != nil {
+			return err
+		}
+		if p.revision > until {
+			return errReplayed
+		}
+		return yield(&p)
+	})
+	if err == errReplayed {
+		return nil
+	}
+	return err
+}
+
+// errReplayed ends a replay that came to its end.
+var errReplayed = errors.New("replayed")

@@ -1,0 +1,350 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// The kinds of payloads; docs/formats.md describes them.
+const (
+	payloadCommit   = 1 // one commit
+	payloadVersions = 2 // live versions, in a base
+	payloadHead     = 3 // the first of a base: revision and window
+)
+
+// What follows in an op or a version.
+const (
+	hasNew = 1 << iota
+	hasOld
+	newExpires
+	oldExpires
+)
+
+// AppendPayload appends the commit in the form that Replay gives back.
+func (c *Commit) AppendPayload(b []byte) []byte {
+	b = append(b, payloadCommit)
+	b = binary.AppendUvarint(b, uint64(c.Revision))
+	b = binary.AppendVarint(b, c.Time)
+	b = binary.AppendUvarint(b, uint64(len(c.Records)))
+	for _, r := range c.Records {
+		b = appendOp(b, r)
+	}
+	return b
+}
+
+// PayloadSize is about as long as what AppendPayload appends, and never shorter.
+func (c *Commit) PayloadSize() int {
+	n := 32
+	for _, r := range c.Records {
+		n += int(changeBytes(r)) + 64
+	}
+	return n
+}
+
+func appendOp(b []byte, r *Record) []byte {
+	var flags byte
+	if r.New != nil {
+		flags |= hasNew
+		if !r.New.Sidecar.Expire.IsZero() {
+			flags |= newExpires
+		}
+	}
+	if r.Old != nil {
+		flags |= hasOld
+		if !r.Old.Sidecar.Expire.IsZero() {
+			flags |= oldExpires
+		}
+	}
+	b = append(b, flags)
+	b = appendString(b, r.Key.Resource)
+	b = appendString(b, r.Key.Name)
+	var data []byte
+	if r.New != nil {
+		data = r.New.Data
+		b = appendExpire(b, r.New.Sidecar)
+		b = appendBytes(b, data)
+	}
+	if r.Old != nil {
+		// The old version is there so that transitions of a selector need no look-up. Most updates touch a few bytes:
+		// what it shares with the new one at both ends is not written again.
+		old := r.Old.Data
+		head := commonPrefix(old, data)
+		tail := commonSuffix(old[head:], data[head:])
+		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
+		b = appendExpire(b, r.Old.Sidecar)
+		b = binary.AppendUvarint(b, uint64(head))
+		b = binary.AppendUvarint(b, uint64(tail))
+		b = appendBytes(b, old[head:len(old)-tail])
+	}
+	return b
+}
+
+func appendExpire(b []byte, s *Sidecar) []byte {
+	if s.Expire.IsZero() {
+		return b
+	}
+	return binary.AppendVarint(b, s.Expire.UnixNano())
+}
+
+// appendVersion appends one version of a base.
+func appendVersion(b []byte, v *Version) []byte {
+	var flags byte
+	if !v.Sidecar.Expire.IsZero() {
+		flags |= newExpires
+	}
+	b = append(b, flags)
+	b = appendString(b, v.Key.Resource)
+	b = appendString(b, v.Key.Name)
+	b = binary.AppendUvarint(b, uint64(v.Revision))
+	b = appendExpire(b, v.Sidecar)
+	return appendBytes(b, v.Data)
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBytes(b, s []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// commonPrefix and commonSuffix go eight bytes at a time: this runs for every update.
+func commonPrefix(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
+		}
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+func commonSuffix(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[len(a)-i-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-i-8:]); x != 0 {
+			return i + bits.LeadingZeros64(x)/8
+		}
+	}
+	for i < n && a[len(a)-i-1] == b[len(b)-i-1] {
+		i++
+	}
+	return i
+}
+
+// payload is a payload being read. Its ops and their strings point into the bytes that the log lent for the moment.
+type payload struct {
+	kind     byte
+	revision int64
+	time     int64
+	size     int
+	count    int
+	rest     decoder
+}
+
+// op is one change of a payload, or one version of a base.
+type op struct {
+	resource, name    string
+	hasNew, hasOld    bool
+	data              []byte
+	revision          int64 // of the version, in a base
+	expire, oldExpire time.Time
+	oldRevision       int64
+	oldHead, oldTail  int
+	oldMiddle         []byte
+	scratch           []byte
+}
+
+// PayloadRevision returns the revision of a commit in the form of AppendPayload, or of the head of a base; false for
+// anything else.
+func PayloadRevision(b []byte) (int64, bool) {
+	d := decoder{b: b}
+	kind := d.byte()
+	revision := int64(d.uvarint())
+	return revision, !d.bad && (kind == payloadCommit || kind == payloadHead)
+}
+
+var errPayload = errors.New("store: the log holds a payload that does not parse, though its checksum holds")
+
+func parsePayload(b []byte) (payload, error) {
+	p := payload{size: len(b), rest: decoder{b: b}}
+	d := &p.rest
+	switch p.kind = d.byte(); p.kind {
+	case payloadCommit:
+		p.revision = int64(d.uvarint())
+		p.time = d.varint()
+		p.count = int(d.uvarint())
+	case payloadVersions:
+		p.count = int(d.uvarint())
+	case payloadHead:
+		p.revision = int64(d.uvarint())
+	default:
+		return p, fmt.Errorf("store: the log holds a payload of unknown kind %d; a newer version may have written it", p.kind)
+	}
+	if d.bad {
+		return p, errPayload
+	}
+	return p, nil
+}
+
+// each calls fn for the ops of a payload, once.
+func (p *payload) each(fn func(*op) error) error {
+	var o op
+	for range p.count {
+		if p.kind == payloadCommit {
+			p.rest.op(&o)
+		} else {
+			p.rest.version(&o)
+		}
+		if p.rest.bad {
+			return errPayload
+		}
+		if err := fn(&o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// old assembles the data of the old version, for the caller to keep.
+func (o *op) old() []byte {
+	old := make([]byte, 0, o.oldHead+len(o.oldMiddle)+o.oldTail)
+	old = append(old, o.data[:o.oldHead]...)
+	old = append(old, o.oldMiddle...)
+	return append(old, o.data[len(o.data)-o.oldTail:]...)
+}
+
+func (o *op) key() Key {
+	return Key{Resource: strings.Clone(o.resource), Name: strings.Clone(o.name)}
+}
+
+// decoder reads the parts of a payload; bad says that one was not there.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 || int64(v) < 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.bad = true
+		return nil
+	}
+	b := d.b[:n:n]
+	d.b = d.b[n:]
+	return b
+}
+
+// string returns a string over the lent bytes: whoever keeps it clones it.
+func (d *decoder) string() string {
+	b := d.bytes()
+	return unsafe.String(unsafe.SliceData(b), len(b))
+}
+
+func (d *decoder) expire(there bool) time.Time {
+	if !there {
+		return time.Time{}
+	}
+	return time.Unix(0, d.varint()).UTC()
+}
+
+func (d *decoder) op(o *op) {
+	*o = op{}
+	flags := d.byte()
+	o.hasNew, o.hasOld = flags&hasNew != 0, flags&hasOld != 0
+	o.resource, o.name = d.string(), d.string()
+	if o.hasNew {
+		o.expire = d.expire(flags&newExpires != 0)
+		o.data = d.bytes()
+	}
+	if o.hasOld {
+		o.oldRevision = int64(d.uvarint())
+		o.oldExpire = d.expire(flags&oldExpires != 0)
+		o.oldHead, o.oldTail = int(d.uvarint()), int(d.uvarint())
+		o.oldMiddle = d.bytes()
+		if o.oldHead+o.oldTail > len(o.data) {
+			d.bad = true
+		}
+	}
+}
+
+func (d *decoder) version(o *op) {
+	*o = op{hasNew: true}
+	flags := d.byte()
+	o.resource, o.name = d.string(), d.string()
+	o.revision = int64(d.uvarint())
+	o.expire = d.expire(flags&newExpires != 0)
+	o.data = d.bytes()
+}
+
+// describe computes the sidecar of bytes from the log. When the version expires is not in the bytes but beside them.
+func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
+	sc := s.config.Describe(k, data)
+	if !sc.Expire.Equal(expire) {
+		own := *sc
+		own.Expire = expire
+		sc = &own
+	}
+	return sc
+}
+
+// record builds the record of one op, for keeps.
+func (s *Store) record(p *payload, o *op) (*Record, error) {
+	r := &Record{Key: o.key(), Revision: p.revision}
+	if o.hasNew {
+		if live, ok := s.Get(r.Key); ok && live.Revision == p.revision {
+			r.Key, r.New = live.Key, live
+		} else {
+			data := bytes.Clone(o.data)
+			r.New = &Version{Key: r.Key, Revision: p.revision, Data: data, Sidecar: s.describe(r.Key, data, o.expire)}
+		}
+	}
+	if o.hasOld {
+		r.Old = s.oldVersion(r.Key, o)
+	}
+	return r, nil
+}
+
+func (s *Store) oldVersion(k Key, o *op) *Version {
+	data := o.old()
+	return &Version{Key: k, Revision: o.oldRevision, Data: data, Sidecar: s.describe(k, data, o.oldExpire)}
+}
