@@ -366,3 +366,15 @@ func parseInt(literal string) (int64, bool) {
 	i, err := strconv.ParseInt(literal, 10, 64)
 	return i, err == nil
 }
+
+// Edit is the map with these members set and those keys dropped, made in one go. Null counts as an empty map.
+func (v Value) Edit(set []Member, drop ...string) Value {
+	old := v.Members()
+	members := make([]Member, 0, len(old)+len(set))
+	for _, m := range old {
+		if !slices.Contains(drop, m.Key) {
+			members = append(members, m)
+		}
+	}
+	return MapOf(append(members, set...)...)
+}

@@ -45,6 +45,8 @@ type Error struct {
 	Reason  Reason
 	Message string
 	Details *Details // nil: the Status has none
+	// Continue is a token with which an expired list may go on inconsistently (LIST-5); it stands in the metadata.
+	Continue string
 }
 
 // Details say what the error is about.
@@ -83,7 +85,7 @@ func (e *Error) Status() object.Value {
 	members := []object.Member{
 		{Key: "kind", Value: object.StringOf("Status")},
 		{Key: "apiVersion", Value: object.StringOf("v1")},
-		{Key: "metadata", Value: object.MapOf()},
+		{Key: "metadata", Value: object.MapOf(appendText(nil, "continue", e.Continue)...)},
 		{Key: "status", Value: object.StringOf("Failure")},
 		{Key: "code", Value: object.IntOf(int64(e.Code))},
 	}

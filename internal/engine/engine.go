@@ -38,6 +38,7 @@ type Registry struct {
 
 type table struct {
 	byName   map[name]*Resource
+	byStore  map[string]*Resource // the version of each kind that is stored
 	all      []*Resource
 	revision int64
 }
@@ -53,12 +54,19 @@ func NewRegistry(resources []*Resource) *Registry {
 
 // Replace puts other types in the place of all that are there.
 func (r *Registry) Replace(resources []*Resource) {
-	next := &table{byName: make(map[name]*Resource, len(resources)), all: slices.Clone(resources)}
+	next := &table{
+		byName:  make(map[name]*Resource, len(resources)),
+		byStore: make(map[string]*Resource, len(resources)),
+		all:     slices.Clone(resources),
+	}
 	if old := r.table.Load(); old != nil {
 		next.revision = old.revision + 1
 	}
 	for _, res := range resources {
 		next.byName[name{res.Group, res.Version, res.Name}] = res
+		if res.ToStored == nil {
+			next.byStore[res.Store] = res
+		}
 	}
 	r.table.Store(next)
 }
@@ -67,6 +75,9 @@ func (r *Registry) Replace(resources []*Resource) {
 func (r *Registry) Find(group, version, resource string) *Resource {
 	return r.table.Load().byName[name{group, version, resource}]
 }
+
+// stored is the type in the version in which it is stored, or nil.
+func (r *Registry) stored(resource string) *Resource { return r.table.Load().byStore[resource] }
 
 // All lists the served types in the order in which they were given. The slice is not to be changed. The revision is
 // another one whenever the types are.
@@ -82,4 +93,3 @@ func splitKey(name string) (namespace, base string) {
 	}
 	return "", name
 }
-

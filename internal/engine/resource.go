@@ -38,6 +38,13 @@ type Resource struct {
 	// says whether the object waits for it at all; nil: it never does. asked is the client's wish or nil.
 	GracefulDelete func(obj object.Value, asked *int64) (seconds int64, graceful bool)
 
+	// Held says whether something else than finalizers keeps a deleted object: a Namespace its spec.finalizers.
+	// MarkDeleted is what else changes in an object when it is marked as deleted: a Namespace's phase.
+	Held        func(obj object.Value) bool
+	MarkDeleted func(obj object.Value) object.Value
+	// DeleteReturnsObject makes a completed delete answer the object instead of a Status.
+	DeleteReturnsObject bool
+
 	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix.
 	ValidateName func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).

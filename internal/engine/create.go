@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// nameAttempts is how many generated names are tried before the client is told to try again.
+const nameAttempts = 8
+
+// Create makes an object (POST to a collection, URI-4).
+func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*Result, error) {
+	obj, warnings, err := rq.decode(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := rq.namespaceMatches(obj); err != nil {
+		return nil, err
+	}
+	if rq.Resource.Answer != nil {
+		return rq.answer(obj, warnings)
+	}
+	return e.create(ctx, rq, obj, warnings)
+}
+
+// create goes on with a decoded object; an update of an object that is not there comes here, too.
+func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warnings []string) (*Result, error) {
+	if obj.At("metadata", "resourceVersion").Str() != "" {
+		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	name, prefix := obj.At("metadata", "name").Str(), obj.At("metadata", "generateName").Str()
+	generated := name == "" && prefix != ""
+	for attempt := 1; ; attempt++ {
+		inNamespace, err := e.admitNamespace(rq)
+		if err != nil {
+			return nil, err
+		}
+		if generated {
+			name = generateName(prefix)
+		}
+		now := e.now()
+		made, err := rq.make(obj, name, now)
+		if err != nil {
+			return nil, err
+		}
+		key := rq.Resource.key(rq.Namespace, name)
+		version, err := e.version(rq.Resource, key, made, now)
+		if err != nil {
+			return nil, err
+		}
+		err = e.commitNew(ctx, rq, version, inNamespace)
+		var conflict *store.ConflictError
+		switch {
+		case err == nil:
+			shown, err := rq.present(version)
+			return &Result{Object: shown, Created: true, Warnings: warnings}, err
+		case !errors.As(err, &conflict):
+			return nil, commitFailed(err)
+		case conflict.Key != key:
+			continue // the namespace has changed meanwhile
+		case !generated:
+			return nil, apierr.NewAlreadyExists(rq.Resource.Type(), name)
+		case attempt == nameAttempts:
+			return nil, apierr.NewAlreadyExists(rq.Resource.Type(), name)
+		}
+	}
+}
+
+// make turns what a client sent into what will be stored: system metadata, what the kind resets, defaults, validation.
+func (rq *Request) make(obj object.Value, name string, now time.Time) (object.Value, error) {
+	r := rq.Resource
+	obj = rq.born(obj, name, now)
+	if r.Default != nil {
+		obj = r.Default(obj)
+	}
+	if r.PrepareCreate != nil {
+		obj = r.PrepareCreate(obj)
+	}
+	faults := validation.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
+	if r.Validate != nil {
+		faults = append(faults, r.Validate(obj)...)
+	}
+	if len(faults) > 0 {
+		return object.Nil, apierr.NewInvalid(r.KindType(), obj.At("metadata", "name").Str(), faults)
+	}
+	return obj, nil
+}
+
+// commitNew stores a version under a key that nobody has, or only looks whether it could (DRY-1).
+func (e *Engine) commitNew(ctx context.Context, rq *Request, v *store.Version, pre []store.Precondition) error {
+	if rq.DryRun {
+		if taken, ok := e.store.Get(v.Key); ok {
+			return &store.ConflictError{Key: v.Key, Have: taken.Revision}
+		}
+		return nil
+	}
+	revision, err := e.store.Commit(ctx, append(pre, store.Precondition{Key: v.Key}),
+		[]store.Change{{Key: v.Key, Data: v.Data, Sidecar: v.Sidecar}})
+	v.Revision = revision
+	return err
+}
+
+// commitFailed words an error of the store that is nobody's race.
+func commitFailed(err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierr.NewTimeout("request did not complete within the allotted timeout")
+	case errors.Is(err, store.ErrClosed):
+		return apierr.NewUnavailable("the store takes no writes: " + err.Error())
+	}
+	return apierr.NewInternal(err)
+}
+
+// answer serves a virtual type: nothing is stored.
+func (rq *Request) answer(obj object.Value, warnings []string) (*Result, error) {
+	answer, err := rq.Resource.Answer(rq, obj)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Status: answer, Created: true, Warnings: warnings}, nil
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// decode checks a body against the type of the request: its kind, the types of its fields, and, at the level that the
+// request asks for, its unknown and duplicate fields (VAL-1, VAL-2).
+func (rq *Request) decode(body object.Parsed) (obj object.Value, warnings []string, err error) {
+	group, version, kind, typ := rq.bodyType()
+	if err := checkKind(body.Value, group, version, kind); err != nil {
+		return object.Nil, nil, err
+	}
+	decoded, err := typ.Decode(body.Value)
+	if err != nil {
+		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
+	}
+	warnings, err = rq.judge(body.Duplicates, decoded.Unknown)
+	if err != nil {
+		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
+	}
+	return decoded.Value.Edit([]object.Member{
+		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
+		{Key: "kind", Value: object.StringOf(kind)},
+	}), warnings, nil
+}
+
+// bodyType is what the body of the request is: the type's own kind, or that of its subresource.
+func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
+	r, sub := rq.Resource, rq.Subresource
+	if sub == nil || sub.Schema == nil {
+		return r.Group, r.Version, r.Kind, r.Schema()
+	}
+	return sub.Group, sub.Version, sub.Kind, sub.Schema()
+}
+
+// checkKind refuses a body of another kind or version. Missing ones are those of the URL.
+func checkKind(body object.Value, group, version, kind string) error {
+	if body.Kind() != object.Map {
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"the object provided is unrecognized (must be of type %s): couldn't get version/kind; the body is a JSON %s, not an object", kind, body.Kind()))
+	}
+	for _, key := range []string{"apiVersion", "kind"} {
+		if v, ok := body.Get(key); ok && v.Kind() != object.String && !v.IsNull() {
+			return apierr.NewBadRequest(fmt.Sprintf(
+				"the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string", kind, v.Kind(), key))
+		}
+	}
+	gotVersion, gotKind := body.At("apiVersion").Str(), body.At("kind").Str()
+	if gotVersion == "" {
+		gotVersion = apiVersion(group, version)
+	}
+	if gotKind == "" {
+		gotKind = kind
+	}
+	if gotVersion == apiVersion(group, version) && gotKind == kind {
+		return nil
+	}
+	base := gotVersion[strings.LastIndexByte(gotVersion, '/')+1:]
+	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind, gotVersion, kind, apiVersion(group, version)))
+}
+
+func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
+	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion, kind, why))
+}
+
+// judge turns duplicate and unknown fields into warnings or into an error that names every one of them.
+func (rq *Request) judge(duplicates, unknown []string) ([]string, error) {
+	if rq.Validation == Ignore || len(duplicates)+len(unknown) == 0 {
+		return nil, nil
+	}
+	found := make([]string, 0, len(duplicates)+len(unknown))
+	for _, path := range duplicates {
+		if strings.HasSuffix(path, "already set in map") { // YAML's own words
+			found = append(found, path)
+			continue
+		}
+		found = append(found, fmt.Sprintf("duplicate field %q", path))
+	}
+	for _, path := range unknown {
+		found = append(found, fmt.Sprintf("unknown field %q", path))
+	}
+	if rq.Validation == Strict {
+		return nil, fmt.Errorf("strict decoding error: %s", strings.Join(found, ", "))
+	}
+	return found, nil
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Delete removes an object, or marks it for removal when something holds it: finalizers, a grace period (DEL-1, DEL-2).
+func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (*Result, error) {
+	rq.DryRun = rq.DryRun || o.DryRun
+	for {
+		live, ok := e.store.Get(rq.key())
+		if !ok {
+			return nil, rq.notFound()
+		}
+		if err := rq.deletable(live, o); err != nil {
+			return nil, err
+		}
+		result, err := e.remove(ctx, rq, live, o)
+		if raced(err) {
+			continue
+		}
+		return result, err
+	}
+}
+
+// deletable checks the client's preconditions.
+func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
+	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
+	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
+		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
+			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, live.Sidecar.UID))
+	}
+	have := strconv.FormatInt(live.Revision, 10)
+	if rv := o.PreconditionRV; rv != "" && rv != have {
+		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
+			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", rv, have))
+	}
+	return rq.stale(live, live.Revision, object.Nil)
+}
+
+// remove deletes the live object, or marks it.
+func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o DeleteOptions) (*Result, error) {
+	r := rq.Resource
+	old, err := r.live(live)
+	if err != nil {
+		return nil, err
+	}
+	now := e.now()
+	seconds, graceful := int64(0), false
+	if r.GracefulDelete != nil {
+		seconds, graceful = r.GracefulDelete(old, o.GracePeriodSeconds)
+	}
+	held := len(finalizers(old)) > 0 || r.Held != nil && r.Held(old)
+	if !held && (!graceful || seconds == 0) {
+		return e.removeNow(ctx, rq, live)
+	}
+	obj := r.mark(old, seconds, now)
+	if object.Equal(obj, old) { // marked before: nothing new
+		shown, err := rq.present(live)
+		return &Result{Object: shown}, err
+	}
+	next, err := e.version(r, live.Key, obj, now)
+	if err != nil {
+		return nil, err
+	}
+	next.Revision = live.Revision
+	if !rq.DryRun {
+		if next.Revision, err = e.commit(ctx, live, next); err != nil {
+			return nil, err
+		}
+	}
+	shown, err := rq.present(next)
+	return &Result{Object: shown}, err
+}
+
+// mark sets deletionTimestamp, or brings it forward when the new grace period is the shorter one.
+func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.Value {
+	meta := old.At("metadata")
+	before, marked := meta.Get("deletionGracePeriodSeconds")
+	if marked && deleting(old) && before.Int() <= seconds {
+		return old
+	}
+	set := []object.Member{
+		{Key: "deletionTimestamp", Value: timeOf(now.Add(time.Duration(seconds) * time.Second))},
+		{Key: "deletionGracePeriodSeconds", Value: object.IntOf(seconds)},
+	}
+	if generation := meta.At("generation").Int(); generation > 0 && !deleting(old) {
+		set = append(set, object.Member{Key: "generation", Value: object.IntOf(generation + 1)})
+	}
+	obj := old.With("metadata", meta.Edit(set))
+	if r.MarkDeleted != nil {
+		obj = r.MarkDeleted(obj)
+	}
+	return obj
+}
+
+// removeNow takes the object out of the store.
+func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version) (*Result, error) {
+	if !rq.DryRun {
+		if _, err := e.commit(ctx, live, nil); err != nil {
+			return nil, err
+		}
+	}
+	if rq.Resource.DeleteReturnsObject {
+		shown, err := rq.present(live)
+		return &Result{Object: shown}, err
+	}
+	details := []object.Member{
+		{Key: "name", Value: object.StringOf(rq.Name)},
+		{Key: "kind", Value: object.StringOf(rq.Resource.Name)},
+		{Key: "uid", Value: object.StringOf(live.Sidecar.UID)},
+	}
+	if rq.Resource.Group != "" {
+		details = append(details, object.Member{Key: "group", Value: object.StringOf(rq.Resource.Group)})
+	}
+	return &Result{Status: object.Fields(
+		"kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata", object.MapOf(),
+		"status", object.StringOf("Success"), "details", object.MapOf(details...))}, nil
+}

@@ -1,0 +1,24 @@
+package engine
+
+import (
+	"context"
+
+	"plinth/internal/apierr"
+)
+
+// DeleteCollection deletes every object that a list selects (DEL-4) and answers that list. An object that somebody else
+// has deleted meanwhile is no error.
+func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions, d DeleteOptions) (*Collection, error) {
+	list, err := e.List(ctx, rq, l)
+	if err != nil {
+		return nil, err
+	}
+	for item := range list.Items {
+		one := *rq
+		one.Namespace, one.Name = splitKey(item.Key.Name)
+		if _, err := e.Delete(ctx, &one, d); err != nil && !apierr.Is(err, apierr.NotFound) {
+			return nil, err
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,65 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+)
+
+// futureWait is how long a read waits for a version that has not happened yet (LIST-6).
+const futureWait = 3 * time.Second
+
+// Get reads one object (LIST-2): at the newest version always, which is not older than any version asked for once that
+// has happened.
+func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
+	revision, err := parseVersion(resourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.waitFor(ctx, revision); err != nil {
+		return nil, err
+	}
+	v, ok := e.store.Get(rq.key())
+	if !ok {
+		return nil, rq.notFound()
+	}
+	shown, err := rq.present(v)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Object: shown}, nil
+}
+
+func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
+
+func (rq *Request) notFound() error { return apierr.NewNotFound(rq.Resource.Type(), rq.Name) }
+
+// parseVersion reads a resourceVersion; "" and "0" are 0.
+func parseVersion(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	revision, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, apierr.NewBadRequest("invalid resource version: resourceVersion: Invalid value: " + strconv.Quote(text) + ": " + err.Error())
+	}
+	return int64(revision), nil
+}
+
+// waitFor waits a while for a version that has not happened yet.
+func (e *Engine) waitFor(ctx context.Context, revision int64) error {
+	if revision <= e.store.Revision() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, futureWait)
+	defer cancel()
+	err := e.store.WaitFor(ctx, revision)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return apierr.NewTooLargeVersion(revision, e.store.Revision())
+	}
+	return err
+}

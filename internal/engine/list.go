@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+)
+
+// List reads a collection from one snapshot (LIST-3, LIST-4). The combinations of parameters that make no sense have
+// been refused before; here stand those that need the state.
+func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collection, error) {
+	sel, err := rq.selects(o)
+	if err != nil {
+		return nil, err
+	}
+	exact, from, err := e.listFrom(ctx, rq, o)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := e.store.Snapshot(exact)
+	if err != nil {
+		return nil, e.snapshotFailed(err, exact, from)
+	}
+	c := &Collection{Revision: snapshot.Revision()}
+	prefix := rq.Resource.prefix(rq.Namespace)
+	limit := o.Limit
+	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
+		limit = 0
+	}
+	if limit > 0 {
+		return rq.page(c, snapshot, sel, prefix, from, limit)
+	}
+	var failed error
+	c.Items = func(yield func(*Object) bool) {
+		snapshot.Ascend(rq.Resource.Store, prefix, from, func(v *store.Version) bool {
+			if !sel.matches(v) {
+				return true
+			}
+			shown, err := rq.present(v)
+			if err != nil {
+				failed = errors.Join(failed, err)
+				return true
+			}
+			return yield(shown)
+		})
+	}
+	return c, rq.readable(snapshot, prefix, sel)
+}
+
+// listFrom says at which revision a list reads (0: the newest) and from which name on.
+func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exact int64, from string, err error) {
+	if o.Continue != "" {
+		return parseContinue(o.Continue, rq.Resource.prefix(rq.Namespace))
+	}
+	revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return 0, "", err
+	}
+	if err := e.waitFor(ctx, revision); err != nil {
+		return 0, "", err
+	}
+	if o.Match == "Exact" || o.Match == "" && o.Limit > 0 {
+		return revision, "", nil
+	}
+	return 0, "", nil
+}
+
+// snapshotFailed words why a past state cannot be read. A continued list is told how to go on inconsistently (LIST-5).
+func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
+	if !errors.Is(err, store.ErrCompacted) {
+		return err
+	}
+	if from == "" {
+		return apierr.NewExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", revision))
+	}
+	expired := apierr.NewExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+	expired.Continue = formatContinue(-1, from)
+	return expired
+}
+
+// page reads one chunk.
+func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, prefix, from string, limit int64) (*Collection, error) {
+	var items []*Object
+	var failed error
+	more := int64(0)
+	last := ""
+	snapshot.Ascend(rq.Resource.Store, prefix, from, func(v *store.Version) bool {
+		if !sel.matches(v) {
+			return true
+		}
+		if int64(len(items)) == limit {
+			more++
+			return sel.all() // goes on only to count
+		}
+		shown, err := rq.present(v)
+		if err != nil {
+			failed = err
+			return false
+		}
+		items = append(items, shown)
+		last = v.Key.Name
+		return true
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	if more > 0 {
+		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, prefix)+"\x00")
+		if sel.all() {
+			c.Remaining = &more
+		}
+	}
+	c.Items = func(yield func(*Object) bool) {
+		for _, item := range items {
+			if !yield(item) {
+				return
+			}
+		}
+	}
+	return c, nil
+}
+
+// readable looks for an object that cannot be read before the first byte of a list goes out, so that the list fails by
+// name (DEL-7) instead of breaking off.
+func (rq *Request) readable(snapshot *store.Snapshot, prefix string, sel selection) error {
+	var failed error
+	snapshot.Ascend(rq.Resource.Store, prefix, "", func(v *store.Version) bool {
+		if v.Sidecar.Unreadable != nil && sel.matches(v) {
+			failed = errors.Join(failed, unreadable(v))
+		}
+		return true
+	})
+	return failed
+}
+
+// continueToken is the reference's: the version that the list reads, and the name below the request's own prefix at
+// which it goes on (LIST-4).
+type continueToken struct {
+	APIVersion      string `json:"v"`
+	ResourceVersion int64  `json:"rv"`
+	StartKey        string `json:"start"`
+}
+
+const continueVersion = "meta.k8s.io/v1"
+
+func formatContinue(revision int64, start string) string {
+	text, err := json.Marshal(continueToken{APIVersion: continueVersion, ResourceVersion: revision, StartKey: start})
+	if err != nil {
+		panic("engine: a continue token cannot be printed: " + err.Error()) // strings and numbers always can
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// parseContinue reads a token. A revision of -1 goes on at the newest state.
+func parseContinue(text, prefix string) (revision int64, from string, err error) {
+	refuse := func(why string) (int64, string, error) {
+		return 0, "", apierr.NewBadRequest("continue key is not valid: " + why)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	var token continueToken
+	if err := json.Unmarshal(raw, &token); err != nil {
+		return refuse(err.Error())
+	}
+	switch {
+	case token.APIVersion != continueVersion:
+		return refuse("the provided continue token has an incorrect version")
+	case token.StartKey == "":
+		return refuse("empty start key")
+	case token.ResourceVersion == -1:
+		return 0, prefix + token.StartKey, nil
+	case token.ResourceVersion <= 0:
+		return refuse("incorrect encoded start resourceVersion (version " + continueVersion + ")")
+	case strings.Contains(token.StartKey, ".."):
+		return refuse("start key is outside of the collection")
+	}
+	return token.ResourceVersion, prefix + token.StartKey, nil
+}

@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/patch"
+)
+
+// Patch changes an object by a patch (WRITE-2). One that carries no resourceVersion is tried again when somebody else
+// was faster.
+func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, error) {
+	apply, duplicates, err := p.parse()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		live, ok := e.store.Get(rq.key())
+		if !ok {
+			return nil, rq.notFound()
+		}
+		var warnings []string
+		result, err := e.replace(ctx, rq, live, func(old object.Value) (object.Value, error) {
+			obj, warned, err := rq.patched(live, old, apply, duplicates)
+			warnings = warned
+			return obj, err
+		})
+		if raced(err) && ctx.Err() == nil {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		result.Warnings = warnings
+		return result, nil
+	}
+}
+
+// parse checks a patch on its own and returns what applies it.
+func (p Patch) parse() (apply func(object.Value) (object.Value, error), duplicates []string, err error) {
+	if p.Type == JSONPatch {
+		if err := patch.IsList(p.Body); err != nil {
+			return nil, nil, apierr.NewBadRequest("error decoding patch: " + err.Error())
+		}
+		return func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) }, nil, nil
+	}
+	parsed, err := object.ParseJSON(p.Body)
+	if err != nil {
+		return nil, nil, apierr.NewBadRequest("error decoding patch: " + err.Error())
+	}
+	if parsed.Value.Kind() != object.Map {
+		return nil, nil, apierr.NewBadRequest("error decoding patch: a JSON merge patch is an object, this is a JSON " + parsed.Value.Kind().String())
+	}
+	return func(obj object.Value) (object.Value, error) { return patch.Merge(obj, parsed.Value), nil }, parsed.Duplicates, nil
+}
+
+// patched is the body that the patch makes of the live object, decoded like any body.
+func (rq *Request) patched(live *store.Version, old object.Value, apply func(object.Value) (object.Value, error), duplicates []string) (object.Value, []string, error) {
+	shown := old
+	if view := rq.view(); view != nil {
+		var err error
+		if shown, err = view(old); err != nil {
+			return object.Nil, nil, err
+		}
+	}
+	shown = shown.WithAt(object.StringOf(strconv.FormatInt(live.Revision, 10)), "metadata", "resourceVersion")
+	raw, err := apply(shown)
+	if err != nil {
+		return object.Nil, nil, patchFailed(err)
+	}
+	obj, warnings, err := rq.decode(object.Parsed{Value: raw, Duplicates: duplicates})
+	if err != nil {
+		return object.Nil, nil, notDecodable(raw, err)
+	}
+	if err := rq.namesMatch(obj); err != nil {
+		return object.Nil, nil, err
+	}
+	seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
+	if err != nil {
+		return object.Nil, nil, err
+	}
+	if seen == 0 { // the patch removed it: unconditional
+		seen = live.Revision
+	}
+	return obj, warnings, rq.stale(live, seen, obj)
+}
+
+// patchFailed words a patch that is not one, or that does not fit the object.
+func patchFailed(err error) error {
+	var many *patch.TooManyError
+	switch {
+	case errors.As(err, &many):
+		return apierr.NewTooLarge(many.Error())
+	case errors.Is(err, patch.ErrMalformed):
+		return apierr.NewBadRequest("error decoding patch: " + err.Error())
+	}
+	return &apierr.Error{
+		Code: 422, Reason: apierr.Invalid, Details: &apierr.Details{},
+		Message: "the server rejected our request due to an error in our request: " + err.Error(),
+	}
+}
+
+// maxShown bounds how much of a refused object stands in an error.
+const maxShown = 4096
+
+// notDecodable words a patch whose result is not an object of the kind.
+func notDecodable(raw object.Value, err error) error {
+	text := string(object.AppendObject(nil, raw))
+	if len(text) > maxShown {
+		text = text[:maxShown] + "…"
+	}
+	fault := field.Invalid(field.NewPath("patch"), text, err.Error())
+	invalid := apierr.NewInvalid(apierr.Type{}, "", field.ErrorList{fault})
+	invalid.Message = fmt.Sprintf(" \"\" is invalid: %s", fault.Error())
+	return invalid
+}

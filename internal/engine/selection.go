@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// selection is what a list or a watch lets through. It looks at keys and sidecars and parses nothing, but for a version
+// of a kind that is not the stored one and is asked for by field.
+type selection struct {
+	labels  labels.Selector // nil: all
+	fields  fields.Selector // nil: all
+	convert *Resource       // whose fields are asked for, where they are not those of the stored version
+	name    string          // the one name that can match, or ""
+}
+
+// selects checks the selectors of a request against the fields that its type has.
+func (rq *Request) selects(o ListOptions) (selection, error) {
+	s := selection{name: rq.Name}
+	if o.Labels != nil && !o.Labels.Empty() {
+		s.labels = o.Labels
+	}
+	if o.Fields == nil || o.Fields.Empty() {
+		return s, nil
+	}
+	s.fields = o.Fields
+	var known []store.Pair
+	if rq.Resource.Fields != nil {
+		known = rq.Resource.Fields(object.Nil)
+	}
+	for _, requirement := range o.Fields.Requirements() {
+		if err := knownField(known, requirement.Field); err != nil {
+			return selection{}, err
+		}
+	}
+	if name, ok := o.Fields.RequiresExactMatch("metadata.name"); ok && s.name == "" {
+		s.name = name
+	}
+	if rq.Resource.FromStored != nil {
+		s.convert = rq.Resource
+	}
+	return s, nil
+}
+
+func knownField(known []store.Pair, name string) error {
+	if name == "metadata.name" || name == "metadata.namespace" {
+		return nil
+	}
+	for _, k := range known {
+		if k.Name == name {
+			return nil
+		}
+	}
+	if known == nil {
+		return apierr.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name))
+	}
+	return apierr.NewBadRequest("field label not supported: " + name)
+}
+
+// all says whether everything is selected.
+func (s *selection) all() bool { return s.labels == nil && s.fields == nil && s.name == "" }
+
+// matches says whether a version is selected. A version that cannot be read matches, so that nobody overlooks it.
+func (s *selection) matches(v *store.Version) bool {
+	if v == nil {
+		return false
+	}
+	if s.all() || v.Sidecar.Unreadable != nil {
+		return true
+	}
+	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
+		return false
+	}
+	if s.labels != nil && !s.labels.Matches((*labelsOf)(v.Sidecar)) {
+		return false
+	}
+	if s.fields == nil {
+		return true
+	}
+	if s.convert == nil {
+		return s.fields.Matches((*fieldsOf)(v))
+	}
+	obj, err := s.convert.live(v)
+	if err != nil {
+		return true
+	}
+	converted := *v
+	converted.Sidecar = &store.Sidecar{}
+	if s.convert.Fields != nil {
+		converted.Sidecar.Fields = s.convert.Fields(obj)
+	}
+	return s.fields.Matches((*fieldsOf)(&converted))
+}
+
+// labelsOf reads labels out of a sidecar, as a label selector asks for them.
+type labelsOf store.Sidecar
+
+func (l *labelsOf) Has(label string) bool { _, ok := l.Lookup(label); return ok }
+
+func (l *labelsOf) Get(label string) string { value, _ := l.Lookup(label); return value }
+
+func (l *labelsOf) Lookup(label string) (string, bool) { return lookup(l.Labels, label) }
+
+// fieldsOf reads selectable fields out of a version, as a field selector asks for them.
+type fieldsOf store.Version
+
+func (f *fieldsOf) Has(field string) bool { _, ok := f.lookup(field); return ok }
+
+func (f *fieldsOf) Get(field string) string { value, _ := f.lookup(field); return value }
+
+func (f *fieldsOf) lookup(field string) (string, bool) {
+	namespace, name := splitKey(f.Key.Name)
+	switch field {
+	case "metadata.name":
+		return name, true
+	case "metadata.namespace":
+		return namespace, true
+	}
+	return lookup(f.Sidecar.Fields, field)
+}
+
+func lookup(pairs []store.Pair, name string) (string, bool) {
+	for i := range pairs {
+		if pairs[i].Name == name {
+			return pairs[i].Value, true
+		}
+	}
+	return "", false
+}

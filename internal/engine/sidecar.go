@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+	"unique"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Describe returns the function by which a store computes the sidecars of what it reads back from its log.
+func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
+	return func(key store.Key, data []byte) *store.Sidecar {
+		parsed, err := object.ParseJSON(data)
+		if err != nil {
+			return &store.Sidecar{Unreadable: err}
+		}
+		return sidecar(registry.stored(key.Resource), parsed.Value, data)
+	}
+}
+
+// sidecar notes what reads and watches need to know of an object. r may be nil: a type that is no longer served.
+func sidecar(r *Resource, obj object.Value, data []byte) *store.Sidecar {
+	item, splice, ok := object.Locate(data)
+	if !ok {
+		return &store.Sidecar{Unreadable: fmt.Errorf("the stored bytes are no canonical object")}
+	}
+	meta := obj.At("metadata")
+	s := &store.Sidecar{
+		Item: item, Splice: splice,
+		UID:      own(meta.At("uid").Str()),
+		Deleting: deleting(obj),
+		Labels:   pairs(meta.At("labels")),
+	}
+	for _, owner := range meta.At("ownerReferences").Items() {
+		s.Owners = append(s.Owners, intern(owner.At("uid").Str()))
+	}
+	if r != nil && r.Fields != nil {
+		s.Fields = r.Fields(obj)
+		for i := range s.Fields {
+			s.Fields[i].Value = intern(s.Fields[i].Value)
+		}
+	}
+	return s
+}
+
+func pairs(labels object.Value) []store.Pair {
+	members := labels.Members()
+	if len(members) == 0 {
+		return nil
+	}
+	list := make([]store.Pair, len(members))
+	for i, m := range members {
+		list[i] = store.Pair{Name: intern(m.Key), Value: intern(m.Value.Str())}
+	}
+	return list
+}
+
+// intern makes a string that does not hold on to the body it came from, and that equal strings share: labels and
+// selectable fields repeat themselves over thousands of objects.
+func intern(s string) string {
+	if s == "" {
+		return ""
+	}
+	return unique.Make(s).Value()
+}
+
+// own is intern for strings that do not repeat.
+func own(s string) string { return string([]byte(s)) }
+
+// version prints an object as it will be stored. The revision is the commit's to say.
+func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.Time) (*store.Version, error) {
+	obj = r.Schema().Settle(obj)
+	if r.ToStored != nil {
+		var err error
+		if obj, err = r.ToStored(obj); err != nil {
+			return nil, err
+		}
+	}
+	data := object.AppendObject(make([]byte, 0, 2048), obj.WithoutAt("metadata", "resourceVersion"))
+	data = append(make([]byte, 0, len(data)), data...)
+	s := sidecar(e.registry.stored(r.Store), obj, data)
+	if s.Unreadable != nil {
+		return nil, s.Unreadable
+	}
+	if r.TTL > 0 {
+		s.Expire = now.Add(r.TTL)
+	}
+	return &store.Version{Key: key, Data: data, Sidecar: s}, nil
+}
+
+// live parses a stored version into the request's own version of the kind, without its resourceVersion.
+func (r *Resource) live(v *store.Version) (object.Value, error) {
+	if v.Sidecar.Unreadable != nil {
+		return object.Nil, unreadable(v)
+	}
+	parsed, err := object.ParseJSON(v.Data)
+	if err != nil {
+		return object.Nil, unreadable(v)
+	}
+	if r.FromStored == nil {
+		return parsed.Value, nil
+	}
+	return r.FromStored(parsed.Value)
+}
+
+func unreadable(v *store.Version) error {
+	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, v.Sidecar.Unreadable)
+}
+
+// present is a stored version as the request wants to see it: its own bytes where it is stored in that version and no
+// subresource has another view of it.
+func (rq *Request) present(v *store.Version) (*Object, error) {
+	if v.Sidecar.Unreadable != nil {
+		return nil, unreadable(v)
+	}
+	view := rq.view()
+	if rq.Resource.FromStored == nil && view == nil {
+		return v, nil
+	}
+	obj, err := rq.Resource.live(v)
+	if err != nil {
+		return nil, err
+	}
+	if view != nil {
+		if obj, err = view(obj); err != nil {
+			return nil, err
+		}
+	}
+	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
+	item, splice, ok := object.Locate(data)
+	if !ok {
+		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
+	}
+	s := *v.Sidecar
+	s.Item, s.Splice = item, splice
+	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: &s}, nil
+}
+
+func (rq *Request) view() func(object.Value) (object.Value, error) {
+	if rq.Subresource == nil {
+		return nil
+	}
+	return rq.Subresource.View
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// initialBatch is how many synthetic ADDED events are made at a time.
+const initialBatch = 512
+
+// Watch is a running watch: first, where the client asked for it, what there is (initial), then what happens (a cursor
+// in the history). It holds a position and a selector, and nothing for later.
+type Watch struct {
+	rq       *Request
+	sel      selection
+	prefix   string
+	initial  *store.Snapshot // what has still to be told of the beginning; nil when done
+	from     string          // the name at which the initial events go on
+	announce bool            // a bookmark says where the initial events end
+	cursor   *store.Cursor
+	start    int64 // the revision that the watch began after
+	events   []Event
+}
+
+// Watch starts a watch (WATCH-2, WATCH-5).
+func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch, error) {
+	sel, err := rq.selects(o.ListOptions)
+	if err != nil {
+		return nil, err
+	}
+	revision, err := parseVersion(o.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{rq: rq, sel: sel, prefix: rq.Resource.prefix(rq.Namespace), start: revision}
+	streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if streaming {
+		if err := e.waitFor(ctx, revision); err != nil {
+			return nil, err
+		}
+		w.announce = o.Bookmarks
+	}
+	if streaming || revision == 0 {
+		snapshot, err := e.store.Snapshot(0)
+		if err != nil {
+			return nil, err
+		}
+		w.start = snapshot.Revision()
+		if o.SendInitialEvents == nil || streaming {
+			w.initial = snapshot
+		}
+	}
+	w.cursor, err = e.store.Watch(rq.Resource.Store, w.prefix, w.start)
+	if errors.Is(err, store.ErrCompacted) {
+		return nil, tooOld(w.start, e.store.Revision())
+	}
+	return w, err
+}
+
+func tooOld(revision, have int64) error {
+	return apierr.NewExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, have))
+}
+
+// Next waits for events and returns them in revision order. The slice is good until the next call. The error is an
+// apierr of reason Expired when the watch has fallen behind the history, or the context's.
+func (w *Watch) Next(ctx context.Context) ([]Event, error) {
+	w.events = w.events[:0]
+	if w.initial != nil {
+		return w.nextInitial()
+	}
+	for len(w.events) == 0 {
+		records, err := w.cursor.Next(ctx)
+		if errors.Is(err, store.ErrCompacted) {
+			return nil, tooOld(w.cursor.Revision(), w.cursor.Revision())
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, record := range records {
+			if err := w.add(record); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w.events, nil
+}
+
+// nextInitial tells a part of what there was at the beginning.
+func (w *Watch) nextInitial() ([]Event, error) {
+	var failed error
+	more := false
+	w.initial.Ascend(w.rq.Resource.Store, w.prefix, w.from, func(v *store.Version) bool {
+		if len(w.events) == initialBatch {
+			w.from, more = v.Key.Name, true
+			return false
+		}
+		if w.sel.matches(v) {
+			failed = w.tell(Added, v, v.Revision, nil)
+		}
+		return failed == nil
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	if !more {
+		w.initial = nil
+		if w.announce {
+			w.events = append(w.events, Event{Type: Bookmark, Revision: w.start, InitialEnd: true})
+		}
+	}
+	return w.events, nil
+}
+
+// add turns a step of history into the event that it is for this selection (WATCH-1).
+func (w *Watch) add(record *store.Record) error {
+	was, is := record.Old, record.New
+	if !w.sel.all() {
+		if !w.sel.matches(was) {
+			was = nil
+		}
+		if !w.sel.matches(is) {
+			is = nil
+		}
+	}
+	switch {
+	case is == nil && was == nil:
+		return nil
+	case was == nil:
+		return w.tell(Added, is, record.Revision, record)
+	case is != nil:
+		return w.tell(Modified, is, record.Revision, record)
+	case record.New != nil: // it has left the selection
+		return w.tell(Deleted, record.New, record.Revision, nil)
+	}
+	return w.tell(Deleted, was, record.Revision, record)
+}
+
+// tell appends an event. Events about converted objects are nobody else's, so they take no record along.
+func (w *Watch) tell(t EventType, v *store.Version, revision int64, record *store.Record) error {
+	shown, err := w.rq.present(v)
+	if err != nil {
+		return err
+	}
+	if shown != v {
+		record = nil
+	}
+	w.events = append(w.events, Event{Type: t, Object: shown, Revision: revision, Record: record})
+	return nil
+}
+
+// Revision is the version up to which everything has been told, for bookmarks; 0 while the initial events last.
+func (w *Watch) Revision() int64 {
+	if w.initial != nil {
+		return 0
+	}
+	return max(w.start, w.cursor.Revision())
+}
+
+// Close ends the watch and frees what it held.
+func (w *Watch) Close() { w.cursor.Close() }
+
+// Empty is the kind's zero value, which bookmarks carry (WATCH-4), in canonical form and without metadata content.
+func (r *Resource) Empty() object.Value {
+	zero := r.Schema().Zero()
+	if zero.Kind() != object.Map {
+		zero = object.MapOf()
+	}
+	return zero.Edit([]object.Member{
+		{Key: "apiVersion", Value: object.StringOf(r.APIVersion())},
+		{Key: "kind", Value: object.StringOf(r.Kind)},
+	})
+}
