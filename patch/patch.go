@@ -15,6 +15,13 @@ import (
 // MaxOperations is how many operations one JSON Patch may have (WRITE-2), as in the reference.
 const MaxOperations = 10_000
 
+// maxCopied is how many bytes the copy operations of one JSON Patch may add, as in the reference: without a bound, a few
+// dozen operations that copy a list into itself would fill any memory (WRITE-6).
+const maxCopied = 3 * 3 << 20
+
+// The library keeps this bound in a variable of its package.
+func init() { jsonpatch.AccumulatedCopySizeLimit = maxCopied }
+
 var (
 	// ErrMalformed is a patch that is not written in its language.
 	ErrMalformed = errors.New("patch: malformed")

@@ -1,0 +1,43 @@
+# The inner loop: `make run` and `make test`. Everything else is listed by `make help`.
+
+# -s -w leaves the symbol table out, which nobody needs in a server that keeps its pclntab.
+LDFLAGS := -s -w
+
+.PHONY: help run build kubectl test race lint generate bench conformance fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## start the server with its data in plinth-data/
+	go run -ldflags "$(LDFLAGS)" ./cmd/plinth serve
+
+build: ## build bin/plinth
+	go build -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
+
+kubectl: ## build bin/kubectl, the real one, linked from its library
+	cd tools && go build -ldflags "$(LDFLAGS)" -o ../bin/kubectl ./kubectl
+
+test: lint ## everything that needs no reference: lint, unit tests, and the real clients against a spawned server
+	go test ./...
+	cd tools && go build -o /dev/null ./kubectl
+	cd conformance && go test ./...
+
+race: ## the product's tests under the race detector
+	go test -race ./...
+
+lint: ## formatting, vet and static checks
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo 'run gofmt -w on the files above'; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+generate: ## bring generated files up to date (after bumping k8s.io/api, for one)
+	go generate ./...
+
+bench: ## drive the reference and Plinth side by side and print DESIGN's budget table
+	cd conformance && go run ./bench
+
+conformance: ## the tests that need the reference: builds it first (minutes the first time)
+	cd conformance && CONFORMANCE_REFERENCE=1 go test -timeout 60m ./...
+
+clean: ## remove what was built
+	rm -rf bin

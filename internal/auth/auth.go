@@ -1,0 +1,116 @@
+// Package auth finds out who asks, and says what they may do (AUTH-1).
+//
+// An [Authenticator] knows client certificates and static bearer tokens; who shows neither is anonymous. Authorization
+// is one rule for now: members of system:masters may do everything, everybody may read health and version, and nobody
+// anything else.
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"plinth/internal/engine"
+)
+
+// The names that Kubernetes gives to who is known by group alone.
+const (
+	Masters         = "system:masters"
+	Authenticated   = "system:authenticated"
+	Unauthenticated = "system:unauthenticated"
+	Anonymous       = "system:anonymous"
+)
+
+// ErrInvalid means that the request shows credentials that nobody has: 401, not anonymous.
+var ErrInvalid = errors.New("auth: invalid credentials")
+
+// Authenticator finds out who sends a request.
+type Authenticator struct {
+	// tokens are kept by their hash, so that looking one up tells nothing by its timing.
+	tokens map[[sha256.Size]byte]engine.User
+}
+
+// New makes an authenticator with the static tokens of a file in kube-apiserver's format; "" for none.
+func New(tokenFile string) (*Authenticator, error) {
+	a := &Authenticator{tokens: map[[sha256.Size]byte]engine.User{}}
+	if tokenFile == "" {
+		return a, nil
+	}
+	file, err := os.Open(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if err := a.readTokens(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenFile, err)
+	}
+	return a, nil
+}
+
+// readTokens reads lines of token,user,uid[,"group,group"].
+func (a *Authenticator) readTokens(in io.Reader) error {
+	lines := csv.NewReader(in)
+	lines.FieldsPerRecord = -1
+	lines.TrimLeadingSpace = true
+	for {
+		record, err := lines.Read()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line, _ := lines.FieldPos(0)
+		if len(record) < 3 {
+			return fmt.Errorf("line %d has %d columns; a token, a user name and a user UID are needed", line, len(record))
+		}
+		if record[0] == "" {
+			return fmt.Errorf("line %d has an empty token", line)
+		}
+		user := engine.User{Name: record[1], UID: record[2]}
+		if len(record) > 3 && record[3] != "" {
+			user.Groups = strings.Split(record[3], ",")
+		}
+		user.Groups = append(user.Groups, Authenticated)
+		a.tokens[sha256.Sum256([]byte(record[0]))] = user
+	}
+}
+
+// Authenticate says who sends the request; who shows no credentials is anonymous. The error is ErrInvalid.
+func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		subject := r.TLS.VerifiedChains[0][0].Subject
+		groups := append(slices.Clone(subject.Organization), Authenticated)
+		return engine.User{Name: subject.CommonName, Groups: groups}, nil
+	}
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}, nil
+	}
+	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return engine.User{}, ErrInvalid
+	}
+	user, ok := a.tokens[sha256.Sum256([]byte(strings.TrimSpace(token)))]
+	if !ok {
+		return engine.User{}, ErrInvalid
+	}
+	return user, nil
+}
+
+// public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.
+var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
+
+// MayReadPath says whether a user may send this verb ("get") to a URL that is no resource.
+func MayReadPath(user engine.User, verb, path string) bool {
+	return IsMaster(user) || verb == "get" && slices.Contains(public, path)
+}
+
+// IsMaster says whether a user may do everything.
+func IsMaster(user engine.User) bool { return slices.Contains(user.Groups, Masters) }

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+)
+
+// Config is everything that a server can be told. The names are those of the flags; where kube-apiserver has the same
+// thing, it has the same name.
+type Config struct {
+	DataDir         string // certificates, kubeconfig and, with embedded storage, all objects
+	Storage         string // "embedded" or "memory"
+	BindAddress     string
+	SecurePort      int    // 0 lets the system choose
+	WriteKubeconfig string // "": DataDir/kubeconfig
+
+	TokenAuthFile string // "": no tokens
+	ClientCAFile  string // certificates of further authorities for clients; "": the server's own alone
+	TLSCertFile   string // "": signed by the server's own authority
+	TLSKeyFile    string
+
+	FeatureGates        string        // "A=true,B=false"
+	RequestTimeout      time.Duration // of requests other than watches
+	MaxRequestsInflight int           // 0: no limit
+	EventTTL            time.Duration // how long Events live
+	WatchHistoryBytes   int64         // of history kept on disk
+
+	Logger *slog.Logger
+}
+
+// Defaults are the settings of a server that is told nothing.
+func Defaults() Config {
+	return Config{
+		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
+		RequestTimeout: time.Minute, MaxRequestsInflight: 400, EventTTL: time.Hour, WatchHistoryBytes: 512 << 20,
+		Logger: slog.Default(),
+	}
+}
+
+func (c *Config) validate() error {
+	var faults []error
+	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.DataDir == "" {
+		refuse("--data-dir: a directory is needed")
+	}
+	if c.Storage != "embedded" && c.Storage != "memory" {
+		refuse("--storage: %q is none of embedded, memory", c.Storage)
+	}
+	if net.ParseIP(c.BindAddress) == nil {
+		refuse("--bind-address: %q is no IP address", c.BindAddress)
+	}
+	if c.SecurePort < 0 || c.SecurePort > 65535 {
+		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		refuse("--tls-cert-file and --tls-private-key-file go together")
+	}
+	if c.RequestTimeout <= 0 {
+		refuse("--request-timeout: %s is not positive", c.RequestTimeout)
+	}
+	if c.MaxRequestsInflight < 0 {
+		refuse("--max-requests-inflight: %d is negative", c.MaxRequestsInflight)
+	}
+	if c.EventTTL <= 0 {
+		refuse("--event-ttl: %s is not positive", c.EventTTL)
+	}
+	if c.WatchHistoryBytes <= 0 {
+		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)
+	}
+	if _, _, err := parseFeatures(c.FeatureGates); err != nil {
+		faults = append(faults, err)
+	}
+	if c.WriteKubeconfig == "" {
+		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+
+	"plinth/object"
+)
+
+// writeKubeconfig writes what kubectl needs to be the administrator of the server at url. authority may be nil: the
+// system's authorities count then.
+func writeKubeconfig(path, url string, authority []byte, admin pair) error {
+	cluster := []object.Member{{Key: "server", Value: object.StringOf(url)}}
+	if authority != nil {
+		cluster = append(cluster, object.Member{Key: "certificate-authority-data", Value: base64Of(authority)})
+	}
+	named := func(name, key string, value object.Value) object.Value {
+		return object.ListOf(object.Fields("name", object.StringOf(name), key, value))
+	}
+	text, err := object.YAML(object.AppendObject(nil, object.Fields(
+		"apiVersion", object.StringOf("v1"),
+		"kind", object.StringOf("Config"),
+		"clusters", named("plinth", "cluster", object.MapOf(cluster...)),
+		"users", named("plinth-admin", "user", object.Fields(
+			"client-certificate-data", base64Of(admin.cert),
+			"client-key-data", base64Of(admin.key))),
+		"contexts", named("plinth", "context", object.Fields(
+			"cluster", object.StringOf("plinth"), "user", object.StringOf("plinth-admin"))),
+		"current-context", object.StringOf("plinth"))))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return writeFile(path, text)
+}
+
+func base64Of(data []byte) object.Value {
+	return object.StringOf(base64.StdEncoding.EncodeToString(data))
+}

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Life times of what the server signs. Leaves are renewed at a start within renewBefore of their end.
+const (
+	caLife      = 10 * 365 * 24 * time.Hour
+	leafLife    = 365 * 24 * time.Hour
+	renewBefore = 30 * 24 * time.Hour
+	clockSkew   = 5 * time.Minute
+)
+
+// pair is a certificate with its private key, as PEM.
+type pair struct{ cert, key []byte }
+
+// pki is the server's own certificate authority and what it has signed. Keys are ECDSA: making an RSA key alone would
+// take a third of the time that a start may take.
+type pki struct {
+	dir string
+	now time.Time
+	ca  *x509.Certificate
+	key *ecdsa.PrivateKey
+	// caPEM is the authority's certificate, for kubeconfigs.
+	caPEM []byte
+}
+
+// openPKI reads the authority in dir, or makes one there.
+func openPKI(dir string, now time.Time) (*pki, error) {
+	p := &pki{dir: dir, now: now}
+	authority, err := p.read("ca")
+	if errors.Is(err, fs.ErrNotExist) {
+		authority, err = p.newAuthority()
+	}
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := tls.X509KeyPair(authority.cert, authority.key)
+	if err != nil {
+		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
+	}
+	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("certificate authority in %s: the key is no ECDSA key", dir)
+	}
+	p.ca, p.key, p.caPEM = loaded.Leaf, key, authority.cert
+	return p, nil
+}
+
+func (p *pki) newAuthority() (pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, err
+	}
+	template := p.template(pkix.Name{CommonName: "plinth-ca"}, caLife)
+	template.IsCA, template.BasicConstraintsValid = true, true
+	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	made, err := sign(template, template, key, key)
+	if err != nil {
+		return pair{}, err
+	}
+	return made, p.write("ca", made)
+}
+
+// leaf reads the certificate of this name, or signs a new one where there is none, where it is about to end, was signed
+// by another authority, or does not stand for all these hosts.
+func (p *pki) leaf(name string, subject pkix.Name, hosts []string) (pair, error) {
+	if old, err := p.read(name); err == nil && p.serves(old, subject, hosts) {
+		return old, nil
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return pair{}, err
+	}
+	template := p.template(subject, leafLife)
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	if len(hosts) > 0 {
+		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	made, err := sign(template, p.ca, key, p.key)
+	if err != nil {
+		return pair{}, err
+	}
+	return made, p.write(name, made)
+}
+
+func (p *pki) serves(old pair, subject pkix.Name, hosts []string) bool {
+	loaded, err := tls.X509KeyPair(old.cert, old.key)
+	if err != nil || loaded.Leaf == nil {
+		return false
+	}
+	leaf := loaded.Leaf
+	if p.now.Add(renewBefore).After(leaf.NotAfter) || leaf.CheckSignatureFrom(p.ca) != nil ||
+		leaf.Subject.CommonName != subject.CommonName || !slices.Equal(leaf.Subject.Organization, subject.Organization) {
+		return false
+	}
+	for _, host := range hosts {
+		if leaf.VerifyHostname(host) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (p *pki) template(subject pkix.Name, life time.Duration) *x509.Certificate {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		panic("server: no random numbers: " + err.Error()) // the runtime ends the process before this can happen
+	}
+	return &x509.Certificate{
+		SerialNumber: serial, Subject: subject,
+		NotBefore: p.now.Add(-clockSkew), NotAfter: p.now.Add(life),
+	}
+}
+
+func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) (pair, error) {
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		return pair{}, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return pair{}, err
+	}
+	return pair{
+		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	}, nil
+}
+
+func (p *pki) read(name string) (pair, error) {
+	cert, err := os.ReadFile(filepath.Join(p.dir, name+".crt"))
+	if err != nil {
+		return pair{}, err
+	}
+	key, err := os.ReadFile(filepath.Join(p.dir, name+".key"))
+	return pair{cert, key}, err
+}
+
+// write puts the key first: a certificate whose key is missing would look like a damaged authority.
+func (p *pki) write(name string, made pair) error {
+	if err := os.MkdirAll(p.dir, 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(p.dir, name+".key"), made.key); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(p.dir, name+".crt"), made.cert)
+}
+
+// writeFile puts a file in its place as a whole, readable by its owner alone.
+func writeFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		os.Remove(file.Name())
+	}
+	return err
+}

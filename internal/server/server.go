@@ -1,0 +1,274 @@
+// Package server wires the layers together and runs them: configuration, certificates, storage, engine, HTTP, and the
+// end of it all. It is the only package that knows every other.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/auth"
+	"plinth/internal/builtin"
+	"plinth/internal/controller"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/memlog"
+)
+
+// drainTime is how long requests under way may take when the server ends.
+const drainTime = 10 * time.Second
+
+// Server is a running server.
+type Server struct {
+	config   Config
+	store    *store.Store
+	registry *engine.Registry
+	engine   *engine.Engine
+	auth     *auth.Authenticator
+	http     *http.Server
+	listener net.Listener
+	ready    atomic.Bool
+	// quit ends what runs beside requests, and watches; work waits for the former.
+	quit func()
+	work sync.WaitGroup
+}
+
+// Serve starts a server, says on out where it listens, and runs it until ctx ends.
+func Serve(ctx context.Context, c Config, out io.Writer) error {
+	started := time.Now()
+	s, err := Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	s.greet(out, time.Since(started))
+	<-ctx.Done()
+	fmt.Fprintln(out, "Plinth is closing.")
+	return s.Close()
+}
+
+// Start starts a server that answers when Start returns. Its caller closes it.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	_, unknown, _ := parseFeatures(c.FeatureGates)
+	if len(unknown) > 0 {
+		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", unknown)
+	}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return nil, err
+	}
+	s := &Server{config: c}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open brings the layers up, from the disk to the socket.
+func (s *Server) open(ctx context.Context) error {
+	c := &s.config
+	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: c.EventTTL}))
+	var err error
+	if s.store, err = openStore(c, s.registry); err != nil {
+		return err
+	}
+	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry})
+	if s.auth, err = auth.New(c.TokenAuthFile); err != nil {
+		return err
+	}
+	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
+		return err
+	}
+	s.listener, err = net.Listen("tcp", net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort)))
+	if err != nil {
+		return err
+	}
+	tlsConfig, err := s.certificates()
+	if err != nil {
+		return err
+	}
+	running, quit := context.WithCancel(context.WithoutCancel(ctx))
+	s.quit = quit
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	s.http = &http.Server{
+		Handler:           handler,
+		TLSConfig:         tlsConfig,
+		BaseContext:       func(net.Listener) context.Context { return running },
+		ReadHeaderTimeout: 32 * time.Second,
+		IdleTimeout:       90 * time.Second,
+		MaxHeaderBytes:    1 << 20,
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
+	}
+	s.run(func() {
+		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+			c.Logger.Error("serving failed", "error", err)
+		}
+	})
+	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: c.Logger}
+	s.run(func() { namespaces.Run(running) })
+	s.ready.Store(true)
+	return nil
+}
+
+func (s *Server) run(f func()) {
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		f()
+	}()
+}
+
+// openStore opens the storage that the configuration names.
+func openStore(c *Config, registry *engine.Registry) (*store.Store, error) {
+	var log store.Log = memlog.New()
+	if c.Storage == "embedded" {
+		opened, err := filelog.Open(filelog.Config{Dir: filepath.Join(c.DataDir, "store"), Logger: c.Logger})
+		if err != nil {
+			return nil, err
+		}
+		log = opened
+	}
+	opened, err := store.Open(store.Config{
+		Log: log, Describe: engine.Describe(registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return opened, nil
+}
+
+// certificates makes sure that there are certificates and a kubeconfig, and returns how TLS is spoken.
+func (s *Server) certificates() (*tls.Config, error) {
+	c := &s.config
+	own, err := openPKI(filepath.Join(c.DataDir, "pki"), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	clients := x509.NewCertPool()
+	clients.AddCert(own.ca)
+	if c.ClientCAFile != "" {
+		text, err := os.ReadFile(c.ClientCAFile)
+		if err != nil {
+			return nil, err
+		}
+		if !clients.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--client-ca-file: no certificate in %s", c.ClientCAFile)
+		}
+	}
+	serving, authority, err := s.serving(own)
+	if err != nil {
+		return nil, err
+	}
+	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{auth.Masters}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin); err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{serving},
+		ClientCAs:    clients,
+		ClientAuth:   tls.VerifyClientCertIfGiven,
+		MinVersion:   tls.VersionTLS12,
+		NextProtos:   []string{"h2", "http/1.1"},
+	}, nil
+}
+
+// serving is the certificate that clients see, and the authority that signed it as far as the server knows.
+func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
+	c := &s.config
+	if c.TLSCertFile != "" {
+		given, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
+		if err != nil {
+			return given, nil, err
+		}
+		text, err := os.ReadFile(c.TLSCertFile)
+		return given, text, err
+	}
+	hosts := []string{
+		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
+	}
+	if ip := net.ParseIP(c.BindAddress); !ip.IsUnspecified() && !ip.IsLoopback() {
+		hosts = append(hosts, c.BindAddress)
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, hosts)
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
+	return signed, own.caPEM, err
+}
+
+// URL is where the server listens, as its administrator's kubeconfig says it.
+func (s *Server) URL() string {
+	address := s.listener.Addr().(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
+}
+
+// greet says where the server is and what to type next.
+func (s *Server) greet(out io.Writer, took time.Duration) {
+	kubeconfig, err := filepath.Abs(s.config.WriteKubeconfig)
+	if err != nil {
+		kubeconfig = s.config.WriteKubeconfig
+	}
+	fmt.Fprintf(out, `Plinth %s is ready at %s after %d ms, with %s storage.
+
+In another terminal:
+  export KUBECONFIG=%s
+  kubectl get namespaces
+
+No kubectl? "make kubectl" builds bin/kubectl. Ctrl-C ends the server.
+`, Version, s.URL(), took.Milliseconds(), s.config.Storage, kubeconfig)
+}
+
+// Close drains the server: nothing new is taken, watches end, requests under way are finished within drainTime, and the
+// store is closed.
+func (s *Server) Close() error {
+	s.ready.Store(false)
+	var errs []error
+	if s.quit != nil {
+		s.quit()
+	}
+	if s.http != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		defer cancel()
+		if err := s.http.Shutdown(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("requests were still under way: %w", err), s.http.Close())
+		}
+	} else if s.listener != nil {
+		errs = append(errs, s.listener.Close())
+	}
+	s.work.Wait()
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
