@@ -48,6 +48,11 @@ func (s *Store) Commit(ctx context.Context, pre []Precondition, changes []Change
 func (s *Store) sequence(ctx context.Context, pre []Precondition, changes []Change) (b *batch, revision int64, lead bool, err error) {
 	versions := make([]*Version, len(changes))
 	for i, ch := range changes {
+		for _, other := range changes[:i] {
+			if other.Key == ch.Key {
+				return nil, 0, false, fmt.Errorf("store: commit changes %s twice", ch.Key)
+			}
+		}
 		if ch.Data == nil {
 			continue
 		}
@@ -55,11 +60,6 @@ func (s *Store) sequence(ctx context.Context, pre []Precondition, changes []Chan
 			ch.Sidecar = s.config.Describe(ch.Key, ch.Data)
 		}
 		versions[i] = &Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
-		for _, other := range changes[:i] {
-			if other.Key == ch.Key {
-				return nil, 0, false, fmt.Errorf("store: commit changes %s twice", ch.Key)
-			}
-		}
 	}
 
 	s.seq.Lock()

@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// The log is compacted when it grew by the size of the state, so that a byte is written about twice over its life and
-// a restart reads at most about twice the state; small states wait for more.
-const compactBytes = 16 << 20
-
 // expireAtOnce is how many expired objects go into the queue of the log before the first one is waited for.
 const expireAtOnce = 256
 
@@ -172,8 +168,10 @@ func isClosing(quit <-chan struct{}) bool {
 	}
 }
 
-// grewEnough says whether it is worth the while to write the state anew. The caller holds mu.
-func (s *Store) grewEnough() bool { return s.growth >= max(compactBytes, s.state.bytes) }
+// grewEnough says whether it is worth the while to write the state anew: when the log grew by the size of the state, so
+// that a byte is written about twice over its life and a restart reads about twice the state; small states wait for
+// more. The caller holds mu.
+func (s *Store) grewEnough() bool { return s.growth >= max(s.config.CompactBytes, s.state.bytes) }
 
 // base yields a snapshot in payloads of some 64 kB. It ends with ErrClosed when the store closes.
 func (s *Store) base(head []byte, sn *Snapshot) iter.Seq2[[]byte, error] {

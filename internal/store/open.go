@@ -22,6 +22,8 @@ type Config struct {
 	HistoryBytes int64
 	// MemoryHistoryBytes is how much memory may go into history: 16 MiB. What is older is read from the log.
 	MemoryHistoryBytes int64
+	// CompactBytes is the least growth of the log that makes the store write a base: 16 MiB.
+	CompactBytes int64
 	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -31,8 +33,8 @@ func (c *Config) validate() error {
 	if c.Log == nil || c.Describe == nil {
 		return errors.New("store: Config needs a Log and Describe")
 	}
-	if c.HistoryAge < 0 || c.HistoryBytes < 0 || c.MemoryHistoryBytes < 0 {
-		return errors.New("store: the window of the history is negative")
+	if c.HistoryAge < 0 || c.HistoryBytes < 0 || c.MemoryHistoryBytes < 0 || c.CompactBytes < 0 {
+		return errors.New("store: a size or the age of the history is negative")
 	}
 	if c.HistoryAge == 0 {
 		c.HistoryAge = 5 * time.Minute
@@ -42,6 +44,9 @@ func (c *Config) validate() error {
 	}
 	if c.MemoryHistoryBytes == 0 {
 		c.MemoryHistoryBytes = 16 << 20
+	}
+	if c.CompactBytes == 0 {
+		c.CompactBytes = 16 << 20
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -1,0 +1,257 @@
+// Package filelog is the embedded durable log of a store: a directory of files that holds the commits of the recent
+// history, and the state that they led to.
+//
+//   - A segment holds commits in their order and is named after the revision before its first one. Only the newest one
+//     is written to.
+//   - A base holds the state as of one revision, and replaces all commits up to there except as history.
+//   - A frame is one entry of a file: a commit, a part of a base, or what holds the file together.
+//   - A promise is the offset up to which a segment is known to be synced. Every frame carries one, about what lies
+//     before it, so a frame that does not read back is either the unfinished end of a write that nobody was told of,
+//     and is dropped, or damage, and Open and Replay say in which file.
+//
+// The frames are records of Pebble's log format, and files are reached through Pebble's vfs, so that tests run on file
+// systems that lose and refuse writes. docs/formats.md has the format, docs/decisions/0001-embedded-log.md the reasons.
+//
+// A directory belongs to one process at a time. After a failed write or sync the log takes no more commits until it
+// is opened again: what the disk holds by then is not known before it is read.
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
+)
+
+// Options are for tests, and for whoever wants smaller or larger files. The zero value is fine.
+type Options struct {
+	FS vfs.FS // the operating system's by default
+	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
+	SegmentBytes int64
+	Logger       *slog.Logger
+}
+
+// Log is an open directory.
+type Log struct {
+	fs           vfs.FS
+	dir          string
+	logger       *slog.Logger
+	segmentBytes int64
+	lock         io.Closer
+
+	// Append and Close take appending: it guards the active segment's file.
+	appending sync.Mutex
+	active    *writer
+	buffer    []byte
+	failed    error // why there are no more commits
+
+	mu       sync.Mutex
+	segments []*segment // oldest first, the last one is active; each begins where the one before it ends
+	base     int64      // revision of the base, 0 without one
+}
+
+// segment is one file of commits.
+//
+//	revisions of its commits: after < revision ≤ end
+type segment struct {
+	after, previous int64 // previous: after of the segment before it, -1 for the very first one
+	end             int64
+	size            int64 // up to where it may be read
+	index           sparseIndex
+}
+
+// DamageError says which file of the log does not hold what was written to it.
+type DamageError struct {
+	File   string
+	Offset int64
+	Reason string
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
+}
+
+// ErrLocked means that the directory is in use.
+var ErrLocked = errors.New("in use by another process")
+
+// Open opens a directory, and makes it when it is not there. What a crash left behind is put in order; commits that
+// were acknowledged are there, or Open returns an error that names the damaged file.
+func Open(dir string, o Options) (*Log, error) {
+	if o.FS == nil {
+		o.FS = private{vfs.Default}
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = 8 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes}
+	if err := l.open(); err != nil {
+		if l.lock != nil {
+			l.lock.Close()
+		}
+		return nil, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	return l, nil
+}
+
+// Append makes commits durable.
+func (l *Log) Append(commits []*store.Commit) error {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	if l.failed != nil {
+		return l.failed
+	}
+	if err := l.append(commits); err != nil {
+		l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
+		return l.failed
+	}
+	return nil
+}
+
+func (l *Log) append(commits []*store.Commit) error {
+	w := l.active
+	if w.size() >= l.segmentBytes {
+		var err error
+		if w, err = l.roll(); err != nil {
+			return err
+		}
+	}
+	for _, c := range commits {
+		if c.Revision != w.written+1 {
+			return fmt.Errorf("commit %d does not follow %d", c.Revision, w.written)
+		}
+		l.buffer = c.AppendPayload(l.buffer[:0])
+		if err := w.commit(c.Revision, l.buffer); err != nil {
+			return err
+		}
+		if cap(l.buffer) > 1<<20 {
+			l.buffer = nil // one huge object must not cost its memory forever
+		}
+	}
+	if err := w.sync(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	w.segment.end = w.written
+	w.segment.size = w.synced
+	w.publishIndex()
+	l.mu.Unlock()
+	return w.promise()
+}
+
+// roll begins the next segment.
+func (l *Log) roll() (*writer, error) {
+	old := l.active
+	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.active = w
+	l.mu.Lock()
+	l.segments = append(l.segments, w.segment)
+	l.mu.Unlock()
+	// Everything in it was synced before it was acknowledged.
+	return w, old.file.Close()
+}
+
+// Replay yields payloads: those of the base and the commits behind it, or the commits behind a revision.
+func (l *Log) Replay(after int64, yield func([]byte) error) error {
+	l.mu.Lock()
+	base := l.base
+	segments := make([]segment, len(l.segments))
+	for i, s := range l.segments {
+		segments[i] = *s // as it is now: what comes later is not part of this replay
+	}
+	l.mu.Unlock()
+	if after < 0 {
+		after = segments[0].after
+		if base > 0 {
+			after = base
+			if err := l.readBase(base, yield); err != nil {
+				return err
+			}
+		}
+	}
+	if after < segments[0].after {
+		return store.ErrCompacted
+	}
+	for i := range segments {
+		s := &segments[i]
+		if s.end <= after {
+			continue
+		}
+		err := l.readCommits(s, after, yield)
+		if err == errGone {
+			return store.ErrCompacted
+		}
+		if err != nil {
+			return err
+		}
+		after = s.end
+	}
+	return nil
+}
+
+// Compact writes a new base, when there is one, and removes what neither it nor the history behind horizon needs.
+func (l *Log) Compact(horizon, revision int64, base iter.Seq2[[]byte, error]) error {
+	if base != nil {
+		if err := l.writeBase(revision, base); err != nil {
+			return fmt.Errorf("data directory %s: %w", l.dir, err)
+		}
+	}
+	l.mu.Lock()
+	var remove []string
+	if base != nil {
+		if l.base > 0 && l.base != revision {
+			remove = append(remove, baseName(l.base))
+		}
+		l.base = revision
+	}
+	n := 0
+	for n < len(l.segments)-1 && l.segments[n].end <= min(horizon, l.base) {
+		remove = append(remove, segmentName(l.segments[n].after))
+		n++
+	}
+	l.segments = append(l.segments[:0:0], l.segments[n:]...)
+	l.mu.Unlock()
+	for _, name := range remove {
+		if err := l.fs.Remove(l.path(name)); err != nil {
+			return fmt.Errorf("data directory %s: %w", l.dir, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the files and gives the directory free.
+func (l *Log) Close() error {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	if l.active == nil {
+		return nil
+	}
+	err := l.active.file.Close()
+	l.active = nil
+	if l.failed == nil {
+		l.failed = store.ErrClosed
+	}
+	return errors.Join(err, l.lock.Close())
+}
+
+func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
+
+// syncDir makes created, renamed and removed names durable.
+func (l *Log) syncDir() error {
+	d, err := l.fs.OpenDir(l.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

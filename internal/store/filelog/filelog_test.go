@@ -1,0 +1,20 @@
+package filelog_test
+
+import (
+	"testing"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/storetest"
+)
+
+// backend is a log on the real disk, with segments small enough to have many.
+var backend = storetest.Backend{
+	Durable: true,
+	New: func(t testing.TB) func() (store.Log, error) {
+		dir := t.TempDir()
+		return func() (store.Log, error) { return filelog.Open(dir, filelog.Options{SegmentBytes: 8 << 10}) }
+	},
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, backend) }

@@ -1,0 +1,580 @@
+package filelog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// formatVersion is the version of everything in the directory; docs/formats.md describes it.
+const formatVersion = 1
+
+const (
+	formatName  = "FORMAT"
+	formatMagic = "plinth data "
+	lockName    = "LOCK"
+	tmpSuffix   = ".tmp"
+)
+
+// firstRevision is that of an empty store: the first commit is the one behind it.
+const firstRevision = 1
+
+// smallSegment is the size up to which the last segment is written anew by Open, rather than followed by a new one, so
+// that a thousand restarts do not make a thousand files.
+const smallSegment = 1 << 20
+
+func segmentName(after int64) string { return fmt.Sprintf("%020d.log", after) }
+func baseName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
+
+// parseName splits the name of a segment or base.
+func parseName(name string) (revision int64, kind string, ok bool) {
+	number, kind, ok := strings.Cut(name, ".")
+	if !ok || len(number) != 20 {
+		return 0, "", false
+	}
+	revision, err := strconv.ParseInt(number, 10, 64)
+	return revision, kind, err == nil
+}
+
+func (l *Log) open() error {
+	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := l.fs.Lock(l.path(lockName))
+	if err != nil {
+		return err
+	}
+	l.lock = lock
+	if err := l.checkFormat(); err != nil {
+		return err
+	}
+	segments, bases, err := l.list()
+	if err != nil {
+		return err
+	}
+	if len(segments) == 0 {
+		if len(bases) > 0 {
+			return fmt.Errorf("there is %s, but no segment (*.log): files are missing", baseName(bases[len(bases)-1]))
+		}
+		return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
+	}
+	if len(bases) > 0 {
+		l.base = bases[len(bases)-1]
+	}
+	if err := l.link(segments); err != nil {
+		return err
+	}
+	if err := l.recoverLast(); err != nil {
+		return err
+	}
+	if end := l.segments[len(l.segments)-1].end; l.base > end {
+		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", baseName(l.base), end)
+	}
+	return l.removeStale(segments, bases)
+}
+
+// checkFormat reads the version of the directory, or writes it into a new one.
+func (l *Log) checkFormat() error {
+	f, err := l.fs.Open(l.path(formatName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.writeFormat()
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	if err != nil {
+		return err
+	}
+	text, ok := strings.CutPrefix(string(content), formatMagic)
+	version, err := strconv.Atoi(strings.TrimSpace(text))
+	if !ok || err != nil {
+		return &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number", formatMagic)}
+	}
+	if version != formatVersion {
+		return fmt.Errorf("it has format %d; this version reads and writes format %d", version, formatVersion)
+	}
+	return nil
+}
+
+func (l *Log) writeFormat() error {
+	segments, bases, err := l.list()
+	if err != nil {
+		return err
+	}
+	if len(segments)+len(bases) > 0 {
+		return &DamageError{File: l.path(formatName), Reason: "it is missing, though the directory holds data"}
+	}
+	f, err := l.fs.Create(l.path(formatName+tmpSuffix), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s%d\n", formatMagic, formatVersion)
+	return l.install(f, formatName, err)
+}
+
+// install syncs and closes a new file and gives it its name, unless something went wrong with it.
+func (l *Log) install(f vfs.File, name string, err error) error {
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = l.rename(name)
+	}
+	if err != nil {
+		return errors.Join(err, l.discard(name))
+	}
+	return nil
+}
+
+func (l *Log) rename(name string) error {
+	if err := l.fs.Rename(l.path(name+tmpSuffix), l.path(name)); err != nil {
+		return err
+	}
+	return l.syncDir()
+}
+
+// discard removes a file that did not get its name.
+func (l *Log) discard(name string) error {
+	err := l.fs.Remove(l.path(name + tmpSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// list returns what is in the directory, in order, and removes what a crash left unfinished.
+func (l *Log) list() (segments, bases []int64, err error) {
+	names, err := l.fs.List(l.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		finished, unfinished := strings.CutSuffix(name, tmpSuffix)
+		revision, kind, ok := parseName(finished)
+		switch {
+		case unfinished && (ok || finished == formatName):
+			if err := l.fs.Remove(l.path(name)); err != nil {
+				return nil, nil, err
+			}
+		case ok && kind == "log":
+			segments = append(segments, revision)
+		case ok && kind == "base":
+			bases = append(bases, revision)
+		}
+	}
+	slices.Sort(segments)
+	slices.Sort(bases)
+	return segments, bases, nil
+}
+
+// link chains the segments, from the last one back to the first one whose predecessor is gone.
+func (l *Log) link(there []int64) error {
+	next := there[len(there)-1]
+	for {
+		s, err := l.readHeader(next)
+		if err != nil {
+			return err
+		}
+		if len(l.segments) > 0 {
+			s.end = l.segments[0].after
+			if s.end < s.after {
+				return &DamageError{File: l.path(segmentName(s.end)), Reason: "it does not follow " + segmentName(s.after)}
+			}
+		}
+		l.segments = append([]*segment{s}, l.segments...)
+		if s.previous < 0 {
+			return nil
+		}
+		if !slices.Contains(there, s.previous) {
+			if s.after > max(l.base, firstRevision) {
+				return fmt.Errorf("%s, which comes before %s, is missing", segmentName(s.previous), segmentName(s.after))
+			}
+			return nil
+		}
+		next = s.previous
+	}
+}
+
+// The payload of the first frame of a file.
+const (
+	segmentMagic = "PLINTH-S"
+	baseMagic    = "PLINTH-B"
+)
+
+func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
+	b = binary.LittleEndian.AppendUint32(append(b, magic...), formatVersion)
+	for _, n := range numbers {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+// parseFileHeader returns the numbers in the first frame of a file.
+func parseFileHeader(file string, f frame, magic string, numbers ...*int64) error {
+	b, ok := bytes.CutPrefix(f.payload, []byte(magic))
+	if !ok || len(b) < 4 {
+		return &DamageError{File: file, Reason: "it does not begin as a file of its name"}
+	}
+	if version := binary.LittleEndian.Uint32(b); version != formatVersion {
+		return fmt.Errorf("%s has format %d; this version reads and writes format %d", file, version, formatVersion)
+	}
+	if b = b[4:]; len(b) != 8*len(numbers) {
+		return &DamageError{File: file, Reason: "its header is too short or too long"}
+	}
+	for i, n := range numbers {
+		*n = int64(binary.LittleEndian.Uint64(b[8*i:]))
+	}
+	return nil
+}
+
+// readHeader reads the first frame of a segment. It was synced before the file got its name, so it must be there.
+func (l *Log) readHeader(after int64) (*segment, error) {
+	file := l.path(segmentName(after))
+	f, err := l.fs.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	first, err := newReader(f, 0, blockSize).next()
+	if err == io.EOF || err == errBroken {
+		return nil, &DamageError{File: file, Reason: "its first frame does not read back"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &segment{}
+	if err := parseFileHeader(file, first, segmentMagic, &s.after, &s.previous); err != nil {
+		return nil, err
+	}
+	if s.after != after || s.previous >= after {
+		return nil, &DamageError{File: file, Reason: fmt.Sprintf("its header says that it follows %d, and that one %d", s.after, s.previous)}
+	}
+	return s, s.stat(f)
+}
+
+func (s *segment) stat(f vfs.File) error {
+	info, err := f.Stat()
+	if err == nil {
+		s.size = info.Size()
+	}
+	return err
+}
+
+// recoverLast finds the end of the last segment and begins the one to write to. What is not known to be synced is
+// written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no disk.
+func (l *Log) recoverLast() error {
+	last := l.segments[len(l.segments)-1]
+	file := l.path(segmentName(last.after))
+	f, err := l.fs.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	// Frames up to proven were promised; revision is that of the last one there.
+	var proven, revision int64 = 0, last.after
+	type seen struct{ offset, revision int64 }
+	var unproven []seen
+	prove := func(promise int64) {
+		for len(unproven) > 0 && unproven[0].offset < promise {
+			revision = unproven[0].revision
+			unproven = unproven[1:]
+		}
+		proven = max(proven, promise)
+	}
+	r := newReader(f, 0, last.size)
+	last.end = last.after
+	end := int64(0)
+	for {
+		fr, err := r.next()
+		end = fr.offset
+		if err == io.EOF {
+			break
+		}
+		if err == errBroken {
+			lost, err := promised(f, fr.offset)
+			if err != nil {
+				return err
+			}
+			if lost || proven > fr.offset {
+				return &DamageError{File: file, Offset: fr.offset, Reason: "a frame that was synced does not read back"}
+			}
+			break
+		}
+		if err != nil {
+			return err
+		}
+		prove(fr.promise)
+		if fr.kind != frameCommit {
+			continue
+		}
+		if fr.revision != last.end+1 {
+			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("commit %d follows commit %d", fr.revision, last.end)}
+		}
+		last.end = fr.revision
+		unproven = append(unproven, seen{fr.offset, fr.revision})
+	}
+	if proven > end {
+		return &DamageError{File: file, Offset: end, Reason: "it ends before what was synced"}
+	}
+
+	s := &segment{after: revision, previous: last.after, end: last.end}
+	if proven <= smallSegment || revision == last.after {
+		s.after, s.previous = last.after, last.previous
+		l.segments = l.segments[:len(l.segments)-1]
+	} else {
+		last.end, last.size = revision, proven
+	}
+	return l.begin(s, newReader(f, 0, end))
+}
+
+// begin makes s the active segment, with the commits from old that belong in it.
+func (l *Log) begin(s *segment, old *reader) error {
+	w, err := l.create(s, old)
+	if err != nil {
+		return err
+	}
+	l.active = w
+	l.segments = append(l.segments, s)
+	return nil
+}
+
+// create writes the file of a new segment, and copies those commits of s into it that old holds.
+func (l *Log) create(s *segment, old *reader) (*writer, error) {
+	name := segmentName(s.after)
+	f, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	w := newWriter(f)
+	w.segment, w.written = s, s.after
+	if err = w.begin(old); err == nil {
+		err = l.rename(name)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), l.discard(name))
+	}
+	s.size = w.synced
+	w.publishIndex()
+	return w, nil
+}
+
+// begin writes the first frames of a segment, syncs them, and promises that.
+func (w *writer) begin(old *reader) error {
+	s := w.segment
+	if err := w.frame(frameSegment, 0, s.after, appendFileHeader(nil, segmentMagic, s.after, s.previous)); err != nil {
+		return err
+	}
+	for old != nil && w.written < s.end {
+		f, err := old.next()
+		if err != nil {
+			return fmt.Errorf("commit %d read back once, but not again: %w", w.written+1, err)
+		}
+		if f.kind == frameCommit && f.revision > s.after {
+			if err := w.commit(f.revision, f.payload); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.sync(); err != nil {
+		return err
+	}
+	if err := w.promise(); err != nil {
+		return err
+	}
+	return w.sync()
+}
+
+// removeStale removes files that a crash brought back or that a Compact had no time for.
+func (l *Log) removeStale(segments, bases []int64) error {
+	for _, revision := range bases {
+		if revision != l.base {
+			if err := l.fs.Remove(l.path(baseName(revision))); err != nil {
+				return err
+			}
+		}
+	}
+	for _, after := range segments {
+		if after < l.segments[0].after {
+			if err := l.fs.Remove(l.path(segmentName(after))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// errGone says that a segment was removed while somebody was about to read it.
+var errGone = errors.New("segment is gone")
+
+// readCommits yields the commits of a segment behind a revision. All of them were acknowledged, so all must be there.
+func (l *Log) readCommits(s *segment, after int64, yield func([]byte) error) error {
+	file := l.path(segmentName(s.after))
+	f, err := l.fs.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errGone
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	start := s.index.find(after)
+	index := slices.Clip(s.index)
+	defer func() { l.learn(s.after, index) }()
+	r := newReader(f, start, s.size)
+	last := int64(-1)
+	if start == 0 {
+		last = s.after
+	}
+	for {
+		fr, err := r.next()
+		if err == io.EOF || err == errBroken {
+			return &DamageError{File: file, Offset: fr.offset, Reason: "a frame that was synced does not read back"}
+		}
+		if err != nil {
+			return err
+		}
+		if fr.kind != frameCommit {
+			continue
+		}
+		if last >= 0 && fr.revision != last+1 || last < 0 && fr.revision > after+1 {
+			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("commit %d follows commit %d", fr.revision, max(last, after))}
+		}
+		last = fr.revision
+		index.add(fr.offset, fr.revision)
+		if fr.revision <= after {
+			continue
+		}
+		if err := yield(fr.payload); err != nil {
+			return err
+		}
+		if fr.revision == s.end {
+			return nil
+		}
+	}
+}
+
+// learn keeps the index of a segment that was read.
+func (l *Log) learn(after int64, index sparseIndex) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments[:len(l.segments)-1] { // the active one's comes from its writer
+		if s.after == after && len(index) > len(s.index) {
+			s.index = index
+		}
+	}
+}
+
+// writeBase writes the state as of a revision.
+func (l *Log) writeBase(revision int64, base iter.Seq2[[]byte, error]) error {
+	name := baseName(revision)
+	file, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	// Written out steadily, so that the last sync is short and does not hold up those of the commits.
+	f := vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: 512 << 10})
+	w := newWriter(f)
+	err = w.frame(frameBase, 0, revision, appendFileHeader(nil, baseMagic, revision))
+	count := int64(0)
+	if err == nil {
+		for payload, failed := range base {
+			if err = failed; err == nil {
+				err = w.frame(frameState, 0, revision, payload)
+			}
+			if err != nil {
+				break
+			}
+			count++
+		}
+	}
+	if err == nil {
+		err = w.frame(frameEnd, count, revision, nil)
+	}
+	if err == nil {
+		err = w.records.Flush()
+	}
+	return l.install(f, name, err)
+}
+
+// readBase yields the payloads of a base.
+func (l *Log) readBase(revision int64, yield func([]byte) error) error {
+	file := l.path(baseName(revision))
+	f, err := l.fs.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	r := newReader(f, 0, info.Size())
+	for count := int64(-1); ; count++ {
+		fr, err := r.next()
+		if err == io.EOF || err == errBroken {
+			return &DamageError{File: file, Offset: fr.offset, Reason: "a frame does not read back"}
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case count < 0:
+			var says int64
+			if err := parseFileHeader(file, fr, baseMagic, &says); err != nil {
+				return err
+			}
+			if says != revision {
+				return &DamageError{File: file, Reason: fmt.Sprintf("its header says that it is of revision %d", says)}
+			}
+		case fr.kind == frameEnd:
+			if fr.promise != count {
+				return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("it should hold %d parts and has %d", fr.promise, count)}
+			}
+			return nil
+		case fr.kind != frameState:
+			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("a frame of type %d does not belong there", fr.kind)}
+		default:
+			if err := yield(fr.payload); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// private makes files for nobody but their owner.
+type private struct{ vfs.FS }
+
+func (p private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := p.FS.Create(name, category)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(name, 0o600); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func (p private) Lock(name string) (io.Closer, error) {
+	c, err := p.FS.Lock(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+	}
+	if err := os.Chmod(name, 0o600); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}

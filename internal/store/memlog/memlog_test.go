@@ -1,0 +1,17 @@
+package memlog_test
+
+import (
+	"testing"
+
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/internal/store/storetest"
+)
+
+var backend = storetest.Backend{
+	New: func(testing.TB) func() (store.Log, error) {
+		return func() (store.Log, error) { return memlog.New(), nil }
+	},
+}
+
+func TestStore(t *testing.T) { storetest.Run(t, backend) }

@@ -1,0 +1,341 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"plinth/internal/store"
+)
+
+// testEmpty: a new store is at revision 1, for 0 has a meaning of its own in the API.
+//
+// SPEC: LIST-1
+func testEmpty(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	if x.Revision() != 1 {
+		t.Fatalf("a new store is at revision %d", x.Revision())
+	}
+	if _, ok := x.Get(pod("a")); ok {
+		t.Fatal("a new store has a Pod")
+	}
+	sn := x.snapshot(0)
+	if n := sn.Count("/pods", ""); n != 0 || sn.Revision() != 1 {
+		t.Fatalf("%d Pods at %d", n, sn.Revision())
+	}
+	if s := drain(t, x.watch("/pods", "", 1)); s != "" {
+		t.Fatal(s)
+	}
+	if x.reopen() && x.Revision() != 1 {
+		t.Fatalf("reopened, it is at %d", x.Revision())
+	}
+}
+
+// SPEC: STORE-1
+func testCommit(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	c := x.watch("/pods", "", 1)
+	for i, want := range []string{"2 +/pods/a=one\n", "3 ~/pods/a=one→two\n", "4 ~/pods/a=two→two\n"} {
+		data := []string{"one", "two", "two"}[i]
+		if revision := x.put(pod("a"), data); revision != int64(i+2) {
+			t.Fatalf("revision is %d", revision)
+		}
+		if s := drain(t, c); s != want {
+			t.Fatalf("%q, should be %q", s, want)
+		}
+		if v, ok := x.Get(pod("a")); !ok || string(v.Data) != data || v.Revision != int64(i+2) {
+			t.Fatal(v)
+		}
+	}
+	x.commit(store.Change{Key: pod("a")})
+	x.commit(store.Change{Key: pod("a")}) // nothing to delete: a revision, and no record
+	if s := drain(t, c); s != "5 -/pods/a=two\n" || c.Revision() != 6 {
+		t.Fatalf("%q at %d", s, c.Revision())
+	}
+	if _, err := x.Commit(context.Background(), nil, []store.Change{{Key: pod("a"), Data: []byte("x")}, {Key: pod("a")}}); err == nil {
+		t.Fatal("one commit changed a key twice")
+	}
+	x.put(pod("a"), "")
+	if v, ok := x.Get(pod("a")); !ok || v.Data == nil || len(v.Data) != 0 {
+		t.Fatal("an empty object is not a deleted one")
+	}
+	if x.reopen() {
+		if v, ok := x.Get(pod("a")); !ok || len(v.Data) != 0 || v.Revision != 7 || x.Revision() != 7 {
+			t.Fatal(v, ok)
+		}
+	}
+}
+
+// testCommitOfSeveralKeys: all under one revision, seen together.
+//
+// SPEC: STORE-1, WATCH-1
+func testCommitOfSeveralKeys(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	c := x.watch("/pods", "", 1)
+	var changes []store.Change
+	for i := range 200 {
+		changes = append(changes, store.Change{Key: pod(fmt.Sprintf("p%03d", i)), Data: []byte("x")})
+	}
+	changes = append(changes, store.Change{Key: store.Key{Resource: "/nodes", Name: "n"}, Data: []byte("y")})
+	if revision := x.commit(changes...); revision != 2 {
+		t.Fatal(revision)
+	}
+	records, err := c.Poll()
+	if err != nil || len(records) != 200 || c.Revision() != 2 {
+		t.Fatalf("%d records, %v", len(records), err)
+	}
+	if x.reopen() {
+		records, err := x.watch("/pods", "", 1).Poll()
+		if err != nil || len(records) != 200 {
+			t.Fatalf("reopened: %d records, %v", len(records), err)
+		}
+	}
+	// One precondition that does not hold refuses all of it.
+	_, err = x.Commit(context.Background(), []store.Precondition{{Key: pod("p000"), Revision: 2}, {Key: pod("p001"), Revision: 1}},
+		[]store.Change{{Key: pod("p000")}, {Key: pod("p001")}})
+	var conflict *store.ConflictError
+	if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: pod("p001"), Want: 1, Have: 2}) {
+		t.Fatal(err)
+	}
+	if n := x.snapshot(0).Count("/pods", ""); n != 200 {
+		t.Fatal(n)
+	}
+}
+
+// testNameOrder: names order by their bytes, so "a-b/" comes before "a/".
+//
+// SPEC: LIST-4
+func testNameOrder(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	for _, name := range []string{"b/x", "a/x", "a-b/x", "a", "a0", "a/", "é/x", "a/y"} {
+		x.put(pod(name), "")
+	}
+	x.reopen()
+	var names []string
+	sn := x.snapshot(0)
+	sn.Ascend("/pods", "", "", func(v *store.Version) bool { names = append(names, v.Key.Name); return true })
+	if s := fmt.Sprint(names); s != "[a a-b/x a/ a/x a/y a0 b/x é/x]" {
+		t.Fatal(s)
+	}
+	// Pages, as a list with a limit takes them.
+	names = nil
+	for from := ""; ; {
+		page := 0
+		sn.Ascend("/pods", "a/", from, func(v *store.Version) bool {
+			names = append(names, v.Key.Name)
+			from = v.Key.Name + "\x00"
+			page++
+			return page < 2
+		})
+		if page < 2 {
+			break
+		}
+		if left := sn.CountFrom("/pods", "a/", from); left != 3-len(names) {
+			t.Fatalf("%d left behind %q", left, names)
+		}
+	}
+	if s := fmt.Sprint(names); s != "[a/ a/x a/y]" {
+		t.Fatal(s)
+	}
+}
+
+func testPrecondition(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	x.put(pod("there"), "1")
+	x.put(pod("gone"), "2")
+	x.commit(store.Change{Key: pod("gone")})
+	for _, test := range []struct {
+		key      store.Key
+		revision int64
+		have     int64 // -1: it holds
+	}{
+		{pod("there"), 2, -1},
+		{pod("there"), 0, 2},
+		{pod("there"), 1, 2},
+		{pod("there"), 9, 2},
+		{pod("gone"), 0, -1},
+		{pod("gone"), 3, 0},
+		{pod("never"), 0, -1},
+		{pod("never"), 1, 0},
+	} {
+		_, err := x.Commit(context.Background(), []store.Precondition{{Key: test.key, Revision: test.revision}}, nil)
+		if test.have < 0 {
+			if err != nil {
+				t.Errorf("%s at %d: %v", test.key, test.revision, err)
+			}
+			continue
+		}
+		var conflict *store.ConflictError
+		if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: test.key, Want: test.revision, Have: test.have}) {
+			t.Errorf("%s at %d: %v", test.key, test.revision, err)
+		}
+	}
+}
+
+// testPreconditionRace: of many that create one object, one wins, and the others are told its revision when it is
+// already to be seen.
+//
+// SPEC: STORE-1
+func testPreconditionRace(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	for round := range 50 {
+		k := pod(fmt.Sprint("p", round))
+		var won atomic.Int64
+		var wait sync.WaitGroup
+		for range 16 {
+			wait.Go(func() {
+				revision, err := x.Commit(context.Background(), []store.Precondition{{Key: k}}, []store.Change{{Key: k, Data: []byte("x")}})
+				if err == nil {
+					if !won.CompareAndSwap(0, revision) {
+						t.Errorf("%s was created twice", k)
+					}
+					return
+				}
+				var conflict *store.ConflictError
+				if !errors.As(err, &conflict) {
+					t.Error(err)
+					return
+				}
+				if v, ok := x.Get(k); !ok || v.Revision != conflict.Have || x.Revision() < conflict.Have {
+					t.Errorf("lost to revision %d, which is not to be seen", conflict.Have)
+				}
+			})
+		}
+		wait.Wait()
+		if v, ok := x.Get(k); !ok || v.Revision != won.Load() {
+			t.Fatalf("%v has not the revision of its creation, %d", v, won.Load())
+		}
+	}
+}
+
+// testParallelCounters: many read, add one and write back under a precondition, again when they lost. Nothing is lost,
+// and a watcher sees every step of every counter once.
+//
+// SPEC: STORE-1, WATCH-1
+func testParallelCounters(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	const writers, rounds, counters = 8, 60, 3
+	var wait sync.WaitGroup
+	for w := range writers {
+		wait.Go(func() {
+			for i := range rounds {
+				k := pod(fmt.Sprint("c", (w+i)%counters))
+				for done := false; !done; {
+					n, revision := 0, int64(0)
+					if v, ok := x.Get(k); ok {
+						n, _ = strconv.Atoi(string(v.Data))
+						revision = v.Revision
+					}
+					_, err := x.Commit(context.Background(), []store.Precondition{{Key: k, Revision: revision}},
+						[]store.Change{{Key: k, Data: []byte(strconv.Itoa(n + 1))}})
+					var conflict *store.ConflictError
+					if done = err == nil; err != nil && !errors.As(err, &conflict) {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	sum, last := 0, int64(1)
+	counts := map[string]int{}
+	c := x.watch("/pods", "", 1)
+	for sum < writers*rounds {
+		for _, r := range next(t, c) {
+			n, _ := strconv.Atoi(string(r.New.Data))
+			if n != counts[r.Key.Name]+1 || r.Revision != last+1 {
+				t.Fatalf("%s goes from %d to %d, revision %d to %d", r.Key, counts[r.Key.Name], n, last, r.Revision)
+			}
+			counts[r.Key.Name] = n
+			last = r.Revision
+			sum++
+		}
+	}
+	wait.Wait()
+	x.reopen()
+	for name, n := range counts {
+		if v, ok := x.Get(pod(name)); !ok || string(v.Data) != strconv.Itoa(n) {
+			t.Errorf("%s is %s, should be %d", name, v.Data, n)
+		}
+	}
+}
+
+func testClose(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	c := x.watch("/pods", "", 1)
+	ended := make(chan error, 2)
+	go func() { _, err := c.Next(context.Background()); ended <- err }()
+	go func() { ended <- x.WaitFor(context.Background(), 1000) }()
+	eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+	// Writers all along: each one is told of success, which then holds, or of ErrClosed.
+	var wait sync.WaitGroup
+	var newest atomic.Int64
+	for w := range 4 {
+		wait.Go(func() {
+			for i := 0; ; i++ {
+				revision, err := x.Commit(context.Background(), nil, []store.Change{{Key: store.Key{Resource: "/nodes", Name: fmt.Sprint(w, i)}, Data: []byte("x")}})
+				if err != nil {
+					if !errors.Is(err, store.ErrClosed) {
+						t.Error(err)
+					}
+					return
+				}
+				for {
+					n := newest.Load()
+					if n >= revision || newest.CompareAndSwap(n, revision) {
+						break
+					}
+				}
+			}
+		})
+	}
+	if err := x.WaitFor(context.Background(), 20); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait.Wait()
+	for range 2 {
+		if err := <-ended; err != store.ErrClosed {
+			t.Error(err)
+		}
+	}
+	if _, err := x.Watch("/pods", "", 1); err != store.ErrClosed {
+		t.Error(err)
+	}
+	if err := x.Store.Close(); err != nil {
+		t.Error(err)
+	}
+	if b.Durable {
+		x.start()
+		if x.Revision() != newest.Load() {
+			t.Errorf("reopened at %d, the last commit told of was %d", x.Revision(), newest.Load())
+		}
+	}
+}
+
+// testAbandoned: who gives up waiting for a commit does not hold up the others.
+func testAbandoned(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	var wait sync.WaitGroup
+	for i := range 200 {
+		wait.Go(func() {
+			ctx := context.Background()
+			if i%2 == 0 {
+				ctx = gone
+			}
+			if _, err := x.Commit(ctx, nil, []store.Change{{Key: pod(fmt.Sprint(i)), Data: []byte("x")}}); err != nil && err != context.Canceled {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	eventually(t, "all commits happened", func() bool { return x.snapshot(0).Count("/pods", "") == 200 })
+}

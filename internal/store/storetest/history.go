@@ -1,0 +1,306 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+)
+
+var (
+	resources  = []string{"/events", "/pods", "apps/deployments"}
+	namespaces = []string{"a/", "a-b/", "b/", ""}
+)
+
+// player drives a store and its twin with the same random operations.
+type player struct {
+	t    *testing.T
+	x    *box
+	w    *twin
+	rng  *rand.Rand
+	curs []*follower
+}
+
+// follower is a cursor that is read now and then, and what it should have said by then.
+type follower struct {
+	c                *store.Cursor
+	resource, prefix string
+	after            int64 // compared up to here
+}
+
+func (p *player) pick(list []string) string { return list[p.rng.IntN(len(list))] }
+
+func (p *player) key() store.Key {
+	return store.Key{Resource: p.pick(resources), Name: p.pick(namespaces) + string(rune('p'+p.rng.IntN(6))) + strings.Repeat("x", p.rng.IntN(2))}
+}
+
+func (p *player) prefix() string {
+	return p.pick([]string{"", "", "a", "a/", "a-b/", "b/", "b/p", "q", "zz"})
+}
+
+func (p *player) data() []byte {
+	words := []string{"alpha ", "beta ", "gamma ", "delta "}
+	b := []byte{}
+	for range p.rng.IntN(12) {
+		b = append(b, p.pick(words)...)
+	}
+	return b
+}
+
+// testHistory compares random histories with a twin, with a window that holds all of them.
+//
+// SPEC: LIST-1, LIST-4, WATCH-1, WATCH-3, WATCH-7
+func testHistory(t *testing.T, b Backend) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { play(t, b, seed, 600, func(*store.Config) {}) })
+	}
+}
+
+// testHistoryInLog is testHistory with next to none of it in memory: it must come from the log, or be compacted.
+//
+// SPEC: LIST-4, LIST-5, WATCH-3, WATCH-7
+func testHistoryInLog(t *testing.T, b Backend) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			play(t, b, 100+seed, 600, func(c *store.Config) {
+				c.MemoryHistoryBytes = 8 << 10
+				c.CompactBytes = 20 << 10
+				if seed%2 == 1 {
+					c.HistoryBytes = 30 << 10
+				}
+			})
+		})
+	}
+}
+
+func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store.Config)) {
+	p := &player{t: t, x: newBox(t, b, configure), w: newTwin(), rng: rand.New(rand.NewPCG(seed, 1))}
+	for range steps {
+		switch n := p.rng.IntN(100); {
+		case n < 55:
+			p.commit()
+		case n < 65:
+			p.get()
+		case n < 75:
+			p.list()
+		case n < 83:
+			p.history()
+		case n < 88:
+			p.follow()
+		case n < 98:
+			p.read()
+		case n < 99:
+			if p.x.reopen() {
+				p.curs = nil
+			}
+		default:
+			p.time()
+		}
+		if p.x.Revision() != p.w.revision {
+			t.Fatalf("revision is %d, should be %d", p.x.Revision(), p.w.revision)
+		}
+	}
+	for range 3 * len(p.curs) {
+		p.read()
+	}
+	if p.x.reopen() {
+		p.curs = nil
+		for range 20 {
+			p.list()
+			p.history()
+		}
+	}
+}
+
+func (p *player) commit() {
+	var pre []store.Precondition
+	var changes []store.Change
+	holds := true
+	for n := 1 + p.rng.IntN(3)*p.rng.IntN(2); len(changes) < n; {
+		k := p.key()
+		dup := false
+		for _, ch := range changes {
+			dup = dup || ch.Key == k
+		}
+		if dup {
+			continue
+		}
+		ch := store.Change{Key: k}
+		if p.rng.IntN(4) > 0 {
+			ch.Data = p.data()
+		}
+		changes = append(changes, ch)
+		if p.rng.IntN(2) == 0 {
+			_, since, _ := p.w.get(k, p.w.revision)
+			if p.rng.IntN(5) == 0 {
+				since, holds = since+1, false
+			}
+			pre = append(pre, store.Precondition{Key: k, Revision: since})
+		}
+	}
+	revision, err := p.x.Commit(context.Background(), pre, changes)
+	if !holds {
+		var conflict *store.ConflictError
+		if !errors.As(err, &conflict) || conflict.Have != conflict.Want-1 {
+			p.t.Fatalf("a precondition did not hold: %d, %v", revision, err)
+		}
+		return
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.w.commit(changes)
+	if revision != p.w.revision {
+		p.t.Fatalf("commit has revision %d, should have %d", revision, p.w.revision)
+	}
+}
+
+func (p *player) get() {
+	k := p.key()
+	data, since, ok := p.w.get(k, p.w.revision)
+	v, found := p.x.Get(k)
+	p.same(k, v, found, data, since, ok)
+}
+
+func (p *player) same(k store.Key, v *store.Version, found bool, data string, since int64, ok bool) {
+	p.t.Helper()
+	if found != ok {
+		p.t.Fatalf("%s is there: %t, should be %t", k, found, ok)
+	}
+	if found {
+		if string(v.Data) != data || v.Revision != since || v.Key != k {
+			p.t.Fatalf("%s is %s at %d, should be %s at %d", v.Key, v.Data, v.Revision, data, since)
+		}
+		checkSidecar(p.t, v)
+	}
+}
+
+// past is a revision between the horizon and now, and sometimes a little outside.
+func (p *player) past() int64 {
+	h := p.x.Stats().Horizon
+	return h - 2 + p.rng.Int64N(p.w.revision-h+4)
+}
+
+func (p *player) list() {
+	revision, resource, prefix, from := p.past(), p.pick(resources), p.prefix(), ""
+	if p.rng.IntN(2) == 0 {
+		from = p.key().Name
+	}
+	var only []string
+	if p.rng.IntN(3) > 0 {
+		only = []string{resource}
+	}
+	sn, err := p.x.Snapshot(revision, only...)
+	switch horizon := p.x.Stats().Horizon; {
+	case revision == 0:
+		return
+	case revision > p.w.revision:
+		p.want(err, store.ErrFuture)
+		return
+	case revision < horizon || err == store.ErrCompacted && !p.x.b.Durable:
+		p.want(err, store.ErrCompacted)
+		return
+	case err != nil:
+		p.t.Fatalf("Snapshot(%d), from %d to %d: %v", revision, horizon, p.w.revision, err)
+	}
+	want := p.w.list(resource, prefix, from, revision)
+	var have []string
+	sn.Ascend(resource, prefix, from, func(v *store.Version) bool {
+		checkSidecar(p.t, v)
+		have = append(have, fmt.Sprintf("%s@%d=%s", v.Key.Name, v.Revision, v.Data))
+		return true
+	})
+	if strings.Join(have, "\n") != strings.Join(want, "\n") {
+		p.t.Fatalf("%s %q from %q at %d of %d:\n%s\n\nshould be\n%s", resource, prefix, from, revision, p.w.revision, strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+	if n := sn.CountFrom(resource, prefix, from); n != len(want) {
+		p.t.Fatalf("%s %q from %q counts %d, should be %d", resource, prefix, from, n, len(want))
+	}
+	if all := len(p.w.list(resource, prefix, "", revision)); sn.Count(resource, prefix) != all {
+		p.t.Fatalf("%s %q counts %d, should be %d", resource, prefix, sn.Count(resource, prefix), all)
+	}
+	k := p.key()
+	k.Resource = resource
+	data, since, ok := p.w.get(k, revision)
+	v, found := sn.Get(k)
+	p.same(k, v, found, data, since, ok)
+}
+
+func (p *player) want(err, want error) {
+	p.t.Helper()
+	if err != want {
+		p.t.Fatalf("%v, should be %v", err, want)
+	}
+}
+
+// history opens a cursor somewhere and reads all of it.
+func (p *player) history() {
+	f := p.cursor()
+	if f == nil {
+		return
+	}
+	have := drain(p.t, f.c)
+	if want := p.w.history(f.resource, f.prefix, f.after, p.w.revision); have != want {
+		p.t.Fatalf("%s %q behind %d:\n%s\nshould be\n%s", f.resource, f.prefix, f.after, have, want)
+	}
+	if want := max(p.w.revision, f.after); f.c.Revision() != want {
+		p.t.Fatalf("cursor is at %d, should be at %d", f.c.Revision(), want)
+	}
+	f.c.Close()
+	if _, err := f.c.Poll(); err != store.ErrClosed {
+		p.t.Fatalf("a closed cursor: %v", err)
+	}
+}
+
+func (p *player) cursor() *follower {
+	f := &follower{resource: p.pick(resources), prefix: p.prefix(), after: p.past()}
+	c, err := p.x.Watch(f.resource, f.prefix, f.after)
+	if err != nil {
+		if f.after >= p.x.Stats().Horizon && p.x.b.Durable || err != store.ErrCompacted {
+			p.t.Fatalf("Watch behind %d, from %d: %v", f.after, p.x.Stats().Horizon, err)
+		}
+		return nil
+	}
+	f.c = c
+	return f
+}
+
+// follow opens a cursor that stays.
+func (p *player) follow() {
+	if f := p.cursor(); f != nil && len(p.curs) < 20 {
+		p.curs = append(p.curs, f)
+	}
+}
+
+// read reads one batch of one of the cursors.
+func (p *player) read() {
+	if len(p.curs) == 0 {
+		return
+	}
+	i := p.rng.IntN(len(p.curs))
+	f := p.curs[i]
+	before := f.after
+	records, err := f.c.Poll()
+	if err == store.ErrCompacted && (before < p.x.Stats().Horizon || !p.x.b.Durable) {
+		p.curs = append(p.curs[:i], p.curs[i+1:]...)
+		return
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	f.after = f.c.Revision()
+	if want := p.w.history(f.resource, f.prefix, before, f.after); lines(records) != want {
+		p.t.Fatalf("%s %q from %d to %d:\n%s\nshould be\n%s", f.resource, f.prefix, before, f.after, lines(records), want)
+	}
+	for _, r := range records {
+		checkRecord(p.t, r)
+	}
+}
+
+// time lets the store's own goroutines have a turn.
+func (p *player) time() { time.Sleep(time.Millisecond) }

@@ -1,0 +1,255 @@
+// Package storetest is the one suite that a store passes over every log: what it keeps, in which order, what is refused,
+// who is woken, and what is forgotten when. The truth is a twin, which is slow and obvious.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+)
+
+// Backend is a kind of log.
+type Backend struct {
+	// New returns a place for one log, and how to open it: again and again, each time after the last one was closed.
+	New func(testing.TB) (open func() (store.Log, error))
+	// Durable says that a reopened log has what it had before.
+	Durable bool
+}
+
+// Run runs the suite.
+func Run(t *testing.T, b Backend) {
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, Backend)
+	}{
+		{"Empty", testEmpty},
+		{"Commit", testCommit},
+		{"CommitOfSeveralKeys", testCommitOfSeveralKeys},
+		{"NameOrder", testNameOrder},
+		{"Precondition", testPrecondition},
+		{"PreconditionRace", testPreconditionRace},
+		{"ParallelCounters", testParallelCounters},
+		{"History", testHistory},
+		{"HistoryInLog", testHistoryInLog},
+		{"SnapshotStays", testSnapshotStays},
+		{"WatchFuture", testWatchFuture},
+		{"WatchWakes", testWatchWakes},
+		{"WatchManyWriters", testWatchManyWriters},
+		{"WatchQuiet", testWatchQuiet},
+		{"WatchSlow", testWatchSlow},
+		{"WatchLeavesNothing", testWatchLeavesNothing},
+		{"WatchReopen", testWatchReopen},
+		{"WaitFor", testWaitFor},
+		{"Window", testWindow},
+		{"Expiry", testExpiry},
+		{"ExpiryReopen", testExpiryReopen},
+		{"ExpiryOverwritten", testExpiryOverwritten},
+		{"Close", testClose},
+		{"Abandoned", testAbandoned},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
+	}
+}
+
+// Describe is a sidecar computed from nothing but the bytes, so that one from the log can be told from one of a writer.
+func Describe(k store.Key, data []byte) *store.Sidecar {
+	h := fnv.New64a()
+	h.Write(data)
+	s := &store.Sidecar{UID: fmt.Sprintf("%x", h.Sum64()), Item: len(data) / 2, Splice: len(data) / 3}
+	if n := len(data); n > 0 {
+		s.Labels = []store.Pair{{Name: "first", Value: string(data[:1])}}
+		s.Deleting = data[n-1]%2 == 0
+	}
+	return s
+}
+
+// box is a store under test that can be closed and opened again.
+type box struct {
+	*store.Store
+	t      testing.TB
+	b      Backend
+	open   func() (store.Log, error)
+	config store.Config
+}
+
+// newBox opens a new store. Config may change the configuration.
+func newBox(t testing.TB, b Backend, configure ...func(*store.Config)) *box {
+	x := &box{t: t, b: b, open: b.New(t), config: store.Config{Describe: Describe}}
+	for _, f := range configure {
+		f(&x.config)
+	}
+	x.start()
+	t.Cleanup(func() { x.Store.Close() })
+	return x
+}
+
+func (x *box) start() {
+	x.t.Helper()
+	log, err := x.open()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.config.Log = log
+	if x.Store, err = store.Open(x.config); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// reopen closes the store and opens it again; false when nothing would be left.
+func (x *box) reopen() bool {
+	x.t.Helper()
+	if !x.b.Durable {
+		return false
+	}
+	if err := x.Store.Close(); err != nil {
+		x.t.Fatal(err)
+	}
+	x.start()
+	return true
+}
+
+// put writes one object whatever was there, and returns the revision.
+func (x *box) put(k store.Key, data string) int64 {
+	x.t.Helper()
+	return x.commit(store.Change{Key: k, Data: []byte(data)})
+}
+
+func (x *box) commit(changes ...store.Change) int64 {
+	x.t.Helper()
+	revision, err := x.Commit(context.Background(), nil, changes)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return revision
+}
+
+func (x *box) watch(resource, prefix string, after int64) *store.Cursor {
+	x.t.Helper()
+	c, err := x.Watch(resource, prefix, after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return c
+}
+
+func (x *box) snapshot(revision int64, resources ...string) *store.Snapshot {
+	x.t.Helper()
+	sn, err := x.Snapshot(revision, resources...)
+	if err != nil {
+		x.t.Fatalf("Snapshot(%d): %v", revision, err)
+	}
+	return sn
+}
+
+func pod(name string) store.Key { return store.Key{Resource: "/pods", Name: name} }
+
+// line is a record as text: "7 +/pods/a=x", "8 ~/pods/a=x→y", "9 -/pods/a=y".
+func line(r *store.Record) string {
+	switch {
+	case r.Old == nil:
+		return fmt.Sprintf("%d +%s=%s", r.Revision, r.Key, r.New.Data)
+	case r.New == nil:
+		return fmt.Sprintf("%d -%s=%s", r.Revision, r.Key, r.Old.Data)
+	}
+	return fmt.Sprintf("%d ~%s=%s→%s", r.Revision, r.Key, r.Old.Data, r.New.Data)
+}
+
+func lines(records []*store.Record) string {
+	var b strings.Builder
+	for _, r := range records {
+		b.WriteString(line(r))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// drain returns all that a cursor has to say now, as text.
+func drain(t testing.TB, c *store.Cursor) string {
+	t.Helper()
+	var b strings.Builder
+	for {
+		records, err := c.Poll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(records) == 0 {
+			return b.String()
+		}
+		for _, r := range records {
+			checkRecord(t, r)
+		}
+		b.WriteString(lines(records))
+	}
+}
+
+// checkRecord checks that the parts of a record fit together.
+func checkRecord(t testing.TB, r *store.Record) {
+	t.Helper()
+	if r.New != nil && (r.New.Key != r.Key || r.New.Revision != r.Revision) {
+		t.Fatalf("record %s of revision %d has the new version %s of %d", r.Key, r.Revision, r.New.Key, r.New.Revision)
+	}
+	if r.Old != nil && (r.Old.Key != r.Key || r.Old.Revision >= r.Revision) {
+		t.Fatalf("record %s of revision %d has the old version %s of %d", r.Key, r.Revision, r.Old.Key, r.Old.Revision)
+	}
+	for _, v := range []*store.Version{r.New, r.Old} {
+		if v != nil {
+			checkSidecar(t, v)
+		}
+	}
+}
+
+func checkSidecar(t testing.TB, v *store.Version) {
+	t.Helper()
+	want, have := Describe(v.Key, v.Data), v.Sidecar
+	if have == nil || have.UID != want.UID || have.Item != want.Item || have.Splice != want.Splice || have.Deleting != want.Deleting {
+		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)
+	}
+}
+
+// next is Next that must not take long.
+func next(t testing.TB, c *store.Cursor) []*store.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	records, err := c.Next(ctx)
+	if err != nil {
+		t.Fatalf("Next: %v", err)
+	}
+	return records
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came about that %s", what)
+		}
+	}
+}
+
+// clock is a time that moves when told to.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newClock() *clock { return &clock{now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)} }
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}

@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+
+	"plinth/internal/store"
+)
+
+// twin is the obvious store: a list of all changes ever made, looked through from the front for every question.
+type twin struct {
+	revision int64
+	changes  []change
+}
+
+type change struct {
+	revision int64
+	key      store.Key
+	data     *string // nil: deleted
+}
+
+func newTwin() *twin { return &twin{revision: 1} }
+
+// commit writes what the store was asked to write.
+func (w *twin) commit(changes []store.Change) {
+	w.revision++
+	for _, ch := range changes {
+		c := change{revision: w.revision, key: ch.Key}
+		if ch.Data != nil {
+			s := string(ch.Data)
+			c.data = &s
+		} else if _, _, ok := w.get(ch.Key, w.revision); !ok {
+			continue
+		}
+		w.changes = append(w.changes, c)
+	}
+}
+
+// get returns what a key was as of a revision, and since when.
+func (w *twin) get(k store.Key, revision int64) (data string, since int64, ok bool) {
+	for _, c := range w.changes {
+		if c.key != k || c.revision > revision {
+			continue
+		}
+		if data, since, ok = "", 0, c.data != nil; ok {
+			data, since = *c.data, c.revision
+		}
+	}
+	return data, since, ok
+}
+
+// list returns the objects of a resource as text, a line each.
+func (w *twin) list(resource, prefix, from string, revision int64) []string {
+	keys := map[store.Key]bool{}
+	for _, c := range w.changes {
+		if c.key.Resource == resource && strings.HasPrefix(c.key.Name, prefix) && c.key.Name >= from {
+			keys[c.key] = true
+		}
+	}
+	var names []string
+	for k := range keys {
+		names = append(names, k.Name)
+	}
+	sort.Strings(names)
+	var out []string
+	for _, name := range names {
+		if data, since, ok := w.get(store.Key{Resource: resource, Name: name}, revision); ok {
+			out = append(out, fmt.Sprintf("%s@%d=%s", name, since, data))
+		}
+	}
+	return out
+}
+
+// history returns the records behind one revision and up to another, as text.
+func (w *twin) history(resource, prefix string, after, until int64) string {
+	var b strings.Builder
+	for _, c := range w.changes {
+		if c.key.Resource != resource || !strings.HasPrefix(c.key.Name, prefix) || c.revision <= after || c.revision > until {
+			continue
+		}
+		old, _, was := w.get(c.key, c.revision-1)
+		switch {
+		case !was:
+			fmt.Fprintf(&b, "%d +%s=%s\n", c.revision, c.key, *c.data)
+		case c.data == nil:
+			fmt.Fprintf(&b, "%d -%s=%s\n", c.revision, c.key, old)
+		default:
+			fmt.Fprintf(&b, "%d ~%s=%s→%s\n", c.revision, c.key, old, *c.data)
+		}
+	}
+	return b.String()
+}

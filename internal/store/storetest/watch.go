@@ -1,0 +1,377 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+)
+
+// testSnapshotStays: what a snapshot shows does not change, whoever writes.
+//
+// SPEC: LIST-4
+func testSnapshotStays(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	for i := range 300 {
+		x.put(pod(fmt.Sprintf("p%03d", i)), "old")
+	}
+	sn := x.snapshot(0)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for i := range 300 {
+			x.put(pod(fmt.Sprintf("p%03d", i)), "new")
+			x.commit(store.Change{Key: pod(fmt.Sprintf("p%03d", i))})
+			x.snapshot(0)
+		}
+	})
+	for range 20 {
+		n := 0
+		sn.Ascend("/pods", "", "", func(v *store.Version) bool {
+			if string(v.Data) != "old" {
+				t.Errorf("%s is %s", v.Key, v.Data)
+			}
+			n++
+			return true
+		})
+		if n != 300 || sn.Count("/pods", "") != 300 || sn.Revision() != 301 {
+			t.Fatalf("%d Pods at %d", n, sn.Revision())
+		}
+	}
+	wait.Wait()
+	again := x.snapshot(301, "/pods")
+	if n := again.Count("/pods", ""); n != 300 {
+		t.Fatalf("the same revision again has %d Pods", n)
+	}
+	if _, err := x.Snapshot(x.Revision() + 1); err != store.ErrFuture {
+		t.Fatal(err)
+	}
+}
+
+// SPEC: WATCH-3
+func testWatchFuture(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	c := x.watch("/pods", "", 4)
+	got := make(chan string, 1)
+	go func() { got <- lines(next(t, c)) }()
+	for i := range 5 { // revisions 2 to 6
+		x.put(pod("a"), fmt.Sprint(i))
+		if i == 1 {
+			eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+		}
+	}
+	if s := <-got + drain(t, c); s != "5 ~/pods/a=2→3\n6 ~/pods/a=3→4\n" {
+		t.Fatal(s)
+	}
+}
+
+// testWatchWakes: a waiting cursor wakes for its prefix, and for nothing else.
+//
+// SPEC: WATCH-1
+func testWatchWakes(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	prefixes := []string{"", "a", "a/", "a/p", "a/p1", "b/", "a/p1x"}
+	want := map[string]string{}
+	got := make(chan [2]string)
+	for _, prefix := range prefixes {
+		c := x.watch("/pods", prefix, 1)
+		go func() { got <- [2]string{prefix, lines(next(t, c))} }()
+	}
+	eventually(t, "all cursors wait", func() bool { return x.Stats().Waiting == len(prefixes) })
+	x.put(store.Key{Resource: "/nodes", Name: "a/p1"}, "")
+	x.put(pod("c/p"), "")
+	want[""] = "3 +/pods/c/p=\n"
+	check := func(n int) {
+		t.Helper()
+		for range n {
+			g := <-got
+			if want[g[0]] != g[1] {
+				t.Fatalf("prefix %q woke for %q, should for %q", g[0], g[1], want[g[0]])
+			}
+			delete(want, g[0])
+		}
+	}
+	check(1)
+	x.put(pod("a/p1"), "")
+	for _, prefix := range []string{"a", "a/", "a/p", "a/p1"} {
+		want[prefix] = "4 +/pods/a/p1=\n"
+	}
+	check(4)
+	x.put(pod("a/p1xyz"), "")
+	want["a/p1x"] = "5 +/pods/a/p1xyz=\n"
+	check(1)
+	x.commit(store.Change{Key: pod("b/q"), Data: []byte{}}, store.Change{Key: pod("b/r"), Data: []byte{}})
+	want["b/"] = "6 +/pods/b/q=\n6 +/pods/b/r=\n"
+	check(1)
+	if n := x.Stats().Waiting; n != 0 {
+		t.Fatalf("%d cursors still wait", n)
+	}
+}
+
+// testWatchManyWriters: every watcher sees every event of its own once, in order, while many write.
+//
+// SPEC: WATCH-1, WATCH-6
+func testWatchManyWriters(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	const writers, writes, watchers = 8, 60, 20
+	var wait sync.WaitGroup
+	for w := range watchers {
+		prefix := ""
+		count := writers * writes
+		if w%2 == 1 {
+			prefix, count = fmt.Sprintf("ns%d/", w%writers), writes
+		}
+		c := x.watch("/pods", prefix, 1)
+		wait.Go(func() {
+			last := int64(1)
+			for seen := 0; seen < count; {
+				records := next(t, c)
+				if t.Failed() {
+					return
+				}
+				for _, r := range records {
+					if r.Revision <= last {
+						t.Errorf("revision %d comes behind %d", r.Revision, last)
+					}
+					last = r.Revision
+				}
+				seen += len(records)
+				if c.Revision() < last {
+					t.Errorf("cursor is at %d and delivered %d", c.Revision(), last)
+				}
+			}
+		})
+	}
+	for w := range writers {
+		wait.Go(func() {
+			for i := range writes {
+				x.put(pod(fmt.Sprintf("ns%d/p%d", w, i)), "x")
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// testWatchQuiet: a cursor under whose prefix nothing happens moves on all the same, even when its part of the history
+// is long gone, so that a bookmark tells where to go on.
+//
+// SPEC: WATCH-4
+func testWatchQuiet(t *testing.T, b Backend) {
+	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 16<<10 })
+	c := x.watch("/pods", "quiet/", 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { _, err := c.Next(ctx); ended <- err }()
+	eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+	for i := range 300 {
+		x.put(pod(fmt.Sprint("loud/", i)), "some bytes to fill the window with, and a few more of them")
+		x.put(store.Key{Resource: "/nodes", Name: "n"}, "some bytes to fill the window with")
+	}
+	if x.Stats().Horizon < 100 {
+		t.Fatalf("the horizon is still at %d", x.Stats().Horizon)
+	}
+	cancel()
+	if err := <-ended; err != context.Canceled {
+		t.Fatal(err)
+	}
+	if c.Revision() != x.Revision() {
+		t.Fatalf("cursor is at %d of %d", c.Revision(), x.Revision())
+	}
+	// The same when it is woken in the end.
+	c = x.watch("/pods", "quiet/", x.Revision())
+	got := make(chan string)
+	go func() { got <- lines(next(t, c)) }()
+	eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+	for i := range 300 {
+		x.put(pod(fmt.Sprint("loud/", i)), "some bytes to fill the window with, and a few more of them")
+	}
+	revision := x.put(pod("quiet/p"), "")
+	if s := <-got; s != fmt.Sprintf("%d +/pods/quiet/p=\n", revision) {
+		t.Fatal(s)
+	}
+}
+
+// testWatchSlow: who does not read costs nothing, and past the window is told that it missed something.
+//
+// SPEC: WATCH-3, WATCH-6
+func testWatchSlow(t *testing.T, b Backend) {
+	const window = 1 << 20
+	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = window/4, window })
+	cursors := make([]*store.Cursor, 100)
+	for i := range cursors {
+		cursors[i] = x.watch("/pods", "", 1)
+	}
+	data := string(bytes.Repeat([]byte("x"), 4<<10))
+	for i := range 20 {
+		x.put(pod("a"), fmt.Sprint(i, data))
+	}
+	for _, c := range cursors { // each holds a batch, and stalls
+		if records, err := c.Poll(); err != nil || len(records) == 0 {
+			t.Fatal(len(records), err)
+		}
+	}
+	before := heap()
+	for i := range 4 * window / len(data) {
+		x.put(pod("a"), fmt.Sprint(i, data))
+	}
+	if grown := int64(heap()) - int64(before); grown > 2*window {
+		t.Errorf("stalled cursors made the heap grow by %d", grown)
+	}
+	for _, c := range cursors {
+		if _, err := c.Poll(); err != store.ErrCompacted {
+			t.Fatalf("past the window: %v", err)
+		}
+	}
+	if _, err := x.Watch("/pods", "", 2); err != store.ErrCompacted {
+		t.Fatal(err)
+	}
+	if _, err := x.Snapshot(2); err != store.ErrCompacted {
+		t.Fatal(err)
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// testWatchLeavesNothing: ten thousand watchers come, wait and go, and nothing of them is left.
+//
+// SPEC: WATCH-6
+func testWatchLeavesNothing(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	goroutines := runtime.NumGoroutine()
+	visit := func(n int) {
+		ctx, cancel := context.WithCancel(context.Background())
+		var wait sync.WaitGroup
+		for i := range n {
+			c := x.watch("/pods", fmt.Sprint("ns", i, "/"), x.Revision())
+			wait.Go(func() {
+				if _, err := c.Next(ctx); err != context.Canceled {
+					t.Error(err)
+				}
+				c.Close()
+			})
+		}
+		eventually(t, "all cursors wait", func() bool { return x.Stats().Waiting == n })
+		cancel()
+		wait.Wait()
+	}
+	visit(1000)
+	before := heap()
+	for range 9 {
+		visit(1000)
+	}
+	if grown := int64(heap()) - int64(before); grown > 512<<10 {
+		t.Errorf("the heap grew by %d", grown)
+	}
+	if n := x.Stats().Waiting; n != 0 {
+		t.Errorf("%d cursors wait", n)
+	}
+	eventually(t, "their goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines+2 })
+}
+
+// testWatchReopen: a watch goes on after a restart where it stood.
+//
+// SPEC: WATCH-7
+func testWatchReopen(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	if !b.Durable {
+		return
+	}
+	w := newTwin()
+	put := func(name, data string) {
+		x.put(pod(name), data)
+		w.commit([]store.Change{{Key: pod(name), Data: []byte(data)}})
+	}
+	for i := range 50 {
+		put(fmt.Sprint("p", i%7), fmt.Sprint("before ", i))
+	}
+	for round := range 3 {
+		x.reopen()
+		for after := int64(1); after <= x.Revision(); after += 7 {
+			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", after, w.revision); s != want {
+				t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+			}
+		}
+		c := x.watch("/pods", "p3", 10)
+		put("p3", fmt.Sprint("after ", round))
+		if s, want := drain(t, c), w.history("/pods", "p3", 10, w.revision); s != want {
+			t.Fatalf("%s\nshould be\n%s", s, want)
+		}
+	}
+}
+
+// SPEC: LIST-6
+func testWaitFor(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	if err := x.WaitFor(context.Background(), 1); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if err := x.WaitFor(short, 3); err != context.DeadlineExceeded {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	for revision := int64(2); revision < 12; revision++ {
+		wait.Go(func() {
+			if err := x.WaitFor(context.Background(), revision); err != nil || x.Revision() < revision {
+				t.Errorf("at %d waiting for %d: %v", x.Revision(), revision, err)
+			}
+		})
+	}
+	for range 10 {
+		x.put(pod("a"), "x")
+	}
+	wait.Wait()
+}
+
+// testWindow: history ends after its age, or its bytes, and not before.
+//
+// SPEC: WATCH-3
+func testWindow(t *testing.T, b Backend) {
+	c := newClock()
+	x := newBox(t, b, func(config *store.Config) { config.Now, config.HistoryAge = c.Now, time.Minute })
+	x.put(pod("a"), "1")
+	c.advance(50 * time.Second)
+	x.put(pod("a"), "2")
+	x.reopen() // no reason to forget anything
+	if b.Durable {
+		if s := drain(t, x.watch("/pods", "", 1)); s != "2 +/pods/a=1\n3 ~/pods/a=1→2\n" {
+			t.Fatal(s)
+		}
+	}
+	c.advance(15 * time.Second)
+	eventually(t, "the first commit is out of the window", func() bool { return x.Stats().Horizon == 2 })
+	if _, err := x.Watch("/pods", "", 1); err != store.ErrCompacted {
+		t.Fatal(err)
+	}
+	if b.Durable {
+		x.reopen()
+		if s := drain(t, x.watch("/pods", "", 2)); s != "3 ~/pods/a=1→2\n" {
+			t.Fatal(s)
+		}
+		if v, ok := x.snapshot(2, "/pods").Get(pod("a")); !ok || string(v.Data) != "1" {
+			t.Fatal(v, ok)
+		}
+	}
+	c.advance(time.Hour)
+	eventually(t, "the window is empty", func() bool { return x.Stats().Horizon == 3 })
+	if s := drain(t, x.watch("/pods", "", 3)); s != "" {
+		t.Fatal(s)
+	}
+	if n := x.Stats().Records; n != 0 {
+		t.Fatalf("%d records are still in memory", n)
+	}
+	if v, ok := x.Get(pod("a")); !ok || string(v.Data) != "2" {
+		t.Fatal("the state went with the history")
+	}
+}
