@@ -1,0 +1,60 @@
+package defaults
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plinth/object"
+)
+
+// resourceList rounds the amounts of a resource list up to thousandths.
+func resourceList(list object.Value) object.Value {
+	w := over(list)
+	for _, m := range list.Members() {
+		if finerThanMilli(m.Value.Str()) {
+			w.get(m.Key)
+			w.set(m.Key, roundedUp(m.Value))
+		}
+	}
+	return w.done()
+}
+
+// finerThanMilli says whether a quantity in canonical form may have digits below the thousandths: only then has it the
+// suffix n or u, or a negative exponent.
+func finerThanMilli(quantity string) bool {
+	if quantity == "" {
+		return false
+	}
+	switch quantity[len(quantity)-1] {
+	case 'n', 'u':
+		return true
+	}
+	return strings.Contains(quantity, "e-") || strings.Contains(quantity, "E-")
+}
+
+func roundedUp(quantity object.Value) object.Value {
+	q, err := resource.ParseQuantity(quantity.Str())
+	if err != nil { // decoding lets none through
+		return quantity
+	}
+	q.RoundUp(resource.Milli)
+	return object.StringOf(q.String())
+}
+
+// resourceRequirements is for everything that has limits and requests.
+func resourceRequirements(r object.Value) object.Value {
+	w := over(r)
+	w.part("limits", resourceList)
+	w.part("requests", resourceList)
+	return w.done()
+}
+
+// filledFrom is the resource list with those of the other one that it lacks.
+func filledFrom(list, other object.Value) object.Value {
+	w := over(list)
+	for _, m := range other.Members() {
+		w.pointer(m.Key, m.Value)
+	}
+	return w.done()
+}

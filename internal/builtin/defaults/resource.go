@@ -1,0 +1,92 @@
+package defaults
+
+import (
+	"time"
+
+	"plinth/object"
+)
+
+// ResourceClaim defaults a ResourceClaim.
+func ResourceClaim(obj object.Value) object.Value {
+	w := over(obj)
+	w.part("spec", resourceClaimSpec)
+	w.part("status", resourceClaimStatus)
+	return w.done()
+}
+
+// ResourceClaimTemplate defaults a ResourceClaimTemplate.
+func ResourceClaimTemplate(obj object.Value) object.Value {
+	return partOf(obj, "spec", func(template object.Value) object.Value {
+		return partOf(template, "spec", resourceClaimSpec)
+	})
+}
+
+func resourceClaimSpec(spec object.Value) object.Value { return partOf(spec, "devices", deviceClaim) }
+
+func deviceClaim(devices object.Value) object.Value {
+	return listOf(devices, "requests", deviceRequest)
+}
+
+func deviceRequest(request object.Value) object.Value {
+	w := over(request)
+	w.optional("exactly", exactDeviceRequest)
+	w.list("firstAvailable", exactDeviceRequest)
+	return w.done()
+}
+
+// exactDeviceRequest is a request for devices of one class: the only one, or one of several to choose from.
+func exactDeviceRequest(request object.Value) object.Value {
+	mode := request.At("allocationMode").Str()
+	w := over(request)
+	w.text("allocationMode", "ExactCount")
+	if mode == "" || mode == "ExactCount" {
+		w.number("count", 1)
+	}
+	w.list("tolerations", deviceToleration)
+	return w.done()
+}
+
+func deviceToleration(toleration object.Value) object.Value {
+	return textOf(toleration, "operator", "Equal")
+}
+
+func resourceClaimStatus(status object.Value) object.Value {
+	return optionalOf(status, "allocation", allocationResult)
+}
+
+func allocationResult(allocation object.Value) object.Value {
+	return partOf(allocation, "devices", allocatedDevices)
+}
+
+func allocatedDevices(devices object.Value) object.Value {
+	return listOf(devices, "results", allocatedDevice)
+}
+
+func allocatedDevice(device object.Value) object.Value {
+	return listOf(device, "tolerations", deviceToleration)
+}
+
+// DeviceTaintRule defaults a DeviceTaintRule: its taint is from now.
+func DeviceTaintRule(obj object.Value, now time.Time) object.Value {
+	return partOf(obj, "spec", func(spec object.Value) object.Value {
+		return partOf(spec, "taint", func(taint object.Value) object.Value { return timeAdded(taint, now) })
+	})
+}
+
+// ResourceSlice defaults a ResourceSlice: taints of its devices are from now.
+func ResourceSlice(obj object.Value, now time.Time) object.Value {
+	return partOf(obj, "spec", func(spec object.Value) object.Value {
+		return listOf(spec, "devices", func(device object.Value) object.Value {
+			return listOf(device, "taints", func(taint object.Value) object.Value { return timeAdded(taint, now) })
+		})
+	})
+}
+
+func timeAdded(taint object.Value, now time.Time) object.Value {
+	const key = "timeAdded"
+	w := over(taint)
+	if w.get(key).IsNull() {
+		w.set(key, object.StringOf(now.UTC().Format(time.RFC3339)))
+	}
+	return w.done()
+}

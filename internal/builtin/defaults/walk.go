@@ -1,0 +1,184 @@
+package defaults
+
+import (
+	"slices"
+
+	"plinth/object"
+)
+
+// A walk goes once over the members of a map, in the order of their keys, and collects what changes: the map is copied at
+// the first change, once and for all of them. Invariants:
+//
+//	old[:pos] has been passed
+//	out == nil, or out is what old[:pos] has become
+//
+// The order is up to the caller: keys must be asked for in ascending order, each at most once. A key out of order is not
+// found, and then filled in twice; no object of the conformance tests that has the field would get through.
+type walk struct {
+	of  object.Value
+	old []object.Member
+	pos int
+	out []object.Member
+}
+
+// spare is the room that a copied map gets for members to be added; few kinds fill in more in one map.
+const spare = 6
+
+// Traced is called at every change that a function of this package makes, from within it. The conformance tests set it
+// to see from the call stack which functions have fired; everywhere else it is nil.
+var Traced func()
+
+// over starts a walk. A value that is no map has no members, so parts that are absent can be walked, too.
+func over(m object.Value) walk {
+	return walk{of: m, old: m.Members()}
+}
+
+// done is the map with all changes, the very same one if there are none.
+func (w *walk) done() object.Value {
+	if w.out == nil {
+		return w.of
+	}
+	return object.MapOf(append(w.out, w.old[w.pos:]...)...)
+}
+
+// get goes on to the key and gives what is under it, null when there is nothing.
+func (w *walk) get(key string) object.Value {
+	passed := w.pos
+	for w.pos < len(w.old) && w.old[w.pos].Key < key {
+		w.pos++
+	}
+	if w.out != nil {
+		w.out = append(w.out, w.old[passed:w.pos]...)
+	}
+	if w.at(key) {
+		return w.old[w.pos].Value
+	}
+	return object.Nil
+}
+
+func (w *walk) at(key string) bool { return w.pos < len(w.old) && w.old[w.pos].Key == key }
+
+// set puts a value under the key that get has just gone to.
+func (w *walk) set(key string, v object.Value) {
+	w.copied()
+	w.out = append(w.out, object.Member{Key: key, Value: v})
+	if w.at(key) {
+		w.pos++
+	}
+}
+
+// drop removes what is under the key that get has just gone to.
+func (w *walk) drop(key string) {
+	if w.at(key) {
+		w.copied()
+		w.pos++
+	}
+}
+
+func (w *walk) copied() {
+	if Traced != nil {
+		Traced()
+	}
+	if w.out == nil {
+		w.out = make([]object.Member, w.pos, len(w.old)+spare)
+		copy(w.out, w.old[:w.pos])
+	}
+}
+
+// text fills in a string that is empty.
+func (w *walk) text(key, fallback string) {
+	if w.get(key).Len() == 0 {
+		w.set(key, object.StringOf(fallback))
+	}
+}
+
+// number fills in an integer that is zero.
+func (w *walk) number(key string, fallback int64) {
+	if w.get(key).Int() == 0 {
+		w.set(key, object.IntOf(fallback))
+	}
+}
+
+// pointer fills in a value that is absent.
+func (w *walk) pointer(key string, fallback object.Value) {
+	if w.get(key).IsNull() {
+		w.set(key, fallback)
+	}
+}
+
+// optional defaults what is under the key, if there is something.
+func (w *walk) optional(key string, f func(object.Value) object.Value) {
+	if old := w.get(key); !old.IsNull() {
+		w.replace(key, old, f(old))
+	}
+}
+
+// part defaults what is under the key, even if there is nothing: a struct that is always there.
+func (w *walk) part(key string, f func(object.Value) object.Value) {
+	old := w.get(key)
+	w.replace(key, old, f(old))
+}
+
+// list defaults every item of the list under the key.
+func (w *walk) list(key string, f func(object.Value) object.Value) {
+	old := w.get(key)
+	w.replace(key, old, each(old, f))
+}
+
+// replace puts a value that f has made of old under the key. One that f has given back is the same one in memory.
+func (w *walk) replace(key string, old, changed object.Value) {
+	if changed != old {
+		w.set(key, changed)
+	}
+}
+
+// each is the list with every item defaulted.
+func each(list object.Value, f func(object.Value) object.Value) object.Value {
+	var out []object.Value
+	for i, item := range list.Items() {
+		changed := f(item)
+		if changed == item {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(list.Items())
+		}
+		out[i] = changed
+	}
+	if out == nil {
+		return list
+	}
+	return object.ListOf(out...)
+}
+
+// part, optional and list as one call, for functions that have one thing to do.
+
+func partOf(m object.Value, key string, f func(object.Value) object.Value) object.Value {
+	w := over(m)
+	w.part(key, f)
+	return w.done()
+}
+
+func optionalOf(m object.Value, key string, f func(object.Value) object.Value) object.Value {
+	w := over(m)
+	w.optional(key, f)
+	return w.done()
+}
+
+func listOf(m object.Value, key string, f func(object.Value) object.Value) object.Value {
+	w := over(m)
+	w.list(key, f)
+	return w.done()
+}
+
+func pointerOf(m object.Value, key string, fallback object.Value) object.Value {
+	w := over(m)
+	w.pointer(key, fallback)
+	return w.done()
+}
+
+func textOf(m object.Value, key, fallback string) object.Value {
+	w := over(m)
+	w.text(key, fallback)
+	return w.done()
+}
