@@ -1,0 +1,107 @@
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConfigNamesEveryFault(t *testing.T) {
+	c := Defaults()
+	if err := c.validate(); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	c.Storage, c.BindAddress, c.SecurePort, c.TLSCertFile, c.FeatureGates = "tape", "here", 70000, "x.crt", "A"
+	err := c.validate()
+	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file", "--feature-gates"} {
+		if err == nil || !strings.Contains(err.Error(), flag) {
+			t.Errorf("the error does not name %s: %v", flag, err)
+		}
+	}
+}
+
+func TestFeatureGates(t *testing.T) {
+	f, unknown, err := parseFeatures("WatchList=false, SomethingElse=true")
+	if err != nil || f["WatchList"] || !f["APIResponseCompression"] || len(unknown) != 1 || unknown[0] != "SomethingElse" {
+		t.Errorf("got %v, unknown %v, %v", f, unknown, err)
+	}
+	for _, bad := range []string{"WatchList", "WatchList=maybe"} {
+		if _, _, err := parseFeatures(bad); err == nil {
+			t.Errorf("%q is accepted", bad)
+		}
+	}
+}
+
+// SPEC: AUTH-1
+func TestCertificatesAreKeptAndRenewed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pki")
+	now := time.Now()
+	open := func(at time.Time) *pki {
+		t.Helper()
+		p, err := openPKI(dir, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	leaf := func(p *pki, hosts ...string) pair {
+		t.Helper()
+		l, err := p.leaf("server", pkix.Name{CommonName: "plinth"}, hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	first := leaf(open(now), "localhost", "127.0.0.1")
+	if again := leaf(open(now), "localhost"); string(again.cert) != string(first.cert) {
+		t.Error("a restart makes another certificate")
+	}
+	if other := leaf(open(now), "elsewhere.example"); string(other.cert) == string(first.cert) {
+		t.Error("a certificate that does not stand for a host is kept")
+	}
+	old := leaf(open(now), "elsewhere.example")
+	if renewed := leaf(open(now.Add(leafLife-renewBefore+time.Hour)), "elsewhere.example"); string(renewed.cert) == string(old.cert) {
+		t.Error("a certificate that is about to end is kept")
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", e.Name(), info.Mode())
+		}
+	}
+	p := open(now)
+	loaded, err := tls.X509KeyPair(first.cert, first.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(p.ca)
+	if _, err := loaded.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDamagedAuthorityIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openPKI(dir, time.Now()); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v", err)
+	}
+}
