@@ -1,0 +1,195 @@
+package discovery
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"sort"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"plinth/internal/engine"
+)
+
+// groupOrder is the order in which the reference tells of its own groups: by the priorities of their APIServices. Other
+// groups follow by name.
+var groupOrder = []string{
+	"apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
+	"batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
+	"admissionregistration.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io",
+	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io",
+}
+
+// catalog is what the registry holds at one revision, in the order of discovery.
+type catalog struct {
+	revision int64
+	core     *group   // nil where the core group is not served
+	groups   []*group // the named ones
+	// stored is the type in whose version the objects of a kind are stored, by the resource part of their keys.
+	stored   map[string]*engine.Resource
+	editions editions
+}
+
+// group is one API group with its versions, the preferred one first.
+type group struct {
+	name     string // "" is the core group
+	versions []*groupVersion
+}
+
+// groupVersion is one version of a group. It outlives its catalog while its types stay the same.
+type groupVersion struct {
+	group, version string
+	resources      []*engine.Resource // sorted by name
+	kinds          []storageVersion   // beside resources: what their storageVersionHash is made of
+
+	hashOnce sync.Once
+	hashed   string // see hash
+	editions editions
+}
+
+// storageVersion is the group, version and kind in which objects are stored; zero for types that are not.
+type storageVersion struct{ group, version, kind string }
+
+// newCatalog sorts the registry's types. What old knows of a group version is taken over where it is still true.
+func newCatalog(all []*engine.Resource, revision int64, old *catalog) *catalog {
+	c := &catalog{revision: revision, stored: make(map[string]*engine.Resource)}
+	byVersion := make(map[[2]string][]*engine.Resource)
+	for _, r := range all {
+		key := [2]string{r.Group, r.Version}
+		byVersion[key] = append(byVersion[key], r)
+		if r.Store != "" && r.ToStored == nil && c.stored[r.Store] == nil {
+			c.stored[r.Store] = r
+		}
+	}
+	groups := make(map[string]*group)
+	for key, resources := range byVersion {
+		sort.Slice(resources, func(i, j int) bool { return resources[i].Name < resources[j].Name })
+		g := groups[key[0]]
+		if g == nil {
+			g = &group{name: key[0]}
+			groups[key[0]] = g
+			if g.name == "" {
+				c.core = g
+			} else {
+				c.groups = append(c.groups, g)
+			}
+		}
+		gv := &groupVersion{group: key[0], version: key[1], resources: resources, kinds: make([]storageVersion, len(resources))}
+		for i, r := range resources {
+			gv.kinds[i] = c.storageVersion(r)
+		}
+		if known := old.find(key[0], key[1]); known != nil && slices.Equal(known.resources, resources) && slices.Equal(known.kinds, gv.kinds) {
+			gv = known
+		}
+		g.versions = append(g.versions, gv)
+	}
+	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
+	for _, g := range groups {
+		// The version that was never an alpha or a beta, and of those the highest number, comes first and is preferred.
+		sort.Slice(g.versions, func(i, j int) bool {
+			return version.CompareKubeAwareVersionStrings(g.versions[i].version, g.versions[j].version) > 0
+		})
+	}
+	return c
+}
+
+func groupLess(a, b string) bool {
+	i, j := slices.Index(groupOrder, a), slices.Index(groupOrder, b)
+	switch {
+	case i >= 0 && j >= 0:
+		return i < j
+	case i >= 0 || j >= 0:
+		return i >= 0
+	}
+	return a < b
+}
+
+// find is the group version of this name, or nil. A nil catalog has none.
+func (c *catalog) find(group, version string) *groupVersion {
+	g := c.group(group)
+	if g == nil {
+		return nil
+	}
+	for _, gv := range g.versions {
+		if gv.version == version {
+			return gv
+		}
+	}
+	return nil
+}
+
+// group is the group of this name, or nil.
+func (c *catalog) group(name string) *group {
+	if c == nil {
+		return nil
+	}
+	if name == "" {
+		return c.core
+	}
+	for _, g := range c.groups {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// all is every group version, those of the core group first.
+func (c *catalog) all() []*groupVersion {
+	var all []*groupVersion
+	if c.core != nil {
+		all = append(all, c.core.versions...)
+	}
+	for _, g := range c.groups {
+		all = append(all, g.versions...)
+	}
+	return all
+}
+
+func (c *catalog) storageVersion(r *engine.Resource) storageVersion {
+	if r.Store == "" || r.Answer != nil {
+		return storageVersion{}
+	}
+	stored := c.stored[r.Store]
+	if stored == nil {
+		return storageVersion{}
+	}
+	if v := storedAs[[2]string{stored.Group, stored.Kind}]; v != "" {
+		return storageVersion{stored.Group, v, stored.Kind}
+	}
+	return storageVersion{stored.Group, stored.Version, stored.Kind}
+}
+
+// storedAs are the kinds that the reference stores in a version that it does not serve.
+var storedAs = map[[2]string]string{
+	{"certificates.k8s.io", "ClusterTrustBundle"}:          "v1beta1",
+	{"certificates.k8s.io", "PodCertificateRequest"}:       "v1beta1",
+	{"resource.k8s.io", "DeviceTaintRule"}:                 "v1beta2",
+	{"storagemigration.k8s.io", "StorageVersionMigration"}: "v1beta1",
+}
+
+// hash is the storageVersionHash of discovery: opaque to clients, equal where objects are stored in the same way.
+func (s storageVersion) hash() string {
+	if s.kind == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(s.group + "/" + s.version + "/" + s.kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
+}
+
+// name is the group version in an apiVersion: "apps/v1", or "v1" in the core group.
+func (gv *groupVersion) name() string {
+	if gv.group == "" {
+		return gv.version
+	}
+	return gv.group + "/" + gv.version
+}
+
+// path is the URL path below which the group version is served: "/apis/apps/v1".
+func (gv *groupVersion) path() string {
+	if gv.group == "" {
+		return "/api/" + gv.version
+	}
+	return "/apis/" + gv.group + "/" + gv.version
+}

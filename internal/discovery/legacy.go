@@ -1,0 +1,198 @@
+package discovery
+
+import (
+	"sort"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// legacy serves the discovery documents, parts being the path: api, api V, apis, apis G, apis G V.
+func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok bool, err error) {
+	c := d.catalog()
+	var gv *groupVersion
+	var g *group
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		if gv = c.find("", parts[1]); gv == nil {
+			return nil, false, nil
+		}
+	case len(parts) == 3:
+		if gv = c.find(parts[1], parts[2]); gv == nil || parts[1] == "" {
+			return nil, false, nil
+		}
+	case len(parts) == 2:
+		if g = c.group(parts[1]); g == nil || parts[1] == "" {
+			return nil, false, nil
+		}
+	}
+	if parts[0] == "api" || gv != nil {
+		if err := literal(accept, representations...); err != nil {
+			return nil, true, err
+		}
+	}
+	mediaType, aggregated, err := negotiate(accept, len(parts) == 1)
+	if err != nil {
+		return nil, true, err
+	}
+	switch {
+	case aggregated:
+		return d.aggregated(c, parts[0], mediaType), true, nil
+	case gv != nil:
+		return represent(mediaType, &gv.editions, "resources", "APIResourceList", gv.resourceList), true, nil
+	case g != nil:
+		return represent(mediaType, nil, "", "APIGroup", func() object.Value { return g.value(true) }), true, nil
+	case parts[0] == "api":
+		return represent(mediaType, nil, "", "APIVersions", func() object.Value { return d.versions(c) }), true, nil
+	default:
+		return represent(mediaType, &c.editions, "groups", "APIGroupList", c.groupList), true, nil
+	}
+}
+
+// represent makes a discovery document in a media type. The JSON form is kept in editions, if there are any.
+func represent(mediaType string, editions *editions, name, kind string, value func() object.Value) *Document {
+	switch mediaType {
+	case mediaProtobuf:
+		return &Document{MediaType: mediaType, Body: appendProtobuf(nil, kind, value())}
+	case mediaYAML:
+		return &Document{MediaType: mediaType, Body: yamlOf(value())}
+	}
+	make := func() *Document {
+		doc := jsonDocument(mediaJSON, value())
+		doc.ETag = "" // the reference gives none here
+		return doc
+	}
+	if editions == nil {
+		return make()
+	}
+	return editions.get(name, make)
+}
+
+// yamlOf is a value of ours in YAML.
+func yamlOf(v object.Value) []byte {
+	text, err := object.YAML(object.AppendJSON(nil, v))
+	if err != nil {
+		panic("discovery: own JSON does not parse: " + err.Error())
+	}
+	return text
+}
+
+// versions is /api. It has no apiVersion, nor has /api/v1, because the reference's have none.
+func (d *Documents) versions(c *catalog) object.Value {
+	var versions []string
+	if c.core != nil {
+		for _, gv := range c.core.versions {
+			versions = append(versions, gv.version)
+		}
+	}
+	return object.Fields(
+		"kind", object.StringOf("APIVersions"),
+		"versions", object.Strings(versions...),
+		"serverAddressByClientCIDRs", object.ListOf(object.Fields(
+			"clientCIDR", object.StringOf("0.0.0.0/0"),
+			"serverAddress", object.StringOf(d.address),
+		)),
+	)
+}
+
+// groupList is /apis.
+func (c *catalog) groupList() object.Value {
+	groups := make([]object.Value, len(c.groups))
+	for i, g := range c.groups {
+		groups[i] = g.value(false)
+	}
+	return object.Fields("kind", object.StringOf("APIGroupList"), "apiVersion", object.StringOf("v1"), "groups", object.ListOf(groups...))
+}
+
+// value is /apis/G, or without its type an item of /apis.
+func (g *group) value(typed bool) object.Value {
+	versions := make([]object.Value, len(g.versions))
+	for i, gv := range g.versions {
+		versions[i] = object.Fields("groupVersion", object.StringOf(gv.name()), "version", object.StringOf(gv.version))
+	}
+	v := object.Fields("name", object.StringOf(g.name), "versions", object.ListOf(versions...), "preferredVersion", versions[0])
+	if typed {
+		v = v.Edit([]object.Member{
+			{Key: "kind", Value: object.StringOf("APIGroup")},
+			{Key: "apiVersion", Value: object.StringOf("v1")},
+		})
+	}
+	return v
+}
+
+// resourceList is /apis/G/V: resources and subresources in one list, sorted by name.
+func (gv *groupVersion) resourceList() object.Value {
+	type entry struct {
+		name  string
+		value object.Value
+	}
+	var entries []entry
+	for i, r := range gv.resources {
+		entries = append(entries, entry{r.Name, gv.resource(r, gv.kinds[i])})
+		for _, s := range r.Subresources {
+			name := r.Name + "/" + s.Name
+			entries = append(entries, entry{name, subresource(r, s, name)})
+		}
+	}
+	sort.Slice(entries, func(i, j int) bool { return entries[i].name < entries[j].name })
+	items := make([]object.Value, len(entries))
+	for i, e := range entries {
+		items[i] = e.value
+	}
+	members := []object.Member{
+		{Key: "kind", Value: object.StringOf("APIResourceList")},
+		{Key: "groupVersion", Value: object.StringOf(gv.name())},
+		{Key: "resources", Value: object.ListOf(items...)},
+	}
+	if gv.group != "" {
+		members = append(members, object.Member{Key: "apiVersion", Value: object.StringOf("v1")})
+	}
+	return object.MapOf(members...)
+}
+
+func (gv *groupVersion) resource(r *engine.Resource, stored storageVersion) object.Value {
+	members := []object.Member{
+		{Key: "name", Value: object.StringOf(r.Name)},
+		{Key: "singularName", Value: object.StringOf(r.Singular)},
+		{Key: "namespaced", Value: object.BoolOf(r.Namespaced)},
+		{Key: "kind", Value: object.StringOf(r.Kind)},
+		{Key: "verbs", Value: object.Strings(r.Verbs...)},
+	}
+	members = appendStrings(members, "shortNames", r.ShortNames)
+	members = appendStrings(members, "categories", r.Categories)
+	if hash := stored.hash(); hash != "" {
+		members = append(members, object.Member{Key: "storageVersionHash", Value: object.StringOf(hash)})
+	}
+	return object.MapOf(members...)
+}
+
+func subresource(r *engine.Resource, s *engine.Subresource, name string) object.Value {
+	members := []object.Member{
+		{Key: "name", Value: object.StringOf(name)},
+		{Key: "singularName", Value: object.StringOf("")},
+		{Key: "namespaced", Value: object.BoolOf(r.Namespaced)},
+		{Key: "kind", Value: object.StringOf(s.Kind)},
+		{Key: "verbs", Value: object.Strings(s.Verbs...)},
+	}
+	if group, version := foreign(r, s); version != "" {
+		members = append(members,
+			object.Member{Key: "group", Value: object.StringOf(group)},
+			object.Member{Key: "version", Value: object.StringOf(version)})
+	}
+	return object.MapOf(members...)
+}
+
+// foreign is the group and version of a subresource's body where they are not those of its resource.
+func foreign(r *engine.Resource, s *engine.Subresource) (group, version string) {
+	if s.Version == "" || s.Group == r.Group && s.Version == r.Version {
+		return "", ""
+	}
+	return s.Group, s.Version
+}
+
+func appendStrings(members []object.Member, key string, items []string) []object.Member {
+	if len(items) == 0 {
+		return members
+	}
+	return append(members, object.Member{Key: key, Value: object.Strings(items...)})
+}

@@ -1,0 +1,390 @@
+package discovery
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+const (
+	mediaOpenAPI2      = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	mediaOpenAPI2AsOld = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+)
+
+// openAPI serves what is below /openapi/.
+func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err error) {
+	c := d.catalog()
+	switch {
+	case rest == "v2":
+		for _, clause := range parseAccept(accept) {
+			switch {
+			case clause.matches(mediaJSON):
+				return c.editions.get("v2", func() *Document { return d.openAPI2(c, false) }), true, nil
+			case clause.matches(mediaOpenAPI2AsOld), clause.matches(mediaOpenAPI2):
+				return c.editions.get("v2 protobuf", func() *Document { return d.openAPI2(c, true) }), true, nil
+			}
+		}
+		return nil, true, notAcceptable(mediaJSON, mediaOpenAPI2)
+	case rest == "v3":
+		return c.editions.get("v3", func() *Document { return jsonDocument(mediaJSON, d.index(c)) }), true, nil
+	}
+	name, found := strings.CutPrefix(rest, "v3/")
+	if !found {
+		return nil, false, nil
+	}
+	p := d.part(c, name)
+	if p == nil {
+		return nil, false, nil
+	}
+	for _, clause := range parseAccept(accept) {
+		if clause.matches(mediaJSON) {
+			return p.editions.get("v3 "+name, func() *Document { return p.document(d) }), true, nil
+		}
+	}
+	return nil, true, notAcceptable(mediaJSON)
+}
+
+func notAcceptable(mediaTypes ...string) error {
+	return &apierr.Error{
+		Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable,
+		Message: "only the following media types are accepted: " + strings.Join(mediaTypes, ", "),
+	}
+}
+
+// part is one OpenAPI v3 document: a group version, or the few paths around them.
+type part struct {
+	name     string // "apis/apps/v1"
+	hash     string
+	paths    func() []*pathItem
+	versions []*groupVersion // whose options it describes
+	editions *editions
+}
+
+// part is the document of this name, or nil.
+func (d *Documents) part(c *catalog, name string) *part {
+	for _, p := range d.parts(c) {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// parts are all OpenAPI v3 documents.
+func (d *Documents) parts(c *catalog) []*part {
+	around := func(name, model, description, id string) *part {
+		paths := func() []*pathItem {
+			item := gatewayPath("/"+name+"/", model, description, id)
+			if name == "version" {
+				item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
+			}
+			return []*pathItem{item}
+		}
+		return &part{name: name, hash: d.hash(name), paths: paths, editions: &c.editions}
+	}
+	parts := []*part{
+		around("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
+		around("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
+		around("version", modelVersion, "get the version information for this server", "CodeVersion"),
+	}
+	for _, g := range c.groups {
+		parts = append(parts, around("apis/"+g.name, metaModels+"APIGroup", "get information of a group", "APIGroup"))
+	}
+	for _, gv := range c.all() {
+		parts = append(parts, &part{
+			name: strings.TrimPrefix(gv.path(), "/"), hash: gv.hash(d), versions: []*groupVersion{gv}, editions: &gv.editions,
+			paths: func() []*pathItem { return d.pathsOf(gv) },
+		})
+	}
+	return parts
+}
+
+// hash stands for what a document follows from: the server's version and these facts.
+func (d *Documents) hash(facts ...string) string {
+	sum := sha256.New()
+	sum.Write(object.AppendJSON(nil, d.version.value()))
+	for _, f := range facts {
+		io.WriteString(sum, "\n"+f)
+	}
+	return fmt.Sprintf("%X", sum.Sum(nil))
+}
+
+// hash of a group version: what discovery tells of its types. It is computed once.
+func (gv *groupVersion) hash(d *Documents) string {
+	gv.hashOnce.Do(func() { gv.hashed = d.hash(gv.name(), string(object.AppendJSON(nil, gv.resourceList()))) })
+	return gv.hashed
+}
+
+// location is where a document of this hash never changes.
+func (p *part) location() string {
+	return "/openapi/v3/" + p.name + "?hash=" + url.QueryEscape(p.hash)
+}
+
+// index is /openapi/v3.
+func (d *Documents) index(c *catalog) object.Value {
+	var paths []object.Member
+	for _, p := range d.parts(c) {
+		paths = append(paths, object.Member{Key: p.name, Value: object.Fields("serverRelativeURL", object.StringOf(p.location()))})
+	}
+	return object.Fields("paths", object.MapOf(paths...))
+}
+
+// document prints the part: its paths, and then the models they lead to.
+func (p *part) document(d *Documents) *Document {
+	out := newPress()
+	w := &writer{press: out}
+	w.raw(`{"openapi":"3.0.0","info":`)
+	w.value(d.info())
+	w.raw(`,"paths":`)
+	b := newBuilder(d, dialect3{}, p.versions)
+	w.members(func() {
+		for _, item := range p.paths() {
+			w.member(item.path, b.path(item))
+		}
+	})
+	w.raw(`,"components":{"schemas":`)
+	w.members(func() { b.models(w.member) })
+	w.raw(`,"securitySchemes":`)
+	w.value(securitySchemes)
+	w.raw("}}")
+	doc := out.document(mediaJSON)
+	doc.ETag, doc.Location = p.hash, p.location()
+	return doc
+}
+
+func (d *Documents) info() object.Value {
+	return object.Fields("title", object.StringOf("Kubernetes"), "version", object.StringOf(d.version.short()))
+}
+
+var securitySchemes = object.Fields("BearerToken", object.Fields(
+	"type", object.StringOf("apiKey"), "description", object.StringOf("Bearer Token authentication"),
+	"name", object.StringOf("authorization"), "in", object.StringOf("header"),
+))
+
+// openAPI2 prints everything into one document.
+func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
+	out := newPress()
+	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all())
+	paths := func(emit func(path string, item object.Value)) {
+		for _, p := range d.parts(c) {
+			for _, item := range p.paths() {
+				emit(item.path, b.path(item))
+			}
+		}
+	}
+	security := object.ListOf(object.Fields("BearerToken", object.ListOf()))
+	if protobuf {
+		w := &protoWriter{press: out}
+		w.field("swagger", object.StringOf("2.0"))
+		w.field("info", d.info())
+		paths(func(path string, item object.Value) { w.field("paths", object.Fields(path, item)) })
+		b.models(func(name string, model object.Value) { w.field("definitions", object.Fields(name, model)) })
+		for _, m := range b.dialect.(*dialect2).parameters() {
+			w.field("parameters", object.MapOf(m))
+		}
+		w.field("securityDefinitions", securitySchemes)
+		w.field("security", security)
+		return out.document(mediaOpenAPI2)
+	}
+	w := &writer{press: out}
+	w.raw(`{"swagger":"2.0","info":`)
+	w.value(d.info())
+	w.raw(`,"paths":`)
+	w.members(func() { paths(w.member) })
+	w.raw(`,"definitions":`)
+	w.members(func() { b.models(w.member) })
+	w.raw(`,"parameters":`)
+	w.value(object.MapOf(b.dialect.(*dialect2).parameters()...))
+	w.raw(`,"securityDefinitions":`)
+	w.value(securitySchemes)
+	w.raw(`,"security":`)
+	w.value(security)
+	w.raw("}")
+	return out.document(mediaJSON)
+}
+
+// writer prints a JSON document a fragment at a time.
+type writer struct {
+	press *press
+	buf   []byte
+	comma bool
+}
+
+func (w *writer) raw(s string) { io.WriteString(w.press, s) }
+
+func (w *writer) value(v object.Value) {
+	w.buf = object.AppendJSON(w.buf[:0], v)
+	w.press.Write(w.buf)
+}
+
+// members prints a map whose members are those that body gives to member.
+func (w *writer) members(body func()) {
+	w.comma = false
+	w.raw("{")
+	body()
+	w.raw("}")
+}
+
+func (w *writer) member(key string, v object.Value) {
+	w.buf = w.buf[:0]
+	if w.comma {
+		w.buf = append(w.buf, ',')
+	}
+	w.comma = true
+	w.buf = append(object.AppendString(w.buf, key), ':')
+	w.buf = object.AppendJSON(w.buf, v)
+	w.press.Write(w.buf)
+}
+
+// protoWriter prints a document as protobuf. Parts of one field may stand apart there, so that paths and models need
+// no buffer either.
+type protoWriter struct {
+	press *press
+	buf   []byte
+}
+
+func (w *protoWriter) field(name string, v object.Value) {
+	w.buf = appendMessage(w.buf[:0], openAPI2Message(), object.Fields(name, v))
+	w.press.Write(w.buf)
+}
+
+// builder turns paths and types into fragments in one version of OpenAPI, and remembers which models they lead to.
+type builder struct {
+	documents *Documents
+	dialect   dialect
+	versions  []*groupVersion
+	kinds     map[string][]object.Value // of models, see groupVersionKinds
+	wanted    map[string]bool
+	rendered  map[*parameter]object.Value
+}
+
+// dialect is what differs between the versions of OpenAPI.
+type dialect interface {
+	// ref is how a model is named.
+	ref(model string) object.Value
+	// parameter is a parameter; operation and path are those of a pathItem.
+	parameter(p *parameter) object.Value
+	operation(b *builder, op *operation) object.Value
+}
+
+// path is the fragment of a path.
+func (b *builder) path(item *pathItem) object.Value {
+	var members []object.Member
+	for _, op := range item.operations {
+		members = append(members, object.Member{Key: op.method, Value: b.dialect.operation(b, op)})
+	}
+	members = b.parameters(members, item.parameters)
+	return object.MapOf(members...)
+}
+
+func (b *builder) parameters(members []object.Member, parameters []*parameter) []object.Member {
+	if len(parameters) == 0 {
+		return members
+	}
+	items := make([]object.Value, len(parameters))
+	for i, p := range parameters {
+		v, ok := b.rendered[p]
+		if !ok {
+			v = b.dialect.parameter(p)
+			b.rendered[p] = v
+		}
+		items[i] = v
+	}
+	return append(members, object.Member{Key: "parameters", Value: object.ListOf(items...)})
+}
+
+// want is a reference to a model, which the document has to hold then.
+func (b *builder) want(model string) object.Value {
+	b.wanted[model] = true
+	return b.dialect.ref(model)
+}
+
+// answer is the schema of an answer's or a body's model.
+func (b *builder) answer(model string) object.Value {
+	if model == "" {
+		return object.Fields("type", object.StringOf("string"))
+	}
+	return b.want(model)
+}
+
+// common are the members of an operation that both versions have.
+func (op *operation) common() []object.Member {
+	members := []object.Member{
+		{Key: "tags", Value: object.Strings(op.tag)},
+		{Key: "description", Value: object.StringOf(op.description)},
+		{Key: "operationId", Value: object.StringOf(op.id)},
+	}
+	if op.action == "" {
+		return members
+	}
+	return append(members,
+		object.Member{Key: "x-kubernetes-action", Value: object.StringOf(op.action)},
+		object.Member{Key: "x-kubernetes-group-version-kind", Value: responseKind(op.group, op.version, op.kind)})
+}
+
+// responses are the answers of an operation; with makes one of the answer's description.
+func (op *operation) responses(with func(members []object.Member) []object.Member) object.Value {
+	responses := []object.Member{{Key: "401", Value: object.Fields("description", object.StringOf("Unauthorized"))}}
+	for _, code := range op.answers {
+		members := with([]object.Member{{Key: "description", Value: object.StringOf(http.StatusText(code))}})
+		responses = append(responses, object.Member{Key: strconv.Itoa(code), Value: object.MapOf(members...)})
+	}
+	return object.MapOf(responses...)
+}
+
+// dialect3 is OpenAPI 3.0.
+type dialect3 struct{}
+
+func (dialect3) ref(model string) object.Value {
+	return object.Fields("$ref", object.StringOf("#/components/schemas/"+model))
+}
+
+func (dialect3) parameter(p *parameter) object.Value {
+	members := []object.Member{
+		{Key: "name", Value: object.StringOf(p.name)},
+		{Key: "in", Value: object.StringOf(p.in)},
+		{Key: "schema", Value: object.Fields("type", object.StringOf(p.typ), "uniqueItems", object.BoolOf(true))},
+	}
+	return object.MapOf(p.describe(members)...)
+}
+
+// describe adds what both versions say in the same words.
+func (p *parameter) describe(members []object.Member) []object.Member {
+	if p.description != "" {
+		members = append(members, object.Member{Key: "description", Value: object.StringOf(p.description)})
+	}
+	if p.in == "path" {
+		members = append(members, object.Member{Key: "required", Value: object.BoolOf(true)})
+	}
+	return members
+}
+
+func (dialect3) operation(b *builder, op *operation) object.Value {
+	members := b.parameters(op.common(), op.parameters)
+	content := func(mediaTypes []string, schema object.Value) object.Value {
+		byType := make([]object.Member, len(mediaTypes))
+		for i, m := range mediaTypes {
+			byType[i] = object.Member{Key: m, Value: object.Fields("schema", schema)}
+		}
+		return object.MapOf(byType...)
+	}
+	if op.body != "" {
+		body := []object.Member{{Key: "content", Value: content(op.consumes, b.want(op.body))}}
+		if op.bodyRequired {
+			body = append(body, object.Member{Key: "required", Value: object.BoolOf(true)})
+		}
+		members = append(members, object.Member{Key: "requestBody", Value: object.MapOf(body...)})
+	}
+	answer := object.Member{Key: "content", Value: content(op.produces, b.answer(op.model))}
+	members = append(members, object.Member{Key: "responses", Value: op.responses(func(members []object.Member) []object.Member {
+		return append(members, answer)
+	})})
+	return object.MapOf(members...)
+}

@@ -1,0 +1,167 @@
+package discovery
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"sort"
+	"strings"
+	"sync"
+
+	"plinth/object"
+)
+
+// dialect2 is OpenAPI 2.0. Parameters that are not about one kind are written once, under a name made of their own
+// and a hash of their JSON, and referred to.
+type dialect2 struct {
+	shared map[string]object.Value
+}
+
+func (*dialect2) ref(model string) object.Value {
+	return object.Fields("$ref", object.StringOf("#/definitions/"+model))
+}
+
+// parameterJSON is a parameter in the order of members of which the reference takes the hash.
+type parameterJSON struct {
+	UniqueItems bool              `json:"uniqueItems,omitempty"`
+	Type        string            `json:"type,omitempty"`
+	Description string            `json:"description,omitempty"`
+	Name        string            `json:"name"`
+	In          string            `json:"in"`
+	Required    bool              `json:"required,omitempty"`
+	Schema      map[string]string `json:"schema,omitempty"`
+}
+
+func (d *dialect2) parameter(p *parameter) object.Value {
+	v := object.MapOf(p.describe([]object.Member{
+		{Key: "uniqueItems", Value: object.BoolOf(true)},
+		{Key: "type", Value: object.StringOf(p.typ)},
+		{Key: "name", Value: object.StringOf(p.name)},
+		{Key: "in", Value: object.StringOf(p.in)},
+	})...)
+	switch p.name {
+	case "name", "fieldValidation", "dryRun": // clients look for the last two where they stand
+		return v
+	}
+	return d.share(v, parameterJSON{true, p.typ, p.description, p.name, p.in, p.in == "path", nil})
+}
+
+func (d *dialect2) body(b *builder, op *operation) object.Value {
+	ref := b.want(op.body)
+	members := []object.Member{
+		{Key: "name", Value: object.StringOf("body")},
+		{Key: "in", Value: object.StringOf("body")},
+		{Key: "schema", Value: ref},
+	}
+	if op.bodyRequired {
+		members = append(members, object.Member{Key: "required", Value: object.BoolOf(true)})
+	}
+	v := object.MapOf(members...)
+	if !strings.HasPrefix(op.body, "io.k8s.apimachinery") {
+		return v
+	}
+	return d.share(v, parameterJSON{Name: "body", In: "body", Required: op.bodyRequired, Schema: map[string]string{"$ref": ref.At("$ref").Str()}})
+}
+
+func (d *dialect2) share(v object.Value, text parameterJSON) object.Value {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err) // it is a struct of strings
+	}
+	hash := fnv.New64()
+	hash.Write([]byte(strings.TrimSuffix(b.String(), "\n")))
+	name := text.Name + "-" + base64.URLEncoding.EncodeToString(hash.Sum(nil)[:6])
+	d.shared[name] = v
+	return object.Fields("$ref", object.StringOf("#/parameters/"+name))
+}
+
+// parameters are the shared ones, by name.
+func (d *dialect2) parameters() []object.Member {
+	members := make([]object.Member, 0, len(d.shared))
+	for name, v := range d.shared {
+		members = append(members, object.Member{Key: name, Value: v})
+	}
+	sort.Slice(members, func(i, j int) bool { return members[i].Key < members[j].Key })
+	return members
+}
+
+func (d *dialect2) operation(b *builder, op *operation) object.Value {
+	members := append(op.common(),
+		object.Member{Key: "consumes", Value: object.Strings(op.consumes...)},
+		object.Member{Key: "produces", Value: object.Strings(op.produces...)},
+		object.Member{Key: "schemes", Value: object.Strings("https")},
+		object.Member{Key: "responses", Value: op.responses(func(members []object.Member) []object.Member {
+			return append(members, object.Member{Key: "schema", Value: b.answer(op.model)})
+		})},
+	)
+	members = b.parameters(members, op.parameters)
+	if op.body == "" {
+		return object.MapOf(members...)
+	}
+	body := []object.Value{d.body(b, op)}
+	if last := members[len(members)-1]; last.Key == "parameters" {
+		body = append(body, last.Value.Items()...)
+		members = members[:len(members)-1]
+	}
+	return object.MapOf(append(members, object.Member{Key: "parameters", Value: object.ListOf(body...)})...)
+}
+
+// openAPI2Message is the numbering of gnostic's OpenAPIv2.proto, as far as the document goes.
+var openAPI2Message = sync.OnceValue(func() *message {
+	schemaMessage := &message{extensions: 31}
+	one := func(number int) protoField { return protoField{number: number, of: schemaMessage} }
+	schemaMessage.fields = map[string]protoField{
+		"$ref": {number: 1}, "format": {number: 2}, "title": {number: 3}, "description": {number: 4},
+		"default": {number: 5, any: true}, "required": {number: 19}, "enum": {number: 20, any: true, each: true},
+		"additionalProperties": {number: 21, of: schemaMessage, wrap: []int{1}}, "type": {number: 22, wrap: []int{1}},
+		"items": {number: 23, of: schemaMessage, wrap: []int{1}}, "allOf": one(24),
+		"properties": {number: 25, of: &message{entries: one(1)}},
+	}
+	reference := &message{fields: fields("$ref", "description")}
+	body := &message{fields: map[string]protoField{
+		"description": {number: 1}, "name": {number: 2}, "in": {number: 3}, "required": {number: 4}, "schema": one(5),
+	}}
+	query := &message{fields: fields("required", "in", "description", "name", "allowEmptyValue", "type", "format")}
+	query.fields["uniqueItems"] = protoField{number: 20}
+	path := &message{fields: fields("required", "in", "description", "name", "type", "format")}
+	path.fields["uniqueItems"] = protoField{number: 19}
+	parameter := func(v object.Value) protoField {
+		switch v.At("in").Str() {
+		case "body":
+			return protoField{of: body, wrap: []int{1}}
+		case "query":
+			return protoField{of: query, wrap: []int{2, 3}}
+		}
+		return protoField{of: path, wrap: []int{2, 4}}
+	}
+	item := func(v object.Value) protoField {
+		if _, ok := v.Get("$ref"); ok {
+			return protoField{of: reference, wrap: []int{2}}
+		}
+		f := parameter(v)
+		f.wrap = append([]int{1}, f.wrap...)
+		return f
+	}
+	response := &message{fields: map[string]protoField{"description": {number: 1}, "schema": {number: 2, of: schemaMessage, wrap: []int{1}}}}
+	operation := &message{extensions: 13, fields: map[string]protoField{
+		"tags": {number: 1}, "description": {number: 3}, "operationId": {number: 5}, "produces": {number: 6}, "consumes": {number: 7},
+		"parameters": {number: 8, choose: item}, "schemes": {number: 10},
+		"responses": {number: 9, of: &message{entries: protoField{number: 1, of: response, wrap: []int{1}}}},
+	}}
+	pathItem := &message{fields: fields("$ref", "get", "put", "post", "delete", "options", "head", "patch")}
+	for _, method := range []string{"get", "put", "post", "delete", "options", "head", "patch"} {
+		pathItem.with(method, operation)
+	}
+	pathItem.fields["parameters"] = protoField{number: 9, choose: item}
+	key := &message{fields: fields("type", "name", "in", "description")}
+	return &message{fields: map[string]protoField{
+		"swagger": {number: 1}, "info": {number: 2, of: &message{fields: fields("title", "version")}},
+		"paths":               {number: 8, of: &message{entries: protoField{number: 2, of: pathItem}}},
+		"definitions":         {number: 9, of: &message{entries: one(1)}},
+		"parameters":          {number: 10, of: &message{entries: protoField{number: 1, choose: parameter}}},
+		"security":            {number: 12, of: &message{entries: protoField{number: 1, wrap: []int{1}}}},
+		"securityDefinitions": {number: 13, of: &message{entries: protoField{number: 1, of: key, wrap: []int{2}}}},
+	}}
+})

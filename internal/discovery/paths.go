@@ -1,0 +1,442 @@
+package discovery
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unicode"
+
+	"plinth/internal/engine"
+	"plinth/schema"
+)
+
+// pathItem is one path of an OpenAPI document with the operations on it, in neither version's words yet.
+type pathItem struct {
+	path       string
+	operations []*operation
+	parameters []*parameter // those that all operations have, sorted
+}
+
+// operation is one method on a path.
+type operation struct {
+	method, action       string // "put"; "connect", "" for paths that are about no object
+	description, id, tag string
+	parameters           []*parameter // sorted, those of the pathItem left out
+	body                 string       // model of the request's body, "" where there is none
+	bodyRequired         bool
+	consumes, produces   []string
+	answers              []int  // status codes of success
+	model                string // of the answer; "" is text
+	group, version, kind string // of the object; kind "" with action ""
+}
+
+// parameter is a parameter in the path or the query.
+type parameter struct {
+	name, in, typ, description string
+}
+
+var (
+	objectTypes = []string{mediaJSON, mediaYAML, mediaProtobuf}
+	watchTypes  = append(slices.Clip(objectTypes), mediaJSON+";stream=watch", mediaProtobuf+";stream=watch")
+	patchTypes  = []string{
+		"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+		"application/apply-patch+yaml",
+	}
+	anyType = []string{"*/*"}
+)
+
+const (
+	metaModels    = "io.k8s.apimachinery.pkg.apis.meta.v1."
+	modelStatus   = metaModels + "Status"
+	modelDelete   = metaModels + "DeleteOptions"
+	modelPatch    = metaModels + "Patch"
+	modelWatch    = metaModels + "WatchEvent"
+	modelList     = metaModels + "ListOptions"
+	modelCreate   = metaModels + "CreateOptions"
+	modelUpdate   = metaModels + "UpdateOptions"
+	modelPatching = metaModels + "PatchOptions"
+	modelVersion  = "io.k8s.apimachinery.pkg.version.Info"
+)
+
+var prettyParameter = &parameter{"pretty", "query", "string", "If 'true', then the output is pretty printed. Defaults to " +
+	"'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget)."}
+
+var namespaceParameter = &parameter{"namespace", "path", "string", "object name and auth scope, such as for teams and projects"}
+
+var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
+
+// returnsObject are the types of the reference whose DELETE is described as answering with the object, not with a
+// Status.
+var returnsObject = map[[2]string]bool{
+	{"", "persistentvolumeclaims"}: true, {"", "persistentvolumes"}: true, {"", "pods"}: true, {"", "podtemplates"}: true,
+	{"", "resourcequotas"}: true, {"", "serviceaccounts"}: true, {"", "services"}: true,
+	{"resource.k8s.io", "deviceclasses"}: true, {"resource.k8s.io", "resourceclaims"}: true,
+	{"resource.k8s.io", "resourceclaimtemplates"}: true, {"resource.k8s.io", "resourceslices"}: true,
+	{"storage.k8s.io", "csidrivers"}: true, {"storage.k8s.io", "csinodes"}: true, {"storage.k8s.io", "storageclasses"}: true,
+	{"storage.k8s.io", "volumeattachments"}: true, {"storage.k8s.io", "volumeattributesclasses"}: true,
+}
+
+// pathsOf are the paths of a group version, sorted.
+func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
+	paths := []*pathItem{gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources")}
+	for _, r := range gv.resources {
+		p := resourcePaths{documents: d, gv: gv, r: r, byPath: map[string]*pathItem{}}
+		p.main()
+		for _, s := range r.Subresources {
+			p.sub(s)
+		}
+		for _, item := range p.byPath {
+			item.share()
+			paths = append(paths, item)
+		}
+	}
+	sort.Slice(paths, func(i, j int) bool { return paths[i].path < paths[j].path })
+	return paths
+}
+
+// gatewayPath is a path on which discovery itself answers.
+func gatewayPath(path, model, description, id string) *pathItem {
+	op := &operation{
+		method: "get", description: description, consumes: objectTypes, produces: objectTypes, answers: []int{200}, model: model,
+	}
+	op.id, op.tag = operationID("get"+id, path)
+	return &pathItem{path: path, operations: []*operation{op}}
+}
+
+// resourcePaths makes the paths of one type.
+type resourcePaths struct {
+	documents *Documents
+	gv        *groupVersion
+	r         *engine.Resource
+	byPath    map[string]*pathItem
+}
+
+// add puts an operation on a path. name is its name before the group is put into it, parameters may be nil; what stands
+// in braces in the path and pretty become parameters too.
+func (p *resourcePaths) add(path, name, namedKind string, op *operation, parameters ...[]*parameter) {
+	full := p.gv.path() + "/" + path
+	op.id, op.tag = operationID(name, full)
+	op.parameters = slices.Concat(parameters...)
+	if op.action != "connect" {
+		op.parameters = append(op.parameters, prettyParameter)
+	}
+	if strings.Contains(path, "{namespace}") {
+		op.parameters = append(op.parameters, namespaceParameter)
+	}
+	if strings.Contains(path, "{name}") {
+		op.parameters = append(op.parameters, &parameter{"name", "path", "string", "name of the " + namedKind})
+	}
+	if strings.HasSuffix(path, "/{path}") {
+		op.parameters = append(op.parameters, pathParameter)
+	}
+	if op.group == "" && op.version == "" {
+		op.group, op.version, op.kind = p.r.Group, p.r.Version, p.r.Kind
+	}
+	item := p.byPath[full]
+	if item == nil {
+		item = &pathItem{path: full}
+		p.byPath[full] = item
+	}
+	item.operations = append(item.operations, op)
+}
+
+// main adds the paths of the type itself.
+func (p *resourcePaths) main() {
+	r, d := p.r, p.documents
+	collection, scope := r.Name, ""
+	if r.Namespaced {
+		collection, scope = "namespaces/{namespace}/"+r.Name, "Namespaced"
+	}
+	item := collection + "/{name}"
+	kind, model := r.Kind, modelName(r.Schema)
+	lists := d.options(modelList)
+	list := func(path, name string) {
+		description := "list objects of kind " + kind
+		if r.Has("watch") {
+			description = "list or watch objects of kind " + kind
+		}
+		p.add(path, name, kind, &operation{
+			method: "get", action: "list", description: description, consumes: anyType, produces: watchTypes,
+			answers: []int{200}, model: besideModel(model, r.ListKind),
+		}, lists)
+	}
+	watch := func(path, name, action, description string) {
+		p.add("watch/"+path, name, kind, &operation{
+			method: "get", action: action, consumes: anyType, produces: watchTypes, answers: []int{200}, model: modelWatch,
+			description: description,
+		}, lists)
+	}
+	if r.Has("list") {
+		list(collection, "list"+scope+kind)
+		if r.Namespaced {
+			list(r.Name, "list"+kind+"ForAllNamespaces")
+		}
+	}
+	if r.Has("create") {
+		p.add(collection, "create"+scope+kind, kind, &operation{
+			method: "post", action: "post", description: "create" + article(kind) + kind, body: model, bodyRequired: true,
+			consumes: anyType, produces: objectTypes, answers: []int{200, 201, 202}, model: model,
+		}, d.options(modelCreate))
+	}
+	if r.Has("deletecollection") {
+		p.add(collection, "deletecollection"+scope+kind, kind, &operation{
+			method: "delete", action: "deletecollection", description: "delete collection of " + kind, body: modelDelete,
+			consumes: anyType, produces: objectTypes, answers: []int{200}, model: modelStatus,
+		}, d.options(modelDelete), except(lists, "watch", "allowWatchBookmarks"))
+	}
+	p.object(item, scope+kind, kind, model, "", r.Verbs)
+	if r.Has("delete") {
+		answer := modelStatus
+		if returnsObject[[2]string{r.Group, r.Name}] {
+			answer = model
+		}
+		p.add(item, "delete"+scope+kind, kind, &operation{
+			method: "delete", action: "delete", description: "delete" + article(kind) + kind, body: modelDelete,
+			consumes: anyType, produces: objectTypes, answers: []int{200, 202}, model: answer,
+		}, d.options(modelDelete))
+	}
+	if r.Has("watch") {
+		const many = ". deprecated: use the 'watch' parameter with a list operation instead."
+		const one = ". deprecated: use the 'watch' parameter with a list operation instead, filtered to a single item with the 'fieldSelector' parameter."
+		watch(collection, "watch"+scope+kind+"List", "watchlist", "watch individual changes to a list of "+kind+many)
+		watch(item, "watch"+scope+kind, "watch", "watch changes to an object of kind "+kind+one)
+		if r.Namespaced {
+			watch(r.Name, "watch"+kind+"ListForAllNamespaces", "watchlist", "watch individual changes to a list of "+kind+many)
+		}
+	}
+}
+
+// object adds get, put and patch of an object or a subresource, which have the same form. of is "status of " for a
+// subresource.
+func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []string, gvk ...string) {
+	add := func(op *operation, name string, parameters ...[]*parameter) {
+		if len(gvk) == 3 {
+			op.group, op.version, op.kind = gvk[0], gvk[1], gvk[2]
+		}
+		op.produces, op.model = objectTypes, model
+		p.add(path, name, namedKind, op, parameters...)
+	}
+	what := of + "the specified " + p.r.Kind
+	if slices.Contains(verbs, "get") {
+		add(&operation{method: "get", action: "get", description: "read " + what, consumes: anyType, answers: []int{200}}, "read"+name)
+	}
+	if slices.Contains(verbs, "update") {
+		add(&operation{
+			method: "put", action: "put", description: "replace " + what, consumes: anyType,
+			body: model, bodyRequired: true, answers: []int{200, 201},
+		}, "replace"+name, p.documents.options(modelUpdate))
+	}
+	if slices.Contains(verbs, "patch") {
+		add(&operation{
+			method: "patch", action: "patch", description: "partially update " + what, consumes: patchTypes,
+			body: modelPatch, bodyRequired: true, answers: []int{200, 201},
+		}, "patch"+name, p.documents.options(modelPatching))
+	}
+}
+
+// connections are the subresources that hand the connection on to somebody else; what a client asks of them is in the
+// query, described by the type of their kind.
+var connections = []string{"attach", "exec", "portforward", "proxy"}
+
+// sub adds the paths of a subresource.
+func (p *resourcePaths) sub(s *engine.Subresource) {
+	r, d := p.r, p.documents
+	path, scope := r.Name+"/{name}/"+s.Name, ""
+	if r.Namespaced {
+		path, scope = "namespaces/{namespace}/"+path, "Namespaced"
+	}
+	name := scope + r.Kind + title(s.Name)
+	of := s.Name + " of "
+	group, version := r.Group, r.Version
+	if s.Version != "" {
+		group, version = s.Group, s.Version
+	}
+	if slices.Contains(connections, s.Name) {
+		p.connect(path, name, s)
+		if s.Name == "proxy" {
+			p.connect(path+"/{path}", name+"WithPath", s)
+		}
+		return
+	}
+	model := modelName(s.Schema)
+	if s.Schema == nil {
+		model = modelName(r.Schema)
+	}
+	if s.Name == "log" {
+		p.add(path, "read"+name, s.Kind, &operation{
+			method: "get", action: "get", description: "read " + of + "the specified " + r.Kind, consumes: anyType,
+			produces: append([]string{"text/plain"}, objectTypes...), answers: []int{200}, group: group, version: version, kind: s.Kind,
+		}, d.options(besideModel(modelName(r.Schema), "PodLogOptions")))
+		return
+	}
+	if slices.Contains(s.Verbs, "create") {
+		p.add(path, "create"+name, s.Kind, &operation{
+			method: "post", action: "post", description: "create " + of[:len(of)-1] + article(r.Kind) + r.Kind, body: model, bodyRequired: true,
+			consumes: anyType, produces: objectTypes, answers: []int{200, 201, 202}, model: model, group: group, version: version, kind: s.Kind,
+		}, d.options(modelCreate))
+	}
+	p.object(path, name, s.Kind, model, of, s.Verbs, group, version, s.Kind)
+}
+
+// connect adds the methods of a connection.
+func (p *resourcePaths) connect(path, name string, s *engine.Subresource) {
+	methods := []string{"get", "post"}
+	if slices.Contains(s.Verbs, "delete") {
+		methods = []string{"get", "put", "post", "delete", "options", "head", "patch"}
+	}
+	var options []*parameter
+	if model := modelName(p.r.Schema); model != "" {
+		options = p.documents.options(besideModel(model, s.Kind))
+	}
+	for _, method := range methods {
+		p.add(path, "connect"+title(method)+name, s.Kind, &operation{
+			method: method, action: "connect", description: "connect " + strings.ToUpper(method) + " requests to " + s.Name + " of " + p.r.Kind,
+			consumes: anyType, produces: anyType, answers: []int{200}, group: p.r.Group, version: p.r.Version, kind: s.Kind,
+		}, options)
+	}
+}
+
+// share moves the parameters that every operation of the path has to the path, and sorts what it leaves. Where they
+// are described differently, the last operation's words count, as in the reference.
+func (i *pathItem) share() {
+	type key struct{ name, in string }
+	count := map[key]int{}
+	last := map[key]*parameter{}
+	for _, op := range i.operations {
+		for _, p := range op.parameters {
+			count[key{p.name, p.in}]++
+			last[key{p.name, p.in}] = p
+		}
+	}
+	for k, n := range count {
+		if n == len(i.operations) {
+			i.parameters = append(i.parameters, last[k])
+		}
+	}
+	sortParameters(i.parameters)
+	for _, op := range i.operations {
+		op.parameters = slices.DeleteFunc(op.parameters, func(p *parameter) bool { return count[key{p.name, p.in}] == len(i.operations) })
+		sortParameters(op.parameters)
+	}
+}
+
+func sortParameters(parameters []*parameter) {
+	sort.Slice(parameters, func(i, j int) bool {
+		a, b := parameters[i], parameters[j]
+		if a.name != b.name {
+			return a.name < b.name
+		}
+		return a.in < b.in
+	})
+}
+
+func except(parameters []*parameter, names ...string) []*parameter {
+	return slices.DeleteFunc(slices.Clone(parameters), func(p *parameter) bool { return slices.Contains(names, p.name) })
+}
+
+// options are the query parameters that the fields of an options type are: those that one value in a URL can give.
+func (d *Documents) options(model string) []*parameter {
+	t := d.model(model)
+	if t == nil {
+		return nil
+	}
+	var parameters []*parameter
+	for _, f := range t.Fields {
+		if f.Name == "apiVersion" || f.Name == "kind" {
+			continue
+		}
+		typ := f.Type
+		if typ.Kind == schema.List {
+			typ = typ.Elem
+		}
+		word := ""
+		switch typ.Kind {
+		case schema.String:
+			word = "string"
+		case schema.Bool:
+			word = "boolean"
+		case schema.Int:
+			word = "integer"
+		default:
+			continue
+		}
+		parameters = append(parameters, &parameter{f.Name, "query", word, fieldDoc(t, f)})
+	}
+	return parameters
+}
+
+// modelName is the OpenAPI name of a type.
+func modelName(typ func() *schema.Type) string {
+	if typ == nil {
+		return ""
+	}
+	return typ().Name
+}
+
+// besideModel is the name of another model of the same package.
+func besideModel(model, kind string) string {
+	return model[:strings.LastIndexByte(model, '.')+1] + kind
+}
+
+// article stands between a verb and a noun. Plurals have none; a noun in "ss" is no plural.
+func article(noun string) string {
+	switch {
+	case noun == "" || strings.HasSuffix(noun, "s") && !strings.HasSuffix(noun, "ss"):
+		return " "
+	case strings.ContainsRune("AEIOUaeiou", rune(noun[0])):
+		return " an "
+	}
+	return " a "
+}
+
+func title(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + strings.ToLower(s[1:])
+}
+
+// operationVerbs begin the names of operations; none is the beginning of another.
+var operationVerbs = []string{"get", "read", "replace", "patch", "delete", "watch", "connect", "list", "create"}
+
+// operationID puts the group and version of a path into an operation's name behind its verb, and makes the tag of them.
+func operationID(name, path string) (id, tag string) {
+	verb := ""
+	for _, v := range operationVerbs {
+		if strings.HasPrefix(name, v) {
+			verb = v
+		}
+	}
+	rest := identifier(name[len(verb):], true)
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "api" {
+		parts = append([]string{"apis", "core"}, parts[1:]...)
+	}
+	if len(parts) < 2 || parts[0] != "apis" {
+		return verb + rest, identifier(parts[0], false)
+	}
+	group := strings.TrimSuffix(parts[1], ".k8s.io")
+	id, tag = verb+identifier(group, true), identifier(group, false)
+	if len(parts) > 2 {
+		id += identifier(parts[2], true)
+		tag += "_" + identifier(parts[2], false)
+	}
+	return id + rest, tag
+}
+
+// identifier drops what may not stand in an identifier and begins a word there.
+func identifier(s string, capital bool) string {
+	var b strings.Builder
+	for i, r := range s {
+		if !unicode.IsLetter(r) && r != '_' && (i == 0 || !unicode.IsDigit(r)) {
+			capital = true
+			continue
+		}
+		if capital {
+			r = unicode.ToUpper(r)
+			capital = false
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
