@@ -2,12 +2,24 @@
 // merging. Every served type, built-in or custom, is a graph of [Type]s, and one walk serves them all.
 //
 // Glossary. To decode is to check a value against a type, bring its scalars into the stored form, drop unknown fields and
-// report them. To default is to fill in what the type's markers give as default. To settle is to bring a value into the
-// form in which it is stored: for built-in types what survives a round trip through protobuf, where empty lists and maps
-// are null. Validation beyond types is not here but with the kinds (package builtin).
+// report them ([Type.Decode]). To default is to fill in what the type's markers give as default ([Type.Default]). To settle
+// is to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what survives a round trip
+// through protobuf, where empty lists and maps are null. The zero value is what Go's encoding of these types prints for a
+// type that nothing was said of ([Type.Zero]). Markers are what the comments of Go sources say of types and fields.
+// Validation beyond types is not here but with the kinds (package builtin).
+//
+// A built-in value after Decode is what the typed codec of Kubernetes would print after reading the same text: the members
+// that Go always writes are there, the empty ones that it leaves out are not.
+//
+// Caveat: a built-in type keeps untyped content (RawExtension) as it was written, [object.Number] literals included, for
+// the reference keeps its text.
 package schema
 
-import "plinth/object"
+import (
+	"reflect"
+
+	"plinth/object"
+)
 
 // Kind says what a Type describes.
 type Kind uint8
@@ -41,7 +53,7 @@ const (
 )
 
 // Type is one compiled type. It is immutable once it has been handed out, and shared: equal types of one Go type or one
-// schema are one pointer.
+// schema are one pointer. A list, map or struct whose field gives it markers of its own is a Type of that field alone.
 type Type struct {
 	Kind Kind
 	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec", which
@@ -55,9 +67,16 @@ type Type struct {
 	ListType  ListType
 	ListKeys  []string // Associative
 	AtomicMap bool     // Map, Struct: owned and replaced as a whole
+	// Marked says that ListType or AtomicMap was said by a marker, so that OpenAPI tells of it; where it is false, they
+	// are what the patch tags or nothing at all make of it.
+	Marked bool
 
-	Default object.Value // of the type itself; Nil where there is none
-	doc     func() string
+	Enum []string // String: the values there are; OpenAPI tells of them, nobody enforces them
+
+	golang reflect.Type
+	zero   object.Value
+	always []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
+	fills  bool     // a Default applies at or below this type
 }
 
 // Field is one field of a Struct.
@@ -65,19 +84,25 @@ type Field struct {
 	Name string
 	Type *Type
 	// What Go's encoding of built-in types does with the zero value (DESIGN, Schemas): a pointer is absent or there, a
-	// non-pointer with omitempty is absent when zero, one without is always written.
-	Pointer, OmitEmpty bool
-	Required           bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
-	Default            object.Value // by the +default marker; Nil where there is none
-	Number             int          // protobuf field number, 0 where there is none
+	// non-pointer with omitempty is absent when zero, one without is always written. OmitZero goes by the zero value of
+	// structs, too.
+	Pointer, OmitEmpty, OmitZero bool
+	Required                     bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
+	Default                      object.Value // by the +default marker; Nil where there is none
+	Number                       int          // protobuf field number, 0 where there is none
 	// PatchStrategy and PatchMergeKey are the strategic merge patch tags, "merge,retainKeys" and "name".
 	PatchStrategy, PatchMergeKey string
+
+	// owner is the Go struct that declares the field, which is another one than the Type's for a field of an embedded
+	// struct; embedded is then the way there, "ProbeHandler.".
+	owner    reflect.Type
+	embedded string
 }
 
 // Decoded is a value that has its type.
 type Decoded struct {
 	Value object.Value
-	// Unknown holds the path of every field that the type does not have; they are no longer in Value.
+	// Unknown holds the path of every field that the type does not have, at most maxUnknown; they are no longer in Value.
 	Unknown []string
 }
 
@@ -88,3 +113,28 @@ type TypeError struct {
 }
 
 func (e *TypeError) Error() string { return e.Message }
+
+// Zero is what Go's encoding prints for the zero value of a built-in type: `{"resources":{}}`.
+func (t *Type) Zero() object.Value { return t.zero }
+
+// Field finds a field of a Struct; nil if there is none of that name.
+func (t *Type) Field(name string) *Field {
+	if i, ok := t.find(name, 0); ok {
+		return &t.Fields[i]
+	}
+	return nil
+}
+
+// find looks for a field at or behind index from, and returns where it is or would be.
+func (t *Type) find(name string, from int) (int, bool) {
+	lo, hi := from, len(t.Fields)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if t.Fields[mid].Name < name {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(t.Fields) && t.Fields[lo].Name == name
+}

@@ -1,0 +1,432 @@
+package schema
+
+import (
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+
+	"plinth/object"
+)
+
+// maxUnknown bounds how many unknown fields are told of; the reference stops at the same number.
+const maxUnknown = 100
+
+// Decode checks a value against the type and brings it into the form that the reference's typed codec would print: see
+// the package comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
+//
+// Of several errors it tells the one the reference would: one from the parsing of a scalar (a quantity, a time) ends the
+// walk at once; among others the first counts. First is in the order of keys, as the order of the text is gone by now.
+func (t *Type) Decode(v object.Value) (Decoded, error) {
+	w := walker{}
+	w.path = w.room[:0]
+	out := w.value(v, t)
+	if w.fatal != nil {
+		return Decoded{}, w.fatal
+	}
+	if w.saved != nil {
+		return Decoded{}, w.saved
+	}
+	return Decoded{Value: out, Unknown: w.unknown}, nil
+}
+
+// walker is the state of one walk.
+type walker struct {
+	path    []step
+	unknown []string
+	saved   *TypeError // the first value of a wrong type; the walk goes on
+	fatal   *TypeError // ends the walk
+	room    [16]step
+}
+
+// step is one element of the way from the top to the value at hand: a field of a struct, a key of a map (field is nil), or
+// an index (key is "", too).
+type step struct {
+	owner *Type
+	field *Field
+	key   string
+	index int
+}
+
+func (w *walker) value(v object.Value, t *Type) object.Value {
+	switch t.Kind {
+	case Any:
+		return v
+	case Struct:
+		if v.Kind() == object.Map {
+			return w.structure(v, t)
+		}
+	case Map:
+		if v.Kind() == object.Map {
+			return w.table(v, t)
+		}
+	case List:
+		if v.Kind() == object.List {
+			return w.list(v, t)
+		}
+	case String:
+		if v.Kind() == object.String {
+			return v
+		}
+	case Bool:
+		if v.Kind() == object.Bool {
+			return v
+		}
+	case Int:
+		if v.Kind() == object.Int && fits(v.Int(), t.Bits) {
+			return v
+		}
+	case Float:
+		if isNumber(v) {
+			return w.float(v, t)
+		}
+	case Bytes:
+		switch v.Kind() {
+		case object.String:
+			return w.bytes(v)
+		case object.List:
+			return w.byteList(v)
+		}
+	default:
+		return w.special(v, t)
+	}
+	if v.IsNull() {
+		return t.zero
+	}
+	w.mismatch(v, t)
+	return object.Nil
+}
+
+func (w *walker) structure(v object.Value, t *Type) object.Value {
+	members := v.Members()
+	out := edit{old: members, extra: len(t.always)}
+	next, from := 0, 0
+	for i := range members {
+		key := members[i].Key
+		at, known := t.find(key, from)
+		for ; next < len(t.always) && int(t.always[next]) < at; next++ {
+			out.insert(i, t.zeroMember(next))
+		}
+		from = at
+		if !known {
+			w.tellUnknown(key)
+			out.drop(i)
+			continue
+		}
+		if next < len(t.always) && int(t.always[next]) == at {
+			next++
+		}
+		f := &t.Fields[at]
+		w.path = append(w.path, step{owner: t, field: f})
+		value, keep := w.field(members[i].Value, f)
+		w.path = w.path[:len(w.path)-1]
+		if w.fatal != nil {
+			return object.Nil
+		}
+		if !keep {
+			out.drop(i)
+		} else {
+			out.keep(i, value)
+		}
+	}
+	for ; next < len(t.always); next++ {
+		out.insert(len(members), t.zeroMember(next))
+	}
+	if out.new == nil {
+		return v
+	}
+	return object.MapOf(out.new...)
+}
+
+func (t *Type) zeroMember(i int) object.Member {
+	f := &t.Fields[t.always[i]]
+	return object.Member{Key: f.Name, Value: f.zero()}
+}
+
+// zero is what an unset field is written as, if it is written.
+func (f *Field) zero() object.Value {
+	if f.Pointer {
+		return object.Nil
+	}
+	return f.Type.zero
+}
+
+// field decodes the value of a field and says whether the field stays.
+func (w *walker) field(v object.Value, f *Field) (object.Value, bool) {
+	if f.Pointer {
+		if v.IsNull() {
+			return v, !f.OmitEmpty
+		}
+		return w.value(v, f.Type), true
+	}
+	v = w.value(v, f.Type)
+	if f.OmitEmpty && isEmpty(v, f.Type) || f.OmitZero && object.Equal(v, f.Type.zero) {
+		return v, false
+	}
+	return v, true
+}
+
+// isEmpty says what omitempty calls empty: structs never are, and so no type that is a struct in Go.
+func isEmpty(v object.Value, t *Type) bool {
+	switch t.Kind {
+	case String, List, Map, Bytes:
+		return v.Len() == 0
+	case Bool:
+		return !v.Bool()
+	case Int:
+		return v.Int() == 0
+	case Float:
+		return v.Float() == 0
+	}
+	return false
+}
+
+func (w *walker) table(v object.Value, t *Type) object.Value {
+	members := v.Members()
+	out := edit{old: members}
+	switch t.Elem.Kind {
+	case String, Bool, Int:
+		if plain(members, t.Elem) {
+			return v
+		}
+	}
+	for i := range members {
+		w.path = append(w.path, step{key: members[i].Key})
+		value := w.value(members[i].Value, t.Elem)
+		w.path = w.path[:len(w.path)-1]
+		if w.fatal != nil {
+			return object.Nil
+		}
+		out.keep(i, value)
+	}
+	if out.new == nil {
+		return v
+	}
+	return object.MapOf(out.new...)
+}
+
+// plain says whether all these values are strings that a map of strings keeps as they are: labels, annotations, data.
+func plain(members []object.Member, elem *Type) bool {
+	if elem.Kind != String {
+		return false
+	}
+	for i := range members {
+		if members[i].Value.Kind() != object.String {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *walker) list(v object.Value, t *Type) object.Value {
+	items := v.Items()
+	var changed []object.Value
+	for i, item := range items {
+		w.path = append(w.path, step{index: i})
+		value := w.value(item, t.Elem)
+		w.path = w.path[:len(w.path)-1]
+		if w.fatal != nil {
+			return object.Nil
+		}
+		if value == item {
+			continue
+		}
+		if changed == nil {
+			changed = append(make([]object.Value, 0, len(items)), items...)
+		}
+		changed[i] = value
+	}
+	if changed == nil {
+		return v
+	}
+	return object.ListOf(changed...)
+}
+
+// edit copies members from the first one that changes on. new is nil for as long as nothing has changed.
+type edit struct {
+	old   []object.Member
+	new   []object.Member
+	extra int // how many members may be inserted
+}
+
+func (e *edit) begin(i int) {
+	if e.new == nil {
+		e.new = append(make([]object.Member, 0, len(e.old)+e.extra), e.old[:i]...)
+	}
+}
+
+func (e *edit) keep(i int, v object.Value) {
+	if e.new == nil {
+		if v == e.old[i].Value {
+			return
+		}
+		e.begin(i)
+	}
+	e.new = append(e.new, object.Member{Key: e.old[i].Key, Value: v})
+}
+
+func (e *edit) drop(i int) { e.begin(i) }
+
+func (e *edit) insert(i int, m object.Member) {
+	e.begin(i)
+	e.new = append(e.new, m)
+}
+
+func fits(i int64, bits uint8) bool { return bits == 64 || i == int64(int32(i)) }
+
+func isNumber(v object.Value) bool {
+	switch v.Kind() {
+	case object.Int, object.Float, object.Number:
+		return true
+	}
+	return false
+}
+
+// float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal.
+func (w *walker) float(v object.Value, t *Type) object.Value {
+	const exact = 1 << 53
+	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact && t.Bits == 64 {
+		return v
+	}
+	f, err := strconv.ParseFloat(literal(v), int(t.Bits))
+	if err != nil {
+		w.mismatch(v, t)
+		return object.Nil
+	}
+	return object.FloatOf(f)
+}
+
+// bytes brings base64 text into the one form that encoding prints: without line breaks.
+func (w *walker) bytes(v object.Value) object.Value {
+	text := v.Str()
+	if isBase64(text) {
+		return v
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		w.save(&TypeError{Message: err.Error()})
+		return object.Nil
+	}
+	return object.StringOf(base64.StdEncoding.EncodeToString(data))
+}
+
+// isBase64 says whether text is what encoding prints, but for the last group, which must be without padding: the rest of
+// the rules is left to the decoder.
+func isBase64(text string) bool {
+	if len(text)%4 != 0 {
+		return false
+	}
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '+' && c != '/' {
+			return false
+		}
+	}
+	return true
+}
+
+// byteList is the other way to write bytes that Go's decoding takes: a list of numbers.
+func (w *walker) byteList(v object.Value) object.Value {
+	data := make([]byte, 0, v.Len())
+	for i, item := range v.Items() {
+		w.path = append(w.path, step{index: i})
+		switch {
+		case item.Kind() == object.Int && item.Int() >= 0 && item.Int() <= 255:
+			data = append(data, byte(item.Int()))
+		case item.IsNull():
+			data = append(data, 0)
+		default:
+			w.save(w.wrong(describe(item, true), "uint8"))
+		}
+		w.path = w.path[:len(w.path)-1]
+	}
+	return object.StringOf(base64.StdEncoding.EncodeToString(data))
+}
+
+func (w *walker) tellUnknown(name string) {
+	if len(w.unknown) >= maxUnknown {
+		return
+	}
+	at := w.where()
+	if at != "" {
+		at += "."
+	}
+	w.unknown = append(w.unknown, at+name)
+}
+
+// where is the path of the value at hand.
+func (w *walker) where() string {
+	var b strings.Builder
+	for _, s := range w.path {
+		name := s.key
+		if s.field != nil {
+			name = s.field.Name
+		}
+		switch {
+		case s.field == nil && s.key == "":
+			b.WriteString("[" + strconv.Itoa(s.index) + "]")
+			continue
+		case b.Len() > 0:
+			b.WriteByte('.')
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
+// mismatch notes a value of the wrong JSON type.
+func (w *walker) mismatch(v object.Value, t *Type) {
+	w.save(w.wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString()))
+}
+
+func (w *walker) save(err *TypeError) {
+	if err.Path == "" {
+		err.Path = w.where()
+	}
+	if w.saved == nil {
+		w.saved = err
+	}
+}
+
+// wrong words the error of encoding/json about a value that does not fit a Go type.
+func (w *walker) wrong(value, goType string) *TypeError {
+	var owner *Type
+	var names []string
+	for _, s := range w.path {
+		if s.field != nil {
+			owner = s.owner
+			names = append(names, s.field.embedded+s.field.Name)
+		}
+	}
+	place := "Go value"
+	if owner != nil {
+		place = "Go struct field " + owner.GoName + "." + strings.Join(names, ".")
+	}
+	return &TypeError{Path: w.where(), Message: "json: cannot unmarshal " + value + " into " + place + " of type " + goType}
+}
+
+// end ends the walk with an error.
+func (w *walker) end(err error) {
+	var typed *TypeError
+	if !errors.As(err, &typed) {
+		typed = &TypeError{Path: w.where(), Message: err.Error()}
+	}
+	w.fatal = typed
+}
+
+// describe is encoding/json's word for a value; where a number was wanted, a number comes with its literal.
+func describe(v object.Value, numeric bool) string {
+	name := v.Kind().String()
+	if numeric && isNumber(v) {
+		return name + " " + literal(v)
+	}
+	return name
+}
+
+// literal is the text of a number, or of a string.
+func literal(v object.Value) string {
+	if v.Kind() == object.Int || v.Kind() == object.Float {
+		return string(object.AppendJSON(nil, v))
+	}
+	return v.Str()
+}

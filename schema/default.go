@@ -1,0 +1,54 @@
+package schema
+
+import "plinth/object"
+
+// Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other that has its zero
+// value, and at every depth that the value has. Subtrees in which nothing is missing are shared.
+func (t *Type) Default(v object.Value) object.Value {
+	if !t.fills {
+		return v
+	}
+	switch t.Kind {
+	case Struct:
+		if v.Kind() == object.Map {
+			return t.defaultFields(v)
+		}
+	case List:
+		for i, item := range v.Items() {
+			if filled := t.Elem.Default(item); filled != item {
+				v = v.WithItem(i, filled)
+			}
+		}
+	case Map:
+		for _, m := range v.Members() {
+			if filled := t.Elem.Default(m.Value); filled != m.Value {
+				v = v.With(m.Key, filled)
+			}
+		}
+	}
+	return v
+}
+
+func (t *Type) defaultFields(v object.Value) object.Value {
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		if f.Default.IsNull() && !f.Type.fills {
+			continue
+		}
+		old, there := v.Get(f.Name)
+		value := old
+		switch {
+		case f.Pointer && value.IsNull():
+			value = f.Default
+		case !f.Pointer && !f.Default.IsNull() && (!there || value.IsNull() || isEmpty(value, f.Type)):
+			value = f.Default
+		}
+		if value.IsNull() || !f.Pointer && f.OmitEmpty && isEmpty(value, f.Type) {
+			continue
+		}
+		if value = f.Type.Default(value); value != old {
+			v = v.With(f.Name, value)
+		}
+	}
+	return v
+}

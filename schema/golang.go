@@ -1,0 +1,360 @@
+package schema
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"plinth/object"
+)
+
+// Markers is what the comment of a Go type or field says (`+listType=map`).
+type Markers struct {
+	ListType, MapType  string // "atomic", "set", "map"; "atomic", "granular". MapType stands for +structType as well
+	ListKeys           []string
+	Default            string // JSON; "" where there is none
+	Optional, Required bool
+	Enum               []string // of a type marked +enum: the values of its constants, sorted
+}
+
+// Facts holds what only the sources of Go types say. A nil map has none.
+type Facts interface {
+	// Of returns the markers of a named type, and those of its fields by Go field name.
+	Of(t reflect.Type) (Markers, map[string]Markers)
+}
+
+// Compiler compiles Go types and remembers them. It is safe for concurrent use.
+type Compiler struct {
+	facts Facts
+	mu    sync.Mutex
+	types map[reflect.Type]*Type
+}
+
+// NewCompiler makes a compiler that takes its markers from facts.
+func NewCompiler(facts Facts) *Compiler {
+	return &Compiler{facts: facts, types: map[reflect.Type]*Type{}}
+}
+
+// FromGo compiles one Go type and everything below it.
+func FromGo(t reflect.Type, facts Facts) *Type { return NewCompiler(facts).Type(t) }
+
+// Type returns the compiled form of a Go type; it compiles it, and everything below it that is not compiled yet, when it
+// is asked for the first time. It panics on a shape of type that no Kubernetes API has, which is a programming error.
+func (c *Compiler) Type(t reflect.Type) *Type {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.types[t]; known != nil {
+		return known
+	}
+	b := batch{Compiler: c}
+	out := b.compile(t)
+	b.finish()
+	return out
+}
+
+// batch is one compilation. Types that refer to themselves are there before they are complete: what depends on complete
+// types waits for finish.
+type batch struct {
+	*Compiler
+	made   []*Type
+	copies []structCopy
+}
+
+// structCopy is a struct type that a field has given a marker of its own.
+type structCopy struct{ to, from *Type }
+
+// compile returns the type that stands for t, known or new.
+func (b *batch) compile(t reflect.Type) *Type {
+	if known := b.types[t]; known != nil {
+		return known
+	}
+	out := &Type{golang: t}
+	if t.Name() != "" && t.PkgPath() != "" {
+		out.GoName = t.Name()
+	}
+	b.types[t] = out
+	b.made = append(b.made, out)
+	var own Markers
+	var ofFields map[string]Markers
+	if b.facts != nil && out.GoName != "" {
+		own, ofFields = b.facts.Of(t)
+	}
+	out.Name, out.Enum = modelName(t), own.Enum
+	if out.Kind = specialKind(t); out.Kind == 0 && !isRaw(t) {
+		b.shape(out, t, ofFields)
+	}
+	out.mark(own, "")
+	return out
+}
+
+// shape fills in what the structure of the Go type says.
+func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
+	switch t.Kind() {
+	case reflect.String:
+		out.Kind = String
+	case reflect.Bool:
+		out.Kind = Bool
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		out.Kind, out.Bits = Int, uint8(t.Bits())
+	case reflect.Float32, reflect.Float64:
+		out.Kind, out.Bits = Float, uint8(t.Bits())
+	case reflect.Interface:
+		out.Kind = Any
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			out.Kind = Bytes
+			return
+		}
+		out.Kind, out.Elem = List, b.compile(t.Elem())
+	case reflect.Map:
+		if t.Key().Kind() != reflect.String {
+			panic(fmt.Sprintf("schema: keys of %v are no strings", t))
+		}
+		out.Kind, out.Elem = Map, b.compile(t.Elem())
+	case reflect.Struct:
+		out.Kind = Struct
+		b.fields(out, t, ofFields, "")
+		slices.SortFunc(out.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
+	default:
+		panic(fmt.Sprintf("schema: %v is a kind of type that no API has", t))
+	}
+}
+
+// fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one.
+func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if f.Anonymous && name == "" {
+			var below map[string]Markers
+			if b.facts != nil {
+				_, below = b.facts.Of(f.Type)
+			}
+			b.fields(out, f.Type, below, embedded+f.Name+".")
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		if at := slices.IndexFunc(out.Fields, func(f Field) bool { return f.Name == name }); at >= 0 {
+			if len(out.Fields[at].embedded) <= len(embedded) {
+				continue
+			}
+			out.Fields = slices.Delete(out.Fields, at, at+1)
+		}
+		out.Fields = append(out.Fields, b.field(f, t, name, options, embedded, markers[f.Name]))
+	}
+}
+
+func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, embedded string, m Markers) Field {
+	out := Field{
+		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
+		Number:        protobufNumber(f.Tag.Get("protobuf")),
+		PatchStrategy: f.Tag.Get("patchStrategy"), PatchMergeKey: f.Tag.Get("patchMergeKey"),
+		owner: owner, embedded: embedded,
+	}
+	out.Required = m.Required || !m.Optional && !out.OmitEmpty
+	t := f.Type
+	if t.Kind() == reflect.Pointer {
+		out.Pointer, t = true, t.Elem()
+	}
+	out.Type = b.withMarkers(b.compile(t), m, &out)
+	if m.Default != "" {
+		parsed, err := object.ParseJSON([]byte(m.Default))
+		if err != nil {
+			panic(fmt.Sprintf("schema: default of %v.%s: %v", owner, f.Name, err))
+		}
+		out.Default = parsed.Value
+	}
+	return out
+}
+
+// withMarkers is the type, or its copy if the field says something of its own about how it merges.
+func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
+	switch t.Kind {
+	case List:
+		if m.ListType == "" && f.PatchStrategy == "" {
+			return t
+		}
+	case Map, Struct:
+		if m.MapType == "" {
+			return t
+		}
+	default:
+		return t
+	}
+	marked := *t
+	marked.mark(m, f.PatchStrategy)
+	if marked.Kind == List && !marked.Marked && f.PatchMergeKey != "" {
+		marked.ListType, marked.ListKeys = Associative, []string{f.PatchMergeKey}
+	}
+	if marked.Kind == Struct {
+		b.copies = append(b.copies, structCopy{to: &marked, from: t})
+	}
+	b.made = append(b.made, &marked)
+	return &marked
+}
+
+// mark applies markers, and to an unmarked list what its patch strategy implies.
+func (t *Type) mark(m Markers, strategy string) {
+	switch {
+	case m.ListType == "set":
+		t.ListType, t.Marked = Set, true
+	case m.ListType == "map":
+		t.ListType, t.ListKeys, t.Marked = Associative, m.ListKeys, true
+	case m.ListType == "atomic":
+		t.ListType, t.Marked = Atomic, true
+	case t.Kind == List && hasOption(strategy, "merge"):
+		t.ListType = Set
+	}
+	if m.MapType != "" {
+		t.AtomicMap, t.Marked = m.MapType == "atomic", true
+	}
+}
+
+// finish computes what needs complete types.
+func (b *batch) finish() {
+	for _, c := range b.copies {
+		c.to.Fields = c.from.Fields
+	}
+	done := map[*Type]bool{}
+	for _, t := range b.made {
+		t.setZero(done)
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, t := range b.made {
+			if !t.fills && t.fillsByNow() {
+				t.fills, changed = true, true
+			}
+		}
+	}
+}
+
+// fillsByNow says whether, by what is known so far, defaults apply at or below t.
+func (t *Type) fillsByNow() bool {
+	if t.Elem != nil && t.Elem.fills {
+		return true
+	}
+	return slices.ContainsFunc(t.Fields, func(f Field) bool { return !f.Default.IsNull() || f.Type.fills })
+}
+
+// setZero computes the zero value and, for a struct, which fields are always written.
+func (t *Type) setZero(done map[*Type]bool) {
+	if done[t] {
+		return
+	}
+	done[t] = true
+	switch t.Kind {
+	case Struct:
+		if t.always != nil {
+			return
+		}
+		var members []object.Member
+		for i := range t.Fields {
+			f := &t.Fields[i]
+			if !f.Pointer {
+				f.Type.setZero(done)
+			}
+			zero := f.zero()
+			if f.OmitZero || f.OmitEmpty && (f.Pointer || isEmpty(zero, f.Type)) {
+				continue
+			}
+			t.always = append(t.always, uint16(i))
+			members = append(members, object.Member{Key: f.Name, Value: zero})
+		}
+		t.zero = object.MapOf(members...)
+	case String:
+		t.zero = object.StringOf("")
+	case Bool:
+		t.zero = object.BoolOf(false)
+	case Int, Float, IntOrString:
+		t.zero = object.IntOf(0)
+	case Quantity:
+		t.zero = object.StringOf("0")
+	case Duration:
+		t.zero = object.StringOf("0s")
+	}
+}
+
+// specialKinds are the types with a form of their own, by package path and name, so that this package need not import
+// them.
+var specialKinds = map[string]Kind{
+	"k8s.io/apimachinery/pkg/api/resource.Quantity":   Quantity,
+	"k8s.io/apimachinery/pkg/util/intstr.IntOrString": IntOrString,
+	"k8s.io/apimachinery/pkg/apis/meta/v1.Time":       Time,
+	"k8s.io/apimachinery/pkg/apis/meta/v1.MicroTime":  MicroTime,
+	"k8s.io/apimachinery/pkg/apis/meta/v1.Duration":   Duration,
+}
+
+func specialKind(t reflect.Type) Kind { return specialKinds[t.PkgPath()+"."+t.Name()] }
+
+// isRaw says whether a type reads any JSON by itself: RawExtension, FieldsV1.
+func isRaw(t reflect.Type) bool {
+	type unmarshaler interface{ UnmarshalJSON([]byte) error }
+	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
+}
+
+// modelName asks a type for its OpenAPI name.
+func modelName(t reflect.Type) string {
+	type named interface{ OpenAPIModelName() string }
+	if t.Kind() == reflect.Interface || !t.Implements(reflect.TypeFor[named]()) {
+		return ""
+	}
+	return reflect.Zero(t).Interface().(named).OpenAPIModelName()
+}
+
+// documented is what k8s.io/api types tell of themselves and, by JSON name, of their fields.
+type documented interface{ SwaggerDoc() map[string]string }
+
+func docOf(t reflect.Type, name string) string {
+	if t == nil || t.Kind() == reflect.Interface || !t.Implements(reflect.TypeFor[documented]()) {
+		return ""
+	}
+	return reflect.Zero(t).Interface().(documented).SwaggerDoc()[name]
+}
+
+// Doc is the description of the type.
+func (t *Type) Doc() string { return docOf(t.golang, "") }
+
+// Doc is the description of the field.
+func (f *Field) Doc() string { return docOf(f.owner, f.Name) }
+
+// goString is how error messages name the type: "v1.DeploymentSpec", "[]string".
+func (t *Type) goString() string {
+	if t.golang == nil {
+		return t.Kind.String()
+	}
+	return t.golang.String()
+}
+
+var kindNames = [...]string{"any", "struct", "map", "list", "string", "bool", "int", "float", "bytes", "quantity", "int-or-string", "time", "micro-time", "duration"}
+
+// String names the kind.
+func (k Kind) String() string { return kindNames[k] }
+
+func hasOption(list, option string) bool {
+	for o := range strings.SplitSeq(list, ",") {
+		if o == option {
+			return true
+		}
+	}
+	return false
+}
+
+// protobufNumber takes the field number out of a tag: "bytes,2,opt,name=spec".
+func protobufNumber(tag string) int {
+	_, rest, _ := strings.Cut(tag, ",")
+	digits, _, _ := strings.Cut(rest, ",")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return 0
+	}
+	return n
+}

@@ -1,0 +1,60 @@
+package schema
+
+import "plinth/object"
+
+// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through protobuf,
+// which cannot tell an empty list or map from none. Subtrees in which nothing changes are shared.
+func (t *Type) Settle(v object.Value) object.Value {
+	switch t.Kind {
+	case Struct:
+		members := v.Members()
+		out := edit{old: members}
+		from := 0
+		for i := range members {
+			at, known := t.find(members[i].Key, from)
+			if from = at; !known {
+				out.keep(i, members[i].Value)
+				continue
+			}
+			f := &t.Fields[at]
+			value := f.Type.Settle(members[i].Value)
+			if value.IsNull() && f.OmitEmpty && !members[i].Value.IsNull() {
+				out.drop(i)
+			} else {
+				out.keep(i, value)
+			}
+		}
+		if out.new != nil {
+			return object.MapOf(out.new...)
+		}
+	case Map:
+		members := v.Members()
+		if len(members) == 0 {
+			return object.Nil
+		}
+		out := edit{old: members}
+		for i := range members {
+			value := t.Elem.Settle(members[i].Value)
+			if t.Elem.Kind == Bytes && value.IsNull() {
+				value = object.StringOf("")
+			}
+			out.keep(i, value)
+		}
+		if out.new != nil {
+			return object.MapOf(out.new...)
+		}
+	case List:
+		if v.Len() == 0 {
+			return object.Nil
+		}
+		switch t.Elem.Kind {
+		case Struct, Map, List:
+			for i, item := range v.Items() {
+				if settled := t.Elem.Settle(item); settled != item {
+					v = v.WithItem(i, settled)
+				}
+			}
+		}
+	}
+	return v
+}
