@@ -1,0 +1,418 @@
+// Package harness starts the servers that the conformance tests talk to: Plinth, built once per test run from the
+// parent module, or the reference.
+//
+// A Server has a URL, a kubeconfig, tokens that are the same on both, and processes that can be killed and started
+// again on the same data. Environment:
+//
+//	CONFORMANCE_REFERENCE=1       the reference may be built and started: tests that compare with it live do so
+//	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
+//	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
+package harness
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"plinth/conformance/internal/reference"
+)
+
+// AdminToken may do all; UserToken belongs to somebody who may do nothing.
+const (
+	AdminToken = "admintoken"
+	UserToken  = "usertoken"
+
+	tokens = AdminToken + `,admin,admin,"system:masters"` + "\n" + UserToken + ",somebody,somebody\n"
+)
+
+// Kind says which server it is.
+type Kind string
+
+// The two servers.
+const (
+	Plinth    Kind = "plinth"
+	Reference Kind = "reference"
+)
+
+// WantReference says whether tests that need the reference beside Plinth are to run.
+func WantReference() bool { return os.Getenv("CONFORMANCE_REFERENCE") != "" }
+
+// Target is the kind of server that the tests are about.
+func Target() Kind {
+	if os.Getenv("CONFORMANCE_TARGET") == string(Reference) {
+		return Reference
+	}
+	return Plinth
+}
+
+// Options of a server.
+type Options struct {
+	Kind  Kind
+	Dir   string   // data and logs; they stay when the server ends
+	Flags []string // further flags of the server
+	Fsync bool     // of the reference's etcd; Plinth always syncs
+}
+
+// Server is a running server.
+type Server struct {
+	Kind       Kind
+	URL        string
+	Kubeconfig string // a file; cluster admin, by client certificate on Plinth and by token on the reference
+	Ready      time.Duration
+
+	options  Options
+	port     int
+	commands []*exec.Cmd
+}
+
+// readyTimeout is generous: the reference takes 3 s alone on the machine, and many times that beside other tests.
+const readyTimeout = 2 * time.Minute
+
+// Start runs a server and waits until it is ready.
+func Start(o Options) (*Server, error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	o.Dir = dir
+	s := &Server{Kind: o.Kind, options: o, Kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	if err := os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(tokens), 0o600); err != nil {
+		return nil, err
+	}
+	return s, s.start()
+}
+
+func (s *Server) start() error {
+	began := time.Now()
+	var err error
+	if s.Kind == Reference {
+		err = s.startReference()
+	} else {
+		err = s.startPlinth()
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.waitReady(began.Add(readyTimeout)); err != nil {
+		s.Kill()
+		return err
+	}
+	s.Ready = time.Since(began)
+	return nil
+}
+
+func (s *Server) startReference() error {
+	p, err := reference.Start(context.Background(), reference.Options{
+		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir, "tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags})
+	if err != nil {
+		return err
+	}
+	s.commands = p.Commands
+	s.URL = fmt.Sprintf("https://127.0.0.1:%d", p.Port)
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.URL, InsecureSkipTLSVerify: true}
+	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: AdminToken}
+	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
+	config.CurrentContext = "x"
+	return clientcmd.WriteToFile(*config, s.Kubeconfig)
+}
+
+func (s *Server) startPlinth() error {
+	program, err := Program()
+	if err != nil {
+		return err
+	}
+	os.Remove(s.Kubeconfig) // a stale one would name the last run's port
+	log, err := os.OpenFile(s.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// A server that was killed comes back where its clients look for it.
+	args := []string{"serve", "--data-dir", filepath.Join(s.options.Dir, "data"), "--bind-address", "127.0.0.1",
+		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.Kubeconfig,
+		"--token-auth-file", filepath.Join(s.options.Dir, "tokens.csv")}
+	cmd := exec.Command(program, append(args, s.options.Flags...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.commands = []*exec.Cmd{cmd}
+	return nil
+}
+
+// LogFile is where the server writes its log.
+func (s *Server) LogFile() string {
+	if s.Kind == Reference {
+		return filepath.Join(s.options.Dir, "kube-apiserver.log")
+	}
+	return filepath.Join(s.options.Dir, "plinth.log")
+}
+
+func (s *Server) waitReady(until time.Time) error {
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 5 * time.Second}
+	defer client.CloseIdleConnections()
+	exited := make(chan error, 1)
+	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(s.commands[0])
+	last := errors.New("it was never asked")
+	for time.Now().Before(until) {
+		select {
+		case err := <-exited:
+			return fmt.Errorf("%s ended before it was ready (%v):\n%s", s.Kind, err, s.LogTail(20))
+		case <-time.After(2 * time.Millisecond):
+		}
+		if s.Kind == Plinth {
+			if last = s.readKubeconfig(); last != nil {
+				continue
+			}
+		}
+		if last = probe(client, s.URL+"/readyz"); last == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not ready: %w\n%s", s.Kind, last, s.LogTail(20))
+}
+
+// readKubeconfig learns Plinth's address, which it has chosen itself.
+func (s *Server) readKubeconfig() error {
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	s.URL = strings.TrimSuffix(config.Host, "/")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "https://"))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Sscan(port, &s.port)
+	return err
+}
+
+func probe(client *http.Client, url string) error {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+AdminToken)
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", url, response.Status)
+	}
+	return nil
+}
+
+// Kill ends the server as kill -9 does: nothing is flushed, nobody is told.
+func (s *Server) Kill() {
+	for _, cmd := range s.commands {
+		cmd.Process.Kill()
+	}
+	for _, cmd := range s.commands {
+		cmd.Wait() // an error here says that it was killed, or that somebody waits already
+		for alive(cmd.Process.Pid) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	s.commands = nil
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+// Stop ends the server with SIGTERM and returns how it ended.
+func (s *Server) Stop() error {
+	if len(s.commands) == 0 {
+		return nil
+	}
+	s.commands[0].Process.Signal(syscall.SIGTERM)
+	until := time.Now().Add(reference.StopGrace)
+	for alive(s.commands[0].Process.Pid) {
+		if time.Now().After(until) {
+			s.Kill()
+			return fmt.Errorf("%s did not end within %s", s.Kind, reference.StopGrace)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s.Kill()
+	return nil
+}
+
+// Restart starts the server again on the data it has left, and on the same port where the server lets us choose.
+func (s *Server) Restart() error {
+	s.Kill()
+	return s.start()
+}
+
+// Pids are the server's processes.
+func (s *Server) Pids() []int {
+	var pids []int
+	for _, cmd := range s.commands {
+		pids = append(pids, cmd.Process.Pid)
+	}
+	return pids
+}
+
+// Config is the client-go configuration of the cluster admin, without client-side throttling: it would hide a slow
+// server and slow down a quick one.
+func (s *Server) Config() (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", s.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+// Client speaks HTTP/2 to the server and sends no credentials of its own.
+func (s *Server) Client() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
+		ForceAttemptHTTP2:  true,
+		DisableCompression: true,
+	}}
+}
+
+// LogTail returns the last lines of the server's log.
+func (s *Server) LogTail(lines int) string {
+	text, err := os.ReadFile(s.LogFile())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// Run starts a server for a test and ends it with the test. The log is kept and shown when the test has failed.
+func Run(t testing.TB, o Options) *Server {
+	t.Helper()
+	if o.Dir == "" {
+		o.Dir = t.TempDir()
+	}
+	s, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			if kept, err := keep(s.LogFile(), t.Name()); err == nil {
+				t.Logf("the log of %s is kept as %s; its end:\n%s", s.Kind, kept, s.LogTail(10))
+			}
+		}
+		s.Kill()
+	})
+	return s
+}
+
+// RunTarget starts the server that the tests are about.
+func RunTarget(t testing.TB, flags ...string) *Server {
+	t.Helper()
+	o := Options{Kind: Target()}
+	if o.Kind == Plinth {
+		o.Flags = flags
+	}
+	return Run(t, o)
+}
+
+func keep(file, name string) (string, error) {
+	from, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.CreateTemp("", strings.ReplaceAll(name, "/", "_")+"-*.log")
+	if err != nil {
+		return "", err
+	}
+	defer to.Close()
+	_, err = io.Copy(to, from)
+	return to.Name(), err
+}
+
+// built holds what this process has built.
+var built struct {
+	sync.Mutex
+	dir      string
+	programs map[string]string
+}
+
+// Program returns a plinth built from the parent module.
+func Program() (string, error) {
+	if program := os.Getenv("CONFORMANCE_PLINTH"); program != "" {
+		return program, nil
+	}
+	return build("plinth", "..", "./cmd/plinth")
+}
+
+// Kubectl returns the linked kubectl, built from the module tools.
+func Kubectl() (string, error) {
+	const version = "k8s.io/component-base/version"
+	return build("kubectl", "../tools", "-ldflags",
+		fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=37", version, reference.Kubernetes, version, version), "./kubectl")
+}
+
+// build runs go build in a module beside this one, once per process.
+func build(name, module string, args ...string) (string, error) {
+	built.Lock()
+	defer built.Unlock()
+	if program, ok := built.programs[name]; ok {
+		return program, nil
+	}
+	if built.dir == "" {
+		dir, err := os.MkdirTemp("", "conformance-")
+		if err != nil {
+			return "", err
+		}
+		built.dir, built.programs = dir, map[string]string{}
+	}
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module conformance: %w", err)
+	}
+	program := filepath.Join(built.dir, name)
+	cmd := exec.Command("go", append([]string{"build", "-o", program}, args...)...)
+	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), module)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
+	}
+	built.programs[name] = program
+	return program, nil
+}
+
+// Cleanup removes the programs that were built.
+func Cleanup() {
+	built.Lock()
+	defer built.Unlock()
+	if built.dir != "" {
+		os.RemoveAll(built.dir)
+		built.dir, built.programs = "", nil
+	}
+}
+
+// Main is a TestMain: it runs the tests and cleans up after them.
+func Main(m *testing.M) {
+	code := m.Run()
+	Cleanup()
+	os.Exit(code)
+}

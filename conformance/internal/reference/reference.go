@@ -1,0 +1,235 @@
+// Package reference builds and runs the reference: the real kube-apiserver on its own etcd.
+//
+// Everything comes from the Go module proxy. The programs land in a folder that outlives the test (the first build
+// takes minutes); REFERENCE names another one.
+package reference
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Kubernetes and Etcd are the versions that Plinth is held against.
+const (
+	Kubernetes = "1.37.1"
+	Etcd       = "v3.7.3"
+)
+
+// folder is where the programs are kept.
+func folder() (string, error) {
+	if dir := os.Getenv("REFERENCE"); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".cache", "reference"), nil
+}
+
+// Build makes kube-apiserver and etcd, if they are not there yet, and returns their folder.
+func Build(log io.Writer) (string, error) {
+	dir, err := folder()
+	if err != nil {
+		return "", err
+	}
+	if missing(dir, "etcd") {
+		if err := buildEtcd(dir, log); err != nil {
+			return "", fmt.Errorf("building etcd: %w", err)
+		}
+	}
+	if missing(dir, "kube-apiserver") {
+		if err := buildKubernetes(dir, log); err != nil {
+			return "", fmt.Errorf("building kube-apiserver: %w", err)
+		}
+	}
+	return dir, nil
+}
+
+func missing(dir, program string) bool {
+	_, err := os.Stat(filepath.Join(dir, program))
+	return err != nil
+}
+
+// in runs the go command in a folder.
+func in(dir string, log io.Writer, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	return cmd.Run()
+}
+
+func buildEtcd(dir string, log io.Writer) error {
+	src := filepath.Join(dir, "src", "etcd")
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return err
+	}
+	files := map[string]string{
+		"go.mod":  "module reference-etcd\n\ngo 1.26.0\n",
+		"main.go": "package main\n\nimport (\n\t\"os\"\n\n\t\"go.etcd.io/etcd/server/v3/etcdmain\"\n)\n\nfunc main() { etcdmain.Main(os.Args) }\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(src, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, step := range [][]string{
+		{"get", "go.etcd.io/etcd/server/v3@" + Etcd},
+		{"mod", "tidy"},
+		{"build", "-ldflags", "-s -w", "-o", filepath.Join(dir, "etcd"), "."},
+	} {
+		if err := in(src, log, step...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The published k8s.io/kubernetes names its staging modules v0.0.0 and replaces them by folders that the module does
+// not hold; on the proxy they are v0.MINOR.PATCH.
+var (
+	requirement = regexp.MustCompile(`^\t[^ ]+ v[^ ]+( // indirect)?$`)
+	unpublished = regexp.MustCompile(`^(\tk8s\.io/[^ ]+) v0\.0\.0( |$)`)
+	staging     = regexp.MustCompile(`^\t(k8s\.io/[^ ]+) => \./staging`)
+)
+
+func buildKubernetes(dir string, log io.Writer) error {
+	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@v"+Kubernetes).Output()
+	if err != nil {
+		return err
+	}
+	var module struct{ GoMod string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return err
+	}
+	published, err := os.Open(module.GoMod)
+	if err != nil {
+		return err
+	}
+	defer published.Close()
+	v := "v0." + strings.TrimPrefix(Kubernetes, "1.")
+	var requires, replaces strings.Builder
+	lines := bufio.NewScanner(published)
+	for lines.Scan() {
+		line := lines.Text()
+		if requirement.MatchString(line) {
+			requires.WriteString(unpublished.ReplaceAllString(line, "${1} "+v+"${2}") + "\n")
+		}
+		if m := staging.FindStringSubmatch(line); m != nil {
+			fmt.Fprintf(&replaces, "\t%s => %s %s\n", m[1], m[1], v)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	src := filepath.Join(dir, "src", "kube")
+	if err := os.MkdirAll(src, 0o755); err != nil {
+		return err
+	}
+	files := map[string]string{
+		"go.mod": fmt.Sprintf("module reference-kube\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v%s\n\nrequire (\n%s)\n\nreplace (\n%s)\n",
+			Kubernetes, requires.String(), replaces.String()),
+		"tools.go": "//go:build tools\n\npackage tools\n\nimport _ \"k8s.io/kubernetes/cmd/kube-apiserver\"\n",
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(src, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := in(src, log, "mod", "tidy"); err != nil {
+		return err
+	}
+	const version = "k8s.io/component-base/version"
+	flags := fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=%s",
+		version, Kubernetes, version, version, strings.Split(Kubernetes, ".")[1])
+	return in(src, log, "build", "-ldflags", flags, "-o", filepath.Join(dir, "kube-apiserver"), "k8s.io/kubernetes/cmd/kube-apiserver")
+}
+
+// Options of a run.
+type Options struct {
+	Dir       string   // data, certificates and logs
+	TokenFile string   // static tokens, as kube-apiserver reads them
+	Fsync     bool     // off, etcd acknowledges what a power cut would lose: quicker, and the same answers
+	Flags     []string // further flags of kube-apiserver
+}
+
+// Process is a running reference. Commands are [kube-apiserver, etcd].
+type Process struct {
+	Port     int
+	Commands []*exec.Cmd
+}
+
+// Start runs etcd and kube-apiserver; the caller waits for /readyz and kills the commands.
+func Start(ctx context.Context, o Options) (*Process, error) {
+	dir, err := Build(os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	if err := serviceAccountKeys(o.Dir); err != nil {
+		return nil, err
+	}
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1]), fmt.Sprintf("http://127.0.0.1:%d", ports[2])
+	etcdFlags := []string{"--data-dir", filepath.Join(o.Dir, "etcd"), "--log-level", "error",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer}
+	if !o.Fsync {
+		etcdFlags = append(etcdFlags, "--unsafe-no-fsync")
+	}
+	etcd, err := spawn(ctx, o.Dir, filepath.Join(dir, "etcd"), etcdFlags...)
+	if err != nil {
+		return nil, err
+	}
+	flags := append([]string{"--etcd-servers=" + client, "--cert-dir=" + filepath.Join(o.Dir, "certs"),
+		fmt.Sprintf("--secure-port=%d", ports[0]), "--bind-address=127.0.0.1",
+		"--service-account-key-file=sa.pub", "--service-account-signing-key-file=sa.key",
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16",
+		"--authorization-mode=RBAC", "--token-auth-file=" + o.TokenFile, "--allow-privileged=true",
+		"--disable-admission-plugins=ServiceAccount"}, o.Flags...)
+	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, "kube-apiserver"), flags...)
+	if err != nil {
+		etcd.Process.Kill()
+		return nil, err
+	}
+	return &Process{Port: ports[0], Commands: []*exec.Cmd{apiserver, etcd}}, nil
+}
+
+func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd, error) {
+	log, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, program, flags...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	return cmd, cmd.Start()
+}
+
+// freePorts finds ports that nobody listens on at this moment.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// StopGrace is how long the processes have to go after they have been told to.
+const StopGrace = 10 * time.Second

@@ -1,0 +1,13 @@
+// Package requests sends scripted HTTP requests to a server and compares the answers with those of the reference.
+//
+// The scripts are text, in testdata/*.txt, each with the reference's answer recorded below every request; testdata's
+// README says how to read and write them. Three nouns: a Script is a file, a Step is one request in it with its
+// recorded Answer, and a Runner sends the steps to one server in order.
+//
+//	go test ./requests                              Plinth answers as recorded
+//	go test ./requests -rewrite [-run Records/x]    ask the reference again and write its answers into the files
+//	CONFORMANCE_REFERENCE=1 go test ./requests      and the records are still what the reference answers
+//
+// Answers are normalised: uids and resourceVersions become <uid1>, <rv1> … in the order in which they appear, so that
+// equal ones stay equal; times of today become <time>; managedFields go.
+package requests

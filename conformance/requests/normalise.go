@@ -1,0 +1,214 @@
+package requests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// names gives what is different in every run a name in the order of appearance, so that what is equal stays equal.
+type names struct {
+	of map[string]string
+	n  map[string]int
+}
+
+func newNames() *names { return &names{of: map[string]string{}, n: map[string]int{}} }
+
+func (n *names) name(kind, value string) string {
+	key := kind + " " + value
+	if name, ok := n.of[key]; ok {
+		return name
+	}
+	n.n[kind]++
+	n.of[key] = fmt.Sprintf("<%s%d>", kind, n.n[kind])
+	return n.of[key]
+}
+
+var (
+	uuid      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	clock     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b`)
+	current   = regexp.MustCompile(`(current(?:ly at)?:? |[Cc]urrent resource version )\d+`)
+	parallel  = regexp.MustCompile(`\(after \d+ attempts?\)`)
+)
+
+// longString is where a string is cut: messages repeat what was sent, and that may be megabytes.
+const longString = 600
+
+func (n *names) text(s string) string {
+	s = uuid.ReplaceAllStringFunc(s, func(id string) string { return n.name("uid", id) })
+	s = clock.ReplaceAllStringFunc(s, func(at string) string {
+		t, err := time.Parse(time.RFC3339Nano, at)
+		if err != nil || time.Since(t).Abs() > 24*time.Hour {
+			return at
+		}
+		if strings.Contains(at, ".") {
+			return "<microtime>"
+		}
+		return "<time>"
+	})
+	s = clusterIP.ReplaceAllString(s, "<clusterIP>")
+	s = current.ReplaceAllString(s, "${1}<now>")
+	s = parallel.ReplaceAllString(s, "(after <n> attempts)")
+	if len(s) > longString {
+		s = fmt.Sprintf("%s… (%d bytes) …%s", s[:80], len(s), s[len(s)-40:])
+	}
+	return s
+}
+
+// value normalises a JSON value. parent is the member that it stands in.
+func (n *names) value(v any, path []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, key := range sortedKeys(v) {
+			v[key] = n.member(v, key, path)
+			if v[key] == nil && key == "managedFields" {
+				delete(v, key)
+			}
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = n.value(v[i], path)
+		}
+		return v
+	case string:
+		return n.text(v)
+	}
+	return v
+}
+
+func (n *names) member(in map[string]any, key string, path []string) any {
+	value, inMetadata := in[key], len(path) > 0 && path[len(path)-1] == "metadata"
+	switch {
+	case inMetadata && key == "managedFields":
+		return nil
+	case inMetadata && key == "resourceVersion":
+		rv, _ := value.(string)
+		if rv == "" || rv == "0" {
+			return value
+		}
+		if _, single := in["uid"]; !single {
+			return "<revision>" // of a list or a bookmark: whatever the server was at
+		}
+		return n.name("rv", rv)
+	case inMetadata && key == "continue" && value != "":
+		return "<continue>"
+	case inMetadata && key == "name" && in["generateName"] != nil:
+		prefix, _ := in["generateName"].(string)
+		if name, ok := value.(string); ok && strings.HasPrefix(name, prefix) && len(name) == len(prefix)+5 {
+			return prefix + "<" + fmt.Sprint(len(name)-len(prefix)) + " random>"
+		}
+	case key == "nodePort" || key == "healthCheckNodePort":
+		if port, ok := value.(json.Number); ok && port != "0" {
+			return "<nodePort>"
+		}
+	}
+	return n.value(value, append(slices.Clone(path), key))
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// documents reads a body: one JSON document, several as a watch sends them, or YAML. ok is false where it is neither.
+func documents(contentType string, body []byte) (docs []any, ok bool) {
+	if strings.Contains(contentType, "yaml") {
+		converted, err := yaml.YAMLToJSON(body)
+		if err != nil {
+			return nil, false
+		}
+		body = converted
+	} else if !strings.Contains(contentType, "json") {
+		return nil, false
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	for {
+		var doc any
+		switch err := decoder.Decode(&doc); {
+		case errors.Is(err, io.EOF):
+			return docs, len(docs) > 0
+		case err != nil:
+			return nil, false
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// print writes a value readably: indented, and short things on one line.
+func printValue(v any) string {
+	var out bytes.Buffer
+	printInto(&out, v, "")
+	return out.String()
+}
+
+const lineWidth = 110
+
+func printInto(out *bytes.Buffer, v any, indent string) {
+	if flat := flatten(v); len(flat)+len(indent) <= lineWidth {
+		out.WriteString(flat)
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		out.WriteString("{\n")
+		for i, key := range sortedKeys(v) {
+			if i > 0 {
+				out.WriteString(",\n")
+			}
+			out.WriteString(indent + "  " + flatten(key) + ": ")
+			printInto(out, v[key], indent+"  ")
+		}
+		out.WriteString("\n" + indent + "}")
+	case []any:
+		out.WriteString("[\n")
+		for i := range v {
+			if i > 0 {
+				out.WriteString(",\n")
+			}
+			out.WriteString(indent + "  ")
+			printInto(out, v[i], indent+"  ")
+		}
+		out.WriteString("\n" + indent + "]")
+	default:
+		out.WriteString(flatten(v))
+	}
+}
+
+func flatten(v any) string {
+	switch v := v.(type) {
+	case map[string]any:
+		var parts []string
+		for _, key := range sortedKeys(v) {
+			parts = append(parts, flatten(key)+": "+flatten(v[key]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		var parts []string
+		for _, item := range v {
+			parts = append(parts, flatten(item))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err.Error() // only what cannot be JSON, and this came from JSON
+	}
+	return strings.TrimRight(out.String(), "\n")
+}

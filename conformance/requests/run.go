@@ -1,0 +1,358 @@
+package requests
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"plinth/conformance/internal/harness"
+)
+
+// Runner sends the steps of one script to one server.
+type Runner struct {
+	base      string
+	client    *http.Client
+	names     *names
+	variables map[string]string
+	streams   map[string]*stream
+}
+
+// NewRunner returns a runner for one script.
+func NewRunner(s *harness.Server) *Runner {
+	return &Runner{base: s.URL, client: s.Client(), names: newNames(), variables: map[string]string{}, streams: map[string]*stream{}}
+}
+
+// Close ends the watches that the script has left open.
+func (r *Runner) Close() {
+	for _, s := range r.streams {
+		s.cancel()
+	}
+	r.client.CloseIdleConnections()
+}
+
+var macro = regexp.MustCompile(`\$\(repeat (\d+) "((?:[^"\\]|\\.)*)"\)|\$\{(\w+)\}`)
+
+// expand puts in the values of variables, and repetitions: $(repeat 100 "x").
+func (r *Runner) expand(text string) (string, error) {
+	var failed error
+	out := macro.ReplaceAllStringFunc(text, func(found string) string {
+		m := macro.FindStringSubmatch(found)
+		if m[3] != "" {
+			value, ok := r.variables[m[3]]
+			if !ok {
+				failed = fmt.Errorf("${%s} was never set", m[3])
+			}
+			return value
+		}
+		times, err := strconv.Atoi(m[1])
+		if err != nil {
+			failed = err
+			return ""
+		}
+		unit, err := strconv.Unquote(`"` + m[2] + `"`)
+		if err != nil {
+			failed = err
+			return ""
+		}
+		return strings.Repeat(unit, times)
+	})
+	return out, failed
+}
+
+// requestTimeout bounds a step; some of the reference's answers take 3 s, "Too large resource version" among them.
+const requestTimeout = 30 * time.Second
+
+// answer is what came back, before it is normalised.
+type answer struct {
+	status  int
+	header  http.Header
+	body    []byte
+	note    string // "", or how the stream stands
+	present bool
+}
+
+// Do sends a step and returns the printed answer, and the bodies that it consists of.
+func (r *Runner) Do(step *Step) (Result, error) {
+	var a answer
+	var err error
+	if step.Method == "READ" {
+		a, err = r.read(step.URL, step)
+	} else {
+		a, err = r.send(step)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	return r.print(step, a)
+}
+
+// Result is a normalised answer.
+type Result struct {
+	Head string // status, content type, headers
+	Docs []any  // the body's documents
+	Text string // the body where it is no document
+	Note string
+}
+
+// String is the answer as it is recorded.
+func (r Result) String() string {
+	var out strings.Builder
+	out.WriteString(r.Head)
+	for _, doc := range r.Docs {
+		out.WriteString("\n" + printValue(doc))
+	}
+	if r.Text != "" {
+		out.WriteString("\n" + r.Text)
+	}
+	if r.Note != "" {
+		out.WriteString("\n" + r.Note)
+	}
+	return strings.TrimSpace(out.String())
+}
+
+func (r *Runner) request(ctx context.Context, step *Step) (*http.Request, error) {
+	target, err := r.expand(step.URL)
+	if err != nil {
+		return nil, err
+	}
+	body, err := r.expand(step.Body)
+	if err != nil {
+		return nil, err
+	}
+	var reader io.Reader
+	if body != "" {
+		reader = strings.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(ctx, step.Method, r.base, reader)
+	if err != nil {
+		return nil, err
+	}
+	// The URL goes out as it is written, however wrong it is.
+	path, query, _ := strings.Cut(target, "?")
+	request.URL.Opaque, request.URL.RawQuery = "//"+request.URL.Host+path, query
+	request.Header.Set("User-Agent", "conformance/1.0")
+	request.Header.Set("Accept", "application/json")
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if !step.Anonymous {
+		request.Header.Set("Authorization", "Bearer "+harness.AdminToken)
+	}
+	for _, h := range step.Headers {
+		value, err := r.expand(h.Value)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Del(h.Name)
+		if value != "" {
+			request.Header.Set(h.Name, value)
+		}
+	}
+	return request, nil
+}
+
+func (r *Runner) send(step *Step) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	request, err := r.request(ctx, step)
+	if err != nil {
+		cancel()
+		return answer{}, err
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		cancel()
+		if urlError := (*url.Error)(nil); errors.As(err, &urlError) {
+			err = urlError.Err // without the address, which is another one each time
+		}
+		return answer{}, fmt.Errorf("no answer: %w", err)
+	}
+	a := answer{status: response.StatusCode, header: response.Header, present: true}
+	if step.Stream != "" || step.Events > 0 || step.Wait > 0 {
+		s := newStream(response.Body, cancel)
+		name := step.Stream
+		if name == "" {
+			defer cancel()
+			name = "\x00"
+		}
+		r.streams[name] = s
+		if step.Events == 0 && step.Wait == 0 {
+			return a, nil
+		}
+		more, err := r.read(name, step)
+		a.body, a.note = more.body, more.note
+		return a, err
+	}
+	defer cancel()
+	defer response.Body.Close()
+	a.body, err = io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("the body broke off: %w", err)
+	}
+	return a, nil
+}
+
+// read takes events off an open watch.
+func (r *Runner) read(name string, step *Step) (answer, error) {
+	s, ok := r.streams[name]
+	if !ok {
+		return answer{}, fmt.Errorf("no watch %q is open", name)
+	}
+	wait := step.Wait
+	if wait == 0 {
+		wait = 10 * time.Second // until as many events are there; only a failure takes as long
+	}
+	var a answer
+	deadline := time.After(wait)
+	for n := 0; step.Events == 0 || n < step.Events; n++ {
+		select {
+		case event, open := <-s.events:
+			if !open {
+				a.note = "(the stream ends)"
+				return a, nil
+			}
+			a.body = append(a.body, event...)
+		case <-deadline:
+			a.note = "(the stream is silent)"
+			return a, nil
+		}
+	}
+	return a, nil
+}
+
+func (r *Runner) print(step *Step, a answer) (Result, error) {
+	var result Result
+	contentType := "application/json"
+	if a.present {
+		contentType = a.header.Get("Content-Type")
+		result.Head = strings.TrimSpace(fmt.Sprintf("%d %s", a.status, contentType))
+		for _, name := range append([]string{"Warning", "Retry-After", "Location", "Www-Authenticate", "Allow"}, step.Also...) {
+			for _, value := range a.header.Values(name) {
+				result.Head += "\n" + name + ": " + r.names.text(value)
+			}
+		}
+	}
+	result.Note = a.note
+	docs, ok := documents(contentType, a.body)
+	if !ok || step.Raw {
+		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
+		if step.Raw {
+			result.Text = string(revisions.ReplaceAll([]byte(result.Text), []byte(`"resourceVersion":"<rv>"`)))
+		}
+	}
+	if !ok {
+		return result, nil
+	}
+	for _, set := range step.Set {
+		value, found := find(docs[0], set.Value)
+		if !found {
+			return result, fmt.Errorf("@set %s: nothing at %s in the answer:\n%s", set.Name, set.Value, printValue(docs[0]))
+		}
+		r.variables[set.Name] = fmt.Sprint(value)
+	}
+	if step.Raw {
+		return result, nil
+	}
+	for i, doc := range docs {
+		if len(step.Keep) > 0 {
+			doc = keep(doc, step.Keep)
+		}
+		doc = r.names.value(doc, nil)
+		for _, path := range step.Drop {
+			doc = drop(doc, splitPath(path))
+		}
+		docs[i] = doc
+	}
+	result.Docs = docs
+	return result, nil
+}
+
+var revisions = regexp.MustCompile(`"resourceVersion":\s*"\d+"`)
+
+// recorded reads a printed answer back, so that it can be compared without the paths of known differences.
+func recorded(text string) Result {
+	head, body, _ := strings.Cut(text, "\n")
+	result := Result{Head: head}
+	for strings.Contains(head, "\n") || body != "" {
+		line, rest, _ := strings.Cut(body, "\n")
+		if !headerLine.MatchString(line) {
+			break
+		}
+		result.Head, body = result.Head+"\n"+line, rest
+	}
+	for _, note := range []string{"(the stream ends)", "(the stream is silent)"} {
+		if trimmed, ok := strings.CutSuffix(body, note); ok {
+			body, result.Note = strings.TrimRight(trimmed, "\n"), note
+		}
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
+	decoder.UseNumber()
+	for {
+		var doc any
+		if err := decoder.Decode(&doc); err != nil {
+			if !errors.Is(err, io.EOF) {
+				return Result{Head: result.Head, Text: body, Note: result.Note}
+			}
+			return result
+		}
+		result.Docs = append(result.Docs, doc)
+	}
+}
+
+var headerLine = regexp.MustCompile(`^[A-Z][A-Za-z-]+: `)
+
+// stream is an open watch: a goroutine reads it and hands over whole lines.
+type stream struct {
+	events chan []byte
+	cancel context.CancelFunc
+}
+
+func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
+	s := &stream{events: make(chan []byte, 1000), cancel: cancel}
+	go func() {
+		defer close(s.events)
+		defer body.Close()
+		decoder := json.NewDecoder(body)
+		for {
+			var event json.RawMessage
+			if err := decoder.Decode(&event); err != nil {
+				return
+			}
+			s.events <- append(event, '\n')
+		}
+	}()
+	return s
+}
+
+// apply takes a known difference out of both answers. Its path begins at the object, wherever that is: in a list and
+// in an event of a watch, too.
+func (d *Difference) apply(got, want *Result) {
+	for _, prefix := range []string{"", "items.*.", "object."} {
+		path := prefix + d.Path
+		if d.at(got, path) != d.at(want, path) {
+			d.seen = true
+		}
+		for _, result := range []*Result{got, want} {
+			for i := range result.Docs {
+				result.Docs[i] = drop(result.Docs[i], splitPath(path))
+			}
+		}
+	}
+}
+
+// at prints what an answer has at a path.
+func (d *Difference) at(r *Result, path string) string {
+	var out strings.Builder
+	for _, doc := range r.Docs {
+		out.WriteString(printValue(keep(doc, []string{path})) + "\n")
+	}
+	return out.String()
+}

@@ -1,0 +1,211 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
+	cases = flag.Int("cases", 6000, "number of random cases")
+)
+
+// outcome is what decoding one text came to.
+type outcome struct {
+	json    string // sorted by key; "" if it was refused
+	settled string // the stored form
+	refused string
+	unknown []string
+}
+
+func ours(typ *schema.Type, v object.Value) outcome {
+	decoded, err := typ.Decode(v)
+	if err != nil {
+		return outcome{refused: err.Error()}
+	}
+	return outcome{
+		json:    string(object.AppendJSON(nil, decoded.Value)),
+		settled: string(object.AppendJSON(nil, typ.Settle(decoded.Value))),
+		unknown: decoded.Unknown,
+	}
+}
+
+type protobuf interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+func theirs(t *testing.T, into, stored runtime.Object, text []byte) outcome {
+	t.Helper()
+	strict, err := kjson.UnmarshalStrict(text, into)
+	if err != nil {
+		return outcome{refused: err.Error()}
+	}
+	var out outcome
+	for _, err := range strict {
+		var field kjson.FieldError
+		if !errors.As(err, &field) {
+			t.Fatalf("%v tells no path", err)
+		}
+		out.unknown = append(out.unknown, field.FieldPath())
+	}
+	out.json = sortedJSON(t, into)
+	bytes, err := into.(protobuf).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stored.(protobuf).Unmarshal(bytes); err != nil {
+		t.Fatal(err)
+	}
+	stored.GetObjectKind().SetGroupVersionKind(into.GetObjectKind().GroupVersionKind())
+	out.settled = sortedJSON(t, stored)
+	return out
+}
+
+func sortedJSON(t *testing.T, o runtime.Object) string {
+	t.Helper()
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(object.AppendJSON(nil, parse(t, text)))
+}
+
+// compare decodes one value with both and returns what we made of it.
+func compare(t *testing.T, v vector, input object.Value) outcome {
+	t.Helper()
+	text := object.AppendJSON(nil, input)
+	got, want := ours(v.typ(t), input), theirs(t, v.newObject(t), v.newObject(t), text)
+	if got.refused != want.refused {
+		t.Errorf("%s: %s\n ours: %q\nwant: %q", v.name, text, got.refused, want.refused)
+	}
+	if got.json != want.json {
+		t.Errorf("%s: %s\n ours %s\nwant %s", v.name, text, got.json, want.json)
+	}
+	if got.settled != want.settled {
+		t.Errorf("%s: settled: %s\n ours %s\nwant %s", v.name, text, got.settled, want.settled)
+	}
+	if !slices.Equal(got.unknown, want.unknown) {
+		t.Errorf("%s: %s\n ours: unknown %q\nwant: unknown %q", v.name, text, got.unknown, want.unknown)
+	}
+	return got
+}
+
+// SPEC: VAL-1, VAL-3.
+func TestVectorsDecodeAsUpstream(t *testing.T) {
+	for _, v := range allVectors(t) {
+		t.Run(v.name, func(t *testing.T) {
+			input := parse(t, v.json)
+			if got := compare(t, v, input); got.refused != "" || len(got.unknown) > 0 {
+				t.Errorf("refused %q, unknown %q", got.refused, got.unknown)
+			}
+			compare(t, v, object.Fields())
+			compare(t, v, object.Fields("metadata", object.Fields("name", object.StringOf("n"))))
+			zero := string(object.AppendJSON(nil, v.typ(t).Zero()))
+			if want := sortedJSON(t, v.newObject(t)); zero != want {
+				t.Errorf("zero value\n ours %s\nwant %s", zero, want)
+			}
+		})
+	}
+}
+
+// Whatever is at the top, in place of an object.
+func TestNoObject(t *testing.T) {
+	for _, v := range allVectors(t) {
+		for _, input := range []string{`[]`, `"x"`, `1`, `true`, `null`} {
+			compare(t, v, parse(t, []byte(input)))
+		}
+	}
+}
+
+// SPEC: VAL-1, VAL-3.
+func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
+	list := allVectors(t)
+	start := *seed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
+	}
+	var refused, unknown, fine int
+	for i := range *cases {
+		random := rand.New(rand.NewPCG(start, uint64(i)))
+		v := list[i%len(list)]
+		input := parse(t, v.json)
+		for range 1 + random.IntN(4) {
+			input = mutate(random, input)
+		}
+		got := compare(t, v, input)
+		switch {
+		case got.refused != "":
+			refused++
+		case len(got.unknown) > 0:
+			unknown++
+		default:
+			fine++
+		}
+		if t.Failed() {
+			t.Fatalf("case %d of -seed %d", i, start)
+		}
+	}
+	t.Logf("%d accepted, %d with unknown fields, %d refused", fine, unknown, refused)
+	if low := *cases / 10; refused < low || unknown < low || fine < low {
+		t.Errorf("the cases are lopsided")
+	}
+}
+
+// replacements are what a random place is replaced with.
+var replacements = []string{
+	`{}`, `[]`, `""`, `0`, `null`, `{}`, `[]`, `""`, `0`, `null`, `null`, `true`, `false`, `1`, `-1`, `1.0`, `1.5`, `1e3`, `"1e3"`, `-0`, `"text"`,
+	`2147483648`, `9223372036854775808`, `99999999999999999999999`, `1e400`, `"0.5"`, `"1500m"`, `"1024Mi"`, `" 12 "`, `"1Ki"`, `"100000000000000000000Ei"`, `"-3n"`, `"0"`, `"007"`,
+	`"2020-01-02T03:04:05Z"`, `"2020-01-02T03:04:05.678+02:00"`, `"0001-01-01T00:00:00Z"`, `"2020-01-02T03:04:05.123456789Z"`, `"2020-13-01T00:00:00Z"`,
+	`"1h30m"`, `"90m"`, `"YQ=="`, `"YWJj"`, "\"YW\\nJj\"", `"Y"`, `[null]`, `[null,null]`, `{"a":null}`, `{"a":{}}`, `{"a":"1"}`, `[{}]`, `[[]]`, `["x",null]`, `[1,2,255]`, `[256]`, `{"a":[]}`, `"80%"`, `"é<>&"`,
+}
+
+// mutate changes one random place: it removes or replaces it, or adds an unknown field beside it.
+func mutate(random *rand.Rand, v object.Value) object.Value {
+	if v.Len() == 0 || v.Kind() == object.String || v.Kind() != object.Map && v.Kind() != object.List {
+		return replacement(random)
+	}
+	i := random.IntN(v.Len())
+	deeper := random.IntN(6) > 0
+	if v.Kind() == object.List {
+		if deeper {
+			return v.WithItem(i, mutate(random, v.Items()[i]))
+		}
+		return v.WithItem(i, replacement(random))
+	}
+	m := v.Members()[i]
+	child := m.Value.Kind()
+	if deeper && (child == object.Map || child == object.List) {
+		return v.With(m.Key, mutate(random, m.Value))
+	}
+	switch random.IntN(8) {
+	case 0, 1, 2:
+		return v.Without(m.Key)
+	case 3:
+		return v.With("zz"+m.Key, replacement(random))
+	case 4:
+		return v.With(strings.ToUpper(m.Key[:1])+m.Key[1:], m.Value)
+	default:
+		return v.With(m.Key, replacement(random))
+	}
+}
+
+func replacement(random *rand.Rand) object.Value {
+	p, err := object.ParseJSON([]byte(replacements[random.IntN(len(replacements))]))
+	if err != nil {
+		panic(err)
+	}
+	return p.Value
+}
