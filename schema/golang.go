@@ -190,6 +190,7 @@ func (b *batch) withMarkers(t *Type, m Markers, f *Field) *Type {
 		return t
 	}
 	marked := *t
+	marked.unmarked = t
 	marked.mark(m, f.PatchStrategy)
 	if marked.Kind == List && !marked.Marked && f.PatchMergeKey != "" {
 		marked.ListType, marked.ListKeys = Associative, []string{f.PatchMergeKey}

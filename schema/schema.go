@@ -73,10 +73,11 @@ type Type struct {
 
 	Enum []string // String: the values there are; OpenAPI tells of them, nobody enforces them
 
-	golang reflect.Type
-	zero   object.Value
-	always []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
-	fills  bool     // a Default applies at or below this type
+	golang   reflect.Type
+	unmarked *Type // see Unmarked; nil: the type itself
+	zero     object.Value
+	always   []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
+	fills    bool     // a Default applies at or below this type
 }
 
 // Field is one field of a Struct.
