@@ -56,7 +56,7 @@ type Step struct {
 
 const (
 	stepMark   = "=== "
-	answerMark = "---"
+	answerMark = "-->"
 )
 
 // Load reads all scripts of a folder, in the order of their names.
