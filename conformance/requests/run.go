@@ -245,7 +245,7 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 	if !ok || step.Raw {
 		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
 		if step.Raw {
-			result.Text = string(revisions.ReplaceAll([]byte(result.Text), []byte(`"resourceVersion":"<rv>"`)))
+			result.Text = revisions.ReplaceAllString(withoutManagedFields(result.Text), "${1}<rv>\"")
 		}
 	}
 	if !ok {
@@ -275,7 +275,32 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 	return result, nil
 }
 
-var revisions = regexp.MustCompile(`"resourceVersion":\s*"\d+"`)
+var (
+	revisions     = regexp.MustCompile(`("?resourceVersion"?:\s*")\d+"`)
+	managedInJSON = regexp.MustCompile(`,\s*"managedFields":\s*\[`)
+	managedInYAML = regexp.MustCompile(`(?m)^( *)managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
+)
+
+// withoutManagedFields takes them out of a text without touching the rest of it.
+func withoutManagedFields(text string) string {
+	text = managedInYAML.ReplaceAllString(text, "${2}${3}:")
+	for {
+		at := managedInJSON.FindStringIndex(text)
+		if at == nil {
+			return text
+		}
+		end, open := at[1], 1
+		for ; end < len(text) && open > 0; end++ {
+			switch text[end] {
+			case '[':
+				open++
+			case ']':
+				open--
+			}
+		}
+		text = text[:at[0]] + text[end:]
+	}
+}
 
 // recorded reads a printed answer back, so that it can be compared without the paths of known differences.
 func recorded(text string) Result {
