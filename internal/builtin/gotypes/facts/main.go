@@ -43,6 +43,7 @@ var packages = []string{
 	"k8s.io/api/rbac/v1",
 	"k8s.io/api/resource/v1",
 	"k8s.io/api/scheduling/v1",
+	"k8s.io/api/scheduling/v1alpha3",
 	"k8s.io/api/storage/v1",
 	"k8s.io/api/storagemigration/v1",
 	"k8s.io/apimachinery/pkg/api/resource",
@@ -50,6 +51,12 @@ var packages = []string{
 	"k8s.io/apimachinery/pkg/runtime",
 	"k8s.io/apimachinery/pkg/util/intstr",
 }
+
+// lender is the package whose constants other packages make theirs: AddressType(v1.IPv4Protocol). Its own are lent once
+// it has been read, so it comes before those that borrow.
+const lender = "k8s.io/api/core/v1"
+
+var lent []constant
 
 func main() {
 	log.SetFlags(0)
@@ -78,6 +85,9 @@ func writePackage(out *bytes.Buffer, path, dir string) error {
 	var section bytes.Buffer
 	for _, p := range parsed {
 		w := writer{out: &section, constants: constants(p)}
+		if path == lender {
+			lent = w.constants
+		}
 		types := typesOf(p)
 		slices.SortFunc(types, func(a, b goType) int { return strings.Compare(a.spec.Name.Name, b.spec.Name.Name) })
 		for _, t := range types {
@@ -139,6 +149,14 @@ func constants(p *ast.Package) []constant {
 					c.typeName = name.Name
 				}
 				expression = call.Args[0]
+			}
+			if selector, ok := expression.(*ast.SelectorExpr); ok {
+				at := slices.IndexFunc(lent, func(l constant) bool { return l.name == selector.Sel.Name })
+				if at >= 0 {
+					c.value = lent[at].value
+					found = append(found, c)
+				}
+				continue
 			}
 			literal, ok := expression.(*ast.BasicLit)
 			if !ok || literal.Kind != token.STRING {
