@@ -9,13 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	gvk "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"plinth/internal/builtin/gotypes"
 	"plinth/object"
-	"plinth/schema"
 )
 
 // vector is one filled-in object of a kind, as k8s.io/api brings them along.
@@ -70,18 +67,14 @@ func allVectors(t *testing.T) []vector {
 	return list
 }
 
-func (v vector) newObject(t *testing.T) runtime.Object {
+// typ is the Go type of the kind.
+func (v vector) typ(t *testing.T) reflect.Type {
 	t.Helper()
 	o, err := scheme.Scheme.New(v.kind)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o
-}
-
-func (v vector) typ(t *testing.T) *schema.Type {
-	t.Helper()
-	return gotypes.OfType(reflect.TypeOf(v.newObject(t)).Elem())
+	return reflect.TypeOf(o).Elem()
 }
 
 func parse(t *testing.T, text []byte) object.Value {
