@@ -12,9 +12,12 @@ import (
 func resourceList(list object.Value) object.Value {
 	w := over(list)
 	for _, m := range list.Members() {
-		if finerThanMilli(m.Value.Str()) {
+		if !finerThanMilli(m.Value.Str()) {
+			continue
+		}
+		if rounded := roundedUp(m.Value); rounded.Str() != m.Value.Str() {
 			w.get(m.Key)
-			w.set(m.Key, roundedUp(m.Value))
+			w.set(m.Key, rounded)
 		}
 	}
 	return w.done()
