@@ -244,7 +244,7 @@ func NewUnsupportedMediaType(accepted []string) *Error {
 func NewTooLarge(message string) *Error {
 	return &Error{
 		Code: http.StatusRequestEntityTooLarge, Reason: RequestEntityTooLarge,
-		Message: "Request entity is too large: " + message,
+		Message: "Request entity too large: " + message,
 	}
 }
 

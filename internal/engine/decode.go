@@ -13,6 +13,9 @@ import (
 // request asks for, its unknown and duplicate fields (VAL-1, VAL-2).
 func (rq *Request) decode(body object.Parsed) (obj object.Value, warnings []string, err error) {
 	group, version, kind, typ := rq.bodyType()
+	if body.Value.IsNull() { // null says no more than {}
+		body.Value = object.MapOf()
+	}
 	if err := checkKind(body.Value, group, version, kind); err != nil {
 		return object.Nil, nil, err
 	}

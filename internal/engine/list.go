@@ -160,7 +160,7 @@ func formatContinue(revision int64, start string) string {
 // parseContinue reads a token. A revision of -1 goes on at the newest state.
 func parseContinue(text, prefix string) (revision int64, from string, err error) {
 	refuse := func(why string) (int64, string, error) {
-		return 0, "", apierr.NewBadRequest("continue key is not valid: " + why)
+		return 0, "", apierr.NewBadRequest("invalid continue token: continue key is not valid: " + why)
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -172,9 +172,9 @@ func parseContinue(text, prefix string) (revision int64, from string, err error)
 	}
 	switch {
 	case token.APIVersion != continueVersion:
-		return refuse("the provided continue token has an incorrect version")
+		return refuse(fmt.Sprintf("server does not recognize this encoded version %s", token.APIVersion))
 	case token.StartKey == "":
-		return refuse("empty start key")
+		return refuse("encoded start key empty (version " + continueVersion + ")")
 	case token.ResourceVersion == -1:
 		return 0, prefix + token.StartKey, nil
 	case token.ResourceVersion <= 0:

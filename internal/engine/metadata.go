@@ -58,15 +58,12 @@ func carry(obj, old object.Value) object.Value {
 		}
 	}
 	keep("uid", false)
-	keep("creationTimestamp", false)
+	keep("creationTimestamp", true)
 	keep("deletionTimestamp", true)
 	keep("deletionGracePeriodSeconds", false)
 	keep("namespace", false)
 	keep("generation", true)
 	drop := []string{"resourceVersion", "selfLink", "managedFields"}
-	if _, had := was.Get("deletionTimestamp"); !had {
-		drop = append(drop, "deletionTimestamp", "deletionGracePeriodSeconds")
-	}
 	if _, had := was.Get("generation"); !had {
 		drop = append(drop, "generation")
 	}

@@ -68,7 +68,7 @@ func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Val
 func (rq *Request) namesMatch(obj object.Value) error {
 	name := obj.At("metadata", "name").Str()
 	if name == "" && rq.Subresource == nil {
-		return apierr.NewBadRequest("the name of the object (based on the request body) is missing, the name on the URL is " + rq.Name)
+		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", rq.Name))
 	}
 	if name != "" && name != rq.Name {
 		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, rq.Name))
