@@ -1,0 +1,99 @@
+package builtin
+
+import (
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+func apps() group {
+	return group{"apps", "v1", []kind{
+		{
+			name: "controllerrevisions", kind: "ControllerRevision", schema: gotypes.Of[appsv1.ControllerRevision],
+			table: columns.ControllerRevisions,
+		},
+		{
+			name: "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"}, schema: gotypes.Of[appsv1.DaemonSet],
+			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
+			gated: podGates("spec.template.spec"), generation: spec,
+			table: columns.DaemonSets,
+		},
+		{
+			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"}, schema: gotypes.Of[appsv1.Deployment],
+			status: statusNotLabels, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
+			table: columns.Deployments,
+			more:  []*engine.Subresource{scale(selectorOf)},
+		},
+		{
+			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"}, schema: gotypes.Of[appsv1.ReplicaSet],
+			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
+			table: columns.ReplicaSets,
+			more:  []*engine.Subresource{scale(selectorOf)},
+		},
+		{
+			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
+			naming: label,
+			status: statusAndMeta, onCreate: typeClaims, onUpdate: func(obj, _ object.Value) object.Value { return typeClaims(obj) },
+			gated: podGates("spec.template.spec"), generation: spec,
+			table: columns.StatefulSets,
+			more:  []*engine.Subresource{scale(selectorOf)},
+		},
+	}}
+}
+
+// specAndAnnotations is the generation of Deployments, which their controller copies the annotations of.
+func specAndAnnotations(obj object.Value) object.Value {
+	annotations := obj.At("metadata", "annotations")
+	if annotations.Len() == 0 {
+		annotations = object.Nil
+	}
+	return object.ListOf(obj.At("spec"), annotations)
+}
+
+// templateGeneration is the annotation that counts the templates of a DaemonSet, once a field.
+const templateGeneration = appsv1.DeprecatedTemplateGeneration
+
+// newDaemonSet begins to count the templates.
+func newDaemonSet(obj object.Value) object.Value {
+	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
+	return withTemplateCount(obj, max(count, 1))
+}
+
+// countTemplate counts on when an update brings another template. Clients do not.
+func countTemplate(obj, old object.Value) object.Value {
+	count, _ := strconv.ParseInt(old.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
+	if !object.Equal(obj.At("spec", "template"), old.At("spec", "template")) {
+		count++
+	}
+	return withTemplateCount(obj, count)
+}
+
+// keepTemplateCount leaves the count as it is in a write to the status.
+func keepTemplateCount(obj, old object.Value) object.Value {
+	count, _ := strconv.ParseInt(old.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
+	return withTemplateCount(obj, count)
+}
+
+func withTemplateCount(obj object.Value, count int64) object.Value {
+	return obj.WithAt(object.StringOf(strconv.FormatInt(count, 10)), "metadata", "annotations", templateGeneration)
+}
+
+// typeClaims gives the claim templates of a StatefulSet their type, which other embedded objects do without.
+func typeClaims(obj object.Value) object.Value {
+	templates := obj.At("spec", "volumeClaimTemplates")
+	if templates.Len() == 0 {
+		return obj
+	}
+	for i, t := range templates.Items() {
+		templates = templates.WithItem(i, t.Edit([]object.Member{
+			{Key: "apiVersion", Value: object.StringOf("v1")},
+			{Key: "kind", Value: object.StringOf("PersistentVolumeClaim")},
+		}))
+	}
+	return obj.WithAt(templates, "spec", "volumeClaimTemplates")
+}

@@ -1,0 +1,50 @@
+package builtin
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+)
+
+func batch(c Config) group {
+	return group{"batch", "v1", []kind{
+		{
+			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"}, schema: gotypes.Of[batchv1.CronJob],
+			status: statusAndMeta, generation: spec,
+			gated: append(podGates("spec.jobTemplate.spec.template.spec"), gates("spec.jobTemplate.spec.scheduling")...),
+			table: columns.CronJobs,
+		},
+		{
+			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
+			status: statusAndMeta, onCreate: selectOwnPods, generation: spec,
+			gated:  append(podGates("spec.template.spec"), gates("spec.scheduling")...),
+			fields: []selectable{number("status.successful", "status", "succeeded")},
+			table:  columns.Jobs,
+		},
+	}}
+}
+
+// selectOwnPods gives a Job a selector that nobody else has, and its Pods the labels for it, unless the Job brings its
+// own. The labels without a domain are the old names of the others.
+func selectOwnPods(obj object.Value) object.Value {
+	if obj.At("spec", "manualSelector").Bool() {
+		return obj
+	}
+	name, uid := obj.At("metadata", "name"), obj.At("metadata", "uid")
+	labels := obj.At("spec", "template", "metadata", "labels")
+	for _, l := range []object.Member{
+		{Key: "job-name", Value: name}, {Key: batchv1.JobNameLabel, Value: name},
+		{Key: "controller-uid", Value: uid}, {Key: batchv1.ControllerUidLabel, Value: uid},
+	} {
+		if _, has := labels.Get(l.Key); !has {
+			labels = labels.With(l.Key, l.Value)
+		}
+	}
+	obj = obj.WithAt(labels, "spec", "template", "metadata", "labels")
+	if _, has := obj.At("spec", "selector", "matchLabels").Get(batchv1.ControllerUidLabel); !has {
+		obj = obj.WithAt(uid, "spec", "selector", "matchLabels", batchv1.ControllerUidLabel)
+	}
+	return obj
+}

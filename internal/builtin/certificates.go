@@ -1,0 +1,156 @@
+package builtin
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+func certificates(c Config) group {
+	return group{"certificates.k8s.io", "v1", []kind{
+		{
+			name: "certificatesigningrequests", kind: "CertificateSigningRequest", short: "csr",
+			schema: gotypes.Of[certificatesv1.CertificateSigningRequest], cluster: true, naming: segment,
+			status: statusAndMeta, onCreate: forgetRequester, onStatus: keepVerdict(c.Now),
+			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
+			fields:   []selectable{text("spec.signerName", "spec", "signerName")},
+			table:    columns.CertificateSigningRequests,
+			special:  func(r *engine.Resource) { r.Subresources = append(r.Subresources, approval(r, c.Now)) },
+		},
+		{
+			name: "clustertrustbundles", kind: "ClusterTrustBundle", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
+			cluster: true, naming: segment, conditional: true,
+			fields:  []selectable{text("spec.signerName", "spec", "signerName")},
+			table:   columns.ClusterTrustBundles,
+			special: func(r *engine.Resource) { checked(r, bundleName) },
+		},
+		{
+			name: "podcertificaterequests", kind: "PodCertificateRequest", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
+			conditional: true, status: statusOnly,
+			fields: []selectable{
+				text("spec.nodeName", "spec", "nodeName"),
+				text("spec.podName", "spec", "podName"),
+				text("spec.signerName", "spec", "signerName"),
+			},
+			table: columns.PodCertificateRequests,
+		},
+	}}
+}
+
+// forgetRequester drops what a client says of who asks for a certificate: that is for authentication to say.
+func forgetRequester(obj object.Value) object.Value {
+	return obj.With("spec", obj.At("spec").Edit(nil, "username", "uid", "groups", "extra"))
+}
+
+// keepVerdict lets a write to the status change neither approval nor denial, and dates the conditions.
+func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value {
+	return func(obj, old object.Value) object.Value {
+		was, is := old.At("status", "conditions"), obj.At("status", "conditions")
+		for _, verdict := range []string{"Approved", "Denied"} {
+			is = keepConditions(is, was, verdict)
+		}
+		return withConditions(obj, dateConditions(is, was, now()))
+	}
+}
+
+// approval is the subresource through which requests are approved and denied.
+func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
+	return &engine.Subresource{
+		Name: "approval", Group: r.Group, Version: r.Version, Kind: r.Kind,
+		Verbs:   []string{"get", "patch", "update"},
+		Schema:  r.Schema,
+		Default: r.Default,
+		Write: func(old, body object.Value) (object.Value, error) {
+			conditions := dateConditions(body.At("status", "conditions"), old.At("status", "conditions"), now())
+			return withConditions(keep(keep(body, old, "spec"), old, "status"), conditions), nil
+		},
+	}
+}
+
+func withConditions(obj, conditions object.Value) object.Value {
+	if conditions.IsNull() {
+		return obj.WithoutAt("status", "conditions")
+	}
+	return obj.WithAt(conditions, "status", "conditions")
+}
+
+// keepConditions puts the old conditions of a type in the place of the new ones, if they are as many. If not, validation
+// will refuse them.
+func keepConditions(is, was object.Value, typ string) object.Value {
+	var at []int
+	for i, c := range is.Items() {
+		if c.At("type").Str() == typ {
+			at = append(at, i)
+		}
+	}
+	var kept []object.Value
+	for _, c := range was.Items() {
+		if c.At("type").Str() == typ {
+			kept = append(kept, c)
+		}
+	}
+	if len(at) != len(kept) {
+		return is
+	}
+	for i, c := range kept {
+		is = is.WithItem(at[i], c)
+	}
+	return is
+}
+
+// dateConditions says when conditions without a time were updated, and when they last changed.
+func dateConditions(is, was object.Value, now time.Time) object.Value {
+	today := object.StringOf(now.UTC().Format(time.RFC3339))
+	for i, c := range is.Items() {
+		dated := c
+		if c.At("lastUpdateTime").IsNull() {
+			dated = dated.With("lastUpdateTime", today)
+		}
+		if c.At("lastTransitionTime").IsNull() {
+			changed := today
+			for _, o := range was.Items() {
+				if since := o.At("lastTransitionTime"); !since.IsNull() && object.Equal(o.At("type"), c.At("type")) && object.Equal(o.At("status"), c.At("status")) {
+					changed = since
+					break
+				}
+			}
+			dated = dated.With("lastTransitionTime", changed)
+		}
+		is = is.WithItem(i, dated)
+	}
+	return is
+}
+
+// bundleName demands that the name of a ClusterTrustBundle begins with its signer's, if it has one.
+func bundleName(obj object.Value) field.ErrorList {
+	name, signer := obj.At("metadata", "name").Str(), obj.At("spec", "signerName").Str()
+	var wrong []string
+	rest := name
+	if signer == "" {
+		if strings.Contains(name, ":") {
+			wrong = []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
+		}
+	} else {
+		prefix := strings.ReplaceAll(signer, "/", ":") + ":"
+		if !strings.HasPrefix(name, prefix) {
+			wrong = []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
+		}
+		rest = strings.TrimPrefix(name, prefix)
+	}
+	if wrong == nil {
+		wrong = subdomain(rest, false)
+	}
+	var faults field.ErrorList
+	for _, w := range wrong {
+		faults = append(faults, field.Invalid(field.NewPath("metadata", "name"), name, w))
+	}
+	return faults
+}

@@ -1,0 +1,44 @@
+package builtin
+
+import "plinth/object"
+
+// dropFreedDevices drops what the status of a ResourceClaim says of devices that it no longer has, and the fields of
+// features that are off by default.
+func dropFreedDevices(obj, old object.Value) object.Value {
+	obj = dropGated(obj, old, claimGates)
+	freed := allocated(old)
+	for id := range allocated(obj) {
+		delete(freed, id)
+	}
+	devices := obj.At("status", "devices").Items()
+	if len(freed) == 0 || len(devices) == 0 {
+		return obj
+	}
+	var left []object.Value
+	for _, d := range devices {
+		if !freed[deviceOf(d)] {
+			left = append(left, d)
+		}
+	}
+	if len(left) == 0 {
+		return obj.WithoutAt("status", "devices")
+	}
+	return obj.WithAt(object.ListOf(left...), "status", "devices")
+}
+
+var claimGates = gates("status.allocation.devices.results[].skipNodeOperations")
+
+// device names a device, or a share of one.
+type device struct{ driver, pool, device, share string }
+
+func deviceOf(v object.Value) device {
+	return device{v.At("driver").Str(), v.At("pool").Str(), v.At("device").Str(), v.At("shareID").Str()}
+}
+
+func allocated(claim object.Value) map[device]bool {
+	devices := map[device]bool{}
+	for _, r := range claim.At("status", "allocation", "devices", "results").Items() {
+		devices[deviceOf(r)] = true
+	}
+	return devices
+}

@@ -1,0 +1,18 @@
+package builtin
+
+import (
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+)
+
+func coordination() group {
+	return group{"coordination.k8s.io", "v1", []kind{
+		{
+			name: "leases", kind: "Lease", schema: gotypes.Of[coordinationv1.Lease],
+			putCreates: true, conditional: true, gated: gates("spec.strategy", "spec.preferredHolder"),
+			table: columns.Leases,
+		},
+	}}
+}

@@ -1,0 +1,78 @@
+package builtin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// core is the core group. Pods, Services, Namespaces and Events have files of their own.
+func core(c Config) group {
+	return group{"", "v1", []kind{
+		{
+			name: "configmaps", kind: "ConfigMap", short: "cm", schema: gotypes.Of[corev1.ConfigMap],
+			table: columns.ConfigMaps,
+		},
+		{
+			name: "endpoints", kind: "Endpoints", short: "ep", schema: gotypes.Of[corev1.Endpoints],
+			putCreates: true, table: columns.Endpoints,
+		},
+		coreEvents(c),
+		{
+			name: "limitranges", kind: "LimitRange", short: "limits", schema: gotypes.Of[corev1.LimitRange],
+			putCreates: true, table: columns.LimitRanges,
+		},
+		namespaces(),
+		{
+			name: "nodes", kind: "Node", short: "no", schema: gotypes.Of[corev1.Node], cluster: true,
+			status: statusOnCreate, onCreate: dropNodeConfig, onUpdate: keepNodeConfig, onStatus: keepNodeStatusConfig,
+			gated:  gates("spec.podPreemptionPolicy"),
+			fields: []selectable{truth("spec.unschedulable", "spec", "unschedulable")},
+			table:  columns.Nodes,
+		},
+		{
+			name: "persistentvolumeclaims", kind: "PersistentVolumeClaim", short: "pvc", schema: gotypes.Of[corev1.PersistentVolumeClaim],
+			status: statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
+			table: columns.PersistentVolumeClaims, answersDeleted: true,
+		},
+		{
+			name: "persistentvolumes", kind: "PersistentVolume", short: "pv", schema: gotypes.Of[corev1.PersistentVolume], cluster: true,
+			status: statusAndMeta, initial: volumePending, onStatus: volumePhase(c.Now),
+			table: columns.PersistentVolumes, answersDeleted: true,
+		},
+		pods(),
+		{
+			name: "podtemplates", kind: "PodTemplate", schema: gotypes.Of[corev1.PodTemplate],
+			gated:      podGates("template.spec"),
+			generation: func(obj object.Value) object.Value { return obj.At("template") },
+			table:      columns.PodTemplates, answersDeleted: true,
+		},
+		{
+			name: "replicationcontrollers", kind: "ReplicationController", short: "rc", categories: []string{"all"},
+			schema: gotypes.Of[corev1.ReplicationController],
+			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
+			fields: []selectable{number("status.replicas", "status", "replicas")},
+			table:  columns.ReplicationControllers,
+			more:   []*engine.Subresource{scale(labelsOf)},
+		},
+		{
+			name: "resourcequotas", kind: "ResourceQuota", short: "quota", schema: gotypes.Of[corev1.ResourceQuota],
+			status: statusAndMeta, table: columns.ResourceQuotas, answersDeleted: true,
+		},
+		{
+			name: "secrets", kind: "Secret", schema: gotypes.Of[corev1.Secret],
+			onUpdate: keepSecretType, fields: []selectable{text("type", "type")},
+			table: columns.Secrets,
+		},
+		{
+			name: "serviceaccounts", kind: "ServiceAccount", short: "sa", schema: gotypes.Of[corev1.ServiceAccount],
+			onCreate: secretNames, onUpdate: func(obj, _ object.Value) object.Value { return secretNames(obj) },
+			table: columns.ServiceAccounts, answersDeleted: true,
+		},
+		services(),
+		componentStatuses(),
+	}}
+}

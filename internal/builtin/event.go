@@ -1,0 +1,68 @@
+package builtin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/convert"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// coreEvents is the version in which Events are stored.
+func coreEvents(c Config) kind {
+	return kind{
+		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[corev1.Event],
+		putCreates: true, naming: segment,
+		fields: []selectable{
+			text("involvedObject.apiVersion", "involvedObject", "apiVersion"),
+			text("involvedObject.fieldPath", "involvedObject", "fieldPath"),
+			text("involvedObject.kind", "involvedObject", "kind"),
+			text("involvedObject.name", "involvedObject", "name"),
+			text("involvedObject.namespace", "involvedObject", "namespace"),
+			text("involvedObject.resourceVersion", "involvedObject", "resourceVersion"),
+			text("involvedObject.uid", "involvedObject", "uid"),
+			text("reason", "reason"),
+			text("reportingComponent", "reportingComponent"),
+			{"source", eventSource},
+			text("type", "type"),
+		},
+		table:   columns.CoreEvents,
+		special: func(r *engine.Resource) { r.TTL = c.EventTTL },
+	}
+}
+
+// eventSource is the component that an Event comes from, under its old or its new name.
+func eventSource(obj object.Value) string {
+	if component := obj.At("source", "component").Str(); component != "" {
+		return component
+	}
+	return obj.At("reportingComponent").Str()
+}
+
+func events(c Config) group {
+	return group{"events.k8s.io", "v1", []kind{{
+		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[eventsv1.Event],
+		putCreates: true,
+		fields: []selectable{
+			text("reason", "reason"),
+			text("regarding.apiVersion", "regarding", "apiVersion"),
+			text("regarding.fieldPath", "regarding", "fieldPath"),
+			text("regarding.kind", "regarding", "kind"),
+			text("regarding.name", "regarding", "name"),
+			text("regarding.namespace", "regarding", "namespace"),
+			text("regarding.resourceVersion", "regarding", "resourceVersion"),
+			text("regarding.uid", "regarding", "uid"),
+			text("reportingController", "reportingController"),
+			text("type", "type"),
+		},
+		table: columns.Events,
+		special: func(r *engine.Resource) {
+			r.TTL = c.EventTTL
+			r.Store = "/events"
+			r.ToStored, r.FromStored = convert.EventEventsToCore, convert.EventCoreToEvents
+		},
+	}}}
+}

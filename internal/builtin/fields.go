@@ -1,0 +1,45 @@
+package builtin
+
+import (
+	"strconv"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// selectable is a field that lists and watches can be selected by (LIST-7).
+type selectable struct {
+	name string
+	// value is the field's text in an object. Nil: the name is known and selects by an empty value always, as in the
+	// reference.
+	value func(obj object.Value) string
+}
+
+// selected are the values of the fields in obj, sorted by name as the fields are. Of a null value it gives the names.
+func selected(fields []selectable, obj object.Value) []store.Pair {
+	pairs := make([]store.Pair, 0, len(fields))
+	for _, f := range fields {
+		switch {
+		case obj.IsNull():
+			pairs = append(pairs, store.Pair{Name: f.name})
+		case f.value != nil:
+			pairs = append(pairs, store.Pair{Name: f.name, Value: f.value(obj)})
+		}
+	}
+	return pairs
+}
+
+// text is a selectable field that holds text.
+func text(name string, path ...string) selectable {
+	return selectable{name, func(obj object.Value) string { return obj.At(path...).Str() }}
+}
+
+// number is a selectable field that holds an integer; none is 0.
+func number(name string, path ...string) selectable {
+	return selectable{name, func(obj object.Value) string { return strconv.FormatInt(obj.At(path...).Int(), 10) }}
+}
+
+// truth is a selectable field that holds a boolean; none is false.
+func truth(name string, path ...string) selectable {
+	return selectable{name, func(obj object.Value) string { return strconv.FormatBool(obj.At(path...).Bool()) }}
+}

@@ -1,0 +1,50 @@
+package builtin
+
+import (
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// What the names of a kind may look like. With prefix set, name is the beginning of one (generateName).
+
+// subdomain is the rule of most kinds.
+func subdomain(name string, prefix bool) []string {
+	if plainLabel(name) {
+		return nil
+	}
+	return apivalidation.NameIsDNSSubdomain(name, prefix)
+}
+
+// label is the rule of kinds whose names become part of host names.
+func label(name string, prefix bool) []string {
+	if plainLabel(name) {
+		return nil
+	}
+	return apivalidation.NameIsDNSLabel(name, prefix)
+}
+
+// segment is the rule of kinds whose names need only fit into a URL.
+func segment(name string, prefix bool) []string { return content.IsPathSegmentName(name) }
+
+// address is the rule of IPAddresses, whose name is the address in its canonical form.
+func address(name string, prefix bool) []string {
+	var wrong []string
+	for _, fault := range utilvalidation.IsValidIP(nil, name) {
+		wrong = append(wrong, fault.Detail)
+	}
+	return wrong
+}
+
+// plainLabel says quickly that a name is a DNS label, which nearly all names are. It may say no to good ones: prefixes.
+func plainLabel(name string) bool {
+	if len(name) == 0 || len(name) > utilvalidation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		if c := name[i]; !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return true
+}

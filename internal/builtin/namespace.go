@@ -1,0 +1,76 @@
+package builtin
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// namespaceFinalizer keeps a deleted Namespace until it is empty.
+const namespaceFinalizer = "kubernetes"
+
+func namespaces() kind {
+	return kind{
+		name: "namespaces", kind: "Namespace", short: "ns", schema: gotypes.Of[corev1.Namespace], cluster: true,
+		verbs:  []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		naming: label,
+		status: statusAndMeta, initial: phase("Active"),
+		onCreate: newNamespace,
+		onUpdate: keepNamespaceFinalizers,
+		onStatus: func(obj, _ object.Value) object.Value { return labelNamespace(obj) },
+		fields:   []selectable{text("status.phase", "status", "phase")},
+		table:    columns.Namespaces, answersDeleted: true,
+		special: func(r *engine.Resource) {
+			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
+			r.MarkDeleted = func(obj object.Value) object.Value {
+				return obj.WithAt(object.StringOf("Terminating"), "status", "phase")
+			}
+			r.Subresources = append(r.Subresources, &engine.Subresource{
+				Name: "finalize", Group: r.Group, Version: r.Version, Kind: r.Kind,
+				Verbs:   []string{"update"},
+				Schema:  r.Schema,
+				Default: r.Default,
+				Write: func(old, body object.Value) (object.Value, error) {
+					return labelNamespace(keep(body, old, "status")), nil
+				},
+			})
+		},
+	}
+}
+
+// newNamespace gives a new Namespace its finalizer and the label with its name.
+func newNamespace(obj object.Value) object.Value {
+	finalizers := obj.At("spec", "finalizers").Items()
+	has := false
+	for _, f := range finalizers {
+		has = has || f.Str() == namespaceFinalizer
+	}
+	if !has {
+		finalizers = append(finalizers[:len(finalizers):len(finalizers)], object.StringOf(namespaceFinalizer))
+		obj = obj.WithAt(object.ListOf(finalizers...), "spec", "finalizers")
+	}
+	return labelNamespace(obj)
+}
+
+// keepNamespaceFinalizers leaves the finalizers to the finalize subresource.
+func keepNamespaceFinalizers(obj, old object.Value) object.Value {
+	if finalizers := old.At("spec", "finalizers"); !finalizers.IsNull() {
+		obj = obj.WithAt(finalizers, "spec", "finalizers")
+	} else {
+		obj = obj.WithoutAt("spec", "finalizers")
+	}
+	return labelNamespace(obj)
+}
+
+// labelNamespace keeps the label that holds the name. It is also a default, but the name may have been generated since.
+func labelNamespace(obj object.Value) object.Value {
+	const key = corev1.LabelMetadataName
+	name := obj.At("metadata", "name")
+	if object.Equal(obj.At("metadata", "labels", key), name) {
+		return obj
+	}
+	return obj.WithAt(name, "metadata", "labels", key)
+}

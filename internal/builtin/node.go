@@ -1,0 +1,38 @@
+package builtin
+
+import (
+	nodev1 "k8s.io/api/node/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+)
+
+func nodes() group {
+	return group{"node.k8s.io", "v1", []kind{
+		{
+			name: "runtimeclasses", kind: "RuntimeClass", schema: gotypes.Of[nodev1.RuntimeClass], cluster: true,
+			putCreates: true, conditional: true, table: columns.RuntimeClasses,
+		},
+	}}
+}
+
+// dropNodeConfig drops what belongs to the kubelet configuration by API, a feature that is gone.
+func dropNodeConfig(obj object.Value) object.Value {
+	return obj.WithoutAt("spec", "configSource").WithoutAt("status", "config")
+}
+
+// keepNodeConfig lets only a Node that has such a configuration have one.
+func keepNodeConfig(obj, old object.Value) object.Value {
+	if old.At("spec", "configSource").IsNull() {
+		obj = obj.WithoutAt("spec", "configSource")
+	}
+	return obj
+}
+
+func keepNodeStatusConfig(obj, old object.Value) object.Value {
+	if old.At("status", "config").IsNull() {
+		obj = obj.WithoutAt("status", "config")
+	}
+	return obj
+}

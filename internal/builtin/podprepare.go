@@ -1,0 +1,282 @@
+package builtin
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plinth/object"
+)
+
+// newPod prepares what of a new Pod follows from the rest of it: selectors by label key, security profiles of an older
+// notation, and the status.
+func newPod(obj object.Value) object.Value {
+	spec := obj.At("spec")
+	spec = appArmorFromAnnotations(spec, obj.At("metadata", "annotations"))
+	spec = selectByLabelKeys(spec, obj.At("metadata", "labels"))
+	status := []object.Member{
+		{Key: "phase", Value: object.StringOf("Pending")},
+		{Key: "qosClass", Value: object.StringOf(qosClass(spec))},
+	}
+	if spec.At("schedulingGates").Len() > 0 {
+		status = append(status, object.Member{Key: "conditions", Value: object.ListOf(object.Fields(
+			"type", object.StringOf("PodScheduled"), "status", object.StringOf("False"),
+			"reason", object.StringOf("SchedulingGated"),
+			"message", object.StringOf("Scheduling is blocked due to non-empty scheduling gates"),
+			"lastProbeTime", object.Nil, "lastTransitionTime", obj.At("metadata", "creationTimestamp"),
+		))})
+	}
+	return obj.Edit([]object.Member{{Key: "spec", Value: spec}, {Key: "status", Value: object.MapOf(status...)}})
+}
+
+// keepPodResources keeps the resources of a whole Pod for clients that don't know of them.
+func keepPodResources(obj, old object.Value) object.Value {
+	if is, was := obj.At("spec", "resources"), old.At("spec", "resources"); is.IsNull() && !was.IsNull() {
+		return obj.WithAt(was, "spec", "resources")
+	}
+	return obj
+}
+
+// statusGates are the fields in a Pod's status of features that are off by default.
+var statusGates = gates("status.nodeAllocatableResourceClaimStatuses", "status.volumeHealth")
+
+// keepPodStatus keeps in the status what older clients leave out.
+func keepPodStatus(obj, old object.Value) object.Value {
+	is, was := obj.At("status"), old.At("status")
+	var set []object.Member
+	for _, key := range []string{"qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"} {
+		left := is.At(key)
+		if key == "qosClass" && left.Len() == 0 {
+			left = object.Nil
+		}
+		if v := was.At(key); left.IsNull() && !v.IsNull() {
+			set = append(set, object.Member{Key: key, Value: v})
+		}
+	}
+	if n := was.At("observedGeneration"); is.At("observedGeneration").Int() == 0 && n.Int() != 0 {
+		set = append(set, object.Member{Key: "observedGeneration", Value: n})
+	}
+	if conditions, changed := keepObserved(is.At("conditions"), was.At("conditions")); changed {
+		set = append(set, object.Member{Key: "conditions", Value: conditions})
+	}
+	if len(set) > 0 {
+		obj = obj.With("status", is.Edit(set))
+	}
+	return dropGated(obj, old, statusGates)
+}
+
+// keepObserved keeps the observedGeneration of conditions that come without. There may be several of one type: they are
+// matched in order.
+func keepObserved(is, was object.Value) (conditions object.Value, changed bool) {
+	before := map[string][]object.Value{}
+	for _, c := range was.Items() {
+		t := c.At("type").Str()
+		before[t] = append(before[t], c.At("observedGeneration"))
+	}
+	for i, c := range is.Items() {
+		t := c.At("type").Str()
+		if len(before[t]) == 0 {
+			continue
+		}
+		n := before[t][0]
+		before[t] = before[t][1:]
+		if c.At("observedGeneration").Int() == 0 && n.Int() != 0 {
+			is, changed = is.WithItem(i, c.With("observedGeneration", n)), true
+		}
+	}
+	return is, changed
+}
+
+// The service classes of Pods, by what their containers ask for.
+const (
+	bestEffort = "BestEffort"
+	burstable  = "Burstable"
+	guaranteed = "Guaranteed"
+)
+
+// qosClass is the class of a Pod: of its own resources if it has such, else the one that all its containers share.
+func qosClass(spec object.Value) string {
+	if resources := spec.At("resources"); podResourcesSet(resources) {
+		return classOf(resources)
+	}
+	class := ""
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, c := range spec.At(list).Items() {
+			this := classOf(c.At("resources"))
+			if this == burstable || class != "" && class != this {
+				return burstable
+			}
+			class = this
+		}
+	}
+	if class == "" {
+		return bestEffort
+	}
+	return class
+}
+
+// podResourcesSet says whether a Pod has resources of its own, of a sort that may be.
+func podResourcesSet(resources object.Value) bool {
+	for _, list := range []string{"requests", "limits"} {
+		for _, m := range resources.At(list).Members() {
+			if podResource(m.Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func podResource(name string) bool {
+	return name == "cpu" || name == "memory" || strings.HasPrefix(name, "hugepages-")
+}
+
+// classOf is the class of one set of resources: guaranteed where what is asked for is also the limit.
+func classOf(resources object.Value) string {
+	requests, limits := resources.At("requests"), resources.At("limits")
+	if requests.Len() == 0 && limits.Len() == 0 {
+		return bestEffort
+	}
+	class := ""
+	for _, name := range []string{"cpu", "memory"} {
+		asked, limit := requests.At(name), limits.At(name)
+		this := guaranteed
+		switch {
+		case !sameQuantity(asked, limit):
+			return burstable
+		case isZero(asked):
+			this = bestEffort
+		}
+		if class != "" && class != this {
+			return burstable
+		}
+		class = this
+	}
+	return class
+}
+
+func sameQuantity(a, b object.Value) bool {
+	if object.Equal(a, b) {
+		return true
+	}
+	left, right := quantity(a), quantity(b)
+	return left.Cmp(right) == 0
+}
+
+func isZero(v object.Value) bool {
+	if v.IsNull() {
+		return true
+	}
+	q := quantity(v)
+	return q.IsZero()
+}
+
+// quantity is the number that a text in canonical form stands for; none is 0.
+func quantity(v object.Value) resource.Quantity {
+	if v.Str() == "" {
+		return resource.Quantity{}
+	}
+	q, _ := resource.ParseQuantity(v.Str()) // the schema has seen it
+	return q
+}
+
+// selectByLabelKeys writes the values of a Pod's own labels into the selectors that name only their keys.
+func selectByLabelKeys(spec, labels object.Value) object.Value {
+	for _, sort := range []string{"podAffinity", "podAntiAffinity"} {
+		affinity := spec.At("affinity", sort)
+		if affinity.IsNull() {
+			continue
+		}
+		changed := affinity
+		for i, term := range affinity.At("preferredDuringSchedulingIgnoredDuringExecution").Items() {
+			if t := matchKeys(term.At("podAffinityTerm"), labels); !object.Equal(t, term.At("podAffinityTerm")) {
+				list := changed.At("preferredDuringSchedulingIgnoredDuringExecution").WithItem(i, term.With("podAffinityTerm", t))
+				changed = changed.With("preferredDuringSchedulingIgnoredDuringExecution", list)
+			}
+		}
+		for i, term := range affinity.At("requiredDuringSchedulingIgnoredDuringExecution").Items() {
+			if t := matchKeys(term, labels); !object.Equal(t, term) {
+				list := changed.At("requiredDuringSchedulingIgnoredDuringExecution").WithItem(i, t)
+				changed = changed.With("requiredDuringSchedulingIgnoredDuringExecution", list)
+			}
+		}
+		spec = spec.WithAt(changed, "affinity", sort)
+	}
+	constraints := spec.At("topologySpreadConstraints")
+	for i, c := range constraints.Items() {
+		if changed := matchKeys(c, labels); !object.Equal(changed, c) {
+			constraints = constraints.WithItem(i, changed)
+			spec = spec.With("topologySpreadConstraints", constraints)
+		}
+	}
+	return spec
+}
+
+// matchKeys adds to the selector of a term what its label keys mean. A term without a selector matches nothing anyway.
+func matchKeys(term, labels object.Value) object.Value {
+	selector := term.At("labelSelector")
+	if selector.IsNull() {
+		return term
+	}
+	expressions := selector.At("matchExpressions").Items()
+	before := len(expressions)
+	for _, m := range [...]struct{ keys, operator string }{{"matchLabelKeys", "In"}, {"mismatchLabelKeys", "NotIn"}} {
+		for _, key := range term.At(m.keys).Items() {
+			if value, ok := labels.Get(key.Str()); ok {
+				expressions = append(expressions[:len(expressions):len(expressions)], object.Fields(
+					"key", key, "operator", object.StringOf(m.operator), "values", object.ListOf(value)))
+			}
+		}
+	}
+	if len(expressions) == before {
+		return term
+	}
+	return term.With("labelSelector", selector.With("matchExpressions", object.ListOf(expressions...)))
+}
+
+// appArmorPrefix begins the annotations that named the security profiles of containers before there was a field.
+const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/"
+
+// appArmorFromAnnotations gives containers the profile that an annotation names, where they have none of their own and
+// the Pod has another one.
+func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
+	if !hasPrefixed(annotations, appArmorPrefix) || spec.At("os", "name").Str() == "windows" {
+		return spec
+	}
+	ofPod := spec.At("securityContext", "appArmorProfile")
+	for _, list := range []string{"initContainers", "containers", "ephemeralContainers"} {
+		for i, c := range spec.At(list).Items() {
+			annotation, has := annotations.Get(appArmorPrefix + c.At("name").Str())
+			if !has || !c.At("securityContext", "appArmorProfile").IsNull() {
+				continue
+			}
+			if profile := appArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile, ofPod) {
+				spec = spec.With(list, spec.At(list).WithItem(i, c.WithAt(profile, "securityContext", "appArmorProfile")))
+			}
+		}
+	}
+	return spec
+}
+
+func hasPrefixed(m object.Value, prefix string) bool {
+	for _, member := range m.Members() {
+		if strings.HasPrefix(member.Key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// appArmorProfile is the profile that an annotation names; null for one that makes no sense.
+func appArmorProfile(annotation string) object.Value {
+	const maxLength = 4095 - len("localhost/")
+	switch name, local := strings.CutPrefix(annotation, "localhost/"); {
+	case annotation == "unconfined":
+		return object.Fields("type", object.StringOf("Unconfined"))
+	case annotation == "runtime/default":
+		return object.Fields("type", object.StringOf("RuntimeDefault"))
+	case local && name != "" && strings.TrimSpace(name) == name && len(name) <= maxLength:
+		return object.Fields("type", object.StringOf("Localhost"), "localhostProfile", object.StringOf(name))
+	}
+	return object.Nil
+}

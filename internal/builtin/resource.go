@@ -1,0 +1,61 @@
+package builtin
+
+import (
+	"time"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+)
+
+// resources is the group of dynamic resource allocation.
+func resources(c Config) group {
+	return group{"resource.k8s.io", "v1", []kind{
+		{
+			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true,
+			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
+		},
+		{
+			name: "devicetaintrules", kind: "DeviceTaintRule", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
+			conditional: true, status: statusOnly, onUpdate: dateTaint(c.Now), generation: spec,
+			table: columns.DeviceTaintRules, answersDeleted: true,
+		},
+		{
+			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
+			status: statusOnly, onStatus: dropFreedDevices, table: columns.ResourceClaims, answersDeleted: true,
+		},
+		{
+			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate", schema: gotypes.Of[resourcev1.ResourceClaimTemplate],
+			table: columns.ResourceClaimTemplates, answersDeleted: true,
+		},
+		{
+			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice], cluster: true,
+			generation: spec,
+			gated: gates(
+				"spec.partitionTypeAttribute", "spec.skipNodeOperations", "spec.devices[].nodeAllocatableResources",
+				"spec.devices[].consumesCounters[].compatibilityGroups",
+				"spec.devices[].attributes{}.bools", "spec.devices[].attributes{}.ints",
+				"spec.devices[].attributes{}.strings", "spec.devices[].attributes{}.versions",
+			),
+			fields: []selectable{
+				text("spec.driver", "spec", "driver"),
+				text("spec.nodeName", "spec", "nodeName"),
+				text("spec.pool.name", "spec", "pool", "name"),
+			},
+			table: columns.ResourceSlices, answersDeleted: true,
+		},
+	}}
+}
+
+// dateTaint dates a taint anew when its effect changes and the client leaves its time alone.
+func dateTaint(now func() time.Time) func(obj, old object.Value) object.Value {
+	return func(obj, old object.Value) object.Value {
+		is, was := obj.At("spec", "taint"), old.At("spec", "taint")
+		if !object.Equal(is.At("effect"), was.At("effect")) && object.Equal(is.At("timeAdded"), was.At("timeAdded")) {
+			obj = obj.WithAt(object.StringOf(now().UTC().Format(time.RFC3339)), "spec", "taint", "timeAdded")
+		}
+		return obj
+	}
+}

@@ -1,0 +1,76 @@
+package builtin
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// statusRule says whether a kind has a status of its own, and what of the metadata a write to it may change (WRITE-4).
+type statusRule uint8
+
+const (
+	noStatus        statusRule = iota
+	statusAndMeta              // all metadata that the main URL may change, as most kinds have it
+	statusNotOwners            // ownerReferences stay
+	statusNotLabels            // labels stay
+	statusOnly                 // labels, annotations, finalizers and ownerReferences stay
+	statusOnCreate             // as statusAndMeta, and a create may set the status, too
+	statusNotMeta              // all metadata stay
+)
+
+// stays lists the metadata that a status write leaves as they are.
+var stays = [...][]string{
+	statusNotOwners: {"ownerReferences"},
+	statusNotLabels: {"labels"},
+	statusOnly:      {"labels", "annotations", "finalizers", "ownerReferences"},
+	statusNotMeta:   nil,
+}
+
+// statusOf is the status subresource of a kind.
+func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+	s := &engine.Subresource{
+		Name: "status", Group: r.Group, Version: r.Version, Kind: r.Kind,
+		Verbs:   []string{"get", "patch", "update"},
+		Schema:  r.Schema,
+		Default: r.Default,
+		Write:   k.writeStatus,
+	}
+	if validate != nil {
+		s.Validate = func(_, obj, old object.Value) field.ErrorList { return validate(obj, old) }
+	}
+	return s
+}
+
+// writeStatus takes the body of a write to the status URL, and gives it everything else from the old object.
+func (k *kind) writeStatus(old, body object.Value) (object.Value, error) {
+	obj := keep(body, old, "spec")
+	if k.status == statusNotMeta {
+		obj = keep(obj, old, "metadata")
+	} else {
+		obj = keepMeta(obj, old, stays[k.status]...)
+	}
+	if k.onStatus != nil {
+		obj = k.onStatus(obj, old)
+	}
+	return obj, nil
+}
+
+// keepMeta gives obj these metadata of old.
+func keepMeta(obj, old object.Value, keys ...string) object.Value {
+	if len(keys) == 0 {
+		return obj
+	}
+	was := old.At("metadata")
+	var set []object.Member
+	var drop []string
+	for _, key := range keys {
+		if v, ok := was.Get(key); ok {
+			set = append(set, object.Member{Key: key, Value: v})
+		} else {
+			drop = append(drop, key)
+		}
+	}
+	return obj.With("metadata", obj.At("metadata").Edit(set, drop...))
+}

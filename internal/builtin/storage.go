@@ -1,0 +1,43 @@
+package builtin
+
+import (
+	storagev1 "k8s.io/api/storage/v1"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+)
+
+func storage() group {
+	return group{"storage.k8s.io", "v1", []kind{
+		{
+			name: "csidrivers", kind: "CSIDriver", schema: gotypes.Of[storagev1.CSIDriver], cluster: true,
+			conditional: true, table: columns.CSIDrivers, answersDeleted: true,
+		},
+		{
+			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], cluster: true,
+			conditional: true, status: statusOnly, onStatus: dropStorageHealth, table: columns.CSINodes, answersDeleted: true,
+		},
+		{
+			name: "csistoragecapacities", kind: "CSIStorageCapacity", schema: gotypes.Of[storagev1.CSIStorageCapacity],
+			conditional: true, table: columns.CSIStorageCapacities,
+		},
+		{
+			name: "storageclasses", kind: "StorageClass", short: "sc", schema: gotypes.Of[storagev1.StorageClass], cluster: true,
+			table: columns.StorageClasses, answersDeleted: true,
+		},
+		{
+			name: "volumeattachments", kind: "VolumeAttachment", schema: gotypes.Of[storagev1.VolumeAttachment], cluster: true,
+			conditional: true, status: statusOnly, table: columns.VolumeAttachments, answersDeleted: true,
+		},
+		{
+			name: "volumeattributesclasses", kind: "VolumeAttributesClass", short: "vac",
+			schema: gotypes.Of[storagev1.VolumeAttributesClass], cluster: true, table: columns.VolumeAttributesClasses, answersDeleted: true,
+		},
+	}}
+}
+
+// dropStorageHealth drops the status field of a feature that is off by default.
+func dropStorageHealth(obj, old object.Value) object.Value {
+	return dropGated(obj, old, gates("status.storageHealth"))
+}

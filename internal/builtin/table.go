@@ -1,0 +1,206 @@
+package builtin
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Config is what the built-in types need to know of the server.
+type Config struct {
+	EventTTL time.Duration    // how long Events live; 0: one hour
+	Now      func() time.Time // nil: time.Now
+	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
+	Authenticate func(token string) (user engine.User, ok bool)
+}
+
+// Resources lists the built-in types, in the order in which the reference's discovery has them.
+func Resources(c Config) []*engine.Resource {
+	if c.EventTTL == 0 {
+		c.EventTTL = time.Hour
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	var all []*engine.Resource
+	for _, g := range []group{
+		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(c),
+		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), scheduling(), coordination(),
+		nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
+	} {
+		for i := range g.kinds {
+			all = append(all, g.kinds[i].resource(g.name, g.version, c.Now))
+		}
+	}
+	return all
+}
+
+// group is one API group in one version.
+type group struct {
+	name, version string
+	kinds         []kind
+}
+
+// kind is one row of the table. Its zero value is what most types are: namespaced, with all verbs, a DNS subdomain for a
+// name, and an update without resourceVersion taken as it comes.
+type kind struct {
+	name, kind string // "deployments", "Deployment"
+	short      string // short names, separated by spaces
+	categories []string
+	schema     func() *schema.Type
+
+	cluster     bool     // not in a namespace
+	verbs       []string // nil: all
+	putCreates  bool     // a PUT to a free name creates (URI-4)
+	conditional bool     // an update must say which version it replaces (WRITE-1)
+	naming      func(name string, prefix bool) []string
+
+	// status says what a status write may change besides the status; noStatus: the kind has no such subresource.
+	status statusRule
+	// initial is the status of a new object made from an empty one; nil leaves it empty.
+	initial func(obj, empty object.Value) object.Value
+	// onStatus has the last word on a status write; nil: none.
+	onStatus func(obj, old object.Value) object.Value
+	// onCreate and onUpdate prepare what is particular to the kind, after the status has been reset.
+	onCreate func(obj object.Value) object.Value
+	onUpdate func(obj, old object.Value) object.Value
+	// gated lists the fields of features that are off by default.
+	gated [][]string
+	// generation is what counts as a new generation; nil: the kind has none.
+	generation func(obj object.Value) object.Value
+
+	fields []selectable
+	table  columns.Table
+	more   []*engine.Subresource // besides status
+
+	// special sets what only few kinds have.
+	special func(r *engine.Resource)
+	// answersDeleted makes a completed delete answer the object instead of a Status, as some kinds of the reference do.
+	answersDeleted bool
+}
+
+// The verbs of a collection that can do everything, as discovery lists them.
+var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+
+var createOnly = []string{"create"}
+
+// resource is the row as the engine wants it.
+func (k *kind) resource(group, version string, now func() time.Time) *engine.Resource {
+	r := &engine.Resource{
+		Group: group, Version: version,
+		Name: k.name, Singular: strings.ToLower(k.kind),
+		Kind: k.kind, ListKind: k.kind + "List",
+		ShortNames: strings.Fields(k.short), Categories: k.categories,
+		Namespaced: !k.cluster,
+		Verbs:      k.verbs,
+		Schema:     k.schema,
+		Store:      group + "/" + k.name,
+
+		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
+		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
+		Default:      defaulting(group, version, k.kind, now),
+		Generation:   k.generation,
+		Columns:      k.table.Columns, Cells: k.table.Cells,
+	}
+	if r.Verbs == nil {
+		r.Verbs = allVerbs
+	}
+	if k.naming == nil {
+		r.ValidateName = subdomain
+	}
+	if len(k.fields) > 0 {
+		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
+	}
+	rules := validation.For(group, version, k.kind)
+	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
+	r.PrepareCreate, r.PrepareUpdate = k.prepareCreate, k.prepareUpdate
+	if k.status != noStatus {
+		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status))
+	}
+	r.Subresources = append(r.Subresources, k.more...)
+	if k.special != nil {
+		k.special(r)
+	}
+	slices.SortFunc(r.Subresources, func(a, b *engine.Subresource) int { return strings.Compare(a.Name, b.Name) })
+	return r
+}
+
+// defaulting finds the defaults of a kind, those that depend on the time included.
+func defaulting(group, version, kind string, now func() time.Time) func(object.Value) object.Value {
+	if timed := defaults.Timed(group, version, kind); timed != nil {
+		return func(obj object.Value) object.Value { return timed(obj, now()) }
+	}
+	return defaults.For(group, version, kind)
+}
+
+// prepareCreate resets what a client may not set on a new object.
+func (k *kind) prepareCreate(obj object.Value) object.Value {
+	if k.status != noStatus && k.status != statusOnCreate {
+		empty := k.emptyStatus()
+		if k.initial != nil {
+			empty = k.initial(obj, empty)
+		}
+		obj = obj.With("status", empty)
+	}
+	obj = dropGated(obj, object.Nil, k.gated)
+	if k.onCreate != nil {
+		obj = k.onCreate(obj)
+	}
+	return obj
+}
+
+// prepareUpdate keeps what a client may not change.
+func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
+	if k.status != noStatus {
+		obj = keep(obj, old, "status")
+	}
+	obj = dropGated(obj, old, k.gated)
+	if k.onUpdate != nil {
+		obj = k.onUpdate(obj, old)
+	}
+	return obj
+}
+
+// emptyStatus is what Go writes for a status that nobody has set.
+func (k *kind) emptyStatus() object.Value {
+	if status := k.schema().Zero().At("status"); !status.IsNull() {
+		return status
+	}
+	return object.MapOf()
+}
+
+// keep gives obj the member that old has.
+func keep(obj, old object.Value, key string) object.Value {
+	if v, ok := old.Get(key); ok {
+		return obj.With(key, v)
+	}
+	return obj.Without(key)
+}
+
+// The parts of an object whose change makes a new generation.
+func spec(obj object.Value) object.Value { return obj.At("spec") }
+
+// once is the generation of a kind that counts it at its creation only.
+func once(object.Value) object.Value { return object.Nil }
+
+// checked adds a rule to the validation that package validation knows of.
+func checked(r *engine.Resource, rule func(obj object.Value) field.ErrorList) {
+	create := r.Validate
+	r.Validate = func(obj object.Value) field.ErrorList {
+		faults := rule(obj)
+		if create != nil {
+			faults = append(faults, create(obj)...)
+		}
+		return faults
+	}
+}

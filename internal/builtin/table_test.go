@@ -1,0 +1,173 @@
+package builtin
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"testing"
+
+	"plinth/internal/engine"
+)
+
+// fact is one entry of testdata/builtin-resources-1.37.json: a resource type as the discovery of kube-apiserver 1.37
+// tells of it.
+type fact struct {
+	Group, Version, Resource, Kind string
+	Namespaced                     bool
+	Singular                       string
+	ShortNames, Categories, Verbs  []string
+	Subresources                   []subfact
+}
+
+type subfact struct {
+	Name, Kind, Group, Version string
+	Verbs                      []string
+}
+
+func facts(t *testing.T) []fact {
+	t.Helper()
+	data, err := os.ReadFile("testdata/builtin-resources-1.37.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []fact
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func missing(group, resource, subresource string) bool {
+	return slices.ContainsFunc(Missing, func(a Absent) bool {
+		return a.Group == group && a.Resource == resource && a.Subresource == subresource
+	})
+}
+
+// factOf tells of one of our types as the reference's discovery would.
+func factOf(r *engine.Resource) fact {
+	f := fact{
+		Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Singular: r.Singular,
+		ShortNames: r.ShortNames, Categories: r.Categories, Verbs: r.Verbs,
+	}
+	for _, s := range r.Subresources {
+		sub := subfact{Name: s.Name, Kind: s.Kind, Verbs: s.Verbs}
+		if s.Group != r.Group || s.Version != r.Version {
+			sub.Group, sub.Version = s.Group, s.Version
+		}
+		f.Subresources = append(f.Subresources, sub)
+	}
+	return f
+}
+
+// SPEC: URI-1, URI-7, URI-8
+func TestTableIsTheReferences(t *testing.T) {
+	ours := map[string]string{}
+	for _, r := range Resources(Config{}) {
+		ours[r.Group+"/"+r.Version+"/"+r.Name] = fmt.Sprint(factOf(r))
+	}
+	served := 0
+	for _, f := range facts(t) {
+		if missing(f.Group, f.Resource, "") {
+			continue
+		}
+		served++
+		f.Subresources = slices.DeleteFunc(f.Subresources, func(s subfact) bool { return missing(f.Group, f.Resource, s.Name) })
+		key := f.Group + "/" + f.Version + "/" + f.Resource
+		if want := fmt.Sprint(f); ours[key] != want {
+			t.Errorf("%s\n have %s\n want %s", key, ours[key], want)
+		}
+		delete(ours, key)
+	}
+	for key := range ours {
+		t.Errorf("%s is not among the reference's", key)
+	}
+	if served != 69 {
+		t.Errorf("%d types are served, 69 should be", served)
+	}
+}
+
+// What is missing is missing from the reference's facts, not from thin air.
+func TestMissingIsTheReferences(t *testing.T) {
+	all := facts(t)
+	for _, a := range Missing {
+		known := slices.ContainsFunc(all, func(f fact) bool {
+			return f.Group == a.Group && f.Resource == a.Resource && (a.Subresource == "" ||
+				slices.ContainsFunc(f.Subresources, func(s subfact) bool { return s.Name == a.Subresource }))
+		})
+		if !known {
+			t.Errorf("the reference has no %s/%s/%s", a.Group, a.Resource, a.Subresource)
+		}
+		if a.Why == "" {
+			t.Errorf("nobody says why %s/%s is missing", a.Resource, a.Subresource)
+		}
+	}
+}
+
+// SPEC: URI-4, WRITE-1
+func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
+	var creates, conditional []string
+	for _, r := range Resources(Config{}) {
+		if r.CreateOnUpdate {
+			creates = append(creates, r.Name)
+		}
+		if !r.UnconditionalUpdate && r.Has("update") {
+			conditional = append(conditional, r.Name)
+		}
+	}
+	sort.Strings(creates)
+	sort.Strings(conditional)
+	wantCreates := []string{
+		"clusterrolebindings", "clusterroles", "endpoints", "events", "events", "leases", "limitranges", "rolebindings", "roles",
+		"runtimeclasses", "services",
+	}
+	if !slices.Equal(creates, wantCreates) {
+		t.Errorf("created by PUT: %v, want %v", creates, wantCreates)
+	}
+	wantConditional := []string{
+		"clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities", "devicetaintrules", "leases",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
+		"podcertificaterequests", "poddisruptionbudgets", "runtimeclasses", "storageversionmigrations",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations", "volumeattachments",
+	}
+	if !slices.Equal(conditional, wantConditional) {
+		t.Errorf("updated only with a version: %v, want %v", conditional, wantConditional)
+	}
+}
+
+// Every kind has a place in the store, and those that are one kind in two versions share it: one of them is stored.
+func TestStoreKeys(t *testing.T) {
+	stored := map[string][]string{}
+	for _, r := range Resources(Config{}) {
+		if r.Answer == nil {
+			stored[r.Store] = append(stored[r.Store], r.APIVersion())
+		}
+		if (r.ToStored == nil) != (r.FromStored == nil) {
+			t.Errorf("%s converts in one direction only", r.APIVersion()+" "+r.Name)
+		}
+	}
+	for key, versions := range stored {
+		switch key {
+		case "/events":
+			if !slices.Equal(versions, []string{"v1", "events.k8s.io/v1"}) {
+				t.Errorf("%s holds %v", key, versions)
+			}
+		case "autoscaling/horizontalpodautoscalers":
+			if !slices.Equal(versions, []string{"autoscaling/v2", "autoscaling/v1"}) {
+				t.Errorf("%s holds %v", key, versions)
+			}
+		default:
+			if len(versions) != 1 {
+				t.Errorf("%s holds %v", key, versions)
+			}
+		}
+	}
+}
+
+func BenchmarkResources(b *testing.B) {
+	b.ReportAllocs()
+	for range b.N {
+		Resources(Config{})
+	}
+}

@@ -1,0 +1,86 @@
+package builtin
+
+import (
+	"time"
+
+	"plinth/object"
+)
+
+// phase makes a new object's status begin in a phase.
+func phase(name string) func(obj, empty object.Value) object.Value {
+	return func(_, empty object.Value) object.Value { return empty.With("phase", object.StringOf(name)) }
+}
+
+// volumePending is the status of a new PersistentVolume.
+func volumePending(obj, empty object.Value) object.Value {
+	return empty.Edit([]object.Member{
+		{Key: "phase", Value: object.StringOf("Pending")},
+		{Key: "lastPhaseTransitionTime", Value: obj.At("metadata", "creationTimestamp")},
+	})
+}
+
+// volumePhase keeps the time of a PersistentVolume's last change of phase, where the writer does not.
+func volumePhase(now func() time.Time) func(obj, old object.Value) object.Value {
+	const key = "lastPhaseTransitionTime"
+	return func(obj, old object.Value) object.Value {
+		was, is := old.At("status", key), obj.At("status", key)
+		same := old.At("status", "phase").Str() == obj.At("status", "phase").Str()
+		switch {
+		case same && is.IsNull() && !was.IsNull():
+			return obj.WithAt(was, "status", key)
+		case !same && (is.IsNull() || object.Equal(is, was)):
+			return obj.WithAt(object.StringOf(now().UTC().Format(time.RFC3339)), "status", key)
+		}
+		return obj
+	}
+}
+
+// claimSource settles the two ways in which a PersistentVolumeClaim names its data source: dataSource, which takes
+// claims and snapshots only and ignores everything else, and dataSourceRef.
+func claimSource(obj object.Value) object.Value {
+	spec := obj.At("spec")
+	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
+	if ref.At("namespace").Len() > 0 { // across namespaces: a feature that is off by default
+		spec, ref = spec.Without("dataSourceRef"), object.Nil
+	}
+	if ref.IsNull() && !source.IsNull() && !claimOrSnapshot(source) {
+		spec, source = spec.Without("dataSource"), object.Nil
+	}
+	return obj.With("spec", bothSources(spec, source, ref))
+}
+
+// claimSourceUpdate is claimSource for a claim that may have had a data source before.
+func claimSourceUpdate(obj, old object.Value) object.Value {
+	was := old.At("spec")
+	if was.At("dataSource").IsNull() && was.At("dataSourceRef").IsNull() {
+		return claimSource(obj)
+	}
+	spec := obj.At("spec")
+	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
+	if was.At("dataSourceRef").IsNull() && ref.At("namespace").Len() > 0 {
+		spec, ref = spec.Without("dataSourceRef"), object.Nil
+	}
+	return obj.With("spec", bothSources(spec, source, ref))
+}
+
+func claimOrSnapshot(source object.Value) bool {
+	group := source.At("apiGroup").Str()
+	switch source.At("kind").Str() {
+	case "PersistentVolumeClaim":
+		return group == ""
+	case "VolumeSnapshot":
+		return group == "snapshot.storage.k8s.io"
+	}
+	return false
+}
+
+// bothSources fills in the one data source from the other.
+func bothSources(spec, source, ref object.Value) object.Value {
+	switch {
+	case !source.IsNull() && ref.IsNull():
+		return spec.With("dataSourceRef", source)
+	case source.IsNull() && !ref.IsNull() && ref.At("namespace").Len() == 0:
+		return spec.With("dataSource", ref.Without("namespace"))
+	}
+	return spec
+}
