@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"strings"
 	"sync"
@@ -146,13 +145,9 @@ type press struct {
 	plain []byte
 	gz    *gzip.Writer // nil as long as everything fits into plain
 	out   bytes.Buffer
-	sum   hash.Hash
 }
 
-func newPress() *press { return &press{sum: sha256.New()} }
-
 func (p *press) Write(b []byte) (int, error) {
-	p.sum.Write(b)
 	if p.gz != nil {
 		return p.gz.Write(b)
 	}
@@ -166,8 +161,8 @@ func (p *press) Write(b []byte) (int, error) {
 }
 
 // document is what has been written.
-func (p *press) document(mediaType string) *Document {
-	doc := &Document{MediaType: mediaType, ETag: fmt.Sprintf("%X", p.sum.Sum(nil))}
+func (p *press) document(mediaType, etag string) *Document {
+	doc := &Document{MediaType: mediaType, ETag: etag}
 	if p.gz == nil {
 		doc.Body = p.plain
 		return doc
@@ -177,9 +172,10 @@ func (p *press) document(mediaType string) *Document {
 	return doc
 }
 
-// jsonDocument is a value as a document.
+// jsonDocument is a value as a document. Its ETag is the hash of its bytes.
 func jsonDocument(mediaType string, v object.Value) *Document {
-	p := newPress()
-	p.Write(object.AppendJSON(nil, v))
-	return p.document(mediaType)
+	text := object.AppendJSON(nil, v)
+	p := &press{}
+	p.Write(text)
+	return p.document(mediaType, fmt.Sprintf("%X", sha256.Sum256(text)))
 }

@@ -45,7 +45,7 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	}
 	for _, clause := range parseAccept(accept) {
 		if clause.matches(mediaJSON) {
-			return p.editions.get("v3 "+name, func() *Document { return p.document(d) }), true, nil
+			return p.editions.get("v3 "+name, func() *Document { return p.document(d, c) }), true, nil
 		}
 	}
 	return nil, true, notAcceptable(mediaJSON)
@@ -137,13 +137,13 @@ func (d *Documents) index(c *catalog) object.Value {
 }
 
 // document prints the part: its paths, and then the models they lead to.
-func (p *part) document(d *Documents) *Document {
-	out := newPress()
+func (p *part) document(d *Documents, c *catalog) *Document {
+	out := &press{}
 	w := &writer{press: out}
 	w.raw(`{"openapi":"3.0.0","info":`)
 	w.value(d.info())
 	w.raw(`,"paths":`)
-	b := newBuilder(d, dialect3{}, p.versions)
+	b := newBuilder(d, c, dialect3{}, p.versions)
 	w.members(func() {
 		for _, item := range p.paths() {
 			w.member(item.path, b.path(item))
@@ -154,8 +154,8 @@ func (p *part) document(d *Documents) *Document {
 	w.raw(`,"securitySchemes":`)
 	w.value(securitySchemes)
 	w.raw("}}")
-	doc := out.document(mediaJSON)
-	doc.ETag, doc.Location = p.hash, p.location()
+	doc := out.document(mediaJSON, p.hash)
+	doc.Location = p.location()
 	return doc
 }
 
@@ -170,8 +170,13 @@ var securitySchemes = object.Fields("BearerToken", object.Fields(
 
 // openAPI2 prints everything into one document.
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
-	out := newPress()
-	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all())
+	out := &press{}
+	b := newBuilder(d, c, &dialect2{shared: map[string]object.Value{}}, c.all())
+	var hashes []string
+	for _, p := range d.parts(c) {
+		hashes = append(hashes, p.name, p.hash)
+	}
+	etag := d.hash(hashes...)
 	paths := func(emit func(path string, item object.Value)) {
 		for _, p := range d.parts(c) {
 			for _, item := range p.paths() {
@@ -191,7 +196,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		}
 		w.field("securityDefinitions", securitySchemes)
 		w.field("security", security)
-		return out.document(mediaOpenAPI2)
+		return out.document(mediaOpenAPI2, etag)
 	}
 	w := &writer{press: out}
 	w.raw(`{"swagger":"2.0","info":`)
@@ -207,7 +212,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	w.raw(`,"security":`)
 	w.value(security)
 	w.raw("}")
-	return out.document(mediaJSON)
+	return out.document(mediaJSON, etag)
 }
 
 // writer prints a JSON document a fragment at a time.
@@ -258,9 +263,10 @@ func (w *protoWriter) field(name string, v object.Value) {
 // builder turns paths and types into fragments in one version of OpenAPI, and remembers which models they lead to.
 type builder struct {
 	documents *Documents
+	catalog   *catalog
 	dialect   dialect
 	versions  []*groupVersion
-	kinds     map[string][]object.Value // of models, see groupVersionKinds
+	kinds     map[string][]gvk // by model
 	wanted    map[string]bool
 	rendered  map[*parameter]object.Value
 }
@@ -269,7 +275,12 @@ type builder struct {
 type dialect interface {
 	// ref is how a model is named.
 	ref(model string) object.Value
-	// parameter is a parameter; operation and path are those of a pathItem.
+	// refer is ref among the other members of a property.
+	refer(members []object.Member, model string, def object.Value) []object.Member
+	// either says that a value is of one of two JSON types.
+	either(a, b string) []object.Member
+	// defaults says whether the dialect tells of defaults.
+	defaults() bool
 	parameter(p *parameter) object.Value
 	operation(b *builder, op *operation) object.Value
 }
@@ -345,6 +356,25 @@ type dialect3 struct{}
 func (dialect3) ref(model string) object.Value {
 	return object.Fields("$ref", object.StringOf("#/components/schemas/"+model))
 }
+
+// refer puts a reference that has other members beside it into a list of its own, for in this version they would be
+// passed over otherwise.
+func (d dialect3) refer(members []object.Member, model string, def object.Value) []object.Member {
+	if !def.IsNull() {
+		members = append(members, object.Member{Key: "default", Value: def})
+	}
+	if len(members) == 0 {
+		return d.ref(model).Members()
+	}
+	return append(members, object.Member{Key: "allOf", Value: object.ListOf(d.ref(model))})
+}
+
+func (dialect3) either(a, b string) []object.Member {
+	one := func(typ string) object.Value { return object.Fields("type", object.StringOf(typ)) }
+	return []object.Member{{Key: "oneOf", Value: object.ListOf(one(a), one(b))}}
+}
+
+func (dialect3) defaults() bool { return true }
 
 func (dialect3) parameter(p *parameter) object.Value {
 	members := []object.Member{

@@ -21,6 +21,17 @@ func (*dialect2) ref(model string) object.Value {
 	return object.Fields("$ref", object.StringOf("#/definitions/"+model))
 }
 
+func (d *dialect2) refer(members []object.Member, model string, _ object.Value) []object.Member {
+	return append(members, d.ref(model).Members()...)
+}
+
+// either can only say that it is text; clients go by the format or by the model's name.
+func (*dialect2) either(string, string) []object.Member {
+	return []object.Member{{Key: "type", Value: object.StringOf("string")}}
+}
+
+func (*dialect2) defaults() bool { return false }
+
 // parameterJSON is a parameter in the order of members of which the reference takes the hash.
 type parameterJSON struct {
 	UniqueItems bool              `json:"uniqueItems,omitempty"`

@@ -341,7 +341,8 @@ func (d *Documents) options(model string) []*parameter {
 		return nil
 	}
 	var parameters []*parameter
-	for _, f := range t.Fields {
+	for i := range t.Fields {
+		f := &t.Fields[i]
 		if f.Name == "apiVersion" || f.Name == "kind" {
 			continue
 		}
@@ -360,7 +361,7 @@ func (d *Documents) options(model string) []*parameter {
 		default:
 			continue
 		}
-		parameters = append(parameters, &parameter{f.Name, "query", word, fieldDoc(t, f)})
+		parameters = append(parameters, &parameter{f.Name, "query", word, f.Doc()})
 	}
 	return parameters
 }

@@ -33,7 +33,7 @@ var absent = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 const aggregatedJSON = mediaJSON + aggregatedParams
 
 // ask gets a document from the reference.
-func ask(t *testing.T, path, accept string) []byte {
+func ask(t testing.TB, path, accept string) []byte {
 	t.Helper()
 	if *reference == "" {
 		t.Fatal("-rewrite needs -reference")
@@ -62,7 +62,7 @@ type recorded struct{ path, accept, body string }
 
 const discoveryFile = "testdata/discovery.txt"
 
-func recordedDiscovery(t *testing.T) []recorded {
+func recordedDiscovery(t testing.TB) []recorded {
 	t.Helper()
 	if *rewrite {
 		recordDiscovery(t)
@@ -81,7 +81,7 @@ func recordedDiscovery(t *testing.T) []recorded {
 	return docs
 }
 
-func recordDiscovery(t *testing.T) {
+func recordDiscovery(t testing.TB) {
 	var out bytes.Buffer
 	add := func(path, accept string) object.Value {
 		v := parse(t, ask(t, path, accept))
@@ -104,7 +104,7 @@ func recordDiscovery(t *testing.T) {
 	}
 }
 
-func parse(t *testing.T, data []byte) object.Value {
+func parse(t testing.TB, data []byte) object.Value {
 	t.Helper()
 	p, err := object.ParseJSON(data)
 	if err != nil {
@@ -114,7 +114,7 @@ func parse(t *testing.T, data []byte) object.Value {
 }
 
 // recordedResources makes a table of types from the recorded discovery: enough for everything but schemas.
-func recordedResources(t *testing.T) []*engine.Resource {
+func recordedResources(t testing.TB) []*engine.Resource {
 	t.Helper()
 	var all []*engine.Resource
 	byHash := map[string]*engine.Resource{}

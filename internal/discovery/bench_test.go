@@ -1,0 +1,60 @@
+package discovery
+
+import (
+	"testing"
+)
+
+func BenchmarkOpenAPI3(b *testing.B) {
+	d := openAPIDocuments(b)
+	benchmarkPart(b, d, "apis/apps/v1")
+}
+
+func BenchmarkOpenAPI3Core(b *testing.B) {
+	d := openAPIDocuments(b)
+	benchmarkPart(b, d, "api/v1")
+}
+
+func benchmarkPart(b *testing.B, d *Documents, name string) {
+	c := d.catalog()
+	var doc *Document
+	for b.Loop() {
+		doc = d.part(c, name).document(d, c)
+	}
+	b.ReportMetric(float64(len(doc.Gzip)), "gzip-bytes")
+}
+
+func BenchmarkOpenAPI2(b *testing.B) {
+	d := openAPIDocuments(b)
+	c := d.catalog()
+	var doc *Document
+	for b.Loop() {
+		doc = d.openAPI2(c, false)
+	}
+	b.ReportMetric(float64(len(doc.Gzip)), "gzip-bytes")
+}
+
+func BenchmarkOpenAPI2Protobuf(b *testing.B) {
+	d := openAPIDocuments(b)
+	c := d.catalog()
+	var doc *Document
+	for b.Loop() {
+		doc = d.openAPI2(c, true)
+	}
+	b.ReportMetric(float64(len(doc.Gzip)), "gzip-bytes")
+}
+
+func BenchmarkIndex(b *testing.B) {
+	d := openAPIDocuments(b)
+	all, _ := d.registry.All()
+	for b.Loop() {
+		d.index(newCatalog(all, 0, nil))
+	}
+}
+
+func BenchmarkAggregated(b *testing.B) {
+	d := openAPIDocuments(b)
+	all, _ := d.registry.All()
+	for b.Loop() {
+		d.aggregated(newCatalog(all, 0, nil), "apis", mediaJSON)
+	}
+}
