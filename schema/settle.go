@@ -34,11 +34,7 @@ func (t *Type) Settle(v object.Value) object.Value {
 		}
 		out := edit{old: members}
 		for i := range members {
-			value := t.Elem.Settle(members[i].Value)
-			if t.Elem.Kind == Bytes && value.IsNull() {
-				value = object.StringOf("")
-			}
-			out.keep(i, value)
+			out.keep(i, settleEntry(members[i].Value, t.Elem))
 		}
 		if out.new != nil {
 			return object.MapOf(out.new...)
@@ -57,4 +53,18 @@ func (t *Type) Settle(v object.Value) object.Value {
 		}
 	}
 	return v
+}
+
+// settleEntry settles a value of a map. The generated code starts from an empty value there and not from none, so lists
+// and bytes come back empty.
+func settleEntry(v object.Value, t *Type) object.Value {
+	if v.Len() == 0 {
+		switch t.Kind {
+		case Bytes:
+			return object.StringOf("")
+		case List:
+			return object.ListOf()
+		}
+	}
+	return t.Settle(v)
 }
