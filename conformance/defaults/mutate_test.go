@@ -131,8 +131,12 @@ var words = map[string][]any{
 	"allocationMode":                {"", "ExactCount", "All"},
 	"operator":                      {"", "Equal", "Exists"},
 	"status":                        {"", "True", "False"},
-	"name":                          {"", "a"},
+	"name":                          {"", "a", "cpu"},
 	"service":                       {"", "a"},
+	"reportingComponent":            {""},
+	"reportingInstance":             {""},
+	"averageUtilization":            {0.0, 5.0},
+	"count":                         {0.0, 1.0},
 }
 
 // sameKind keeps a word out of fields that only share their name with the one it is meant for.

@@ -38,12 +38,38 @@ var (
 	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b`)
 	current   = regexp.MustCompile(`(current(?:ly at)?:? |[Cc]urrent resource version )\d+`)
 	parallel  = regexp.MustCompile(`\(after \d+ attempts?\)`)
+
+	// An object as text, in the messages of patches also with its quotes escaped.
+	revisions     = regexp.MustCompile(`(resourceVersion\\*"?: ?\\*")\d+`)
+	managedInJSON = regexp.MustCompile(`,\s*\\*"managedFields\\*":\s*\[`)
+	managedInYAML = regexp.MustCompile(`(?m)^ *managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
 )
+
+// withoutManagedFields takes them out of a text without touching the rest of it.
+func withoutManagedFields(text string) string {
+	for {
+		at := managedInJSON.FindStringIndex(text)
+		if at == nil {
+			return text
+		}
+		end, open := at[1], 1
+		for ; end < len(text) && open > 0; end++ {
+			switch text[end] {
+			case '[':
+				open++
+			case ']':
+				open--
+			}
+		}
+		text = text[:at[0]] + text[end:]
+	}
+}
 
 // longString is where a string is cut: messages repeat what was sent, and that may be megabytes.
 const longString = 600
 
 func (n *names) text(s string) string {
+	s = revisions.ReplaceAllString(withoutManagedFields(s), "${1}<rv>")
 	s = uuid.ReplaceAllStringFunc(s, func(id string) string { return n.name("uid", id) })
 	s = clock.ReplaceAllStringFunc(s, func(at string) string {
 		t, err := time.Parse(time.RFC3339Nano, at)

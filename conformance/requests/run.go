@@ -245,7 +245,7 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 	if !ok || step.Raw {
 		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
 		if step.Raw {
-			result.Text = revisions.ReplaceAllString(withoutManagedFields(result.Text), "${1}<rv>\"")
+			result.Text = managedInYAML.ReplaceAllString(result.Text, "${1}${2}:")
 		}
 	}
 	if !ok {
@@ -262,10 +262,10 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 		return result, nil
 	}
 	for i, doc := range docs {
+		doc = r.names.value(doc, nil)
 		if len(step.Keep) > 0 {
 			doc = keep(doc, step.Keep)
 		}
-		doc = r.names.value(doc, nil)
 		for _, path := range step.Drop {
 			doc = drop(doc, splitPath(path))
 		}
@@ -273,33 +273,6 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 	}
 	result.Docs = docs
 	return result, nil
-}
-
-var (
-	revisions     = regexp.MustCompile(`("?resourceVersion"?:\s*")\d+"`)
-	managedInJSON = regexp.MustCompile(`,\s*"managedFields":\s*\[`)
-	managedInYAML = regexp.MustCompile(`(?m)^( *)managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
-)
-
-// withoutManagedFields takes them out of a text without touching the rest of it.
-func withoutManagedFields(text string) string {
-	text = managedInYAML.ReplaceAllString(text, "${2}${3}:")
-	for {
-		at := managedInJSON.FindStringIndex(text)
-		if at == nil {
-			return text
-		}
-		end, open := at[1], 1
-		for ; end < len(text) && open > 0; end++ {
-			switch text[end] {
-			case '[':
-				open++
-			case ']':
-				open--
-			}
-		}
-		text = text[:at[0]] + text[end:]
-	}
 }
 
 // recorded reads a printed answer back, so that it can be compared without the paths of known differences.

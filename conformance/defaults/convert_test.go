@@ -1,0 +1,129 @@
+package defaults
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+
+	"plinth/internal/builtin/convert"
+	"plinth/object"
+)
+
+var conversions = []struct {
+	name     string
+	from, to schema.GroupVersionKind
+	convert  func(object.Value) (object.Value, error)
+}{
+	{"HPAv1ToV2", hpa("v1"), hpa("v2"), convert.HPAv1ToV2},
+	{"HPAv2ToV1", hpa("v2"), hpa("v1"), convert.HPAv2ToV1},
+	{"EventCoreToEvents", event(""), event("events.k8s.io"), convert.EventCoreToEvents},
+	{"EventEventsToCore", event("events.k8s.io"), event(""), convert.EventEventsToCore},
+}
+
+func hpa(version string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "autoscaling", Version: version, Kind: "HorizontalPodAutoscaler"}
+}
+
+func event(group string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: group, Version: "v1", Kind: "Event"}
+}
+
+// SPEC: VAL-4
+func TestConversionsAreUpstreams(t *testing.T) {
+	kinds := corpus(t)
+	for _, c := range conversions {
+		t.Run(c.name, func(t *testing.T) {
+			documents := append([]document(nil), kinds[c.from]...)
+			for _, doc := range kinds[c.to] { // what conversion makes of the other version has more to it than a vector
+				documents = append(documents, decodeDocument(t, upstreamConversion(t, c.to, marshal(t, doc), c.from)))
+			}
+			for i, compared := 0, 0; compared < *objects; i++ {
+				text := variant(t, c.from, documents, i)
+				if c.from == hpa("v1") {
+					text = annotated(t, text, uint64(i))
+				}
+				typed, err := decode(c.from, text)
+				if err != nil {
+					continue
+				}
+				compared++
+				legacyscheme.Scheme.Default(typed)
+				decoded := marshal(t, typed)
+				want := parse(t, upstreamConversion(t, c.from, decoded, c.to))
+				got, err := c.convert(parse(t, decoded))
+				if err != nil {
+					t.Fatalf("variant %d: %v\nof %s", i, err, decoded)
+				}
+				if d := difference("", want, got); d != "" {
+					t.Fatalf("variant %d: %s\nof %s", i, d, decoded)
+				}
+			}
+		})
+	}
+}
+
+// upstreamConversion goes the way of the reference: through the internal type.
+func upstreamConversion(t *testing.T, from schema.GroupVersionKind, text []byte, to schema.GroupVersionKind) []byte {
+	t.Helper()
+	typed, err := decode(from, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	internal, err := legacyscheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := legacyscheme.Scheme.ConvertToVersion(internal, to.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return marshal(t, out)
+}
+
+func decodeDocument(t *testing.T, text []byte) document {
+	t.Helper()
+	doc, ok := parsedDocument(text)
+	if !ok {
+		t.Fatalf("no object: %s", text)
+	}
+	return doc
+}
+
+// annotationTexts are what the annotations of an autoscaler may hold, right and wrong.
+var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x", `[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":5}}]`,
+	`[{"type":"Object","object":{"target":{"kind":"a"},"metricName":"b","targetValue":"0","averageValue":"5"}}]`,
+	`[{"type":"Object","object":{"targetValue":"7","averageValue":"5"}}]`, `[{"type":"Object","object":{"targetValue":"x"}}]`,
+	`[{"type":"External","external":{"metricName":"b","targetAverageValue":"1.5"}}]`, `[{"TYPE":"Pods","Pods":{"unknown":1}}]`,
+	`[{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c"}}]`, `[{"type":1}]`,
+	`{"ScaleUp":null,"ScaleDown":{"Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":2}],"Tolerance":"10m"}}`,
+	`{"scaleUp":{}}`, `{"ScaleUp":{"SelectPolicy":"Min","StabilizationWindowSeconds":0}}`,
+	`[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]`, `[{"lastTransitionTime":"yesterday"}]`}
+
+var annotationNames = []string{"metrics", "current-metrics", "behavior", "conditions", "scale-down-tolerance", "scale-up-tolerance"}
+
+// annotated puts some such texts into an object.
+func annotated(t *testing.T, text []byte, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 2))
+	doc := decodeDocument(t, text)
+	metadata, _ := doc["metadata"].(map[string]any)
+	if metadata == nil || rng.IntN(4) == 0 {
+		return text
+	}
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	for range rng.IntN(4) {
+		name := "autoscaling.alpha.kubernetes.io/" + annotationNames[rng.IntN(len(annotationNames))]
+		annotations[name] = annotationTexts[rng.IntN(len(annotationTexts))]
+		if old, ok := annotations[name].(string); ok && rng.IntN(10) == 0 {
+			annotations[name] = strings.Replace(old, "}", "", 1)
+		}
+	}
+	return marshal(t, doc)
+}
