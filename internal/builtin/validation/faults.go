@@ -1,11 +1,7 @@
 package validation
 
 import (
-	"encoding/json"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
-
-	"plinth/object"
 )
 
 // faults collects what rules find.
@@ -64,60 +60,7 @@ func (f *faults) tooMany(p *place, have, limit int) {
 	f.list = append(f.list, field.TooMany(f.path(p), have, limit))
 }
 
-// word is a text that the reference holds in a type of its own, an enum for one: it is shown as JSON, not quoted by Go.
-type word string
-
-// shown is a value in an error message, as JSON. order is the order of members of the outermost map, which is that of
-// the Go type in the reference; members that it does not name come last, sorted.
-type shown struct {
-	value object.Value
-	order []string
-}
-
-func show(v object.Value, order ...string) json.Marshaler { return shown{v, order} }
-
-// MarshalJSON implements json.Marshaler.
-func (s shown) MarshalJSON() ([]byte, error) {
-	if s.value.Kind() != object.Map || len(s.order) == 0 {
-		return object.AppendJSON(nil, s.value), nil
-	}
-	dst := []byte{'{'}
-	put := func(key string, v object.Value) {
-		if len(dst) > 1 {
-			dst = append(dst, ',')
-		}
-		dst = append(object.AppendString(dst, key), ':')
-		dst = object.AppendJSON(dst, v)
-	}
-	rest := s.value.Edit(nil, s.order...)
-	for _, key := range s.order {
-		if v, ok := s.value.Get(key); ok {
-			put(key, v)
-		}
-	}
-	for _, m := range rest.Members() {
-		put(m.Key, m.Value)
-	}
-	return append(dst, '}'), nil
-}
-
-// showList is show for a list of maps.
-func showList(v object.Value, order []string) json.Marshaler { return shownList{v, order} }
-
-type shownList shown
-
-// MarshalJSON implements json.Marshaler.
-func (s shownList) MarshalJSON() ([]byte, error) {
-	dst := []byte{'['}
-	for i, item := range s.value.Items() {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		text, err := shown{item, s.order}.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		dst = append(dst, text...)
-	}
-	return append(dst, ']'), nil
+// unsupportedText is unsupported for a text that the reference holds as a plain string.
+func (f *faults) unsupportedText(p *place, value string, supported []string) {
+	f.list = append(f.list, field.NotSupported(f.path(p), value, supported))
 }

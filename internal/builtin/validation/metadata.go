@@ -212,9 +212,6 @@ func ObjectMetaUpdate(meta, old object.Value, path *field.Path) field.ErrorList 
 	return f.list
 }
 
-// blank says whether a value is not there or an empty text, which is the same for a member that Go holds as a string.
-func blank(v object.Value) bool { return v.IsNull() || v.Kind() == object.String && v.Len() == 0 }
-
 // What stays the same as long as an object lives.
 var immutableMeta = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
 
@@ -238,8 +235,12 @@ var knownFinalizers = []string{"kubernetes", finalizeOrphan, finalizeDependent}
 // qualifiedFinalizers demands a domain of finalizers. Most kinds want this, but not all do.
 func (f *faults) qualifiedFinalizers(obj object.Value) {
 	for i, item := range obj.At("metadata", "finalizers").Items() {
-		if name := item.Str(); !strings.Contains(name, "/") && !slices.Contains(knownFinalizers, name) {
-			f.invalid((*place)(nil).to("metadata").to("finalizers").item(i), name, "name is neither a standard finalizer name nor is it fully qualified")
-		}
+		f.finalizerName((*place)(nil).to("metadata").to("finalizers").item(i), item.Str())
+	}
+}
+
+func (f *faults) finalizerName(p *place, name string) {
+	if !strings.Contains(name, "/") && !slices.Contains(knownFinalizers, name) {
+		f.invalid(p, name, "name is neither a standard finalizer name nor is it fully qualified")
 	}
 }

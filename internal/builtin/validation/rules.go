@@ -25,7 +25,16 @@ type rule struct {
 }
 
 // kinds lists the rules by group and kind: every version of a kind has the same.
-var kinds = map[[2]string]rule{}
+var kinds = map[[2]string]rule{
+	{"", "ConfigMap"}:             {create: configMapCreate, update: configMapUpdate},
+	{"", "Namespace"}:             {create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus},
+	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
+	{"", "Pod"}:                   {create: podCreate, update: podUpdate},
+	{"", "PodTemplate"}:           podTemplateKind,
+	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},
+	{"", "Service"}:               {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
+	{"", "ServiceAccount"}:        finalizersOnly,
+}
 
 // For gives the rules of a kind.
 func For(group, version, kind string) Rules {

@@ -1,0 +1,46 @@
+package validation
+
+import (
+	"net/netip"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"plinth/object"
+)
+
+// legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object has.
+func (f *faults) legacyIP(p *place, s string, kept object.Value) {
+	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
+		return
+	}
+	f.list = append(f.list, utilvalidation.IsValidIPForLegacyField(f.path(p), s, true, nil)...)
+}
+
+// legacyCIDR is legacyIP for ranges of addresses.
+func (f *faults) legacyCIDR(p *place, s string, kept object.Value) {
+	if !contains(kept, s) {
+		f.list = append(f.list, utilvalidation.IsValidCIDRForLegacyField(f.path(p), s, true, nil)...)
+	}
+}
+
+// endpointIP refuses addresses that mean something else on every host.
+func (f *faults) endpointIP(p *place, s string) {
+	ip := netutils.ParseIPSloppy(s)
+	if ip == nil {
+		f.invalid(p, s, "must be a valid IP address")
+		return
+	}
+	if ip.IsUnspecified() {
+		f.invalid(p, s, "may not be unspecified ("+s+")")
+	}
+	if ip.IsLoopback() {
+		f.invalid(p, s, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+	}
+	if ip.IsLinkLocalUnicast() {
+		f.invalid(p, s, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+	}
+	if ip.IsLinkLocalMulticast() {
+		f.invalid(p, s, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+	}
+}

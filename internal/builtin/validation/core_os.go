@@ -1,0 +1,181 @@
+package validation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"plinth/object"
+)
+
+// operatingSystems is sorted.
+var operatingSystems = []string{"linux", "windows"}
+
+// What a pod for Windows cannot have, in the order in which the reference looks.
+var (
+	notWindowsPodContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls",
+		"runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"}
+	notWindowsContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup"}
+)
+
+// operatingSystem checks that a pod asks for nothing that the system it names does not have.
+func (f *faults) operatingSystem(spec object.Value, p *place) {
+	os := spec.At("os")
+	if os.IsNull() {
+		return
+	}
+	switch name := text(os, "name"); name {
+	case "":
+		f.required(p.to("os").to("name"), "")
+	case "linux":
+		f.linux(spec, p)
+	case "windows":
+		f.windows(spec, p)
+	default:
+		f.unsupported(p.to("os"), name, operatingSystems)
+	}
+}
+
+func (f *faults) linux(spec object.Value, p *place) {
+	const why = "windows options cannot be set for a linux pod"
+	if has(spec.At("securityContext"), "windowsOptions") {
+		f.forbidden(p.to("securityContext").to("windowsOptions"), why)
+	}
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			if has(container.At("securityContext"), "windowsOptions") {
+				f.forbidden(p.to(kind).item(i).to("securityContext").to("windowsOptions"), why)
+			}
+		}
+	}
+}
+
+func (f *faults) windows(spec object.Value, p *place) {
+	const why = "cannot be set for a windows pod"
+	for _, key := range notWindowsPodContext {
+		if has(spec.At("securityContext"), key) {
+			f.forbidden(p.to("securityContext").to(key), why)
+		}
+	}
+	if has(spec, "hostUsers") {
+		f.forbidden(p.to("hostUsers"), why)
+	}
+	for _, key := range [...]string{"hostPID", "hostIPC"} {
+		if truth(spec, key) {
+			f.forbidden(p.to(key), why)
+		}
+	}
+	if has(spec, "shareProcessNamespace") {
+		f.forbidden(p.to("shareProcessNamespace"), why)
+	}
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			for _, key := range notWindowsContext {
+				if has(container.At("securityContext"), key) {
+					f.forbidden(p.to(kind).item(i).to("securityContext").to(key), why)
+				}
+			}
+		}
+	}
+}
+
+// hostProcessPod checks pods of Windows whose containers are processes of the host: all of them are, or none.
+func (f *faults) hostProcessPod(spec object.Value, p *place) {
+	ofPod := spec.At("securityContext", "windowsOptions", "hostProcess")
+	containers, processes := 0, 0
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			containers++
+			own := container.At("securityContext", "windowsOptions", "hostProcess")
+			if !ofPod.IsNull() && !own.IsNull() && ofPod.Bool() != own.Bool() {
+				f.invalid(p.to(kind).item(i).to("securityContext").to("windowsOptions").to("hostProcess"), own.Bool(),
+					fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", ofPod.Bool()))
+			}
+			if own.Bool() || own.IsNull() && ofPod.Bool() {
+				processes++
+			}
+		}
+	}
+	if processes == 0 {
+		return
+	}
+	if processes != containers {
+		f.invalid(p, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
+	}
+	if !truth(spec, "hostNetwork") {
+		f.invalid(p.to("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
+	}
+}
+
+const (
+	maxCredentialSpec = 64 << 10
+	maxWindowsDomain  = 256
+	maxWindowsUser    = 104
+)
+
+var (
+	controlCharacters = regexp.MustCompile(`[[:cntrl:]]+`)
+	netBIOSName       = regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`)
+	windowsDomain     = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	notInUserName     = regexp.MustCompile(`["/\\:;|=,\+\*\?<>@\[\]]`)
+	dotsAndSpaces     = regexp.MustCompile(`^[\. ]+$`)
+)
+
+func (f *faults) windowsOptions(options object.Value, p *place) {
+	if options.IsNull() {
+		return
+	}
+	if name := options.At("gmsaCredentialSpecName"); !name.IsNull() {
+		for _, wrong := range subdomainFaults(name.Str()) {
+			f.invalid(p.to("gmsaCredentialSpecName"), word(name.Str()), wrong)
+		}
+	}
+	if spec := options.At("gmsaCredentialSpec"); !spec.IsNull() {
+		if spec.Len() == 0 {
+			f.invalid(p.to("gmsaCredentialSpec"), word(""), "gmsaCredentialSpec cannot be an empty string")
+		} else if spec.Len() > maxCredentialSpec {
+			f.invalid(p.to("gmsaCredentialSpec"), word(spec.Str()), "gmsaCredentialSpec size must be under 64 KiB")
+		}
+	}
+	if name := options.At("runAsUserName"); !name.IsNull() {
+		for _, wrong := range windowsUserFaults(name.Str()) {
+			f.invalid(p.to("runAsUserName"), word(name.Str()), wrong)
+		}
+	}
+}
+
+// windowsUserFaults says what is wrong with a user's name with an optional domain before it.
+func windowsUserFaults(name string) []string {
+	switch {
+	case name == "":
+		return []string{"runAsUserName cannot be an empty string"}
+	case controlCharacters.MatchString(name):
+		return []string{"runAsUserName cannot contain control characters"}
+	case strings.Count(name, `\`) > 1:
+		return []string{"runAsUserName cannot contain more than one backslash"}
+	}
+	var wrong []string
+	domain, user, hasDomain := strings.Cut(name, `\`)
+	if !hasDomain {
+		domain, user = "", name
+	}
+	if len(domain) >= maxWindowsDomain {
+		wrong = append(wrong, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", maxWindowsDomain))
+	}
+	if hasDomain && !netBIOSName.MatchString(domain) && !windowsDomain.MatchString(domain) {
+		wrong = append(wrong, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
+	}
+	if user == "" {
+		wrong = append(wrong, "runAsUserName's User cannot be empty")
+	} else if len(user) > maxWindowsUser {
+		wrong = append(wrong, fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", maxWindowsUser))
+	}
+	if dotsAndSpaces.MatchString(user) {
+		wrong = append(wrong, "runAsUserName's User cannot contain only periods or spaces")
+	}
+	if notInUserName.MatchString(user) {
+		wrong = append(wrong, `runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]`)
+	}
+	return wrong
+}

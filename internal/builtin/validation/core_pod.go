@@ -1,0 +1,455 @@
+package validation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/object"
+)
+
+const (
+	mirrorAnnotation      = "kubernetes.io/config.mirror"
+	tolerationsAnnotation = "scheduler.alpha.kubernetes.io/tolerations"
+	deletionCost          = "controller.kubernetes.io/pod-deletion-cost"
+	seccompPodAnnotation  = "seccomp.security.alpha.kubernetes.io/pod"
+	seccompAnnotations    = "container.seccomp.security.alpha.kubernetes.io/"
+	appArmorAnnotations   = "container.apparmor.security.beta.kubernetes.io/"
+)
+
+// podRules is one look at a pod's spec, in a Pod or in a template.
+type podRules struct {
+	spec object.Value
+	// meta is the metadata of the Pod, null in a template: there the name is not known yet.
+	meta     object.Value
+	pod      bool
+	volumes  byName // without those that have faults
+	claims   byName
+	grace    object.Value // terminationGracePeriodSeconds
+	os       string
+	hostUser bool // the pod shares the user namespace of its node
+	old      leniency
+}
+
+// leniency is what an update may keep because the old object has it, although a new one may not. The zero value is
+// strict.
+type leniency struct {
+	deletionCost, labelValuesInAffinity, labelValuesInNodeAffinity, spreadSelectors, spreadKeys bool
+	hugePages, tokenPaths, sysctls, restartContainer, volumeDevices, imageReference, sysAdmin   bool
+	comparisons, hostNetwork                                                                    bool
+}
+
+// podAndMeta checks a Pod but for its metadata in general.
+func (f *faults) podAndMeta(pod object.Value, old leniency) {
+	var root *place
+	spec := pod.At("spec")
+	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.to("metadata").to("annotations"), old)
+	rules := podRules{spec: spec, meta: pod.At("metadata"), pod: true, old: old}
+	f.podSpec(&rules, root.to("spec"))
+	if text(spec, "serviceAccountName") == "" {
+		f.tokensWithoutAccount(spec, root.to("spec"))
+	}
+	if grace := spec.At("terminationGracePeriodSeconds"); !grace.IsNull() {
+		f.nonNegative(root.to("spec").to("terminationGracePeriodSeconds"), grace.Int())
+	}
+	f.trimmedImages(spec.At("containers"), root.to("spec").to("containers"))
+	f.trimmedImages(spec.At("initContainers"), root.to("spec").to("initContainers"))
+}
+
+func (f *faults) tokensWithoutAccount(spec object.Value, p *place) {
+	for i, volume := range spec.At("volumes").Items() {
+		for j, source := range volume.At("projected", "sources").Items() {
+			if has(source, "serviceAccountToken") {
+				f.forbidden(p.to("volumes").item(i).to("projected").to("sources").item(j).to("serviceAccountToken"), "must not be specified when serviceAccountName is not set")
+			}
+		}
+	}
+}
+
+func (f *faults) trimmedImages(containers object.Value, p *place) {
+	for i, container := range containers.Items() {
+		f.trimmedImage(container, p.item(i))
+	}
+}
+
+func (f *faults) trimmedImage(container object.Value, p *place) {
+	if image := text(container, "image"); len(strings.TrimSpace(image)) != len(image) {
+		f.invalid(p.to("image"), image, "must not have leading or trailing whitespace")
+	}
+}
+
+// podAnnotations checks those annotations that say something about a pod.
+func (f *faults) podAnnotations(annotations, spec object.Value, p *place, old leniency) {
+	if annotations.Len() == 0 {
+		return
+	}
+	if value, ok := annotations.Get(mirrorAnnotation); ok && text(spec, "nodeName") == "" {
+		f.invalid(p.key(mirrorAnnotation), value.Str(), "must set spec.nodeName if mirror pod annotation is set")
+	}
+	if cost, ok := annotations.Get(deletionCost); ok && !old.deletionCost && !isDeletionCost(cost.Str()) {
+		f.invalid(p.key(deletionCost), cost.Str(), "must be a 32bit integer")
+	}
+	if profile, ok := annotations.Get(seccompPodAnnotation); ok {
+		f.seccompName(profile.Str(), p.to(seccompPodAnnotation))
+	}
+	for _, m := range annotations.Members() {
+		if strings.HasPrefix(m.Key, seccompAnnotations) {
+			f.seccompName(m.Value.Str(), p.to(m.Key))
+		}
+		if container, ok := strings.CutPrefix(m.Key, appArmorAnnotations); ok {
+			f.appArmorAnnotation(container, m.Value.Str(), spec, p.key(m.Key))
+		}
+	}
+}
+
+// isDeletionCost says whether a text is an integer of 32 bits in its plain form.
+func isDeletionCost(s string) bool {
+	if s == "" || s[0] == '+' || s[0] == '0' && s != "0" {
+		return false
+	}
+	_, err := strconv.ParseInt(s, 10, 32)
+	return err == nil
+}
+
+func (f *faults) podSpec(r *podRules, p *place) {
+	spec := r.spec
+	r.grace = spec.At("terminationGracePeriodSeconds")
+	if r.grace.IsNull() {
+		f.required(p.to("terminationGracePeriodSeconds"), "")
+	}
+	r.hostUser = !has(spec, "hostUsers") || truth(spec, "hostUsers")
+	r.os = text(spec.At("os"), "name")
+	f.volumes(r, p.to("volumes"))
+	f.podClaims(r, p.to("resourceClaims"))
+	f.containers(r, p.to("containers"))
+	f.initContainers(r, p.to("initContainers"))
+	f.ephemeralContainers(r, p.to("ephemeralContainers"))
+	f.podResources(r, p)
+	f.hostPortsOnHostNetwork(r, p.to("containers"))
+	f.oneOf(p.to("restartPolicy"), text(spec, "restartPolicy"), restartPolicies)
+	f.oneOf(p.to("dnsPolicy"), text(spec, "dnsPolicy"), dnsPolicies)
+	f.labels(spec.At("nodeSelector"), p.to("nodeSelector"))
+	f.podSecurityContext(r, p.to("securityContext"))
+	if truth(spec, "shareProcessNamespace") && truth(spec, "hostPID") {
+		f.invalid(p.to("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+	}
+	f.affinity(spec.At("affinity"), r.old, p.to("affinity"))
+	f.dnsConfig(spec, p.to("dnsConfig"))
+	for i, gate := range spec.At("readinessGates").Items() {
+		f.qualified(p.to("readinessGates").item(i).to("conditionType"), text(gate, "conditionType"))
+	}
+	f.schedulingGates(spec.At("schedulingGates"), p.to("schedulingGates"))
+	f.topologySpread(spec.At("topologySpreadConstraints"), r.old, p.to("topologySpreadConstraints"))
+	f.hostProcessPod(spec, p)
+	f.userNamespace(r, p)
+	f.hostnameOverride(spec, p.to("hostnameOverride"))
+	f.podNames(spec, p)
+	f.tolerations(spec.At("tolerations"), r.old, p.to("tolerations"))
+	f.hostAliases(spec.At("hostAliases"), p.to("hostAliases"))
+	f.podClasses(spec, r.old, p)
+	f.operatingSystem(spec, p)
+	f.fileKeys(spec, p)
+}
+
+var (
+	restartPolicies    = []string{"Always", "OnFailure", "Never"}
+	dnsPolicies        = []string{"ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"}
+	preemptionPolicies = []string{"PreemptLowerPriority", "Never"}
+)
+
+// podNames checks the names that a pod's spec holds.
+func (f *faults) podNames(spec object.Value, p *place) {
+	account := text(spec, "serviceAccountName")
+	if account != "" {
+		f.subdomain(p.to("serviceAccountName"), account)
+	}
+	if node := text(spec, "nodeName"); node != "" {
+		f.subdomain(p.to("nodeName"), node)
+	}
+	if deadline := spec.At("activeDeadlineSeconds"); !deadline.IsNull() {
+		f.within(p.to("activeDeadlineSeconds"), deadline.Int(), 1, math.MaxInt32)
+	}
+	if hostname := text(spec, "hostname"); hostname != "" {
+		f.label(p.to("hostname"), hostname)
+	}
+	if subdomain := text(spec, "subdomain"); subdomain != "" {
+		f.label(p.to("subdomain"), subdomain)
+	}
+}
+
+// podClasses checks what a pod's spec says of its priority, its runtime and the overhead of that.
+func (f *faults) podClasses(spec object.Value, old leniency, p *place) {
+	if class := text(spec, "priorityClassName"); class != "" {
+		f.subdomain(p.to("priorityClassName"), class)
+	}
+	if class := spec.At("runtimeClassName"); !class.IsNull() {
+		f.subdomain(p.to("runtimeClassName"), class.Str())
+	}
+	if policy := spec.At("preemptionPolicy"); !policy.IsNull() {
+		f.oneOf(p.to("preemptionPolicy"), policy.Str(), preemptionPolicies)
+	}
+	if overhead := spec.At("overhead"); overhead.Len() > 0 {
+		f.resourceList(overhead, p.to("overhead").to("limits"), containerResource, old)
+		f.hugePagesNeedMore(overhead, object.Nil, p.to("overhead"))
+	}
+}
+
+func (f *faults) podClaims(r *podRules, p *place) {
+	claims := r.spec.At("resourceClaims")
+	r.claims = newByName(claims.Items())
+	var names seen
+	for i, claim := range claims.Items() {
+		if r.pod && has(r.meta.At("annotations"), mirrorAnnotation) {
+			f.forbidden((*place)(nil).to(""), "static pods do not support resource claims")
+			continue
+		}
+		p := p.item(i)
+		switch name := text(claim, "name"); {
+		case name == "":
+			f.required(p.to("name"), "")
+		case names.has(name):
+			f.duplicate(p.to("name"), name)
+		default:
+			f.label(p.to("name"), name)
+			names.add(name)
+		}
+		claimName, template := claim.At("resourceClaimName"), claim.At("resourceClaimTemplateName")
+		if !claimName.IsNull() && !template.IsNull() {
+			f.invalid(p, goForm{claim, podClaimFields}, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+		}
+		if claimName.IsNull() && template.IsNull() {
+			f.invalid(p, goForm{claim, podClaimFields}, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+		}
+		if !claimName.IsNull() {
+			f.subdomain(p.to("resourceClaimName"), claimName.Str())
+		}
+		if !template.IsNull() {
+			f.subdomain(p.to("resourceClaimTemplateName"), template.Str())
+		}
+	}
+}
+
+func (f *faults) hostPortsOnHostNetwork(r *podRules, p *place) {
+	if !truth(r.spec, "hostNetwork") {
+		return
+	}
+	for i, container := range r.spec.At("containers").Items() {
+		for j, port := range container.At("ports").Items() {
+			if host := number(port, "hostPort"); (r.pod || host != 0) && host != number(port, "containerPort") {
+				f.invalid(p.item(i).to("ports").item(j).to("hostPort"), host, "must match `containerPort` when `hostNetwork` is true")
+			}
+		}
+	}
+}
+
+func (f *faults) schedulingGates(gates object.Value, p *place) {
+	var names seen
+	for i, gate := range gates.Items() {
+		name := text(gate, "name")
+		f.qualified(p.item(i), name)
+		if names.add(name) {
+			f.duplicate(p.item(i), name)
+		}
+	}
+}
+
+const (
+	maxNameservers = 3
+	maxSearches    = 32
+	maxSearchChars = 2048
+)
+
+func (f *faults) dnsConfig(spec object.Value, p *place) {
+	config := spec.At("dnsConfig")
+	nameservers, searches := config.At("nameservers"), config.At("searches")
+	if text(spec, "dnsPolicy") == "None" {
+		if config.IsNull() {
+			f.required(p, "must provide `dnsConfig` when `dnsPolicy` is None")
+			return
+		}
+		if nameservers.Len() == 0 {
+			f.required(p.to("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
+			return
+		}
+	}
+	if config.IsNull() {
+		return
+	}
+	if nameservers.Len() > maxNameservers {
+		f.invalid(p.to("nameservers"), show(nameservers), fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+	}
+	for i, server := range nameservers.Items() {
+		f.legacyIP(p.to("nameservers").item(i), server.Str(), object.Nil)
+	}
+	f.dnsSearches(searches, p.to("searches"))
+	for i, option := range config.At("options").Items() {
+		if text(option, "name") == "" {
+			f.required(p.to("options").item(i), "must not be empty")
+		}
+	}
+}
+
+func (f *faults) dnsSearches(searches object.Value, p *place) {
+	if searches.Len() > maxSearches {
+		f.invalid(p, show(searches), fmt.Sprintf("must not have more than %v search paths", maxSearches))
+	}
+	total := max(searches.Len()-1, 0)
+	for _, search := range searches.Items() {
+		total += search.Len()
+	}
+	if total > maxSearchChars {
+		f.invalid(p, show(searches), fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars))
+	}
+	for i, item := range searches.Items() {
+		if search := item.Str(); search != "." {
+			search = strings.TrimSuffix(search, ".")
+			if !isSubdomain(search) {
+				f.each(p.item(i), search, utilvalidation.IsDNS1123SubdomainWithUnderscore(search))
+			}
+		}
+	}
+}
+
+func (f *faults) hostnameOverride(spec object.Value, p *place) {
+	override := spec.At("hostnameOverride")
+	if override.IsNull() {
+		return
+	}
+	if truth(spec, "setHostnameAsFQDN") {
+		f.forbidden(p, "may not be specified when setHostnameAsFQDN is true")
+	}
+	if truth(spec, "hostNetwork") {
+		f.forbidden(p, "may not be specified when hostNetwork is true")
+	}
+	if override.Len() > 64 {
+		f.tooLong(p, 64)
+	}
+	f.subdomain(p, override.Str())
+}
+
+func (f *faults) hostAliases(aliases object.Value, p *place) {
+	for i, alias := range aliases.Items() {
+		f.legacyIP(p.item(i).to("ip"), text(alias, "ip"), object.Nil)
+		for j, hostname := range alias.At("hostnames").Items() {
+			f.subdomain(p.item(i).to("hostnames").item(j), hostname.Str())
+		}
+	}
+}
+
+// userNamespace checks what a pod with a user namespace of its own cannot have.
+func (f *faults) userNamespace(r *podRules, p *place) {
+	if r.hostUser {
+		return
+	}
+	const why = "when `hostUsers` is false"
+	if truth(r.spec, "hostNetwork") && !r.old.hostNetwork {
+		f.forbidden(p.to("hostNetwork"), why)
+	}
+	if truth(r.spec, "hostPID") {
+		f.forbidden(p.to("HostPID"), why)
+	}
+	if truth(r.spec, "hostIPC") {
+		f.forbidden(p.to("HostIPC"), why)
+	}
+	if r.old.volumeDevices {
+		return
+	}
+	for _, kind := range containerLists {
+		for i, container := range r.spec.At(kind).Items() {
+			if length(container, "volumeDevices") > 0 {
+				f.forbidden(p.to(kind).item(i).to("volumeDevices"), why)
+			}
+		}
+	}
+}
+
+// containerLists are the members of a pod's spec that list containers.
+var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
+
+// fileKeys demands that variables taken from a file name a volume that may have it.
+func (f *faults) fileKeys(spec object.Value, p *place) {
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			for j, env := range container.At("env").Items() {
+				file := env.At("valueFrom", "fileKeyRef")
+				if file.IsNull() {
+					continue
+				}
+				name := text(file, "volumeName")
+				volumes := newByName(spec.At("volumes").Items())
+				p := p.to(kind).item(i).to("env").item(j).to("valueFrom").to("fileKeyRef").to("volumeName")
+				if volume, ok := volumes.find(name); !ok {
+					f.notFound(p, name)
+				} else if !has(volume, "emptyDir") {
+					f.invalid(p, name, "referenced volume must be of type emptyDir")
+				}
+			}
+		}
+	}
+}
+
+// podCreate is all of a new Pod.
+func podCreate(f *faults, pod object.Value) {
+	f.qualifiedFinalizers(pod)
+	f.podAndMeta(pod, leniency{})
+	var root *place
+	spec := pod.At("spec")
+	if length(spec, "ephemeralContainers") > 0 {
+		f.forbidden(root.to("spec").to("ephemeralContainers"), "cannot be set on create")
+	}
+	if text(spec, "nodeName") != "" && length(spec, "schedulingGates") != 0 {
+		f.forbidden(root.to("spec").to("nodeName"), "cannot be set until all schedulingGates have been cleared")
+	}
+	f.profilesAgree(pod.At("metadata", "annotations"), spec, root.to("spec"))
+}
+
+// podTemplate is the template of a controller's pods. was is the one before, null in a new object.
+func (f *faults) podTemplate(template, was object.Value, p *place) {
+	before := len(f.list)
+	f.strictPodTemplate(template, leniency{}, p)
+	if len(f.list) > before && !was.IsNull() {
+		if old := lenient(was.At("spec"), was.At("metadata")); old != (leniency{}) {
+			f.list = f.list[:before]
+			f.strictPodTemplate(template, old, p)
+		}
+	}
+}
+
+func (f *faults) strictPodTemplate(template object.Value, old leniency, p *place) {
+	meta, spec := template.At("metadata"), template.At("spec")
+	annotations := meta.At("annotations")
+	f.labels(meta.At("labels"), p.to("labels"))
+	f.annotations(annotations, p.to("annotations"))
+	f.podAnnotations(annotations, spec, p.to("annotations"), old)
+	rules := podRules{spec: spec, old: old}
+	f.podSpec(&rules, p.to("spec"))
+	f.profilesAgree(annotations, spec, p.to("spec"))
+	if length(spec, "ephemeralContainers") > 0 {
+		f.forbidden(p.to("spec").to("ephemeralContainers"), "ephemeral containers not allowed in pod template")
+	}
+}
+
+// podTemplateKind are the rules of PodTemplate, which is stored and nothing else.
+var podTemplateKind = rule{
+	create: func(f *faults, obj object.Value) {
+		f.qualifiedFinalizers(obj)
+		f.podTemplate(obj.At("template"), object.Nil, (*place)(nil).to("template"))
+	},
+	update: func(f *faults, obj, old object.Value) {
+		f.qualifiedFinalizers(obj)
+		f.podTemplate(obj.At("template"), old.At("template"), (*place)(nil).to("template"))
+	},
+}
+
+func anyContainer(spec object.Value, is func(container object.Value) bool) bool {
+	for _, kind := range containerLists {
+		if slices.ContainsFunc(spec.At(kind).Items(), is) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,303 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plinth/object"
+)
+
+const hugePages = "hugepages-"
+
+// naming says which names a list of resources may use.
+type naming int
+
+const (
+	anyResource       naming = iota // standard, or with a domain
+	containerResource               // what a container can have
+	podResource                     // what a whole pod can have
+	quotaResource                   // what can be limited in a namespace
+)
+
+// What stands without a domain, sorted; huge pages come besides.
+var (
+	standardResources = []string{"configmaps", "cpu", "ephemeral-storage", "limits.cpu", "limits.ephemeral-storage", "limits.memory",
+		"memory", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.cpu", "requests.ephemeral-storage",
+		"requests.memory", "requests.storage", "resourcequotas", "secrets", "services", "services.loadbalancers",
+		"services.nodeports", "storage"}
+	countedResources = []string{"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas",
+		"secrets", "services", "services.loadbalancers", "services.nodeports"}
+	podLevelResources = []string{"cpu", hugePages, "memory"}
+)
+
+func isStandardContainerResource(name string) bool {
+	return name == "cpu" || name == "memory" || name == "ephemeral-storage" || strings.HasPrefix(name, hugePages)
+}
+
+// isNativeResource says whether a resource is Kubernetes's own.
+func isNativeResource(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, "kubernetes.io/")
+}
+
+// isExtendedResource says whether a resource is somebody else's, with a name that quotas can prefix.
+func isExtendedResource(name string) bool {
+	return !isNativeResource(name) && !strings.HasPrefix(name, "requests.") && isQualified("requests."+name)
+}
+
+func isIntegerResource(name string) bool {
+	_, counted := slices.BinarySearch(countedResources, name)
+	return counted || isExtendedResource(name)
+}
+
+// mayOvercommit says whether more of a resource can be promised than there is: a request may be below its limit.
+func mayOvercommit(name string) bool {
+	return isNativeResource(name) && !strings.HasPrefix(name, hugePages)
+}
+
+func isHugeQuota(name string) bool {
+	return strings.HasPrefix(name, hugePages) || strings.HasPrefix(name, "requests."+hugePages)
+}
+
+func (f *faults) resourceName(name string, as naming, p *place) {
+	if as == containerResource && (name == "cpu" || name == "memory") {
+		return
+	}
+	domain := strings.Contains(name, "/")
+	before := len(f.list)
+	if !isQualified(name) {
+		for _, wrong := range qualifiedFaults(name) {
+			f.invalid(p, word(name), wrong)
+		}
+	} else if _, standard := slices.BinarySearch(standardResources, name); !domain && !standard && !isHugeQuota(name) {
+		f.invalid(p, word(name), "must be a standard resource type or fully qualified")
+	}
+	plain := strings.Count(name, "/") == 0
+	switch as {
+	case containerResource:
+		if plain && !isStandardContainerResource(name) {
+			f.invalid(p, word(name), "must be a standard resource for containers")
+		} else if !plain && !isNativeResource(name) && !isExtendedResource(name) {
+			f.invalid(p, word(name), "doesn't follow extended resource name standard")
+		}
+	case podResource:
+		if len(f.list) == before && name != "cpu" && name != "memory" && !strings.HasPrefix(name, hugePages) {
+			f.unsupported(p, name, podLevelResources)
+		}
+	case quotaResource:
+		if _, standard := slices.BinarySearch(standardResources, name); plain && (!standard || name == "storage") && !isHugeQuota(name) {
+			f.invalid(p, word(name), "must be a standard resource for quota")
+		}
+	}
+}
+
+// resourceAmount demands an amount that is not negative, and a whole number of what cannot be divided.
+func (f *faults) resourceAmount(name string, amount resource.Quantity, p *place) {
+	if amount.Sign() < 0 {
+		f.invalid(p, amount.String(), notNegative)
+	}
+	if name != "cpu" && name != "memory" && isIntegerResource(name) && amount.MilliValue()%1000 != 0 {
+		f.invalid(p, amount, notInteger)
+	}
+}
+
+// resourceList checks names and amounts.
+func (f *faults) resourceList(resources object.Value, p *place, as naming, old leniency) {
+	for _, m := range resources.Members() {
+		p := p.key(m.Key)
+		amount := quantity(m.Value)
+		f.resourceName(m.Key, as, p)
+		f.resourceAmount(m.Key, amount, p)
+		f.wholePages(m.Key, amount, p, old)
+	}
+}
+
+// wholePages demands a whole number of huge pages.
+func (f *faults) wholePages(name string, amount resource.Quantity, p *place, old leniency) {
+	if strings.HasPrefix(name, hugePages) && !old.hugePages && !isWholePages(name, amount) {
+		f.invalid(p, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name))
+	}
+}
+
+func isWholePages(name string, amount resource.Quantity) bool {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(name, hugePages))
+	if err != nil || size.Sign() <= 0 || size.MilliValue()%1000 != 0 {
+		return false
+	}
+	return amount.Value()%size.Value() == 0
+}
+
+// resources checks what a container, or a pod, asks for and may use.
+func (f *faults) resources(resources object.Value, r *podRules, p *place, as naming) {
+	limits, requests := resources.At("limits"), resources.At("requests")
+	f.resourceList(limits, p.to("limits"), as, r.old)
+	for _, m := range requests.Members() {
+		amount := quantity(m.Value)
+		f.resourceName(m.Key, as, p.to("requests").key(m.Key))
+		f.resourceAmount(m.Key, amount, p.to("requests").key(m.Key))
+		if limit, ok := limits.Get(m.Key); ok {
+			f.requestAndLimit(m.Key, amount, quantity(limit), p.to("requests"))
+		} else if !mayOvercommit(m.Key) {
+			f.required(p.to("limits"), "Limit must be set for non overcommitable resources")
+		}
+		f.wholePages(m.Key, amount, p.to("requests").key(m.Key), r.old)
+	}
+	f.hugePagesNeedMore(limits, requests, p)
+	f.claimNames(resources.At("claims"), r, p.to("claims"))
+}
+
+func (f *faults) requestAndLimit(name string, request, limit resource.Quantity, p *place) {
+	switch order := request.Cmp(limit); {
+	case order != 0 && !mayOvercommit(name):
+		f.invalid(p, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+	case order > 0:
+		f.invalid(p, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+	}
+}
+
+// hugePagesNeedMore demands cpu or memory of whoever asks for huge pages.
+func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *place) {
+	huge, compute := false, false
+	for _, resources := range [...]object.Value{limits, requests} {
+		for _, m := range resources.Members() {
+			huge = huge || strings.HasPrefix(m.Key, hugePages)
+			compute = compute || m.Key == "cpu" || m.Key == "memory"
+		}
+	}
+	if huge && !compute {
+		f.forbidden(p, "HugePages require cpu or memory")
+	}
+}
+
+// claimNames checks which of the pod's resource claims a container uses, in whole or in part.
+func (f *faults) claimNames(claims object.Value, r *podRules, p *place) {
+	if claims.Len() == 0 {
+		return
+	}
+	whole, used := map[string]bool{}, map[string]bool{} // names; names and "name/request"
+	parts := map[string]int{}
+	for i, claim := range claims.Items() {
+		p := p.item(i)
+		name, request := text(claim, "name"), text(claim, "request")
+		if name == "" {
+			f.required(p, "")
+			continue
+		}
+		if whole[name] {
+			f.duplicate(p, name)
+		} else {
+			key := name
+			if request != "" {
+				f.label(p.to("request"), request)
+				key += "/" + request
+			}
+			if used[key] {
+				f.duplicate(p, key)
+			} else if request == "" {
+				for range parts[name] {
+					f.duplicate(p, name)
+				}
+			}
+			if request == "" {
+				whole[name] = true
+			} else if !used[key] {
+				parts[name]++
+			}
+			used[key] = true
+		}
+		if _, ok := r.claims.find(name); !ok {
+			f.unknownClaim(name, r, p)
+		}
+	}
+}
+
+func (f *faults) unknownClaim(name string, r *podRules, p *place) {
+	names := make([]string, 0, len(r.claims.items))
+	for _, claim := range r.claims.items {
+		if known := text(claim, "name"); known != "" {
+			names = append(names, known)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	f.notFound(p, name)
+	fault := f.list[len(f.list)-1]
+	fault.Detail = "must be one of the names in pod.spec.resourceClaims"
+	if len(names) == 0 {
+		fault.Detail += " which is empty"
+	} else {
+		fault.Detail += ": " + strings.Join(names, ", ")
+	}
+}
+
+// podResources checks what a pod asks for as a whole, and that its containers stay within.
+func (f *faults) podResources(r *podRules, p *place) {
+	resources := r.spec.At("resources")
+	if resources.IsNull() {
+		return
+	}
+	if r.os == "windows" {
+		f.forbidden(p.to("resources"), "may not be set for a windows pod")
+		return
+	}
+	if has(resources, "claims") {
+		f.forbidden(p.to("resources").to("claims"), "claims may not be set for Resources at pod-level")
+	}
+	f.resources(resources, r, p.to("resources"), podResource)
+	for _, m := range resources.At("requests").Members() {
+		total, used := aggregate(r.spec, "requests", m.Key)
+		if wanted := quantity(m.Value); used && total.Cmp(wanted) > 0 {
+			f.invalid(p.to("resources").to("requests").key(m.Key), wanted.String(),
+				"must be greater than or equal to aggregate container requests of "+total.String())
+		}
+	}
+	for _, m := range resources.At("limits").Members() {
+		f.podLimit(r.spec, m.Key, quantity(m.Value), p.to("resources"))
+	}
+}
+
+func (f *faults) podLimit(spec object.Value, name string, limit resource.Quantity, p *place) {
+	if strings.HasPrefix(name, hugePages) {
+		if total, used := aggregate(spec, "limits", name); used && total.Cmp(limit) > 0 {
+			f.invalid(p.to("limits").key(name), limit.String(), "must be greater than or equal to aggregate container limits of "+total.String())
+		}
+	}
+	for i, container := range spec.At("containers").Items() {
+		if v, ok := container.At("resources", "limits").Get(name); ok {
+			if own := quantity(v); own.Cmp(limit) > 0 {
+				f.invalid(p.to("containers").item(i).key(name).to("limits"), own.String(), "must be less than or equal to pod limits of "+limit.String())
+			}
+		}
+	}
+}
+
+// aggregate is the most of a resource that the containers of a pod have at a time: all of its containers and sidecars,
+// or an init container with the sidecars before it.
+func aggregate(spec object.Value, kind, name string) (total resource.Quantity, used bool) {
+	var sidecars, most resource.Quantity
+	for _, container := range spec.At("containers").Items() {
+		if v, ok := container.At("resources", kind).Get(name); ok {
+			total.Add(quantity(v))
+			used = true
+		}
+	}
+	for _, container := range spec.At("initContainers").Items() {
+		v, ok := container.At("resources", kind).Get(name)
+		used = used || ok
+		during := quantity(v)
+		during.Add(sidecars)
+		if text(container, "restartPolicy") == "Always" {
+			total.Add(quantity(v))
+			sidecars = during
+		}
+		if during.Cmp(most) > 0 {
+			most = during
+		}
+	}
+	if most.Cmp(total) > 0 {
+		total = most
+	}
+	return total, used
+}

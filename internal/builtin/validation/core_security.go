@@ -1,0 +1,248 @@
+package validation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"plinth/object"
+)
+
+var (
+	groupPolicies        = []string{"Always", "OnRootMismatch"}
+	supplementalPolicies = []string{"Merge", "Strict"}
+	selinuxPolicies      = []string{"MountOption", "Recursive"}
+	procMounts           = []string{"Default", "Unmasked"}
+	profileTypes         = []string{"Localhost", "RuntimeDefault", "Unconfined"}
+)
+
+func (f *faults) podSecurityContext(r *podRules, p *place) {
+	context := r.spec.At("securityContext")
+	if context.Len() == 0 {
+		return
+	}
+	f.id(p.to("fsGroup"), context.At("fsGroup"))
+	f.id(p.to("runAsUser"), context.At("runAsUser"))
+	f.id(p.to("runAsGroup"), context.At("runAsGroup"))
+	for i, group := range context.At("supplementalGroups").Items() {
+		f.id(p.to("supplementalGroups").item(i), group)
+	}
+	f.sysctls(r, context.At("sysctls"), p.to("sysctls"))
+	f.onlyIfSet(p.to("fsGroupChangePolicy"), context.At("fsGroupChangePolicy"), groupPolicies)
+	f.seccomp(context.At("seccompProfile"), p.to("seccompProfile"))
+	f.windowsOptions(context.At("windowsOptions"), p.to("windowsOptions"))
+	f.appArmor(context.At("appArmorProfile"), p.to("appArmorProfile"))
+	f.onlyIfSet(p.to("supplementalGroupsPolicy"), context.At("supplementalGroupsPolicy"), supplementalPolicies)
+	f.onlyIfSet(p.to("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), selinuxPolicies)
+}
+
+func (f *faults) securityContext(r *podRules, context object.Value, p *place) {
+	if context.Len() == 0 {
+		return
+	}
+	f.id(p.to("runAsUser"), context.At("runAsUser"))
+	f.id(p.to("runAsGroup"), context.At("runAsGroup"))
+	if mount := context.At("procMount"); !mount.IsNull() {
+		f.only(p.to("procMount"), mount.Str(), procMounts)
+		if r.hostUser && mount.Str() == "Unmasked" {
+			f.invalid(p.to("procMount"), word(mount.Str()), "`hostUsers` must be false to use `Unmasked`")
+		}
+	}
+	f.seccomp(context.At("seccompProfile"), p.to("seccompProfile"))
+	if escalation := context.At("allowPrivilegeEscalation"); !escalation.IsNull() && !escalation.Bool() {
+		if truth(context, "privileged") {
+			f.invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+		}
+		for _, capability := range context.At("capabilities", "add").Items() {
+			if capability.Str() == "CAP_SYS_ADMIN" && !r.old.sysAdmin {
+				f.invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+			}
+		}
+	}
+	f.windowsOptions(context.At("windowsOptions"), p.to("windowsOptions"))
+	f.appArmor(context.At("appArmorProfile"), p.to("appArmorProfile"))
+}
+
+func (f *faults) seccomp(profile object.Value, p *place) {
+	if profile.IsNull() {
+		return
+	}
+	kind, local := text(profile, "type"), profile.At("localhostProfile")
+	if kind == "" {
+		f.required(p.to("type"), "type is required when seccompProfile is set")
+	} else {
+		f.only(p.to("type"), kind, profileTypes)
+	}
+	switch {
+	case kind == "Localhost" && local.IsNull():
+		f.required(p.to("localhostProfile"), "must be set when seccomp type is Localhost")
+	case kind == "Localhost":
+		f.descending(p.to("localhostProfile"), local.Str())
+	case !local.IsNull():
+		f.invalid(p.to("localhostProfile"), goForm{profile, seccompFields}, "can only be set when seccomp type is Localhost")
+	}
+}
+
+const maxAppArmorProfile = 4095
+
+func (f *faults) appArmor(profile object.Value, p *place) {
+	if profile.IsNull() {
+		return
+	}
+	local := profile.At("localhostProfile")
+	switch kind := text(profile, "type"); kind {
+	case "Localhost":
+		trimmed := strings.TrimSpace(local.Str())
+		switch {
+		case !local.IsNull() && trimmed != local.Str():
+			f.invalid(p.to("localhostProfile"), local.Str(), "must not be padded with whitespace")
+		case trimmed == "":
+			f.required(p.to("localhostProfile"), "must be set when AppArmor type is Localhost")
+		}
+		if local.Len() > maxAppArmorProfile {
+			f.tooLong(p.to("localhostProfile"), maxAppArmorProfile)
+		}
+	case "RuntimeDefault", "Unconfined":
+		if !local.IsNull() {
+			f.invalid(p.to("localhostProfile"), word(local.Str()), "can only be set when AppArmor type is Localhost")
+		}
+	case "":
+		f.required(p.to("type"), "type is required when appArmorProfile is set")
+	default:
+		f.unsupported(p.to("type"), kind, profileTypes)
+	}
+}
+
+// seccompName checks a profile in an annotation.
+func (f *faults) seccompName(profile string, p *place) {
+	switch local, ok := strings.CutPrefix(profile, "localhost/"); {
+	case profile == "runtime/default" || profile == "docker/default" || profile == "unconfined":
+	case ok:
+		f.descending(p, local)
+	default:
+		f.invalid(p, profile, "must be a valid seccomp profile")
+	}
+}
+
+func (f *faults) appArmorAnnotation(container, profile string, spec object.Value, p *place) {
+	if !anyContainer(spec, func(c object.Value) bool { return text(c, "name") == container }) {
+		f.invalid(p, container, "container not found")
+	}
+	if profile != "" && profile != "runtime/default" && profile != "unconfined" && !strings.HasPrefix(profile, "localhost/") {
+		f.invalid(p, profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
+	}
+}
+
+// profilesAgree demands that an annotation and a member say the same where both say what profile a container has.
+func (f *faults) profilesAgree(annotations, spec object.Value, p *place) {
+	if annotations.Len() == 0 {
+		return
+	}
+	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
+		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"), p.to("securityContext").to("seccompProfile"))
+	}
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			if annotation, ok := annotations.Get(seccompAnnotations + text(container, "name")); ok {
+				f.profileAgrees("seccomp", annotation.Str(), container.At("securityContext", "seccompProfile"), p.to(kind).item(i).to("securityContext").to("seccompProfile"))
+			}
+		}
+	}
+	if text(spec.At("os"), "name") == "windows" {
+		return
+	}
+	for _, kind := range containerLists {
+		for i, container := range spec.At(kind).Items() {
+			profile := container.At("securityContext", "appArmorProfile")
+			if profile.IsNull() {
+				profile = spec.At("securityContext", "appArmorProfile")
+			}
+			if annotation, ok := annotations.Get(appArmorAnnotations + text(container, "name")); ok {
+				f.profileAgrees("apparmor", annotation.Str(), profile, p.to(kind).item(i).to("securityContext").to("appArmorProfile"))
+			}
+		}
+	}
+}
+
+func (f *faults) profileAgrees(what, annotation string, profile object.Value, p *place) {
+	good := true
+	switch text(profile, "type") {
+	case "Unconfined":
+		good = annotation == "unconfined"
+	case "RuntimeDefault":
+		good = annotation == "runtime/default" || what == "seccomp" && annotation == "docker/default"
+	case "Localhost":
+		local, ok := strings.CutPrefix(annotation, "localhost/")
+		if member := profile.At("localhostProfile"); ok && (member.IsNull() || member.Str() != local) {
+			f.forbidden(p.to("localhostProfile"), what+" profile in annotation and field must match")
+		}
+		good = ok
+	}
+	if !good {
+		f.forbidden(p.to("type"), what+" type in annotation and field must match")
+	}
+}
+
+const (
+	maxSysctl     = 253
+	sysctlPattern = `^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`
+)
+
+var sysctlName = regexp.MustCompile(sysctlPattern)
+
+func (f *faults) sysctls(r *podRules, sysctls object.Value, p *place) {
+	var names seen
+	for i, sysctl := range sysctls.Items() {
+		name := text(sysctl, "name")
+		p := p.item(i).to("name")
+		switch {
+		case name == "":
+			f.required(p, "")
+		case len(name) > maxSysctl || !sysctlName.MatchString(name):
+			f.invalid(p, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl, sysctlPattern))
+		case names.has(name):
+			f.duplicate(p, name)
+		}
+		if !r.old.sysctls {
+			if why := hostSysctl(name, r.spec); why != "" {
+				f.invalid(p, name, why)
+			}
+		}
+		names.add(name)
+	}
+}
+
+// ipcSysctls belong to the IPC namespace without saying so in their prefix.
+var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm",
+	"kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"}
+
+// hostSysctl says why a pod that shares a namespace with its host cannot have a sysctl of that namespace.
+func hostSysctl(name string, spec object.Value) string {
+	name = normalSysctl(name)
+	name, _, _ = strings.Cut(name, "*")
+	switch {
+	case truth(spec, "hostNetwork") && strings.HasPrefix(name, "net."):
+		return "may not be specified when 'hostNetwork' is true"
+	case truth(spec, "hostIPC") && (strings.HasPrefix(name, "fs.mqueue.") || holds(ipcSysctls, name)):
+		return "may not be specified when 'hostIPC' is true"
+	}
+	return ""
+}
+
+// normalSysctl is a sysctl's name with dots between its parts: where the first separator is a slash, the slashes are
+// separators and dots stand for themselves, written as slashes between dots.
+func normalSysctl(name string) string {
+	first := strings.IndexAny(name, "./")
+	if first < 0 || name[first] == '.' {
+		return name
+	}
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '.':
+			return '/'
+		case '/':
+			return '.'
+		}
+		return r
+	}, name)
+}

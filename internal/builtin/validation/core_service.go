@@ -1,0 +1,467 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	netutils "k8s.io/utils/net"
+
+	"plinth/object"
+)
+
+var (
+	affinityTypes           = []string{"ClientIP", "None"}
+	serviceTypes            = []string{"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"}
+	trafficPolicies         = []string{"Cluster", "Local"}
+	ipFamilies              = []string{"IPv4", "IPv6"}
+	ipFamilyPolicies        = []string{"PreferDualStack", "RequireDualStack", "SingleStack"}
+	trafficDistributions    = []string{"PreferClose", "PreferSameZone", "PreferSameNode"}
+	ipModes                 = []string{"Proxy", "VIP"}
+	sourceRanges            = "service.beta.kubernetes.io/load-balancer-source-ranges"
+	topologyHints           = "service.kubernetes.io/topology-aware-hints"
+	topologyMode            = "service.kubernetes.io/topology-mode"
+	maxAffinitySeconds      = int64(86400)
+	onlyWhenLoadBalancer    = "may only be used when `type` is 'LoadBalancer'"
+	mayNotChange            = "may not change once set"
+	onePerFamily            = "may specify no more than one IP for each IP family"
+	whenClientIP            = "when session affinity type is ClientIP"
+	notOnExternalName       = "may not be set for ExternalName services"
+	releasedSecondary       = "must be set to 'SingleStack' when releasing the secondary "
+	healthCheckNeedsLocally = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+)
+
+// service checks a Service; old is null for a new one.
+func (f *faults) service(service, old object.Value) {
+	at := (*place)(nil).to("spec")
+	spec := service.At("spec")
+	kind := text(spec, "type")
+	f.topologyAnnotations(service.At("metadata", "annotations"))
+	headless := isHeadless(spec)
+	if length(spec, "ports") == 0 && !headless && kind != "ExternalName" {
+		f.required(at.to("ports"), "")
+	}
+	switch kind {
+	case "LoadBalancer", "NodePort":
+		if headless {
+			f.invalid(at.to("clusterIPs").item(0), "None", "may not be set to 'None' for "+kind+" services")
+		}
+	case "ExternalName":
+		f.externalName(spec, at)
+	}
+	f.servicePorts(spec.At("ports"), at.to("ports"))
+	f.labels(spec.At("selector"), at.to("selector"))
+	f.sessionAffinity(spec, at)
+	if kind != "ExternalName" {
+		f.clusterIPs(spec, old.At("spec"), at)
+	}
+	for i, item := range spec.At("externalIPs").Items() {
+		before := len(f.list)
+		if f.legacyIP(at.to("externalIPs").item(i), item.Str(), old.At("spec", "externalIPs")); len(f.list) == before {
+			f.endpointIP(at.to("externalIPs").item(i), item.Str())
+		}
+	}
+	f.oneOf(at.to("type"), kind, serviceTypes)
+	f.uniqueServicePorts(spec.At("ports"), kind, at.to("ports"))
+	f.sourceRanges(service, old)
+	if has(spec, "allocateLoadBalancerNodePorts") && kind != "LoadBalancer" {
+		f.forbidden(at.to("allocateLoadBalancerNodePorts"), onlyWhenLoadBalancer)
+	}
+	if kind == "LoadBalancer" && !has(spec, "allocateLoadBalancerNodePorts") {
+		f.required((*place)(nil).to("allocateLoadBalancerNodePorts"), "")
+	}
+	f.loadBalancerClass(spec, object.Nil)
+	f.externalTraffic(spec, at)
+	if policy := spec.At("internalTrafficPolicy"); !policy.IsNull() {
+		f.only(at.to("internalTrafficPolicy"), policy.Str(), trafficPolicies)
+	} else if kind == "NodePort" || kind == "LoadBalancer" || kind == "ClusterIP" {
+		f.required(at.to("internalTrafficPolicy"), "")
+	}
+	if distribution := spec.At("trafficDistribution"); !distribution.IsNull() && !holds(trafficDistributions, distribution.Str()) {
+		f.unsupportedText(at.to("trafficDistribution"), distribution.Str(), trafficDistributions)
+	}
+}
+
+func isHeadless(spec object.Value) bool {
+	ips := spec.At("clusterIPs").Items()
+	return len(ips) == 1 && ips[0].Str() == "None"
+}
+
+func (f *faults) topologyAnnotations(annotations object.Value) {
+	hints, hinted := annotations.Get(topologyHints)
+	mode, ok := annotations.Get(topologyMode)
+	if ok && hinted && mode.Str() != hints.Str() {
+		f.invalid((*place)(nil).to("metadata").to("annotations").key(topologyMode), mode.Str(),
+			fmt.Sprintf("must match annotations[%s] when both are specified", topologyHints))
+	}
+}
+
+func (f *faults) externalName(spec object.Value, p *place) {
+	for _, key := range [...]string{"clusterIPs", "ipFamilies"} {
+		if length(spec, key) > 0 {
+			f.forbidden(p.to(key), notOnExternalName)
+		}
+	}
+	if has(spec, "ipFamilyPolicy") {
+		f.forbidden(p.to("ipFamilyPolicy"), notOnExternalName)
+	}
+	if name := strings.TrimSuffix(text(spec, "externalName"), "."); name == "" {
+		f.required(p.to("externalName"), "")
+	} else {
+		f.subdomain(p.to("externalName"), name)
+	}
+}
+
+func (f *faults) servicePorts(ports object.Value, p *place) {
+	var names seen
+	for i, port := range ports.Items() {
+		p := p.item(i)
+		if name := text(port, "name"); name != "" {
+			f.label(p.to("name"), name)
+			if names.add(name) {
+				f.duplicate(p.to("name"), name)
+			}
+		} else if ports.Len() > 1 {
+			f.required(p.to("name"), "")
+		}
+		f.port(p.to("port"), number(port, "port"))
+		f.oneOf(p.to("protocol"), text(port, "protocol"), protocols)
+		f.portOrName(p.to("targetPort"), port.At("targetPort"))
+		if app := port.At("appProtocol"); !app.IsNull() {
+			f.qualified(p.to("appProtocol"), app.Str())
+		}
+	}
+}
+
+// uniqueServicePorts demands that no two ports are the same on the service, or on the nodes.
+func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *place) {
+	type key struct {
+		protocol string
+		port     int64
+	}
+	items := ports.Items()
+	if kind == "ClusterIP" {
+		for i, port := range items {
+			if number(port, "nodePort") != 0 {
+				f.forbidden(p.item(i).to("nodePort"), "may not be used when `type` is 'ClusterIP'")
+			}
+		}
+	}
+	if len(items) < 2 {
+		return
+	}
+	onNodes, own := make(map[key]bool, len(items)), make(map[key]bool, len(items))
+	for i, port := range items {
+		k := key{text(port, "protocol"), number(port, "nodePort")}
+		if k.port != 0 && onNodes[k] {
+			f.duplicate(p.item(i).to("nodePort"), k.port)
+		}
+		onNodes[k] = true
+	}
+	for i, port := range items {
+		k := key{text(port, "protocol"), number(port, "port")}
+		if own[k] {
+			f.duplicate(p.item(i), goForm{object.Fields("protocol", object.StringOf(k.protocol), "port", object.IntOf(k.port)), servicePortFields})
+		}
+		own[k] = true
+	}
+}
+
+var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol", member: "protocol"}, {name: "AppProtocol"},
+	{name: "Port", member: "port"}, {name: "TargetPort", zero: "0"}, {name: "NodePort", zero: "0"}}
+
+func (f *faults) sessionAffinity(spec object.Value, p *place) {
+	affinity, config := text(spec, "sessionAffinity"), spec.At("sessionAffinityConfig")
+	f.oneOf(p.to("sessionAffinity"), affinity, affinityTypes)
+	p = p.to("sessionAffinityConfig")
+	switch {
+	case affinity == "None" && !config.IsNull():
+		f.forbidden(p, "must not be set when session affinity is None")
+	case affinity != "ClientIP":
+	case config.IsNull():
+		f.required(p, whenClientIP)
+	case !has(config, "clientIP"):
+		f.required(p.to("clientIP"), whenClientIP)
+	case !has(config.At("clientIP"), "timeoutSeconds"):
+		f.required(p.to("clientIP").to("timeoutSeconds"), whenClientIP)
+	default:
+		if seconds := number(config.At("clientIP"), "timeoutSeconds"); seconds <= 0 || seconds > maxAffinitySeconds {
+			f.invalid(p.to("clientIP").to("timeoutSeconds"), seconds, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
+		}
+	}
+}
+
+// clusterIPs checks the addresses of a service and the families they are of.
+func (f *faults) clusterIPs(spec, old object.Value, p *place) {
+	ips := spec.At("clusterIPs")
+	all := ips.Items()
+	at := p.to("clusterIPs")
+	switch first := text(spec, "clusterIP"); {
+	case first != "" && len(all) == 0:
+		f.required(at, "")
+	case first != "" && all[0].Str() != first:
+		f.invalid(at, show(ips), "first value must match `clusterIP`")
+	case first == "" && len(all) != 0:
+		f.invalid(at, show(ips), "must be empty when `clusterIP` is not specified")
+	}
+	var families seen
+	for i, item := range spec.At("ipFamilies").Items() {
+		family := item.Str()
+		f.only(p.to("ipFamilies").item(i), family, ipFamilies)
+		if families.add(family) {
+			f.duplicate(p.to("ipFamilies").item(i), word(family))
+		}
+	}
+	f.onlyIfSet(p.to("ipFamilyPolicy"), spec.At("ipFamilyPolicy"), ipFamilyPolicies)
+	valid := true
+	for i, item := range all {
+		if i == 0 && item.Str() == "None" {
+			if len(all) > 1 {
+				valid = false
+				f.invalid(at, show(ips), "'None' must be the first and only value")
+			}
+			continue
+		}
+		before := len(f.list)
+		f.legacyIP(at.item(i), item.Str(), old.At("clusterIPs"))
+		valid = valid && len(f.list) == before
+	}
+	if len(all) > 2 {
+		f.invalid(at, show(ips), "may only hold up to 2 values")
+	}
+	if !valid {
+		return
+	}
+	if len(all) > 1 {
+		f.dualStack(list(ips), ips, at)
+	}
+	if !isHeadless(spec) {
+		f.familiesOfIPs(all, spec.At("ipFamilies").Items(), at)
+	}
+}
+
+// dualStack demands addresses of both families.
+func (f *faults) dualStack(ips []string, shownAs object.Value, p *place) {
+	if both, err := netutils.IsDualStackIPStrings(ips); err == nil && !both {
+		f.invalid(p, show(shownAs), onePerFamily)
+	}
+}
+
+func (f *faults) familiesOfIPs(ips, families []object.Value, p *place) {
+	for i, item := range ips {
+		if i >= len(families) {
+			return
+		}
+		ip, six := item.Str(), netutils.IsIPv6String(item.Str())
+		if families[i].Str() == "IPv4" && six {
+			f.invalid(p.item(i), ip, fmt.Sprintf("expected an IPv4 value as indicated by `ipFamilies[%v]`", i))
+		}
+		if families[i].Str() == "IPv6" && !six {
+			f.invalid(p.item(i), ip, fmt.Sprintf("expected an IPv6 value as indicated by `ipFamilies[%v]`", i))
+		}
+	}
+}
+
+// sourceRanges checks from where a load balancer takes traffic; an annotation says it where the spec does not.
+func (f *faults) sourceRanges(service, old object.Value) {
+	balances := text(service.At("spec"), "type") == "LoadBalancer"
+	if ranges := service.At("spec", "loadBalancerSourceRanges").Items(); len(ranges) > 0 {
+		at := (*place)(nil).to("spec").to("LoadBalancerSourceRanges")
+		if !balances {
+			f.forbidden(at, onlyWhenLoadBalancer)
+		}
+		kept := object.Strings(trimmed(list(old.At("spec", "loadBalancerSourceRanges")))...)
+		for i, item := range ranges {
+			f.legacyCIDR(at.item(i), strings.TrimSpace(item.Str()), kept)
+		}
+		return
+	}
+	annotation, ok := service.At("metadata", "annotations").Get(sourceRanges)
+	if !ok {
+		return
+	}
+	at := (*place)(nil).to("metadata").to("annotations").key(sourceRanges)
+	if !balances {
+		f.forbidden(at, onlyWhenLoadBalancer)
+	}
+	value := strings.TrimSpace(annotation.Str())
+	if value == "" || !old.IsNull() && text(old.At("metadata", "annotations"), sourceRanges) == annotation.Str() {
+		return
+	}
+	for _, cidr := range trimmed(strings.Split(value, ",")) {
+		f.legacyCIDR(at, cidr, object.Nil)
+	}
+}
+
+func trimmed(texts []string) []string {
+	for i, s := range texts {
+		texts[i] = strings.TrimSpace(s)
+	}
+	return texts
+}
+
+// loadBalancerClass checks who balances; was is the old spec.
+func (f *faults) loadBalancerClass(spec, was object.Value) {
+	at := (*place)(nil).to("spec").to("loadBalancerClass")
+	class := spec.At("loadBalancerClass")
+	balances := text(spec, "type") == "LoadBalancer"
+	if balances && text(was, "type") == "LoadBalancer" && !object.Equal(class, was.At("loadBalancerClass")) {
+		f.invalid(at, show(class), mayNotChange)
+	}
+	if class.IsNull() {
+		return
+	}
+	if balances {
+		f.qualified(at, class.Str())
+	} else {
+		f.forbidden(at, onlyWhenLoadBalancer)
+	}
+}
+
+// needsHealthCheck says whether a balancer asks the nodes which of them have an endpoint.
+func needsHealthCheck(spec object.Value) bool {
+	return text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
+func (f *faults) externalTraffic(spec object.Value, p *place) {
+	kind, policy := text(spec, "type"), text(spec, "externalTrafficPolicy")
+	external := kind == "LoadBalancer" || kind == "NodePort" || kind == "ClusterIP" && length(spec, "externalIPs") > 0
+	if external {
+		f.oneOf(p.to("externalTrafficPolicy"), policy, trafficPolicies)
+	} else if policy != "" {
+		f.invalid(p.to("externalTrafficPolicy"), word(policy), "may only be set for externally-accessible services")
+	}
+	port := number(spec, "healthCheckNodePort")
+	switch needed := needsHealthCheck(spec); {
+	case needed && port == 0:
+		f.required(p.to("healthCheckNodePort"), "")
+	case needed:
+		f.port(p.to("healthCheckNodePort"), port)
+	case port != 0:
+		f.invalid(p.to("healthCheckNodePort"), port, healthCheckNeedsLocally)
+	}
+}
+
+func serviceCreate(f *faults, service object.Value) {
+	f.qualifiedFinalizers(service)
+	f.service(service, object.Nil)
+}
+
+func serviceUpdate(f *faults, service, old object.Value) {
+	f.qualifiedFinalizers(service)
+	spec, was := service.At("spec"), old.At("spec")
+	if text(spec, "type") != "ExternalName" && text(was, "type") != "ExternalName" {
+		f.clusterIPChanges(spec, was)
+		f.ipFamilyChanges(spec, was)
+	}
+	f.loadBalancerClass(spec, was)
+	if needsHealthCheck(spec) && needsHealthCheck(was) && number(spec, "healthCheckNodePort") != number(was, "healthCheckNodePort") {
+		f.forbidden((*place)(nil).to("spec").to("healthCheckNodePort"), immutable)
+	}
+	f.service(service, old)
+}
+
+// clusterIPChanges lets a second address come and go, and no other change.
+func (f *faults) clusterIPChanges(spec, was object.Value) {
+	if isHeadless(spec) && isHeadless(was) {
+		return
+	}
+	at := (*place)(nil).to("spec").to("clusterIPs")
+	ips := spec.At("clusterIPs")
+	now, old := ips.Items(), was.At("clusterIPs").Items()
+	if len(now) == len(old) {
+		for i := range now {
+			if now[i].Str() != old[i].Str() {
+				f.invalid(at.item(i), show(ips), mayNotChange)
+			}
+		}
+		return
+	}
+	if len(now) == 0 {
+		f.invalid(at.item(0), showNil(ips), "primary clusterIP can not be unset")
+	}
+	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
+		f.invalid(at.item(0), show(ips), mayNotChange)
+	}
+	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
+		f.invalid(at.up.to("ipFamilyPolicy"), show(spec.At("ipFamilyPolicy")), releasedSecondary+"clusterIP")
+	}
+}
+
+// showNil shows a list that is not there as Go does.
+func showNil(v object.Value) any {
+	if v.Len() == 0 {
+		return show(object.Nil)
+	}
+	return show(v)
+}
+
+// ipFamilyChanges lets a second family come and go.
+func (f *faults) ipFamilyChanges(spec, was object.Value) {
+	if isHeadless(spec) || isHeadless(was) {
+		return
+	}
+	at := (*place)(nil).to("spec").to("ipFamilies").item(0)
+	families := spec.At("ipFamilies")
+	now, old := families.Items(), was.At("ipFamilies").Items()
+	if len(now) == len(old) {
+		for i := range now {
+			if now[i].Str() != old[i].Str() {
+				f.invalid(at, show(families), mayNotChange)
+			}
+		}
+		return
+	}
+	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
+		f.invalid(at, showNil(families), "primary ipFamily can not be unset")
+	}
+	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
+		f.invalid(at, showNil(spec.At("clusterIPs")), mayNotChange)
+	}
+	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
+		f.invalid(at.up.up.to("ipFamilyPolicy"), show(spec.At("ipFamilyPolicy")), releasedSecondary+"ipFamily")
+	}
+}
+
+func serviceStatus(f *faults, service, old object.Value) {
+	f.qualifiedFinalizers(service)
+	f.loadBalancer(service, old)
+}
+
+// loadBalancer checks where a service is reached from outside.
+func (f *faults) loadBalancer(service, old object.Value) {
+	at := (*place)(nil).to("status").to("loadBalancer").to("ingress")
+	ingress := service.At("status", "loadBalancer", "ingress").Items()
+	if len(ingress) > 0 && text(service.At("spec"), "type") != "LoadBalancer" {
+		f.forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'")
+		return
+	}
+	for i, point := range ingress {
+		p := at.item(i)
+		ip := text(point, "ip")
+		kept := slices.ContainsFunc(old.At("status", "loadBalancer", "ingress").Items(), func(was object.Value) bool { return text(was, "ip") == ip })
+		if ip != "" && !kept {
+			f.legacyIP(p.to("ip"), ip, object.Nil)
+		}
+		switch mode := point.At("ipMode"); {
+		case mode.IsNull() && ip != "":
+			f.required(p.to("ipMode"), "must be specified when `ip` is set")
+		case mode.IsNull():
+		case ip == "":
+			f.forbidden(p.to("ipMode"), "may not be specified when `ip` is not set")
+		default:
+			f.only(p.to("ipMode"), mode.Str(), ipModes)
+		}
+		if hostname := text(point, "hostname"); hostname != "" {
+			f.hostname(p.to("hostname"), hostname)
+		}
+	}
+}
+
+// hostname demands a name, not an address.
+func (f *faults) hostname(p *place, s string) {
+	f.subdomain(p, s)
+	if netutils.ParseIPSloppy(s) != nil {
+		f.invalid(p, s, "must be a DNS name, not an IP address")
+	}
+}

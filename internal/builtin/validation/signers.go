@@ -1,0 +1,99 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/object"
+)
+
+// The longest signer: a domain, a slash, and the name of an object behind that of its namespace.
+const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
+
+// signerName checks example.com/name.
+func (f *faults) signerName(p *place, name string) {
+	if name == "" {
+		f.required(p, "")
+		return
+	}
+	domain, path, _ := strings.Cut(name, "/")
+	if strings.Count(name, "/") != 1 {
+		f.invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+		return
+	}
+	if len(domain) > utilvalidation.DNS1123SubdomainMaxLength {
+		f.tooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
+	}
+	f.parts(p, domain, labelFaults)
+	if !strings.Contains(domain, ".") {
+		f.invalid(p, domain, "should be a domain with at least two segments separated by dots")
+	}
+	f.parts(p, path, subdomainFaults)
+	if len(name) > maxSigner {
+		f.tooLong(p, maxSigner)
+	}
+}
+
+// parts says what is wrong with the first bad part between dots.
+func (f *faults) parts(p *place, s string, faultsOf func(string) []string) {
+	for part := range strings.SplitSeq(s, ".") {
+		if wrong := faultsOf(part); len(wrong) > 0 {
+			for _, w := range wrong {
+				f.invalid(p, s, fmt.Sprintf("validating label %q: %s", part, w))
+			}
+			return
+		}
+	}
+}
+
+func isKubernetesSigner(name string) bool {
+	domain, _, _ := strings.Cut(name, "/")
+	return domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io")
+}
+
+// signerOfBundle is the signer that the name of a ClusterTrustBundle begins with, "" if it names none.
+func signerOfBundle(name string) string {
+	i := strings.LastIndex(name, ":")
+	if i < 0 {
+		return ""
+	}
+	return strings.ReplaceAll(name[:i], ":", "/")
+}
+
+// trustBundleNameFaults says what is wrong with the name of a ClusterTrustBundle of a signer.
+func trustBundleNameFaults(name, signer string) []string {
+	if signer == "" {
+		if strings.Contains(name, ":") {
+			return []string{"ClusterTrustBundle without signer name must not have \":\" in its name"}
+		}
+		return subdomainFaults(name)
+	}
+	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
+	}
+	return subdomainFaults(rest)
+}
+
+// userAnnotations checks what a client tells a signer: keys with a domain.
+func (f *faults) userAnnotations(annotations object.Value, p *place) {
+	size := 0
+	for _, m := range annotations.Members() {
+		size += len(m.Key) + m.Value.Len()
+		key := strings.ToLower(m.Key)
+		switch wrong := qualifiedFaults(key); {
+		case key == "":
+			f.required(p, "")
+		case len(wrong) > 0:
+			f.each(p, key, wrong)
+		case !strings.Contains(key, "/"):
+			f.invalid(p, key, "must be a domain-prefixed key (such as \"acme.io/foo\")")
+		}
+	}
+	if size > maxAnnotations {
+		f.tooLong(p, maxAnnotations)
+	}
+}
