@@ -143,25 +143,18 @@ func cpuUtilization(metric object.Value, place string) (percent object.Value, ok
 
 // HPAv2ToV1 converts a HorizontalPodAutoscaler of autoscaling/v2 to v1.
 func HPAv2ToV1(obj object.Value) (object.Value, error) {
-	var kept []object.Member
 	spec, status := obj.At("spec"), obj.At("status")
-	for _, keep := range []func() (object.Member, error){
-		func() (object.Member, error) { return keepMetrics(spec.At("metrics")) },
-		func() (object.Member, error) { return keepCurrentMetrics(status.At("currentMetrics")) },
-		func() (object.Member, error) { return keepBehavior(spec.At("behavior")) },
-		func() (object.Member, error) { return keepConditions(status.At("conditions")) },
-	} {
-		annotation, err := keep()
-		if err != nil {
-			return object.Nil, err
-		}
-		if annotation.Key != "" {
-			kept = append(kept, annotation)
-		}
+	var kept annotationKeeper
+	kept.metrics(spec.At("metrics"))
+	kept.currentMetrics(status.At("currentMetrics"))
+	kept.behavior(spec.At("behavior"))
+	kept.conditions(status.At("conditions"))
+	if kept.err != nil {
+		return object.Nil, kept.err
 	}
 	return obj.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf("autoscaling/v1")},
-		{Key: "metadata", Value: withAnnotations(obj.At("metadata"), kept)},
+		{Key: "metadata", Value: withAnnotations(obj.At("metadata"), kept.members)},
 		{Key: "spec", Value: specV2ToV1(spec)},
 		{Key: "status", Value: statusV2ToV1(status)},
 	}), nil
@@ -194,103 +187,86 @@ func withAnnotations(metadata object.Value, kept []object.Member) object.Value {
 	if !ok && len(kept) == 0 {
 		return metadata
 	}
-	annotations := old.Edit(kept, dropped(kept)...)
-	if annotations.Len() == 0 {
+	edited := old.Edit(kept, hpaAnnotations...)
+	if edited.Len() == 0 {
 		return metadata.Without("annotations")
 	}
-	return metadata.With("annotations", annotations)
+	return metadata.With("annotations", edited)
 }
 
-// dropped lists the conversion annotations that are not kept.
-func dropped(kept []object.Member) []string {
-	names := make([]string, 0, len(hpaAnnotations))
-	for _, name := range hpaAnnotations {
-		isKept := false
-		for _, m := range kept {
-			isKept = isKept || m.Key == name
-		}
-		if !isKept {
-			names = append(names, name)
-		}
-	}
-	return names
+// annotationKeeper gathers what v1 keeps outside of its fields, up to the first error.
+type annotationKeeper struct {
+	members []object.Member
+	err     error
 }
 
-// keepMetrics keeps all metrics but the CPU utilization, which v1 has a field for. Members without a key mean: nothing to keep.
-func keepMetrics(metrics object.Value) (object.Member, error) {
+// metrics keeps all but the CPU utilization, which v1 has a field for.
+func (a *annotationKeeper) metrics(list object.Value) {
 	var others []autoscalingv1.MetricSpec
-	for _, metric := range metrics.Items() {
+	for _, metric := range list.Items() {
 		if _, isCPU := cpuUtilization(metric, "target"); isCPU {
 			continue
 		}
 		var v2 autoscalingv2.MetricSpec
-		if err := decode(metric, &v2); err != nil {
-			return object.Member{}, err
-		}
+		a.decode(metric, &v2)
 		others = append(others, metricSpecV2ToV1(&v2))
 	}
-	if len(others) == 0 {
-		return object.Member{}, nil
+	if len(others) > 0 {
+		a.add(metricsAnnotation, others)
 	}
-	return annotation(metricsAnnotation, others)
 }
 
-// keepCurrentMetrics keeps them all, since the percentage alone would lose the raw value.
-func keepCurrentMetrics(metrics object.Value) (object.Member, error) {
-	if metrics.Len() == 0 {
-		return object.Member{}, nil
-	}
-	statuses := make([]autoscalingv1.MetricStatus, metrics.Len())
-	for i, metric := range metrics.Items() {
+// currentMetrics keeps them all, since the percentage alone would lose the raw value.
+func (a *annotationKeeper) currentMetrics(list object.Value) {
+	statuses := make([]autoscalingv1.MetricStatus, list.Len())
+	for i, metric := range list.Items() {
 		var v2 autoscalingv2.MetricStatus
-		if err := decode(metric, &v2); err != nil {
-			return object.Member{}, err
-		}
+		a.decode(metric, &v2)
 		statuses[i] = metricStatusV2ToV1(&v2)
 	}
-	return annotation(currentMetricsAnnotation, statuses)
+	if len(statuses) > 0 {
+		a.add(currentMetricsAnnotation, statuses)
+	}
 }
 
-func keepConditions(conditions object.Value) (object.Member, error) {
-	if conditions.Len() == 0 {
-		return object.Member{}, nil
+// conditions keeps them as they are: their JSON is the same in both versions.
+func (a *annotationKeeper) conditions(list object.Value) {
+	var v1 []autoscalingv1.HorizontalPodAutoscalerCondition
+	if list.Len() > 0 {
+		a.decode(list, &v1)
+		a.add(conditionsAnnotation, v1)
 	}
-	var v1 []autoscalingv1.HorizontalPodAutoscalerCondition // the JSON of both versions is the same
-	if err := decode(conditions, &v1); err != nil {
-		return object.Member{}, err
-	}
-	return annotation(conditionsAnnotation, v1)
 }
 
-func keepBehavior(behavior object.Value) (object.Member, error) {
-	if behavior.IsNull() {
-		return object.Member{}, nil
+func (a *annotationKeeper) behavior(b object.Value) {
+	if !b.IsNull() {
+		var internal scalingBehavior
+		a.decode(b, &internal)
+		a.add(behaviorAnnotation, &internal)
 	}
-	var internal scalingBehavior
-	if err := decode(behavior, &internal); err != nil {
-		return object.Member{}, err
-	}
-	return annotation(behaviorAnnotation, &internal)
 }
 
-// annotation prints what is kept with encoding/json, because the order of the members is part of the annotation's text.
-func annotation(name string, content any) (object.Member, error) {
+// add prints an annotation with encoding/json, because the order of the members is part of its text.
+func (a *annotationKeeper) add(name string, content any) {
+	if a.err != nil {
+		return
+	}
 	text, err := json.Marshal(content)
 	if err != nil {
-		return object.Member{}, fmt.Errorf("convert: annotation %s: %w", name, err)
+		a.err = fmt.Errorf("convert: annotation %s: %w", name, err)
+		return
 	}
-	return object.Member{Key: name, Value: object.StringOf(string(text))}, nil
+	a.members = append(a.members, object.Member{Key: name, Value: object.StringOf(string(text))})
 }
 
 // decode reads a value as one of the Go types that the annotations are made of.
-func decode(v object.Value, into any) error {
-	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil {
-		return fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
+func (a *annotationKeeper) decode(v object.Value, into any) {
+	if err := json.Unmarshal(object.AppendJSON(nil, v), into); err != nil && a.err == nil {
+		a.err = fmt.Errorf("convert: HorizontalPodAutoscaler: %w", err)
 	}
-	return nil
 }
 
-// valueOf is decode backwards.
+// valueOf is the value of something that is one of those types.
 func valueOf(typed any) (object.Value, error) {
 	text, err := json.Marshal(typed)
 	if err != nil {
