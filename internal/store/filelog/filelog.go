@@ -248,8 +248,8 @@ func (l *Log) Close() error {
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
 
 // syncDir makes created, renamed and removed names durable.
-func (l *Log) syncDir() error {
-	d, err := l.fs.OpenDir(l.dir)
+func (l *Log) syncDir(dir string) error {
+	d, err := l.fs.OpenDir(dir)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ func putHeader(b []byte, kind byte, promise, revision int64) {
 	binary.LittleEndian.PutUint64(b[9:], uint64(revision))
 }
 
-// A segment takes zeros ahead of what is written: to sync bytes of a file that keeps its size takes half the time, and
-// the file system's journal no part in it.
+// A segment takes zeros ahead of what is written, in steps of up to so many bytes: to sync bytes of a file that keeps
+// its size takes half the time, and the file system's journal no part in it.
 const zeroStep = 512 << 10
 
 var zeros [64 << 10]byte
@@ -40,6 +40,7 @@ type writer struct {
 	segment *segment // nil for a base
 	file    vfs.File
 	records *record.Writer
+	step    int64 // how many zeros to take at once
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
 	written int64 // revision of the last frame
@@ -82,17 +83,15 @@ func (w *writer) fill(upTo int64) {
 	if upTo <= w.zeroed {
 		return
 	}
-	for start := max(w.zeroed, w.size()) &^ (int64(len(zeros)) - 1); ; start += int64(len(zeros)) {
-		if start < max(w.zeroed, w.size()) { // what stands there must not be overwritten
-			continue
-		}
-		if start >= upTo+zeroStep {
+	const page = 4 << 10
+	at := (max(w.zeroed, w.size()) + page - 1) / page * page // what stands before it must not be overwritten
+	for end := upTo + w.step; at < end; {
+		n := min(int64(len(zeros)), (end-at+page-1)/page*page)
+		if _, err := w.file.WriteAt(zeros[:n], at); err != nil {
 			return
 		}
-		if _, err := w.file.WriteAt(zeros[:], start); err != nil {
-			return
-		}
-		w.zeroed = start + int64(len(zeros))
+		at += n
+		w.zeroed = at
 	}
 }
 

@@ -29,10 +29,6 @@ const (
 // firstRevision is that of an empty store: the first commit is the one behind it.
 const firstRevision = 1
 
-// smallSegment is the size up to which the last segment is written anew by Open, rather than followed by a new one, so
-// that a thousand restarts do not make a thousand files.
-const smallSegment = 1 << 20
-
 func segmentName(after int64) string { return fmt.Sprintf("%020d.log", after) }
 func baseName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
 
@@ -47,7 +43,7 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 }
 
 func (l *Log) open() error {
-	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
+	if err := l.makeDir(); err != nil {
 		return err
 	}
 	lock, err := l.fs.Lock(l.path(lockName))
@@ -83,6 +79,26 @@ func (l *Log) open() error {
 	return l.removeStale(segments, bases)
 }
 
+// makeDir makes the directory, durably, when it is not there.
+func (l *Log) makeDir() error {
+	var made []string
+	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
+		if _, err := l.fs.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || dir == l.fs.PathDir(dir) {
+			break
+		}
+		made = append(made, dir)
+	}
+	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	for _, dir := range made {
+		if err := l.syncDir(l.fs.PathDir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkFormat reads the version of the directory, or writes it into a new one.
 func (l *Log) checkFormat() error {
 	f, err := l.fs.Open(l.path(formatName))
@@ -103,7 +119,7 @@ func (l *Log) checkFormat() error {
 		return &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number", formatMagic)}
 	}
 	if version != formatVersion {
-		return fmt.Errorf("it has format %d; this version reads and writes format %d", version, formatVersion)
+		return fmt.Errorf("its file FORMAT says format %d; this version reads and writes format %d", version, formatVersion)
 	}
 	return nil
 }
@@ -142,7 +158,7 @@ func (l *Log) rename(name string) error {
 	if err := l.fs.Rename(l.path(name+tmpSuffix), l.path(name)); err != nil {
 		return err
 	}
-	return l.syncDir()
+	return l.syncDir(l.dir)
 }
 
 // discard removes a file that did not get its name.
@@ -199,7 +215,7 @@ func (l *Log) link(there []int64) error {
 		}
 		if !slices.Contains(there, s.previous) {
 			if s.after > max(l.base, firstRevision) {
-				return fmt.Errorf("%s, which comes before %s, is missing", segmentName(s.previous), segmentName(s.after))
+				return fmt.Errorf("%s, which comes before %s, is missing, and so is a base (*.base) in its place", segmentName(s.previous), segmentName(s.after))
 			}
 			return nil
 		}
@@ -330,8 +346,9 @@ func (l *Log) recoverLast() error {
 		return &DamageError{File: file, Offset: end, Reason: "it ends before what was synced"}
 	}
 
+	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a thousand files.
 	s := &segment{after: revision, previous: last.after, end: last.end}
-	if proven <= smallSegment || revision == last.after {
+	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
 		l.segments = l.segments[:len(l.segments)-1]
 	} else {
@@ -359,7 +376,7 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 		return nil, err
 	}
 	w := newWriter(f)
-	w.segment, w.written = s, s.after
+	w.segment, w.written, w.step = s, s.after, min(zeroStep, l.segmentBytes)
 	if err = w.begin(old); err == nil {
 		err = l.rename(name)
 	}

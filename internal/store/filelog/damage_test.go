@@ -1,0 +1,346 @@
+package filelog_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+)
+
+// image is the content of a directory.
+type image map[string][]byte
+
+func readImage(t testing.TB, fs vfs.FS) image {
+	t.Helper()
+	names, err := fs.List("data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	im := image{}
+	for _, name := range names {
+		if name == "LOCK" {
+			continue
+		}
+		f, err := fs.Open("data/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if im[name], err = io.ReadAll(f); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return im
+}
+
+// files are the names in an image, of one ending.
+func (im image) files(ending string) []string {
+	var names []string
+	for name := range im {
+		if strings.HasSuffix(name, ending) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// mount makes a file system of an image, with one file replaced.
+func (im image) mount(t testing.TB, replaced string, content []byte) *vfs.MemFS {
+	t.Helper()
+	fs := vfs.NewMem()
+	if err := fs.MkdirAll("data", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range im {
+		if name == replaced {
+			b = content
+		}
+		f, err := fs.Create("data/"+name, vfs.WriteCategoryUnspecified)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write(slices.Clone(b)); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	return fs
+}
+
+// filled returns a log with a base and several segments, as a process leaves it that was killed.
+func filled(t testing.TB, commits int) (image, *model) {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	s := mustOpen(t, mem)
+	m := newModel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range commits {
+		if _, err := m.write(s, rng, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer s.Close()
+	for {
+		im := readImage(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng}))
+		if len(im.files(".base")) > 0 && len(im.files(".tmp")) == 0 {
+			return im, m
+		}
+	}
+}
+
+// intact opens a damaged log and says whether everything is there all the same. An error must name the file.
+func intact(t testing.TB, fs vfs.FS, m *model, acked int64, file string) bool {
+	t.Helper()
+	s, err := openStore(fs)
+	if err == nil {
+		err = m.check(s, acked)
+		s.Close()
+	}
+	if err == nil {
+		return true
+	}
+	if !strings.Contains(err.Error(), file) {
+		t.Fatalf("%s was damaged, and the error is: %v", file, err)
+	}
+	return false
+}
+
+// TestBitRot flips a bit anywhere: everything is still there, for the bit meant nothing, or the file is named. Nothing
+// that was acknowledged goes without a word, and nothing else comes.
+//
+// SPEC: STORE-1
+func TestBitRot(t *testing.T) {
+	im, m := filled(t, 90)
+	acked := int64(91)
+	rng := rand.New(rand.NewPCG(2, 2))
+	names := append(im.files(".log"), append(im.files(".base"), "FORMAT")...)
+	found := 0
+	for range 1500 {
+		name := names[rng.IntN(len(names))]
+		b := slices.Clone(im[name])
+		size := len(b)
+		if rng.IntN(20) > 0 { // seldom in the zeros behind the end
+			size = end(b)
+		}
+		bit := rng.IntN(8 * size)
+		b[bit/8] ^= 1 << (bit % 8)
+		if !intact(t, im.mount(t, name, b), m, acked, name) {
+			found++
+		}
+	}
+	if found < 700 { // not all: some segments are there that nothing needs any more
+		t.Errorf("only %d of 1500 damages were found", found)
+	}
+}
+
+// TestZeroedBlock: a block of a file reads back as zeros.
+//
+// SPEC: STORE-1
+func TestZeroedBlock(t *testing.T) {
+	im, m := filled(t, 90)
+	for _, name := range append(im.files(".log"), im.files(".base")...) {
+		for at := 0; at < len(im[name]); at += 512 {
+			b := slices.Clone(im[name])
+			clear(b[at:min(len(b), at+512)])
+			acked, file := int64(91), name
+			if strings.HasSuffix(name, ".log") && end(b) <= at {
+				acked, file = 1, "log" // the last commits went, and with them whatever promised that they were there
+			}
+			intact(t, im.mount(t, name, b), m, acked, file)
+		}
+	}
+}
+
+// end is where the zeros at the end of a file begin.
+func end(b []byte) int {
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return len(b)
+}
+
+// TestMissingFile: each file is missed, unless nothing needs it.
+//
+// SPEC: STORE-1
+func TestMissingFile(t *testing.T) {
+	im, m := filled(t, 90)
+	segments := im.files(".log")
+	for _, name := range append(segments, "FORMAT", im.files(".base")[0]) {
+		without := image{}
+		for n, b := range im {
+			if n != name {
+				without[n] = b
+			}
+		}
+		acked := int64(91)
+		if name == segments[len(segments)-1] {
+			continue // nothing refers to the newest one
+		}
+		file := strings.TrimLeft(name, "0123456789") // what is missing of bases is any of them
+		if strings.HasSuffix(name, ".log") {
+			file = name
+		}
+		if intact(t, without.mount(t, "", nil), m, acked, file) && name == "FORMAT" {
+			t.Errorf("%s was not missed", name)
+		}
+	}
+}
+
+// torn returns a log whose last batch was written, but neither synced nor acknowledged.
+func torn(t testing.TB) (before, after image, m *model, acked int64) {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	now := func() image {
+		return readImage(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}))
+	}
+	fail := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync {
+			return errors.New("the power fails")
+		}
+		return nil
+	})}
+	s := mustOpen(t, errorfs.Wrap(mem, &fail))
+	m = newModel()
+	rng := rand.New(rand.NewPCG(4, 4))
+	for range 20 {
+		if _, err := m.write(s, rng, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acked, before = s.Revision(), now()
+	fail.On()
+	if _, err := m.write(s, rng, 0); err == nil {
+		t.Fatal("a commit was acknowledged without a sync")
+	}
+	after = now()
+	s.Close()
+	return before, after, m, acked
+}
+
+// TestTornTail cuts the file at every byte of a frame that was not acknowledged, and fills what is cut with zeros or
+// garbage: Open drops it, or finds it whole.
+//
+// SPEC: STORE-1
+func TestTornTail(t *testing.T) {
+	before, im, m, acked := torn(t)
+	segments := im.files(".log")
+	name := segments[len(segments)-1]
+	b := im[name]
+	rng := rand.New(rand.NewPCG(5, 5))
+	whole := 0
+	for at := end(before[name]); at <= end(b); at++ {
+		for _, tail := range []string{"cut", "zeros", "garbage"} {
+			c := slices.Clone(b)
+			switch tail {
+			case "cut":
+				c = c[:at]
+			case "zeros":
+				clear(c[at:])
+			case "garbage":
+				for i := at; i < end(b); i++ {
+					c[i] = byte(rng.Uint32())
+				}
+			}
+			s, err := openStore(im.mount(t, name, c))
+			if err != nil {
+				t.Fatalf("%s at %d of %d: %v", tail, at, end(b), err)
+			}
+			own := &model{commits: map[int64][]store.Change{}, unknown: slices.Clone(m.unknown)}
+			for r, changes := range m.commits {
+				own.commits[r] = changes
+			}
+			if err := own.check(s, acked); err != nil {
+				t.Fatalf("%s at %d of %d: %v", tail, at, end(b), err)
+			}
+			if s.Revision() > acked {
+				whole++
+			}
+			s.Close()
+		}
+	}
+	if whole == 0 {
+		t.Error("the commit was never found whole, though all of it was written")
+	}
+}
+
+// TestTruncated cuts acknowledged commits off: the file is named, or it ends between two frames, where nothing is left
+// that could tell; but never is a commit there in part.
+func TestTruncated(t *testing.T) {
+	im, m := filled(t, 90)
+	for _, name := range append(im.files(".log"), im.files(".base")...) {
+		last := name == im.files(".log")[len(im.files(".log"))-1]
+		for size := 0; size < len(im[name]); size += 67 {
+			acked, file := int64(91), name
+			if last {
+				acked, file = 1, "log"
+			}
+			intact(t, im.mount(t, name, im[name][:size]), m, acked, file)
+		}
+	}
+}
+
+// TestFormat: what another version wrote is left alone.
+func TestFormat(t *testing.T) {
+	im, m := filled(t, 40)
+	for content, want := range map[string]string{
+		"plinth data 2\n":   "FORMAT says format 2; this version reads and writes format 1",
+		"plinth data 10\n":  "format 10",
+		"plinth data x\n":   "FORMAT is damaged",
+		"":                  "FORMAT is damaged",
+		"MANIFEST-000001\n": "FORMAT is damaged",
+	} {
+		_, err := openStore(im.mount(t, "FORMAT", []byte(content)))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "data directory data") {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if !intact(t, im.mount(t, "", nil), m, 41, "") {
+		t.Error("the directory itself is not intact")
+	}
+}
+
+// TestStrangers: files of somebody else are left alone, unfinished ones of ours are removed.
+func TestStrangers(t *testing.T) {
+	im, m := filled(t, 40)
+	im["ca.crt"] = []byte("certificate")
+	im["00000000000000000041.base.tmp"] = []byte("half a base")
+	im["00000000000000000041.log.tmp"] = []byte("half a segment")
+	im["notes.tmp"] = []byte("mine")
+	fs := im.mount(t, "", nil)
+	if !intact(t, fs, m, 41, "") {
+		t.Fatal("not intact")
+	}
+	names := fmt.Sprint(readImage(t, fs).files(""))
+	if !strings.Contains(names, "ca.crt") || !strings.Contains(names, "notes.tmp") || strings.Contains(names, "base.tmp") || strings.Contains(names, "log.tmp") {
+		t.Error(names)
+	}
+}
+
+// TestLocked: a directory belongs to one log at a time.
+func TestLocked(t *testing.T) {
+	dir := t.TempDir()
+	l, err := filelog.Open(dir, filelog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) || !strings.Contains(err.Error(), dir+": in use by another process") {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l, err = filelog.Open(dir, filelog.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+}

@@ -1,0 +1,213 @@
+package filelog_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/storetest"
+)
+
+// small has many segments and bases after a few dozen commits.
+func small(fs vfs.FS) filelog.Options { return filelog.Options{FS: fs, SegmentBytes: 4 << 10} }
+
+func openStore(fs vfs.FS) (*store.Store, error) {
+	log, err := filelog.Open("data", small(fs))
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(store.Config{Log: log, Describe: storetest.Describe, MemoryHistoryBytes: 2 << 10, HistoryBytes: 24 << 10, CompactBytes: 8 << 10})
+	if err != nil {
+		log.Close()
+	}
+	return s, err
+}
+
+func mustOpen(t testing.TB, fs vfs.FS) *store.Store {
+	t.Helper()
+	s, err := openStore(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// model is all commits that were ever tried, by the revision they got. Commits change one to four keys each, so that
+// half of one would show.
+type model struct {
+	mu      sync.Mutex
+	commits map[int64][]store.Change
+	unknown [][]store.Change // refused ones
+}
+
+func newModel() *model { return &model{commits: map[int64][]store.Change{}} }
+
+func randomChanges(rng *rand.Rand, writer int) []store.Change {
+	var changes []store.Change
+	for i := range 1 + rng.IntN(4) {
+		ch := store.Change{Key: store.Key{Resource: "/pods", Name: fmt.Sprintf("w%d/%d-%d", writer, i, rng.IntN(4))}}
+		if rng.IntN(5) > 0 {
+			ch.Data = fmt.Appendf(nil, "%d %s", rng.Uint64(), strings.Repeat("x", rng.IntN(300)))
+		}
+		changes = append(changes, ch)
+	}
+	return changes
+}
+
+// write commits something and keeps book of it.
+func (m *model) write(s *store.Store, rng *rand.Rand, writer int) (int64, error) {
+	changes := randomChanges(rng, writer)
+	revision, err := s.Commit(context.Background(), nil, changes)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.unknown = append(m.unknown, changes)
+		return 0, err
+	}
+	m.commits[revision] = changes
+	return revision, nil
+}
+
+// state is what a revision left behind, as text by name.
+func (m *model) state(revision int64) map[string]string {
+	state := map[string]string{}
+	for r := int64(2); r <= revision; r++ {
+		m.apply(state, r)
+	}
+	return state
+}
+
+func (m *model) apply(state map[string]string, revision int64) {
+	for _, ch := range m.commits[revision] {
+		if ch.Data == nil {
+			delete(state, ch.Key.Name)
+		} else {
+			state[ch.Key.Name] = fmt.Sprintf("%d %s", revision, ch.Data)
+		}
+	}
+}
+
+// stateOf is the same of a snapshot.
+func stateOf(sn *store.Snapshot) map[string]string {
+	state := map[string]string{}
+	sn.Ascend("/pods", "", "", func(v *store.Version) bool {
+		state[v.Key.Name] = fmt.Sprintf("%d %s", v.Revision, v.Data)
+		return true
+	})
+	return state
+}
+
+// check compares a reopened store with the model: it must have everything up to a revision of at least acked, and of
+// later commits all or nothing; and its history must lead from the horizon to where it is.
+func (m *model) check(s *store.Store, acked int64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Revision() < acked {
+		return fmt.Errorf("revision %d was acknowledged, and the log ends at %d", acked, s.Revision())
+	}
+	for r := int64(2); r <= s.Revision(); r++ {
+		if m.commits[r] == nil {
+			if err := m.adopt(s, r); err != nil {
+				return err
+			}
+		}
+	}
+	sn, err := s.Snapshot(0)
+	if err != nil {
+		return err
+	}
+	if err := same(stateOf(sn), m.state(s.Revision())); err != nil {
+		return fmt.Errorf("the state at %d: %w", s.Revision(), err)
+	}
+	horizon := s.Stats().Horizon
+	old, err := s.Snapshot(horizon, "/pods")
+	if err != nil {
+		return fmt.Errorf("snapshot at the horizon, %d of %d: %w", horizon, s.Revision(), err)
+	}
+	state := stateOf(old)
+	if err := same(state, m.state(horizon)); err != nil {
+		return fmt.Errorf("the state at the horizon, %d: %w", horizon, err)
+	}
+	c, err := s.Watch("/pods", "", horizon)
+	if err != nil {
+		return err
+	}
+	for c.Revision() < s.Revision() {
+		records, err := c.Poll()
+		if err != nil {
+			return fmt.Errorf("history behind %d: %w", c.Revision(), err)
+		}
+		for _, r := range records {
+			if r.Old != nil && state[r.Key.Name] != fmt.Sprintf("%d %s", r.Old.Revision, r.Old.Data) {
+				return fmt.Errorf("%s at %d was %s", r.Key, r.Revision, r.Old.Data)
+			}
+			delete(state, r.Key.Name)
+			if r.New != nil {
+				state[r.Key.Name] = fmt.Sprintf("%d %s", r.Revision, r.New.Data)
+			}
+		}
+	}
+	if err := same(state, m.state(s.Revision())); err != nil {
+		return fmt.Errorf("the state that history leads to: %w", err)
+	}
+	return nil
+}
+
+// adopt finds the refused commit that is there under a revision all the same. It must be there as a whole.
+func (m *model) adopt(s *store.Store, revision int64) error {
+	c, err := s.Watch("/pods", "", revision-1)
+	if err != nil {
+		return err
+	}
+	var records []*store.Record
+	if records, err = c.Poll(); err != nil {
+		return err
+	}
+	there := map[string]string{}
+	for _, r := range records {
+		if r.Revision != revision {
+			break
+		}
+		if r.New == nil {
+			there[r.Key.Name] = ""
+		} else {
+			there[r.Key.Name] = string(r.New.Data)
+		}
+	}
+	before := m.state(revision - 1)
+	for i, changes := range m.unknown {
+		want := map[string]string{}
+		for _, ch := range changes {
+			if _, was := before[ch.Key.Name]; was || ch.Data != nil {
+				want[ch.Key.Name] = string(ch.Data)
+			}
+		}
+		if maps.Equal(there, want) {
+			m.commits[revision] = changes
+			m.unknown = slices.Delete(m.unknown, i, i+1)
+			return nil
+		}
+	}
+	return fmt.Errorf("revision %d holds what nobody wrote, or a part of what somebody did: %v", revision, there)
+}
+
+func same(have, want map[string]string) error {
+	for name, w := range want {
+		if h := have[name]; h != w {
+			return fmt.Errorf("%s is %.60q, should be %.60q", name, h, w)
+		}
+	}
+	if len(have) != len(want) {
+		return fmt.Errorf("%d objects, should be %d", len(have), len(want))
+	}
+	return nil
+}
