@@ -201,7 +201,7 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 }
 
 func openAPIDocuments(t testing.TB) *Documents {
-	return New(Config{Registry: engine.NewRegistry(builtinResources(t)), Version: testVersion, Model: gotypes.Model})
+	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
 }
 
 func writeFacts(t *testing.T, file string, facts map[string]string) {

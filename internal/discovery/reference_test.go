@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -190,12 +189,4 @@ func without(v object.Value, list string) object.Value {
 		}
 	}
 	return v.With(list, object.ListOf(kept...))
-}
-
-func indent(v object.Value) string {
-	var b bytes.Buffer
-	if err := json.Indent(&b, object.AppendJSON(nil, v), "", " "); err != nil {
-		panic(err)
-	}
-	return b.String()
 }
