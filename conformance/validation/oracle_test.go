@@ -1,0 +1,205 @@
+package validation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/capabilities"
+
+	"plinth/internal/builtin"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// The reference of the other tests runs with --allow-privileged.
+func init() { capabilities.Setup(true, 0) }
+
+const namespace = "default"
+
+// kindUnderTest is one kind in one version: what upstream says of it, and what we say.
+type kindUnderTest struct {
+	gvk      schema.GroupVersionKind
+	upstream strategies
+	resource *engine.Resource
+	rules    validation.Rules
+}
+
+// kindsUnderTest pairs every kind that we serve with upstream's strategies for it.
+func kindsUnderTest(t testing.TB) []*kindUnderTest {
+	var kinds []*kindUnderTest
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+		upstream, ok := strategiesOf[gvk.GroupKind()]
+		if !ok {
+			continue
+		}
+		kinds = append(kinds, &kindUnderTest{gvk, upstream, r, validation.For(gvk.Group, gvk.Version, gvk.Kind)})
+	}
+	if len(kinds) == 0 {
+		t.Fatal("no kinds")
+	}
+	return kinds
+}
+
+func (k *kindUnderTest) context(subresource string) context.Context {
+	ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
+	if k.resource.Namespaced {
+		ctx = request.WithNamespace(ctx, namespace)
+	} else {
+		ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
+	}
+	return request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, APIGroup: k.gvk.Group, APIVersion: k.gvk.Version, Resource: k.resource.Name, Subresource: subresource,
+	})
+}
+
+// decode makes the internal object of a document: decoded, defaulted, converted, with what the server adds.
+func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	typed, err := legacyscheme.Scheme.New(k.gvk)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, typed); err != nil {
+		return nil, err
+	}
+	legacyscheme.Scheme.Default(typed)
+	internal, err := legacyscheme.Scheme.ConvertToVersion(typed, k.gvk.GroupKind().WithVersion(runtime.APIVersionInternal).GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	accessor, err := meta.Accessor(internal)
+	if err != nil {
+		return nil, err
+	}
+	accessor.SetUID("5f3c0cbe-3f2c-4a0e-8a4e-6a3a1d3c0001")
+	accessor.SetCreationTimestamp(metav1.Unix(1700000000, 0))
+	accessor.SetResourceVersion("7")
+	accessor.SetManagedFields(nil)
+	return internal, nil
+}
+
+// value is an internal object as our engine has it.
+func (k *kindUnderTest) value(t testing.TB, internal runtime.Object) object.Value {
+	versioned, err := legacyscheme.Scheme.ConvertToVersion(internal.DeepCopyObject(), k.gvk.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(versioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Value
+}
+
+// verdict is what both say of one request.
+type verdict struct {
+	theirs, ours field.ErrorList
+	input        object.Value
+}
+
+func (k *kindUnderTest) create(t testing.TB, doc map[string]any) (verdict, runtime.Object, error) {
+	obj, err := k.decode(doc)
+	if err != nil {
+		return verdict{}, nil, err
+	}
+	ctx := k.context("")
+	k.upstream.create.PrepareForCreate(ctx, obj)
+	v := verdict{input: k.value(t, obj)}
+	stored := obj.DeepCopyObject()
+	v.theirs = rest.ValidateCreate(ctx, obj, k.upstream.create)
+	v.ours = validation.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName, field.NewPath("metadata"))
+	if k.rules.Create != nil {
+		v.ours = append(v.ours, k.rules.Create(v.input)...)
+	}
+	return v, stored, nil
+}
+
+func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Object, subresource string) (verdict, error) {
+	obj, err := k.decode(doc)
+	if err != nil {
+		return verdict{}, err
+	}
+	strategy, rule := k.upstream.update, k.rules.Update
+	if subresource == "status" {
+		strategy, rule = k.upstream.status, k.rules.Status
+	}
+	ctx := k.context(subresource)
+	old = old.DeepCopyObject()
+	strategy.PrepareForUpdate(ctx, obj, old)
+	likeBeforeUpdate(obj, old)
+	v := verdict{input: k.value(t, obj)}
+	was := k.value(t, old)
+	v.theirs = rest.ValidateUpdate(ctx, obj, old, strategy)
+	v.ours = validation.ObjectMetaUpdate(v.input.At("metadata"), was.At("metadata"), field.NewPath("metadata"))
+	if rule != nil {
+		v.ours = append(v.ours, rule(v.input, was)...)
+	}
+	return v, nil
+}
+
+// likeBeforeUpdate carries over what the reference does before it validates.
+func likeBeforeUpdate(obj, old runtime.Object) {
+	now, _ := meta.Accessor(obj)
+	was, _ := meta.Accessor(old)
+	now.SetUID(was.GetUID())
+	now.SetCreationTimestamp(was.GetCreationTimestamp())
+	if was.GetDeletionTimestamp() != nil {
+		now.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	}
+	if now.GetDeletionGracePeriodSeconds() == nil {
+		now.SetDeletionGracePeriodSeconds(was.GetDeletionGracePeriodSeconds())
+	}
+	now.SetGeneration(max(now.GetGeneration(), was.GetGeneration()))
+}
+
+// causes are the faults of a list, each once, as text; with or without the message.
+func causes(list field.ErrorList, messages bool) []string {
+	var texts []string
+	for _, f := range list {
+		text := string(f.Type) + " " + f.Field
+		if messages {
+			text += ": " + f.ErrorBody()
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+// without is what the first list has and the second has not.
+func without(a, b []string) []string {
+	var rest []string
+	for _, s := range a {
+		if !slices.Contains(b, s) {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
+
+func (v verdict) String() string {
+	return fmt.Sprintf("upstream: %q\nours: %q\nof %s", causes(v.theirs, true), causes(v.ours, true), object.AppendJSON(nil, v.input))
+}
