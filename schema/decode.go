@@ -2,9 +2,7 @@ package schema
 
 import (
 	"encoding/base64"
-	"errors"
 	"strconv"
-	"strings"
 
 	"plinth/object"
 )
@@ -18,9 +16,8 @@ const maxUnknown = 100
 // Of several errors it tells the one the reference would: one from the parsing of a scalar (a quantity, a time) ends the
 // walk at once; among others the first counts. First is in the order of keys, as the order of the text is gone by now.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
-	w := walker{}
-	w.path = w.room[:0]
-	out := w.value(v, t)
+	var w walker
+	out := w.value(v, t, nil)
 	if w.fatal != nil {
 		return Decoded{}, w.fatal
 	}
@@ -30,39 +27,39 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 	return Decoded{Value: out, Unknown: w.unknown}, nil
 }
 
-// walker is the state of one walk.
+// walker is what one walk has found. It is passed by pointer, and so are the steps: all of it stays on the stack.
 type walker struct {
-	path    []step
 	unknown []string
 	saved   *TypeError // the first value of a wrong type; the walk goes on
 	fatal   *TypeError // ends the walk
-	room    [16]step
 }
 
-// step is one element of the way from the top to the value at hand: a field of a struct, a key of a map (field is nil), or
-// an index (key is "", too).
+// step is the last element of the way from the top to the value at hand: a field of a struct, a key of a map (field is
+// nil), or an index (key is "", too). The top is nil. Nobody keeps what a step refers to, only copies of its text: else
+// the compiler could not leave the steps on the stack.
 type step struct {
+	up    *step
 	owner *Type
 	field *Field
 	key   string
 	index int
 }
 
-func (w *walker) value(v object.Value, t *Type) object.Value {
+func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Any:
 		return v
 	case Struct:
 		if v.Kind() == object.Map {
-			return w.structure(v, t)
+			return w.structure(v, t, at)
 		}
 	case Map:
 		if v.Kind() == object.Map {
-			return w.table(v, t)
+			return w.table(v, t, at)
 		}
 	case List:
 		if v.Kind() == object.List {
-			return w.list(v, t)
+			return w.list(v, t, at)
 		}
 	case String:
 		if v.Kind() == object.String {
@@ -78,48 +75,48 @@ func (w *walker) value(v object.Value, t *Type) object.Value {
 		}
 	case Float:
 		if isNumber(v) {
-			return w.float(v, t)
+			return w.float(v, t, at)
 		}
 	case Bytes:
 		switch v.Kind() {
 		case object.String:
-			return w.bytes(v)
+			return w.bytes(v, at)
 		case object.List:
-			return w.byteList(v)
+			return w.byteList(v, at)
 		}
 	default:
-		return w.special(v, t)
+		return w.special(v, t, at)
 	}
 	if v.IsNull() {
 		return t.zero
 	}
-	w.mismatch(v, t)
+	w.mismatch(v, t, at)
 	return object.Nil
 }
 
-func (w *walker) structure(v object.Value, t *Type) object.Value {
+func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
 	out := edit{old: members, extra: len(t.always)}
+	here := step{up: at, owner: t}
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key
-		at, known := t.find(key, from)
-		for ; next < len(t.always) && int(t.always[next]) < at; next++ {
+		index, known := t.find(key, from)
+		for ; next < len(t.always) && int(t.always[next]) < index; next++ {
 			out.insert(i, t.zeroMember(next))
 		}
-		from = at
+		from = index
 		if !known {
-			w.tellUnknown(key)
+			w.tellUnknown(at, key)
 			out.drop(i)
 			continue
 		}
-		if next < len(t.always) && int(t.always[next]) == at {
+		if next < len(t.always) && int(t.always[next]) == index {
 			next++
 		}
-		f := &t.Fields[at]
-		w.path = append(w.path, step{owner: t, field: f})
-		value, keep := w.field(members[i].Value, f)
-		w.path = w.path[:len(w.path)-1]
+		f := &t.Fields[index]
+		here.field = f
+		value, keep := w.field(members[i].Value, f, &here)
 		if w.fatal != nil {
 			return object.Nil
 		}
@@ -152,14 +149,14 @@ func (f *Field) zero() object.Value {
 }
 
 // field decodes the value of a field and says whether the field stays.
-func (w *walker) field(v object.Value, f *Field) (object.Value, bool) {
+func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) {
 	if f.Pointer {
 		if v.IsNull() {
 			return v, !f.OmitEmpty
 		}
-		return w.value(v, f.Type), true
+		return w.value(v, f.Type, at), true
 	}
-	v = w.value(v, f.Type)
+	v = w.value(v, f.Type, at)
 	if f.OmitEmpty && isEmpty(v, f.Type) || f.OmitZero && object.Equal(v, f.Type.zero) {
 		return v, false
 	}
@@ -181,7 +178,7 @@ func isEmpty(v object.Value, t *Type) bool {
 	return false
 }
 
-func (w *walker) table(v object.Value, t *Type) object.Value {
+func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
 	out := edit{old: members}
 	switch t.Elem.Kind {
@@ -190,10 +187,10 @@ func (w *walker) table(v object.Value, t *Type) object.Value {
 			return v
 		}
 	}
+	here := step{up: at}
 	for i := range members {
-		w.path = append(w.path, step{key: members[i].Key})
-		value := w.value(members[i].Value, t.Elem)
-		w.path = w.path[:len(w.path)-1]
+		here.key = members[i].Key
+		value := w.value(members[i].Value, t.Elem, &here)
 		if w.fatal != nil {
 			return object.Nil
 		}
@@ -218,13 +215,13 @@ func plain(members []object.Member, elem *Type) bool {
 	return true
 }
 
-func (w *walker) list(v object.Value, t *Type) object.Value {
+func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
 	var changed []object.Value
+	here := step{up: at}
 	for i, item := range items {
-		w.path = append(w.path, step{index: i})
-		value := w.value(item, t.Elem)
-		w.path = w.path[:len(w.path)-1]
+		here.index = i
+		value := w.value(item, t.Elem, &here)
 		if w.fatal != nil {
 			return object.Nil
 		}
@@ -283,28 +280,28 @@ func isNumber(v object.Value) bool {
 }
 
 // float keeps an integer that a float holds exactly, as its text is the same, and reads any other literal.
-func (w *walker) float(v object.Value, t *Type) object.Value {
+func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 	const exact = 1 << 53
 	if i := v.Int(); v.Kind() == object.Int && i > -exact && i < exact && t.Bits == 64 {
 		return v
 	}
 	f, err := strconv.ParseFloat(literal(v), int(t.Bits))
 	if err != nil {
-		w.mismatch(v, t)
+		w.mismatch(v, t, at)
 		return object.Nil
 	}
 	return object.FloatOf(f)
 }
 
 // bytes brings base64 text into the one form that encoding prints: without line breaks.
-func (w *walker) bytes(v object.Value) object.Value {
+func (w *walker) bytes(v object.Value, at *step) object.Value {
 	text := v.Str()
 	if isBase64(text) {
 		return v
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		w.save(&TypeError{Message: err.Error()})
+		w.save(&TypeError{Path: at.String(), Message: err.Error()})
 		return object.Nil
 	}
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
@@ -326,92 +323,104 @@ func isBase64(text string) bool {
 }
 
 // byteList is the other way to write bytes that Go's decoding takes: a list of numbers.
-func (w *walker) byteList(v object.Value) object.Value {
+func (w *walker) byteList(v object.Value, at *step) object.Value {
 	data := make([]byte, 0, v.Len())
 	for i, item := range v.Items() {
-		w.path = append(w.path, step{index: i})
 		switch {
 		case item.Kind() == object.Int && item.Int() >= 0 && item.Int() <= 255:
 			data = append(data, byte(item.Int()))
 		case item.IsNull():
 			data = append(data, 0)
 		default:
-			w.save(w.wrong(describe(item, true), "uint8"))
+			w.save(wrong(describe(item, true), "uint8", &step{up: at, index: i}))
 		}
-		w.path = w.path[:len(w.path)-1]
 	}
 	return object.StringOf(base64.StdEncoding.EncodeToString(data))
 }
 
-func (w *walker) tellUnknown(name string) {
+func (w *walker) tellUnknown(at *step, name string) {
 	if len(w.unknown) >= maxUnknown {
 		return
 	}
-	at := w.where()
-	if at != "" {
-		at += "."
+	path := at.String()
+	if path != "" {
+		path += "."
 	}
-	w.unknown = append(w.unknown, at+name)
+	w.unknown = append(w.unknown, path+name)
 }
 
-// where is the path of the value at hand.
-func (w *walker) where() string {
-	var b strings.Builder
-	for _, s := range w.path {
-		name := s.key
-		if s.field != nil {
-			name = s.field.Name
-		}
-		switch {
-		case s.field == nil && s.key == "":
-			b.WriteString("[" + strconv.Itoa(s.index) + "]")
-			continue
-		case b.Len() > 0:
-			b.WriteByte('.')
-		}
-		b.WriteString(name)
+// String is the path of the place: spec.containers[0].image.
+func (s *step) String() string { return string(s.appendPath(nil)) }
+
+func (s *step) appendPath(dst []byte) []byte {
+	if s == nil {
+		return dst
 	}
-	return b.String()
+	dst = s.up.appendPath(dst)
+	if s.field == nil && s.key == "" {
+		dst = append(dst, '[')
+		dst = strconv.AppendInt(dst, int64(s.index), 10)
+		return append(dst, ']')
+	}
+	if len(dst) > 0 {
+		dst = append(dst, '.')
+	}
+	if s.field == nil {
+		return append(dst, s.key...)
+	}
+	return append(dst, s.field.Name...)
+}
+
+// appendGo is the path in the words of encoding/json: fields only, with the embedded structs on the way.
+func (s *step) appendGo(dst []byte) []byte {
+	if s == nil {
+		return dst
+	}
+	dst = s.up.appendGo(dst)
+	if s.field == nil {
+		return dst
+	}
+	if len(dst) > 0 {
+		dst = append(dst, '.')
+	}
+	dst = append(dst, s.field.embedded...)
+	return append(dst, s.field.Name...)
 }
 
 // mismatch notes a value of the wrong JSON type.
-func (w *walker) mismatch(v object.Value, t *Type) {
-	w.save(w.wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString()))
+func (w *walker) mismatch(v object.Value, t *Type, at *step) {
+	w.save(wrong(describe(v, t.Kind == Int || t.Kind == Float), t.goString(), at))
 }
 
 func (w *walker) save(err *TypeError) {
-	if err.Path == "" {
-		err.Path = w.where()
-	}
 	if w.saved == nil {
 		w.saved = err
 	}
 }
 
-// wrong words the error of encoding/json about a value that does not fit a Go type.
-func (w *walker) wrong(value, goType string) *TypeError {
-	var owner *Type
-	var names []string
-	for _, s := range w.path {
-		if s.field != nil {
-			owner = s.owner
-			names = append(names, s.field.embedded+s.field.Name)
-		}
-	}
-	place := "Go value"
-	if owner != nil {
-		place = "Go struct field " + owner.GoName + "." + strings.Join(names, ".")
-	}
-	return &TypeError{Path: w.where(), Message: "json: cannot unmarshal " + value + " into " + place + " of type " + goType}
+// end ends the walk with the error of whoever parses a scalar.
+func (w *walker) end(err error, at *step) {
+	w.fatal = &TypeError{Path: at.String(), Message: err.Error()}
 }
 
-// end ends the walk with an error.
-func (w *walker) end(err error) {
-	var typed *TypeError
-	if !errors.As(err, &typed) {
-		typed = &TypeError{Path: w.where(), Message: err.Error()}
+// wrong words the error of encoding/json about a value that does not fit a Go type.
+func wrong(value, goType string, at *step) *TypeError {
+	text := append(make([]byte, 0, 160), "json: cannot unmarshal "...)
+	text = append(text, value...)
+	inner := at
+	for inner != nil && inner.field == nil {
+		inner = inner.up
 	}
-	w.fatal = typed
+	if inner == nil {
+		text = append(text, " into Go value"...)
+	} else {
+		text = append(text, " into Go struct field "...)
+		text = append(text, inner.owner.GoName...)
+		text = append(text, '.')
+		text = append(text, at.appendGo(nil)...)
+	}
+	text = append(text, " of type "...)
+	return &TypeError{Path: at.String(), Message: string(append(text, goType...))}
 }
 
 // describe is encoding/json's word for a value; where a number was wanted, a number comes with its literal.

@@ -13,23 +13,23 @@ import (
 const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 
 // special decodes the types that bring their own decoding along in Go. What they refuse ends the walk, as it does there.
-func (w *walker) special(v object.Value, t *Type) object.Value {
+func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Quantity:
-		return w.quantity(v, t)
+		return w.quantity(v, t, at)
 	case IntOrString:
-		return w.intOrString(v, t)
+		return w.intOrString(v, t, at)
 	case Time:
-		return w.time(v, t, time.RFC3339)
+		return w.time(v, time.RFC3339, at)
 	case MicroTime:
-		return w.time(v, t, microLayout)
+		return w.time(v, microLayout, at)
 	default:
-		return w.duration(v)
+		return w.duration(v, at)
 	}
 }
 
 // quantity accepts text and bare numbers.
-func (w *walker) quantity(v object.Value, t *Type) object.Value {
+func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 	if v.IsNull() {
 		return t.zero
 	}
@@ -44,7 +44,7 @@ func (w *walker) quantity(v object.Value, t *Type) object.Value {
 	}
 	q, err := resource.ParseQuantity(strings.TrimSpace(text))
 	if err != nil {
-		w.end(err)
+		w.end(err, at)
 		return object.Nil
 	}
 	canonical := q.String()
@@ -73,58 +73,58 @@ func isCanonicalQuantity(text string) bool {
 	return false
 }
 
-func (w *walker) intOrString(v object.Value, t *Type) object.Value {
+func (w *walker) intOrString(v object.Value, t *Type, at *step) object.Value {
 	switch {
 	case v.Kind() == object.String, v.Kind() == object.Int && fits(v.Int(), 32):
 		return v
 	case v.IsNull():
 		return t.zero
 	}
-	w.fatal = w.wrong(describe(v, true), "int32")
+	w.fatal = wrong(describe(v, true), "int32", at)
 	return object.Nil
 }
 
 // text is the string that a special type is read from.
-func (w *walker) text(v object.Value) (string, bool) {
+func (w *walker) text(v object.Value, at *step) (string, bool) {
 	if v.Kind() != object.String && !v.IsNull() {
-		w.fatal = w.wrong(describe(v, false), "string")
+		w.fatal = wrong(describe(v, false), "string", at)
 		return "", false
 	}
 	return v.Str(), true
 }
 
-func (w *walker) time(v object.Value, t *Type, layout string) object.Value {
+func (w *walker) time(v object.Value, layout string, at *step) object.Value {
 	if v.IsNull() {
 		return v
 	}
-	text, ok := w.text(v)
+	text, ok := w.text(v, at)
 	if !ok {
 		return object.Nil
 	}
-	at, err := time.Parse(layout, text)
+	moment, err := time.Parse(layout, text)
 	if err != nil {
-		w.end(err)
+		w.end(err, at)
 		return object.Nil
 	}
-	if at.IsZero() {
+	if moment.IsZero() {
 		return object.Nil
 	}
 	var room [len(microLayout)]byte
-	printed := at.UTC().AppendFormat(room[:0], layout)
+	printed := moment.UTC().AppendFormat(room[:0], layout)
 	if string(printed) == text {
 		return v
 	}
 	return object.StringOf(string(printed))
 }
 
-func (w *walker) duration(v object.Value) object.Value {
-	text, ok := w.text(v)
+func (w *walker) duration(v object.Value, at *step) object.Value {
+	text, ok := w.text(v, at)
 	if !ok {
 		return object.Nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		w.end(err)
+		w.end(err, at)
 		return object.Nil
 	}
 	if printed := d.String(); v.IsNull() || printed != text {
