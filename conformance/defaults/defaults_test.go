@@ -18,9 +18,9 @@ var (
 	seed    = flag.Uint64("seed", 1, "which variants they are")
 )
 
-// emptyIsNotAbsent lists where the reference tells an empty list or map that a client has sent from an absent one, and does
-// so only until it reads the object back: stored, both are the same, and then the default comes. Plinth has the second
-// answer at once, because an empty one does not survive decoding.
+// emptyIsNotAbsent lists where a rule of the reference tells an empty list or map that a client has sent from an absent one.
+// A decoded value as it is printed shows no difference. Node: the reference fills in the default when it reads the object back
+// from its store, and answers with that; so does Plinth, at once. HorizontalPodAutoscaler: validation refuses the empty list.
 var emptyIsNotAbsent = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Node"}:                                          "status.allocatable {}",
 	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}: "spec.behavior.*.policies []",

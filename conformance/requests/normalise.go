@@ -130,8 +130,9 @@ func (n *names) member(in map[string]any, key string, path []string) any {
 		return "<continue>"
 	case inMetadata && key == "name" && in["generateName"] != nil:
 		prefix, _ := in["generateName"].(string)
+		prefix = prefix[:min(len(prefix), 58)] // so that the whole is a DNS label
 		if name, ok := value.(string); ok && strings.HasPrefix(name, prefix) && len(name) == len(prefix)+5 {
-			return prefix + "<" + fmt.Sprint(len(name)-len(prefix)) + " random>"
+			return prefix + "<5 random>"
 		}
 	case key == "nodePort" || key == "healthCheckNodePort":
 		if port, ok := value.(json.Number); ok && port != "0" {
@@ -158,7 +159,7 @@ func documents(contentType string, body []byte) (docs []any, ok bool) {
 			return nil, false
 		}
 		body = converted
-	} else if !strings.Contains(contentType, "json") {
+	} else if !strings.Contains(contentType, "json") && !bytes.HasPrefix(body, []byte("{")) {
 		return nil, false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))

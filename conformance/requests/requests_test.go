@@ -81,7 +81,7 @@ func replay(t *testing.T, server *harness.Server, script *Script) {
 	defer runner.Close()
 	for _, step := range script.Steps {
 		result, err := runner.Do(step)
-		got, want := result, recorded(step.Answer)
+		got, want := result, recorded(step)
 		if err == nil {
 			for _, d := range script.Differs {
 				d.apply(&got, &want)

@@ -276,10 +276,10 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 }
 
 // recorded reads a printed answer back, so that it can be compared without the paths of known differences.
-func recorded(text string) Result {
-	head, body, _ := strings.Cut(text, "\n")
+func recorded(step *Step) Result {
+	head, body, _ := strings.Cut(step.Answer, "\n")
 	result := Result{Head: head}
-	for strings.Contains(head, "\n") || body != "" {
+	for body != "" {
 		line, rest, _ := strings.Cut(body, "\n")
 		if !headerLine.MatchString(line) {
 			break
@@ -290,6 +290,10 @@ func recorded(text string) Result {
 		if trimmed, ok := strings.CutSuffix(body, note); ok {
 			body, result.Note = strings.TrimRight(trimmed, "\n"), note
 		}
+	}
+	if step.Raw {
+		result.Text = body
+		return result
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(body)))
 	decoder.UseNumber()
