@@ -17,7 +17,7 @@ func services() kind {
 			text("spec.clusterIP", "spec", "clusterIP"),
 			text("spec.type", "spec", "type"),
 		},
-		table:   columns.Services, answersDeleted: true,
+		table: columns.Services, answersDeleted: true,
 	}
 }
 

@@ -108,9 +108,9 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
-		Default:      defaulting(group, version, k.kind, now),
-		Generation:   k.generation,
-		Columns:      k.table.Columns, Cells: k.table.Cells,
+		Default:    defaulting(group, version, k.kind, now),
+		Generation: k.generation,
+		Columns:    k.table.Columns, Cells: k.table.Cells,
 	}
 	if r.Verbs == nil {
 		r.Verbs = allVerbs

@@ -1,20 +1,259 @@
-// Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and the functions
-// that fill their cells from an object.
+// Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and what fills
+// their cells from an object.
 //
 // A cell is a string, an int64, a bool or nil. Functions get objects in the version of their type and the time against
-// which ages are told; they change nothing.
+// which ages are told; they change nothing. Descriptions are those of the fields that the columns show, where there is
+// such a field: they come from the API types at run time.
 package columns
 
 import (
+	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apilabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"plinth/internal/engine"
 	"plinth/object"
 )
 
-// Table is the columns of one type, and what fills them. Its zero value is what types have that nobody gave columns:
-// Name and Created At.
+// Table is the columns of one type, and what fills them. Its zero value is what types have whose columns are the common
+// ones: Name and Created At.
 type Table struct {
 	Columns []engine.Column
 	Cells   func(obj object.Value, now time.Time) []any
 }
+
+// cell is what stands in one column for an object.
+type cell func(obj object.Value, now time.Time) any
+
+type column struct {
+	engine.Column
+	cell cell
+}
+
+// of is the table with these columns.
+func of(columns ...column) Table {
+	t := Table{Columns: make([]engine.Column, len(columns))}
+	cells := make([]cell, len(columns))
+	for i, c := range columns {
+		t.Columns[i], cells[i] = c.Column, c.cell
+	}
+	t.Cells = func(obj object.Value, now time.Time) []any {
+		row := make([]any, len(cells))
+		for i, c := range cells {
+			row[i] = c(obj, now)
+		}
+		return row
+	}
+	return t
+}
+
+// str is a column of text, integer one of whole numbers, boolean one of truth values. What a column is called to hold and
+// what its cells are need not agree: the reference is not strict there.
+func str(name, description string, c cell) column {
+	return column{engine.Column{Name: name, Type: "string", Description: description}, c}
+}
+
+func integer(name, description string, c cell) column {
+	return column{engine.Column{Name: name, Type: "integer", Description: description}, c}
+}
+
+func boolean(name, description string, c cell) column {
+	return column{engine.Column{Name: name, Type: "boolean", Description: description}, c}
+}
+
+// wide makes a column one that only wide output shows.
+func wide(c column) column {
+	c.Priority = 1
+	return c
+}
+
+// isName marks a column as the name of an object.
+func isName(c column) column {
+	c.Format = "name"
+	return c
+}
+
+// documented is an API type that says what its fields are.
+type documented interface{ SwaggerDoc() map[string]string }
+
+// doc is the description of a field of an API type.
+func doc[T documented](field string) string {
+	var t T
+	return t.SwaggerDoc()[field]
+}
+
+// The columns that nearly every type has.
+var (
+	name = isName(str("Name", doc[metav1.ObjectMeta]("name"), text("metadata", "name")))
+	age  = str("Age", doc[metav1.ObjectMeta]("creationTimestamp"), since("metadata", "creationTimestamp"))
+)
+
+// What stands in a cell where there is nothing.
+const (
+	none    = "<none>"
+	unset   = "<unset>"
+	unknown = "<unknown>"
+)
+
+// text is the text at the end of a path.
+func text(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any { return obj.At(path...).Str() }
+}
+
+// textOr is the text at the end of a path, or something else where there is none.
+func textOr(otherwise string, path ...string) cell {
+	return func(obj object.Value, _ time.Time) any { return or(obj.At(path...).Str(), otherwise) }
+}
+
+func or(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// whole is the integer at the end of a path.
+func whole(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any { return obj.At(path...).Int() }
+}
+
+// size is how many items or members there are at the end of a path.
+func size(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any { return int64(obj.At(path...).Len()) }
+}
+
+// truth is the boolean at the end of a path, or something else where there is none.
+func truth(otherwise bool, path ...string) cell {
+	return func(obj object.Value, _ time.Time) any {
+		if v := obj.At(path...); !v.IsNull() {
+			return v.Bool()
+		}
+		return otherwise
+	}
+}
+
+// since is how long ago the time at the end of a path was.
+func since(path ...string) cell {
+	return func(obj object.Value, now time.Time) any { return ago(obj.At(path...), now) }
+}
+
+// ago tells how long ago a time was.
+func ago(v object.Value, now time.Time) string {
+	t := at(v)
+	if t.IsZero() {
+		return unknown
+	}
+	return duration.HumanDuration(now.Sub(t))
+}
+
+// at reads a time; the zero time where there is none.
+func at(v object.Value) time.Time {
+	t, err := time.Parse(time.RFC3339, v.Str())
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// list lists the text at a path in each item of a list.
+func list(items object.Value, path ...string) []string {
+	out := make([]string, 0, items.Len())
+	for _, item := range items.Items() {
+		out = append(out, item.At(path...).Str())
+	}
+	return out
+}
+
+// joined is the texts of a list, separated by commas.
+func joined(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any { return strings.Join(list(obj.At(path...)), ",") }
+}
+
+// labels writes a map of labels.
+func labels(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any {
+		return or(apilabels.Set(stringMap(obj.At(path...))).String(), none)
+	}
+}
+
+func stringMap(v object.Value) map[string]string {
+	m := make(map[string]string, v.Len())
+	for _, member := range v.Members() {
+		m[member.Key] = member.Value.Str()
+	}
+	return m
+}
+
+// selector writes a LabelSelector; one that selects everything is none.
+func selector(path ...string) cell {
+	return func(obj object.Value, _ time.Time) any {
+		text, err := selectorText(obj.At(path...))
+		switch {
+		case err != nil:
+			return "<error>"
+		case text == "":
+			return none
+		}
+		return text
+	}
+}
+
+func selectorText(v object.Value) (string, error) {
+	s, err := metav1.LabelSelectorAsSelector(labelSelector(v))
+	if err != nil {
+		return "", err
+	}
+	return s.String(), nil
+}
+
+// labelSelector is a selector as its Go type has it; nil where there is none.
+func labelSelector(v object.Value) *metav1.LabelSelector {
+	if v.IsNull() {
+		return nil
+	}
+	s := &metav1.LabelSelector{MatchLabels: stringMap(v.At("matchLabels"))}
+	for _, e := range v.At("matchExpressions").Items() {
+		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()), Values: list(e.At("values")),
+		})
+	}
+	return s
+}
+
+// containers are the wide columns that name the containers of a Pod template and their images.
+func containers(path ...string) []column {
+	cellOf := func(field string) cell {
+		return func(obj object.Value, _ time.Time) any {
+			return strings.Join(list(obj.At(path...).At("containers"), field), ",")
+		}
+	}
+	return []column{
+		wide(str("Containers", "Names of each container in the template.", cellOf("name"))),
+		wide(str("Images", "Images referenced by each container in the template.", cellOf("image"))),
+	}
+}
+
+// more shortens a list to its first items.
+func more(items []string, most, all int) string {
+	if all <= most {
+		return strings.Join(items, ",")
+	}
+	return strings.Join(items, ",") + " + " + itoa(int64(all-most)) + " more..."
+}
+
+func isTrue(condition object.Value) bool { return condition.At("status").Str() == "True" }
+
+// condition finds the first condition of a type.
+func condition(conditions object.Value, typ string) (object.Value, bool) {
+	for _, c := range conditions.Items() {
+		if c.At("type").Str() == typ {
+			return c, true
+		}
+	}
+	return object.Nil, false
+}
+
+func deleted(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
