@@ -71,14 +71,15 @@ func namespaceStatus(status object.Value) object.Value { return textOf(status, "
 // Node defaults a Node.
 func Node(obj object.Value) object.Value { return partOf(obj, "status", nodeStatus) }
 
-// nodeStatus: without other word, all that a node has can be allocated.
+// nodeStatus: without other word, all that a node has can be allocated. An empty map says nothing, because the reference
+// forgets it when it stores the node, and fills in the default as it reads it.
 func nodeStatus(status object.Value) object.Value {
 	capacity := status.At("capacity")
 	rounded := resourceList(capacity)
 	w := over(status)
-	if allocatable := w.get("allocatable"); !allocatable.IsNull() {
+	if allocatable := w.get("allocatable"); allocatable.Len() > 0 {
 		w.replace("allocatable", allocatable, resourceList(allocatable))
-	} else if !capacity.IsNull() {
+	} else if capacity.Len() > 0 {
 		w.set("allocatable", rounded)
 	}
 	w.get("capacity")
