@@ -1,0 +1,270 @@
+package discovery
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// SPEC: URI-8
+func TestRepresentationsSayTheSame(t *testing.T) {
+	d := newDocuments(recordedResources(t))
+	type message interface {
+		Unmarshal([]byte) error
+	}
+	for _, c := range []struct {
+		path, params string
+		into         func() message
+	}{
+		{"/api", "", func() message { return &meta.APIVersions{} }},
+		{"/apis", "", func() message { return &meta.APIGroupList{} }},
+		{"/apis/apps", "", func() message { return &meta.APIGroup{} }},
+		{"/apis/autoscaling/v1", "", func() message { return &meta.APIResourceList{} }},
+		{"/api/v1", "", func() message { return &meta.APIResourceList{} }},
+		{"/api", aggregatedParams, func() message { return &apidiscovery.APIGroupDiscoveryList{} }},
+		{"/apis", aggregatedParams, func() message { return &apidiscovery.APIGroupDiscoveryList{} }},
+	} {
+		text := plain(t, d, c.path, mediaJSON+c.params)
+		yaml, err := object.ParseYAML(plain(t, d, c.path, mediaYAML+c.params))
+		if err != nil || !object.Equal(yaml.Value, parse(t, text)) {
+			t.Errorf("%s%s: the YAML is another document (%v)", c.path, c.params, err)
+		}
+		raw, found := bytes.CutPrefix(plain(t, d, c.path, mediaProtobuf+c.params), []byte("k8s\x00"))
+		var unknown kruntime.Unknown
+		if err := unknown.Unmarshal(raw); err != nil || !found {
+			t.Fatal(c.path, err)
+		}
+		if kind := parse(t, text).At("kind").Str(); unknown.Kind != kind || unknown.APIVersion != parse(t, text).At("apiVersion").Str() {
+			t.Errorf("%s%s: %+v, want %s", c.path, c.params, unknown.TypeMeta, kind)
+		}
+		fromProtobuf, fromJSON := c.into(), c.into()
+		if err := fromProtobuf.Unmarshal(unknown.Raw); err != nil {
+			t.Fatal(c.path, err)
+		}
+		if err := json.Unmarshal(text, fromJSON); err != nil {
+			t.Fatal(c.path, err)
+		}
+		// The type stands around the message, not in it.
+		a, b := asJSON(t, fromProtobuf).Without("kind").Without("apiVersion"), asJSON(t, fromJSON).Without("kind").Without("apiVersion")
+		diff(t, c.path+c.params, b, a)
+	}
+}
+
+func plain(t testing.TB, d *Documents, path, accept string) []byte {
+	t.Helper()
+	doc, ok, err := d.Get(path, accept)
+	if !ok || err != nil {
+		t.Fatalf("%s %s: %v %v", path, accept, ok, err)
+	}
+	body, err := doc.Plain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func asJSON(t *testing.T, v any) object.Value {
+	t.Helper()
+	data, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, data)
+}
+
+// SPEC: URI-8
+func TestVersionDocument(t *testing.T) {
+	got := parse(t, plain(t, newDocuments(nil), "/version", ""))
+	for _, want := range recordedDiscovery(t) {
+		if want.path != "/version" {
+			continue
+		}
+		reference := parse(t, []byte(want.body))
+		for _, m := range reference.Members() {
+			if _, ok := got.Get(m.Key); !ok {
+				t.Errorf("no %s", m.Key)
+			}
+		}
+		for _, key := range []string{"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"} {
+			if !object.Equal(got.At(key), reference.At(key)) {
+				t.Errorf("%s: %s, want %s", key, got.At(key).Str(), reference.At(key).Str())
+			}
+		}
+		if v := got.At("gitVersion").Str(); !strings.HasPrefix(v, reference.At("gitVersion").Str()) {
+			t.Errorf("gitVersion %s", v)
+		}
+	}
+	if got.At("platform").Str() != runtime.GOOS+"/"+runtime.GOARCH {
+		t.Errorf("platform %s", got.At("platform").Str())
+	}
+}
+
+// SPEC: URI-8
+func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
+	all := referenceResources(t)
+	registry := engine.NewRegistry(all)
+	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1", "/openapi/v2"}
+	get := func() map[string]*Document {
+		docs := map[string]*Document{}
+		for _, path := range paths {
+			doc, ok, err := d.Get(path, mediaJSON)
+			if !ok || err != nil {
+				t.Fatal(path, ok, err)
+			}
+			docs[path] = doc
+		}
+		return docs
+	}
+	first, again := get(), get()
+	for path, doc := range first {
+		if again[path] != doc {
+			t.Errorf("%s was made twice", path)
+		}
+	}
+
+	// Another type in batch/v1: what is about apps/v1 alone stays, everything else tells of it.
+	extra := *all[0]
+	extra.Group, extra.Version, extra.Name, extra.Kind = "batch", "v1", "extras", "Extra"
+	registry.Replace(append(all[:len(all):len(all)], &extra))
+	second := get()
+	for path, kept := range map[string]bool{
+		"/apis/apps/v1": true, "/openapi/v3/apis/apps/v1": true, "/openapi/v3/apis/batch/v1": false, "/openapi/v3": false, "/openapi/v2": false,
+	} {
+		if (second[path] == first[path]) != kept {
+			t.Errorf("%s: kept: %v, want %v", path, !kept, kept)
+		}
+	}
+	for _, path := range paths[2:] {
+		if path != "/openapi/v3/apis/apps/v1" && first[path].ETag == second[path].ETag {
+			t.Errorf("%s has the same ETag with other types", path)
+		}
+	}
+
+	// The same types again, in a new process: the same hashes.
+	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Model: gotypes.Model})
+	for _, path := range paths[2:] {
+		doc, _, _ := fresh.Get(path, mediaJSON)
+		if doc.ETag != first[path].ETag {
+			t.Errorf("%s: the hash is not the same in another process", path)
+		}
+		a, _ := doc.Plain()
+		if b, _ := first[path].Plain(); !bytes.Equal(a, b) {
+			t.Errorf("%s: the bytes are not the same in another process", path)
+		}
+	}
+	newer := testVersion
+	newer.GitVersion = "v1.37.2+plinth"
+	fresh = New(Config{Registry: engine.NewRegistry(all), Version: newer, Model: gotypes.Model})
+	for _, path := range paths[2:] {
+		if doc, _, _ := fresh.Get(path, mediaJSON); doc.ETag == first[path].ETag {
+			t.Errorf("%s: another version has the same hash", path)
+		}
+	}
+}
+
+// SPEC: URI-8
+func TestIndexLeadsToTheDocuments(t *testing.T) {
+	d := newDocuments(recordedResources(t))
+	index := parse(t, plain(t, d, "/openapi/v3", ""))
+	want := map[string]bool{}
+	for _, p := range d.parts(d.catalog()) {
+		want[p.name] = true
+	}
+	for _, m := range index.At("paths").Members() {
+		location := m.Value.At("serverRelativeURL").Str()
+		path, hash, _ := strings.Cut(location, "?hash=")
+		doc, ok, err := d.Get(path, mediaJSON)
+		if !ok || err != nil {
+			t.Errorf("%s leads to %s, which is not served (%v)", m.Key, path, err)
+			continue
+		}
+		if doc.ETag != hash || doc.Location != location {
+			t.Errorf("%s: ETag %s at %s, want %s", location, doc.ETag, doc.Location, hash)
+		}
+		delete(want, m.Key)
+	}
+	if len(want) > 0 {
+		t.Errorf("not in the index: %v", want)
+	}
+}
+
+// SPEC: URI-8
+func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
+	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
+	kept := 0
+	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/apis/apps/v1", "/openapi/v3"} {
+		doc, _, _ := d.Get(path, mediaJSON)
+		if len(doc.Body) > plainLimit {
+			t.Errorf("%s: %d bytes are kept plain", path, len(doc.Body))
+		}
+		text, err := doc.Plain()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var streamed bytes.Buffer
+		if n, err := doc.WriteTo(&streamed); err != nil || n != int64(len(text)) || !bytes.Equal(streamed.Bytes(), text) {
+			t.Errorf("%s: WriteTo and Plain differ (%v)", path, err)
+		}
+		kept += len(doc.Body) + len(doc.Gzip)
+	}
+	if kept > 800<<10 {
+		t.Errorf("%d bytes are kept", kept)
+	}
+}
+
+// SPEC: URI-8
+func TestManyReadersWhileTypesChange(t *testing.T) {
+	all := referenceResources(t)
+	registry := engine.NewRegistry(all)
+	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				path := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/policy/v1"}[(i+n)%4]
+				doc, ok, err := d.Get(path, mediaJSON)
+				if !ok || err != nil {
+					t.Errorf("%s: %v %v", path, ok, err)
+					return
+				}
+				if _, err := doc.Plain(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	for i := range 50 {
+		extra := *all[0]
+		extra.Group, extra.Version, extra.Name = "example.com", "v1", "extras"
+		if i%2 == 0 {
+			registry.Replace(append(all[:len(all):len(all)], &extra))
+		} else {
+			registry.Replace(all)
+		}
+		if _, ok, _ := d.Get("/apis/example.com/v1", ""); ok != (i%2 == 0) {
+			t.Errorf("change %d: a type that is served is not told of, or the other way around", i)
+		}
+	}
+	close(done)
+	wg.Wait()
+}
