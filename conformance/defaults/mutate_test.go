@@ -15,7 +15,7 @@ type mutator struct {
 
 // rates go from objects that are nearly whole to such that have nearly nothing; deep documents lose most of their fields
 // early, so some of the rates are gentle ones.
-var rates = []float64{0.004, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4}
+var rates = []float64{0.004, 0.03, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5}
 
 func newMutator(seed uint64) *mutator {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
