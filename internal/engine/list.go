@@ -23,7 +23,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := e.store.Snapshot(exact)
+	snapshot, err := e.store.Snapshot(exact, rq.Resource.Store)
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, from)
 	}

@@ -42,9 +42,11 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener
 	ready    atomic.Bool
-	// quit ends what runs beside requests, and watches; work waits for the former.
-	quit func()
-	work sync.WaitGroup
+	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
+	// requests are finished.
+	closing context.Context
+	quit    context.CancelFunc
+	work    sync.WaitGroup
 }
 
 // Serve starts a server, says on out where it listens, and runs it until ctx ends.
@@ -102,8 +104,7 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	running, quit := context.WithCancel(context.WithoutCancel(ctx))
-	s.quit = quit
+	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
 	handler, err := s.handler()
 	if err != nil {
 		return err
@@ -111,7 +112,6 @@ func (s *Server) open(ctx context.Context) error {
 	s.http = &http.Server{
 		Handler:           handler,
 		TLSConfig:         tlsConfig,
-		BaseContext:       func(net.Listener) context.Context { return running },
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20,
@@ -124,7 +124,7 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	})
 	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: c.Logger}
-	s.run(func() { namespaces.Run(running) })
+	s.run(func() { namespaces.Run(s.closing) })
 	s.ready.Store(true)
 	return nil
 }
@@ -141,7 +141,7 @@ func (s *Server) run(f func()) {
 func openStore(c *Config, registry *engine.Registry) (*store.Store, error) {
 	var log store.Log = memlog.New()
 	if c.Storage == "embedded" {
-		opened, err := filelog.Open(filelog.Config{Dir: filepath.Join(c.DataDir, "store"), Logger: c.Logger})
+		opened, err := filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger})
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"plinth/internal/auth"
+	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/discovery"
+	"plinth/internal/engine"
+	"plinth/internal/httpapi"
+)
+
+// handler puts the HTTP side together.
+func (s *Server) handler() (http.Handler, error) {
+	c := &s.config
+	features, _, err := parseFeatures(c.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	figures := newMetrics(s.store, s.registry)
+	return httpapi.New(httpapi.Config{
+		Engine: s.engine, Registry: s.registry,
+		Documents: discovery.New(discovery.Config{
+			Registry: s.registry, Version: version(), ServerAddress: strings.TrimPrefix(s.URL(), "https://"), Model: gotypes.Model,
+		}),
+		Authenticate:   s.auth.Authenticate,
+		Authorize:      authorize,
+		Missing:        missing,
+		Handlers:       map[string]http.Handler{"/metrics": figures.handler(c.Logger)},
+		Checks:         s.checks(),
+		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
+		NoCompression: !features["APIResponseCompression"],
+		Closing:       s.closing,
+		Logger:        c.Logger, Metrics: figures.hooks(),
+	})
+}
+
+// authorize lets the masters do everything, and everybody read what is public.
+func authorize(_ context.Context, a httpapi.Attributes) (ok bool, why string, err error) {
+	if a.IsResource {
+		return auth.IsMaster(a.User), "", nil
+	}
+	return auth.MayReadPath(a.User, a.Verb, a.Path), "", nil
+}
+
+// missing says why a part of the built-in API is not served.
+func missing(r *engine.Resource, subresource string) (why string, ok bool) {
+	for _, m := range builtin.Missing {
+		if m.Group == r.Group && m.Resource == r.Name && m.Subresource == subresource {
+			return m.Why, true
+		}
+	}
+	return "", false
+}
+
+// checks are what the health paths ask.
+func (s *Server) checks() []httpapi.Check {
+	return []httpapi.Check{
+		{Name: "ping", Run: func(context.Context) error { return nil }},
+		{Name: "storage", Run: func(context.Context) error { return s.store.Healthy() }},
+		{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error {
+			if !s.ready.Load() {
+				return errors.New("the server is starting or closing")
+			}
+			return nil
+		}},
+	}
+}

@@ -1,0 +1,170 @@
+package server
+
+import (
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"plinth/internal/engine"
+	"plinth/internal/httpapi"
+	"plinth/internal/store"
+)
+
+// metrics are the figures of /metrics. Where the reference has the same figure, it has the same name and labels.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	sizes    *prometheus.HistogramVec
+	inFlight *prometheus.GaugeVec
+	watches  prometheus.Gauge
+	dropped  *prometheus.CounterVec
+	events   *prometheus.CounterVec
+	sent     *prometheus.CounterVec
+}
+
+// Buckets of the reference: seconds of a request, bytes of an answer.
+var (
+	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	bytes   = prometheus.ExponentialBuckets(1000, 10, 7)
+)
+
+// newMetrics registers the figures of one server, on a registry of its own, so that a process may run several.
+func newMetrics(s *store.Store, types *engine.Registry) *metrics {
+	of := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total", Help: "Answered requests.",
+		}, append([]string{"code", "dry_run"}, of...)),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.", Buckets: seconds,
+		}, append([]string{"dry_run"}, of...)),
+		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: bytes,
+		}, of),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests", Help: "Requests under way, other than watches.",
+		}, []string{"request_kind"}),
+		watches: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests", Help: "Watches under way.",
+		}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_dropped_requests_total", Help: "Requests turned away because too many were under way.",
+		}, []string{"request_kind"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total", Help: "Events sent to watches.",
+		}, []string{"group", "version", "resource"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "plinth_watch_events_bytes_total", Help: "Bytes of the events sent to watches.",
+		}, []string{"group", "version", "resource"}),
+	}
+	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeFigures{s, types})
+	return m
+}
+
+// hooks are what the handler tells.
+func (m *metrics) hooks() httpapi.Metrics {
+	return httpapi.Metrics{
+		Request: m.request,
+		InFlight: func(class httpapi.Class, delta int) {
+			if class == httpapi.LongRunning {
+				m.watches.Add(float64(delta))
+				return
+			}
+			m.inFlight.WithLabelValues(class.String()).Add(float64(delta))
+		},
+		Events: func(group, version, resource string, events, bytes int) {
+			m.events.WithLabelValues(group, version, resource).Add(float64(events))
+			m.sent.WithLabelValues(group, version, resource).Add(float64(bytes))
+		},
+	}
+}
+
+func (m *metrics) request(o httpapi.Observation) {
+	component, dryRun := "", ""
+	if o.Resource != "" {
+		component = "apiserver"
+	}
+	if o.DryRun {
+		dryRun = "All"
+	}
+	of := [...]string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
+	m.requests.WithLabelValues(strconv.Itoa(o.Code), dryRun, of[0], of[1], of[2], of[3], of[4], of[5], of[6]).Inc()
+	if o.Class != httpapi.LongRunning {
+		m.duration.WithLabelValues(dryRun, of[0], of[1], of[2], of[3], of[4], of[5], of[6]).Observe(o.Took.Seconds())
+		m.sizes.WithLabelValues(of[:]...).Observe(float64(o.Bytes))
+	}
+	if o.Rejected {
+		m.dropped.WithLabelValues(o.Class.String()).Inc()
+	}
+}
+
+// handler serves the figures.
+func (m *metrics) handler(logger *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError)})
+}
+
+// storeFigures reads the figures of the store when somebody asks for them.
+type storeFigures struct {
+	store *store.Store
+	types *engine.Registry
+}
+
+// figure is one number of the store.
+type figure struct {
+	desc *prometheus.Desc
+	of   func(store.Stats) float64
+}
+
+func figureOf(name, help string, of func(store.Stats) float64) figure {
+	return figure{prometheus.NewDesc(name, help, nil, nil), of}
+}
+
+var (
+	objectsDesc  = prometheus.NewDesc("apiserver_resource_objects", "Stored objects of each type.", []string{"group", "resource"}, nil)
+	storeNumbers = []figure{
+		figureOf("plinth_store_revision", "The newest durable revision.", func(s store.Stats) float64 { return float64(s.Revision) }),
+		figureOf("plinth_store_bytes", "Bytes of all live objects.", func(s store.Stats) float64 { return float64(s.Bytes) }),
+		figureOf("plinth_store_history_bytes", "Bytes of the changes that watches may still start behind.", func(s store.Stats) float64 { return float64(s.HistoryBytes) }),
+		figureOf("plinth_store_history_seconds", "How far the history reaches back.", func(s store.Stats) float64 { return s.HistoryAge.Seconds() }),
+		figureOf("plinth_store_history_memory_bytes", "Memory that the newest history takes, about.", func(s store.Stats) float64 { return float64(s.HistoryMemory) }),
+		figureOf("plinth_store_waiting_watches", "Watches that have been told everything and wait.", func(s store.Stats) float64 { return float64(s.Waiting) }),
+	}
+)
+
+// Describe names the figures.
+func (f *storeFigures) Describe(to chan<- *prometheus.Desc) {
+	to <- objectsDesc
+	for _, n := range storeNumbers {
+		to <- n.desc
+	}
+}
+
+// Collect reads the figures.
+func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
+	stats := f.store.Stats()
+	for _, n := range storeNumbers {
+		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, n.of(stats))
+	}
+	snapshot, err := f.store.Snapshot(0)
+	if err != nil {
+		return // the server is closing
+	}
+	all, _ := f.types.All()
+	told := map[string]bool{}
+	for _, r := range all {
+		if told[r.Store] || r.Answer != nil {
+			continue
+		}
+		told[r.Store] = true
+		group, resource, _ := strings.Cut(r.Store, "/")
+		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Store, "")), group, resource)
+	}
+}
