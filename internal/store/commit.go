@@ -30,28 +30,39 @@ type write struct {
 //
 // The store keeps the data of the changes; nobody may change it from here on.
 func (s *Store) Commit(ctx context.Context, pre []Precondition, changes []Change) (int64, error) {
-	b, revision, lead, err := s.sequence(ctx, pre, changes)
+	versions, err := s.versions(changes)
 	if err != nil {
 		return 0, err
 	}
-	if lead {
-		s.append(b)
-		return revision, b.err
+	t := s.sequence(pre, changes, versions)
+	switch {
+	case t.err == nil && t.lead:
+		s.append(t.batch)
+		return t.revision, t.batch.err
+	case t.err == nil:
+		return t.revision, s.await(ctx, t.batch)
+	case t.batch != nil:
+		// It lost to a write that is pending. Only what is durable may be told, even as a reason for a refusal.
+		if err := s.await(ctx, t.batch); err != nil {
+			return 0, s.lost(err)
+		}
 	}
-	if err := s.await(ctx, b); err != nil {
-		return 0, err
-	}
-	return revision, nil
+	return 0, t.err
 }
 
-// sequence gives the commit its revision and its place in a batch, unless a precondition does not hold.
-func (s *Store) sequence(ctx context.Context, pre []Precondition, changes []Change) (b *batch, revision int64, lead bool, err error) {
+// versions makes the new versions of changes, nil for deletions.
+func (s *Store) versions(changes []Change) ([]*Version, error) {
 	versions := make([]*Version, len(changes))
+	var seen map[Key]bool
+	if len(changes) > 1 {
+		seen = make(map[Key]bool, len(changes))
+	}
 	for i, ch := range changes {
-		for _, other := range changes[:i] {
-			if other.Key == ch.Key {
-				return nil, 0, false, fmt.Errorf("store: commit changes %s twice", ch.Key)
-			}
+		if seen[ch.Key] {
+			return nil, fmt.Errorf("store: commit changes %s twice", ch.Key)
+		}
+		if seen != nil {
+			seen[ch.Key] = true
 		}
 		if ch.Data == nil {
 			continue
@@ -61,25 +72,29 @@ func (s *Store) sequence(ctx context.Context, pre []Precondition, changes []Chan
 		}
 		versions[i] = &Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
 	}
+	return versions, nil
+}
 
+// ticket is the place of a commit in the order of all: or, with an error, why it has none.
+type ticket struct {
+	revision int64
+	batch    *batch // that the commit is in; with an error, the one to wait for before the error is told
+	lead     bool   // the holder has to append the batch
+	err      error
+}
+
+// sequence gives a commit its revision and its place in a batch, unless a precondition does not hold.
+func (s *Store) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	s.seq.Lock()
-	if err := s.refused; err != nil {
-		s.seq.Unlock()
-		return nil, 0, false, err
+	defer s.seq.Unlock()
+	if s.refused != nil {
+		return ticket{err: s.refused}
 	}
 	if conflict, pending := s.check(pre); conflict != nil {
-		s.seq.Unlock()
-		if pending != nil {
-			// Only what is durable may be told, even as a reason for a refusal.
-			if err := s.await(ctx, pending); err != nil {
-				return nil, 0, false, s.lost(err)
-			}
-		}
-		return nil, 0, false, conflict
+		return ticket{err: conflict, batch: pending}
 	}
-	defer s.seq.Unlock()
 	s.next++
-	b = s.queue
+	b := s.queue
 	if b == nil {
 		b = &batch{lead: make(chan struct{}, 1), done: make(chan struct{})}
 		s.queue = b
@@ -100,9 +115,9 @@ func (s *Store) sequence(ctx context.Context, pre []Precondition, changes []Chan
 		c.Records = append(c.Records, r)
 	}
 	b.commits = append(b.commits, c)
-	lead = !s.appending
+	lead := !s.appending
 	s.appending = true
-	return b, c.Revision, lead, nil
+	return ticket{revision: c.Revision, batch: b, lead: lead}
 }
 
 // check returns the first precondition that does not hold, and the batch of the pending write that is to blame.
@@ -229,9 +244,7 @@ func (s *Store) apply(commits []*Commit) {
 	s.forgetSnapshots()
 	waiters := s.arrived
 	s.arrived = nil
-	due := s.nextDue()
-	early := !due.IsZero() && (s.keeper.wakeAt.IsZero() || due.Before(s.keeper.wakeAt))
-	full := s.grewEnough()
+	early, full := s.early(), s.grewEnough()
 	s.mu.Unlock()
 
 	for _, g := range woken {
@@ -246,9 +259,4 @@ func (s *Store) apply(commits []*Commit) {
 	if full {
 		nudge(s.keeper.compact)
 	}
-}
-
-func isConflict(err error) bool {
-	var conflict *ConflictError
-	return errors.As(err, &conflict)
 }

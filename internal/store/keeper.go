@@ -44,12 +44,48 @@ func nudge(c chan<- struct{}) {
 	}
 }
 
-// nextDue is when something happens by the passing of time; zero for never. The caller holds mu.
-func (s *Store) nextDue() time.Time {
-	next, due := s.expiry.next(), s.history.due(s.revision)
-	if next.IsZero() || !due.IsZero() && due.Before(next) {
-		next = due
+// tick is how often the window is looked at: often enough to keep it to within a few percent of its age.
+func (s *Store) tick() time.Duration { return s.config.HistoryAge / 64 }
+
+// early says whether something is due before the keeper wakes up by itself. The caller holds mu.
+func (s *Store) early() bool {
+	wakeAt := s.keeper.wakeAt
+	before := func(t time.Time) bool { return wakeAt.IsZero() || t.Before(wakeAt) }
+	expires, ages := s.expiry.next(), s.history.due(s.revision)
+	return !expires.IsZero() && before(expires) || !ages.IsZero() && before(ages.Add(s.tick()))
+}
+
+// look lets go of history and returns what expired.
+func (s *Store) look(now time.Time) []Precondition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	horizon := s.history.horizon
+	s.history.trim(s.revision, now.UnixNano())
+	s.forgetSnapshots()
+	if s.history.horizon != horizon {
+		nudge(s.keeper.compact)
 	}
+	return s.expiry.due(now, expireAtOnce)
+}
+
+// sleep sets when to wake up, and returns it; zero for never. What expired and could not be deleted is tried again a
+// little later.
+func (s *Store) sleep(now time.Time, failed bool) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.expiry.next()
+	if failed {
+		next = now.Add(time.Second)
+	}
+	if ages := s.history.due(s.revision); !ages.IsZero() {
+		if soon := now.Add(s.tick()); ages.Before(soon) {
+			ages = soon
+		}
+		if next.IsZero() || ages.Before(next) {
+			next = ages
+		}
+	}
+	s.keeper.wakeAt = next
 	return next
 }
 
@@ -60,36 +96,17 @@ func (s *Store) keep() {
 	defer timer.Stop()
 	for {
 		now := s.config.Now()
-		s.mu.Lock()
-		horizon := s.history.horizon
-		s.history.trim(s.revision, now.UnixNano())
-		s.forgetSnapshots()
-		moved := s.history.horizon != horizon
-		expired := s.expiry.due(now, expireAtOnce)
-		// Not more often than is needed to keep the window to within a few percent.
-		k.wakeAt = s.nextDue()
-		if earliest := now.Add(s.config.HistoryAge / 64); k.wakeAt.Before(earliest) && !k.wakeAt.IsZero() && len(expired) == 0 {
-			if next := s.expiry.next(); next.IsZero() || next.After(earliest) {
-				k.wakeAt = earliest
-			} else {
-				k.wakeAt = next
-			}
-		}
-		wakeAt := k.wakeAt
-		s.mu.Unlock()
-		if moved {
-			nudge(k.compact)
-		}
+		expired := s.look(now)
 		if len(expired) > 0 && s.expire(expired) {
 			continue
 		}
+		wakeAt := s.sleep(now, len(expired) > 0)
 		var after <-chan time.Time
-		if !wakeAt.IsZero() || k.poll > 0 {
-			wait := wakeAt.Sub(now)
-			if k.poll > 0 {
-				wait = k.poll
-			}
-			timer.Reset(wait)
+		if k.poll > 0 {
+			timer.Reset(k.poll)
+			after = timer.C
+		} else if !wakeAt.IsZero() {
+			timer.Reset(wakeAt.Sub(now))
 			after = timer.C
 		}
 		select {
@@ -101,23 +118,23 @@ func (s *Store) keep() {
 	}
 }
 
-// expire deletes versions that are past their time, and says whether that went well. One that was overwritten
-// meanwhile stays.
+// expire deletes versions that are past their time, as one batch, and says whether that went well. A version that was
+// overwritten meanwhile stays.
 func (s *Store) expire(expired []Precondition) bool {
-	var last *batch
+	var lead, last *batch
 	for _, p := range expired {
-		b, _, lead, err := s.sequence(context.Background(), []Precondition{p}, []Change{{Key: p.Key}})
-		if lead {
-			s.append(b)
+		t := s.sequence([]Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
+		if t.lead {
+			lead = t.batch // everybody waits for us now; but there are only a few more to queue
 		}
-		if b != nil {
-			last = b
-		}
-		if err != nil && !isConflict(err) {
-			return false
+		if t.err == nil {
+			last = t.batch
 		}
 	}
-	return last == nil || s.await(context.Background(), last) == nil
+	if lead != nil {
+		s.append(lead)
+	}
+	return last != nil && s.await(context.Background(), last) == nil
 }
 
 // compactor compacts the log whenever it grew enough, and lets go of history that is out of the window.

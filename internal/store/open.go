@@ -103,7 +103,7 @@ func Open(config Config) (*Store, error) {
 			maxAge:    int64(config.HistoryAge),
 			maxBytes:  config.HistoryBytes,
 			maxWeight: config.MemoryHistoryBytes,
-			maxMemo:   config.MemoryHistoryBytes / 2,
+			maxMemo:   config.MemoryHistoryBytes / 4,
 			feeds:     map[string]*feed{},
 		},
 	}
@@ -345,21 +345,22 @@ func (s *Store) Stats() Stats {
 
 // replay yields the commits of the log behind after, up to the revision until.
 func (s *Store) replay(after, until int64, yield func(*payload) error) error {
+	over := false
 	err := s.config.Log.Replay(after, func(b []byte) error {
 		p, err := parsePayload(b)
 		if err != nil {
 			return err
 		}
-		if p.revision > until {
-			return errReplayed
+		if over = p.revision > until; over {
+			return errEnough
 		}
 		return yield(&p)
 	})
-	if err == errReplayed {
+	if err == errEnough && over {
 		return nil
 	}
 	return err
 }
 
-// errReplayed ends a replay that came to its end.
-var errReplayed = errors.New("replayed")
+// errEnough ends a replay that has seen what it came for.
+var errEnough = errors.New("enough")

@@ -38,15 +38,6 @@ func (c *Commit) AppendPayload(b []byte) []byte {
 	return b
 }
 
-// PayloadSize is about as long as what AppendPayload appends, and never shorter.
-func (c *Commit) PayloadSize() int {
-	n := 32
-	for _, r := range c.Records {
-		n += int(changeBytes(r)) + 64
-	}
-	return n
-}
-
 func appendOp(b []byte, r *Record) []byte {
 	var flags byte
 	if r.New != nil {
@@ -161,16 +152,6 @@ type op struct {
 	oldRevision       int64
 	oldHead, oldTail  int
 	oldMiddle         []byte
-	scratch           []byte
-}
-
-// PayloadRevision returns the revision of a commit in the form of AppendPayload, or of the head of a base; false for
-// anything else.
-func PayloadRevision(b []byte) (int64, bool) {
-	d := decoder{b: b}
-	kind := d.byte()
-	revision := int64(d.uvarint())
-	return revision, !d.bad && (kind == payloadCommit || kind == payloadHead)
 }
 
 var errPayload = errors.New("store: the log holds a payload that does not parse, though its checksum holds")
@@ -301,7 +282,7 @@ func (d *decoder) op(o *op) {
 		o.oldExpire = d.expire(flags&oldExpires != 0)
 		o.oldHead, o.oldTail = int(d.uvarint()), int(d.uvarint())
 		o.oldMiddle = d.bytes()
-		if o.oldHead+o.oldTail > len(o.data) {
+		if o.oldHead > len(o.data) || o.oldTail > len(o.data)-o.oldHead {
 			d.bad = true
 		}
 	}
@@ -328,7 +309,7 @@ func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
 }
 
 // record builds the record of one op, for keeps.
-func (s *Store) record(p *payload, o *op) (*Record, error) {
+func (s *Store) record(p *payload, o *op) *Record {
 	r := &Record{Key: o.key(), Revision: p.revision}
 	if o.hasNew {
 		if live, ok := s.Get(r.Key); ok && live.Revision == p.revision {
@@ -341,7 +322,7 @@ func (s *Store) record(p *payload, o *op) (*Record, error) {
 	if o.hasOld {
 		r.Old = s.oldVersion(r.Key, o)
 	}
-	return r, nil
+	return r
 }
 
 func (s *Store) oldVersion(k Key, o *op) *Version {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 )
@@ -10,7 +9,7 @@ import (
 // A batch that Next hands out ends at the first of these: a consumer that stalls holds no more than that.
 const (
 	nextRecords = 64
-	nextBytes   = 32 << 10
+	nextBytes   = 48 << 10
 )
 
 // Cursor is a position in the history of one resource. It holds no records: what it has not read yet is in the history,
@@ -59,9 +58,6 @@ func (s *Store) floor(f *feed) int64 {
 	defer s.mu.RUnlock()
 	return f.floor
 }
-
-// errEnough ends a replay that has seen what it came for.
-var errEnough = errors.New("enough")
 
 // Next returns the records behind the last ones, in the order of their revisions and a commit's records together; it
 // waits until there are some. The slice is valid until the next call; the records are for keeps.
@@ -153,7 +149,7 @@ func (c *Cursor) readMemory() (end bool) {
 		}
 		if strings.HasPrefix(r.Key.Name, c.prefix) {
 			c.push(r)
-			bytes += int(memoWeight(r))
+			bytes += int(changeBytes(r))
 		}
 	}
 	c.after = max(c.after, c.store.revision)
@@ -191,19 +187,18 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
+		before := len(c.buffer)
 		err := p.each(func(o *op) error {
 			if o.resource != c.feed.resource || !strings.HasPrefix(o.name, c.prefix) {
 				return nil
 			}
-			r, err := c.store.record(p, o)
-			if err != nil {
-				return err
-			}
+			r := c.store.record(p, o)
 			c.push(r)
-			bytes += int(memoWeight(r))
+			bytes += int(changeBytes(r))
 			return nil
 		})
 		if err != nil {
+			c.buffer = c.buffer[:before] // a commit is handed out as a whole
 			return err
 		}
 		c.after = p.revision
@@ -212,14 +207,14 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		}
 		return nil
 	})
-	if err == errEnough {
+	switch err {
+	case errEnough:
 		return nil
-	}
-	if err == nil {
+	case nil:
 		c.after = max(c.after, until)
 	}
-	if len(c.buffer) > 0 && err != nil && ctx.Err() != nil {
-		return nil // they are handed out first
+	if len(c.buffer) > 0 {
+		return nil // they are handed out first; the error comes again
 	}
 	return err
 }

@@ -1,0 +1,269 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestQueue compares the ring with a slice.
+func TestQueue(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var q queue[int]
+	var want []int
+	for i := range 20000 {
+		if grow := i/2000%2 == 0; len(want) == 0 || rng.IntN(3) > 0 == grow {
+			q.push(i)
+			want = append(want, i)
+		} else {
+			if v := q.pop(); v != want[0] {
+				t.Fatalf("popped %d, should be %d", v, want[0])
+			}
+			want = want[1:]
+		}
+		if q.len() != len(want) {
+			t.Fatalf("%d, should be %d", q.len(), len(want))
+		}
+		if n := len(want); n > 0 {
+			if k := rng.IntN(n); q.at(k) != want[k] {
+				t.Fatalf("%d is %d, should be %d", k, q.at(k), want[k])
+			}
+		}
+	}
+}
+
+// gate is a log whose Append waits until it is let through.
+type gate struct {
+	mu      sync.Mutex
+	arrived chan []*Commit
+	answer  chan error
+}
+
+func newGate() *gate { return &gate{arrived: make(chan []*Commit), answer: make(chan error)} }
+
+func (g *gate) Append(commits []*Commit) error {
+	g.arrived <- commits
+	return <-g.answer
+}
+func (g *gate) Replay(int64, func([]byte) error) error               { return nil }
+func (g *gate) Compact(int64, int64, iter.Seq2[[]byte, error]) error { return nil }
+func (g *gate) Close() error                                         { return nil }
+
+func openGate(t *testing.T) (*Store, *gate) {
+	t.Helper()
+	g := newGate()
+	s, err := Open(Config{Log: g, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} }, MemoryHistoryBytes: 4 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, g
+}
+
+// commit starts a commit in the background.
+func (s *Store) commit(pre []Precondition, changes ...Change) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Commit(context.Background(), pre, changes)
+		done <- err
+	}()
+	return done
+}
+
+// sequenced waits until so many revisions were given out.
+func sequenced(s *Store, revision int64) {
+	for {
+		s.seq.Lock()
+		next := s.next
+		s.seq.Unlock()
+		if next >= revision {
+			return
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
+// TestPending: what is not durable is to be seen by nobody, except that it decides who wins.
+//
+// SPEC: STORE-1
+func TestPending(t *testing.T) {
+	s, g := openGate(t)
+	defer s.Close()
+	a, b := Key{"/pods", "a"}, Key{"/pods", "b"}
+	cursor, err := s.Watch("/pods", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.commit([]Precondition{{Key: a}}, Change{Key: a, Data: []byte("1")})
+	<-g.arrived
+
+	if _, ok := s.Get(a); ok || s.Revision() != 1 {
+		t.Error("a pending write is to be seen")
+	}
+	if records, err := cursor.Poll(); len(records) > 0 || err != nil || cursor.Revision() != 1 {
+		t.Error("a watcher was told of a pending write")
+	}
+	loser := s.commit([]Precondition{{Key: a}}, Change{Key: a, Data: []byte("lost")})
+	second := s.commit([]Precondition{{Key: a, Revision: 2}}, Change{Key: a, Data: []byte("2")})
+	sequenced(s, 3)
+	third := s.commit([]Precondition{{Key: a, Revision: 3}, {Key: b}}, Change{Key: b, Data: []byte("3")})
+	sequenced(s, 4)
+	select {
+	case err := <-loser:
+		t.Fatalf("it was told that it lost, %v, before that was certain", err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	g.answer <- nil
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	var conflict *ConflictError
+	if err := <-loser; !errors.As(err, &conflict) || conflict.Have != 2 {
+		t.Error(err)
+	}
+	if together := <-g.arrived; len(together) != 2 {
+		t.Errorf("%d commits share the second sync, should be 2", len(together))
+	}
+	g.answer <- nil
+	if err := errors.Join(<-second, <-third); err != nil {
+		t.Error(err)
+	}
+	if v, _ := s.Get(a); v.Revision != 3 {
+		t.Error(v)
+	}
+	if len(s.pending) != 0 {
+		t.Errorf("%d writes are still pending", len(s.pending))
+	}
+}
+
+// TestLogFails: after a failed sync the writes on their way are refused, nothing of them is to be seen, and reads go on.
+//
+// SPEC: STORE-1
+func TestLogFails(t *testing.T) {
+	s, g := openGate(t)
+	defer s.Close()
+	a, b := Key{"/pods", "a"}, Key{"/pods", "b"}
+	first := s.commit(nil, Change{Key: a, Data: []byte("1")})
+	<-g.arrived
+	g.answer <- nil
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	failing := s.commit(nil, Change{Key: a, Data: []byte("2")})
+	<-g.arrived
+	loser := s.commit([]Precondition{{Key: a, Revision: 2}}, Change{Key: a})
+	queued := s.commit(nil, Change{Key: b, Data: []byte("3")})
+	sequenced(s, 4)
+	time.Sleep(5 * time.Millisecond) // for the loser to have arrived, too
+	g.answer <- broken
+	if err := <-failing; err != broken {
+		t.Errorf("the failing one: %v", err)
+	}
+	for name, done := range map[string]<-chan error{"the queued one": queued, "the loser": loser, "the next one": s.commit(nil)} {
+		if err := <-done; !errors.Is(err, ErrClosed) || !errors.Is(err, broken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if v, ok := s.Get(a); !ok || string(v.Data) != "1" || s.Revision() != 2 {
+		t.Error(v)
+	}
+	if sn, err := s.Snapshot(0); err != nil || sn.Count("/pods", "") != 1 {
+		t.Error(err)
+	}
+	c, err := s.Watch("/pods", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if records, err := c.Poll(); len(records) != 1 || err != nil {
+		t.Error(records, err)
+	}
+}
+
+// TestMemo: encoded forms are remembered for the newest records only, whoever stores them when.
+//
+// SPEC: WATCH-6
+func TestMemo(t *testing.T) {
+	s, g := openGate(t)
+	defer s.Close()
+	go func() {
+		for range g.arrived {
+			g.answer <- nil
+		}
+	}()
+	data := []byte(strings.Repeat("x", 10<<10))
+	for i := range 300 {
+		if err := <-s.commit(nil, Change{Key: Key{"/pods", string(rune('a' + i%26))}, Data: data}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := s.Watch("/pods", "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	warm, total := 0, 0
+	for {
+		records, err := c.Poll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(records) == 0 {
+			break
+		}
+		for _, r := range records {
+			if r.Memo.Load(1) != nil {
+				t.Fatal("a memo out of nowhere")
+			}
+			r.Memo.Store(1, data)
+			if r.Memo.Load(1) != nil {
+				warm++
+			}
+			total++
+		}
+	}
+	if limit := 1 << 20 / len(data); total != 300 || warm > limit || warm < limit/2 {
+		t.Errorf("%d of %d records keep memos, should be about %d", warm, total, limit)
+	}
+	close(g.arrived)
+}
+
+// TestRebuiltForOthers: reading what a rebuilt snapshot was not asked for is a mistake, and no empty list.
+func TestRebuiltForOthers(t *testing.T) {
+	s, g := openGate(t)
+	defer s.Close()
+	done := s.commit(nil, Change{Key: Key{"/pods", "a"}, Data: []byte("1")})
+	<-g.arrived
+	g.answer <- nil
+	<-done
+	sn, err := s.Snapshot(1, "/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := sn.Count("/pods", ""); n != 0 {
+		t.Errorf("%d Pods before the first one", n)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("it did not panic")
+		}
+	}()
+	sn.Count("/nodes", "")
+}
+
+func TestConfig(t *testing.T) {
+	describe := func(Key, []byte) *Sidecar { return &Sidecar{} }
+	for name, c := range map[string]Config{
+		"no log":       {Describe: describe},
+		"no describe":  {Log: newGate()},
+		"negative age": {Log: newGate(), Describe: describe, HistoryAge: -1},
+		"negative":     {Log: newGate(), Describe: describe, HistoryBytes: -1},
+	} {
+		if _, err := Open(c); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
