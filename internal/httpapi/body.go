@@ -1,0 +1,133 @@
+package httpapi
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// firstRead is how much is set aside for a body before any of it has come, whatever length it claims.
+const firstRead = 64 << 10
+
+// readBody reads the whole body, up to the limit (WRITE-6).
+func (x *exchange) readBody() ([]byte, error) {
+	limit := x.h.BodyLimit
+	tooLarge := func() error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
+	claimed := x.r.ContentLength
+	if claimed > limit {
+		return nil, tooLarge()
+	}
+	if claimed == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil, nil
+	}
+	if !x.deadline.IsZero() {
+		// A client that does not go on sending is not waited for beyond the deadline. Where the connection has none, as
+		// in a test, there is nobody to wait for.
+		_ = http.NewResponseController(x.w).SetReadDeadline(x.deadline)
+	}
+	size := firstRead
+	if claimed > 0 && claimed < firstRead {
+		size = int(claimed)
+	}
+	body := make([]byte, 0, size+1) // one more, so that the end is seen without growing
+	for {
+		n, err := x.r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case int64(len(body)) > limit:
+			return nil, tooLarge()
+		case err == io.EOF:
+			return body, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, apierr.NewTimeout("the request body did not arrive within the allotted timeout")
+		case err != nil:
+			return nil, apierr.NewBadRequest("the request body could not be read: " + err.Error())
+		}
+		if len(body) == cap(body) {
+			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// bodyEncoding is the format of the body by its Content-Type; none is JSON.
+func (x *exchange) bodyEncoding() (wire.Encoding, error) {
+	header := x.r.Header.Get("Content-Type")
+	if header == "" || header == wire.JSON.String() {
+		return wire.JSON, nil
+	}
+	if name, _, err := mime.ParseMediaType(header); err == nil {
+		switch name {
+		case wire.JSON.String():
+			return wire.JSON, nil
+		case wire.YAML.String():
+			return wire.YAML, nil
+		}
+	}
+	return 0, apierr.NewUnsupportedMediaType(wire.MediaTypes())
+}
+
+// parse reads a body as a value.
+func parse(encoding wire.Encoding, body []byte) (object.Parsed, error) {
+	if encoding == wire.YAML {
+		parsed, err := object.ParseYAML(body)
+		var syntax *object.SyntaxError
+		if err != nil && !errors.As(err, &syntax) {
+			err = errors.New(yamlWords(err))
+		}
+		return parsed, err
+	}
+	return object.ParseJSON(body)
+}
+
+// yamlWords is what the YAML library says, with its name in front once.
+func yamlWords(err error) string {
+	return "yaml: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+}
+
+// parseObject reads the body of a request as an object, of which it words what cannot be read as the reference does.
+func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
+	summary := summarize(body) // before the parser takes the bytes over
+	parsed, err := parse(encoding, body)
+	if err == nil {
+		return parsed, nil
+	}
+	kind := x.resource.Kind
+	if x.subresource != nil {
+		kind = x.subresource.Kind
+	}
+	return parsed, apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)", kind, words(err), summary))
+}
+
+// words names the format along with what is wrong with it.
+func words(err error) string {
+	var syntax *object.SyntaxError
+	if errors.As(err, &syntax) {
+		return "couldn't get version/kind; json parse error: " + syntax.Message
+	}
+	return err.Error()
+}
+
+// summarize shows the beginning of a body: as text if it looks like JSON, else as hexadecimal digits.
+func summarize(body []byte) string {
+	const shown = 30
+	more := ""
+	if len(body) > shown {
+		body, more = body[:shown], " ..."
+	}
+	switch {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{':
+		return string(body) + more
+	}
+	return hex.EncodeToString(body) + more
+}

@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"plinth/internal/discovery"
+	"plinth/internal/engine"
+)
+
+// Config is what a Handler is made of.
+type Config struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	// Documents are the discovery and OpenAPI documents and /version.
+	Documents *discovery.Documents
+
+	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
+	Authenticate func(*http.Request) (engine.User, error)
+	// Authorize says whether a user may do something, and why not, if there is more to say than that.
+	Authorize func(context.Context, Attributes) (ok bool, why string, err error)
+	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
+	// not ok for subresources that the API has not. Nil: there are none.
+	Missing func(resource *engine.Resource, subresource string) (why string, ok bool)
+
+	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
+	// or "/console/" for all that is below. They are authorized by path.
+	Handlers map[string]http.Handler
+	// Checks are what /healthz, /livez and /readyz ask.
+	Checks []Check
+
+	RequestTimeout   time.Duration // of requests other than watches; 0: one minute
+	MaxInFlight      int           // requests other than watches; 0: any number
+	BodyLimit        int64         // bytes; 0: 3 MiB
+	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
+	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
+	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
+
+	Logger  *slog.Logger // nil: slog.Default
+	Metrics Metrics
+}
+
+// Check is one thing that /healthz, /livez and /readyz ask.
+type Check struct {
+	Name string
+	Run  func(context.Context) error
+	// ReadyOnly keeps it out of /healthz and /livez: the server lives, but should not be sent requests.
+	ReadyOnly bool
+}
+
+// Metrics are told what happens; functions that are nil are not called.
+type Metrics struct {
+	// Request is told of every request when it has been answered.
+	Request func(Observation)
+	// InFlight is told when the number of requests under way changes.
+	InFlight func(class Class, delta int)
+	// Events is told of events and their bytes that a watch of a resource type has written.
+	Events func(group, version, resource string, events, bytes int)
+}
+
+// Class is what a request is to the limits on how many are under way.
+type Class uint8
+
+// The classes.
+const (
+	ReadOnly Class = iota
+	Mutating
+	LongRunning // watches and connections: outside of the limits and without a deadline
+)
+
+var classNames = [...]string{"readOnly", "mutating", "longRunning"}
+
+// String is the class as the reference's metrics name it.
+func (c Class) String() string { return classNames[c] }
+
+// Observation is one answered request.
+type Observation struct {
+	Verb                                  string // in upper case, as the reference's metrics have it: "LIST"
+	Group, Version, Resource, Subresource string
+	Scope                                 string // "cluster", "namespace", "resource" or ""
+	DryRun                                bool
+	Code                                  int
+	Class                                 Class
+	Took                                  time.Duration
+	Bytes                                 int64 // of the body
+	Rejected                              bool  // by the limit on requests under way
+}
+
+// Attributes are what authorization decides about.
+type Attributes struct {
+	User engine.User
+	Verb string // "list"; of a path that is no resource the method in lower case
+	// Resource requests have these; Path alone is there in all of them.
+	IsResource                            bool
+	Group, Version, Resource, Subresource string
+	Namespace, Name                       string
+	Path                                  string
+}
+
+func (c *Config) validate() error {
+	var faults []error
+	need := func(ok bool, what string) {
+		if !ok {
+			faults = append(faults, errors.New("httpapi: "+what+" is needed"))
+		}
+	}
+	need(c.Engine != nil, "Engine")
+	need(c.Registry != nil, "Registry")
+	need(c.Documents != nil, "Documents")
+	need(c.Authenticate != nil, "Authenticate")
+	need(c.Authorize != nil, "Authorize")
+	for _, d := range []struct {
+		name      string
+		value     *time.Duration
+		otherwise time.Duration
+	}{
+		{"RequestTimeout", &c.RequestTimeout, time.Minute},
+		{"BookmarkInterval", &c.BookmarkInterval, time.Minute},
+		{"StallTimeout", &c.StallTimeout, 30 * time.Second},
+	} {
+		if *d.value < 0 {
+			faults = append(faults, fmt.Errorf("httpapi: %s is %s, which is negative", d.name, *d.value))
+		}
+		if *d.value == 0 {
+			*d.value = d.otherwise
+		}
+	}
+	if c.BodyLimit == 0 {
+		c.BodyLimit = 3 << 20
+	}
+	if c.MaxInFlight < 0 || c.BodyLimit < 0 {
+		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d and BodyLimit %d; neither may be negative", c.MaxInFlight, c.BodyLimit))
+	}
+	if c.Missing == nil {
+		c.Missing = func(*engine.Resource, string) (string, bool) { return "", false }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return errors.Join(faults...)
+}

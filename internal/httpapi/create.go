@@ -1,0 +1,30 @@
+package httpapi
+
+// create is a POST to a collection or to a subresource (URI-4).
+func (h *Handler) create(x *exchange) error {
+	media, err := x.negotiate()
+	if err != nil {
+		return err
+	}
+	encoding, err := x.bodyEncoding()
+	if err != nil {
+		return err
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	rq := x.request()
+	if err := x.writeOptions("CreateOptions", rq); err != nil {
+		return err
+	}
+	parsed, err := x.parseObject(encoding, body)
+	if err != nil {
+		return err
+	}
+	result, err := h.Engine.Create(x.ctx, rq, parsed)
+	if err != nil {
+		return err
+	}
+	return x.reply(media, rq, result)
+}

@@ -1,0 +1,24 @@
+package httpapi
+
+import "net/http"
+
+// delete is a DELETE of one object (DEL-1).
+func (h *Handler) delete(x *exchange) error {
+	media, err := x.negotiate()
+	if err != nil {
+		return err
+	}
+	options, err := x.deleteOptions()
+	if err != nil {
+		return err
+	}
+	rq := x.request()
+	result, err := h.Engine.Delete(x.ctx, rq, options)
+	if err != nil {
+		return err
+	}
+	if result.Object != nil && options.OrphanDependents != nil && !*options.OrphanDependents {
+		return x.replyWith(http.StatusAccepted, media, rq, result) // DEL-3
+	}
+	return x.reply(media, rq, result)
+}

@@ -1,0 +1,231 @@
+package httpapi
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// deleteParams are DeleteOptions as a client sends them, before validation.
+type deleteParams struct {
+	engine.DeleteOptions
+	policy *string
+	dryRun []string
+}
+
+// deleteOptions reads the options of a delete (DEL-2): from the body, or, where there is none, from the query.
+func (x *exchange) deleteOptions() (engine.DeleteOptions, error) {
+	body, err := x.readBody()
+	if err != nil {
+		return engine.DeleteOptions{}, err
+	}
+	var p deleteParams
+	if len(body) > 0 {
+		err = x.deleteBody(body, &p)
+	} else {
+		err = x.deleteQuery(&p)
+	}
+	if err != nil {
+		return p.DeleteOptions, err
+	}
+	if err := invalidOptions("DeleteOptions", p.faults()); err != nil {
+		return p.DeleteOptions, err
+	}
+	if p.policy != nil {
+		p.PropagationPolicy = *p.policy
+	}
+	p.DryRun = len(p.dryRun) > 0
+	x.dryRun = p.DryRun
+	return p.DeleteOptions, nil
+}
+
+func (x *exchange) deleteQuery(p *deleteParams) (err error) {
+	values := x.query()
+	if p.GracePeriodSeconds, err = integer(values, "gracePeriodSeconds"); err != nil {
+		return err
+	}
+	p.OrphanDependents = boolean(values, "orphanDependents")
+	if list := values["propagationPolicy"]; len(list) > 0 {
+		p.policy = &list[0]
+	}
+	p.dryRun = values["dryRun"]
+	p.IgnoreReadError = isTrue(values, "ignoreStoreReadErrorWithClusterBreakingPotential")
+	p.PreconditionUID, p.PreconditionRV = first(values, "uid"), first(values, "resourceVersion")
+	if x.target.verb == "deletecollection" { // there these two select objects
+		p.PreconditionUID, p.PreconditionRV = "", ""
+	}
+	return nil
+}
+
+// deleteBody reads DeleteOptions of any group version. Unknown fields are ignored, as in the reference.
+func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
+	encoding, err := x.bodyEncoding()
+	if err != nil {
+		return err
+	}
+	parsed, err := parse(encoding, body)
+	if err != nil {
+		return apierr.NewBadRequest(words(err))
+	}
+	v := parsed.Value
+	if v.Kind() != object.Map && !v.IsNull() {
+		return apierr.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: DeleteOptions are an object, not a JSON %s", v.Kind()))
+	}
+	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {
+		return apierr.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind, v.At("apiVersion").Str()))
+	}
+	f := optionFields{of: v}
+	p.GracePeriodSeconds = f.integer("gracePeriodSeconds")
+	p.OrphanDependents = f.boolean("orphanDependents")
+	p.policy = f.text("propagationPolicy")
+	if ignore := f.boolean("ignoreStoreReadErrorWithClusterBreakingPotential"); ignore != nil {
+		p.IgnoreReadError = *ignore
+	}
+	p.dryRun = f.texts("dryRun")
+	if preconditions, ok := f.get("preconditions", object.Map, "v1.Preconditions"); ok {
+		g := optionFields{of: preconditions, prefix: "preconditions."}
+		if uid := g.text("uid"); uid != nil {
+			p.PreconditionUID = *uid
+		}
+		if version := g.text("resourceVersion"); version != nil {
+			p.PreconditionRV = *version
+		}
+		if f.err == nil {
+			f.err = g.err
+		}
+	}
+	return f.err
+}
+
+// optionFields reads the members of options and keeps the first error.
+type optionFields struct {
+	of     object.Value
+	prefix string
+	err    error
+}
+
+// get is a member of this kind; it is not ok when it is not there, null, or of another kind, which is an error.
+func (f *optionFields) get(name string, kind object.Kind, typ string) (object.Value, bool) {
+	v := f.of.At(name)
+	if v.IsNull() {
+		return v, false
+	}
+	if v.Kind() != kind {
+		if f.err == nil {
+			owner := "DeleteOptions"
+			if f.prefix != "" {
+				owner = "Preconditions"
+			}
+			f.err = apierr.NewBadRequest(fmt.Sprintf("json: cannot unmarshal %s into Go struct field %s.%s of type %s", jsonKind(v), owner, f.prefix+name, typ))
+		}
+		return v, false
+	}
+	return v, true
+}
+
+// jsonKind is what encoding/json calls the kind of a value.
+func jsonKind(v object.Value) string {
+	switch v.Kind() {
+	case object.Bool:
+		return "bool"
+	case object.Int, object.Float, object.Number:
+		return "number"
+	case object.List:
+		return "array"
+	case object.Map:
+		return "object"
+	}
+	return "string"
+}
+
+func (f *optionFields) integer(name string) *int64 {
+	if v, ok := f.get(name, object.Int, "int64"); ok {
+		n := v.Int()
+		return &n
+	}
+	return nil
+}
+
+func (f *optionFields) boolean(name string) *bool {
+	if v, ok := f.get(name, object.Bool, "bool"); ok {
+		b := v.Bool()
+		return &b
+	}
+	return nil
+}
+
+func (f *optionFields) text(name string) *string {
+	typ := "string"
+	switch name {
+	case "propagationPolicy":
+		typ = "v1.DeletionPropagation"
+	case "uid":
+		typ = "types.UID"
+	}
+	if v, ok := f.get(name, object.String, typ); ok {
+		s := strings.Clone(v.Str()) // the body is not to stay in memory for it
+		return &s
+	}
+	return nil
+}
+
+func (f *optionFields) texts(name string) []string {
+	list, ok := f.get(name, object.List, "[]string")
+	if !ok {
+		return nil
+	}
+	texts := make([]string, 0, list.Len())
+	for _, item := range list.Items() {
+		if item.Kind() != object.String && f.err == nil {
+			f.err = apierr.NewBadRequest("json: cannot unmarshal " + jsonKind(item) + " into Go struct field DeleteOptions." + name + " of type string")
+		}
+		texts = append(texts, item.Str())
+	}
+	return texts
+}
+
+// faults is what is wrong with options that can be read.
+func (p *deleteParams) faults() (faults field.ErrorList) {
+	policy := field.NewPath("propagationPolicy")
+	if p.policy != nil && p.OrphanDependents != nil {
+		faults = append(faults, field.Invalid(policy, *p.policy, "orphanDependents and deletionPropagation cannot be both set"))
+	}
+	if p.policy != nil && *p.policy != "Foreground" && *p.policy != "Background" && *p.policy != "Orphan" {
+		faults = append(faults, field.NotSupported(policy, *p.policy, []string{"Foreground", "Background", "Orphan", "nil"}))
+	}
+	faults = append(faults, dryRunFaults(p.dryRun)...)
+	if !p.IgnoreReadError {
+		return faults
+	}
+	path := field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential")
+	for _, other := range []struct {
+		name string
+		set  bool
+	}{
+		{"gracePeriodSeconds", p.GracePeriodSeconds != nil},
+		{"orphanDependents", p.OrphanDependents != nil},
+		{"preconditions", p.PreconditionUID != "" || p.PreconditionRV != ""},
+		{"propagationPolicy", p.policy != nil},
+	} {
+		if other.set {
+			faults = append(faults, field.Invalid(path, true, "cannot be set together with ."+other.name))
+		}
+	}
+	return faults
+}
+
+// forCollection refuses what only makes sense for one object (DEL-6).
+func forCollection(o engine.DeleteOptions) error {
+	if !o.IgnoreReadError {
+		return nil
+	}
+	path := field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential")
+	return invalidOptions("DeleteOptions", field.ErrorList{
+		field.Invalid(path, true, "is not allowed with DELETECOLLECTION, try again after removing the option"),
+	})
+}

@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"plinth/internal/apierr"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups that
+// it serves.
+var errNotAPath = errors.New("404 page not found")
+
+// fail answers with an error, in the negotiated media type. An answer that has begun cannot become an error any more:
+// the connection breaks off, so that the client does not take a part for the whole.
+func (h *Handler) fail(x *exchange, err error) {
+	if x.code != 0 {
+		h.Logger.Debug("an answer broke off", "path", x.target.path, "audit-id", x.auditID, "error", err)
+		panic(http.ErrAbortHandler)
+	}
+	if errors.Is(err, errNotAPath) {
+		http.Error(x, err.Error(), http.StatusNotFound)
+		return
+	}
+	status := wireError(err)
+	if status.Code >= http.StatusInternalServerError {
+		level := slog.LevelError
+		if status.Code != http.StatusInternalServerError { // not implemented, timed out: nothing is wrong with the server
+			level = slog.LevelInfo
+		}
+		h.Logger.Log(context.WithoutCancel(x.ctx), level, "a request has failed", "method", x.r.Method, "path", x.target.path,
+			"audit-id", x.auditID, "code", status.Code, "error", err)
+	}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		x.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
+	}
+	media, ok := wire.NegotiateError(x.r.Header.Get("Accept"))
+	if !ok { // it is told all the same, in JSON that one can read
+		media = wire.Media{Pretty: true}
+	}
+	media.Pretty = media.Pretty || x.pretty()
+	if err := x.send(status.Code, media, object.AppendObject(nil, status.Status())); err != nil {
+		h.Logger.Debug("an error could not be sent", "audit-id", x.auditID, "error", err)
+	}
+}
+
+// wireError is what a client is told of an error.
+func wireError(err error) *apierr.Error {
+	var known *apierr.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierr.NewTimeout("request did not complete within requested timeout - " + err.Error())
+	}
+	return apierr.NewInternal(err)
+}

@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+)
+
+// Handler serves the API.
+type Handler struct {
+	Config
+	inFlight atomic.Int64
+}
+
+// New makes a handler.
+func New(c Config) (*Handler, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	return &Handler{Config: c}, nil
+}
+
+// steps are what every request goes through, in this order. The first one that returns an error ends it.
+var steps = [...]func(*Handler, *exchange) error{
+	(*Handler).identify,
+	(*Handler).aim,
+	(*Handler).limitTime,
+	(*Handler).authenticate,
+	(*Handler).admit,
+	(*Handler).authorize,
+	(*Handler).answer,
+}
+
+// ServeHTTP answers one request.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
+	defer x.end()
+	for _, step := range steps {
+		if err := step(h, x); err != nil {
+			h.fail(x, err)
+			return
+		}
+	}
+}
+
+// end gives back what the exchange held, and sees to it that a panic costs one request and not the server.
+func (x *exchange) end() {
+	panicked := recover()
+	if panicked != nil && panicked != http.ErrAbortHandler {
+		x.h.Logger.Error("a request has panicked", "method", x.r.Method, "path", x.target.path,
+			"audit-id", x.auditID, "panic", panicked, "stack", string(debug.Stack()))
+		if x.code == 0 {
+			x.h.fail(x, &apierr.Error{
+				Code: http.StatusInternalServerError, Reason: apierr.InternalError, Details: &apierr.Details{},
+				Message: "This request caused apiserver to panic. Look in the logs for details.",
+			})
+			panicked = nil
+		}
+	}
+	if x.cancel != nil {
+		x.cancel()
+	}
+	if x.admitted {
+		x.h.inFlight.Add(-1)
+	}
+	if x.counted && x.h.Metrics.InFlight != nil {
+		x.h.Metrics.InFlight(x.class, -1)
+	}
+	if x.h.Metrics.Request != nil {
+		x.h.Metrics.Request(x.observation())
+	}
+	if panicked != nil { // half an answer must not look like a whole one
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// identify gives the request an ID that the client, the log and the audit record share.
+func (h *Handler) identify(x *exchange) error {
+	header := x.w.Header()
+	if given := x.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
+		x.auditID = given[0]
+	} else {
+		x.auditID = newAuditID()
+	}
+	header["Audit-Id"] = []string{x.auditID}
+	header["Cache-Control"] = noCache
+	return nil
+}
+
+var noCache = []string{"no-cache, private"}
+
+// aim finds out what the request is about.
+func (h *Handler) aim(x *exchange) error {
+	x.target = parseTarget(x.r.Method, x.r.URL.Path, x.query)
+	x.class = x.target.class()
+	return nil
+}
+
+// limitTime sets the deadline of everything but watches and connections.
+func (h *Handler) limitTime(x *exchange) error {
+	if x.class == LongRunning {
+		return nil
+	}
+	limit := h.RequestTimeout
+	if x.r.URL.RawQuery != "" {
+		if text := first(x.query(), "timeout"); text != "" {
+			asked, err := time.ParseDuration(text)
+			if err != nil {
+				return apierr.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+			}
+			if asked > 0 {
+				limit = min(limit, asked)
+			}
+		}
+	}
+	x.deadline = x.began.Add(limit)
+	x.ctx, x.cancel = context.WithDeadline(x.ctx, x.deadline)
+	return nil
+}
+
+// The names that Kubernetes gives to somebody of whom nothing is known, and to those who may do everything.
+const (
+	anonymous       = "system:anonymous"
+	unauthenticated = "system:unauthenticated"
+	masters         = "system:masters"
+)
+
+// authenticate finds out who asks.
+func (h *Handler) authenticate(x *exchange) error {
+	user, err := h.Authenticate(x.r)
+	if err != nil {
+		return apierr.NewUnauthorized()
+	}
+	if user.Name == "" {
+		user = engine.User{Name: anonymous, Groups: []string{unauthenticated}}
+	}
+	x.user = user
+	return nil
+}
+
+// admit is the shed point: what is too much is turned away before it costs anything. As in the reference the masters
+// always get through, so that somebody can look at what is going on.
+func (h *Handler) admit(x *exchange) error {
+	if x.counted = true; h.Metrics.InFlight != nil {
+		h.Metrics.InFlight(x.class, 1)
+	}
+	if x.class == LongRunning {
+		return nil
+	}
+	x.admitted = true
+	if n := h.inFlight.Add(1); h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || slices.Contains(x.user.Groups, masters) {
+		return nil
+	}
+	x.rejected = true
+	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
+}
+
+// authorize asks whether the user may do this.
+func (h *Handler) authorize(x *exchange) error { return h.may(x, x.target.verb) }
+
+// harmless keeps what a client has written from looking like HTML in an error.
+var harmless = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// may asks whether the user may do a verb to the target; the engine asks it, too, in mid-verb.
+func (h *Handler) may(x *exchange, verb string) error {
+	t := &x.target
+	a := Attributes{User: x.user, Verb: verb, Path: t.path}
+	if t.isResource {
+		a.IsResource, a.Group, a.Version = true, t.group, t.version
+		a.Resource, a.Subresource, a.Namespace, a.Name = t.resource, t.subresource, t.namespace, t.name
+	}
+	ok, why, err := h.Authorize(x.ctx, a)
+	switch {
+	case err != nil:
+		return err
+	case ok:
+		return nil
+	}
+	x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.refusal(why))
+}
+
+// refusal words what the user may not do.
+func (a *Attributes) refusal(why string) string {
+	text := "User " + strconv.Quote(a.User.Name) + " cannot " + a.Verb
+	switch {
+	case !a.IsResource:
+		text += " path " + strconv.Quote(a.Path)
+	default:
+		resource := a.Resource
+		if a.Subresource != "" {
+			resource += "/" + a.Subresource
+		}
+		text += " resource " + strconv.Quote(resource) + " in API group " + strconv.Quote(a.Group)
+		if a.Namespace != "" {
+			text += " in the namespace " + strconv.Quote(a.Namespace)
+		} else {
+			text += " at the cluster scope"
+		}
+	}
+	text = harmless.Replace(text)
+	if why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// answer has the verb done.
+func (h *Handler) answer(x *exchange) error {
+	if !x.target.isResource {
+		return h.servePath(x)
+	}
+	verb, err := h.route(x)
+	if err != nil {
+		return err
+	}
+	return verb(h, x)
+}

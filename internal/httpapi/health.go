@@ -1,0 +1,91 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+var healthEndpoints = []string{"healthz", "livez", "readyz"}
+
+// checks are those that an endpoint asks, one that only says that somebody answers being the first.
+func (h *Handler) checks(endpoint string) []Check {
+	checks := []Check{{Name: "ping"}}
+	for _, check := range h.Checks {
+		if !check.ReadyOnly || endpoint == "readyz" {
+			checks = append(checks, check)
+		}
+	}
+	return checks
+}
+
+// health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). What exactly is
+// wrong is for the log: anybody may ask here.
+func (h *Handler) health(x *exchange, endpoint, rest string) error {
+	checks := h.checks(endpoint)
+	if rest != "" {
+		for _, check := range checks {
+			if rest == "/"+check.Name {
+				if err := h.run(x, check); err != nil {
+					http.Error(x, "internal server error: "+err.Error(), http.StatusInternalServerError)
+					return nil
+				}
+				return x.text("ok")
+			}
+		}
+		return errNotAPath
+	}
+	excluded := map[string]bool{}
+	for _, list := range x.query()["exclude"] {
+		for name := range strings.SplitSeq(list, ",") {
+			excluded[strings.TrimSpace(name)] = true
+		}
+	}
+	var report strings.Builder
+	failed := false
+	for _, check := range checks {
+		if excluded[check.Name] {
+			delete(excluded, check.Name)
+			fmt.Fprintf(&report, "[+]%s excluded: ok\n", check.Name)
+			continue
+		}
+		if h.run(x, check) != nil {
+			failed = true
+			fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", check.Name)
+			continue
+		}
+		fmt.Fprintf(&report, "[+]%s ok\n", check.Name)
+	}
+	for name := range excluded {
+		fmt.Fprintf(&report, "warn: some health checks cannot be excluded: no matches for %q\n", name)
+	}
+	_, verbose := x.query()["verbose"]
+	switch {
+	case failed:
+		http.Error(x, report.String()+endpoint+" check failed", http.StatusInternalServerError)
+		return nil
+	case verbose:
+		return x.text(report.String() + endpoint + " check passed\n")
+	}
+	return x.text("ok")
+}
+
+// run asks one check and logs what is wrong.
+func (h *Handler) run(x *exchange, check Check) error {
+	if check.Run == nil {
+		return nil
+	}
+	err := check.Run(x.ctx)
+	if err != nil {
+		h.Logger.Warn("a health check has failed", "check", check.Name, "error", err)
+	}
+	return err
+}
+
+// text answers in plain text.
+func (x *exchange) text(body string) error {
+	header := x.w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	header.Set("X-Content-Type-Options", "nosniff")
+	return x.whole([]byte(body))
+}

@@ -1,0 +1,129 @@
+package httpapi
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/klauspost/compress/gzip"
+
+	"plinth/internal/engine"
+	"plinth/internal/wire"
+)
+
+// list is a GET of a collection (LIST-3).
+func (h *Handler) list(x *exchange) error {
+	media, err := x.negotiate()
+	if err != nil {
+		return err
+	}
+	params, err := x.listOptions()
+	if err != nil {
+		return err
+	}
+	rq := x.request()
+	collection, err := h.Engine.List(x.ctx, rq, params.ListOptions)
+	if err != nil {
+		return err
+	}
+	return x.writeList(media, rq, collection)
+}
+
+// writeList prints a collection while it is read: what is held of it is one buffer (LIST-8). Only what has to be turned
+// around as a whole, for YAML and for human readers, is printed into memory first.
+func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
+	if media.Form == wire.AsPartial {
+		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" + rq.Resource.ListKind + ")")
+	}
+	table, err := x.table(media, rq)
+	if err != nil {
+		return err
+	}
+	printer := wire.NewList(rq.Resource, media, table)
+	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
+	if media.Encoding != wire.JSON || media.Pretty {
+		text := printer.Head(nil, meta)
+		for item := range c.Items {
+			if text, err = printer.Item(text, item); err != nil {
+				return err
+			}
+		}
+		return x.send(http.StatusOK, media, printer.Tail(text))
+	}
+	s := newStream(x)
+	defer s.end()
+	s.buf = printer.Head(s.buf, meta)
+	for item := range c.Items {
+		if s.buf, err = printer.Item(s.buf, item); err != nil {
+			return err
+		}
+		if len(s.buf) >= compressFrom {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	s.buf = printer.Tail(s.buf)
+	return s.finish(media)
+}
+
+// stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does not
+// may be compressed on the way.
+type stream struct {
+	x     *exchange
+	held  *[]byte // where buf comes from
+	buf   []byte
+	guard *guard
+	out   io.Writer // nil as long as nothing has been written
+	gz    *gzip.Writer
+}
+
+func newStream(x *exchange) *stream {
+	held := largeBuffers.Get().(*[]byte)
+	return &stream{x: x, held: held, buf: *held}
+}
+
+// flush writes out what the buffer holds.
+func (s *stream) flush() error {
+	if s.out == nil {
+		s.guard = s.x.guard()
+		s.x.w.Header()["Content-Type"] = contentTypes[wire.JSON]
+		s.out = s.x
+		if len(s.buf) >= compressFrom && s.x.compresses() {
+			s.gz = s.x.compressor()
+			s.out = s.gz
+		}
+		s.x.WriteHeader(http.StatusOK)
+	}
+	s.guard.arm()
+	_, err := s.out.Write(s.buf)
+	s.guard.disarm()
+	s.buf = s.buf[:0]
+	return err
+}
+
+// finish writes the rest.
+func (s *stream) finish(media wire.Media) error {
+	if s.out == nil {
+		return s.x.send(http.StatusOK, media, s.buf)
+	}
+	if err := s.flush(); err != nil {
+		return err
+	}
+	if s.gz == nil {
+		return nil
+	}
+	s.guard.arm()
+	return s.gz.Close()
+}
+
+// end gives back what the stream held.
+func (s *stream) end() {
+	if s.guard != nil {
+		s.guard.end()
+	}
+	if s.gz != nil {
+		s.x.release(s.gz)
+	}
+	*s.held = s.buf[:0]
+	releaseLarge(s.held)
+}

@@ -1,0 +1,202 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+)
+
+// Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot be is
+// a bad request (400); then they are validated together, and everything that is wrong is told at once (422).
+
+// invalidOptions is the 422 about options of a kind ("CreateOptions").
+func invalidOptions(kind string, faults field.ErrorList) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: kind}, "", faults)
+}
+
+// integer parses a parameter; nil when it is not there.
+func integer(values url.Values, name string) (*int64, error) {
+	list := values[name]
+	if len(list) == 0 {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(list[0], 10, 64)
+	if err != nil {
+		return nil, apierr.NewBadRequest(err.Error())
+	}
+	return &n, nil
+}
+
+// boolean parses a parameter; nil when it is not there.
+func boolean(values url.Values, name string) *bool {
+	if len(values[name]) == 0 {
+		return nil
+	}
+	value := isTrue(values, name)
+	return &value
+}
+
+// writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options are
+// called in errors.
+func (x *exchange) writeOptions(kind string, rq *engine.Request) error {
+	values := x.query()
+	if len(values) == 0 {
+		return nil
+	}
+	var faults field.ErrorList
+	if kind == "PatchOptions" && len(values["force"]) > 0 {
+		faults = append(faults, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+	}
+	rq.FieldManager = first(values, "fieldManager")
+	faults = append(faults, managerFaults(rq.FieldManager)...)
+	faults = append(faults, dryRunFaults(values["dryRun"])...)
+	rq.DryRun = len(values["dryRun"]) > 0
+	switch level := first(values, "fieldValidation"); level {
+	case "", "Warn":
+	case "Ignore":
+		rq.Validation = engine.Ignore
+	case "Strict":
+		rq.Validation = engine.Strict
+	default:
+		faults = append(faults, field.NotSupported(field.NewPath("fieldValidation"), level, []string{"", "Ignore", "Strict", "Warn"}))
+	}
+	x.dryRun = rq.DryRun
+	return invalidOptions(kind, faults)
+}
+
+// maxManager is how long the name of a field manager may be.
+const maxManager = 128
+
+func managerFaults(manager string) (faults field.ErrorList) {
+	path := field.NewPath("fieldManager")
+	if len(manager) > maxManager {
+		faults = append(faults, field.TooLong(path, "", maxManager))
+	}
+	for i, r := range manager {
+		if !unicode.IsPrint(r) {
+			faults = append(faults, field.Invalid(path, manager, fmt.Sprintf("invalid character %#U (at position %d)", r, i)))
+		}
+	}
+	return faults
+}
+
+func dryRunFaults(values []string) field.ErrorList {
+	for _, value := range values {
+		if value != "All" {
+			return field.ErrorList{field.NotSupported(field.NewPath("dryRun"), values, []string{"All"})}
+		}
+	}
+	return nil
+}
+
+// listParams are the parameters of a list, a watch or a deletecollection (LIST-3, WATCH-5).
+type listParams struct {
+	engine.ListOptions
+	watch, bookmarks bool
+	timeout          *int64 // seconds
+	sendInitial      *bool
+}
+
+// listOptions reads and validates the parameters.
+func (x *exchange) listOptions() (p listParams, err error) {
+	p.watch = x.target.verb == "watch"
+	values := x.query()
+	if p.Labels, err = labels.Parse(first(values, "labelSelector")); err != nil {
+		return p, apierr.NewBadRequest(err.Error())
+	}
+	if p.Fields, err = fields.ParseSelector(first(values, "fieldSelector")); err != nil {
+		return p, apierr.NewBadRequest(err.Error())
+	}
+	p.watch = p.watch || isTrue(values, "watch")
+	p.bookmarks = isTrue(values, "allowWatchBookmarks")
+	p.ResourceVersion = first(values, "resourceVersion")
+	p.Match = first(values, "resourceVersionMatch")
+	if p.timeout, err = integer(values, "timeoutSeconds"); err != nil {
+		return p, err
+	}
+	limit, err := integer(values, "limit")
+	if err != nil {
+		return p, err
+	}
+	if limit != nil {
+		p.Limit = *limit
+	}
+	p.Continue = first(values, "continue")
+	p.sendInitial = boolean(values, "sendInitialEvents")
+	if err := invalidOptions("ListOptions", p.faults()); err != nil {
+		return p, err
+	}
+	if p.Continue != "" && !p.watch && p.ResourceVersion != "" && p.ResourceVersion != "0" {
+		return p, apierr.NewBadRequest("specifying resource version is not allowed when using continue")
+	}
+	return p, x.nameSelected(&p)
+}
+
+// nameSelected makes sure that a watch of one object by its URL does not select another by field.
+func (x *exchange) nameSelected(p *listParams) error {
+	if !x.target.watchPath || x.target.name == "" || p.Fields.Empty() {
+		return nil
+	}
+	if name, ok := p.Fields.RequiresExactMatch("metadata.name"); !ok || name != x.target.name {
+		return apierr.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	return nil
+}
+
+// faults is which parameters do not go together. The reference turns a watch from the beginning into one with initial
+// events before it looks, which is what legacy is about.
+func (p *listParams) faults() (faults field.ErrorList) {
+	match := field.NewPath("resourceVersionMatch")
+	forbid := func(path *field.Path, why string) { faults = append(faults, field.Forbidden(path, why)) }
+	support := func(values ...string) { faults = append(faults, field.NotSupported(match, p.Match, values)) }
+	if !p.watch {
+		if p.Match != "" && p.ResourceVersion == "" {
+			forbid(match, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+		}
+		if p.Match != "" && p.Continue != "" {
+			forbid(match, "resourceVersionMatch is forbidden when continue is provided")
+		}
+		if p.Match != "" && p.Match != "Exact" && p.Match != "NotOlderThan" {
+			support("Exact", "NotOlderThan", "")
+		}
+		if p.Match == "Exact" && p.ResourceVersion == "0" {
+			forbid(match, `resourceVersionMatch "exact" is forbidden for resourceVersion "0"`)
+		}
+		if p.sendInitial != nil {
+			forbid(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for list")
+		}
+		return faults
+	}
+	legacy := p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
+	if p.sendInitial != nil && p.Match != "NotOlderThan" {
+		forbid(match, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+	}
+	if p.Match != "" && p.sendInitial == nil {
+		forbid(match, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+	}
+	if p.Match != "" && p.Match != "NotOlderThan" {
+		support("NotOlderThan")
+	}
+	if (p.Match != "" || legacy) && p.Continue != "" {
+		forbid(match, "resourceVersionMatch is forbidden when continue is provided")
+	}
+	return faults
+}
+
+// mediaName is a Content-Type without its parameters, cut the plain way that the reference cuts it for patches.
+func mediaName(header string) string {
+	name, _, _ := strings.Cut(header, ";")
+	return name
+}

@@ -1,0 +1,162 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/discovery"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// servePath answers a URL that is no resource: handlers that were given, health, documents, and the list of all these.
+func (h *Handler) servePath(x *exchange) error {
+	path := x.r.URL.Path
+	if handler := h.handler(path); handler != nil {
+		handler.ServeHTTP(x, x.r.WithContext(x.ctx))
+		return nil
+	}
+	if path == "/" || path == "/index.html" {
+		return h.index(x)
+	}
+	for _, endpoint := range healthEndpoints {
+		if rest, ok := strings.CutPrefix(path, "/"+endpoint); ok && (rest == "" || rest[0] == '/') {
+			return h.health(x, endpoint, rest)
+		}
+	}
+	document, ok, err := h.Documents.Get(path, x.r.Header.Get("Accept"))
+	if !ok {
+		return h.noSuchPath(path)
+	}
+	if x.r.Method != http.MethodGet && !strings.HasPrefix(path, "/openapi/") {
+		return apierr.NewMethodNotAllowed()
+	}
+	if err != nil {
+		return err
+	}
+	return x.document(path, document)
+}
+
+// handler finds the handler of a path, or of the longest path above it that takes all that is below.
+func (h *Handler) handler(path string) http.Handler {
+	if handler := h.Handlers[path]; handler != nil {
+		return handler
+	}
+	for end := strings.LastIndexByte(path, '/'); end >= 0; end = strings.LastIndexByte(path[:end], '/') {
+		if handler := h.Handlers[path[:end+1]]; handler != nil {
+			return handler
+		}
+	}
+	return nil
+}
+
+// noSuchPath is a Status below the API groups that are served, and plain text elsewhere.
+func (h *Handler) noSuchPath(path string) error {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 2 && h.served(parts[1]) {
+		return apierr.NewNoSuchPath()
+	}
+	return errNotAPath
+}
+
+// index lists the paths that there are.
+func (h *Handler) index(x *exchange) error {
+	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
+	all, _ := h.Registry.All()
+	for _, r := range all {
+		if r.Group == "" {
+			paths = append(paths, "/api", "/api/"+r.Version)
+			continue
+		}
+		paths = append(paths, "/apis/"+r.Group, "/apis/"+r.Group+"/"+r.Version)
+	}
+	for _, endpoint := range healthEndpoints {
+		paths = append(paths, "/"+endpoint)
+		for _, check := range h.checks(endpoint) {
+			paths = append(paths, "/"+endpoint+"/"+check.Name)
+		}
+	}
+	for path := range h.Handlers {
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	list := object.Fields("paths", object.Strings(slices.Compact(paths)...))
+	return x.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
+}
+
+// A document that names its own hash in its URL never changes.
+const immutable = "public, immutable"
+
+// document answers with a discovery document.
+func (x *exchange) document(path string, d *discovery.Document) error {
+	header := x.w.Header()
+	if d.ETag != "" {
+		header.Set("Etag", `"`+d.ETag+`"`)
+		header.Add("Vary", "Accept")
+	}
+	if strings.Contains(d.MediaType, ";as=") { // aggregated discovery: clients ask whether it is still the same
+		header.Set("Cache-Control", "public")
+	}
+	if hash := first(x.query(), "hash"); hash != "" && d.Location != "" {
+		if hash != d.ETag {
+			header.Set("Location", d.Location)
+			header.Set("Content-Type", d.MediaType)
+			x.WriteHeader(http.StatusMovedPermanently)
+			return nil
+		}
+		header.Set("Cache-Control", immutable)
+		header.Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+	}
+	if d.ETag != "" && matchesETag(x.r.Header.Get("If-None-Match"), d.ETag) {
+		x.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	header.Set("Content-Type", d.MediaType)
+	if d.Gzip != nil {
+		header.Add("Vary", "Accept-Encoding")
+		if acceptsGzip(x.r.Header.Get("Accept-Encoding")) {
+			header.Set("Content-Encoding", "gzip")
+			return x.whole(d.Gzip)
+		}
+		defer x.guard().arm().end()
+		x.WriteHeader(http.StatusOK)
+		_, err := d.WriteTo(x)
+		return err
+	}
+	body := d.Body
+	// /version is for people in any case.
+	if d.MediaType == wire.JSON.String() && (x.pretty() && !strings.HasPrefix(path, "/openapi/") || strings.HasPrefix(path, "/version")) {
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, body, "", "  "); err != nil {
+			return err
+		}
+		body = indented.Bytes()
+	}
+	return x.whole(body)
+}
+
+// whole writes a body with its length.
+func (x *exchange) whole(body []byte) error {
+	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	defer x.guard().arm().end()
+	x.WriteHeader(http.StatusOK)
+	_, err := x.Write(body)
+	return err
+}
+
+// matchesETag says whether an If-None-Match header names the tag.
+func matchesETag(header, tag string) bool {
+	for candidate := range strings.SplitSeq(header, ",") {
+		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
+		if candidate == "*" || candidate == `"`+tag+`"` {
+			return true
+		}
+	}
+	return false
+}

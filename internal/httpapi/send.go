@@ -1,0 +1,226 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// compressFrom is the size from which on an answer is compressed for clients that want it (MED-5).
+const compressFrom = 128 << 10
+
+// contentTypes are the values of the Content-Type header, made once.
+var contentTypes = map[wire.Encoding][]string{
+	wire.JSON: {wire.JSON.String()},
+	wire.YAML: {wire.YAML.String()},
+}
+
+// negotiate finds out how the client wants the result of a verb.
+func (x *exchange) negotiate() (wire.Media, error) {
+	accept := x.r.Header.Get("Accept")
+	media, ok := wire.Negotiate(accept)
+	switch {
+	case ok && wire.Literal(accept):
+		media.Pretty = media.Pretty || x.pretty()
+		return media, nil
+	case !wire.Literal(accept):
+		available := wire.MediaTypes()
+		if x.target.verb == "list" || x.target.verb == "watch" {
+			available = append(available[:len(available):len(available)], wire.StreamTypes()...)
+		}
+		return media, &apierr.Error{
+			Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Details: &apierr.Details{},
+			Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(available, ", "),
+		}
+	}
+	return media, apierr.NewNotAcceptable(wire.MediaTypes())
+}
+
+// pretty says whether a person is going to read the answer (MED-9).
+func (x *exchange) pretty() bool {
+	if strings.Contains(x.r.URL.RawQuery, "pretty") {
+		if text := first(x.query(), "pretty"); text != "" {
+			pretty, err := strconv.ParseBool(text)
+			return pretty && err == nil
+		}
+	}
+	agent := x.r.UserAgent()
+	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// table is the table that a media type asks for, or nil.
+func (x *exchange) table(media wire.Media, rq *engine.Request) (*wire.Table, error) {
+	if media.Form != wire.AsTable {
+		return nil, nil
+	}
+	text := first(x.query(), "includeObject")
+	include, ok := wire.ParseInclude(text)
+	if !ok {
+		return nil, apierr.NewBadRequest("Unable to convert to Table as requested: includeObject: Invalid value: " +
+			strconv.Quote(text) + ": must be 'Metadata', 'Object', 'None', or empty")
+	}
+	return wire.NewTable(rq, media.Version, include), nil
+}
+
+// buffers keeps those that answers were printed into. Large ones are kept apart, so that a small answer does not sit in
+// one.
+var smallBuffers, largeBuffers = sync.Pool{New: newBuffer(smallBuffer)}, sync.Pool{New: newBuffer(largeBuffer)}
+
+const (
+	smallBuffer = 8 << 10
+	largeBuffer = compressFrom + 32<<10
+	maxBuffer   = 1 << 20 // larger ones are left to the garbage collector
+)
+
+func newBuffer(size int) func() any {
+	return func() any {
+		b := make([]byte, 0, size)
+		return &b
+	}
+}
+
+// buffer is an empty buffer for an answer of about this size; release gives it back.
+func buffer(size int) (b *[]byte, release func(*[]byte)) {
+	if size <= smallBuffer {
+		return smallBuffers.Get().(*[]byte), releaseSmall
+	}
+	return largeBuffers.Get().(*[]byte), releaseLarge
+}
+
+func releaseSmall(b *[]byte) {
+	if cap(*b) <= largeBuffer {
+		*b = (*b)[:0]
+		smallBuffers.Put(b)
+	}
+}
+
+func releaseLarge(b *[]byte) {
+	if cap(*b) <= maxBuffer {
+		*b = (*b)[:0]
+		largeBuffers.Put(b)
+	}
+}
+
+// reply answers with the result of a verb on one object.
+func (x *exchange) reply(media wire.Media, rq *engine.Request, result *engine.Result) error {
+	if result.Created {
+		return x.replyWith(http.StatusCreated, media, rq, result)
+	}
+	return x.replyWith(http.StatusOK, media, rq, result)
+}
+
+func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
+	x.warn(result.Warnings)
+	if result.Object == nil {
+		return x.send(code, media, append(object.AppendObject(nil, result.Status), '\n'))
+	}
+	table, err := x.table(media, rq)
+	if err != nil {
+		return err
+	}
+	b, release := buffer(wire.Size(result.Object) + 1)
+	defer release(b)
+	switch media.Form {
+	case wire.AsTable:
+		if *b, err = wire.AppendTable(*b, result.Object, table); err != nil {
+			return err
+		}
+	case wire.AsPartial:
+		*b = wire.AppendPartial(*b, result.Object, media.Version)
+	case wire.AsPartials:
+		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + x.resource.Kind + ")")
+	default:
+		*b = wire.AppendObject(*b, result.Object)
+	}
+	*b = append(*b, '\n')
+	return x.send(code, media, *b)
+}
+
+func notTheForm(message string) error {
+	return &apierr.Error{Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Message: message}
+}
+
+// send writes a whole answer, given as JSON.
+func (x *exchange) send(code int, media wire.Media, text []byte) error {
+	header := x.w.Header()
+	header["Content-Type"] = contentTypes[media.Encoding]
+	switch {
+	case media.Encoding == wire.YAML:
+		var err error
+		if text, err = object.YAML(text); err != nil {
+			return err
+		}
+	case media.Pretty:
+		var indented bytes.Buffer
+		if err := json.Indent(&indented, text, "", "  "); err != nil {
+			return err
+		}
+		text = indented.Bytes()
+	}
+	if len(text) > compressFrom {
+		defer x.guard().arm().end()
+		if x.compresses() {
+			gz := x.compressor()
+			defer x.release(gz)
+			x.WriteHeader(code)
+			if _, err := gz.Write(text); err != nil {
+				return err
+			}
+			return gz.Close()
+		}
+	}
+	header["Content-Length"] = []string{strconv.Itoa(len(text))}
+	x.WriteHeader(code)
+	_, err := x.Write(text)
+	return err
+}
+
+// compresses says whether the answer may be compressed: only what get and list answer is.
+func (x *exchange) compresses() bool {
+	if x.h.NoCompression || x.target.verb != "get" && x.target.verb != "list" {
+		return false
+	}
+	return acceptsGzip(x.r.Header.Get("Accept-Encoding"))
+}
+
+func acceptsGzip(header string) bool {
+	for token := range strings.SplitSeq(header, ",") {
+		if strings.TrimSpace(token) == "gzip" {
+			return true
+		}
+	}
+	return false
+}
+
+var compressors = sync.Pool{New: func() any {
+	gz, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic("httpapi: " + err.Error()) // the level is a valid one
+	}
+	return gz
+}}
+
+// compressor begins a compressed answer.
+func (x *exchange) compressor() *gzip.Writer {
+	header := x.w.Header()
+	header["Content-Encoding"] = []string{"gzip"}
+	header.Add("Vary", "Accept-Encoding")
+	gz := compressors.Get().(*gzip.Writer)
+	gz.Reset(x)
+	return gz
+}
+
+func (x *exchange) release(gz *gzip.Writer) {
+	gz.Reset(nil)
+	compressors.Put(gz)
+}

@@ -1,0 +1,164 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/builtin"
+	"plinth/internal/discovery"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/object"
+)
+
+// server is a whole API server in memory, behind HTTP/2.
+type server struct {
+	t      testing.TB
+	url    string
+	client *http.Client
+	engine *engine.Engine
+	config Config
+	types  *engine.Registry
+}
+
+// newServer starts a server; change may alter its configuration.
+func newServer(t testing.TB, change func(*Config)) *server {
+	t.Helper()
+	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
+	st, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry}), types: registry}
+	s.config = Config{
+		Engine: s.engine, Registry: registry,
+		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}}),
+		Authenticate: func(r *http.Request) (engine.User, error) {
+			switch r.Header.Get("Authorization") {
+			case "":
+				return engine.User{Name: "admin", Groups: []string{masters}}, nil
+			case "Bearer nobody":
+				return engine.User{}, nil
+			case "Bearer jane":
+				return engine.User{Name: "jane"}, nil
+			}
+			return engine.User{}, io.ErrUnexpectedEOF
+		},
+		Authorize: func(_ context.Context, a Attributes) (bool, string, error) {
+			return a.User.Name == "admin" || a.Path == "/healthz", "", nil
+		},
+		Missing: func(r *engine.Resource, subresource string) (string, bool) {
+			return "there are no nodes", r.Name == "pods" && subresource == "log"
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&s.config)
+	}
+	h, err := New(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewUnstartedServer(h)
+	listener.EnableHTTP2 = true
+	listener.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	listener.StartTLS()
+	s.url, s.client = listener.URL, listener.Client()
+	s.client.Transport.(*http.Transport).DisableCompression = true
+	t.Cleanup(func() {
+		listener.CloseClientConnections()
+		listener.Close()
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.create("/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
+	return s
+}
+
+// answer is what came back.
+type answer struct {
+	code   int
+	header http.Header
+	body   string
+}
+
+// do sends a request. The header is pairs of names and values.
+func (s *server) do(method, path, body string, header ...string) answer {
+	s.t.Helper()
+	response := s.open(method, path, body, header...)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
+}
+
+// open sends a request and leaves the answer open.
+func (s *server) open(method, path, body string, header ...string) *http.Response {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	s.t.Cleanup(cancel)
+	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("User-Agent", "test")
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return response
+}
+
+// create makes an object and returns it.
+func (s *server) create(path, body string) object.Value {
+	s.t.Helper()
+	a := s.do("POST", path, body)
+	if a.code != http.StatusCreated {
+		s.t.Fatalf("POST %s: %d %s", path, a.code, a.body)
+	}
+	return a.value(s.t)
+}
+
+// value is the body as a value.
+func (a answer) value(t testing.TB) object.Value {
+	t.Helper()
+	parsed, err := object.ParseJSON([]byte(a.body))
+	if err != nil {
+		t.Fatalf("%v in %q", err, a.body)
+	}
+	return parsed.Value
+}
+
+// message is the message of a Status.
+func (a answer) message() string {
+	var status struct{ Message string }
+	if json.Unmarshal([]byte(a.body), &status) != nil {
+		return a.body
+	}
+	return status.Message
+}
+
+// lines reads a stream line by line.
+func lines(t testing.TB, r io.Reader) func() (string, bool) {
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 16<<20)
+	return func() (string, bool) {
+		ok := scanner.Scan()
+		return scanner.Text(), ok
+	}
+}

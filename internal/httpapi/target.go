@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+)
+
+// target is what a URL is about (URI-2). For paths outside of the API only path and verb are set.
+type target struct {
+	path       string
+	verb       string // "list", "watch", …; "" for a method that is no verb; outside of resources the method in lower case
+	isResource bool
+
+	group, version string
+	namespace      string // also of a Namespace itself, as authorization sees it
+	scoped         bool   // the URL goes through namespaces/NS
+	resource, name string
+	subresource    string
+	rest           string // what follows the subresource
+	watchPath      bool   // /api/v1/watch/…, the old way
+}
+
+// segment cuts the first segment off a path.
+func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
+
+// parseTarget takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so authorization
+// sees the same attributes for what exists and for what does not. query is asked for only where it decides.
+func parseTarget(method, path string, query func() url.Values) target {
+	t := target{path: path, verb: strings.ToLower(method)}
+	prefix, rest, ok := segment(strings.Trim(path, "/"))
+	if !ok || prefix != "api" && prefix != "apis" {
+		return t
+	}
+	var group, version string
+	if prefix == "apis" {
+		if group, rest, ok = segment(rest); !ok {
+			return t
+		}
+	}
+	if version, rest, ok = segment(rest); !ok {
+		return t
+	}
+	t.isResource, t.group, t.version = true, group, version
+	t.verb = methodVerbs[method]
+	first, after, more := segment(rest)
+	switch {
+	case first == "watch" && more:
+		t.verb, t.watchPath = "watch", true
+		rest = after
+		first, after, more = segment(rest)
+	case first == "proxy" && more: // the oldest way to a proxy, which leads nowhere
+		t.verb = "proxy"
+		rest = after
+		first, after, more = segment(rest)
+	}
+	if first == "namespaces" && more {
+		namespace, below, deeper := segment(after)
+		t.namespace = namespace
+		if deeper {
+			if third, _, _ := segment(below); third != "status" && third != "finalize" {
+				t.scoped = true
+				rest = below
+			}
+		}
+	}
+	t.resource, rest, more = segment(rest)
+	if more {
+		t.name, rest, more = segment(rest)
+	}
+	if more {
+		t.subresource, t.rest, _ = segment(rest)
+	}
+	if t.name == "" {
+		t.refine(query)
+	}
+	return t
+}
+
+var methodVerbs = map[string]string{
+	http.MethodPost: "create", http.MethodGet: "get", http.MethodHead: "get", http.MethodPut: "update",
+	http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// refine tells the verbs on collections apart. A selection of one name is authorized as that name.
+func (t *target) refine(query func() url.Values) {
+	switch t.verb {
+	case "delete":
+		t.verb = "deletecollection"
+	case "get":
+		values := query()
+		t.verb = "list"
+		if isTrue(values, "watch") {
+			t.verb = "watch"
+		}
+		if selector := first(values, "fieldSelector"); strings.Contains(selector, "metadata.name") {
+			t.name = selectedName(selector)
+		}
+	}
+}
+
+// selectedName is the one name that a field selector lets through, or "".
+func selectedName(selector string) string {
+	parsed, err := fields.ParseSelector(selector)
+	if err != nil {
+		return ""
+	}
+	name, _ := parsed.RequiresExactMatch("metadata.name")
+	if name == "." || name == ".." || strings.ContainsAny(name, "/%") {
+		return ""
+	}
+	return name
+}
+
+// scope is what the reference's metrics call how much a request is about.
+func (t *target) scope() string {
+	switch {
+	case !t.isResource:
+		return ""
+	case t.name != "" || t.verb == "create":
+		return "resource"
+	case t.namespace != "":
+		return "namespace"
+	}
+	return "cluster"
+}
+
+// class is what the request is to the limits.
+func (t *target) class() Class {
+	switch t.verb {
+	case "watch", "proxy":
+		return LongRunning
+	case "get", "list", "head", "options":
+		if t.isResource && connects(t.subresource) {
+			return LongRunning
+		}
+		return ReadOnly
+	}
+	if t.isResource && connects(t.subresource) {
+		return LongRunning
+	}
+	return Mutating
+}
+
+// connects says whether a subresource is a connection to somewhere else.
+func connects(subresource string) bool {
+	switch subresource {
+	case "exec", "attach", "portforward", "proxy", "log":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,32 @@
+package httpapi
+
+// update is a PUT to an object or a subresource (WRITE-1). Where the object is not there and its kind allows it, the engine
+// creates it, for which it asks for permission (URI-4).
+func (h *Handler) update(x *exchange) error {
+	media, err := x.negotiate()
+	if err != nil {
+		return err
+	}
+	body, err := x.readBody()
+	if err != nil {
+		return err
+	}
+	rq := x.request()
+	if err := x.writeOptions("UpdateOptions", rq); err != nil {
+		return err
+	}
+	encoding, err := x.bodyEncoding()
+	if err != nil {
+		return err
+	}
+	parsed, err := x.parseObject(encoding, body)
+	if err != nil {
+		return err
+	}
+	rq.Authorize = func(verb string) error { return h.may(x, verb) }
+	result, err := h.Engine.Update(x.ctx, rq, parsed)
+	if err != nil {
+		return err
+	}
+	return x.reply(media, rq, result)
+}

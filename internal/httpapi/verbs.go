@@ -1,0 +1,142 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+)
+
+// verbs are what can be done to resources. Those without a function are verbs of the API that nothing here has.
+var verbs = map[string]func(*Handler, *exchange) error{
+	"create":           (*Handler).create,
+	"get":              (*Handler).get,
+	"list":             (*Handler).list,
+	"watch":            (*Handler).watch,
+	"update":           (*Handler).update,
+	"patch":            (*Handler).patch,
+	"delete":           (*Handler).delete,
+	"deletecollection": (*Handler).deleteCollection,
+	"proxy":            nil, // /api/v1/proxy/… has been gone since Kubernetes 1.10; the subresource is another thing
+	"":                 nil, // an HTTP method that is no verb
+}
+
+// route finds the resource type of the target, and the function of its verb. What is not there is 404, what is there
+// and cannot be done 405.
+func (h *Handler) route(x *exchange) (func(*Handler, *exchange) error, error) {
+	t := &x.target
+	r := h.Registry.Find(t.group, t.version, t.resource)
+	if r == nil || t.verb == "proxy" {
+		if !h.served(t.group) {
+			return nil, errNotAPath
+		}
+		return nil, apierr.NewNoSuchPath()
+	}
+	if !fits(t, r) {
+		return nil, apierr.NewNoSuchPath()
+	}
+	x.resource = r
+	if t.subresource != "" {
+		return h.routeSubresource(x)
+	}
+	if t.verb == "get" && x.r.Method == http.MethodHead || !has(r.Verbs, t.verb) {
+		return nil, apierr.NewMethodNotAllowed()
+	}
+	switch {
+	case t.watchPath && x.r.Method != http.MethodGet:
+		return nil, apierr.NewMethodNotAllowed()
+	case t.verb == "create" && t.name != "", (t.verb == "update" || t.verb == "patch") && t.name == "":
+		return nil, apierr.NewMethodNotAllowed()
+	case r.Namespaced && !t.scoped && (t.verb == "create" || t.verb == "deletecollection"):
+		return nil, apierr.NewMethodNotAllowed() // all namespaces can only be looked at
+	case x.r.Method == http.MethodHead:
+		return nil, apierr.NewMethodNotAllowed()
+	}
+	return verbs[t.verb], nil
+}
+
+// routeSubresource does the same below an object.
+func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error, error) {
+	t, r := &x.target, x.resource
+	if why, ok := h.Missing(r, t.subresource); ok {
+		return nil, h.missing(x, why)
+	}
+	x.subresource = r.Subresource(t.subresource)
+	if x.subresource == nil || t.rest != "" || t.watchPath {
+		return nil, apierr.NewNoSuchPath()
+	}
+	if !has(x.subresource.Verbs, t.verb) || x.r.Method == http.MethodHead {
+		return nil, apierr.NewMethodNotAllowed()
+	}
+	return verbs[t.verb], nil
+}
+
+// missing is the answer of a subresource that the API has and this server has not (URI-7): it is told of objects that are
+// there.
+func (h *Handler) missing(x *exchange, why string) error {
+	r, t := x.resource, &x.target
+	if _, err := h.Engine.Get(x.ctx, x.request(), ""); err != nil {
+		return err
+	}
+	return &apierr.Error{
+		Code: http.StatusNotImplemented, Reason: "NotImplemented",
+		Message: fmt.Sprintf("%s of %s %q is not available on this server: %s", t.subresource, r.Name, t.name, why),
+		Details: &apierr.Details{Name: t.name, Group: r.Group, Kind: r.Name},
+	}
+}
+
+func has(list []string, verb string) bool { return verbs[verb] != nil && slices.Contains(list, verb) }
+
+// served says whether any type of a group is served.
+func (h *Handler) served(group string) bool {
+	all, _ := h.Registry.All()
+	return slices.ContainsFunc(all, func(r *engine.Resource) bool { return r.Group == group })
+}
+
+// objectVerbs are the verbs on URLs of one object; a type that has none of them has no such URLs.
+var objectVerbs = []string{"get", "update", "patch", "delete"}
+
+// fits says whether a URL of this shape exists for the type.
+func fits(t *target, r *engine.Resource) bool {
+	onObject := t.name != "" && (t.verb != "list" && t.verb != "watch" || t.watchPath) // else the name is a selector's
+	switch {
+	case t.scoped != r.Namespaced && (t.scoped || onObject):
+		return false
+	case r.Namespaced && !t.scoped && !slices.Contains(r.Verbs, "list"):
+		return false // only lists span all namespaces
+	case onObject && t.subresource == "":
+		return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(objectVerbs, v) })
+	}
+	return true
+}
+
+// request tells the engine what the exchange is about.
+func (x *exchange) request() *engine.Request {
+	t := &x.target
+	rq := &engine.Request{
+		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
+		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(),
+	}
+	if x.resource.Namespaced {
+		rq.Namespace = t.namespace
+	}
+	return rq
+}
+
+// ifMatch is the resourceVersion of an If-Match header (WRITE-5), or "".
+func (x *exchange) ifMatch() string {
+	header := x.r.Header["If-Match"]
+	if len(header) == 0 {
+		return ""
+	}
+	value := header[0]
+	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
+		value = value[1 : n-1]
+	}
+	if value == "*" {
+		return ""
+	}
+	return value
+}

@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// A watch that names no end lasts between one and two of these.
+const minWatch = 30 * time.Minute
+
+// frameBuffer is how many bytes of events are written at once, and with that what a stalled watcher holds.
+const frameBuffer = 32 << 10
+
+var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
+
+// watch is a GET of a collection that goes on (WATCH-1).
+func (h *Handler) watch(x *exchange) error {
+	media, err := x.negotiate()
+	if err != nil {
+		return err
+	}
+	params, err := x.listOptions()
+	if err != nil {
+		return err
+	}
+	rq := x.request()
+	table, err := x.table(media, rq)
+	switch {
+	case err != nil:
+		return err
+	case !media.Encoding.Streams():
+		return apierr.NewNotAcceptable(wire.StreamTypes())
+	case media.Form == wire.AsPartials:
+		return notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
+	}
+	w := &watching{
+		x: x, frames: wire.NewFrames(rq.Resource, media, table), bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
+	}
+	w.next()
+	defer func() { w.cancel() }() // whichever one it is by then
+	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
+		ListOptions: params.ListOptions, Bookmarks: params.bookmarks, SendInitialEvents: params.sendInitial,
+	})
+	if err != nil && !inStream(err) {
+		return err
+	}
+	if w.Watch != nil {
+		defer w.Watch.Close()
+	}
+	w.begin()
+	defer w.guard.end()
+	if err == nil {
+		err = w.run()
+	}
+	if err == nil || errors.Is(err, errWatcherGone) {
+		return nil
+	}
+	return w.write(nil, wireError(err).Status())
+}
+
+// inStream says whether an error of beginning a watch is told as its first event (WATCH-3), and not by the status code.
+func inStream(err error) bool {
+	status := wireError(err).Code
+	return status == http.StatusGone || status == http.StatusGatewayTimeout
+}
+
+// lasts is how long the watch may go on.
+func (p *listParams) lasts() time.Duration {
+	if p.timeout != nil && *p.timeout != 0 {
+		return time.Duration(*p.timeout) * time.Second
+	}
+	return minWatch + rand.N(minWatch)
+}
+
+// errWatcherGone is that nobody listens any more.
+var errWatcherGone = errors.New("the watcher has gone")
+
+// watching is a running watch with the connection that it writes to.
+type watching struct {
+	*engine.Watch
+	x         *exchange
+	frames    *wire.Frames
+	flusher   http.Flusher
+	guard     *guard
+	bookmarks bool
+	ends      time.Time
+	// tick ends when there is something to do by the passing of time: a bookmark, or the end. It is the only context that
+	// a waiting watch holds.
+	tick   context.Context
+	cancel context.CancelFunc
+}
+
+// next sets the next tick.
+func (w *watching) next() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+	at := w.ends
+	if w.bookmarks {
+		if bookmark := time.Now().Add(w.x.h.BookmarkInterval); bookmark.Before(at) {
+			at = bookmark
+		}
+	}
+	w.tick, w.cancel = context.WithDeadline(w.x.ctx, at)
+}
+
+// begin sends the header, so that the client knows that it watches.
+func (w *watching) begin() {
+	w.guard = w.x.guard()
+	w.flusher = w.x
+	w.x.w.Header()["Content-Type"] = contentTypes[wire.JSON]
+	w.x.WriteHeader(http.StatusOK)
+	w.flush(nil)
+}
+
+// run writes events until the time is over or the client has gone. An error is to be told in the stream.
+func (w *watching) run() error {
+	for {
+		events, err := w.Next(w.tick)
+		if err != nil && w.tick.Err() == nil {
+			return err
+		}
+		if len(events) > 0 {
+			if err := w.write(events, object.Nil); err != nil {
+				return err
+			}
+		}
+		if w.tick.Err() == nil {
+			continue
+		}
+		if w.x.ctx.Err() != nil {
+			return errWatcherGone
+		}
+		if err := w.bookmark(); err != nil {
+			return err
+		}
+		if !time.Now().Before(w.ends) {
+			return nil
+		}
+		w.next()
+	}
+}
+
+// bookmark says how far the watch has come, where the client wants to know (WATCH-4).
+func (w *watching) bookmark() error {
+	revision := w.Revision()
+	if !w.bookmarks || revision == 0 {
+		return nil
+	}
+	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
+}
+
+// write sends events, or a Status as an ERROR event. The buffer is held no longer than that takes.
+func (w *watching) write(events []engine.Event, failed object.Value) error {
+	held := frameBuffers.Get().(*[]byte)
+	buf := *held
+	defer func() {
+		if cap(buf) <= 2*frameBuffer { // one that a large object has made is not kept
+			*held = buf[:0]
+		}
+		frameBuffers.Put(held)
+	}()
+	var err error
+	total := 0
+	for i := range events {
+		if len(buf) > 0 && len(buf)+w.frames.Size(&events[i]) > cap(buf) {
+			if err := w.send(buf); err != nil {
+				return err
+			}
+			total += len(buf)
+			buf = buf[:0]
+		}
+		if buf, err = w.frames.Append(buf, &events[i]); err != nil {
+			return err
+		}
+	}
+	if !failed.IsNull() {
+		buf = wire.AppendError(buf, failed)
+	}
+	total += len(buf)
+	if told := w.x.h.Metrics.Events; told != nil {
+		r := w.x.resource
+		told(r.Group, r.Version, r.Name, len(events), total)
+	}
+	return w.flush(buf)
+}
+
+// send writes a part of a batch.
+func (w *watching) send(b []byte) error {
+	w.guard.arm()
+	_, err := w.x.Write(b)
+	w.guard.disarm()
+	if err != nil {
+		return errWatcherGone
+	}
+	return nil
+}
+
+// flush writes the last part of a batch and sees to it that it goes out.
+func (w *watching) flush(b []byte) error {
+	w.guard.arm()
+	defer w.guard.disarm()
+	if len(b) > 0 {
+		if _, err := w.x.Write(b); err != nil {
+			return errWatcherGone
+		}
+	}
+	w.flusher.Flush()
+	return nil
+}

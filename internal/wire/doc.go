@@ -1,0 +1,11 @@
+// Package wire turns stored objects into what clients read: media types, lists, tables, metadata alone, and the frames
+// of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values and knows nothing of HTTP but the syntax of an Accept
+// header.
+//
+// Its nouns: a [Media] is how a client wants an answer, as [Negotiate] has found out; a [ListMeta] is what stands at the
+// head of a collection; a [Table] prints objects as rows; [Frames] prints the events of one watch.
+//
+// Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion spliced
+// in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates nothing for an
+// item of a list or an event of a watch, but for tables: their cells are made from a parsed object.
+package wire

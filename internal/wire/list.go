@@ -1,0 +1,83 @@
+package wire
+
+import (
+	"strconv"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// ListMeta is what stands at the head of a collection.
+type ListMeta struct {
+	Revision  int64  // 0: none
+	Continue  string // ""
+	Remaining *int64
+}
+
+// append prints it as the value of a metadata member.
+func (m *ListMeta) append(dst []byte) []byte {
+	dst = append(dst, '{')
+	if m.Revision != 0 {
+		dst = append(dst, `"resourceVersion":"`...)
+		dst = strconv.AppendInt(dst, m.Revision, 10)
+		dst = append(dst, '"')
+	}
+	if m.Continue != "" {
+		dst = append(dst, `,"continue":`...)
+		dst = object.AppendString(dst, m.Continue)
+	}
+	if m.Remaining != nil {
+		dst = append(dst, `,"remainingItemCount":`...)
+		dst = strconv.AppendInt(dst, *m.Remaining, 10)
+	}
+	return append(dst, '}')
+}
+
+// List prints a collection: Head, then for every object Item, then Tail.
+type List struct {
+	media Media
+	kind  string // of the list
+	group string // group/version of it
+	table *Table
+	items int
+}
+
+// NewList is a list of a resource type, printed as a media type says. The table is needed where that is a Table.
+func NewList(r *engine.Resource, m Media, t *Table) *List {
+	l := &List{media: m, kind: r.ListKind, group: r.APIVersion(), table: t}
+	if m.Form == AsPartials {
+		l.kind, l.group = "PartialObjectMetadataList", metaGroup+"/"+m.Version
+	}
+	return l
+}
+
+// Head prints what comes before the items.
+func (l *List) Head(dst []byte, m ListMeta) []byte {
+	if l.table != nil {
+		return l.table.head(dst, &m, true)
+	}
+	dst = append(dst, `{"kind":`...)
+	dst = object.AppendString(dst, l.kind)
+	dst = append(dst, `,"apiVersion":`...)
+	dst = object.AppendString(dst, l.group)
+	dst = append(dst, `,"metadata":`...)
+	dst = m.append(dst)
+	return append(dst, `,"items":[`...)
+}
+
+// Item prints one object, comma included.
+func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
+	if l.items++; l.items > 1 {
+		dst = append(dst, ',')
+	}
+	switch l.media.Form {
+	case AsTable:
+		return l.table.row(dst, o)
+	case AsPartials:
+		return AppendPartial(dst, o, l.media.Version), nil
+	}
+	return AppendItem(dst, o), nil
+}
+
+// Tail prints what comes after the items.
+func (l *List) Tail(dst []byte) []byte { return append(dst, "]}\n"...) }
