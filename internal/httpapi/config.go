@@ -40,6 +40,9 @@ type Config struct {
 	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
+	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.
+	Closing context.Context
+
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
 }
@@ -137,6 +140,9 @@ func (c *Config) validate() error {
 	}
 	if c.Missing == nil {
 		c.Missing = func(*engine.Resource, string) (string, bool) { return "", false }
+	}
+	if c.Closing == nil {
+		c.Closing = context.Background()
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

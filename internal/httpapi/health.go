@@ -8,9 +8,9 @@ import (
 
 var healthEndpoints = []string{"healthz", "livez", "readyz"}
 
-// checks are those that an endpoint asks, one that only says that somebody answers being the first.
+// checks are those that an endpoint asks.
 func (h *Handler) checks(endpoint string) []Check {
-	checks := []Check{{Name: "ping"}}
+	var checks []Check
 	for _, check := range h.Checks {
 		if !check.ReadyOnly || endpoint == "readyz" {
 			checks = append(checks, check)
@@ -72,9 +72,6 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 
 // run asks one check and logs what is wrong.
 func (h *Handler) run(x *exchange, check Check) error {
-	if check.Run == nil {
-		return nil
-	}
 	err := check.Run(x.ctx)
 	if err != nil {
 		h.Logger.Warn("a health check has failed", "check", check.Name, "error", err)

@@ -59,6 +59,7 @@ func newServer(t testing.TB, change func(*Config)) *server {
 		Missing: func(r *engine.Resource, subresource string) (string, bool) {
 			return "there are no nodes", r.Name == "pods" && subresource == "log"
 		},
+		Checks: []Check{{Name: "ping", Run: func(context.Context) error { return nil }}},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {

@@ -45,6 +45,10 @@ func (h *Handler) watch(x *exchange) error {
 	w := &watching{
 		x: x, frames: wire.NewFrames(rq.Resource, media, table), bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
 	}
+	var quit context.CancelFunc
+	w.ctx, quit = context.WithCancel(x.ctx)
+	defer quit()
+	defer context.AfterFunc(h.Closing, quit)()
 	w.next()
 	defer func() { w.cancel() }() // whichever one it is by then
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
@@ -81,8 +85,8 @@ func (p *listParams) lasts() time.Duration {
 	return minWatch + rand.N(minWatch)
 }
 
-// errWatcherGone is that nobody listens any more.
-var errWatcherGone = errors.New("the watcher has gone")
+// errWatcherGone is that nobody listens any more, or that nobody is to be told any more.
+var errWatcherGone = errors.New("the watch is over")
 
 // watching is a running watch with the connection that it writes to.
 type watching struct {
@@ -93,8 +97,8 @@ type watching struct {
 	guard     *guard
 	bookmarks bool
 	ends      time.Time
-	// tick ends when there is something to do by the passing of time: a bookmark, or the end. It is the only context that
-	// a waiting watch holds.
+	ctx       context.Context // ends when the client has gone or the server closes
+	// tick ends when there is something to do by the passing of time: a bookmark, or the end.
 	tick   context.Context
 	cancel context.CancelFunc
 }
@@ -110,7 +114,7 @@ func (w *watching) next() {
 			at = bookmark
 		}
 	}
-	w.tick, w.cancel = context.WithDeadline(w.x.ctx, at)
+	w.tick, w.cancel = context.WithDeadline(w.ctx, at)
 }
 
 // begin sends the header, so that the client knows that it watches.
@@ -137,7 +141,7 @@ func (w *watching) run() error {
 		if w.tick.Err() == nil {
 			continue
 		}
-		if w.x.ctx.Err() != nil {
+		if w.ctx.Err() != nil {
 			return errWatcherGone
 		}
 		if err := w.bookmark(); err != nil {
