@@ -2,6 +2,7 @@ package object
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,12 +37,12 @@ func (e *SyntaxError) Error() string { return e.Message }
 // must not change afterwards. Errors are *SyntaxError, worded as encoding/json words them.
 func ParseJSON(data []byte) (Parsed, error) {
 	p := parser{in: unsafe.String(unsafe.SliceData(data), len(data))}
-	p.space()
+	p.next()
 	v, err := p.value()
 	if err != nil {
 		return Parsed{}, err
 	}
-	p.space()
+	p.next()
 	if p.pos < len(p.in) {
 		return Parsed{}, p.unexpected("after top-level value")
 	}
@@ -53,14 +54,21 @@ func ParseJSON(data []byte) (Parsed, error) {
 type parser struct {
 	in         string
 	pos        int
-	depth      int
 	items      []Value
 	members    []Member
-	path       []step
+	path       []step // as long as the nesting is deep
 	duplicates []string
+
+	// Small containers are cut from these, as an allocation each would cost more than all the rest. So a small part of a
+	// value keeps its neighbours in memory, as its strings keep the input.
+	itemSlab   []Value
+	memberSlab []Member
 }
 
-// step is one element of the way from the top to the value being parsed: a key, or an index where key is "".
+// slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory.
+const slabSize = 64
+
+// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, a key.
 type step struct {
 	key   string
 	index int
@@ -91,71 +99,81 @@ func (p *parser) value() (Value, error) {
 }
 
 func (p *parser) object() (Value, error) {
-	if err := p.enter(); err != nil {
+	if err := p.enter(-1); err != nil {
 		return Nil, err
 	}
 	base := len(p.members)
-	p.path = append(p.path, step{})
-	for first := true; ; first = false {
-		p.space()
-		if p.pos == len(p.in) {
-			return Nil, p.end()
-		}
-		if first && p.in[p.pos] == '}' {
+	sorted, last := true, ""
+	for c := p.next(); ; c = p.next() {
+		if c == '}' && len(p.members) == base {
 			break
 		}
-		if p.in[p.pos] != '"' {
-			return Nil, p.unexpected("looking for beginning of object key string")
+		if c != '"' {
+			return Nil, p.wanted("looking for beginning of object key string")
 		}
 		key, err := p.str()
 		if err != nil {
 			return Nil, err
 		}
-		p.space()
-		if p.pos == len(p.in) {
-			return Nil, p.end()
-		}
-		if p.in[p.pos] != ':' {
-			return Nil, p.unexpected("after object key")
+		if p.next() != ':' {
+			return Nil, p.wanted("after object key")
 		}
 		p.pos++
-		p.space()
+		p.next()
 		p.path[len(p.path)-1].key = key
 		v, err := p.value()
 		if err != nil {
 			return Nil, err
 		}
+		sorted = sorted && (last < key || len(p.members) == base)
+		last = key
 		p.members = append(p.members, Member{Key: key, Value: v})
-		p.space()
-		if p.pos == len(p.in) {
-			return Nil, p.end()
-		}
-		if p.in[p.pos] == '}' {
+		if c = p.next(); c == '}' {
 			break
 		}
-		if p.in[p.pos] != ',' {
-			return Nil, p.unexpected("after object key:value pair")
+		if c != ',' {
+			return Nil, p.wanted("after object key:value pair")
 		}
 		p.pos++
 	}
 	p.pos++
-	p.depth--
-	members := slices.Clone(p.members[base:])
-	p.members = p.members[:base]
-	if !strictlySorted(members) {
+	members := p.members[base:]
+	if !sorted {
 		members = p.order(members)
 	}
+	v := mapOf(keep(&p.memberSlab, members, len(p.in)-p.pos))
+	p.members = p.members[:base]
 	p.path = p.path[:len(p.path)-1]
-	return mapOf(members), nil
+	return v, nil
+}
+
+// keep copies what was collected for a container to where it stays. What is left of the input bounds how much more there
+// can be.
+func keep[T any](slab *[]T, collected []T, left int) []T {
+	if len(collected) == 0 {
+		return nil
+	}
+	if len(collected) > slabSize/4 {
+		return slices.Clone(collected)
+	}
+	if cap(*slab)-len(*slab) < len(collected) {
+		*slab = make([]T, 0, min(slabSize, len(collected)+left/4))
+	}
+	start := len(*slab)
+	*slab = append(*slab, collected...)
+	return (*slab)[start:len(*slab):len(*slab)]
 }
 
 // order sorts members and notes the keys that stand there more than once.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
-		if members[i-1].Key == members[i].Key && len(p.duplicates) < maxDuplicates {
-			p.path[len(p.path)-1].key = members[i].Key
-			p.duplicates = append(p.duplicates, p.where())
+		if members[i-1].Key != members[i].Key || len(p.duplicates) >= maxDuplicates {
+			continue
+		}
+		p.path[len(p.path)-1].key = members[i].Key
+		if where := p.where(); !slices.Contains(p.duplicates, where) {
+			p.duplicates = append(p.duplicates, where)
 		}
 	}
 	return lastOfEach(members)
@@ -165,7 +183,7 @@ func (p *parser) where() string {
 	var b strings.Builder
 	for _, s := range p.path {
 		switch {
-		case s.key == "":
+		case s.index >= 0:
 			fmt.Fprintf(&b, "[%d]", s.index)
 		case b.Len() == 0:
 			b.WriteString(s.key)
@@ -177,14 +195,12 @@ func (p *parser) where() string {
 }
 
 func (p *parser) array() (Value, error) {
-	if err := p.enter(); err != nil {
+	if err := p.enter(0); err != nil {
 		return Nil, err
 	}
 	base := len(p.items)
-	p.path = append(p.path, step{})
-	for first := true; ; first = false {
-		p.space()
-		if first && p.pos < len(p.in) && p.in[p.pos] == ']' {
+	for c := p.next(); ; c = p.next() {
+		if c == ']' && len(p.items) == base {
 			break
 		}
 		v, err := p.value()
@@ -193,60 +209,66 @@ func (p *parser) array() (Value, error) {
 		}
 		p.items = append(p.items, v)
 		p.path[len(p.path)-1].index++
-		p.space()
-		if p.pos == len(p.in) {
-			return Nil, p.end()
-		}
-		if p.in[p.pos] == ']' {
+		if c = p.next(); c == ']' {
 			break
 		}
-		if p.in[p.pos] != ',' {
-			return Nil, p.unexpected("after array element")
+		if c != ',' {
+			return Nil, p.wanted("after array element")
 		}
 		p.pos++
 	}
 	p.pos++
-	p.depth--
-	items := slices.Clone(p.items[base:])
+	v := ListOf(keep(&p.itemSlab, p.items[base:], len(p.in)-p.pos)...)
 	p.items = p.items[:base]
 	p.path = p.path[:len(p.path)-1]
-	return ListOf(items...), nil
+	return v, nil
 }
 
 // enter steps over the opening bracket of a container.
-func (p *parser) enter() error {
+func (p *parser) enter(index int) error {
 	p.pos++
-	p.depth++
-	if p.depth > MaxDepth {
-		return &SyntaxError{Message: "exceeded max depth", Offset: p.pos}
+	if len(p.path) == MaxDepth {
+		p.pos--
+		return p.unexpected("exceeded max depth")
 	}
+	p.path = append(p.path, step{index: index})
 	return nil
 }
 
-// number reads a literal by the grammar of RFC 8259.
+// number reads a literal by the grammar of RFC 8259. An integer of few digits has its value at once.
 func (p *parser) number() (Value, error) {
 	start := p.pos
-	if p.in[p.pos] == '-' {
+	negative := p.in[p.pos] == '-'
+	if negative {
 		p.pos++
 	}
-	if p.pos == len(p.in) {
-		return Nil, p.end()
+	first := p.pos
+	switch p.digits(); {
+	case p.pos == first:
+		return Nil, p.broken("in numeric literal")
+	case p.in[first] == '0':
+		p.pos = first + 1
 	}
-	switch c := p.in[p.pos]; {
-	case c == '0':
-		p.pos++
-	case c >= '1' && c <= '9':
-		p.digits()
-	default:
-		return Nil, p.unexpected("in numeric literal")
+	if p.pos == len(p.in) || p.in[p.pos] != '.' && p.in[p.pos]|0x20 != 'e' {
+		if p.pos-first > 18 {
+			return NumberOf(p.in[start:p.pos]), nil
+		}
+		var n int64
+		for _, c := range []byte(p.in[first:p.pos]) {
+			n = n*10 + int64(c-'0')
+		}
+		if negative {
+			n = -n
+		}
+		return IntOf(n), nil
 	}
-	if p.pos < len(p.in) && p.in[p.pos] == '.' {
+	if p.in[p.pos] == '.' {
 		p.pos++
 		if err := p.someDigits("after decimal point in numeric literal"); err != nil {
 			return Nil, err
 		}
 	}
-	if p.pos < len(p.in) && (p.in[p.pos] == 'e' || p.in[p.pos] == 'E') {
+	if p.pos < len(p.in) && p.in[p.pos]|0x20 == 'e' {
 		p.pos++
 		if p.pos < len(p.in) && (p.in[p.pos] == '+' || p.in[p.pos] == '-') {
 			p.pos++
@@ -270,47 +292,81 @@ func (p *parser) someDigits(where string) error {
 	if p.pos > start {
 		return nil
 	}
-	if p.pos == len(p.in) {
-		return p.end()
-	}
-	return p.unexpected(where)
+	return p.broken(where)
 }
 
 // str reads a string. Without escapes and with valid UTF-8, which is nearly always, it is a part of the input.
 func (p *parser) str() (string, error) {
 	p.pos++
 	start, ascii := p.pos, true
-	for p.pos < len(p.in) {
-		c := p.in[p.pos]
-		switch {
+	for {
+		p.pos = afterPlain(p.in, p.pos)
+		if p.pos == len(p.in) {
+			return "", p.end()
+		}
+		switch c := p.in[p.pos]; {
 		case c == '"':
 			s := p.in[start:p.pos]
 			p.pos++
 			if !ascii && !utf8.ValidString(s) {
-				s = strings.ToValidUTF8(s, "\uFFFD")
+				s = string(appendValid(nil, s))
 			}
 			return s, nil
 		case c == '\\':
 			return p.escaped(start)
 		case c < 0x20:
 			return "", p.unexpected("in string literal")
-		case c >= utf8.RuneSelf:
-			ascii = false
 		}
+		ascii = false
 		p.pos++
 	}
-	return "", p.end()
+}
+
+// afterPlain returns the offset of the first byte from pos on that is a quote, a backslash, a control character or no
+// ASCII. It looks at eight bytes at a time: each of the four terms has the top bit of every byte set that it is about, and
+// perhaps of later ones, which does not matter as only the first counts.
+func afterPlain(in string, pos int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; pos+8 <= len(in); pos += 8 {
+		b := in[pos : pos+8]
+		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		quote, backslash := w^('"'*ones), w^('\\'*ones)
+		if found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones)) & tops; found != 0 {
+			return pos + bits.TrailingZeros64(found)/8
+		}
+	}
+	for pos < len(in) && in[pos] >= 0x20 && in[pos] != '"' && in[pos] != '\\' && in[pos] < utf8.RuneSelf {
+		pos++
+	}
+	return pos
+}
+
+// appendValid appends text with U+FFFD for every byte that is no UTF-8.
+func appendValid(dst []byte, text string) []byte {
+	for _, r := range text {
+		dst = utf8.AppendRune(dst, r)
+	}
+	return dst
 }
 
 // escaped goes on with a string whose first escape is at pos.
 func (p *parser) escaped(start int) (string, error) {
 	buf := append(make([]byte, 0, 2*(p.pos-start)+16), p.in[start:p.pos]...)
-	for p.pos < len(p.in) {
-		c := p.in[p.pos]
-		switch {
+	for {
+		from := p.pos
+		p.pos = afterPlain(p.in, p.pos)
+		buf = append(buf, p.in[from:p.pos]...)
+		if p.pos == len(p.in) {
+			return "", p.end()
+		}
+		switch c := p.in[p.pos]; {
 		case c == '"':
 			p.pos++
-			return strings.ToValidUTF8(string(buf), "\uFFFD"), nil
+			if !utf8.Valid(buf) {
+				buf = appendValid(nil, string(buf))
+			}
+			return string(buf), nil
 		case c < 0x20:
 			return "", p.unexpected("in string literal")
 		case c != '\\':
@@ -319,10 +375,7 @@ func (p *parser) escaped(start int) (string, error) {
 			continue
 		}
 		p.pos++
-		if p.pos == len(p.in) {
-			return "", p.end()
-		}
-		if p.in[p.pos] == 'u' {
+		if strings.HasPrefix(p.in[p.pos:], "u") {
 			r, err := p.unicode()
 			if err != nil {
 				return "", err
@@ -330,14 +383,16 @@ func (p *parser) escaped(start int) (string, error) {
 			buf = utf8.AppendRune(buf, r)
 			continue
 		}
-		i := strings.IndexByte(`"\/bfnrt`, p.in[p.pos])
+		i := -1
+		if p.pos < len(p.in) {
+			i = strings.IndexByte(`"\/bfnrt`, p.in[p.pos])
+		}
 		if i < 0 {
-			return "", p.unexpected("in string escape code")
+			return "", p.broken("in string escape code")
 		}
 		buf = append(buf, "\"\\/\b\f\n\r\t"[i])
 		p.pos++
 	}
-	return "", p.end()
 }
 
 // unicode reads uXXXX, and the second half of a surrogate pair if there is one. A lone half is U+FFFD.
@@ -363,50 +418,68 @@ func (p *parser) unicode() (rune, error) {
 
 func (p *parser) hex4() (rune, error) {
 	p.pos++
-	for i := 0; i < 4; i++ {
-		if p.pos+i == len(p.in) {
-			p.pos += i
-			return 0, p.end()
+	var r rune
+	for range 4 {
+		digit := -1
+		if p.pos < len(p.in) {
+			digit = strings.IndexByte(hexDigits, p.in[p.pos]|0x20)
 		}
-		if c := p.in[p.pos+i] | 0x20; (c < '0' || c > '9') && (c < 'a' || c > 'f') || p.in[p.pos+i] < '0' {
-			p.pos += i
-			return 0, p.unexpected(`in \u hexadecimal character escape`)
+		if digit < 0 || p.in[p.pos] < '0' {
+			return 0, p.broken(`in \u hexadecimal character escape`)
 		}
+		r = r<<4 | rune(digit)
+		p.pos++
 	}
-	n, err := strconv.ParseUint(p.in[p.pos:p.pos+4], 16, 16)
-	if err != nil {
-		return 0, p.unexpected(`in \u hexadecimal character escape`)
-	}
-	p.pos += 4
-	return rune(n), nil
+	return r, nil
 }
 
 func (p *parser) literal(word string) error {
 	for i := 0; i < len(word); i++ {
-		if p.pos == len(p.in) {
-			return p.end()
-		}
-		if p.in[p.pos] != word[i] {
-			return p.unexpected(fmt.Sprintf("in literal %s (expecting %s)", word, quoteChar(word[i])))
+		if p.pos == len(p.in) || p.in[p.pos] != word[i] {
+			return p.broken(fmt.Sprintf("in literal %s (expecting %s)", word, quoteChar(word[i])))
 		}
 		p.pos++
 	}
 	return nil
 }
 
-func (p *parser) space() {
-	for p.pos < len(p.in) {
-		switch p.in[p.pos] {
+// next steps over white space and returns the byte behind it, 0 at the end.
+func (p *parser) next() byte {
+	if p.pos < len(p.in) && p.in[p.pos] > ' ' {
+		return p.in[p.pos]
+	}
+	return p.skipSpace()
+}
+
+func (p *parser) skipSpace() byte {
+	for ; p.pos < len(p.in); p.pos++ {
+		switch c := p.in[p.pos]; c {
 		case ' ', '\t', '\n', '\r':
-			p.pos++
 		default:
-			return
+			return c
 		}
 	}
+	return 0
+}
+
+// wanted is the error for something else than what has to stand at pos.
+func (p *parser) wanted(where string) error {
+	if p.pos == len(p.in) {
+		return p.end()
+	}
+	return p.unexpected(where)
 }
 
 func (p *parser) end() error {
 	return &SyntaxError{Message: "unexpected end of JSON input", Offset: len(p.in)}
+}
+
+// broken is wanted within a literal. There encoding/json takes the end for a space that must not be.
+func (p *parser) broken(where string) error {
+	if p.pos == len(p.in) {
+		return &SyntaxError{Message: "invalid character ' ' " + where, Offset: p.pos}
+	}
+	return p.unexpected(where)
 }
 
 func (p *parser) unexpected(where string) error {

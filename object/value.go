@@ -304,24 +304,40 @@ func (v Value) Untyped() (Value, error) {
 		}
 		return FloatOf(f), nil
 	case List:
+		var changed []Value
 		for i, item := range v.Items() {
 			typed, err := item.Untyped()
 			if err != nil {
 				return Nil, err
 			}
-			if !identical(typed, item) {
-				v = v.WithItem(i, typed)
+			if typed == item {
+				continue
 			}
+			if changed == nil {
+				changed = slices.Clone(v.Items())
+			}
+			changed[i] = typed
+		}
+		if changed != nil {
+			return ListOf(changed...), nil
 		}
 	case Map:
-		for _, m := range v.Members() {
+		var changed []Member
+		for i, m := range v.Members() {
 			typed, err := m.Value.Untyped()
 			if err != nil {
 				return Nil, err
 			}
-			if !identical(typed, m.Value) {
-				v = v.With(m.Key, typed)
+			if typed == m.Value {
+				continue
 			}
+			if changed == nil {
+				changed = slices.Clone(v.Members())
+			}
+			changed[i].Value = typed
+		}
+		if changed != nil {
+			return mapOf(changed), nil
 		}
 	}
 	return v, nil
@@ -333,9 +349,6 @@ type NumberError struct{ Literal string }
 func (e *NumberError) Error() string {
 	return "json: cannot unmarshal number " + e.Literal + " into Go value of type float64"
 }
-
-// identical says whether two values are one and the same in memory, which is cheap and never wrong when true.
-func identical(a, b Value) bool { return a == b }
 
 // Equal says whether two values have the same content. An Int and a Float of the same number differ, as their types do.
 func Equal(a, b Value) bool {

@@ -1,0 +1,91 @@
+package object
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLocate(t *testing.T) {
+	for _, c := range []struct{ name, text, item, versioned string }{
+		{
+			"an object",
+			`{"spec":{"a":[1,"x\"}",{}]},"metadata":{"uid":"u","name":"n","labels":{"z":"}"}},"kind":"Pod","apiVersion":"v1"}`,
+			`"metadata":{"labels":{"z":"}"},"name":"n","uid":"u"},"spec":{"a":[1,"x\"}",{}]}}`,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"z":"}"},"name":"n","resourceVersion":"42","uid":"u"},"spec":{"a":[1,"x\"}",{}]}}`,
+		},
+		{"only a UID", `{"metadata":{"uid":"u"}}`, `"metadata":{"uid":"u"}}`, `{"metadata":{"resourceVersion":"42","uid":"u"}}`},
+		{
+			"brackets in strings",
+			`{"apiVersion":"v1","kind":"K","metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","uid":"u"}}`,
+			`"metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","uid":"u"}}`,
+			`{"apiVersion":"v1","kind":"K","metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","resourceVersion":"42","uid":"u"}}`,
+		},
+		{"no UID", `{"apiVersion":"v1","metadata":{"name":"n"}}`, "", ""},
+		{"no metadata", `{"apiVersion":"v1","spec":{}}`, "", ""},
+		{"metadata that is none", `{"apiVersion":"v1","metadata":[1]}`, "", ""},
+		{"empty metadata", `{"apiVersion":"v1","metadata":{}}`, "", ""},
+		{"a list", `[{"metadata":{"uid":"u"}}]`, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := ParseJSON([]byte(c.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			data := AppendObject(nil, p.Value)
+			item, splice, ok := Locate(data)
+			if ok != (c.item != "") {
+				t.Fatalf("located: %v", ok)
+			}
+			if !ok {
+				return
+			}
+			if got := string(data[item:]); got != c.item {
+				t.Errorf("item %s", got)
+			}
+			if got := string(AppendVersioned(nil, data, splice, 42)); got != c.versioned {
+				t.Errorf("versioned %s", got)
+			}
+		})
+	}
+}
+
+// Whatever the bytes are, Locate does not panic; and in an object it finds the place where resourceVersion is.
+func FuzzLocate(f *testing.F) {
+	for _, text := range texts {
+		f.Add([]byte(text))
+	}
+	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","uid":"u"},"spec":{}}`))
+	f.Add([]byte(`{"metadata":{"a":"\\`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		Locate(text)
+		p, err := ParseJSON(text)
+		if err != nil || p.Value.Kind() != Map {
+			return
+		}
+		v := p.Value
+		if v.At("metadata").Kind() != Map {
+			v = v.With("metadata", MapOf())
+		}
+		v = v.WithAt(StringOf("u"), "metadata", "uid").WithoutAt("metadata", "resourceVersion")
+		data := AppendObject(nil, v)
+		item, splice, ok := Locate(data)
+		if !ok {
+			t.Fatalf("not located in %s", data)
+		}
+		want := AppendObject(nil, v.WithAt(StringOf("7"), "metadata", "resourceVersion"))
+		if got := AppendVersioned(nil, data, splice, 7); string(got) != string(want) {
+			t.Fatalf("versioned %s, not %s", got, want)
+		}
+		bare := string(AppendObject(nil, v.Without("apiVersion").Without("kind")))
+		if got := "{" + string(data[item:]); got != bare {
+			t.Fatalf("item %s, not %s", got, bare)
+		}
+	})
+}
+
+func TestLocateIsLinear(t *testing.T) {
+	long := strings.Repeat(`"`, 1<<20)
+	if _, _, ok := Locate([]byte(`{"a":` + long)); ok {
+		t.Error("located in rubbish")
+	}
+}
