@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/base64"
+	"slices"
 	"strconv"
 
 	"plinth/object"
@@ -34,8 +35,8 @@ type walker struct {
 	fatal   *TypeError // ends the walk
 }
 
-// step is the last element of the way from the top to the value at hand: a field of a struct, a key of a map (field is
-// nil), or an index (key is "", too). The top is nil. Nobody keeps what a step refers to, only copies of its text: else
+// step is the last element of the way from the top to the value at hand: a field of a struct, an index of a list, or,
+// where field is nil and index is -1, a key of a map. The top is nil. Nobody keeps what a step refers to, only copies of its text: else
 // the compiler could not leave the steps on the stack.
 type step struct {
 	up    *step
@@ -129,10 +130,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	for ; next < len(t.always); next++ {
 		out.insert(len(members), t.zeroMember(next))
 	}
-	if out.new == nil {
-		return v
-	}
-	return object.MapOf(out.new...)
+	return out.value(v)
 }
 
 func (t *Type) zeroMember(i int) object.Member {
@@ -187,7 +185,7 @@ func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 			return v
 		}
 	}
-	here := step{up: at}
+	here := step{up: at, index: -1}
 	for i := range members {
 		here.key = members[i].Key
 		value := w.value(members[i].Value, t.Elem, &here)
@@ -196,10 +194,7 @@ func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 		}
 		out.keep(i, value)
 	}
-	if out.new == nil {
-		return v
-	}
-	return object.MapOf(out.new...)
+	return out.value(v)
 }
 
 // plain says whether all these values are strings that a map of strings keeps as they are: labels, annotations, data.
@@ -217,7 +212,7 @@ func plain(members []object.Member, elem *Type) bool {
 
 func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
-	var changed []object.Value
+	out := listEdit{old: items}
 	here := step{up: at}
 	for i, item := range items {
 		here.index = i
@@ -225,18 +220,29 @@ func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 		if w.fatal != nil {
 			return object.Nil
 		}
-		if value == item {
-			continue
-		}
-		if changed == nil {
-			changed = append(make([]object.Value, 0, len(items)), items...)
-		}
-		changed[i] = value
+		out.set(i, value)
 	}
-	if changed == nil {
-		return v
+	return out.value(v)
+}
+
+// listEdit is edit for lists, whose items only change.
+type listEdit struct{ old, new []object.Value }
+
+func (e *listEdit) set(i int, v object.Value) {
+	if v == e.old[i] {
+		return
 	}
-	return object.ListOf(changed...)
+	if e.new == nil {
+		e.new = slices.Clone(e.old)
+	}
+	e.new[i] = v
+}
+
+func (e *listEdit) value(old object.Value) object.Value {
+	if e.new == nil {
+		return old
+	}
+	return object.ListOf(e.new...)
 }
 
 // edit copies members from the first one that changes on. new is nil for as long as nothing has changed.
@@ -244,6 +250,13 @@ type edit struct {
 	old   []object.Member
 	new   []object.Member
 	extra int // how many members may be inserted
+}
+
+func (e *edit) value(old object.Value) object.Value {
+	if e.new == nil {
+		return old
+	}
+	return object.MapOf(e.new...)
 }
 
 func (e *edit) begin(i int) {
@@ -357,7 +370,7 @@ func (s *step) appendPath(dst []byte) []byte {
 		return dst
 	}
 	dst = s.up.appendPath(dst)
-	if s.field == nil && s.key == "" {
+	if s.field == nil && s.index >= 0 {
 		dst = append(dst, '[')
 		dst = strconv.AppendInt(dst, int64(s.index), 10)
 		return append(dst, ']')

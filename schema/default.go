@@ -14,17 +14,17 @@ func (t *Type) Default(v object.Value) object.Value {
 			return t.defaultFields(v)
 		}
 	case List:
-		for i, item := range v.Items() {
-			if filled := t.Elem.Default(item); filled != item {
-				v = v.WithItem(i, filled)
-			}
+		out := listEdit{old: v.Items()}
+		for i, item := range out.old {
+			out.set(i, t.Elem.Default(item))
 		}
+		return out.value(v)
 	case Map:
-		for _, m := range v.Members() {
-			if filled := t.Elem.Default(m.Value); filled != m.Value {
-				v = v.With(m.Key, filled)
-			}
+		out := edit{old: v.Members()}
+		for i := range out.old {
+			out.keep(i, t.Elem.Default(out.old[i].Value))
 		}
+		return out.value(v)
 	}
 	return v
 }

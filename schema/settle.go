@@ -3,8 +3,19 @@ package schema
 import "plinth/object"
 
 // Settle brings a value into the form in which a built-in object is stored: what survives a round trip through protobuf,
-// which cannot tell an empty list or map from none. Subtrees in which nothing changes are shared.
+// which cannot tell an empty list or map from none. Subtrees in which nothing changes are shared. Custom objects are
+// stored as they came.
+//
+// One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and the
+// reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
 func (t *Type) Settle(v object.Value) object.Value {
+	if t.golang == nil {
+		return v
+	}
+	return t.settle(v)
+}
+
+func (t *Type) settle(v object.Value) object.Value {
 	switch t.Kind {
 	case Struct:
 		members := v.Members()
@@ -17,16 +28,14 @@ func (t *Type) Settle(v object.Value) object.Value {
 				continue
 			}
 			f := &t.Fields[at]
-			value := f.Type.Settle(members[i].Value)
+			value := f.Type.settle(members[i].Value)
 			if value.IsNull() && f.OmitEmpty && !members[i].Value.IsNull() {
 				out.drop(i)
 			} else {
 				out.keep(i, value)
 			}
 		}
-		if out.new != nil {
-			return object.MapOf(out.new...)
-		}
+		return out.value(v)
 	case Map:
 		members := v.Members()
 		if len(members) == 0 {
@@ -36,20 +45,18 @@ func (t *Type) Settle(v object.Value) object.Value {
 		for i := range members {
 			out.keep(i, settleEntry(members[i].Value, t.Elem))
 		}
-		if out.new != nil {
-			return object.MapOf(out.new...)
-		}
+		return out.value(v)
 	case List:
 		if v.Len() == 0 {
 			return object.Nil
 		}
 		switch t.Elem.Kind {
 		case Struct, Map, List:
-			for i, item := range v.Items() {
-				if settled := t.Elem.Settle(item); settled != item {
-					v = v.WithItem(i, settled)
-				}
+			out := listEdit{old: v.Items()}
+			for i, item := range out.old {
+				out.set(i, t.Elem.settle(item))
 			}
+			return out.value(v)
 		}
 	}
 	return v
@@ -66,5 +73,5 @@ func settleEntry(v object.Value, t *Type) object.Value {
 			return object.ListOf()
 		}
 	}
-	return t.Settle(v)
+	return t.settle(v)
 }

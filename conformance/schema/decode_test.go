@@ -223,6 +223,71 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 	}
 }
 
+// Members that stand twice, in known and unknown fields, maps and untyped content.
+//
+// SPEC: VAL-2.
+func TestDuplicatesAsUpstream(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 20 {
+		for _, v := range allVectors(t) {
+			input := parse(t, v.json)
+			if random.IntN(2) == 0 {
+				input = mutate(random, input)
+			}
+			text := appendTwice(nil, random, input)
+			typ := v.typ(t)
+			want := theirs(t, typ, text)
+			p, err := object.ParseJSON(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			compiled := gotypes.OfType(typ)
+			got := ours(compiled, p.Value)
+			for _, path := range p.Duplicates {
+				if compiled.Has(path) {
+					got.unknown = append(got.unknown, path)
+				}
+			}
+			slices.Sort(got.unknown)
+			slices.Sort(want.unknown)
+			if want.refused == "" && !slices.Equal(got.unknown, want.unknown) {
+				t.Fatalf("%s: %s\n ours %q\nwant %q", v.name, text, got.unknown, want.unknown)
+			}
+		}
+	}
+}
+
+// appendTwice prints a value with some of its members twice.
+func appendTwice(dst []byte, random *rand.Rand, v object.Value) []byte {
+	separator := func(i int) {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+	}
+	switch v.Kind() {
+	case object.Map:
+		dst = append(dst, '{')
+		for i, m := range v.Members() {
+			separator(i)
+			dst = append(object.AppendString(dst, m.Key), ':')
+			dst = appendTwice(dst, random, m.Value)
+			if random.IntN(40) == 0 {
+				dst = append(object.AppendString(append(dst, ','), m.Key), ':')
+				dst = object.AppendJSON(dst, m.Value)
+			}
+		}
+		return append(dst, '}')
+	case object.List:
+		dst = append(dst, '[')
+		for i, item := range v.Items() {
+			separator(i)
+			dst = appendTwice(dst, random, item)
+		}
+		return append(dst, ']')
+	}
+	return object.AppendJSON(dst, v)
+}
+
 // replacements are what a random place is replaced with.
 var replacements = []string{
 	`{}`, `[]`, `""`, `0`, `null`, `{}`, `[]`, `""`, `0`, `null`, `null`, `true`, `false`, `1`, `-1`, `1.0`, `1.5`, `1e3`, `"1e3"`, `-0`, `"text"`,
