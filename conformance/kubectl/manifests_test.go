@@ -28,7 +28,7 @@ var manifests = []struct {
 	least                 int      // of objects, so that a moved folder does not pass for success
 }{
 	{"addons", "k8s.io/kubernetes", "v1.37.1", []string{"cluster/addons"}, 50},
-	{"examples", "k8s.io/kubernetes", "v1.37.1", []string{"test/e2e/testing-manifests/storage-csi"}, 50},
+	{"examples", "k8s.io/kubernetes", "v1.37.1", []string{"test/e2e/testing-manifests/guestbook", "test/e2e/testing-manifests/statefulset"}, 15},
 	{"ingress-nginx", "k8s.io/ingress-nginx", "v0.0.0-20240708192948-52c50467d67d", []string{"deploy/static/provider/cloud/deploy.yaml"}, 19},
 }
 
@@ -127,7 +127,7 @@ func collect(t *testing.T, module, version string, under []string) []object {
 				return nil
 			}
 			for _, o := range found {
-				key := strings.Join([]string{o.Kind, o.Metadata.Namespace, o.Metadata.Name}, "/")
+				key := o.Kind + "/" + o.Metadata.Name
 				if !seen[key] && o.Metadata.Name != "" && !slices.Contains(unserved, o.Kind) && !preRelease.MatchString(o.APIVersion) {
 					seen[key] = true
 					objects = append(objects, o)

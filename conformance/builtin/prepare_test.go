@@ -1,0 +1,296 @@
+package builtin
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"plinth/internal/builtin"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+var (
+	objects = flag.Int("objects", 1000, "how many variants of each kind are compared")
+	seed    = flag.Uint64("seed", 1, "which variants they are")
+)
+
+// each calls f with every kind that both sides have.
+func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
+	all := vectors(t)
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+		upstream, known := strategiesOf[gvk.GroupKind()]
+		if !r.Has("update") {
+			continue
+		}
+		if !known {
+			t.Errorf("no strategies for %s", gvk)
+			continue
+		}
+		t.Run(gvk.String(), func(t *testing.T) {
+			t.Parallel()
+			f(t, kindUnderTest{gvk, all[gvk], upstream, r})
+		})
+	}
+}
+
+type kindUnderTest struct {
+	gvk      schema.GroupVersionKind
+	vector   document
+	upstream strategies
+	resource *engine.Resource
+}
+
+// pair is one object as both sides see it.
+type pair struct {
+	theirs runtime.Object
+	ours   object.Value
+}
+
+// mutator makes the variants of a round.
+func (k kindUnderTest) mutator(round int) *mutator {
+	h := fnv.New64a()
+	fmt.Fprint(h, k.gvk, round)
+	rng := rand.New(rand.NewPCG(h.Sum64(), *seed))
+	rates := []float64{0.005, 0.02, 0.05, 0.1, 0.2}
+	return &mutator{rng, rates[rng.IntN(len(rates))]}
+}
+
+// make makes a pair of a document; ok is false for one that no API server could decode.
+func (k kindUnderTest) make(t *testing.T, doc document) (p pair, ok bool) {
+	if !k.resource.Namespaced {
+		delete(doc["metadata"].(document), "namespace")
+	}
+	p.theirs, p.ours, ok = internal(t, k.gvk, doc)
+	return p, ok
+}
+
+func (k kindUnderTest) context() context.Context {
+	ctx := request.WithUser(context.Background(), &user.DefaultInfo{})
+	if k.resource.Namespaced {
+		ctx = request.WithNamespace(ctx, "default")
+	}
+	return request.WithRequestInfo(ctx, &request.RequestInfo{
+		IsResourceRequest: true, APIGroup: k.gvk.Group, APIVersion: k.gvk.Version, Resource: k.resource.Name,
+	})
+}
+
+// settled is a value as it would be stored, with the times of just now made one.
+func (k kindUnderTest) settled(v object.Value, now time.Time) object.Value {
+	return justNow(k.resource.Schema().Settle(v), now)
+}
+
+func justNow(v object.Value, now time.Time) object.Value {
+	switch v.Kind() {
+	case object.String:
+		if len(v.Str()) < len("2006-01-02T15:04:05Z") {
+			return v
+		}
+		if t, err := time.Parse(time.RFC3339, v.Str()); err == nil && t.Sub(now).Abs() < 10*time.Second {
+			return object.StringOf("now")
+		}
+	case object.List:
+		for i, item := range v.Items() {
+			if changed := justNow(item, now); changed != item {
+				v = v.WithItem(i, changed)
+			}
+		}
+	case object.Map:
+		for _, m := range v.Members() {
+			if changed := justNow(m.Value, now); changed != m.Value {
+				v = v.With(m.Key, changed)
+			}
+		}
+	}
+	return v
+}
+
+// compare compares what both sides have made of an object. The generation is compared apart.
+func (k kindUnderTest) compare(t *testing.T, round int, what string, theirs runtime.Object, ours object.Value, now time.Time) {
+	t.Helper()
+	_, want, ok := stored(t, k.gvk, theirs)
+	if !ok {
+		return
+	}
+	want = justNow(want, now).WithoutAt("metadata", "generation")
+	got := k.settled(ours, now).WithoutAt("metadata", "generation")
+	if d := difference("", tidy(want), tidy(got)); d != "" {
+		t.Fatalf("round %d, %s: %s", round, what, d)
+	}
+}
+
+// tidy drops empty maps of metadata, which Go does not print.
+func tidy(v object.Value) object.Value {
+	for _, key := range []string{"labels", "annotations"} {
+		if m, has := v.At("metadata").Get(key); has && m.Len() == 0 {
+			v = v.WithoutAt("metadata", key)
+		}
+	}
+	return v
+}
+
+// SPEC: WRITE-4
+func TestCreate(t *testing.T) {
+	each(t, func(t *testing.T, k kindUnderTest) {
+		for round := range *objects {
+			p, ok := k.make(t, k.mutator(round).variant(k.vector))
+			if !ok {
+				continue
+			}
+			now := time.Now().Truncate(time.Second)
+			meta := metaOf(t, p.theirs)
+			meta.SetCreationTimestamp(metav1.NewTime(now))
+			ours := p.ours.WithAt(object.StringOf(now.UTC().Format(time.RFC3339)), "metadata", "creationTimestamp")
+			sent := meta.GetGeneration()
+			k.upstream.main.PrepareForCreate(k.context(), p.theirs)
+			k.upstream.main.Canonicalize(p.theirs)
+			ours = k.resource.PrepareCreate(ours)
+			k.compare(t, round, "create", p.theirs, ours, now)
+			if has := k.resource.Generation != nil; has != (meta.GetGeneration() == 1) && sent != 1 {
+				t.Fatalf("round %d: generation %d, ours has one: %v", round, meta.GetGeneration(), has)
+			}
+		}
+	})
+}
+
+// SPEC: WRITE-4
+func TestUpdate(t *testing.T) {
+	each(t, func(t *testing.T, k kindUnderTest) {
+		bumped := 0
+		for round := range *objects {
+			old, new, ok := k.oldAndNew(t, round)
+			if !ok {
+				continue
+			}
+			now := time.Now()
+			before := metaOf(t, old.theirs).GetGeneration()
+			k.upstream.main.PrepareForUpdate(k.context(), new.theirs, old.theirs)
+			k.upstream.main.Canonicalize(new.theirs)
+			ours := k.resource.PrepareUpdate(new.ours, old.ours)
+			k.compare(t, round, "update", new.theirs, ours, now)
+			want := metaOf(t, new.theirs).GetGeneration() != before
+			if got := k.newGeneration(ours, old.ours); got != want {
+				t.Fatalf("round %d: a new generation: %v, want %v", round, got, want)
+			}
+			if want {
+				bumped++
+			}
+		}
+		if counts := k.resource.Generation != nil && k.resource.Kind != "PriorityClass"; counts != (bumped > 0) {
+			t.Errorf("%d of the updates made a new generation", bumped)
+		}
+	})
+}
+
+func (k kindUnderTest) newGeneration(obj, old object.Value) bool {
+	g := k.resource.Generation
+	return g != nil && !object.Equal(g(k.resource.Schema().Settle(obj)), g(k.resource.Schema().Settle(old)))
+}
+
+// oldAndNew makes an object and a variant of it, with the system metadata that an update carries over.
+func (k kindUnderTest) oldAndNew(t *testing.T, round int) (old, new pair, ok bool) {
+	m := k.mutator(round)
+	first := m.variant(k.vector)
+	delete(first["metadata"].(document), "deletionTimestamp")
+	if old, ok = k.make(t, first); !ok {
+		return old, new, false
+	}
+	if old.theirs, old.ours, ok = stored(t, k.gvk, old.theirs); !ok {
+		return old, new, false
+	}
+	m.rate = []float64{0, 0.003, 0.01, 0.05}[m.rng.IntN(4)]
+	second := m.variant(first)
+	delete(second["metadata"].(document), "deletionTimestamp")
+	if new, ok = k.make(t, second); !ok {
+		return old, new, false
+	}
+	was, is := metaOf(t, old.theirs), metaOf(t, new.theirs)
+	is.SetGeneration(was.GetGeneration())
+	is.SetCreationTimestamp(was.GetCreationTimestamp())
+	for _, key := range []string{"creationTimestamp", "generation"} {
+		if v, has := old.ours.At("metadata").Get(key); has {
+			new.ours = new.ours.WithAt(v, "metadata", key)
+		} else {
+			new.ours = new.ours.WithoutAt("metadata", key)
+		}
+	}
+	return old, new, true
+}
+
+// SPEC: WRITE-4, URI-7
+func TestSubresources(t *testing.T) {
+	each(t, func(t *testing.T, k kindUnderTest) {
+		for name, strategy := range k.upstream.subresources {
+			sub := k.resource.Subresource(name)
+			if sub == nil {
+				t.Errorf("%s is missing", name)
+				continue
+			}
+			t.Run(name, func(t *testing.T) { k.subresource(t, sub, strategy) })
+		}
+	})
+}
+
+func (k kindUnderTest) subresource(t *testing.T, sub *engine.Subresource, strategy rest.RESTUpdateStrategy) {
+	for round := range *objects {
+		old, new, ok := k.oldAndNew(t, round)
+		if !ok {
+			continue
+		}
+		now := time.Now()
+		before := metaOf(t, old.theirs).GetGeneration()
+		strategy.PrepareForUpdate(k.context(), new.theirs, old.theirs)
+		strategy.Canonicalize(new.theirs)
+		ours, err := sub.Write(old.ours, new.ours)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		k.compare(t, round, sub.Name, new.theirs, ours, now)
+		want := metaOf(t, new.theirs).GetGeneration() != before
+		if got := k.newGeneration(ours, old.ours); got != want {
+			t.Fatalf("round %d: a new generation: %v, want %v", round, got, want)
+		}
+	}
+}
+
+// difference names the first place where two values differ.
+func difference(path string, want, got object.Value) string {
+	switch {
+	case object.Equal(want, got):
+		return ""
+	case want.Kind() == object.Map && got.Kind() == object.Map:
+		for _, m := range want.Members() {
+			other, ok := got.Get(m.Key)
+			if !ok {
+				return fmt.Sprintf("%s.%s: missing, want %s", path, m.Key, object.AppendJSON(nil, m.Value))
+			}
+			if d := difference(path+"."+m.Key, m.Value, other); d != "" {
+				return d
+			}
+		}
+		for _, m := range got.Members() {
+			if _, ok := want.Get(m.Key); !ok {
+				return fmt.Sprintf("%s.%s: %s, want it missing", path, m.Key, object.AppendJSON(nil, m.Value))
+			}
+		}
+	case want.Kind() == object.List && got.Kind() == object.List && want.Len() == got.Len():
+		for i, item := range want.Items() {
+			if d := difference(fmt.Sprintf("%s[%d]", path, i), item, got.Items()[i]); d != "" {
+				return d
+			}
+		}
+	}
+	return fmt.Sprintf("%s: %s, want %s", path, object.AppendJSON(nil, got), object.AppendJSON(nil, want))
+}

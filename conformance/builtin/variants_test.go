@@ -1,0 +1,328 @@
+package builtin
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	kjson "sigs.k8s.io/json"
+
+	"plinth/object"
+)
+
+type document = map[string]any
+
+// vectors reads the vectors of k8s.io/api, by kind.
+func vectors(t testing.TB) map[schema.GroupVersionKind]document {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", "HEAD", "*.json"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no vectors: %v", err)
+	}
+	all := map[schema.GroupVersionKind]document{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc document
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatal(err)
+		}
+		apiVersion, _ := doc["apiVersion"].(string)
+		kind, _ := doc["kind"].(string)
+		all[schema.FromAPIVersionAndKind(apiVersion, kind)] = doc
+	}
+	return all
+}
+
+// mutator makes variants of a document: fields removed, nulled and emptied, list items repeated and reordered, and words
+// put in at which something branches.
+type mutator struct {
+	rng  *rand.Rand
+	rate float64
+}
+
+func (m *mutator) mapping(doc document) document {
+	out := document{}
+	for _, key := range sorted(doc) {
+		value := doc[key]
+		switch roll := m.rng.Float64(); {
+		case roll < m.rate*0.5:
+		case roll < m.rate*0.6:
+			out[key] = nil
+		case roll < m.rate*0.8:
+			out[key] = emptied(value)
+		default:
+			out[key] = m.field(key, value)
+		}
+	}
+	return out
+}
+
+func (m *mutator) field(key string, value any) any {
+	if choices := words[key]; choices != nil && m.rng.Float64() < 0.3 {
+		choice := choices[m.rng.IntN(len(choices))]
+		switch value.(type) {
+		case string, float64, bool:
+			return choice
+		}
+	}
+	switch v := value.(type) {
+	case document:
+		return m.mapping(v)
+	case []any:
+		var out []any
+		for _, item := range v {
+			for range 1 + m.rng.IntN(6)/5 + m.rng.IntN(9)/8*2 {
+				if inner, is := item.(document); is {
+					item = m.mapping(inner)
+				} else if choices := words[key]; choices != nil && m.rng.IntN(2) == 0 {
+					item = choices[m.rng.IntN(len(choices))]
+				}
+				out = append(out, item)
+			}
+		}
+		if m.rng.IntN(8) == 0 {
+			slices.Reverse(out)
+		}
+		return out
+	}
+	return value
+}
+
+func sorted(doc document) []string {
+	var keys []string
+	for key := range doc {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func emptied(value any) any {
+	switch value.(type) {
+	case document:
+		return document{}
+	case []any:
+		return []any{}
+	case string:
+		return ""
+	case float64:
+		return 0.0
+	case bool:
+		return false
+	}
+	return nil
+}
+
+var times = []any{"2001-01-01T01:01:01Z", "2020-02-03T04:05:06Z", "2026-01-02T03:04:05Z"}
+
+// words are the values at which something branches, by the name of the field.
+var words = map[string][]any{
+	"type": {
+		"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Ready", "Initialized", "PodScheduled", "Approved", "Denied",
+		"Failed", "Issued", "Complete", "Suspended", "FailureTarget", "SuccessCriteriaMet", "Dangling", "Running", "Succeeded",
+		"Resource", "Pods", "Object", "External", "ContainerResource", "InternalIP", "ExternalIP", "Limited", "Exempt",
+	},
+	"status":                        {"True", "False", "Unknown"},
+	"phase":                         {"Pending", "Running", "Succeeded", "Failed", "Bound", "Active", ""},
+	"reason":                        {"", "Completed", "Error", "CrashLoopBackOff", "SchedulingGated", "NodeLost", "PodInitializing"},
+	"exitCode":                      {0.0, 1.0},
+	"signal":                        {0.0, 9.0},
+	"ready":                         {true, false},
+	"started":                       {true, false},
+	"restartPolicy":                 {"Always", "OnFailure"},
+	"name":                          {"a", "b", "c"},
+	"conditionType":                 {"Ready", "x"},
+	"manualSelector":                {true, false},
+	"unschedulable":                 {true, false},
+	"namespace":                     {"", "default"},
+	"apiGroup":                      {"", "snapshot.storage.k8s.io", "x"},
+	"kind":                          {"PersistentVolumeClaim", "VolumeSnapshot", "User", "Group", "ServiceAccount", "Pod"},
+	"apiVersion":                    {"v1", "apps/v1"},
+	"clusterIP":                     {"", "None", "10.0.0.1", "10.0.0.2"},
+	"clusterIPs":                    {"10.0.0.1", "10.0.0.2", "None"},
+	"externalTrafficPolicy":         {"Local", "Cluster"},
+	"nodePort":                      {0.0, 30000.0, 30001.0},
+	"port":                          {80.0, 443.0},
+	"healthCheckNodePort":           {0.0, 31000.0},
+	"accessModes":                   {"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod", "x"},
+	"protocol":                      {"TCP", "UDP"},
+	"effect":                        {"NoSchedule", "NoExecute"},
+	"operator":                      {"In", "NotIn", "Exists", "DoesNotExist"},
+	"controller":                    {true, false},
+	"host":                          {"", "example.com"},
+	"restartCount":                  {0.0, 1.0, 5.0},
+	"finishedAt":                    times,
+	"startTime":                     times,
+	"completionTime":                times,
+	"creationTimestamp":             times,
+	"parallelism":                   {0.0, 1.0, 3.0},
+	"finalizers":                    {"kubernetes", "x"},
+	"count":                         {0.0, 1.0, 7.0},
+	"deprecatedCount":               {0.0, 1.0, 7.0},
+	"message":                       {" a ", "b"},
+	"lastUpdateTime":                times,
+	"lastTransitionTime":            times,
+	"observedGeneration":            {0.0, 3.0},
+	"volumeName":                    {"", "v"},
+	"volumeLifecycleModes":          {"Persistent", "Ephemeral"},
+	"driver":                        {"a", "b"},
+	"pool":                          {"a", "b"},
+	"device":                        {"a", "b"},
+	"nodeName":                      {"", "n1"},
+	"matchLabelKeys":                {"labelsKey", "a"},
+	"mismatchLabelKeys":             {"labelsKey", "b"},
+	"qosClass":                      {"", "Guaranteed"},
+	"maxUnavailable":                {"5%", 3.0},
+	"minAvailable":                  {"5%", 3.0},
+	"lastPhaseTransitionTime":       times,
+	"is-default-class":              {"true", "false"},
+	"key":                           {"a", "kubernetes.io/role"},
+	"ip":                            {"", "10.0.0.1", "10.0.0.2"},
+	"hostname":                      {"", "h"},
+	"storageClassName":              {"", "s"},
+	"expirationSeconds":             {600.0, 86400.0},
+	"localhostProfile":              {"a"},
+	"terminationGracePeriodSeconds": {0.0, 30.0},
+}
+
+// annotations and labels that mean something, put into variants now and then.
+var meaningful = map[string]map[string][]string{
+	"annotations": {
+		"container.apparmor.security.beta.kubernetes.io/nameValue": {"runtime/default", "unconfined", "localhost/a", "localhost/", "x"},
+		"container.apparmor.security.beta.kubernetes.io/a":         {"runtime/default", "localhost/b"},
+		"deprecated.daemonset.template.generation":                 {"0", "7"},
+		"deprecated.deployment.rollback.to":                        {"3"},
+		"volume.beta.kubernetes.io/storage-class":                  {"", "beta"},
+		"ingressclass.kubernetes.io/is-default-class":              {"true", "false"},
+	},
+	"labels": {
+		"node-role.kubernetes.io/worker": {""}, "node-role.kubernetes.io/": {""}, "kubernetes.io/role": {"", "r"},
+		"a": {"1"}, "a-b": {"2"}, "b": {""}, "job-name": {"mine"},
+	},
+}
+
+// variant is a variant of a document that has its type and a name.
+func (m *mutator) variant(doc document) document {
+	out := m.mapping(doc)
+	out["apiVersion"], out["kind"] = doc["apiVersion"], doc["kind"]
+	meta, _ := out["metadata"].(document)
+	if meta == nil {
+		meta = document{}
+	}
+	for where, choices := range meaningful {
+		in, _ := meta[where].(document)
+		if in == nil {
+			in = document{}
+		}
+		for _, key := range slices.Sorted(func(yield func(string) bool) {
+			for k := range choices {
+				if !yield(k) {
+					return
+				}
+			}
+		}) {
+			if m.rng.IntN(6) == 0 {
+				in[key] = choices[key][m.rng.IntN(len(choices[key]))]
+			}
+		}
+		meta[where] = in
+	}
+	for _, key := range []string{"managedFields", "selfLink", "resourceVersion", "generateName", "deletionGracePeriodSeconds"} {
+		delete(meta, key)
+	}
+	meta["name"], meta["namespace"], meta["uid"] = "n", "default", "u"
+	out["metadata"] = meta
+	return out
+}
+
+// internal is a document as the reference's strategies and printers see it: decoded, defaulted, converted; ours is the
+// same as we see it: what the reference prints of that. ok is false for a document that cannot be decoded.
+func internal(t testing.TB, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object, ours object.Value, ok bool) {
+	t.Helper()
+	text, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed, err := legacyscheme.Scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, typed); err != nil {
+		return nil, object.Nil, false
+	}
+	legacyscheme.Scheme.Default(typed)
+	theirs, err = legacyscheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
+	if err != nil {
+		return nil, object.Nil, false
+	}
+	return theirs, external(t, gvk, theirs), true
+}
+
+// stored is an object as the reference reads it back from its store: what survives protobuf, and defaulted.
+func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (theirs runtime.Object, ours object.Value, ok bool) {
+	t.Helper()
+	typed, err := legacyscheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bytes, err := typed.(interface{ Marshal() ([]byte, error) }).Marshal()
+	if err != nil {
+		return nil, object.Nil, false
+	}
+	back, err := legacyscheme.Scheme.New(gvk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := back.(interface{ Unmarshal([]byte) error }).Unmarshal(bytes); err != nil {
+		t.Fatal(err)
+	}
+	legacyscheme.Scheme.Default(back)
+	theirs, err = legacyscheme.Scheme.ConvertToVersion(back, runtime.InternalGroupVersioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return theirs, external(t, gvk, theirs), true
+}
+
+// external prints an internal object.
+func external(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) object.Value {
+	t.Helper()
+	typed, err := legacyscheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Value
+}
+
+func metaOf(t testing.TB, obj runtime.Object) metav1.Object {
+	t.Helper()
+	meta, ok := obj.(metav1.ObjectMetaAccessor)
+	if !ok {
+		t.Fatalf("%T has no metadata", obj)
+	}
+	return meta.GetObjectMeta()
+}

@@ -1,0 +1,61 @@
+package validation
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// corpus are the documents of every kind: those of this package first, then the vector, which has every field.
+func corpus(t testing.TB) map[schema.GroupVersionKind][]map[string]any {
+	documents := map[schema.GroupVersionKind][]map[string]any{}
+	add := func(text []byte) {
+		var doc map[string]any
+		if err := yaml.Unmarshal(text, &doc); err != nil {
+			t.Fatal(err)
+		}
+		version, _ := doc["apiVersion"].(string)
+		kind, _ := doc["kind"].(string)
+		gv, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		gvk := gv.WithKind(kind)
+		documents[gvk] = append(documents[gvk], doc)
+	}
+	own, err := filepath.Glob("testdata/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range own {
+		for document := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
+			add(document)
+		}
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vectors, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata/HEAD/*.json"))
+	if err != nil || len(vectors) == 0 {
+		t.Fatalf("no vectors: %v", err)
+	}
+	for _, file := range vectors {
+		add(read(t, file))
+	}
+	return documents
+}
+
+func read(t testing.TB, file string) []byte {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,140 @@
+package validation
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+var (
+	objects = flag.Int("objects", 300, "how many variants of each kind are compared, by each of create, update and status")
+	seed    = flag.Uint64("seed", 1, "which variants they are")
+	report  = flag.Int("report", 0, "how many differences of each kind to print")
+)
+
+// score counts how what we say compares with what upstream says.
+type score struct {
+	compared, refused int // by upstream
+	caught            int // of those: refused by us too
+	causes, same      int // upstream's causes; those that we have too, in the same words
+	exact             int // verdicts that are the same in every cause
+	printed           int
+}
+
+func (s *score) add(t *testing.T, what string, v verdict) {
+	s.compared++
+	theirs, ours := causes(v.theirs, false), causes(v.ours, false)
+	if len(theirs) == 0 && len(ours) > 0 {
+		t.Errorf("%s: refused by us alone\n%s", what, v)
+		return
+	}
+	if len(theirs) > 0 {
+		s.refused++
+		if len(ours) > 0 {
+			s.caught++
+		}
+	}
+	missing, extra := without(causes(v.theirs, true), causes(v.ours, true)), without(causes(v.ours, true), causes(v.theirs, true))
+	s.causes += len(causes(v.theirs, true))
+	s.same += len(causes(v.theirs, true)) - len(missing)
+	if len(missing)+len(extra) == 0 {
+		s.exact++
+	} else if s.printed < *report {
+		s.printed++
+		t.Logf("%s:\n  missing %q\n  extra %q", what, missing, extra)
+	}
+}
+
+func (s *score) String() string {
+	return fmt.Sprintf("%d compared, %d refused, %d of them by us (%s); %d causes, %d of them ours in the same words (%s)",
+		s.compared, s.refused, s.caught, percent(s.caught, s.refused), s.causes, s.same, percent(s.same, s.causes))
+}
+
+func percent(part, whole int) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(whole))
+}
+
+// SPEC: VAL-1, VAL-4
+func TestValidationIsUpstreams(t *testing.T) {
+	documents := corpus(t)
+	for _, k := range kindsUnderTest(t) {
+		t.Run(k.gvk.String(), func(t *testing.T) {
+			t.Parallel()
+			docs := documents[k.gvk]
+			h := fnv.New64a()
+			_, _ = h.Write([]byte(k.gvk.String())) // never fails
+			start := h.Sum64() + *seed<<32
+			m := newMutator(docs)
+			good := k.accepted(t, docs)
+			k.creates(t, m, docs, start)
+			if len(good) > 0 {
+				k.updates(t, m, good, "", start)
+				if k.upstream.status != nil {
+					k.updates(t, m, good, "status", start)
+				}
+			}
+		})
+	}
+}
+
+// stored is a document and the object that it makes.
+type stored struct {
+	doc map[string]any
+	obj runtime.Object
+}
+
+// accepted are the documents that both accept; the last one, the vector, may be refused.
+func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
+	var good []stored
+	for i, doc := range docs {
+		v, obj, err := k.create(t, doc)
+		switch {
+		case err != nil:
+			t.Fatalf("document %d: %v", i, err)
+		case len(v.theirs) == 0:
+			good = append(good, stored{doc, obj})
+		case i < len(docs)-1:
+			t.Errorf("document %d is to be valid: %v", i, v.theirs)
+		}
+	}
+	return good
+}
+
+func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any, start uint64) {
+	var s score
+	for i := 0; s.compared < *objects; i++ {
+		doc := docs[i%len(docs)]
+		if i >= len(docs) {
+			doc = m.variant(start+uint64(i), doc, "")
+		}
+		if v, _, err := k.create(t, doc); err == nil {
+			s.add(t, fmt.Sprintf("create %d", i), v)
+		}
+	}
+	t.Logf("create: %s", &s)
+}
+
+func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subresource string, start uint64) {
+	var s score
+	below := ""
+	if subresource == "status" {
+		below = ".status"
+	}
+	for i := 0; s.compared < *objects && i < 3**objects; i++ {
+		old := good[i%len(good)]
+		doc := old.doc
+		if i >= len(good) {
+			doc = m.variant(start+uint64(i), doc, below)
+		}
+		if v, err := k.update(t, doc, old.obj, subresource); err == nil {
+			s.add(t, fmt.Sprintf("update %d", i), v)
+		}
+	}
+	t.Logf("update %s: %s", subresource, &s)
+}
