@@ -135,6 +135,10 @@ func (x *exchange) listOptions() (p listParams, err error) {
 	}
 	p.Continue = first(values, "continue")
 	p.sendInitial = boolean(values, "sendInitialEvents")
+	if p.fromScratch() {
+		yes := true
+		p.sendInitial, p.Match = &yes, "NotOlderThan"
+	}
 	if err := invalidOptions("ListOptions", p.faults()); err != nil {
 		return p, err
 	}
@@ -155,8 +159,13 @@ func (x *exchange) nameSelected(p *listParams) error {
 	return nil
 }
 
-// faults is which parameters do not go together. The reference turns a watch from the beginning into one with initial
-// events before it looks, which is what legacy is about.
+// fromScratch says whether this is a watch from wherever the state is. As in the reference it is then a streaming list, so
+// that a bookmark tells where the initial events end.
+func (p *listParams) fromScratch() bool {
+	return p.watch && p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
+}
+
+// faults is which parameters do not go together.
 func (p *listParams) faults() (faults field.ErrorList) {
 	match := field.NewPath("resourceVersionMatch")
 	forbid := func(path *field.Path, why string) { faults = append(faults, field.Forbidden(path, why)) }
@@ -179,7 +188,6 @@ func (p *listParams) faults() (faults field.ErrorList) {
 		}
 		return faults
 	}
-	legacy := p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
 	if p.sendInitial != nil && p.Match != "NotOlderThan" {
 		forbid(match, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
 	}
@@ -189,7 +197,7 @@ func (p *listParams) faults() (faults field.ErrorList) {
 	if p.Match != "" && p.Match != "NotOlderThan" {
 		support("NotOlderThan")
 	}
-	if (p.Match != "" || legacy) && p.Continue != "" {
+	if p.Match != "" && p.Continue != "" {
 		forbid(match, "resourceVersionMatch is forbidden when continue is provided")
 	}
 	return faults

@@ -34,8 +34,8 @@ func (h *Handler) servePath(x *exchange) error {
 	if !ok {
 		return h.noSuchPath(path)
 	}
-	if x.r.Method != http.MethodGet && !strings.HasPrefix(path, "/openapi/") {
-		return apierr.NewMethodNotAllowed()
+	if x.r.Method != http.MethodGet && path != "/apis" && !strings.HasPrefix(path, "/openapi/") {
+		return apierr.NewMethodNotAllowed() // those two do not ask for the method in the reference either
 	}
 	if err != nil {
 		return err

@@ -97,6 +97,7 @@ type watching struct {
 	guard     *guard
 	bookmarks bool
 	ends      time.Time
+	told      int64           // the revision of the last event or bookmark
 	ctx       context.Context // ends when the client has gone or the server closes
 	// tick ends when there is something to do by the passing of time: a bookmark, or the end.
 	tick   context.Context
@@ -144,20 +145,19 @@ func (w *watching) run() error {
 		if w.ctx.Err() != nil {
 			return errWatcherGone
 		}
-		if err := w.bookmark(); err != nil {
+		over := !time.Now().Before(w.ends)
+		if err := w.bookmark(over); err != nil || over {
 			return err
-		}
-		if !time.Now().Before(w.ends) {
-			return nil
 		}
 		w.next()
 	}
 }
 
-// bookmark says how far the watch has come, where the client wants to know (WATCH-4).
-func (w *watching) bookmark() error {
+// bookmark says how far the watch has come, where the client wants to know (WATCH-4): from time to time in any case, as a
+// sign of life; at the end only if that is news.
+func (w *watching) bookmark(over bool) error {
 	revision := w.Revision()
-	if !w.bookmarks || revision == 0 {
+	if !w.bookmarks || revision == 0 || over && revision == w.told {
 		return nil
 	}
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
@@ -186,6 +186,9 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		if buf, err = w.frames.Append(buf, &events[i]); err != nil {
 			return err
 		}
+	}
+	if len(events) > 0 {
+		w.told = events[len(events)-1].Revision
 	}
 	if !failed.IsNull() {
 		buf = wire.AppendError(buf, failed)
