@@ -46,7 +46,7 @@ var allowed = map[string][]string{
 	"internal/builtin/columns":       {"object", "internal/engine"},
 	"internal/auth":                  {"internal/engine"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine"},
-	"internal/wire":                  {"object", "internal/apierr", "internal/engine"},
+	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine"},
 	"internal/httpapi":               {"object", "internal/apierr", "internal/engine", "internal/wire", "internal/discovery"},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},

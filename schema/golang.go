@@ -108,7 +108,7 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 			out.Kind = Bytes
 			return
 		}
-		out.Kind, out.Elem = List, b.compile(t.Elem())
+		out.Kind, out.Elem, out.Wrapped = List, b.compile(t.Elem()), isMessage(t)
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
 			panic(fmt.Sprintf("schema: keys of %v are no strings", t))
@@ -116,7 +116,7 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 		out.Kind, out.Elem = Map, b.compile(t.Elem())
 	case reflect.Struct:
 		out.Kind = Struct
-		b.fields(out, t, ofFields, "")
+		b.fields(out, t, ofFields, "", nil)
 		slices.SortFunc(out.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
 		for i := range out.Fields {
 			out.prefixes = append(out.prefixes, prefix(out.Fields[i].Name))
@@ -127,7 +127,7 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 }
 
 // fields adds the fields of a Go struct, those of embedded structs among them. An outer field hides an embedded one.
-func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string) {
+func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, embedded string, within []int) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -139,7 +139,7 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 			if b.facts != nil {
 				_, below = b.facts.Of(f.Type)
 			}
-			b.fields(out, f.Type, below, embedded+f.Name+".")
+			b.fields(out, f.Type, below, embedded+f.Name+".", append(slices.Clone(within), protobufNumber(f.Tag.Get("protobuf"))))
 			continue
 		}
 		if name == "" {
@@ -151,7 +151,9 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 			}
 			out.Fields = slices.Delete(out.Fields, at, at+1)
 		}
-		out.Fields = append(out.Fields, b.field(f, t, name, options, embedded, markers[f.Name]))
+		field := b.field(f, t, name, options, embedded, markers[f.Name])
+		field.Within = within
+		out.Fields = append(out.Fields, field)
 	}
 }
 
@@ -303,6 +305,12 @@ func specialKind(t reflect.Type) Kind { return specialKinds[t.PkgPath()+"."+t.Na
 func isRaw(t reflect.Type) bool {
 	type unmarshaler interface{ UnmarshalJSON([]byte) error }
 	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
+}
+
+// isMessage says whether a type that is no struct has a protobuf message of its own.
+func isMessage(t reflect.Type) bool {
+	type marshaler interface{ Marshal() ([]byte, error) }
+	return t.Implements(reflect.TypeFor[marshaler]())
 }
 
 // modelName asks a type for its OpenAPI name.

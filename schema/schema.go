@@ -71,6 +71,9 @@ type Type struct {
 	// are what the patch tags or nothing at all make of it.
 	Marked bool
 
+	// Wrapped says that protobuf puts the list into a message of its own: ExtraValue, Verbs.
+	Wrapped bool
+
 	Enum []string // String: the values there are; OpenAPI tells of them, nobody enforces them
 
 	golang   reflect.Type
@@ -92,6 +95,9 @@ type Field struct {
 	Required                     bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
 	Default                      object.Value // by the +default marker; Nil where there is none
 	Number                       int          // protobuf field number, 0 where there is none
+	// Within are the protobuf field numbers of the embedded structs that hold the field, outermost first: JSON sees
+	// through embedding, protobuf does not.
+	Within []int
 	// PatchStrategy and PatchMergeKey are the strategic merge patch tags, "merge,retainKeys" and "name".
 	PatchStrategy, PatchMergeKey string
 

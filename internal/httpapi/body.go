@@ -70,14 +70,20 @@ func (x *exchange) bodyEncoding() (wire.Encoding, error) {
 			return wire.JSON, nil
 		case wire.YAML.String():
 			return wire.YAML, nil
+		case wire.Protobuf.String():
+			return wire.Protobuf, nil
 		}
 	}
-	return 0, apierr.NewUnsupportedMediaType(wire.MediaTypes())
+	return 0, apierr.NewUnsupportedMediaType(wire.BodyTypes())
 }
 
-// parse reads a body as a value.
-func parse(encoding wire.Encoding, body []byte) (object.Parsed, error) {
-	if encoding == wire.YAML {
+// parse reads a body as a value. typ is what a protobuf body is: its field numbers mean nothing without.
+func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, error) {
+	switch encoding {
+	case wire.Protobuf:
+		value, err := wire.ParseProtobuf(typ, body)
+		return object.Parsed{Value: value}, err
+	case wire.YAML:
 		parsed, err := object.ParseYAML(body)
 		var syntax *object.SyntaxError
 		if err != nil && !errors.As(err, &syntax) {
@@ -96,13 +102,13 @@ func yamlWords(err error) string {
 // parseObject reads the body of a request as an object, of which it words what cannot be read as the reference does.
 func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	summary := summarize(body) // before the parser takes the bytes over
-	parsed, err := parse(encoding, body)
+	kind, typ := x.resource.Kind, x.resource.Schema
+	if x.subresource != nil && x.subresource.Schema != nil {
+		kind, typ = x.subresource.Kind, x.subresource.Schema
+	}
+	parsed, err := parse(encoding, body, typ())
 	if err == nil {
 		return parsed, nil
-	}
-	kind := x.resource.Kind
-	if x.subresource != nil {
-		kind = x.subresource.Kind
 	}
 	return parsed, apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)", kind, words(err), summary))
 }

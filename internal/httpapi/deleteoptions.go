@@ -8,6 +8,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/wire"
 	"plinth/object"
 )
 
@@ -68,7 +69,7 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 	if err != nil {
 		return err
 	}
-	parsed, err := parse(encoding, body)
+	parsed, err := parse(encoding, body, wire.DeleteOptions())
 	if err != nil {
 		return apierr.NewBadRequest(words(err))
 	}

@@ -7,12 +7,16 @@ type Encoding uint8
 const (
 	JSON Encoding = iota
 	YAML
+	Protobuf // of request bodies only; answers are in the ones before
 )
 
-var mediaTypes = [...]string{JSON: "application/json", YAML: "application/yaml"}
+var mediaTypes = [...]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf"}
 
-// MediaTypes lists the media types that are read and written.
-func MediaTypes() []string { return mediaTypes[:] }
+// MediaTypes lists the media types that are written.
+func MediaTypes() []string { return mediaTypes[:Protobuf] }
+
+// BodyTypes lists the media types that are read.
+func BodyTypes() []string { return mediaTypes[:] }
 
 // StreamTypes lists those that a watch is written in (MED-2: YAML has no stream).
 func StreamTypes() []string { return []string{mediaTypes[JSON] + ";stream=watch"} }
@@ -73,7 +77,7 @@ func negotiate(accept string, forms bool) (Media, bool) {
 	cs.parse(accept)
 	for i := range cs.count {
 		c := &cs.list[i]
-		for encoding := range Encoding(len(mediaTypes)) {
+		for encoding := range Protobuf {
 			if !c.names(mediaTypes[encoding][len("application/"):]) {
 				continue
 			}

@@ -1,0 +1,410 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Type is a compiled type, for those who hand one on without looking into it.
+type Type = *schema.Type
+
+// DeleteOptions is the type of a delete's body.
+func DeleteOptions() Type { return gotypes.Of[metav1.DeleteOptions]() }
+
+// maxNesting bounds how deep messages may be nested in a body (WRITE-6). No type of the API comes near it.
+const maxNesting = 100
+
+// magic begins every Kubernetes protobuf body (MED-3).
+var magic = []byte("k8s\x00")
+
+// IsProtobuf says whether bytes begin like a Kubernetes protobuf body.
+func IsProtobuf(body []byte) bool { return bytes.HasPrefix(body, magic) }
+
+var errTruncated = errors.New("the message ends too early")
+
+// ParseProtobuf reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field
+// numbers of its type. Fields that the type has not are passed over, as protobuf has it; what the zero value of a field
+// means is for [schema.Type.Decode] to say, which takes the result like any parsed body.
+func ParseProtobuf(t *schema.Type, body []byte) (object.Value, error) {
+	if !IsProtobuf(body) {
+		return object.Nil, errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+	}
+	var apiVersion, kind string
+	var raw []byte
+	err := eachField(body[len(magic):], func(number protowire.Number, f wireField) error {
+		switch number {
+		case 1:
+			return eachField(f.bytes, func(number protowire.Number, f wireField) error {
+				switch number {
+				case 1:
+					apiVersion = string(f.bytes)
+				case 2:
+					kind = string(f.bytes)
+				}
+				return nil
+			})
+		case 2:
+			raw = f.bytes
+		case 3:
+			if len(f.bytes) > 0 {
+				return fmt.Errorf("content encoding %q is not known", f.bytes)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return object.Nil, fmt.Errorf("protobuf: %w", err)
+	}
+	value, err := message(t, raw, 0)
+	if err != nil {
+		return object.Nil, fmt.Errorf("protobuf: %s: %w", t.GoName, err)
+	}
+	var named []object.Member
+	if apiVersion != "" {
+		named = append(named, object.Member{Key: "apiVersion", Value: object.StringOf(apiVersion)})
+	}
+	if kind != "" {
+		named = append(named, object.Member{Key: "kind", Value: object.StringOf(kind)})
+	}
+	return value.Edit(named), nil
+}
+
+// wireField is the value of one field as the wire has it: a number or bytes.
+type wireField struct {
+	typ   protowire.Type
+	n     uint64
+	bytes []byte
+}
+
+// eachField goes through the fields of a message.
+func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
+	for len(b) > 0 {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return errTruncated
+		}
+		b = b[n:]
+		f := wireField{typ: typ}
+		switch typ {
+		case protowire.VarintType:
+			f.n, n = protowire.ConsumeVarint(b)
+		case protowire.Fixed64Type:
+			f.n, n = protowire.ConsumeFixed64(b)
+		case protowire.Fixed32Type:
+			var short uint32
+			short, n = protowire.ConsumeFixed32(b)
+			f.n = uint64(short)
+		case protowire.BytesType:
+			f.bytes, n = protowire.ConsumeBytes(b)
+		default: // groups, which no API has
+			return fmt.Errorf("field %d has wire type %d", number, typ)
+		}
+		if n < 0 {
+			return errTruncated
+		}
+		b = b[n:]
+		if err := visit(number, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// numbers is a message type as the wire sees it: what stands under each field number of a struct, where JSON sees
+// through embedded structs and protobuf does not.
+type numbers map[protowire.Number]slot
+
+// slot is a field of the struct, or an embedded struct with field numbers of its own.
+type slot struct {
+	field    *schema.Field
+	embedded numbers
+}
+
+var numbersOf sync.Map // *schema.Type → numbers
+
+func numbersFor(t *schema.Type) numbers {
+	if known, ok := numbersOf.Load(t); ok {
+		return known.(numbers)
+	}
+	all := numbers{}
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		if f.Number == 0 || slices.Contains(f.Within, 0) {
+			continue // apiVersion and kind: they are in the envelope
+		}
+		at := all
+		for _, n := range f.Within {
+			outer := at[protowire.Number(n)]
+			if outer.embedded == nil {
+				outer.embedded = numbers{}
+				at[protowire.Number(n)] = outer
+			}
+			at = outer.embedded
+		}
+		at[protowire.Number(f.Number)] = slot{field: f}
+	}
+	known, _ := numbersOf.LoadOrStore(t, all)
+	return known.(numbers)
+}
+
+// message reads a struct.
+func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
+	if depth > maxNesting {
+		return object.Nil, errors.New("messages are nested too deep")
+	}
+	if t.Kind != schema.Struct {
+		return object.Nil, fmt.Errorf("%s is no message", t.GoName)
+	}
+	c := collector{depth: depth}
+	if err := c.fields(numbersFor(t), b); err != nil {
+		return object.Nil, err
+	}
+	return c.value(), nil
+}
+
+// collector gathers the fields of one message: repeated ones come one by one, and not necessarily in a row.
+type collector struct {
+	members []object.Member
+	lists   []list
+	maps    []list
+	depth   int
+}
+
+type list struct {
+	field   *schema.Field
+	items   []object.Value
+	entries []object.Member
+}
+
+func (c *collector) fields(all numbers, b []byte) error {
+	return eachField(b, func(number protowire.Number, f wireField) error {
+		s, known := all[number]
+		switch {
+		case !known:
+			return nil
+		case s.embedded != nil:
+			if f.typ != protowire.BytesType {
+				return fmt.Errorf("field %d has wire type %d", number, f.typ)
+			}
+			return c.fields(s.embedded, f.bytes)
+		}
+		if err := c.field(s.field, f); err != nil {
+			return fmt.Errorf("%s: %w", s.field.Name, err)
+		}
+		return nil
+	})
+}
+
+func (c *collector) field(field *schema.Field, f wireField) error {
+	t := field.Type
+	switch {
+	case t.Kind == schema.List && !t.Wrapped:
+		if f.typ == protowire.BytesType && isScalarNumber(t.Elem) {
+			return c.packed(field, f.bytes)
+		}
+		item, err := scalarOrMessage(t.Elem, f, c.depth)
+		if err != nil {
+			return err
+		}
+		l := slotOf(&c.lists, field)
+		l.items = append(l.items, item)
+	case t.Kind == schema.Map:
+		entry, err := entryOf(t, f, c.depth)
+		if err != nil {
+			return err
+		}
+		l := slotOf(&c.maps, field)
+		l.entries = append(l.entries, entry)
+	default:
+		value, err := scalarOrMessage(t, f, c.depth)
+		if err != nil {
+			return err
+		}
+		c.members = append(c.members, object.Member{Key: field.Name, Value: value})
+	}
+	return nil
+}
+
+func slotOf(all *[]list, field *schema.Field) *list {
+	for i := range *all {
+		if (*all)[i].field == field {
+			return &(*all)[i]
+		}
+	}
+	*all = append(*all, list{field: field})
+	return &(*all)[len(*all)-1]
+}
+
+func (c *collector) value() object.Value {
+	for _, l := range c.lists {
+		c.members = append(c.members, object.Member{Key: l.field.Name, Value: object.ListOf(l.items...)})
+	}
+	for _, m := range c.maps {
+		c.members = append(c.members, object.Member{Key: m.field.Name, Value: object.MapOf(m.entries...)})
+	}
+	return object.MapOf(c.members...)
+}
+
+func isScalarNumber(t *schema.Type) bool {
+	return t.Kind == schema.Int || t.Kind == schema.Bool
+}
+
+// packed reads a repeated number written as one run, which protobuf allows any writer to do.
+func (c *collector) packed(field *schema.Field, b []byte) error {
+	l := slotOf(&c.lists, field)
+	for len(b) > 0 {
+		n, size := protowire.ConsumeVarint(b)
+		if size < 0 {
+			return errTruncated
+		}
+		b = b[size:]
+		item, err := scalarOrMessage(field.Type.Elem, wireField{typ: protowire.VarintType, n: n}, c.depth)
+		if err != nil {
+			return err
+		}
+		l.items = append(l.items, item)
+	}
+	return nil
+}
+
+// entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
+func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
+	entry := object.Member{Value: t.Elem.Zero()}
+	if f.typ != protowire.BytesType {
+		return entry, fmt.Errorf("an entry has wire type %d", f.typ)
+	}
+	err := eachField(f.bytes, func(number protowire.Number, f wireField) (err error) {
+		switch number {
+		case 1:
+			entry.Key = string(f.bytes)
+		case 2:
+			entry.Value, err = scalarOrMessage(t.Elem, f, depth)
+		}
+		return err
+	})
+	return entry, err
+}
+
+// scalarOrMessage reads one value that is no plain list or map.
+func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, error) {
+	want := protowire.BytesType
+	switch t.Kind {
+	case schema.Int, schema.Bool:
+		want = protowire.VarintType
+	case schema.Float:
+		want = protowire.Fixed64Type
+		if t.Bits == 32 {
+			want = protowire.Fixed32Type
+		}
+	}
+	if f.typ != want {
+		return object.Nil, fmt.Errorf("has wire type %d, not %d", f.typ, want)
+	}
+	switch t.Kind {
+	case schema.Int:
+		if t.Bits == 32 {
+			return object.IntOf(int64(int32(f.n))), nil
+		}
+		return object.IntOf(int64(f.n)), nil
+	case schema.Bool:
+		return object.BoolOf(f.n != 0), nil
+	case schema.Float:
+		return floatOf(t, f.n)
+	case schema.String:
+		return object.StringOf(string(f.bytes)), nil
+	case schema.Bytes:
+		return object.StringOf(base64.StdEncoding.EncodeToString(f.bytes)), nil
+	case schema.Struct:
+		return message(t, f.bytes, depth+1)
+	case schema.List: // Wrapped
+		return wrapped(t, f.bytes, depth+1)
+	}
+	return special(t, f.bytes)
+}
+
+// wrapped reads a list that has a message of its own: its items are field 1.
+func wrapped(t *schema.Type, b []byte, depth int) (object.Value, error) {
+	items := []object.Value{}
+	err := eachField(b, func(number protowire.Number, f wireField) error {
+		if number != 1 {
+			return nil
+		}
+		item, err := scalarOrMessage(t.Elem, f, depth)
+		items = append(items, item)
+		return err
+	})
+	return object.ListOf(items...), err
+}
+
+// special reads the types whose message is no mirror of their JSON.
+func special(t *schema.Type, b []byte) (object.Value, error) {
+	var numbers [4]int64
+	var texts [4][]byte
+	err := eachField(b, func(number protowire.Number, f wireField) error {
+		if number < 4 {
+			numbers[number], texts[number] = int64(f.n), f.bytes
+		}
+		return nil
+	})
+	if err != nil {
+		return object.Nil, err
+	}
+	switch t.Kind {
+	case schema.Quantity:
+		return object.StringOf(string(texts[1])), nil
+	case schema.IntOrString:
+		if numbers[1] == 1 {
+			return object.StringOf(string(texts[3])), nil
+		}
+		return object.IntOf(int64(int32(numbers[2]))), nil
+	case schema.Time, schema.MicroTime:
+		return timeOf(t.Kind, numbers[1], int64(int32(numbers[2]))), nil
+	case schema.Duration:
+		return object.StringOf(time.Duration(numbers[1]).String()), nil
+	case schema.Any: // RawExtension, FieldsV1: JSON
+		if len(texts[1]) == 0 {
+			return object.Nil, nil
+		}
+		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
+		return parsed.Value, err
+	}
+	return object.Nil, fmt.Errorf("%s has no protobuf form", t.GoName)
+}
+
+// timeOf is null for the zero of both seconds and nanoseconds, as metav1.Time reads it.
+func timeOf(kind schema.Kind, seconds, nanos int64) object.Value {
+	if seconds == 0 && nanos == 0 {
+		return object.Nil
+	}
+	at := time.Unix(seconds, nanos).UTC()
+	if kind == schema.MicroTime {
+		return object.StringOf(at.Format("2006-01-02T15:04:05.000000Z07:00"))
+	}
+	return object.StringOf(at.Format(time.RFC3339))
+}
+
+// floatOf keeps a float as its literal, as a parsed body would have it.
+func floatOf(t *schema.Type, bits uint64) (object.Value, error) {
+	f := math.Float64frombits(bits)
+	if t.Bits == 32 {
+		f = float64(math.Float32frombits(uint32(bits)))
+	}
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return object.Nil, errors.New("is no finite number")
+	}
+	return object.NumberOf(strconv.FormatFloat(f, 'g', -1, 64)), nil
+}
