@@ -6,9 +6,8 @@ import (
 	"iter"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 )
 
 // TestQueue compares the ring with a slice.
@@ -39,7 +38,6 @@ func TestQueue(t *testing.T) {
 
 // gate is a log whose Append waits until it is let through.
 type gate struct {
-	mu      sync.Mutex
 	arrived chan []*Commit
 	answer  chan error
 }
@@ -74,23 +72,12 @@ func (s *Store) commit(pre []Precondition, changes ...Change) <-chan error {
 	return done
 }
 
-// sequenced waits until so many revisions were given out.
-func sequenced(s *Store, revision int64) {
-	for {
-		s.seq.Lock()
-		next := s.next
-		s.seq.Unlock()
-		if next >= revision {
-			return
-		}
-		time.Sleep(100 * time.Microsecond)
-	}
-}
-
 // TestPending: what is not durable is to be seen by nobody, except that it decides who wins.
 //
 // SPEC: STORE-1
-func TestPending(t *testing.T) {
+func TestPending(t *testing.T) { synctest.Test(t, testPending) }
+
+func testPending(t *testing.T) {
 	s, g := openGate(t)
 	defer s.Close()
 	a, b := Key{"/pods", "a"}, Key{"/pods", "b"}
@@ -108,14 +95,15 @@ func TestPending(t *testing.T) {
 		t.Error("a watcher was told of a pending write")
 	}
 	loser := s.commit([]Precondition{{Key: a}}, Change{Key: a, Data: []byte("lost")})
+	synctest.Wait()
 	second := s.commit([]Precondition{{Key: a, Revision: 2}}, Change{Key: a, Data: []byte("2")})
-	sequenced(s, 3)
+	synctest.Wait()
 	third := s.commit([]Precondition{{Key: a, Revision: 3}, {Key: b}}, Change{Key: b, Data: []byte("3")})
-	sequenced(s, 4)
+	synctest.Wait()
 	select {
 	case err := <-loser:
 		t.Fatalf("it was told that it lost, %v, before that was certain", err)
-	case <-time.After(10 * time.Millisecond):
+	default:
 	}
 	g.answer <- nil
 	if err := <-first; err != nil {
@@ -143,7 +131,9 @@ func TestPending(t *testing.T) {
 // TestLogFails: after a failed sync the writes on their way are refused, nothing of them is to be seen, and reads go on.
 //
 // SPEC: STORE-1
-func TestLogFails(t *testing.T) {
+func TestLogFails(t *testing.T) { synctest.Test(t, testLogFails) }
+
+func testLogFails(t *testing.T) {
 	s, g := openGate(t)
 	defer s.Close()
 	a, b := Key{"/pods", "a"}, Key{"/pods", "b"}
@@ -157,9 +147,9 @@ func TestLogFails(t *testing.T) {
 	failing := s.commit(nil, Change{Key: a, Data: []byte("2")})
 	<-g.arrived
 	loser := s.commit([]Precondition{{Key: a, Revision: 2}}, Change{Key: a})
+	synctest.Wait()
 	queued := s.commit(nil, Change{Key: b, Data: []byte("3")})
-	sequenced(s, 4)
-	time.Sleep(5 * time.Millisecond) // for the loser to have arrived, too
+	synctest.Wait()
 	g.answer <- broken
 	if err := <-failing; err != broken {
 		t.Errorf("the failing one: %v", err)
