@@ -156,8 +156,8 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 	}
 	ctx := k.context(subresource)
 	old = old.DeepCopyObject()
-	strategy.PrepareForUpdate(ctx, obj, old)
 	likeBeforeUpdate(obj, old)
+	strategy.PrepareForUpdate(ctx, obj, old)
 	v := verdict{input: k.value(t, obj)}
 	was := k.value(t, old)
 	func() {
@@ -175,6 +175,9 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 func likeBeforeUpdate(obj, old runtime.Object) {
 	now, _ := meta.Accessor(obj)
 	was, _ := meta.Accessor(old)
+	now.SetName(was.GetName()) // a body with another name, or in another namespace, does not get as far as validation
+	now.SetNamespace(was.GetNamespace())
+	now.SetGenerateName(was.GetGenerateName()) // listed in validation.Gaps
 	now.SetUID(was.GetUID())
 	now.SetCreationTimestamp(was.GetCreationTimestamp())
 	if was.GetDeletionTimestamp() != nil {

@@ -114,10 +114,10 @@ func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any,
 			doc = m.variant(start+uint64(i), doc, "")
 		}
 		if v, _, err := k.create(t, doc); err == nil {
-			s.add(t, fmt.Sprintf("create %d", i), v)
+			s.add(t, fmt.Sprintf("%s create %d", k.gvk, i), v)
 		}
 	}
-	t.Logf("create: %s", &s)
+	t.Logf("%s create: %s", k.gvk, &s)
 }
 
 func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subresource string, start uint64) {
@@ -133,8 +133,8 @@ func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subreso
 			doc = m.variant(start+uint64(i), doc, below)
 		}
 		if v, err := k.update(t, doc, old.obj, subresource); err == nil {
-			s.add(t, fmt.Sprintf("update %d", i), v)
+			s.add(t, fmt.Sprintf("%s update %s %d", k.gvk, subresource, i), v)
 		}
 	}
-	t.Logf("update %s: %s", subresource, &s)
+	t.Logf("%s update %s: %s", k.gvk, subresource, &s)
 }
