@@ -1,0 +1,114 @@
+package wire
+
+import (
+	"strings"
+	"testing"
+)
+
+// SPEC: MED-1, MED-2, MED-6, MED-7
+func TestNegotiate(t *testing.T) {
+	const (
+		table    = "application/json;as=Table;v=v1;g=meta.k8s.io"
+		protobuf = "application/vnd.kubernetes.protobuf"
+	)
+	for _, c := range []struct {
+		accept string
+		want   Media
+		ok     bool
+	}{
+		{"", Media{}, true},
+		{"*/*", Media{}, true},
+		{"application/json", Media{}, true},
+		{"application/json;charset=utf-8", Media{}, true},
+		{"application/yaml", Media{Encoding: YAML}, true},
+		{protobuf, Media{}, false},
+		{protobuf + ",application/json", Media{}, true},
+		{protobuf + ", application/yaml", Media{Encoding: YAML}, true},
+		{"application/cbor", Media{}, false},
+		{"image/png, application/yaml, application/json", Media{Encoding: YAML}, true},
+		{"application/json;q=0.1, application/yaml;q=0.9", Media{Encoding: YAML}, true},
+		{"application/json;q=x, application/yaml;q=0.9", Media{}, true},
+		{"application/json;q=0", Media{}, true},
+		{"*/*,application/yaml", Media{Encoding: YAML}, true},
+		{"application/*", Media{}, true},
+		{",,application/json,", Media{}, true},
+		{"hello", Media{}, false},
+		{"/", Media{}, false},
+		{table, Media{Form: AsTable, Version: "v1"}, true},
+		{strings.Replace(table, "v=v1", "v=v1beta1", 1), Media{Form: AsTable, Version: "v1beta1"}, true},
+		{strings.Replace(table, "v=v1", "v=v2", 1), Media{}, false},
+		{strings.Replace(table, "meta.k8s.io", "example.com", 1), Media{}, false},
+		{"application/json;as=Table", Media{}, false},
+		{"application/json;v=1", Media{}, false},
+		{"application/json;as=Chair;g=meta.k8s.io;v=v1", Media{}, false},
+		{"application/json;as=Chair;g=meta.k8s.io;v=v1,application/json", Media{}, true},
+		{table + ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Media{Form: AsTable, Version: "v1"}, true},
+		{"application/yaml; as=Table; g=meta.k8s.io; v=v1", Media{Encoding: YAML, Form: AsTable, Version: "v1"}, true},
+		{"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Media{Form: AsPartial, Version: "v1"}, true},
+		{"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Media{Form: AsPartials, Version: "v1"}, true},
+		{protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+			Media{Form: AsPartial, Version: "v1"}, true},
+		{"application/json;pretty=1", Media{Pretty: true}, true},
+		{"application/json;stream=watch", Media{}, true},
+		{"application/json;stream=other", Media{}, false},
+		{"application/yaml;stream=watch", Media{}, false},
+		{"application/json;sv=v1", Media{}, true},
+		{"application/json;sv=v2", Media{}, false},
+	} {
+		got, ok := Negotiate(c.accept)
+		if ok != c.ok || ok && got != c.want {
+			t.Errorf("Negotiate(%q) = %+v, %v; want %+v, %v", c.accept, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// An error has no form but its own: who accepts tables alone is told in JSON all the same.
+//
+// SPEC: URI-9
+func TestNegotiateError(t *testing.T) {
+	if m, ok := NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok || m != (Media{Encoding: YAML}) {
+		t.Errorf("got %+v, %v", m, ok)
+	}
+	if m, ok := NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io"); ok {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestLiteral(t *testing.T) {
+	for accept, want := range map[string]bool{
+		"": true, "*/*": true, "text/html, */*;q=0.8": true, " application/json ;q=1": true, "application/yaml": true,
+		"application/*": false, "APPLICATION/JSON": false, "*": false, "text/yaml": false, "hello": false,
+	} {
+		if got := Literal(accept); got != want {
+			t.Errorf("Literal(%q) = %v", accept, got)
+		}
+	}
+}
+
+// What is negotiated is always something that the header names, and nothing makes the parser fail.
+func FuzzNegotiate(f *testing.F) {
+	f.Add("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;q=0.5")
+	f.Add("a/b;q=1;q=2,*/*;;=,;")
+	f.Fuzz(func(t *testing.T, accept string) {
+		m, ok := Negotiate(accept)
+		if !ok {
+			return
+		}
+		if m.Form != Plain && (m.Version != "v1" && m.Version != "v1beta1" || !strings.Contains(accept, "meta.k8s.io")) {
+			t.Errorf("%q gives %+v", accept, m)
+		}
+		if m.Encoding == YAML && !strings.Contains(accept, "yaml") && !strings.Contains(accept, "*") {
+			t.Errorf("%q gives YAML", accept)
+		}
+		if e, ok := NegotiateError(accept); ok && e.Form != Plain {
+			t.Errorf("%q gives an error as %+v", accept, e)
+		}
+	})
+}
+
+func BenchmarkNegotiate(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Negotiate("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+	}
+}
