@@ -131,7 +131,7 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" || !f.IsExported() {
+		if name == "-" || !f.IsExported() && !f.Anonymous {
 			continue
 		}
 		if f.Anonymous && name == "" {

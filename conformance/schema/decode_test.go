@@ -21,7 +21,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the random cases; 0 takes the time")
-	cases = flag.Int("cases", 6000, "number of random cases")
+	cases = flag.Int("cases", 4000, "number of random cases")
 )
 
 // outcome is what decoding one text came to.
