@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	kjson "sigs.k8s.io/json"
 
+	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -83,13 +84,19 @@ func (m *mutator) field(key string, value any) any {
 	}
 	switch v := value.(type) {
 	case document:
+		if (key == "requests" || key == "limits") && m.rng.IntN(2) == 0 {
+			return m.resources()
+		}
 		return m.mapping(v)
 	case []any:
 		var out []any
 		for _, item := range v {
 			for range 1 + m.rng.IntN(6)/5 + m.rng.IntN(9)/8*2 {
 				if inner, is := item.(document); is {
-					item = m.mapping(inner)
+					if inner = m.mapping(inner); key == "volumes" || key == "sources" {
+						inner = m.oneOf(inner)
+					}
+					item = inner
 				} else if choices := words[key]; choices != nil && m.rng.IntN(2) == 0 {
 					item = choices[m.rng.IntN(len(choices))]
 				}
@@ -102,6 +109,31 @@ func (m *mutator) field(key string, value any) any {
 		return out
 	}
 	return value
+}
+
+// resources makes a list of resources with some that mean something.
+func (m *mutator) resources() document {
+	out := document{}
+	for _, name := range []string{"cpu", "memory", "hugepages-2Mi", "storage", "limits.cpu"} {
+		if m.rng.IntN(2) == 0 {
+			out[name] = []string{"0", "1", "1500m", "1Gi", "1024Mi"}[m.rng.IntN(5)]
+		}
+	}
+	return out
+}
+
+// oneOf leaves a name and one of the other members, as validation demands of volumes.
+func (m *mutator) oneOf(doc document) document {
+	keys := slices.DeleteFunc(sorted(doc), func(key string) bool { return key == "name" })
+	if len(keys) == 0 {
+		return doc
+	}
+	key := keys[m.rng.IntN(len(keys))]
+	out := document{key: doc[key]}
+	if name, has := doc["name"]; has {
+		out["name"] = name
+	}
+	return out
 }
 
 func sorted(doc document) []string {
@@ -251,9 +283,9 @@ func (m *mutator) variant(doc document) document {
 	return out
 }
 
-// internal is a document as the reference's strategies and printers see it: decoded, defaulted, converted; ours is the
-// same as we see it: what the reference prints of that. ok is false for a document that cannot be decoded.
-func internal(t testing.TB, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object, ours object.Value, ok bool) {
+// received is a document as both sides' strategies see it: decoded, defaulted, and converted where that is done. ok is
+// false for a document that cannot be decoded.
+func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object, ours object.Value, ok bool) {
 	t.Helper()
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -271,7 +303,18 @@ func internal(t testing.TB, gvk schema.GroupVersionKind, doc document) (theirs r
 	if err != nil {
 		return nil, object.Nil, false
 	}
-	return theirs, external(t, gvk, theirs), true
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := r.Schema().Decode(parsed.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ours = decoded.Value; r.Default != nil {
+		ours = r.Default(ours)
+	}
+	return theirs, ours, true
 }
 
 // stored is an object as the reference reads it back from its store: what survives protobuf, and defaulted.

@@ -1,0 +1,152 @@
+// Command bench drives the reference and Plinth side by side and prints the budget table: what the same work costs on
+// each, their ratio, and the target. `make bench` runs it; the reference is built first if it is not there.
+//
+// Both servers are driven by the same load generator from the same machine, one after the other in the same run, and
+// sync every write to disk before they answer. Server CPU is user and system time of the server's processes (for the
+// reference kube-apiserver and etcd), resident memory is their sum, too.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/tabwriter"
+
+	"plinth/conformance/internal/harness"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	dir := flag.String("dir", "", "where the servers keep their data; a temporary folder by default")
+	only := flag.String("only", "", "measure only this server: plinth or reference")
+	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
+	pods := flag.Int("pods", 5000, "the number of Pods")
+	flag.Parse()
+	wanted, err := regexp.Compile(*rows)
+	if err != nil {
+		return err
+	}
+	if *dir == "" {
+		if *dir, err = os.MkdirTemp("", "bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(*dir)
+	}
+	defer harness.Cleanup()
+	// Build first: a compiler beside a measurement spoils it.
+	if _, err := harness.Program(); err != nil {
+		return err
+	}
+	results := map[harness.Kind]map[string]result{}
+	for _, kind := range []harness.Kind{harness.Reference, harness.Plinth} {
+		if *only != "" && string(kind) != *only {
+			continue
+		}
+		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, results: map[string]result{},
+			wanted: func(key string) bool { return wanted.MatchString(key) }}
+		if err := b.all(context.Background()); err != nil {
+			return fmt.Errorf("%s: %w", kind, err)
+		}
+		results[kind] = b.results
+	}
+	return printTable(results)
+}
+
+// row is one line of the budget table.
+type row struct {
+	key, work string
+	unit      unit
+	target    float64
+	most      bool // the target is an upper bound
+}
+
+// unit prints a value.
+type unit struct {
+	name   string
+	digits int
+}
+
+var (
+	seconds  = unit{"s", 3}
+	millis   = unit{"ms", 3}
+	mebibyte = unit{"MiB", 1}
+	kilobyte = unit{"kB", 1}
+	mbps     = unit{"MB/s", 0}
+	perSec   = unit{"/s", 0}
+	lists    = unit{"lists/s", 1}
+)
+
+var budget = []row{
+	{"start-first", "start to ready, first start", seconds, 0.15, true},
+	{"start-again", "start to ready, restart with 10,000 objects", seconds, 0.5, true},
+	{"rss-idle", "resident memory, idle", mebibyte, 30, true},
+	{"rss-pods", "resident memory, 5,000 two-container Pods added", mebibyte, 90, true},
+	{"create", "server CPU per Pod created (durable)", millis, 0.19, true},
+	{"get", "server CPU per GET of a Pod", millis, 0.06, true},
+	{"list-json", "LIST 5,000 Pods, JSON", mbps, 600, false},
+	{"list-protobuf", "LIST 5,000 Pods, protobuf, 1 % changed", lists, 70, false},
+	{"list-table", "LIST 5,000 Pods, Table, 1 % changed", lists, 50, false},
+	{"list-gzip", "LIST 5,000 Pods, gzip JSON, 1 % changed", lists, 40, false},
+	{"apply", "server-side apply over HTTP, server CPU", millis, 0.25, true},
+	{"watch", "watch events of 1.3 kB to 200 watchers", perSec, 250000, false},
+	{"watch-idle", "an idle watch, 100 on a connection", kilobyte, 15, true},
+	{"crd", "CRD of 45 kB created until usable, 200 of them", millis, 5, true},
+	{"crd-rss", "resident memory per such CRD", mebibyte, 0.15, true},
+}
+
+// result is a measured value, or why there is none.
+type result struct {
+	value  float64
+	refuse string
+}
+
+func (r result) print(u unit, measured bool) string {
+	if !measured {
+		return "–"
+	}
+	if r.refuse != "" {
+		return r.refuse
+	}
+	return fmt.Sprintf("%.*f %s", u.digits, r.value, u.name)
+}
+
+func printTable(results map[harness.Kind]map[string]result) error {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "work\treference\tours\tratio\ttarget\t")
+	fmt.Fprintln(out, strings.Repeat("-\t", 5))
+	for _, r := range budget {
+		reference, hasReference := results[harness.Reference][r.key]
+		ours, hasOurs := results[harness.Plinth][r.key]
+		if !hasReference && !hasOurs {
+			continue
+		}
+		ratio, verdict := "–", ""
+		if hasReference && hasOurs && reference.refuse == "" && ours.refuse == "" && ours.value > 0 && reference.value > 0 {
+			times := reference.value / ours.value
+			if !r.most {
+				times = 1 / times
+			}
+			ratio = fmt.Sprintf("%.1f×", times)
+		}
+		if hasOurs && ours.refuse == "" && (r.most && ours.value > r.target || !r.most && ours.value < r.target) {
+			verdict = "missed"
+		}
+		bound := "≤"
+		if !r.most {
+			bound = "≥"
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %g %s\t%s\n", r.work, reference.print(r.unit, hasReference), ours.print(r.unit, hasOurs),
+			ratio, bound, r.target, r.unit.name, verdict)
+	}
+	return out.Flush()
+}

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/load"
+)
+
+// bench measures one server.
+type bench struct {
+	kind    harness.Kind
+	dir     string
+	pods    int
+	results map[string]result
+	wanted  func(key string) bool
+
+	server *harness.Server
+	client *load.Client
+}
+
+const (
+	connections = 32
+	namespace   = "bench"
+	podsPath    = "/api/v1/namespaces/" + namespace + "/pods"
+)
+
+func (b *bench) set(key string, value float64) {
+	b.results[key] = result{value: value}
+	fmt.Fprintf(os.Stderr, "%s: %s %.4g\n", b.kind, key, value)
+}
+
+// refused notes that a server does not do a thing yet; any other error is one.
+func (b *bench) refused(err error, keys ...string) error {
+	if !load.Refused(err) {
+		return err
+	}
+	for _, key := range keys {
+		b.results[key] = result{refuse: "not yet"}
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s not yet: %.120s\n", b.kind, strings.Join(keys, ", "), err)
+	return nil
+}
+
+func (b *bench) all(ctx context.Context) error {
+	if b.wanted("start-first") || b.wanted("rss-idle") {
+		if err := b.starts(); err != nil {
+			return err
+		}
+	}
+	if b.wanted("start-again") {
+		if err := b.startAgain(ctx); err != nil {
+			return err
+		}
+	}
+	if err := b.start("main"); err != nil {
+		return err
+	}
+	defer func() { b.server.Kill() }()
+	if err := b.client.Namespace(ctx, namespace); err != nil {
+		return err
+	}
+	if err := b.create(ctx); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		key     string
+		measure func(context.Context) error
+	}{
+		{"get", b.get},
+		{"list-json", b.listJSON},
+		{"list-protobuf", func(ctx context.Context) error {
+			return b.listChanged(ctx, "list-protobuf", load.Request{Accept: "application/vnd.kubernetes.protobuf"}, "Content-Type", "protobuf")
+		}},
+		{"list-table", func(ctx context.Context) error {
+			return b.listChanged(ctx, "list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json")
+		}},
+		{"list-gzip", func(ctx context.Context) error {
+			return b.listChanged(ctx, "list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip")
+		}},
+		{"apply", b.apply},
+		{"watch", b.watch},
+		{"watch-idle", b.watchIdle},
+		{"crd", b.crds},
+	} {
+		if !b.wanted(step.key) {
+			continue
+		}
+		if err := step.measure(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.key, err)
+		}
+	}
+	return nil
+}
+
+// start runs the server on its own folder.
+func (b *bench) start(folder string) error {
+	var err error
+	b.server, err = harness.Start(harness.Options{Kind: b.kind, Dir: filepath.Join(b.dir, folder), Fsync: true})
+	if err != nil {
+		return err
+	}
+	b.client = load.New(b.server, connections)
+	return nil
+}
+
+// starts measures first starts: the median of five, each in a new folder. The last one stands idle for a while.
+func (b *bench) starts() error {
+	var took []time.Duration
+	for i := range 5 {
+		if err := b.start(fmt.Sprint("first-", i)); err != nil {
+			return err
+		}
+		took = append(took, b.server.Ready)
+		if i == 4 {
+			time.Sleep(5 * time.Second)
+			rss, err := load.RSS(b.server)
+			if err != nil {
+				return err
+			}
+			b.set("rss-idle", float64(rss)/(1<<20))
+		}
+		b.server.Kill()
+	}
+	slices.Sort(took)
+	b.set("start-first", took[len(took)/2].Seconds())
+	return nil
+}
+
+// startAgain measures a restart with 10,000 objects, after a kill: the median of three.
+func (b *bench) startAgain(ctx context.Context) error {
+	if err := b.start("again"); err != nil {
+		return err
+	}
+	defer func() { b.server.Kill() }()
+	if err := b.client.Namespace(ctx, namespace); err != nil {
+		return err
+	}
+	err := load.Each(connections, 10000, func(i int) error {
+		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%d"},"data":{"k":"%s"}}`, i, strings.Repeat("x", 1000))
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + namespace + "/configmaps", Body: body})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for range 3 {
+		if err := b.server.Restart(); err != nil {
+			return err
+		}
+		took = append(took, b.server.Ready)
+	}
+	slices.Sort(took)
+	b.set("start-again", took[1].Seconds())
+	return nil
+}
+
+// spent measures what a piece of work costs the server, per unit of it, in milliseconds.
+func (b *bench) spent(n int, work func() error) (float64, error) {
+	before, err := load.CPU(b.server)
+	if err != nil {
+		return 0, err
+	}
+	if err := work(); err != nil {
+		return 0, err
+	}
+	after, err := load.CPU(b.server)
+	return float64((after - before).Microseconds()) / 1000 / float64(n), err
+}
+
+// create adds the Pods that everything after it works on.
+func (b *bench) create(ctx context.Context) error {
+	began := time.Now()
+	cost, err := b.spent(b.pods, func() error {
+		return load.Each(connections, b.pods, func(i int) error {
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, podName(i), 0)})
+			return err
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("create: %w", err)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %.0f Pods created a second\n", b.kind, float64(b.pods)/time.Since(began).Seconds())
+	b.set("create", cost)
+	time.Sleep(3 * time.Second)
+	rss, err := load.RSS(b.server)
+	if err != nil {
+		return err
+	}
+	b.set("rss-pods", float64(rss)/(1<<20))
+	return nil
+}
+
+func podName(i int) string { return fmt.Sprintf("web-5d59d67564-%05d", i) }
+
+func (b *bench) get(ctx context.Context) error {
+	const n = 20000
+	cost, err := b.spent(n, func() error {
+		return load.Each(8, n, func(i int) error {
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)})
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	b.set("get", cost)
+	return nil
+}
+
+// listFor lists again and again for a while.
+const listFor = 4 * time.Second
+
+func (b *bench) listJSON(ctx context.Context) error {
+	list := load.Request{Method: http.MethodGet, Path: podsPath}
+	if _, err := b.client.Discard(ctx, list); err != nil { // once, to have it warm
+		return err
+	}
+	var total int64
+	began := time.Now()
+	for time.Since(began) < listFor {
+		n, err := b.client.Discard(ctx, list)
+		if err != nil {
+			return err
+		}
+		total += n
+	}
+	b.set("list-json", float64(total)/1e6/time.Since(began).Seconds())
+	return nil
+}
+
+// listChanged lists in a representation, and changes 1 % of the Pods between two lists, outside of the measured time.
+func (b *bench) listChanged(ctx context.Context, key string, list load.Request, header, contains string) error {
+	list.Method, list.Path = http.MethodGet, podsPath
+	var spent time.Duration
+	n := 0
+	for round := 0; spent < listFor; round++ {
+		began := time.Now()
+		response, err := b.client.Start(ctx, list)
+		if err != nil {
+			return b.refused(err, key)
+		}
+		_, err = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
+		if err != nil {
+			return err
+		}
+		if got := response.Header.Get(header); !strings.Contains(got, contains) {
+			return b.refused(&load.StatusError{Code: http.StatusNotAcceptable, Text: header + ": " + got}, key)
+		}
+		if round > 0 { // the first one warms up
+			spent += time.Since(began)
+			n++
+		}
+		if err := b.change(ctx, round*b.pods/100, b.pods/100, round+1); err != nil {
+			return err
+		}
+	}
+	b.set(key, float64(n)/spent.Seconds())
+	return nil
+}
+
+// change gives some Pods another label.
+func (b *bench) change(ctx context.Context, from, n, serial int) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, serial)
+	return load.Each(8, n, func(i int) error {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, Path: podsPath + "/" + podName((from+i)%b.pods),
+			Body: patch, ContentType: "application/merge-patch+json"})
+		return err
+	})
+}
+
+// apply applies a Deployment whose image changes every time.
+func (b *bench) apply(ctx context.Context) error {
+	const n = 1000
+	body := func(i int) load.Request {
+		return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
+			Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
+			Body: fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
+	}
+	if _, err := b.client.Discard(ctx, body(-1)); err != nil {
+		return b.refused(err, "apply")
+	}
+	cost, err := b.spent(n, func() error {
+		for i := range n {
+			if _, err := b.client.Discard(ctx, body(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b.set("apply", cost)
+	return nil
+}
+
+// watch has 200 watchers on 20 connections see the same Pods change, and counts the events that reach them.
+func (b *bench) watch(ctx context.Context) error {
+	const watchers = 200
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	list, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "?limit=1&resourceVersion=0&fieldSelector=metadata.name%3Dnone"})
+	if err != nil {
+		return err
+	}
+	path := podsPath + "?watch=1&resourceVersion=" + load.ResourceVersion(list)
+	readers := load.New(b.server, 20)
+	defer readers.Close()
+	var events, size atomic.Int64
+	var reading sync.WaitGroup
+	for range watchers {
+		response, err := readers.Start(ctx, load.Request{Method: http.MethodGet, Path: path})
+		if err != nil {
+			return err
+		}
+		reading.Go(func() {
+			defer response.Body.Close()
+			buffer := make([]byte, 64<<10)
+			for {
+				n, err := response.Body.Read(buffer)
+				events.Add(int64(bytes.Count(buffer[:n], []byte("\n"))))
+				size.Add(int64(n))
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+	time.Sleep(500 * time.Millisecond)
+	events.Store(0)
+	size.Store(0)
+	changes := 4000
+	if b.kind == harness.Reference {
+		changes = 2000 // it takes long enough
+	}
+	began := time.Now()
+	if err := b.change(ctx, 0, changes, 1000000); err != nil {
+		return err
+	}
+	want := int64(changes * watchers)
+	for events.Load() < want {
+		if time.Since(began) > 2*time.Minute {
+			return fmt.Errorf("of %d events %d have come", want, events.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	took := time.Since(began).Seconds()
+	fmt.Fprintf(os.Stderr, "%s: events of %d bytes\n", b.kind, size.Load()/events.Load())
+	b.set("watch", float64(events.Load())/took)
+	cancel()
+	reading.Wait()
+	return nil
+}
+
+// watchIdle opens 2,000 watches that nothing happens on, 100 on a connection.
+func (b *bench) watchIdle(ctx context.Context) error {
+	const n = 2000
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	before, err := load.RSS(b.server)
+	if err != nil {
+		return err
+	}
+	readers := load.New(b.server, n/100)
+	defer readers.Close()
+	for range n {
+		response, err := readers.Start(ctx, load.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/" + namespace + "/secrets?watch=1"})
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+	}
+	time.Sleep(2 * time.Second)
+	after, err := load.RSS(b.server)
+	if err != nil {
+		return err
+	}
+	b.set("watch-idle", float64(after-before)/1000/n)
+	return nil
+}
+
+// crds creates 200 definitions of 45 kB, one after the other, each until a list of its objects is answered.
+func (b *bench) crds(ctx context.Context) error {
+	const n = 200
+	before, err := load.RSS(b.server)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	for i := range n {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost,
+			Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Body: definition(i)})
+		if err != nil {
+			return b.refused(err, "crd", "crd-rss")
+		}
+		for {
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: fmt.Sprintf("/apis/bench.example.com/v1/thing%ds", i)})
+			if err == nil {
+				break
+			}
+			if !load.Refused(err) {
+				return err
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	b.set("crd", float64(time.Since(began).Microseconds())/1000/n)
+	time.Sleep(3 * time.Second)
+	after, err := load.RSS(b.server)
+	if err != nil {
+		return err
+	}
+	b.set("crd-rss", float64(after-before)/(1<<20)/n)
+	return nil
+}
+
+// definition is a CustomResourceDefinition of 45 kB, most of it descriptions, as real ones are.
+func definition(i int) []byte {
+	var properties strings.Builder
+	for p := range 120 {
+		if p > 0 {
+			properties.WriteByte(',')
+		}
+		fmt.Fprintf(&properties, `"field%d":{"type":"object","description":"%s","properties":{"name":{"type":"string"},"count":{"type":"integer","minimum":0},"items":{"type":"array","items":{"type":"string"}}}}`,
+			p, strings.Repeat("what it is for, ", 13))
+	}
+	return fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"thing%[1]ds.bench.example.com"},"spec":{"group":"bench.example.com","scope":"Cluster","names":{"plural":"thing%[1]ds","singular":"thing%[1]d","kind":"Thing%[1]d","listKind":"Thing%[1]dList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%[2]s}}}}}}]}}`,
+		i, properties.String())
+}
