@@ -18,20 +18,11 @@ func ParseYAML(data []byte) (Parsed, error) {
 		return Parsed{}, err
 	}
 	if _, err := yaml.YAMLToJSONStrict(data); err != nil {
-		parsed.Duplicates = yamlDuplicates(err)
-	}
-	return parsed, nil
-}
-
-// yamlDuplicates takes the lines about keys that are already set out of the YAML library's error.
-func yamlDuplicates(err error) []string {
-	var found []string
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); strings.HasSuffix(line, "already set in map") && len(found) < maxDuplicates {
-			found = append(found, line)
+		if words := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "); strings.Contains(words, "already set in map") {
+			parsed.Duplicates = []string{words}
 		}
 	}
-	return found
+	return parsed, nil
 }
 
 // YAML turns JSON text, which this package has printed, into YAML with sorted keys.

@@ -89,15 +89,12 @@ func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
 		groups := append(slices.Clone(subject.Organization), Authenticated)
 		return engine.User{Name: subject.CommonName, Groups: groups}, nil
 	}
-	header := r.Header.Get("Authorization")
-	if header == "" {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	token = strings.TrimSpace(token)
+	if !strings.EqualFold(scheme, "Bearer") || token == "" { // other schemes are nobody's credentials here
 		return engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}, nil
 	}
-	scheme, token, _ := strings.Cut(strings.TrimSpace(header), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return engine.User{}, ErrInvalid
-	}
-	user, ok := a.tokens[sha256.Sum256([]byte(strings.TrimSpace(token)))]
+	user, ok := a.tokens[sha256.Sum256([]byte(token))]
 	if !ok {
 		return engine.User{}, ErrInvalid
 	}

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
@@ -26,7 +27,14 @@ func namespaces() kind {
 		special: func(r *engine.Resource) {
 			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
 			r.MarkDeleted = func(obj object.Value) object.Value {
-				return obj.WithAt(object.StringOf("Terminating"), "status", "phase")
+				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"), "status", "phase")
+			}
+			r.Undeletable = func(name string) string {
+				switch name {
+				case metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic:
+					return "this namespace may not be deleted"
+				}
+				return ""
 			}
 			r.Subresources = append(r.Subresources, &engine.Subresource{
 				Name: "finalize", Group: r.Group, Version: r.Version, Kind: r.Kind,

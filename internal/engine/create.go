@@ -39,7 +39,7 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warn
 	name, prefix := obj.At("metadata", "name").Str(), obj.At("metadata", "generateName").Str()
 	generated := name == "" && prefix != ""
 	for attempt := 1; ; attempt++ {
-		inNamespace, err := e.admitNamespace(rq)
+		inNamespace, err := e.admitNamespace(rq, name)
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +66,19 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warn
 			return nil, commitFailed(err)
 		case conflict.Key != key:
 			continue // the namespace has changed meanwhile
-		case !generated:
-			return nil, apierr.NewAlreadyExists(rq.Resource.Type(), name)
-		case attempt == nameAttempts:
-			return nil, apierr.NewAlreadyExists(rq.Resource.Type(), name)
+		case !generated || attempt == nameAttempts:
+			return nil, e.taken(rq, key, name)
 		}
 	}
+}
+
+// taken says that a name is taken, and by what for a while longer.
+func (e *Engine) taken(rq *Request, key store.Key, name string) error {
+	err := apierr.NewAlreadyExists(rq.Resource.Type(), name)
+	if owner, ok := e.store.Get(key); ok && owner.Sidecar.Deleting {
+		err.Message = "object is being deleted: " + err.Message
+	}
+	return err
 }
 
 // make turns what a client sent into what will be stored: system metadata, what the kind resets, defaults, validation.

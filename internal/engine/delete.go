@@ -32,6 +32,11 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (*Res
 
 // deletable checks the client's preconditions.
 func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
+	if rq.Resource.Undeletable != nil {
+		if why := rq.Resource.Undeletable(rq.Name); why != "" {
+			return apierr.NewForbidden(rq.Resource.Type(), rq.Name, why)
+		}
+	}
 	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
@@ -59,7 +64,7 @@ func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o
 	}
 	held := len(finalizers(old)) > 0 || r.Held != nil && r.Held(old)
 	if !held && (!graceful || seconds == 0) {
-		return e.removeNow(ctx, rq, live)
+		return e.removeNow(ctx, rq, live, old)
 	}
 	obj := r.mark(old, seconds, now)
 	if object.Equal(obj, old) { // marked before: nothing new
@@ -83,8 +88,7 @@ func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o
 // mark sets deletionTimestamp, or brings it forward when the new grace period is the shorter one.
 func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.Value {
 	meta := old.At("metadata")
-	before, marked := meta.Get("deletionGracePeriodSeconds")
-	if marked && deleting(old) && before.Int() <= seconds {
+	if deleting(old) && meta.At("deletionGracePeriodSeconds").Int() <= seconds {
 		return old
 	}
 	set := []object.Member{
@@ -101,14 +105,23 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 	return obj
 }
 
-// removeNow takes the object out of the store.
-func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version) (*Result, error) {
+// removeNow takes the object out of the store. Where the answer is the object, and the kind has grace periods, it tells
+// of the one that it did not get.
+func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version, old object.Value) (*Result, error) {
 	if !rq.DryRun {
 		if _, err := e.commit(ctx, live, nil); err != nil {
 			return nil, err
 		}
 	}
 	if rq.Resource.DeleteReturnsObject {
+		if rq.Resource.GracefulDelete != nil {
+			now := e.now()
+			last, err := e.version(rq.Resource, live.Key, rq.Resource.mark(old, 0, now), now)
+			if err != nil {
+				return nil, err
+			}
+			last.Revision, live = live.Revision, last
+		}
 		shown, err := rq.present(live)
 		return &Result{Object: shown}, err
 	}

@@ -12,7 +12,7 @@ const Namespaces = "/namespaces"
 
 // admitNamespace refuses to create an object in a namespace that is not there or is being emptied (URI-5). The
 // precondition that it returns keeps that true until the commit.
-func (e *Engine) admitNamespace(rq *Request) ([]store.Precondition, error) {
+func (e *Engine) admitNamespace(rq *Request, name string) ([]store.Precondition, error) {
 	if !rq.Resource.Namespaced {
 		return nil, nil
 	}
@@ -22,7 +22,7 @@ func (e *Engine) admitNamespace(rq *Request) ([]store.Precondition, error) {
 		return nil, apierr.NewNotFound(apierr.Type{Name: "namespaces"}, rq.Namespace)
 	}
 	if ns.Sidecar.Deleting {
-		err := apierr.NewForbidden(rq.Resource.Type(), rq.Name,
+		err := apierr.NewForbidden(rq.Resource.Type(), name,
 			fmt.Sprintf("unable to create new content in namespace %s because it is being terminated", rq.Namespace))
 		err.Details.Causes = []apierr.Cause{{
 			Reason:  "NamespaceTerminating",

@@ -42,6 +42,8 @@ type Resource struct {
 	// MarkDeleted is what else changes in an object when it is marked as deleted: a Namespace's phase.
 	Held        func(obj object.Value) bool
 	MarkDeleted func(obj object.Value) object.Value
+	// Undeletable says why an object of this name may not be deleted; "": it may.
+	Undeletable func(name string) string
 	// DeleteReturnsObject makes a completed delete answer the object instead of a Status.
 	DeleteReturnsObject bool
 

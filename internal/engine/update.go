@@ -86,7 +86,7 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
 	}
 	if seen == 0 && rq.Subresource == nil && !rq.Resource.UnconditionalUpdate {
-		return apierr.NewInvalid(rq.Resource.KindType(), rq.Name, field.ErrorList{
+		return apierr.NewInvalid(rq.Resource.Type(), rq.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
 		})
 	}
