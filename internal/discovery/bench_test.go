@@ -58,3 +58,12 @@ func BenchmarkAggregated(b *testing.B) {
 		d.aggregated(newCatalog(all, 0, nil), "apis", mediaJSON)
 	}
 }
+
+func BenchmarkKept(b *testing.B) {
+	d := openAPIDocuments(b)
+	for b.Loop() {
+		if _, ok, err := d.Get("/openapi/v3/apis/apps/v1", mediaJSON); !ok || err != nil {
+			b.Fatal(ok, err)
+		}
+	}
+}

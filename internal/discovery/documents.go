@@ -29,6 +29,7 @@ type Config struct {
 type Documents struct {
 	registry *engine.Registry
 	version  Version
+	identity []byte // the version as it is told
 	address  string
 	model    func(name string) *schema.Type
 
@@ -41,7 +42,10 @@ func New(c Config) *Documents {
 	if c.Model == nil {
 		c.Model = func(string) *schema.Type { return nil }
 	}
-	return &Documents{registry: c.Registry, version: c.Version, address: c.ServerAddress, model: c.Model}
+	return &Documents{
+		registry: c.Registry, version: c.Version, identity: object.AppendJSON(nil, c.Version.value()),
+		address: c.ServerAddress, model: c.Model,
+	}
 }
 
 // Document is one document in one media type. It is shared: nobody may change it.
@@ -56,8 +60,9 @@ type Document struct {
 	Body, Gzip []byte
 }
 
-// plainLimit is the size from which on a document is kept compressed only.
-const plainLimit = 16 << 10
+// plainLimit is the size from which on a document is kept compressed only. All discovery documents of the built-in types
+// are below it.
+const plainLimit = 32 << 10
 
 // Plain is the document uncompressed.
 func (d *Document) Plain() ([]byte, error) {

@@ -69,39 +69,57 @@ type part struct {
 
 // part is the document of this name, or nil.
 func (d *Documents) part(c *catalog, name string) *part {
-	for _, p := range d.parts(c) {
-		if p.name == name {
-			return p
-		}
+	switch parts := strings.Split(name, "/"); {
+	case name == "api":
+		return d.gateway(c, name, metaModels+"APIVersions", "get available API versions", "APIVersions")
+	case name == "apis":
+		return d.gateway(c, name, metaModels+"APIGroupList", "get available API versions", "APIVersions")
+	case name == "version":
+		return d.gateway(c, name, modelVersion, "get the version information for this server", "CodeVersion")
+	case len(parts) == 2 && parts[0] == "api":
+		return d.versionPart(c.find("", parts[1]))
+	case len(parts) == 2 && parts[0] == "apis" && parts[1] != "" && c.group(parts[1]) != nil:
+		return d.gateway(c, name, metaModels+"APIGroup", "get information of a group", "APIGroup")
+	case len(parts) == 3 && parts[0] == "apis" && parts[1] != "":
+		return d.versionPart(c.find(parts[1], parts[2]))
 	}
 	return nil
 }
 
+// gateway is the document of a path on which discovery itself answers.
+func (d *Documents) gateway(c *catalog, name, model, description, id string) *part {
+	paths := func() []*pathItem {
+		item := gatewayPath("/"+name+"/", model, description, id)
+		if name == "version" {
+			item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
+		}
+		return []*pathItem{item}
+	}
+	return &part{name: name, hash: d.hash(name), paths: paths, editions: &c.editions}
+}
+
+func (d *Documents) versionPart(gv *groupVersion) *part {
+	if gv == nil {
+		return nil
+	}
+	return &part{
+		name: strings.TrimPrefix(gv.path(), "/"), hash: gv.hash(d), versions: []*groupVersion{gv}, editions: &gv.editions,
+		paths: func() []*pathItem { return d.pathsOf(gv) },
+	}
+}
+
 // parts are all OpenAPI v3 documents.
 func (d *Documents) parts(c *catalog) []*part {
-	around := func(name, model, description, id string) *part {
-		paths := func() []*pathItem {
-			item := gatewayPath("/"+name+"/", model, description, id)
-			if name == "version" {
-				item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
-			}
-			return []*pathItem{item}
-		}
-		return &part{name: name, hash: d.hash(name), paths: paths, editions: &c.editions}
-	}
-	parts := []*part{
-		around("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
-		around("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
-		around("version", modelVersion, "get the version information for this server", "CodeVersion"),
-	}
+	names := []string{"api", "apis", "version"}
 	for _, g := range c.groups {
-		parts = append(parts, around("apis/"+g.name, metaModels+"APIGroup", "get information of a group", "APIGroup"))
+		names = append(names, "apis/"+g.name)
 	}
 	for _, gv := range c.all() {
-		parts = append(parts, &part{
-			name: strings.TrimPrefix(gv.path(), "/"), hash: gv.hash(d), versions: []*groupVersion{gv}, editions: &gv.editions,
-			paths: func() []*pathItem { return d.pathsOf(gv) },
-		})
+		names = append(names, strings.TrimPrefix(gv.path(), "/"))
+	}
+	parts := make([]*part, len(names))
+	for i, name := range names {
+		parts[i] = d.part(c, name)
 	}
 	return parts
 }
@@ -109,7 +127,7 @@ func (d *Documents) parts(c *catalog) []*part {
 // hash stands for what a document follows from: the server's version and these facts.
 func (d *Documents) hash(facts ...string) string {
 	sum := sha256.New()
-	sum.Write(object.AppendJSON(nil, d.version.value()))
+	sum.Write(d.identity)
 	for _, f := range facts {
 		io.WriteString(sum, "\n"+f)
 	}
