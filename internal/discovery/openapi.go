@@ -4,12 +4,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"plinth/internal/apierr"
 	"plinth/object"
 )
 
@@ -49,13 +47,6 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 		}
 	}
 	return nil, true, notAcceptable(mediaJSON)
-}
-
-func notAcceptable(mediaTypes ...string) error {
-	return &apierr.Error{
-		Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable,
-		Message: "only the following media types are accepted: " + strings.Join(mediaTypes, ", "),
-	}
 }
 
 // part is one OpenAPI v3 document: a group version, or the few paths around them.
@@ -358,11 +349,13 @@ func (op *operation) common() []object.Member {
 		object.Member{Key: "x-kubernetes-group-version-kind", Value: responseKind(op.group, op.version, op.kind)})
 }
 
+var successes = map[int]string{200: "OK", 201: "Created", 202: "Accepted"}
+
 // responses are the answers of an operation; with makes one of the answer's description.
 func (op *operation) responses(with func(members []object.Member) []object.Member) object.Value {
 	responses := []object.Member{{Key: "401", Value: object.Fields("description", object.StringOf("Unauthorized"))}}
 	for _, code := range op.answers {
-		members := with([]object.Member{{Key: "description", Value: object.StringOf(http.StatusText(code))}})
+		members := with([]object.Member{{Key: "description", Value: object.StringOf(successes[code])}})
 		responses = append(responses, object.Member{Key: strconv.Itoa(code), Value: object.MapOf(members...)})
 	}
 	return object.MapOf(responses...)
