@@ -18,13 +18,15 @@ func apps() group {
 			table: columns.ControllerRevisions,
 		},
 		{
-			name: "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"}, schema: gotypes.Of[appsv1.DaemonSet],
+			alias: rolling("updateStrategy", "maxSurge", "maxUnavailable"),
+			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"}, schema: gotypes.Of[appsv1.DaemonSet],
 			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
 			gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.DaemonSets,
 		},
 		{
 			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"}, schema: gotypes.Of[appsv1.Deployment],
+			alias:  rolling("strategy", "maxSurge", "maxUnavailable"),
 			status: statusNotLabels, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
 			table: columns.Deployments,
 			more:  []*engine.Subresource{scale(selectorOf)},
@@ -37,7 +39,7 @@ func apps() group {
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
-			naming: label,
+			naming: label, alias: rolling("updateStrategy", "partition"),
 			status: statusAndMeta, onCreate: typeClaims, onUpdate: func(obj, _ object.Value) object.Value { return typeClaims(obj) },
 			gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.StatefulSets,
@@ -53,6 +55,23 @@ func specAndAnnotations(obj object.Value) object.Value {
 		annotations = object.Nil
 	}
 	return object.ListOf(obj.At("spec"), annotations)
+}
+
+// rolling fills in the numbers of a rolling update that no rule gives a default, because the update is of another type.
+// The reference has zeros there.
+func rolling(strategy string, numbers ...string) func(obj object.Value) object.Value {
+	return func(obj object.Value) object.Value {
+		update := obj.At("spec", strategy, "rollingUpdate")
+		if typ := obj.At("spec", strategy, "type").Str(); update.IsNull() || typ == "" || typ == "RollingUpdate" {
+			return obj
+		}
+		for _, key := range numbers {
+			if update.At(key).IsNull() {
+				update = update.With(key, object.IntOf(0))
+			}
+		}
+		return obj.WithAt(update, "spec", strategy, "rollingUpdate")
+	}
 }
 
 // templateGeneration is the annotation that counts the templates of a DaemonSet, once a field.

@@ -14,22 +14,34 @@ import (
 	"plinth/object"
 )
 
-// autoscalingV2 is the version in which HorizontalPodAutoscalers are stored.
-func autoscalingV2() group {
-	return group{"autoscaling", "v2", []kind{{
+// autoscalersV2 is the version in which HorizontalPodAutoscalers are stored.
+func autoscalersV2() kind {
+	return kind{
 		name: "horizontalpodautoscalers", kind: "HorizontalPodAutoscaler", short: "hpa", categories: []string{"all"},
 		schema: gotypes.Of[autoscalingv2.HorizontalPodAutoscaler],
 		status: statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
-	}}}
+	}
 }
 
+func autoscalingV2() group { return group{"autoscaling", "v2", []kind{autoscalersV2()}} }
+
+// autoscalingV1 keeps some of the spec and of the status in annotations. What is to be reset and what makes a new
+// generation is therefore told from the other version.
 func autoscalingV1() group {
-	return group{"autoscaling", "v1", []kind{{
-		name: "horizontalpodautoscalers", kind: "HorizontalPodAutoscaler", short: "hpa", categories: []string{"all"},
-		schema: gotypes.Of[autoscalingv1.HorizontalPodAutoscaler],
-		status: statusAndMeta, generation: specAndAnnotations, table: autoscalersV1(),
-		special: func(r *engine.Resource) { r.ToStored, r.FromStored = autoscalerToStored, convert.HPAv2ToV1 },
-	}}}
+	v1, v2 := autoscalersV2(), autoscalersV2()
+	v1.schema = gotypes.Of[autoscalingv1.HorizontalPodAutoscaler]
+	v1.table = autoscalersV1()
+	v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
+	v1.special = func(r *engine.Resource) {
+		r.ToStored, r.FromStored = autoscalerToStored, convert.HPAv2ToV1
+		r.PrepareCreate = func(obj object.Value) object.Value { return asV1(v2.prepareCreate(asV2(obj))) }
+		r.PrepareUpdate = func(obj, old object.Value) object.Value { return asV1(v2.prepareUpdate(asV2(obj), asV2(old))) }
+		r.Subresource("status").Write = func(old, body object.Value) (object.Value, error) {
+			obj, err := v2.writeStatus(asV2(old), asV2(body))
+			return asV1(obj), err
+		}
+	}
+	return group{"autoscaling", "v1", []kind{v1}}
 }
 
 // autoscalerToStored fills in the defaults of v2 as well: what an annotation of v1 says of the behavior may be incomplete.
@@ -41,13 +53,22 @@ func autoscalerToStored(obj object.Value) (object.Value, error) {
 	return defaults.HorizontalPodAutoscalerV2(stored), nil
 }
 
+// asV2 and asV1 convert. What cannot be converted stays as it is, for the conversion to the stored version to refuse.
+func asV2(obj object.Value) object.Value { return converted(obj, convert.HPAv1ToV2) }
+
+func asV1(obj object.Value) object.Value { return converted(obj, convert.HPAv2ToV1) }
+
+func converted(obj object.Value, convert func(object.Value) (object.Value, error)) object.Value {
+	if other, err := convert(obj); err == nil {
+		return other
+	}
+	return obj
+}
+
 // autoscalersV1 is the table of the version that is stored, over objects of the other one.
 func autoscalersV1() columns.Table {
 	stored := columns.HorizontalPodAutoscalers
 	return columns.Table{Columns: stored.Columns, Cells: func(obj object.Value, now time.Time) []any {
-		if v2, err := convert.HPAv1ToV2(obj); err == nil {
-			obj = v2
-		}
-		return stored.Cells(obj, now)
+		return stored.Cells(asV2(obj), now)
 	}}
 }

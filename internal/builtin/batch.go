@@ -13,13 +13,13 @@ func batch(c Config) group {
 		{
 			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"}, schema: gotypes.Of[batchv1.CronJob],
 			status: statusAndMeta, generation: spec,
-			gated: append(podGates("spec.jobTemplate.spec.template.spec"), gates("spec.jobTemplate.spec.scheduling")...),
+			gated: append(podGates("spec.jobTemplate.spec.template.spec"), below("spec.jobTemplate.spec", feature{"scheduling"})),
 			table: columns.CronJobs,
 		},
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
 			status: statusAndMeta, onCreate: selectOwnPods, generation: spec,
-			gated:  append(podGates("spec.template.spec"), gates("spec.scheduling")...),
+			gated:  append(podGates("spec.template.spec"), below("spec", feature{"scheduling"})), /* WorkloadWithJob */
 			fields: []selectable{number("status.successful", "status", "succeeded")},
 			table:  columns.Jobs,
 		},

@@ -1,11 +1,13 @@
 package builtin
 
-import "plinth/object"
+import (
+	"sync"
 
-// dropFreedDevices drops what the status of a ResourceClaim says of devices that it no longer has, and the fields of
-// features that are off by default.
+	"plinth/object"
+)
+
+// dropFreedDevices drops what the status of a ResourceClaim says of devices that it no longer has.
 func dropFreedDevices(obj, old object.Value) object.Value {
-	obj = dropGated(obj, old, claimGates)
 	freed := allocated(old)
 	for id := range allocated(obj) {
 		delete(freed, id)
@@ -26,7 +28,12 @@ func dropFreedDevices(obj, old object.Value) object.Value {
 	return obj.WithAt(object.ListOf(left...), "status", "devices")
 }
 
-var claimGates = gates("status.allocation.devices.results[].skipNodeOperations")
+// claimFeatures are the features of a ResourceClaim's spec that are off by default.
+var claimFeatures = sync.OnceValue(func() *branch {
+	return grow([]feature{
+		{"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"}, // DRADerivedAttributes
+	})
+})
 
 // device names a device, or a share of one.
 type device struct{ driver, pool, device, share string }

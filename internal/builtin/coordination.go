@@ -11,7 +11,8 @@ func coordination() group {
 	return group{"coordination.k8s.io", "v1", []kind{
 		{
 			name: "leases", kind: "Lease", schema: gotypes.Of[coordinationv1.Lease],
-			putCreates: true, conditional: true, gated: gates("spec.strategy", "spec.preferredHolder"),
+			putCreates: true, conditional: true,
+			gated: []gated{below("spec", feature{"strategy"}, feature{"preferredHolder"})}, // CoordinatedLeaderElection
 			table: columns.Leases,
 		},
 	}}

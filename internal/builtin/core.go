@@ -28,15 +28,16 @@ func core(c Config) group {
 		namespaces(),
 		{
 			name: "nodes", kind: "Node", short: "no", schema: gotypes.Of[corev1.Node], cluster: true,
-			status: statusOnCreate, onCreate: dropNodeConfig, onUpdate: keepNodeConfig, onStatus: keepNodeStatusConfig,
-			gated:  gates("spec.podPreemptionPolicy"),
+			alias: podCIDR, status: statusOnCreate, onCreate: dropNodeConfig, onUpdate: keepNodeConfig, onStatus: keepNodeStatusConfig,
+			gated:  []gated{below("spec", feature{"podPreemptionPolicy"})}, // InPlacePodVerticalScalingSchedulerPreemption
 			fields: []selectable{truth("spec.unschedulable", "spec", "unschedulable")},
 			table:  columns.Nodes,
 		},
 		{
 			name: "persistentvolumeclaims", kind: "PersistentVolumeClaim", short: "pvc", schema: gotypes.Of[corev1.PersistentVolumeClaim],
 			status: statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
-			table: columns.PersistentVolumeClaims, answersDeleted: true,
+			gatedStatus: []gated{below("status", feature{"healthStatus"})}, // CSIVolumeHealth
+			table:       columns.PersistentVolumeClaims, answersDeleted: true,
 		},
 		{
 			name: "persistentvolumes", kind: "PersistentVolume", short: "pv", schema: gotypes.Of[corev1.PersistentVolume], cluster: true,
@@ -64,7 +65,7 @@ func core(c Config) group {
 		},
 		{
 			name: "secrets", kind: "Secret", schema: gotypes.Of[corev1.Secret],
-			onUpdate: keepSecretType, fields: []selectable{text("type", "type")},
+			alias: plainData, onUpdate: keepSecretType, fields: []selectable{text("type", "type")},
 			table: columns.Secrets,
 		},
 		{

@@ -2,88 +2,158 @@ package builtin
 
 import (
 	"strings"
+	"sync"
 
 	"plinth/object"
 )
 
-// everyItem is the step into each item of a list, everyMember the one into each member of a map.
+// feature lists the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] leads
+// into each item of a list, {} into each member of a map. A step that ends in ? goes as well, if nothing else is left in
+// it.
+type feature []string
+
+// gated are the features below one place in an object. New objects lose their fields; an object that has one of a
+// feature's fields, from when it was on, may have them all.
+type gated struct {
+	at   []string // the path to the place
+	tree func() *branch
+}
+
+// below makes the features of a place. They are put in order on first use.
+func below(place string, features ...feature) gated {
+	return grown(place, sync.OnceValue(func() *branch { return grow(features) }))
+}
+
+// grown is a place whose features other places have, too.
+func grown(place string, tree func() *branch) gated {
+	if place == "" {
+		return gated{nil, tree}
+	}
+	return gated{strings.Split(place, "."), tree}
+}
+
+// branch is all paths that begin with the same steps, so that one walk over an object tries them all.
+type branch struct {
+	step  string // "[]", "{}" or a key
+	frail bool   // goes when it is left empty
+	leaf  uint64 // the features that have a field here, one bit each
+	next  []*branch
+}
+
 const (
 	everyItem   = "[]"
 	everyMember = "{}"
 )
 
-// gates splits paths like "spec.containers[].lifecycle.stopSignal" into their steps.
-func gates(paths ...string) [][]string {
-	all := make([][]string, len(paths))
-	for i, path := range paths {
-		path = strings.ReplaceAll(path, everyItem, "."+everyItem)
-		all[i] = strings.Split(strings.ReplaceAll(path, everyMember, "."+everyMember), ".")
-	}
-	return all
-}
-
-// dropGated drops the fields of features that are off, unless the old object, made when they were on, has them.
-func dropGated(obj, old object.Value, fields [][]string) object.Value {
-	for _, path := range fields {
-		if holds(obj, path) && !holds(old, path) {
-			obj = without(obj, path)
+// grow makes the tree of the paths of some features, at most 64.
+func grow(features []feature) *branch {
+	root := &branch{}
+	for i, paths := range features {
+		for _, path := range paths {
+			path = strings.NewReplacer(everyItem, "."+everyItem, everyMember, "."+everyMember).Replace(path)
+			b := root
+			for step := range strings.SplitSeq(path, ".") {
+				b = b.child(step)
+			}
+			b.leaf |= 1 << i
 		}
 	}
-	return obj
+	return root
 }
 
-// holds says whether there is anything at the end of a path.
-func holds(v object.Value, path []string) bool {
-	for i, step := range path {
-		switch step {
+func (b *branch) child(step string) *branch {
+	step, frail := strings.CutSuffix(step, "?")
+	for _, n := range b.next {
+		if n.step == step {
+			n.frail = n.frail || frail
+			return n
+		}
+	}
+	n := &branch{step: step, frail: frail}
+	b.next = append(b.next, n)
+	return n
+}
+
+// uses says which features have a field in a value.
+func (b *branch) uses(v object.Value) (found uint64) {
+	if v.IsNull() {
+		return 0
+	}
+	found = b.leaf
+	for _, n := range b.next {
+		switch n.step {
 		case everyItem:
 			for _, item := range v.Items() {
-				if holds(item, path[i+1:]) {
-					return true
-				}
+				found |= n.uses(item)
 			}
-			return false
 		case everyMember:
 			for _, m := range v.Members() {
-				if holds(m.Value, path[i+1:]) {
-					return true
-				}
+				found |= n.uses(m.Value)
 			}
-			return false
+		default:
+			if member, ok := v.Get(n.step); ok {
+				found |= n.uses(member)
+			}
 		}
-		next, ok := v.Get(step)
-		if !ok {
-			return false
-		}
-		v = next
 	}
-	return !v.IsNull()
+	return found
 }
 
-// without is the value with nothing at the ends of a path.
-func without(v object.Value, path []string) object.Value {
-	switch step := path[0]; {
-	case step == everyItem:
-		for i, item := range v.Items() {
-			if holds(item, path[1:]) {
-				v = v.WithItem(i, without(item, path[1:]))
+// cut drops the fields of these features.
+func (b *branch) cut(v object.Value, features uint64) object.Value {
+	for _, n := range b.next {
+		switch n.step {
+		case everyItem:
+			for i, item := range v.Items() {
+				if n.uses(item)&features != 0 {
+					v = v.WithItem(i, n.cut(item, features))
+				}
+			}
+		case everyMember:
+			for _, m := range v.Members() {
+				if n.uses(m.Value)&features != 0 {
+					v = v.With(m.Key, n.cut(m.Value, features))
+				}
+			}
+		default:
+			member, ok := v.Get(n.step)
+			switch {
+			case !ok || n.uses(member)&features == 0:
+			case n.leaf&features != 0:
+				v = v.Without(n.step)
+			default:
+				if member = n.cut(member, features); n.frail && member.Len() == 0 {
+					v = v.Without(n.step)
+				} else {
+					v = v.With(n.step, member)
+				}
 			}
 		}
-		return v
-	case step == everyMember:
-		for _, m := range v.Members() {
-			if holds(m.Value, path[1:]) {
-				v = v.With(m.Key, without(m.Value, path[1:]))
-			}
-		}
-		return v
-	case len(path) == 1:
-		return v.Without(step)
-	default:
-		next, ok := v.Get(step)
-		if !ok {
-			return v
-		}
-		return v.With(step, without(next, path[1:]))
 	}
+	return v
+}
+
+// drop drops the fields of the features that old has not used before.
+func (g gated) drop(obj, old object.Value) object.Value {
+	tree := g.tree()
+	part := obj.At(g.at...)
+	off := tree.uses(part)
+	if off != 0 {
+		off &^= tree.uses(old.At(g.at...))
+	}
+	if off == 0 {
+		return obj
+	}
+	if len(g.at) == 0 {
+		return tree.cut(obj, off)
+	}
+	return obj.WithAt(tree.cut(part, off), g.at...)
+}
+
+// dropGated drops the fields of features that are off from all these places.
+func dropGated(obj, old object.Value, places []gated) object.Value {
+	for _, g := range places {
+		obj = g.drop(obj, old)
+	}
+	return obj
 }

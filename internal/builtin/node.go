@@ -17,6 +17,18 @@ func nodes() group {
 	}}
 }
 
+// podCIDR keeps podCIDR and the first of podCIDRs equal; podCIDR wins.
+func podCIDR(obj object.Value) object.Value {
+	one, all := obj.At("spec", "podCIDR"), obj.At("spec", "podCIDRs").Items()
+	switch {
+	case one.Len() > 0 && (len(all) == 0 || !object.Equal(one, all[0])):
+		return obj.WithAt(object.ListOf(one), "spec", "podCIDRs")
+	case one.Len() == 0 && len(all) > 0 && all[0].Len() > 0:
+		return obj.WithAt(all[0], "spec", "podCIDR")
+	}
+	return obj
+}
+
 // dropNodeConfig drops what belongs to the kubelet configuration by API, a feature that is gone.
 func dropNodeConfig(obj object.Value) object.Value {
 	return obj.WithoutAt("spec", "configSource").WithoutAt("status", "config")

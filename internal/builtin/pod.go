@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"plinth/internal/builtin/columns"
@@ -13,7 +15,11 @@ func pods() kind {
 	return kind{
 		name: "pods", kind: "Pod", short: "po", categories: []string{"all"}, schema: gotypes.Of[corev1.Pod],
 		status: statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
-		gated:      podGates("spec"),
+		gated: podGates("spec"),
+		gatedStatus: []gated{below("status",
+			feature{"nodeAllocatableResourceClaimStatuses"}, // DRANodeAllocatableResources
+			feature{"volumeHealth"},                         // CSIVolumeHealth
+		)},
 		generation: spec,
 		fields: []selectable{
 			truth("spec.hostNetwork", "spec", "hostNetwork"),
@@ -58,22 +64,37 @@ func podGrace(obj object.Value, asked *int64) (seconds int64, graceful bool) {
 	return seconds, true
 }
 
-// podGates are the fields of features that are off by default, below a path that leads to the spec of a Pod.
-func podGates(path string) [][]string {
-	var fields []string
-	for _, containers := range []string{".containers[].", ".initContainers[].", ".ephemeralContainers[]."} {
-		for _, field := range []string{
-			"lifecycle.stopSignal",
-			"livenessProbe.grpc.mode", "readinessProbe.grpc.mode", "startupProbe.grpc.mode",
-			"volumeMounts[].bindMountOptions",
-		} {
-			fields = append(fields, path+containers+field)
+// podFeatures are the features of a Pod's spec that are off by default.
+var podFeatures = sync.OnceValue(func() *branch {
+	inContainers := func(fields ...string) (f feature) {
+		for _, list := range []string{"containers[].", "initContainers[].", "ephemeralContainers[]."} {
+			for _, field := range fields {
+				f = append(f, list+field)
+			}
 		}
+		return f
 	}
-	for _, field := range []string{
-		".evictionResponders", ".schedulingGroup", ".volumes[].emptyDir.mode",
-	} {
-		fields = append(fields, path+field)
-	}
-	return gates(fields...)
-}
+	return grow([]feature{
+		inContainers("lifecycle?.stopSignal"), // ContainerStopSignals
+		inContainers("livenessProbe.grpc.mode", "readinessProbe.grpc.mode", "startupProbe.grpc.mode"), // GRPCContainerProbeTLS
+		inContainers("volumeMounts[].bindMountOptions"),                                               // VolumeBindMountOptions
+		inContainers( // H2CContainerProbe
+			"livenessProbe.httpGet.protocol", "readinessProbe.httpGet.protocol", "startupProbe.httpGet.protocol",
+			"lifecycle.postStart.httpGet.protocol", "lifecycle.preStop.httpGet.protocol"),
+		{"evictionResponders"},      // EvictionRequestAPI
+		{"schedulingGroup"},         // GenericWorkload
+		{"volumes[].emptyDir.mode"}, // EmptyDirVolumeMode
+		{ // AtomicWriteVolumeUserFields
+			"volumes[].secret.defaultUser", "volumes[].secret.items[].user",
+			"volumes[].configMap.defaultUser", "volumes[].configMap.items[].user",
+			"volumes[].downwardAPI.defaultUser", "volumes[].downwardAPI.items[].user",
+			"volumes[].projected.defaultUser",
+			"volumes[].projected.sources[].secret.items[].user", "volumes[].projected.sources[].configMap.items[].user",
+			"volumes[].projected.sources[].downwardAPI.items[].user", "volumes[].projected.sources[].serviceAccountToken.user",
+			"volumes[].projected.sources[].clusterTrustBundle.user", "volumes[].projected.sources[].podCertificate.user",
+		},
+	})
+})
+
+// podGates are those features in the spec of a Pod, or of a template for one.
+func podGates(place string) []gated { return []gated{grown(place, podFeatures)} }

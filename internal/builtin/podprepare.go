@@ -3,8 +3,6 @@ package builtin
 import (
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"plinth/object"
 )
 
@@ -13,7 +11,7 @@ import (
 func newPod(obj object.Value) object.Value {
 	spec := obj.At("spec")
 	spec = appArmorFromAnnotations(spec, obj.At("metadata", "annotations"))
-	spec = selectByLabelKeys(spec, obj.At("metadata", "labels"))
+	spec = defaultPodResources(selectByLabelKeys(spec, obj.At("metadata", "labels")))
 	status := []object.Member{
 		{Key: "phase", Value: object.StringOf("Pending")},
 		{Key: "qosClass", Value: object.StringOf(qosClass(spec))},
@@ -37,9 +35,6 @@ func keepPodResources(obj, old object.Value) object.Value {
 	return obj
 }
 
-// statusGates are the fields in a Pod's status of features that are off by default.
-var statusGates = gates("status.nodeAllocatableResourceClaimStatuses", "status.volumeHealth")
-
 // keepPodStatus keeps in the status what older clients leave out.
 func keepPodStatus(obj, old object.Value) object.Value {
 	is, was := obj.At("status"), old.At("status")
@@ -62,7 +57,7 @@ func keepPodStatus(obj, old object.Value) object.Value {
 	if len(set) > 0 {
 		obj = obj.With("status", is.Edit(set))
 	}
-	return dropGated(obj, old, statusGates)
+	return obj
 }
 
 // keepObserved keeps the observedGeneration of conditions that come without. There may be several of one type: they are
@@ -85,99 +80,6 @@ func keepObserved(is, was object.Value) (conditions object.Value, changed bool) 
 		}
 	}
 	return is, changed
-}
-
-// The service classes of Pods, by what their containers ask for.
-const (
-	bestEffort = "BestEffort"
-	burstable  = "Burstable"
-	guaranteed = "Guaranteed"
-)
-
-// qosClass is the class of a Pod: of its own resources if it has such, else the one that all its containers share.
-func qosClass(spec object.Value) string {
-	if resources := spec.At("resources"); podResourcesSet(resources) {
-		return classOf(resources)
-	}
-	class := ""
-	for _, list := range []string{"initContainers", "containers"} {
-		for _, c := range spec.At(list).Items() {
-			this := classOf(c.At("resources"))
-			if this == burstable || class != "" && class != this {
-				return burstable
-			}
-			class = this
-		}
-	}
-	if class == "" {
-		return bestEffort
-	}
-	return class
-}
-
-// podResourcesSet says whether a Pod has resources of its own, of a sort that may be.
-func podResourcesSet(resources object.Value) bool {
-	for _, list := range []string{"requests", "limits"} {
-		for _, m := range resources.At(list).Members() {
-			if podResource(m.Key) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func podResource(name string) bool {
-	return name == "cpu" || name == "memory" || strings.HasPrefix(name, "hugepages-")
-}
-
-// classOf is the class of one set of resources: guaranteed where what is asked for is also the limit.
-func classOf(resources object.Value) string {
-	requests, limits := resources.At("requests"), resources.At("limits")
-	if requests.Len() == 0 && limits.Len() == 0 {
-		return bestEffort
-	}
-	class := ""
-	for _, name := range []string{"cpu", "memory"} {
-		asked, limit := requests.At(name), limits.At(name)
-		this := guaranteed
-		switch {
-		case !sameQuantity(asked, limit):
-			return burstable
-		case isZero(asked):
-			this = bestEffort
-		}
-		if class != "" && class != this {
-			return burstable
-		}
-		class = this
-	}
-	return class
-}
-
-func sameQuantity(a, b object.Value) bool {
-	if object.Equal(a, b) {
-		return true
-	}
-	left, right := quantity(a), quantity(b)
-	return left.Cmp(right) == 0
-}
-
-func isZero(v object.Value) bool {
-	if v.IsNull() {
-		return true
-	}
-	q := quantity(v)
-	return q.IsZero()
-}
-
-// quantity is the number that a text in canonical form stands for; none is 0.
-func quantity(v object.Value) resource.Quantity {
-	if v.Str() == "" {
-		return resource.Quantity{}
-	}
-	q, _ := resource.ParseQuantity(v.Str()) // the schema has seen it
-	return q
 }
 
 // selectByLabelKeys writes the values of a Pod's own labels into the selectors that name only their keys.

@@ -24,21 +24,27 @@ func resources(c Config) group {
 		},
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
-			status: statusOnly, onStatus: dropFreedDevices, table: columns.ResourceClaims, answersDeleted: true,
+			status: statusOnly, onStatus: dropFreedDevices, gated: []gated{grown("spec", claimFeatures)},
+			gatedStatus: []gated{below("status", feature{"allocation.devices.results[].skipNodeOperations"})}, // DRAOptionalNodeOperations
+			table:       columns.ResourceClaims, answersDeleted: true,
 		},
 		{
 			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate", schema: gotypes.Of[resourcev1.ResourceClaimTemplate],
-			table: columns.ResourceClaimTemplates, answersDeleted: true,
+			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates, answersDeleted: true,
 		},
 		{
 			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice], cluster: true,
 			generation: spec,
-			gated: gates(
-				"spec.partitionTypeAttribute", "spec.skipNodeOperations", "spec.devices[].nodeAllocatableResources",
-				"spec.devices[].consumesCounters[].compatibilityGroups",
-				"spec.devices[].attributes{}.bools", "spec.devices[].attributes{}.ints",
-				"spec.devices[].attributes{}.strings", "spec.devices[].attributes{}.versions",
-			),
+			gated: []gated{below("spec",
+				feature{"partitionTypeAttribute"},                           // DRAPartitionableDevicesType
+				feature{"skipNodeOperations"},                               // DRAOptionalNodeOperations
+				feature{"devices[].nodeAllocatableResources"},               // DRANodeAllocatableResources
+				feature{"devices[].consumesCounters[].compatibilityGroups"}, // DRADeviceCompatibilityGroups
+				feature{ // DRAListTypeAttributes
+					"devices[].attributes{}.bools", "devices[].attributes{}.ints",
+					"devices[].attributes{}.strings", "devices[].attributes{}.versions",
+				},
+			)},
 			fields: []selectable{
 				text("spec.driver", "spec", "driver"),
 				text("spec.nodeName", "spec", "nodeName"),

@@ -1,6 +1,26 @@
 package builtin
 
-import "plinth/object"
+import (
+	"encoding/base64"
+
+	"plinth/object"
+)
+
+// plainData moves the data that a client has sent as plain text to the rest of it. It is nowhere to be read again.
+func plainData(obj object.Value) object.Value {
+	plain, sent := obj.Get("stringData")
+	if !sent {
+		return obj
+	}
+	data := make([]object.Member, 0, plain.Len())
+	for _, m := range plain.Members() {
+		data = append(data, object.Member{Key: m.Key, Value: object.StringOf(base64.StdEncoding.EncodeToString([]byte(m.Value.Str())))})
+	}
+	if len(data) > 0 {
+		obj = obj.With("data", obj.At("data").Edit(data))
+	}
+	return obj.Without("stringData")
+}
 
 // keepSecretType takes a missing type for the old one.
 func keepSecretType(obj, old object.Value) object.Value {

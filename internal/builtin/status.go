@@ -51,6 +51,7 @@ func (k *kind) writeStatus(old, body object.Value) (object.Value, error) {
 	} else {
 		obj = keepMeta(obj, old, stays[k.status]...)
 	}
+	obj = dropGated(obj, old, k.gatedStatus)
 	if k.onStatus != nil {
 		obj = k.onStatus(obj, old)
 	}

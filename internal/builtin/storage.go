@@ -5,18 +5,18 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
-	"plinth/object"
 )
 
 func storage() group {
 	return group{"storage.k8s.io", "v1", []kind{
 		{
 			name: "csidrivers", kind: "CSIDriver", schema: gotypes.Of[storagev1.CSIDriver], cluster: true,
-			conditional: true, table: columns.CSIDrivers, answersDeleted: true,
+			conditional: true, generation: spec, onCreate: uncounted, table: columns.CSIDrivers, answersDeleted: true,
 		},
 		{
 			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], cluster: true,
-			conditional: true, status: statusOnly, onStatus: dropStorageHealth, table: columns.CSINodes, answersDeleted: true,
+			conditional: true, status: statusOnly, gatedStatus: []gated{below("status", feature{"storageHealth"})}, // CSIVolumeHealth
+			table: columns.CSINodes, answersDeleted: true,
 		},
 		{
 			name: "csistoragecapacities", kind: "CSIStorageCapacity", schema: gotypes.Of[storagev1.CSIStorageCapacity],
@@ -35,9 +35,4 @@ func storage() group {
 			schema: gotypes.Of[storagev1.VolumeAttributesClass], cluster: true, table: columns.VolumeAttributesClasses, answersDeleted: true,
 		},
 	}}
-}
-
-// dropStorageHealth drops the status field of a feature that is off by default.
-func dropStorageHealth(obj, old object.Value) object.Value {
-	return dropGated(obj, old, gates("status.storageHealth"))
 }

@@ -65,6 +65,9 @@ type kind struct {
 	conditional bool     // an update must say which version it replaces (WRITE-1)
 	naming      func(name string, prefix bool) []string
 
+	// alias brings fields that mean the same in step; it comes before the defaults. Nil: there are none.
+	alias func(obj object.Value) object.Value
+
 	// status says what a status write may change besides the status; noStatus: the kind has no such subresource.
 	status statusRule
 	// initial is the status of a new object made from an empty one; nil leaves it empty.
@@ -74,8 +77,8 @@ type kind struct {
 	// onCreate and onUpdate prepare what is particular to the kind, after the status has been reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
-	// gated lists the fields of features that are off by default.
-	gated [][]string
+	// gated are the features of the main URL, gatedStatus those of the status, that are off by default.
+	gated, gatedStatus []gated
 	// generation is what counts as a new generation; nil: the kind has none.
 	generation func(obj object.Value) object.Value
 
@@ -108,7 +111,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
-		Default:    defaulting(group, version, k.kind, now),
+		Default:    k.defaulting(group, version, now),
 		Generation: k.generation,
 		Columns:    k.table.Columns, Cells: k.table.Cells,
 	}
@@ -136,11 +139,18 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 }
 
 // defaulting finds the defaults of a kind, those that depend on the time included.
-func defaulting(group, version, kind string, now func() time.Time) func(object.Value) object.Value {
-	if timed := defaults.Timed(group, version, kind); timed != nil {
-		return func(obj object.Value) object.Value { return timed(obj, now()) }
+func (k *kind) defaulting(group, version string, now func() time.Time) func(object.Value) object.Value {
+	fill := defaults.For(group, version, k.kind)
+	if timed := defaults.Timed(group, version, k.kind); timed != nil {
+		fill = func(obj object.Value) object.Value { return timed(obj, now()) }
 	}
-	return defaults.For(group, version, kind)
+	switch {
+	case k.alias == nil:
+		return fill
+	case fill == nil:
+		return k.alias
+	}
+	return func(obj object.Value) object.Value { return fill(k.alias(obj)) }
 }
 
 // prepareCreate resets what a client may not set on a new object.
@@ -192,6 +202,9 @@ func spec(obj object.Value) object.Value { return obj.At("spec") }
 
 // once is the generation of a kind that counts it at its creation only.
 func once(object.Value) object.Value { return object.Nil }
+
+// uncounted is for kinds whose generations are counted from the first update on.
+func uncounted(obj object.Value) object.Value { return obj.WithoutAt("metadata", "generation") }
 
 // checked adds a rule to the validation that package validation knows of.
 func checked(r *engine.Resource, rule func(obj object.Value) field.ErrorList) {

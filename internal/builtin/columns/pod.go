@@ -99,12 +99,13 @@ func (p *podState) restarted(container object.Value) {
 func (p *podState) lookAtInit(sidecars *podState) (initializing bool) {
 	inits := p.spec.At("initContainers")
 	restartable := func(name string) bool {
+		always := false
 		for _, c := range inits.Items() {
 			if c.At("name").Str() == name {
-				return c.At("restartPolicy").Str() == "Always"
+				always = c.At("restartPolicy").Str() == "Always"
 			}
 		}
-		return false
+		return always
 	}
 	for _, c := range inits.Items() {
 		if c.At("restartPolicy").Str() == "Always" {

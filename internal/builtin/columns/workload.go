@@ -104,7 +104,14 @@ func controller(obj object.Value, _ time.Time) any {
 			continue
 		}
 		kind := o.At("kind").Str()
-		if group, _, grouped := strings.Cut(o.At("apiVersion").Str(), "/"); grouped {
+		group, _, grouped := strings.Cut(o.At("apiVersion").Str(), "/")
+		if !grouped {
+			group = ""
+		}
+		switch {
+		case kind == "" && group == "":
+			return o.At("name").Str()
+		case group != "":
 			kind += "." + group
 		}
 		return strings.ToLower(kind) + "/" + o.At("name").Str()

@@ -1,0 +1,224 @@
+package builtin
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plinth/object"
+)
+
+// The classes of service of Pods, by what their containers ask for.
+const (
+	bestEffort = "BestEffort"
+	burstable  = "Burstable"
+	guaranteed = "Guaranteed"
+)
+
+// qosClass is the class of a Pod: of its own resources if it has such, else the one that all its containers share.
+func qosClass(spec object.Value) string {
+	if resources := spec.At("resources"); podResourcesSet(resources) {
+		return classOf(resources)
+	}
+	class := ""
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, c := range spec.At(list).Items() {
+			this := classOf(c.At("resources"))
+			if this == burstable || class != "" && class != this {
+				return burstable
+			}
+			class = this
+		}
+	}
+	if class == "" {
+		return bestEffort
+	}
+	return class
+}
+
+// podResourcesSet says whether a Pod has resources of its own, of a sort that may be.
+func podResourcesSet(resources object.Value) bool {
+	for _, list := range []string{"requests", "limits"} {
+		for _, m := range resources.At(list).Members() {
+			if podResource(m.Key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// podResource says whether a resource may be asked for by a Pod as a whole.
+func podResource(name string) bool { return name == "cpu" || name == "memory" || hugePages(name) }
+
+func hugePages(name string) bool { return strings.HasPrefix(name, "hugepages-") }
+
+// classOf is the class of one set of resources: guaranteed where what is asked for is also the limit.
+func classOf(resources object.Value) string {
+	requests, limits := resources.At("requests"), resources.At("limits")
+	if requests.Len() == 0 && limits.Len() == 0 {
+		return bestEffort
+	}
+	class := ""
+	for _, name := range []string{"cpu", "memory"} {
+		asked, limit := requests.At(name), limits.At(name)
+		this := guaranteed
+		switch {
+		case !sameQuantity(asked, limit):
+			return burstable
+		case isZero(asked):
+			this = bestEffort
+		}
+		if class != "" && class != this {
+			return burstable
+		}
+		class = this
+	}
+	return class
+}
+
+func sameQuantity(a, b object.Value) bool {
+	if object.Equal(a, b) {
+		return true
+	}
+	left, right := quantity(a), quantity(b)
+	return left.Cmp(right) == 0
+}
+
+func isZero(v object.Value) bool {
+	q := quantity(v)
+	return q.IsZero()
+}
+
+// quantity is the number that a text in canonical form stands for; none is 0.
+func quantity(v object.Value) resource.Quantity {
+	if v.Str() == "" {
+		return resource.Quantity{}
+	}
+	q, _ := resource.ParseQuantity(v.Str()) // the schema has seen it
+	return q
+}
+
+// amounts are quantities by the name of their resource.
+type amounts map[string]resource.Quantity
+
+func amountsOf(list object.Value) amounts {
+	a := make(amounts, list.Len())
+	for _, m := range list.Members() {
+		a[m.Key] = quantity(m.Value)
+	}
+	return a
+}
+
+func (a amounts) add(more amounts) {
+	for name, q := range more {
+		sum := a[name]
+		sum.Add(q)
+		a[name] = sum
+	}
+}
+
+func (a amounts) atLeast(other amounts) {
+	for name, q := range other {
+		if has, ok := a[name]; !ok || q.Cmp(has) > 0 {
+			a[name] = q
+		}
+	}
+}
+
+func (a amounts) list() object.Value {
+	members := make([]object.Member, 0, len(a))
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		q := a[name]
+		members = append(members, object.Member{Key: name, Value: object.StringOf(q.String())})
+	}
+	return object.MapOf(members...)
+}
+
+// together is what the containers of a Pod ask for, or are limited to, at one time: all containers and sidecars
+// together, or any one of the others that run before them, with the sidecars that have begun.
+func together(spec object.Value, list string) amounts {
+	sum, sidecars, before := amounts{}, amounts{}, amounts{}
+	for _, c := range spec.At("containers").Items() {
+		sum.add(amountsOf(c.At("resources", list)))
+	}
+	for _, c := range spec.At("initContainers").Items() {
+		own := amountsOf(c.At("resources", list))
+		if c.At("restartPolicy").Str() == "Always" {
+			sum.add(own)
+			sidecars.add(own)
+			own = sidecars
+		} else {
+			own.add(sidecars)
+		}
+		before.atLeast(own)
+	}
+	sum.atLeast(before)
+	return sum
+}
+
+// defaultPodResources completes the resources of a whole Pod, if it has any, by what its containers ask for together.
+// The order matters: requests follow the limits of huge pages, and the other limits follow the requests.
+func defaultPodResources(spec object.Value) object.Value {
+	resources := spec.At("resources")
+	if resources.At("requests").Len() == 0 && resources.At("limits").Len() == 0 {
+		return spec
+	}
+	requests, limits := amountsOf(resources.At("requests")), amountsOf(resources.At("limits"))
+	allLimits := together(spec, "limits")
+	for name, q := range allLimits {
+		if _, asked := requests[name]; hugePages(name) && !asked {
+			limits.fill(name, q)
+		}
+	}
+	for name, q := range together(spec, "requests") {
+		if podResource(name) && !hugePages(name) {
+			requests.fill(name, q)
+		}
+	}
+	for name, q := range limits {
+		if podResource(name) {
+			requests.fill(name, q)
+		}
+	}
+	for name, asked := range requests {
+		if _, limited := limits[name]; limited || !podResource(name) || !everyContainerLimits(spec, name) {
+			continue
+		}
+		if q, ok := allLimits[name]; ok {
+			if asked.Cmp(q) > 0 {
+				q = asked
+			}
+			limits[name] = q
+		}
+	}
+	for _, l := range []struct {
+		key  string
+		list amounts
+	}{{"requests", requests}, {"limits", limits}} {
+		if len(l.list) > 0 {
+			resources = resources.With(l.key, l.list.list())
+		}
+	}
+	return spec.With("resources", resources)
+}
+
+// fill sets an amount that is not there.
+func (a amounts) fill(name string, q resource.Quantity) {
+	if _, has := a[name]; !has {
+		a[name] = q
+	}
+}
+
+func everyContainerLimits(spec object.Value, name string) bool {
+	for _, list := range []string{"containers", "initContainers", "ephemeralContainers"} {
+		for _, c := range spec.At(list).Items() {
+			if _, limited := c.At("resources", "limits").Get(name); !limited {
+				return false
+			}
+		}
+	}
+	return true
+}
