@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -195,7 +196,8 @@ func causes(list field.ErrorList, messages bool) []string {
 	for _, f := range list {
 		text := string(f.Type) + " " + f.Field
 		if messages {
-			text += ": " + f.ErrorBody()
+			body, _, _ := strings.Cut(f.ErrorBody(), "\n") // behind it: how two objects differ, which is told in other words
+			text += ": " + body
 		}
 		if !slices.Contains(texts, text) {
 			texts = append(texts, text)
