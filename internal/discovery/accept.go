@@ -102,7 +102,7 @@ func negotiate(accept string, aggregated bool) (mediaType string, asked bool, er
 			}
 		}
 	}
-	return "", false, notAcceptable(representations...)
+	return "", false, apierr.NewNotAcceptable(representations)
 }
 
 // literal refuses a header that names none of these media types as it is written and does not say */* either. Some
@@ -121,12 +121,5 @@ func literal(accept string, mediaTypes ...string) error {
 	return &apierr.Error{
 		Code: 406, Reason: apierr.NotAcceptable, Details: &apierr.Details{},
 		Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(mediaTypes, ", "),
-	}
-}
-
-func notAcceptable(mediaTypes ...string) error {
-	return &apierr.Error{
-		Code: 406, Reason: apierr.NotAcceptable,
-		Message: "only the following media types are accepted: " + strings.Join(mediaTypes, ", "),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plinth/internal/apierr"
 	"plinth/object"
 )
 
@@ -29,7 +30,7 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 				return c.editions.get("v2 protobuf", func() *Document { return d.openAPI2(c, true) }), true, nil
 			}
 		}
-		return nil, true, notAcceptable(mediaJSON, mediaOpenAPI2)
+		return nil, true, apierr.NewNotAcceptable([]string{mediaJSON, mediaOpenAPI2})
 	case rest == "v3":
 		return c.editions.get("v3", func() *Document { return jsonDocument(mediaJSON, d.index(c)) }), true, nil
 	}
@@ -46,7 +47,7 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 			return p.editions.get("v3 "+name, func() *Document { return p.document(d, c) }), true, nil
 		}
 	}
-	return nil, true, notAcceptable(mediaJSON)
+	return nil, true, apierr.NewNotAcceptable([]string{mediaJSON})
 }
 
 // part is one OpenAPI v3 document: a group version, or the few paths around them.
