@@ -89,7 +89,7 @@ func (rq *Request) patched(live *store.Version, old object.Value, apply func(obj
 	if seen == 0 { // the patch removed it: unconditional
 		seen = live.Revision
 	}
-	return obj, warnings, rq.stale(live, seen, obj)
+	return obj, warnings, rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }
 
 // patchFailed words a patch that is not one, or that does not fit the object.

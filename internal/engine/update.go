@@ -169,7 +169,10 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 		if obj, err = sub.Write(old, body); err != nil {
 			return object.Nil, err
 		}
-		obj = r.bump(carry(obj, old), old)
+		obj = carry(obj, old)
+		if sub.Name != "status" { // what has become of an object is no change of what it is meant to be
+			obj = r.bump(obj, old)
+		}
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if sub.Validate != nil {
 			faults = append(faults, sub.Validate(body, obj, old)...)

@@ -134,8 +134,8 @@ func (w *Watch) add(record *store.Record) error {
 		return w.tell(Added, is, record.Revision, record)
 	case is != nil:
 		return w.tell(Modified, is, record.Revision, record)
-	case record.New != nil: // it has left the selection
-		return w.tell(Deleted, record.New, record.Revision, nil)
+	case record.New != nil: // it has left the selection, and is told of as it was there last
+		return w.tell(Deleted, was, record.Revision, nil)
 	}
 	return w.tell(Deleted, was, record.Revision, record)
 }
