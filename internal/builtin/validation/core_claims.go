@@ -70,20 +70,25 @@ func (f *faults) claimSpec(spec object.Value, old claimLeniency, p *place) {
 	}
 }
 
-// dataSources checks where a volume's first content comes from. A source in another namespace is not looked at: the
-// feature is off.
+// dataSources checks where a volume's first content comes from.
 func (f *faults) dataSources(spec object.Value, old claimLeniency, p *place) {
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
-	if text(ref, "namespace") != "" {
-		ref = object.Nil
-	}
 	if !source.IsNull() {
 		f.dataSource(source, old, p.to("dataSource"))
 	}
-	if !ref.IsNull() {
-		f.dataSource(ref, old, p.to("dataSourceRef"))
+	if ref.IsNull() {
+		return
 	}
-	if !source.IsNull() && !ref.IsNull() && !object.Equal(source, ref.Without("namespace")) {
+	f.dataSource(ref, old, p.to("dataSourceRef"))
+	namespace := text(ref, "namespace")
+	if namespace != "" {
+		f.label(p.to("dataSourceRef").to("namespace"), namespace)
+	}
+	switch { // the reference shows a path as the value
+	case source.IsNull():
+	case namespace != "":
+		f.invalid(p, struct{}{}, "may not be specified when dataSourceRef.namespace is specified")
+	case !object.Equal(source, ref.Without("namespace")):
 		f.invalid(p, struct{}{}, "must match dataSourceRef")
 	}
 }

@@ -64,3 +64,13 @@ func (f *faults) tooMany(p *place, have, limit int) {
 func (f *faults) unsupportedText(p *place, value string, supported []string) {
 	f.list = append(f.list, field.NotSupported(f.path(p), value, supported))
 }
+
+// invalidEnum is unsupported for a whole map, of which one member is an enum.
+func (f *faults) invalidEnum(p *place, value any, supported []string) {
+	f.list = append(f.list, field.NotSupported(f.path(p), value, supported))
+}
+
+// invalidAsSuch is invalid without the value.
+func (f *faults) invalidAsSuch(p *place, detail string) {
+	f.invalid(p, field.OmitValueType{}, detail)
+}

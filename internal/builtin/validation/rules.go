@@ -31,9 +31,19 @@ var kinds = map[[2]string]rule{
 	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
 	{"", "Pod"}:                   {create: podCreate, update: podUpdate},
 	{"", "PodTemplate"}:           podTemplateKind,
+	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate, status: replicaStatus},
 	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},
 	{"", "Service"}:               {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
 	{"", "ServiceAccount"}:        finalizersOnly,
+
+	{"apps", "ControllerRevision"}: {create: controllerRevisionCreate, update: controllerRevisionUpdate},
+	{"apps", "DaemonSet"}:          {create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus},
+	{"apps", "Deployment"}:         {create: deploymentCreate, update: deploymentUpdate, status: deploymentStatus},
+	{"apps", "ReplicaSet"}:         {create: replicaSetCreate, update: replicaSetUpdate, status: replicaStatus},
+	{"apps", "StatefulSet"}:        {create: statefulSetCreate, update: statefulSetUpdate, status: statefulSetStatus},
+
+	{"batch", "CronJob"}: {create: cronJobCreate, update: cronJobUpdate, status: finalizersOnly.status},
+	{"batch", "Job"}:     {create: jobCreate, update: jobUpdate, status: jobStatus},
 }
 
 // For gives the rules of a kind.

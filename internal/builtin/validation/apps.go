@@ -1,0 +1,554 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/object"
+)
+
+const doesNotMatch = "`selector` does not match template `labels`"
+
+// matches says whether a selector selects labels, and whether it is one at all. A null selector selects nothing, an empty
+// one everything.
+func matches(selector, labels object.Value) (match, valid bool) {
+	if selector.IsNull() {
+		return false, true
+	}
+	var f faults
+	if f.labelSelector(selector, nil, false); len(f.list) > 0 {
+		return false, false
+	}
+	for _, m := range selector.At("matchLabels").Members() {
+		if value, ok := labels.Get(m.Key); !ok || value.Str() != m.Value.Str() {
+			return false, true
+		}
+	}
+	for _, requirement := range selector.At("matchExpressions").Items() {
+		value, has := labels.Get(text(requirement, "key"))
+		in := has && contains(requirement.At("values"), value.Str())
+		good := false
+		switch text(requirement, "operator") {
+		case "In":
+			good = in
+		case "NotIn":
+			good = !in
+		case "Exists":
+			good = has
+		case "DoesNotExist":
+			good = !has
+		}
+		if !good {
+			return false, true
+		}
+	}
+	return true, true
+}
+
+// isEmptySelector says whether a selector is there, but selects everything.
+func isEmptySelector(selector object.Value) bool {
+	return !selector.IsNull() && length(selector, "matchLabels")+length(selector, "matchExpressions") == 0
+}
+
+// workloadSelector checks the selector of a controller, and says whether it can be used.
+func (f *faults) workloadSelector(selector object.Value, kind string, p *place) bool {
+	if selector.IsNull() {
+		f.required(p, "")
+		return true
+	}
+	before := len(f.list)
+	f.labelSelector(selector, p, false)
+	valid := len(f.list) == before
+	if isEmptySelector(selector) {
+		f.invalid(p, show(selector, selectorOrder...), "empty selector is invalid for "+kind)
+	}
+	if !valid {
+		f.invalid(p, show(selector, selectorOrder...), "invalid label selector")
+	}
+	return valid
+}
+
+// selectorImmutable refuses a change of the selector.
+func (f *faults) selectorImmutable(spec, was object.Value, p *place) {
+	if now := spec.At("selector"); !same(now, was.At("selector")) {
+		f.invalid(p, show(now, selectorOrder...), immutable)
+	}
+}
+
+func (f *faults) nonNegativeMembers(v object.Value, p *place, keys ...string) {
+	for _, key := range keys {
+		f.nonNegative(p.to(key), number(v, key))
+	}
+}
+
+// replicaTemplate is the template of a ReplicaSet, also inside a Deployment.
+func (f *faults) replicaTemplate(spec, was object.Value, p *place) {
+	template := spec.At("template")
+	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
+		f.invalid(p.to("metadata").to("labels"), show(template.At("metadata", "labels")), doesNotMatch)
+	}
+	f.podTemplate(template, was.At("template"), p)
+	f.runsForever(template, "ReplicaSet", p)
+}
+
+// onlyAlways is the restart policy of pods that a controller keeps running.
+var onlyAlways = []string{"Always"}
+
+func (f *faults) runsForever(template object.Value, kind string, p *place) {
+	f.only(p.to("spec").to("restartPolicy"), text(template.At("spec"), "restartPolicy"), onlyAlways)
+	if has(template.At("spec"), "activeDeadlineSeconds") {
+		f.forbidden(p.to("spec").to("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
+	}
+}
+
+func (f *faults) deployment(spec, was object.Value) {
+	p := (*place)(nil).to("spec")
+	f.nonNegativeMembers(spec, p, "replicas")
+	if f.workloadSelector(spec.At("selector"), "deployment", p.to("selector")) {
+		f.replicaTemplate(spec, was, p.to("template"))
+	}
+	f.deploymentStrategy(spec.At("strategy"), p.to("strategy"))
+	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
+	if deadline := spec.At("progressDeadlineSeconds"); !deadline.IsNull() {
+		f.nonNegative(p.to("progressDeadlineSeconds"), deadline.Int())
+		if deadline.Int() <= number(spec, "minReadySeconds") {
+			f.invalid(p.to("progressDeadlineSeconds"), deadline.Int(), "must be greater than minReadySeconds")
+		}
+	}
+}
+
+var (
+	deploymentStrategies = []string{"Recreate", "RollingUpdate"}
+	updateStrategies     = []string{"RollingUpdate", "OnDelete"}
+	strategyFields       = []goField{{name: "Type", member: "type", zero: `""`}, {name: "RollingUpdate", member: "rollingUpdate",
+		inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable", zero: "0"}, {name: "MaxSurge", member: "maxSurge", zero: "0"}}}}
+	statefulStrategyFields = []goField{{name: "Type", member: "type", zero: `""`}, {name: "RollingUpdate", member: "rollingUpdate", inner: rollingStatefulFields}}
+	rollingStatefulFields  = []goField{{name: "Partition", member: "partition", zero: "0"}, {name: "MaxUnavailable", member: "maxUnavailable"}}
+)
+
+func (f *faults) deploymentStrategy(strategy object.Value, p *place) {
+	rolling := strategy.At("rollingUpdate")
+	switch text(strategy, "type") {
+	case "Recreate":
+		if !rolling.IsNull() {
+			f.forbidden(p.to("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")
+		}
+	case "RollingUpdate":
+		if rolling.IsNull() {
+			f.required(p.to("rollingUpdate"), "this should be defaulted and never be nil")
+			return
+		}
+		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
+		p := p.to("rollingUpdate")
+		f.intOrPercent(p.to("maxUnavailable"), unavailable)
+		f.intOrPercent(p.to("maxSurge"), surge)
+		if intOrPercentValue(unavailable) == 0 && intOrPercentValue(surge) == 0 {
+			f.invalid(p.to("maxUnavailable"), show(unavailable), "may not be 0 when `maxSurge` is 0")
+		}
+		f.atMost100Percent(p.to("maxUnavailable"), unavailable)
+	default:
+		f.invalidEnum(p, goForm{strategy, strategyFields}, deploymentStrategies)
+	}
+}
+
+func isPercent(v object.Value) bool {
+	return v.Kind() == object.String && len(utilvalidation.IsValidPercent(v.Str())) == 0
+}
+
+// intOrPercent demands a number that is not negative, or a percentage.
+func (f *faults) intOrPercent(p *place, v object.Value) {
+	if v.Kind() == object.String {
+		for _, wrong := range utilvalidation.IsValidPercent(v.Str()) {
+			f.invalid(p, show(v), wrong)
+		}
+		return
+	}
+	f.nonNegative(p, v.Int())
+}
+
+// intOrPercentValue is the number, or that of the percentage.
+func intOrPercentValue(v object.Value) int64 {
+	if v.Kind() != object.String {
+		return v.Int()
+	}
+	s := v.Str()
+	if isPercent(v) {
+		s = s[:len(s)-1]
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil && !isPercent(v) {
+		return 0
+	}
+	return int64(n)
+}
+
+func (f *faults) atMost100Percent(p *place, v object.Value) {
+	if isPercent(v) && intOrPercentValue(v) > 100 {
+		f.invalid(p, show(v), "must not be greater than 100%")
+	}
+}
+
+func deploymentCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.deployment(obj.At("spec"), object.Nil)
+}
+
+func deploymentUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.deployment(obj.At("spec"), old.At("spec"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+}
+
+// counts checks the numbers in a controller's status: none is negative, and of those in part none is more than replicas.
+func (f *faults) counts(status object.Value, part ...string) {
+	p := (*place)(nil).to("status")
+	for _, m := range status.Members() {
+		if m.Value.Kind() == object.Int {
+			f.nonNegative(p.to(m.Key), m.Value.Int())
+		}
+	}
+	for _, key := range part {
+		if n := number(status, key); n > number(status, "replicas") {
+			f.invalid(p.to(key), n, "cannot be greater than status.replicas")
+		}
+	}
+}
+
+// availableAreReady refuses more available than ready ones.
+func (f *faults) availableAreReady(status object.Value, ready string) {
+	if n := number(status, "availableReplicas"); n > number(status, "readyReplicas") {
+		f.invalid((*place)(nil).to("status").to("availableReplicas"), n, "cannot be greater than "+ready)
+	}
+}
+
+// collisionsGrow refuses a smaller collisionCount.
+func (f *faults) collisionsGrow(status, was object.Value) {
+	if !has(was, "collisionCount") {
+		return
+	}
+	if n := number(status, "collisionCount"); !has(status, "collisionCount") || n < number(was, "collisionCount") {
+		f.invalid((*place)(nil).to("status").to("collisionCount"), n, "cannot be decremented")
+	}
+}
+
+func deploymentStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	status := obj.At("status")
+	f.counts(status, "updatedReplicas", "readyReplicas", "availableReplicas")
+	f.availableAreReady(status, "readyReplicas")
+	f.collisionsGrow(status, old.At("status"))
+}
+
+func (f *faults) replicaSet(spec, was object.Value) {
+	p := (*place)(nil).to("spec")
+	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
+	if f.workloadSelector(spec.At("selector"), "deployment", p.to("selector")) {
+		f.replicaTemplate(spec, was, p.to("template"))
+	}
+}
+
+func replicaSetCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.replicaSet(obj.At("spec"), object.Nil)
+}
+
+func replicaSetUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.replicaSet(obj.At("spec"), old.At("spec"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+}
+
+// replicaStatus serves ReplicationControllers, too.
+func replicaStatus(f *faults, obj, _ object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.counts(obj.At("status"), "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+	f.availableAreReady(obj.At("status"), "readyReplicas")
+}
+
+func (f *faults) replicationController(spec, was object.Value) {
+	p := (*place)(nil).to("spec")
+	f.nonNegativeMembers(spec, p, "minReadySeconds")
+	selector := spec.At("selector")
+	if selector.Len() == 0 {
+		f.required(p.to("selector"), "")
+	}
+	if !has(spec, "replicas") {
+		f.required(p.to("replicas"), "")
+	}
+	f.nonNegativeMembers(spec, p, "replicas")
+	template := spec.At("template")
+	if template.IsNull() {
+		f.required(p.to("template"), "")
+		return
+	}
+	labels := template.At("metadata", "labels")
+	for _, m := range selector.Members() {
+		if value, ok := labels.Get(m.Key); !ok || value.Str() != m.Value.Str() {
+			f.invalid(p.to("template").to("metadata").to("labels"), show(labels), doesNotMatch)
+			break
+		}
+	}
+	f.podTemplate(template, was.At("template"), p.to("template"))
+	f.runsForever(template, "ReplicationController", p.to("template"))
+}
+
+func replicationControllerCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.replicationController(obj.At("spec"), object.Nil)
+}
+
+func replicationControllerUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.replicationController(obj.At("spec"), old.At("spec"))
+}
+
+func (f *faults) daemonSet(spec, was object.Value) {
+	p := (*place)(nil).to("spec")
+	selector, template := spec.At("selector"), spec.At("template")
+	keep := badLabelValue(was.At("selector", "matchExpressions"))
+	if !keep && !was.IsNull() {
+		var old leniency
+		old.lenientScheduling(was.At("template", "spec"))
+		keep = old.labelValuesInAffinity
+	}
+	f.labelSelector(selector, p.to("selector"), keep)
+	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
+		f.invalid(p.to("template").to("metadata").to("labels"), show(template.At("metadata", "labels")), doesNotMatch)
+	}
+	if isEmptySelector(selector) {
+		f.invalid(p.to("selector"), show(selector), "empty selector is invalid for daemonset")
+	}
+	f.podTemplate(template, was.At("template"), p.to("template"))
+	f.runsForever(template, "DaemonSet", p.to("template"))
+	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
+	f.daemonStrategy(spec.At("updateStrategy"), p.to("updateStrategy"))
+}
+
+func (f *faults) daemonStrategy(strategy object.Value, p *place) {
+	switch text(strategy, "type") {
+	case "OnDelete":
+	case "RollingUpdate":
+		rolling := strategy.At("rollingUpdate")
+		p := p.to("rollingUpdate")
+		if rolling.IsNull() {
+			f.required(p, "")
+			return
+		}
+		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
+		f.intOrPercent(p.to("maxUnavailable"), unavailable)
+		f.intOrPercent(p.to("maxSurge"), surge)
+		f.atMost100Percent(p.to("maxUnavailable"), unavailable)
+		f.atMost100Percent(p.to("maxSurge"), surge)
+		some, more := intOrPercentValue(unavailable) != 0, intOrPercentValue(surge) != 0
+		switch {
+		case some && more:
+			f.invalid(p.to("maxSurge"), show(surge), "may not be set when maxUnavailable is non-zero")
+		case !some && !more:
+			f.required(p.to("maxUnavailable"), "cannot be 0 when maxSurge is 0")
+		}
+	default:
+		f.invalidEnum(p, goForm{strategy, strategyFields}, updateStrategies)
+	}
+}
+
+func daemonSetCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.daemonSet(obj.At("spec"), object.Nil)
+}
+
+func daemonSetUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+	f.daemonSet(obj.At("spec"), old.At("spec"))
+}
+
+func daemonSetStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.counts(obj.At("status"))
+	f.collisionsGrow(obj.At("status"), old.At("status"))
+}
+
+// statefulSet checks a StatefulSet's spec. In an update (was is not null) what cannot change is not looked at again.
+func (f *faults) statefulSet(spec, was object.Value, withTemplate bool) {
+	p := (*place)(nil).to("spec")
+	switch policy := text(spec, "podManagementPolicy"); policy {
+	case "":
+		f.required(p.to("podManagementPolicy"), "")
+	case "OrderedReady", "Parallel":
+	default:
+		f.invalid(p.to("podManagementPolicy"), word(policy), "must be 'OrderedReady' or 'Parallel'")
+	}
+	f.statefulStrategy(spec.At("updateStrategy"), was, p.to("updateStrategy"))
+	if retention := spec.At("persistentVolumeClaimRetentionPolicy"); !retention.IsNull() {
+		for _, key := range [...]string{"whenDeleted", "whenScaled"} {
+			f.only(p.to("persistentVolumeClaimRetentionPolicy").to(key), text(retention, key), retentionPolicies)
+		}
+	}
+	if was.IsNull() {
+		for i, claim := range spec.At("volumeClaimTemplates").Items() {
+			f.claimSpec(claim.At("spec"), claimLeniency{}, p.to("volumeClaimTemplates").item(i).to("spec"))
+		}
+		if service := text(spec, "serviceName"); service != "" {
+			f.label(p.to("serviceName"), service)
+		}
+	}
+	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
+	if ordinals := spec.At("ordinals"); !ordinals.IsNull() {
+		f.nonNegative(p.to("ordinals.start"), number(ordinals, "start"))
+	}
+	f.statefulTemplate(spec, was, withTemplate, p)
+	f.runsForever(spec.At("template"), "StatefulSet", p.to("template"))
+}
+
+var retentionPolicies = []string{"Retain", "Delete"}
+
+func (f *faults) statefulStrategy(strategy, was object.Value, p *place) {
+	rolling := strategy.At("rollingUpdate")
+	switch kind := text(strategy, "type"); {
+	case kind == "":
+		f.required(p, "")
+	case kind == "OnDelete", kind == "Recreate" && text(was.At("updateStrategy"), "type") == "Recreate":
+		if !rolling.IsNull() {
+			f.invalid(p.to("rollingUpdate"), goForm{rolling, rollingStatefulFields}, "only allowed for updateStrategy 'RollingUpdate'")
+		}
+	case kind != "RollingUpdate":
+		f.invalid(p, goForm{strategy, statefulStrategyFields}, "must be 'RollingUpdate' or 'OnDelete'")
+	case !rolling.IsNull():
+		p := p.to("rollingUpdate")
+		f.nonNegativeMembers(rolling, p, "partition")
+		if unavailable := rolling.At("maxUnavailable"); !unavailable.IsNull() {
+			f.intOrPercent(p.to("maxUnavailable"), unavailable)
+			if intOrPercentValue(unavailable) == 0 {
+				f.invalid(p.to("maxUnavailable"), show(unavailable), "cannot be 0")
+			}
+			f.atMost100Percent(p.to("maxUnavailable"), unavailable)
+		}
+	}
+}
+
+// statefulTemplate checks the template as its pods will be: with a volume for every claim, and with host names of their
+// own.
+func (f *faults) statefulTemplate(spec, was object.Value, withTemplate bool, p *place) {
+	selector := spec.At("selector")
+	if selector.IsNull() {
+		f.required(p.to("selector"), "")
+	} else {
+		f.labelSelector(selector, p.to("selector"), false)
+		if isEmptySelector(selector) {
+			f.invalid(p.to("selector"), show(selector), "empty selector is invalid for statefulset")
+		}
+	}
+	template := spec.At("template")
+	labels := template.At("metadata", "labels")
+	match, valid := matches(selector, labels)
+	if !valid {
+		f.invalid(p.to("selector"), show(selector, selectorOrder...), "")
+		return
+	}
+	if !match {
+		f.invalid(p.to("template").to("metadata").to("labels"), show(labels), doesNotMatch)
+	}
+	if withTemplate {
+		f.podTemplate(withClaims(template, spec.At("volumeClaimTemplates")), was.At("template"), p.to("template"))
+		return
+	}
+	annotations := template.At("metadata", "annotations")
+	f.labels(labels, p.to("template").to("labels"))
+	f.annotations(annotations, p.to("template").to("annotations"))
+	f.podAnnotations(annotations, template.At("spec"), p.to("template").to("annotations"), leniency{})
+}
+
+func withClaims(template, claims object.Value) object.Value {
+	pod := template.At("spec")
+	if claims.Len() == 0 && text(pod, "hostname") == "" && text(pod, "subdomain") == "" {
+		return template
+	}
+	if claims.Len() > 0 {
+		var names seen
+		var volumes []object.Value
+		for _, claim := range claims.Items() {
+			name := object.StringOf(text(claim.At("metadata"), "name"))
+			if !names.add(name.Str()) {
+				volumes = append(volumes, object.Fields("name", name, "persistentVolumeClaim", object.Fields("claimName", name)))
+			}
+		}
+		for _, volume := range pod.At("volumes").Items() {
+			if !names.has(text(volume, "name")) {
+				volumes = append(volumes, volume)
+			}
+		}
+		pod = pod.With("volumes", object.ListOf(volumes...))
+	}
+	return template.With("spec", pod.Without("hostname").Without("subdomain"))
+}
+
+func statefulSetCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.statefulSet(obj.At("spec"), object.Nil, true)
+}
+
+func statefulSetUpdate(f *faults, obj, old object.Value) {
+	p := (*place)(nil).to("spec")
+	f.qualifiedFinalizers(obj)
+	spec, was := obj.At("spec"), old.At("spec")
+	before := len(f.list)
+	if f.statefulSet(spec, was, true); len(f.list) > before {
+		var broken faults // a template that was broken before may stay so
+		if broken.statefulSet(was, was, true); len(broken.list) > 0 {
+			f.list = f.list[:before]
+			f.statefulSet(spec, was, false)
+		}
+	}
+	f.selectorImmutable(spec, was, p.to("selector"))
+	if !same(spec.At("volumeClaimTemplates"), was.At("volumeClaimTemplates")) {
+		f.invalid(p.to("volumeClaimTemplates"), show(spec.At("volumeClaimTemplates")), immutable)
+	}
+	if name := text(spec, "serviceName"); name != text(was, "serviceName") {
+		f.invalid(p.to("serviceName"), name, immutable)
+	}
+	if policy := text(spec, "podManagementPolicy"); policy != text(was, "podManagementPolicy") {
+		f.invalid(p.to("podManagementPolicy"), word(policy), immutable)
+	}
+}
+
+func statefulSetStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	status := obj.At("status")
+	f.counts(status, "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+	f.availableAreReady(status, "status.readyReplicas")
+	f.collisionsGrow(status, old.At("status"))
+}
+
+func controllerRevisionCreate(f *faults, obj object.Value) {
+	f.controllerRevision(obj)
+	p := (*place)(nil).to("data")
+	switch data := obj.At("data"); data.Kind() {
+	case object.Map:
+	case object.Null:
+		f.required(p, "data is mandatory")
+	default:
+		f.required(p, "data must be a valid JSON object")
+	}
+}
+
+func (f *faults) controllerRevision(obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.nonNegative((*place)(nil).to("revision"), number(obj, "revision"))
+}
+
+func controllerRevisionUpdate(f *faults, obj, old object.Value) {
+	f.controllerRevision(obj)
+	if !object.Equal(obj.At("data"), old.At("data")) {
+		f.invalid((*place)(nil).to("data"), show(obj.At("data")), immutable)
+	}
+}
+
+// validOnes is the list of supported values as the reference prints it with %q.
+func validOnes(values []string) string {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return fmt.Sprintf("valid values: %q", sorted)
+}

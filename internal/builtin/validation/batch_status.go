@@ -1,0 +1,239 @@
+package validation
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"plinth/object"
+)
+
+// interval is a run of indexes, ends included.
+type interval struct{ from, to int64 }
+
+// parseInterval reads "3" or "3-5"; all indexes are below completions.
+func parseInterval(s string, completions int64) (interval, error) {
+	parts := strings.Split(s, "-")
+	if len(parts) > 2 {
+		return interval{}, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", s)
+	}
+	var ends [2]int64
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			return interval{}, fmt.Errorf("cannot convert string to integer for index: %q", part)
+		}
+		if int64(n) >= completions {
+			return interval{}, fmt.Errorf("too large index: %q", part)
+		}
+		ends[i] = int64(n)
+	}
+	if len(parts) == 1 {
+		return interval{ends[0], ends[0]}, nil
+	}
+	if ends[0] >= ends[1] {
+		return interval{}, fmt.Errorf("non-increasing order, previous: %d, current: %d", ends[0], ends[1])
+	}
+	return interval{ends[0], ends[1]}, nil
+}
+
+// countIndexes says how many indexes a text like "1,3-5" names.
+func countIndexes(s string, completions int64) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	total, first, last := int64(0), true, int64(0)
+	for part := range strings.SplitSeq(s, ",") {
+		run, err := parseInterval(part, completions)
+		if err != nil {
+			return 0, err
+		}
+		if !first && last >= run.from {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, run.from)
+		}
+		total += run.to - run.from + 1
+		first, last = false, run.to
+	}
+	return total, nil
+}
+
+// intervals are the good ones of a list.
+func intervals(s string, completions int64) []interval {
+	var runs []interval
+	for part := range strings.SplitSeq(s, ",") {
+		if run, err := parseInterval(part, completions); err == nil {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// overlap finds an index that is in both of two lists.
+func overlap(completed, failed string, completions int64) (index int64, found bool) {
+	if completed == "" || failed == "" {
+		return 0, false
+	}
+	a, b := intervals(completed, completions), intervals(failed, completions)
+	for len(a) > 0 && len(b) > 0 {
+		if a[0].from <= b[0].to && b[0].from <= a[0].to {
+			return max(a[0].from, b[0].from), true
+		}
+		if a[0].from <= b[0].from {
+			a = a[1:]
+		} else {
+			b = b[1:]
+		}
+	}
+	return 0, false
+}
+
+// jobConditions are the conditions of a Job that are true.
+type jobConditions struct{ complete, failed, failureTarget, successCriteria bool }
+
+func conditionsOf(status object.Value) jobConditions {
+	all := status.At("conditions")
+	return jobConditions{
+		complete: isCondition(all, "Complete", "True"), failed: isCondition(all, "Failed", "True"),
+		failureTarget: isCondition(all, "FailureTarget", "True"), successCriteria: isCondition(all, "SuccessCriteriaMet", "True"),
+	}
+}
+
+func (c jobConditions) finished() bool { return c.complete || c.failed }
+
+// jobStatus checks the status that a Job gets. What was wrong before, and has not changed, may stay so.
+func jobStatus(f *faults, job, old object.Value) {
+	f.qualifiedFinalizers(job)
+	p := (*place)(nil).to("status")
+	status, was := job.At("status"), old.At("status")
+	f.nonNegativeMembers(status, p, "active", "succeeded", "failed", "ready", "terminating")
+	f.uncounted(status.At("uncountedTerminatedPods"), p.to("uncountedTerminatedPods"))
+	now, before := conditionsOf(status), conditionsOf(was)
+	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")), p.to("conditions"))
+	f.jobTimes(job, old, now, before, p)
+	f.jobCounts(job, old, now, before, p)
+	f.jobIndexes(job, old, p)
+}
+
+// uncounted checks the pods that are not counted yet: each is named once.
+func (f *faults) uncounted(pods object.Value, p *place) {
+	var uids seen
+	for _, key := range [...]string{"succeeded", "failed"} {
+		for i, item := range pods.At(key).Items() {
+			switch uid := item.Str(); {
+			case uid == "":
+				f.invalid(p.to(key).item(i), word(uid), "must not be empty")
+			case uids.add(uid):
+				f.duplicate(p.to(key).item(i), word(uid))
+			}
+		}
+	}
+}
+
+func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *place) {
+	completed, failed := now.complete != was.complete, now.failed != was.failed
+	check := func(changed, wrong bool, why string) {
+		if changed && wrong {
+			f.invalidAsSuch(p, why)
+		}
+	}
+	check(completed || failed, now.complete && now.failed, "cannot set Complete=True and Failed=true conditions")
+	check(completed || now.failureTarget != was.failureTarget, now.complete && now.failureTarget, "cannot set Complete=True and FailureTarget=true conditions")
+	check(failed || indexesChanged, now.failed && !now.failureTarget, "cannot set Failed=True condition without the FailureTarget=true condition")
+	check(completed || now.successCriteria != was.successCriteria, now.complete && !now.successCriteria,
+		"cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
+	check(true, now.successCriteria && now.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
+	check(true, now.successCriteria && now.failureTarget, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+	check(has(job.At("spec"), "successPolicy"), !now.successCriteria && now.complete,
+		"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
+	check(was.failed, !now.failed, "cannot disable the terminal Failed=True condition")
+	check(was.complete, !now.complete, "cannot disable the terminal Complete=True condition")
+	check(was.failureTarget, !now.failureTarget, "cannot disable the terminal FailureTarget=True condition")
+	check(was.successCriteria, !now.successCriteria, "cannot disable the SuccessCriteriaMet=True condition")
+	check(was.complete && !was.successCriteria, now.successCriteria, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+}
+
+func (f *faults) jobTimes(job, old object.Value, now, was jobConditions, p *place) {
+	status, spec := job.At("status"), job.At("spec")
+	start, end := status.At("startTime"), status.At("completionTime")
+	oldStart, oldEnd := old.At("status", "startTime"), old.At("status", "completionTime")
+	startChanged, endChanged := !object.Equal(start, oldStart), !object.Equal(end, oldEnd)
+	if now.complete != was.complete || endChanged {
+		if !end.IsNull() && !now.complete {
+			f.invalid(p.to("completionTime"), show(end), "cannot set completionTime when there is no Complete=True condition")
+		}
+		if end.IsNull() && now.complete {
+			f.required(p.to("completionTime"), "completionTime is required for Complete jobs")
+		}
+	}
+	if (startChanged || endChanged) && !start.IsNull() && !end.IsNull() && end.Str() < start.Str() {
+		f.invalid(p.to("completionTime"), show(end), "must be equal to or after `startTime`")
+	}
+	idle := truth(spec, "suspend") && has(spec, "completions") && number(spec, "completions") == 0
+	if (now.finished() != was.finished() || startChanged) && !idle && start.IsNull() && now.finished() {
+		f.required(p.to("startTime"), "startTime is required for finished job")
+	}
+	if endChanged && !end.IsNull() && !oldEnd.IsNull() {
+		f.invalid(p.to("completionTime"), show(end), immutable)
+	}
+	resuming := isCondition(old.At("status", "conditions"), "Suspended", "True") && isCondition(status.At("conditions"), "Suspended", "False")
+	if startChanged && !resuming && !oldStart.IsNull() && !truth(spec, "suspend") {
+		f.invalid(p.to("startTime"), show(start), "field is immutable for unsuspended job once set")
+	}
+}
+
+func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *place) {
+	status, before := job.At("status"), old.At("status")
+	changed := func(key string) bool { return !same(status.At(key), before.At(key)) }
+	ended := now.finished() != was.finished()
+	if n := number(status, "active"); (ended || changed("active")) && n > 0 && now.finished() {
+		f.invalid(p.to("active"), n, "active>0 is invalid for finished job")
+	}
+	pods := status.At("uncountedTerminatedPods")
+	if (ended || changed("uncountedTerminatedPods")) && now.finished() && length(pods, "failed")+length(pods, "succeeded") > 0 {
+		f.invalid(p.to("uncountedTerminatedPods"), goForm{pods, []goField{{name: "Succeeded", member: "succeeded"}, {name: "Failed", member: "failed"}}},
+			"must be empty for finished job")
+	}
+	if n := number(status, "terminating"); (ended || changed("terminating")) && n > 0 && now.finished() {
+		f.invalid(p.to("terminating"), n, "terminating>0 is invalid for finished job")
+	}
+	if n := number(status, "ready"); (changed("ready") || changed("active")) && has(status, "ready") && n > number(status, "active") {
+		f.invalid(p.to("ready"), n, "cannot set more ready pods than active")
+	}
+	if n := number(status, "failed"); n < number(before, "failed") {
+		f.invalid(p.to("failed"), n, "cannot decrease the failed counter")
+	}
+	spec := job.At("spec")
+	scaled := text(spec, "completionMode") == "Indexed" && object.Equal(spec.At("completions"), spec.At("parallelism"))
+	if n := number(status, "succeeded"); n < number(before, "succeeded") && !scaled {
+		f.invalid(p.to("succeeded"), n, "cannot decrease the succeeded counter")
+	}
+}
+
+func (f *faults) jobIndexes(job, old object.Value, p *place) {
+	spec, status, was := job.At("spec"), job.At("status"), old.At("status")
+	limited, completions := has(spec, "completions"), number(spec, "completions")
+	completed, failed := text(status, "completedIndexes"), status.At("failedIndexes")
+	completedChanged, failedChanged := completed != text(was, "completedIndexes"), !object.Equal(failed, was.At("failedIndexes"))
+	perIndex := has(spec, "backoffLimitPerIndex")
+	if completedChanged && limited {
+		if _, err := countIndexes(completed, completions); err != nil {
+			f.invalid(p.to("completedIndexes"), completed, "error parsing completedIndexes: "+err.Error())
+		}
+	}
+	if failedChanged && limited && perIndex && !failed.IsNull() {
+		if _, err := countIndexes(failed.Str(), completions); err != nil {
+			f.invalid(p.to("failedIndexes"), word(failed.Str()), "error parsing failedIndexes: "+err.Error())
+		}
+	}
+	if completedChanged && completed != "" && text(spec, "completionMode") != "Indexed" {
+		f.invalid(p.to("completedIndexes"), completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
+	}
+	if failedChanged && !perIndex && !failed.IsNull() {
+		f.invalid(p.to("failedIndexes"), failed.Str(), "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+	}
+	if (failedChanged || completedChanged) && limited && !failed.IsNull() {
+		if index, found := overlap(completed, failed.Str(), completions); found {
+			f.invalid(p.to("failedIndexes"), failed.Str(), fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+		}
+	}
+}

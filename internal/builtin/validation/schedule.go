@@ -1,0 +1,56 @@
+package validation
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// parseSchedule reads a schedule in cron's words. The parser panics on some that are broken.
+func parseSchedule(schedule string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("invalid schedule format: %v", r)
+		}
+	}()
+	_, err = cron.ParseStandard(schedule)
+	return err
+}
+
+// schedule checks when a CronJob runs; zoned says that an old one had its time zone in the schedule.
+func (f *faults) schedule(schedule string, zoned, timeZone bool, p *place) {
+	if err := parseSchedule(schedule); err != nil {
+		f.invalid(p, schedule, err.Error())
+	}
+	switch {
+	case !strings.Contains(schedule, "TZ"):
+	case !zoned:
+		f.invalid(p, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+	case timeZone:
+		f.invalid(p, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+	}
+}
+
+var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
+
+func (f *faults) timeZone(zone string, p *place) {
+	if zone == "" {
+		f.invalid(p, word(zone), "timeZone must be nil or non-empty string")
+		return
+	}
+	for part := range strings.SplitSeq(zone, "/") {
+		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart.MatchString(part) {
+			f.invalid(p, word(zone), "unknown time zone "+zone)
+			return
+		}
+	}
+	if strings.EqualFold(zone, "Local") {
+		f.invalid(p, word(zone), "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		f.invalid(p, word(zone), err.Error())
+	}
+}
