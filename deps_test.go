@@ -57,7 +57,7 @@ var allowed = map[string][]string{
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
-	"k8s.io/api/":                       {"internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/wire"},
+	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/wire"},
 	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr"},
 	"k8s.io/kubernetes":                 {},
 	"k8s.io/client-go":                  {},

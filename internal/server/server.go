@@ -35,6 +35,8 @@ const drainTime = 10 * time.Second
 // Server is a running server.
 type Server struct {
 	config   Config
+	started  time.Time
+	log      store.Log // what the store is kept in; a test may give its own
 	store    *store.Store
 	registry *engine.Registry
 	engine   *engine.Engine
@@ -51,12 +53,11 @@ type Server struct {
 
 // Serve starts a server, says on out where it listens, and runs it until ctx ends.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
-	started := time.Now()
 	s, err := Start(ctx, c)
 	if err != nil {
 		return err
 	}
-	s.greet(out, time.Since(started))
+	s.greet(out, time.Since(s.started))
 	<-ctx.Done()
 	fmt.Fprintln(out, "Plinth is closing.")
 	return s.Close()
@@ -84,9 +85,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 // open brings the layers up, from the disk to the socket.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
+	s.started = time.Now()
 	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: c.EventTTL}))
 	var err error
-	if s.store, err = openStore(c, s.registry); err != nil {
+	if s.store, err = s.openStore(); err != nil {
 		return err
 	}
 	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry})
@@ -138,20 +140,22 @@ func (s *Server) run(f func()) {
 }
 
 // openStore opens the storage that the configuration names.
-func openStore(c *Config, registry *engine.Registry) (*store.Store, error) {
-	var log store.Log = memlog.New()
-	if c.Storage == "embedded" {
-		opened, err := filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger})
-		if err != nil {
+func (s *Server) openStore() (_ *store.Store, err error) {
+	c := &s.config
+	switch {
+	case s.log != nil:
+	case c.Storage == "memory":
+		s.log = memlog.New()
+	default:
+		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger}); err != nil {
 			return nil, err
 		}
-		log = opened
 	}
 	opened, err := store.Open(store.Config{
-		Log: log, Describe: engine.Describe(registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
+		Log: s.log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
 	})
 	if err != nil {
-		return nil, errors.Join(err, log.Close())
+		return nil, errors.Join(err, s.log.Close())
 	}
 	return opened, nil
 }
@@ -159,7 +163,7 @@ func openStore(c *Config, registry *engine.Registry) (*store.Store, error) {
 // certificates makes sure that there are certificates and a kubeconfig, and returns how TLS is spoken.
 func (s *Server) certificates() (*tls.Config, error) {
 	c := &s.config
-	own, err := openPKI(filepath.Join(c.DataDir, "pki"), time.Now())
+	own, err := openPKI(filepath.Join(c.DataDir, "pki"), s.started)
 	if err != nil {
 		return nil, err
 	}
