@@ -33,8 +33,15 @@ type server struct {
 // newServer starts a server; change may alter its configuration.
 func newServer(t testing.TB, change func(*Config)) *server {
 	t.Helper()
+	return newServerOn(t, store.Config{}, change)
+}
+
+// newServerOn is newServer on a store of these settings.
+func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *server {
+	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
-	st, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry), Logger: slog.New(slog.DiscardHandler)})
+	settings.Log, settings.Describe = memlog.New(), engine.Describe(registry)
+	st, err := store.Open(settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,6 +63,9 @@ func (h *Handler) watch(x *exchange) error {
 	w.begin()
 	defer w.guard.end()
 	if err == nil {
+		err = w.tick.Err() // one that is over before it begins says so
+	}
+	if err == nil {
 		err = w.run()
 	}
 	if err == nil || errors.Is(err, errWatcherGone) {

@@ -1,0 +1,694 @@
+package httpapi
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/engine"
+)
+
+const configMaps = "/api/v1/namespaces/default/configmaps"
+
+// What requests are answered whose URL, verb, options, media types or bodies make no sense. The words are the
+// reference's, where the reference has words for it.
+func TestRefusals(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"one"}}`)
+	invalid := func(kind, what string) string { return kind + `.meta.k8s.io "" is invalid: ` + what }
+	const (
+		noPath    = "the server could not find the requested resource"
+		noMethod  = "the server does not allow this method on the requested resource"
+		noPage    = "404 page not found\n"
+		merge     = "application/merge-patch+json"
+		unmatched = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+		dry       = `dryRun: Unsupported value: ["x"]: supported values: "All"`
+	)
+	for _, c := range []struct {
+		spec, method, path, body string
+		contentType              string
+		code                     int
+		message                  string // how it begins
+	}{
+		// SPEC: URI-2
+		{"URI-2", "GET", "/nothing/here", "", "", 404, noPage},
+		{"URI-2", "GET", "/apis/example.com/v1/things", "", "", 404, noPage},
+		{"URI-2", "GET", "/apis/apps/v7", "", "", 404, noPath},
+		{"URI-2", "GET", "/apis/apps/v7/deployments", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v2", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v1/things", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v1/configmaps/one", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v1/namespaces/default/nodes", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v1/namespaces/default/namespaces", "", "", 404, noPath},
+		{"URI-2", "GET", "/api/v1//namespaces/default/configmaps", "", "", 404, noPath},
+		{"URI-2", "GET", configMaps + "/a%2Fb", "", "", 404, noPath},
+		{"URI-7", "GET", configMaps + "/one/status", "", "", 404, noPath},
+		{"URI-7", "GET", "/api/v1/namespaces/default/pods/one/status/more", "", "", 404, noPath},
+		{"URI-7", "GET", "/api/v1/namespaces/default/pods/one/log", "", "", 404, `pods "one" not found`},
+		{"URI-2", "GET", "/api/v1/proxy/namespaces/default/services/one", "", "", 404, noPath},
+		{"URI-2", "GET", "/apis/authorization.k8s.io/v1/localsubjectaccessreviews", "", "", 404, noPath},
+		// SPEC: URI-6
+		{"URI-6", "POST", configMaps + "/one", "{}", "", 405, noMethod},
+		{"URI-6", "PUT", configMaps, "{}", "", 405, noMethod},
+		{"URI-6", "PATCH", configMaps, "{}", merge, 405, noMethod},
+		{"URI-6", "POST", "/api/v1/configmaps", "{}", "", 405, noMethod},
+		{"URI-6", "DELETE", "/api/v1/configmaps", "", "", 405, noMethod},
+		{"URI-6", "DELETE", "/api/v1/namespaces", "", "", 405, noMethod},
+		{"URI-6", "FETCH", configMaps, "", "", 405, noMethod},
+		{"URI-6", "OPTIONS", configMaps, "", "", 405, noMethod},
+		{"URI-6", "POST", "/api/v1/namespaces/default/pods/one/status", "{}", "", 405, noMethod},
+		{"URI-6", "GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", "", 405, noMethod},
+		{"URI-6", "POST", "/api/v1", "{}", "", 405, noMethod},
+		{"URI-6", "POST", "/api/v1/watch/pods", "{}", "", 405, noMethod},
+		// SPEC: MED-1
+		{"MED-1", "POST", configMaps, "x", "text/plain", 415, "the body of the request was in an unknown format - accepted media types include: application/json"},
+		{"MED-1", "PUT", configMaps + "/one", "x", ";;;", 415, "the body of the request was in an unknown format"},
+		{"MED-1", "DELETE", configMaps + "/one", "x", "text/plain", 415, "the body of the request was in an unknown format"},
+		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/json", 415, "415: Unsupported Media Type"},
+		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/strategic-merge-patch+json", 415,
+			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"},
+		// SPEC: WRITE-6
+		{"WRITE-6", "POST", configMaps, `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
+		{"WRITE-6", "DELETE", configMaps + "/one", `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
+		{"WRITE-6", "POST", configMaps, strings.Repeat("[", 100000), "", 400,
+			"the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character '[' exceeded max depth (5b5b5b"},
+		{"VAL-1", "POST", configMaps, "", "", 400,
+			"the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)"},
+		{"VAL-1", "POST", configMaps, "hello", "", 400,
+			"the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value (68656c6c6f)"},
+		{"VAL-1", "POST", configMaps, `{"apiVersion":"v1","kind":"ConfigMap",}`, "", 400,
+			`the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character '}' looking for beginning of object key string ({"apiVersion":"v1","kind":"Con ...)`},
+		{"MED-2", "POST", configMaps, "a:\n b: {\n", "application/yaml", 400, "the object provided is unrecognized (must be of type ConfigMap): yaml: line "},
+		// SPEC: DRY-1, VAL-2
+		{"DRY-1", "POST", configMaps + "?dryRun=x", `{}`, "", 422, invalid("CreateOptions", dry)},
+		{"DRY-1", "PUT", configMaps + "/one?dryRun=x", `{}`, "", 422, invalid("UpdateOptions", dry)},
+		{"DRY-1", "PATCH", configMaps + "/one?dryRun=x", `{}`, merge, 422, invalid("PatchOptions", dry)},
+		{"DRY-1", "DELETE", configMaps + "/one?dryRun=x", "", "", 422, invalid("DeleteOptions", dry)},
+		{"DRY-1", "DELETE", configMaps + "?dryRun=x", "", "", 422, invalid("DeleteOptions", dry)},
+		{"DRY-1", "DELETE", configMaps + "/one", `{"dryRun":["x"]}`, "", 422, invalid("DeleteOptions", dry)},
+		{"DRY-1", "POST", configMaps + "?dryRun=", `{}`, "", 422, invalid("CreateOptions", `dryRun: Unsupported value: [""]: supported values: "All"`)},
+		{"VAL-2", "POST", configMaps + "?fieldValidation=strict&dryRun=x", `{}`, "", 422, invalid("CreateOptions",
+			`[`+dry+`, fieldValidation: Unsupported value: "strict": supported values: "", "Ignore", "Strict", "Warn"]`)},
+		{"SSA-6", "POST", configMaps + "?fieldManager=" + strings.Repeat("x", 129), `{}`, "", 422, invalid("CreateOptions", "fieldManager: Too long: may not be more than 128 bytes")},
+		{"SSA-6", "POST", configMaps + "?fieldManager=a%01b", `{}`, "", 422, invalid("CreateOptions", `fieldManager: Invalid value: "a\x01b": invalid character U+0001 (at position 1)`)},
+		{"SSA-4", "PATCH", configMaps + "/one?force=maybe", `{}`, merge, 422, invalid("PatchOptions", "force: Forbidden: may not be specified for non-apply patch")},
+		// SPEC: LIST-3
+		{"LIST-3", "GET", configMaps + "?limit=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
+		{"LIST-3", "GET", configMaps + "?limit=", "", "", 400, `strconv.ParseInt: parsing "": invalid syntax`},
+		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=Exact", "", "", 422, invalid("ListOptions", unmatched)},
+		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=Exact&resourceVersion=0", "", "", 422, invalid("ListOptions",
+			`resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`)},
+		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=Nearly&resourceVersion=1", "", "", 422, invalid("ListOptions",
+			`resourceVersionMatch: Unsupported value: "Nearly": supported values: "Exact", "NotOlderThan", ""`)},
+		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=NotOlderThan&continue=x&limit=1", "", "", 422, invalid("ListOptions",
+			"["+unmatched+", resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]")},
+		{"LIST-3", "GET", configMaps + "?continue=x&resourceVersion=5", "", "", 400, "specifying resource version is not allowed when using continue"},
+		{"LIST-1", "GET", configMaps + "?resourceVersion=abc", "", "", 400, `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
+		// SPEC: LIST-7
+		{"LIST-7", "GET", configMaps + "?labelSelector=a%3Db%3Dc", "", "", 400, "found '=', expected: ',' or 'end of string'"},
+		{"LIST-7", "GET", configMaps + "?fieldSelector=metadata.name", "", "", 400, "invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
+		{"LIST-7", "GET", configMaps + "?fieldSelector=data%3Dx", "", "", 400, `"data" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{"LIST-7", "GET", "/api/v1/watch/namespaces/default/configmaps/one?fieldSelector=metadata.name%3Dtwo", "", "", 400, "fieldSelector metadata.name doesn't match requested name"},
+		// SPEC: WATCH-5
+		{"WATCH-5", "GET", configMaps + "?sendInitialEvents=false", "", "", 422, invalid("ListOptions", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")},
+		{"WATCH-5", "GET", configMaps + "?watch=1&sendInitialEvents=true", "", "", 422, invalid("ListOptions",
+			"resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")},
+		{"WATCH-5", "GET", configMaps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", "", "", 422, invalid("ListOptions",
+			`[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"]`)},
+		{"WATCH-5", "GET", configMaps + "?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=0", "", "", 422, invalid("ListOptions",
+			"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")},
+		{"WATCH-5", "GET", configMaps + "?watch=1&continue=abc", "", "", 422, invalid("ListOptions",
+			"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")},
+		{"WATCH-6", "GET", configMaps + "?watch=1&timeoutSeconds=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
+		{"WATCH-3", "GET", configMaps + "?watch=1&resourceVersion=abc", "", "", 400, "invalid resource version: resourceVersion:"},
+		{"LIST-6", "GET", configMaps + "?timeout=x", "", "", 400, `invalid timeout specified in the request URL - time: invalid duration "x"`},
+		// SPEC: DEL-2, DEL-6
+		{"DEL-2", "DELETE", configMaps + "/one?gracePeriodSeconds=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"gracePeriodSeconds":"x"}`, "", 400, "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"preconditions":{"uid":5}}`, "", 400, "json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID"},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"dryRun":[5]}`, "", 400, "json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string"},
+		{"DEL-2", "DELETE", configMaps + "/one", `hello`, "", 400, "couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value"},
+		{"DEL-2", "DELETE", configMaps + "/one", `[]`, "", 400, "couldn't get version/kind; json parse error: "},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"kind":"Pod","apiVersion":"v1"}`, "", 400, `no kind "Pod" is registered for version "v1"`},
+		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=", "", "", 422, invalid("DeleteOptions", `propagationPolicy: Unsupported value: "": supported values: "Foreground", "Background", "Orphan", "nil"`)},
+		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=Orphan&orphanDependents=1", "", "", 422, invalid("DeleteOptions", `propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set`)},
+		{"DEL-6", "DELETE", configMaps + "/one?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1", "", "", 422, invalid("DeleteOptions",
+			"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: cannot be set together with .gracePeriodSeconds")},
+		{"DEL-6", "DELETE", configMaps + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "", 422, invalid("DeleteOptions",
+			"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is not allowed with DELETECOLLECTION")},
+		{"WRITE-5", "DELETE", configMaps + "/nobody", `{"propagationPolicy":"Orphan","unknown":1}`, "", 404, `configmaps "nobody" not found`},
+	} {
+		header := []string{"Accept", "application/json"}
+		if c.contentType != "" {
+			header = append(header, "Content-Type", c.contentType)
+		}
+		got := s.do(c.method, c.path, c.body, header...)
+		name := c.path
+		if len(name) > 100 {
+			name = name[:100]
+		}
+		if got.code != c.code || !strings.HasPrefix(got.message(), c.message) {
+			t.Errorf("%s: %s %s: %d %q\nwant %d %q", c.spec, c.method, name, got.code, got.message(), c.code, c.message)
+		}
+		if strings.HasPrefix(got.body, "{") {
+			status := got.value(t)
+			if status.At("kind").Str() != "Status" || status.At("code").Int() != int64(c.code) || status.At("reason").Str() == "" || status.At("status").Str() != "Failure" {
+				t.Errorf("%s %s: no Status: %s", c.method, name, got.body)
+			}
+		}
+	}
+	if got := s.do("GET", configMaps+"/one", ""); got.code != 200 {
+		t.Errorf("something has been done: %v", got)
+	}
+}
+
+// SPEC: URI-6
+func TestHead(t *testing.T) {
+	s := newServer(t, nil)
+	for path, want := range map[string]int{configMaps: 405, "/api/v1": 405, "/apis": 200, "/healthz": 200, "/version": 405, "/": 200, "/nope": 404} {
+		if got := s.do("HEAD", path, ""); got.code != want || got.body != "" {
+			t.Errorf("HEAD %s: %d %q", path, got.code, got.body)
+		}
+	}
+}
+
+// Every error comes in the media type that was asked for, and as JSON where that has no errors.
+//
+// SPEC: MED-1, URI-9
+func TestErrorsAreNegotiated(t *testing.T) {
+	s := newServer(t, nil)
+	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	for _, c := range []struct{ path, accept, contentType, begins string }{
+		{"/nobody", "application/yaml", "application/yaml", "apiVersion: v1\ncode: 404\n"},
+		{"/nobody", table + ",application/json", "application/json", `{"apiVersion":"v1"`},
+		{"/nobody", table, "application/json", "{\n  \"apiVersion\": \"v1\""},
+		{"", "image/png", "application/json", "{\n  \"apiVersion\": \"v1\""},
+		{"?watch=1", "application/yaml", "application/yaml", "apiVersion: v1\ncode: 406\n"},
+		{"", table + "x", "application/json", "{\n"},
+		{"?includeObject=Some", table + ",application/json", "application/json", `{"apiVersion":"v1"`},
+		{"", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json", "application/json", `{"apiVersion":"v1"`},
+	} {
+		got := s.do("GET", configMaps+c.path, "", "Accept", c.accept)
+		if got.code < 400 || got.header.Get("Content-Type") != c.contentType || !strings.HasPrefix(got.body, c.begins) {
+			t.Errorf("%s as %s: %d %s %s", c.path, c.accept, got.code, got.header.Get("Content-Type"), got.body)
+		}
+	}
+	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got, "Available representations: application/json, application/yaml, application/json;stream=watch") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// SPEC: MED-9
+func TestPretty(t *testing.T) {
+	s := newServer(t, nil)
+	for _, c := range []struct {
+		query, agent string
+		want         bool
+	}{
+		{"", "test", false}, {"?pretty=true", "test", true}, {"?pretty=1", "test", true}, {"?pretty=maybe", "test", false},
+		{"?pretty", "test", false}, {"", "curl/8.0", true}, {"", "Wget/1", true}, {"", "Mozilla/5.0 (X11)", true},
+		{"", "Mozilla/4.0", false}, {"?pretty=false", "curl/8.0", false},
+	} {
+		for _, path := range []string{"/api/v1/namespaces/default", configMaps, configMaps + "/nobody", "/api"} {
+			got := s.do("GET", path+c.query, "", "User-Agent", c.agent, "Accept", "*/*")
+			if strings.HasPrefix(got.body, "{\n  \"") != c.want {
+				t.Errorf("%s%s for %s: %s", path, c.query, c.agent, got.body)
+			}
+		}
+	}
+}
+
+// SPEC: VAL-2
+func TestWarnings(t *testing.T) {
+	s := newServer(t, nil)
+	got := s.do("POST", configMaps, `{"metadata":{"name":"a"},"b\"c":1,"d":2}`)
+	warnings := strings.Join(got.header["Warning"], "|")
+	if got.code != 201 || !strings.Contains(warnings, `299 - "unknown field \"b\\\"c\""`) || !strings.Contains(warnings, `299 - "unknown field \"d\""`) {
+		t.Errorf("%d %q", got.code, warnings)
+	}
+}
+
+func TestManyWarnings(t *testing.T) {
+	x := &exchange{w: &discardWriter{header: http.Header{}}}
+	texts := []string{"", "a", "a", "control\x01", "ä" + strings.Repeat("x", 300)}
+	x.warn(texts)
+	if got := x.w.Header()["Warning"]; len(got) != 2 || len(got[1]) < 300 {
+		t.Errorf("%q", got)
+	}
+	x = &exchange{w: &discardWriter{header: http.Header{}}}
+	for i := range 100 {
+		texts = append(texts, fmt.Sprintf("%d%s", i, strings.Repeat("y", 300)))
+	}
+	x.warn(texts)
+	total := 0
+	for _, w := range x.w.Header()["Warning"] {
+		total += len(w)
+	}
+	if total > maxWarnings+2*maxWarning {
+		t.Errorf("%d bytes of warnings", total)
+	}
+}
+
+// SPEC: AUTH-1
+func TestWhoMayWhat(t *testing.T) {
+	s := newServer(t, nil)
+	for _, c := range []struct {
+		user, method, path string
+		code               int
+		message            string
+	}{
+		{"wrong", "GET", "/healthz", 401, "Unauthorized"},
+		{"wrong", "GET", configMaps, 401, "Unauthorized"},
+		{"nobody", "GET", "/healthz", 200, "ok"},
+		{"nobody", "GET", "/nope", 403, `forbidden: User "system:anonymous" cannot get path "/nope"`},
+		{"jane", "POST", "/apis", 403, `forbidden: User "jane" cannot post path "/apis"`},
+		{"jane", "GET", configMaps, 403, `configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/configmaps?watch=1", 403, `configmaps is forbidden: User "jane" cannot watch resource "configmaps" in API group "" at the cluster scope`},
+		{"jane", "GET", configMaps + "/a", 403, `configmaps "a" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/apis/apps/v1/namespaces/x/deployments/a/scale", 403, `deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" in the namespace "x"`},
+		{"jane", "DELETE", "/api/v1/namespaces/x", 403, `namespaces "x" is forbidden: User "jane" cannot delete resource "namespaces" in API group "" in the namespace "x"`},
+		{"jane", "DELETE", configMaps, 403, `configmaps is forbidden: User "jane" cannot deletecollection resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/nothing", 403, `nothing is forbidden: User "jane" cannot list resource "nothing" in API group "" at the cluster scope`},
+		{"jane", "OPTIONS", configMaps, 403, `configmaps is forbidden: User "jane" cannot  resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/namespaces/%3Cb%3E/pods", 403, `pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "&lt;b&gt;"`},
+		{"jane", "GET", configMaps + "?timeout=x", 400, `invalid timeout specified in the request URL - time: invalid duration "x"`},
+	} {
+		got := s.do(c.method, c.path, "", "Authorization", "Bearer "+c.user)
+		if got.code != c.code || got.message() != c.message {
+			t.Errorf("%s %s as %s: %d %q", c.method, c.path, c.user, got.code, got.message())
+		}
+	}
+}
+
+// A PUT that turns out to create is asked about in mid-verb.
+//
+// SPEC: URI-4
+func TestCreateOnUpdateNeedsCreate(t *testing.T) {
+	s := newServer(t, func(c *Config) {
+		c.Authorize = func(_ context.Context, a Attributes) (bool, string, error) {
+			return a.Verb == "update" || a.Resource == "namespaces", "it is a test", nil
+		}
+	})
+	got := s.do("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", `{"metadata":{"name":"l"}}`)
+	if want := `leases.coordination.k8s.io "l" is forbidden: User "admin" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "default": it is a test`; got.message() != want {
+		t.Errorf("%d %q", got.code, got.message())
+	}
+}
+
+func TestAuthorizationThatFails(t *testing.T) {
+	s := newServer(t, nil)
+	s.config.Authorize = func(context.Context, Attributes) (bool, string, error) { return false, "", errors.New("no idea") }
+	h, err := New(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := serve(h, "GET", configMaps)
+	if w.code != 500 {
+		t.Errorf("got %d", w.code)
+	}
+}
+
+// codeWriter keeps the status.
+type codeWriter struct {
+	discardWriter
+	code int
+}
+
+func (c *codeWriter) WriteHeader(code int) { c.code = code }
+
+func serve(h http.Handler, method, path string) *codeWriter {
+	r, err := http.NewRequest(method, "https://localhost"+path, nil)
+	if err != nil {
+		panic(err)
+	}
+	w := &codeWriter{discardWriter: discardWriter{header: http.Header{}}}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// Above the limit requests are shed with a time to come back, the masters excepted, and watches do not count.
+func TestShedding(t *testing.T) {
+	s := newServer(t, nil)
+	inside, leave := make(chan bool), make(chan bool)
+	s.config.MaxInFlight = 1
+	s.config.Authorize = func(_ context.Context, a Attributes) (bool, string, error) {
+		if a.Path == "/wait" {
+			inside <- true
+			<-leave
+		}
+		return true, "", nil
+	}
+	s.config.Authenticate = func(r *http.Request) (engine.User, error) {
+		if r.Header.Get("Master") != "" {
+			return engine.User{Name: "root", Groups: []string{masters}}, nil
+		}
+		return engine.User{Name: "jane"}, nil
+	}
+	var mu sync.Mutex
+	inFlight, rejected := 0, 0
+	s.config.Metrics = Metrics{
+		InFlight: func(_ Class, delta int) { mu.Lock(); inFlight += delta; mu.Unlock() },
+		Request: func(o Observation) {
+			if o.Rejected {
+				rejected++
+			}
+		},
+	}
+	h, err := New(s.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go serve(h, "GET", "/wait")
+	<-inside
+	w := serve(h, "GET", configMaps)
+	if w.code != 429 || w.header.Get("Retry-After") != "1" || rejected != 1 {
+		t.Errorf("got %d %v, %d rejected", w.code, w.header, rejected)
+	}
+	r, _ := http.NewRequest("GET", "https://localhost"+configMaps, nil)
+	r.Header.Set("Master", "yes")
+	master := &codeWriter{discardWriter: discardWriter{header: http.Header{}}}
+	h.ServeHTTP(master, r)
+	if master.code != 200 {
+		t.Errorf("a master got %d", master.code)
+	}
+	leave <- true
+	for range 100 { // the slot is free when the request has ended, which is a moment later
+		if w = serve(h, "GET", configMaps); w.code == 200 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if w.code != 200 || inFlight != 0 {
+		t.Errorf("afterwards: %d, %d in flight", w.code, inFlight)
+	}
+}
+
+// A panic costs one request, and an answer that has begun breaks off instead of looking complete.
+func TestPanics(t *testing.T) {
+	var logged strings.Builder
+	s := newServer(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		c.Handlers = map[string]http.Handler{
+			"/early":  http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("early") }),
+			"/below/": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "half"); panic("late") }),
+		}
+	})
+	if got := s.do("GET", "/early", ""); got.code != 500 || !strings.Contains(got.message(), "panic") {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if response, err := s.client.Get(s.url + "/below/a/b"); err == nil {
+		if _, err := io.ReadAll(response.Body); err == nil {
+			t.Error("the answer looks complete")
+		}
+		response.Body.Close()
+	}
+	if got := s.do("GET", configMaps, ""); got.code != 200 {
+		t.Errorf("afterwards: %d", got.code)
+	}
+	if !strings.Contains(logged.String(), "early") || !strings.Contains(logged.String(), "late") || !strings.Contains(logged.String(), "TestPanics") {
+		t.Errorf("logged: %s", logged.String())
+	}
+}
+
+// SPEC: LIST-6, WRITE-6
+func TestDeadline(t *testing.T) {
+	s := newServer(t, nil)
+	if got := s.do("GET", configMaps+"?resourceVersion=99999&timeout=50ms", ""); got.code != 504 {
+		t.Errorf("a version of the future: %d %s", got.code, got.body)
+	}
+	slow, stop := io.Pipe()
+	defer stop.Close()
+	go stop.Write([]byte(`{"metadata":`))
+	r, err := http.NewRequest("POST", s.url+configMaps+"?timeout=100ms", slow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 || !strings.Contains(string(text), `"reason":"Timeout"`) {
+		t.Errorf("a body that does not come: %d %s", response.StatusCode, text)
+	}
+}
+
+func TestAuditID(t *testing.T) {
+	s := newServer(t, nil)
+	one, two := s.do("GET", configMaps, "").header.Get("Audit-Id"), s.do("GET", configMaps, "").header.Get("Audit-Id")
+	if len(one) != 36 || one[14] != '4' || one == two {
+		t.Errorf("%q, %q", one, two)
+	}
+	if got := s.do("GET", configMaps, "", "Audit-ID", "mine").header.Get("Audit-Id"); got != "mine" {
+		t.Errorf("%q", got)
+	}
+}
+
+// SPEC: MED-5
+func TestCompression(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"small"}}`)
+	s.create(configMaps, `{"metadata":{"name":"large"},"data":{"k":"`+strings.Repeat("text ", 40<<10)+`"}}`)
+	for path, want := range map[string]string{
+		configMaps + "/small": "", configMaps + "/large": "gzip", configMaps: "gzip", configMaps + "?fieldSelector=metadata.name%3Dsmall": "",
+		configMaps + "?pretty=1": "gzip", configMaps + "?watch=1&timeoutSeconds=1": "",
+	} {
+		got := s.do("GET", path, "", "Accept-Encoding", "br, gzip")
+		plain := s.do("GET", path, "")
+		if got.header.Get("Content-Encoding") != want || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: %v", path, got.header)
+			continue
+		}
+		text := got.body
+		if want != "" {
+			r, err := gzip.NewReader(strings.NewReader(got.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = string(b)
+			if got.header.Get("Vary") != "Accept-Encoding" || len(got.body) > len(text)/2 {
+				t.Errorf("%s: %v, %d bytes", path, got.header, len(got.body))
+			}
+		}
+		if text != plain.body {
+			t.Errorf("%s: %d bytes compressed, %d plain", path, len(text), len(plain.body))
+		}
+	}
+	if got := s.do("PUT", configMaps+"/large", `{"metadata":{"name":"large"},"data":{"k":"`+strings.Repeat("text ", 40<<10)+`"}}`, "Accept-Encoding", "gzip"); got.header.Get("Content-Encoding") != "" {
+		t.Error("the answer of a PUT is compressed")
+	}
+}
+
+// A long list is printed through one buffer, whatever its form.
+//
+// SPEC: LIST-8, MED-2, MED-6, MED-7
+func TestLongList(t *testing.T) {
+	s := newServer(t, nil)
+	s.makePods(500)
+	want := s.do("GET", "/api/v1/pods", "").value(t)
+	if n := want.At("items").Len(); n != 500 {
+		t.Fatalf("%d items", n)
+	}
+	for _, accept := range []string{"application/yaml", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
+		got := s.do("GET", "/api/v1/namespaces/default/pods", "", "Accept", accept)
+		if n := strings.Count(got.body, "uid"); got.code != 200 || n != 500 {
+			t.Errorf("%s: %d, %d items", accept, got.code, n)
+		}
+	}
+	item := want.At("items").Items()[7]
+	if item.At("kind").Str() != "" || item.At("apiVersion").Str() != "" || item.At("metadata", "resourceVersion").Str() == "" {
+		t.Errorf("an item: %v", item)
+	}
+}
+
+// SPEC: URI-8
+func TestDocuments(t *testing.T) {
+	s := newServer(t, nil)
+	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	got := s.do("GET", "/apis", "", "Accept", aggregated)
+	tag := got.header.Get("Etag")
+	if got.code != 200 || got.header.Get("Content-Type") != aggregated || tag == "" || got.header.Get("Cache-Control") != "public" {
+		t.Fatalf("%d %v", got.code, got.header)
+	}
+	for _, match := range []string{tag, `W/` + tag, `"x", ` + tag, "*"} {
+		if again := s.do("GET", "/apis", "", "Accept", aggregated, "If-None-Match", match); again.code != 304 || again.body != "" {
+			t.Errorf("If-None-Match: %s: %d", match, again.code)
+		}
+	}
+	if again := s.do("GET", "/apis", "", "Accept", aggregated, "If-None-Match", `"x"`); again.code != 200 {
+		t.Errorf("another ETag: %d", again.code)
+	}
+	path := s.do("GET", "/openapi/v3", "").value(t).At("paths", "apis/apps/v1", "serverRelativeURL").Str()
+	base, hash, _ := strings.Cut(path, "?hash=")
+	got = s.do("GET", path, "", "Accept-Encoding", "gzip")
+	if got.code != 200 || got.header.Get("Cache-Control") != "public, immutable" || got.header.Get("Etag") != `"`+hash+`"` || got.header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("%s: %d %v", path, got.code, got.header)
+	}
+	plain := s.do("GET", path, "")
+	if plain.header.Get("Content-Encoding") != "" || plain.value(t).At("openapi").Str() != "3.0.0" {
+		t.Errorf("%s: %v", path, plain.header)
+	}
+	s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if got = s.do("GET", base+"?hash=old", ""); got.code != 301 || got.header.Get("Location") != path {
+		t.Errorf("an old hash: %d %v", got.code, got.header)
+	}
+	if got = s.do("GET", "/apis", "", "Accept", "image/png"); got.code != 406 {
+		t.Errorf("a picture of it: %d %s", got.code, got.body)
+	}
+	if got = s.do("GET", "/version", ""); !strings.HasPrefix(got.body, "{\n  \"") {
+		t.Errorf("/version: %s", got.body)
+	}
+	if got = s.do("GET", "/", ""); !strings.Contains(got.body, `"/apis/apps/v1",`) || !strings.Contains(got.body, `"/healthz/ping",`) {
+		t.Errorf("/: %s", got.body)
+	}
+}
+
+// SPEC: URI-8
+func TestHealth(t *testing.T) {
+	broken := error(nil)
+	s := newServer(t, func(c *Config) {
+		c.Checks = append(c.Checks, Check{Name: "store", Run: func(context.Context) error { return broken }},
+			Check{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error { return nil }})
+	})
+	for _, c := range []struct {
+		broken error
+		path   string
+		code   int
+		body   string
+	}{
+		{nil, "/healthz", 200, "ok"},
+		{nil, "/livez?verbose", 200, "[+]ping ok\n[+]store ok\nlivez check passed\n"},
+		{nil, "/readyz?verbose=1&exclude=store", 200, "[+]ping ok\n[+]store excluded: ok\n[+]shutdown ok\nreadyz check passed\n"},
+		{nil, "/healthz?verbose&exclude=nothing", 200, "[+]ping ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"nothing\"\nhealthz check passed\n"},
+		{nil, "/readyz/shutdown", 200, "ok"},
+		{nil, "/livez/shutdown", 404, "404 page not found\n"},
+		{nil, "/healthz/", 404, "404 page not found\n"},
+		{nil, "/healthzz", 404, "404 page not found\n"},
+		{errors.New("disk"), "/readyz", 500, "[+]ping ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
+		{errors.New("disk"), "/readyz?exclude=store", 200, "ok"},
+		{errors.New("disk"), "/healthz/store", 500, "internal server error: disk\n"},
+	} {
+		broken = c.broken
+		if got := s.do("GET", c.path, ""); got.code != c.code || got.body != c.body {
+			t.Errorf("%s: %d %q", c.path, got.code, got.body)
+		}
+	}
+}
+
+// SPEC: WRITE-5
+func TestIfMatch(t *testing.T) {
+	s := newServer(t, nil)
+	version := s.create(configMaps, `{"metadata":{"name":"a"}}`).At("metadata", "resourceVersion").Str()
+	body := `{"metadata":{"name":"a"},"data":{"k":"v"}}`
+	if got := s.do("PUT", configMaps+"/a", body, "If-Match", `"1"`); got.code != 409 {
+		t.Errorf("another version: %d %s", got.code, got.body)
+	}
+	if got := s.do("PUT", configMaps+"/a", body, "If-Match", `"`+version+`"`); got.code != 200 {
+		t.Errorf("its version: %d %s", got.code, got.body)
+	}
+	if got := s.do("DELETE", configMaps+"/a", "", "If-Match", version); got.code != 409 {
+		t.Errorf("an old version: %d %s", got.code, got.body)
+	}
+	if got := s.do("DELETE", configMaps+"/a", "", "If-Match", "*"); got.code != 200 {
+		t.Errorf("any version: %d %s", got.code, got.body)
+	}
+}
+
+// Bodies and answers in YAML, and answers in other forms, of every verb.
+//
+// SPEC: MED-2, MED-6, MED-7, DRY-1
+func TestForms(t *testing.T) {
+	s := newServer(t, nil)
+	const (
+		yaml  = "application/yaml"
+		table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	)
+	if got := s.do("POST", configMaps, "metadata: {name: a}\ndata: {k: v}\n", "Content-Type", yaml, "Accept", yaml); got.code != 201 || !strings.Contains(got.body, "\n  k: v\n") {
+		t.Errorf("POST: %d %s", got.code, got.body)
+	}
+	if got := s.do("PUT", configMaps+"/a?dryRun=All", "metadata: {name: a}\n", "Content-Type", yaml, "Accept", table); got.code != 200 || !strings.Contains(got.body, `"rows":[{"cells":["a",0,`) {
+		t.Errorf("PUT: %d %s", got.code, got.body)
+	}
+	if got := s.do("GET", configMaps+"/a?includeObject=Object", "", "Accept", table); !strings.Contains(got.body, `"data":{"k":"v"}`) {
+		t.Errorf("GET: %d %s", got.code, got.body)
+	}
+	if got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"}}`, "Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"); got.code != 201 ||
+		!strings.Contains(got.body, `"kind":"PartialObjectMetadata"`) || strings.Contains(got.body, "resourceVersion") {
+		t.Errorf("dry POST: %d %s", got.code, got.body)
+	}
+	if got := s.do("DELETE", configMaps, "dryRun: [All]\n", "Content-Type", yaml, "Accept", table); got.code != 200 || !strings.Contains(got.body, `"kind":"Table"`) {
+		t.Errorf("DELETE: %d %s", got.code, got.body)
+	}
+	if got := s.do("DELETE", configMaps+"/a", "", "Accept", yaml); got.code != 200 || !strings.Contains(got.body, "status: Success") {
+		t.Errorf("DELETE: %d %s", got.code, got.body)
+	}
+	s.create(configMaps, `{"metadata":{"name":"held","finalizers":["example.com/a"]}}`)
+	if got := s.do("DELETE", configMaps+"/held?orphanDependents=false", ""); got.code != 202 { // SPEC: DEL-3
+		t.Errorf("DELETE: %d %s", got.code, got.body)
+	}
+}
+
+// SPEC: URI-7
+func TestMissingSubresource(t *testing.T) {
+	s := newServer(t, nil)
+	s.makePods(1)
+	got := s.do("GET", "/api/v1/namespaces/default/pods/pod-00000/log", "")
+	if got.code != 501 || got.message() != `log of pods "pod-00000" is not available on this server: there are no nodes` {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+}
+
+func TestObservations(t *testing.T) {
+	var mu sync.Mutex
+	var seen []Observation
+	s := newServer(t, func(c *Config) {
+		c.Metrics.Request = func(o Observation) { mu.Lock(); seen = append(seen, o); mu.Unlock() }
+	})
+	mu.Lock()
+	seen = nil
+	mu.Unlock()
+	s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"a"}}`)
+	s.do("GET", "/apis/apps/v1/namespaces/default/deployments/a/scale", "")
+	s.do("GET", "/apis/apps/v1/made-up", "")
+	s.do("DELETE", configMaps, "")
+	mu.Lock()
+	defer mu.Unlock()
+	for i, want := range []Observation{
+		{Verb: "POST", Version: "v1", Resource: "configmaps", Scope: "resource", DryRun: true, Code: 201, Class: Mutating},
+		{Verb: "GET", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Scope: "resource", Code: 404},
+		{Verb: "LIST", Scope: "cluster", Code: 404},
+		{Verb: "DELETECOLLECTION", Version: "v1", Resource: "configmaps", Scope: "namespace", Code: 200, Class: Mutating},
+	} {
+		got := seen[i]
+		if got.Took <= 0 || got.Bytes <= 0 {
+			t.Errorf("%+v", got)
+		}
+		got.Took, got.Bytes = 0, 0
+		if got != want {
+			t.Errorf("got %+v\nwant %+v", got, want)
+		}
+	}
+}
+
+func TestConfig(t *testing.T) {
+	_, err := New(Config{RequestTimeout: -1, MaxInFlight: -1})
+	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Authorize", "RequestTimeout", "MaxInFlight"} {
+		if err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s is not complained of: %v", what, err)
+		}
+	}
+}

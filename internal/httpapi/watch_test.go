@@ -1,0 +1,328 @@
+package httpapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/engine"
+	"plinth/internal/store"
+)
+
+// event is one line of a watch.
+type event struct {
+	Type   string
+	Object struct {
+		Kind, Reason string
+		Code         int
+		Data         map[string]string
+		Metadata     struct {
+			Name, ResourceVersion string
+			Annotations           map[string]string
+		}
+	}
+}
+
+func (e event) String() string {
+	text := e.Type + " " + e.Object.Metadata.Name
+	if e.Object.Metadata.Annotations["k8s.io/initial-events-end"] == "true" {
+		text += "end"
+	}
+	if e.Object.Kind == "Status" {
+		text += fmt.Sprintf("%d %s", e.Object.Code, e.Object.Reason)
+	}
+	return strings.TrimSpace(text)
+}
+
+// watch opens a watch and returns a function that reads its next event; not ok is the end of the stream.
+func (s *server) watch(query string, header ...string) func() (event, bool) {
+	s.t.Helper()
+	response := s.open("GET", configMaps+"?watch=1&"+query, "", header...)
+	s.t.Cleanup(func() { response.Body.Close() })
+	if response.StatusCode != 200 {
+		text, _ := io.ReadAll(response.Body)
+		s.t.Fatalf("watch %s: %d %s", query, response.StatusCode, text)
+	}
+	next := lines(s.t, response.Body)
+	return func() (event, bool) {
+		s.t.Helper()
+		line, ok := next()
+		if !ok {
+			return event{}, false
+		}
+		var e event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			s.t.Fatalf("%v in %q", err, line)
+		}
+		return e, true
+	}
+}
+
+// rest reads a watch to its end.
+func rest(next func() (event, bool)) string {
+	var all []string
+	for e, ok := next(); ok; e, ok = next() {
+		all = append(all, e.String())
+	}
+	return strings.Join(all, ", ")
+}
+
+// SPEC: WATCH-1, WATCH-2, WATCH-3, WATCH-4, WATCH-5, WATCH-6
+func TestWatchFromWhere(t *testing.T) {
+	s := newServer(t, nil)
+	version := s.create(configMaps, `{"metadata":{"name":"a"}}`).At("metadata", "resourceVersion").Str()
+	s.create(configMaps, `{"metadata":{"name":"b","labels":{"x":"y"}}}`)
+	const streaming = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	for query, want := range map[string]string{
+		"":                                   "ADDED a, ADDED b",
+		"resourceVersion=0":                  "ADDED a, ADDED b",
+		"resourceVersion=" + version:         "ADDED b",
+		"labelSelector=x":                    "ADDED b",
+		"fieldSelector=metadata.name=a":      "ADDED a",
+		"resourceVersion=99999":              "",
+		"allowWatchBookmarks=1":              "ADDED a, ADDED b, BOOKMARK end",
+		streaming:                            "ADDED a, ADDED b",
+		streaming + "&allowWatchBookmarks=1": "ADDED a, ADDED b, BOOKMARK end",
+		streaming + "&allowWatchBookmarks=1&resourceVersion=" + version:                       "ADDED a, ADDED b, BOOKMARK end",
+		"sendInitialEvents=false&resourceVersionMatch=NotOlderThan":                           "",
+		"allowWatchBookmarks=1&resourceVersion=" + version + "&fieldSelector=metadata.name=a": "BOOKMARK",
+		streaming + "&resourceVersion=99999&timeoutSeconds=5":                                 "ERROR 504 Timeout",
+		"timeoutSeconds=-1": "ERROR 504 Timeout",
+	} {
+		if !strings.Contains(query, "timeoutSeconds") {
+			query += "&timeoutSeconds=1"
+		}
+		t.Run(query, func(t *testing.T) {
+			t.Parallel()
+			if got := rest(s.watch(query)); got != want {
+				t.Errorf("got %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// SPEC: WATCH-1
+func TestWatchPath(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	s.create(configMaps, `{"metadata":{"name":"b"}}`)
+	got := s.do("GET", "/api/v1/watch/namespaces/default/configmaps/b?timeoutSeconds=1", "")
+	if strings.Count(got.body, "\n") != 1 || !strings.Contains(got.body, `"name":"b"`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+}
+
+// SPEC: WATCH-4
+func TestBookmarks(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.BookmarkInterval = 100 * time.Millisecond })
+	next := s.watch("allowWatchBookmarks=true&timeoutSeconds=2&resourceVersion=2")
+	last := ""
+	for i := range 5 {
+		if i == 2 {
+			last = s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"elsewhere"}}`).At("metadata", "resourceVersion").Str()
+		}
+		e, ok := next()
+		if !ok || e.Type != "BOOKMARK" || e.Object.Kind != "ConfigMap" {
+			t.Fatalf("event %d: %v %v", i, e, ok)
+		}
+		if i == 4 && e.Object.Metadata.ResourceVersion != last {
+			t.Errorf("a bookmark at %s, after %s happened elsewhere", e.Object.Metadata.ResourceVersion, last)
+		}
+	}
+}
+
+// Everything that happens is told once and in order to every watcher, however it is shown.
+//
+// SPEC: WATCH-1, MED-6, MED-7
+func TestManyWatchers(t *testing.T) {
+	s := newServer(t, nil)
+	const watchers, writes = 30, 300
+	forms := []string{"application/json", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1"}
+	var done sync.WaitGroup
+	for i := range watchers {
+		response := s.open("GET", configMaps+"?watch=1&resourceVersion=2", "", "Accept", forms[i%len(forms)])
+		done.Add(1)
+		go func() {
+			defer done.Done()
+			defer response.Body.Close()
+			next := lines(t, response.Body)
+			last := int64(0)
+			for n := range writes + 2 {
+				line, ok := next()
+				if !ok {
+					t.Errorf("watcher %d ends after %d events", i, n)
+					return
+				}
+				var revision int64
+				at := strings.Index(line, `"resourceVersion":"`)
+				fmt.Sscan(line[at+len(`"resourceVersion":"`):strings.Index(line[at+20:], `"`)+at+20], &revision)
+				if revision <= last {
+					t.Errorf("watcher %d: %d after %d", i, revision, last)
+				}
+				last = revision
+				if n == writes+1 && !strings.HasPrefix(line, `{"type":"DELETED"`) {
+					t.Errorf("watcher %d: the last event is %s", i, line)
+				}
+			}
+		}()
+	}
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	for i := range writes {
+		patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d"}}`, i))}
+		if _, err := s.engine.Patch(context.Background(), rq, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.do("DELETE", configMaps+"/a", "")
+	done.Wait()
+}
+
+// SPEC: WATCH-6
+func TestWatchEndsWhenTheServerCloses(t *testing.T) {
+	closing, quit := context.WithCancel(context.Background())
+	s := newServer(t, func(c *Config) { c.Closing = closing })
+	next := s.watch("resourceVersion=0")
+	quit()
+	if e, ok := next(); ok {
+		t.Errorf("got %v", e)
+	}
+}
+
+// A client that goes away leaves nothing behind.
+//
+// SPEC: WATCH-6
+func TestWatcherGone(t *testing.T) {
+	s := newServer(t, nil)
+	before := runtime.NumGoroutine()
+	ctx, cancel := context.WithCancel(context.Background())
+	for range 50 {
+		r, err := http.NewRequestWithContext(ctx, "GET", s.url+configMaps+"?watch=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := s.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+	}
+	if during := runtime.NumGoroutine(); during < before+50 {
+		t.Errorf("%d goroutines before, %d with 50 watches", before, during)
+	}
+	cancel()
+	for range 200 {
+		if runtime.NumGoroutine() <= before+3 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
+}
+
+// A watcher that reads nothing is ended; one that only has nothing to read is not. Both over HTTP/1.1 and HTTP/2.
+//
+// SPEC: WATCH-6
+func TestStalledWatcher(t *testing.T) {
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			var mu sync.Mutex
+			ended := map[string]bool{}
+			s := newServer(t, func(c *Config) {
+				c.StallTimeout = 300 * time.Millisecond
+				c.Metrics.Request = func(o Observation) {
+					mu.Lock()
+					defer mu.Unlock()
+					ended[o.Verb+" "+o.Resource] = true
+				}
+			})
+			if protocol == "HTTP/1.1" {
+				transport := s.client.Transport.(*http.Transport).Clone()
+				transport.Protocols = new(http.Protocols)
+				transport.Protocols.SetHTTP1(true)
+				transport.TLSClientConfig.NextProtos = nil
+				s.client.Transport = transport
+			}
+			idle := s.open("GET", "/api/v1/secrets?watch=1", "")
+			defer idle.Body.Close()
+			stalled := s.open("GET", configMaps+"?watch=1", "")
+			defer stalled.Body.Close()
+			if stalled.Proto != protocol {
+				t.Fatalf("it is %s", stalled.Proto)
+			}
+			s.create(configMaps, `{"metadata":{"name":"a"}}`)
+			rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+			text := strings.Repeat("x", 500<<10)
+			gone := func() bool { mu.Lock(); defer mu.Unlock(); return ended["WATCH configmaps"] }
+			for i := 0; i < 300 && !gone(); i++ {
+				patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d","t":%q}}`, i, text))}
+				if _, err := s.engine.Patch(context.Background(), rq, patch); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if !gone() {
+				t.Error("a stalled watcher is still there")
+			}
+			mu.Lock()
+			idleEnded := ended["WATCH secrets"]
+			mu.Unlock()
+			if idleEnded {
+				t.Error("a watcher that has nothing to read was ended, too")
+			}
+			s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
+			if line, err := bufio.NewReader(idle.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"ADDED"`) {
+				t.Errorf("the other watcher reads %q, %v", line, err)
+			}
+		})
+	}
+}
+
+// SPEC: WATCH-3
+func TestWatchOfAVersionThatIsGone(t *testing.T) {
+	s := newServerOn(t, store.Config{HistoryBytes: 64 << 10, MemoryHistoryBytes: 32 << 10}, nil)
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	text := strings.Repeat("x", 10<<10)
+	for i := range 40 {
+		patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d","t":%q}}`, i, text))}
+		if _, err := s.engine.Patch(context.Background(), rq, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, accept := range []string{"application/json", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
+		if got := rest(s.watch("resourceVersion=2&timeoutSeconds=1", "Accept", accept)); got != "ERROR 410 Expired" {
+			t.Errorf("%s: got %s", accept, got)
+		}
+	}
+}
+
+// SPEC: WATCH-1
+func TestEventMetrics(t *testing.T) {
+	var mu sync.Mutex
+	events, size := 0, 0
+	s := newServer(t, func(c *Config) {
+		c.Metrics.Events = func(group, version, resource string, n, bytes int) {
+			mu.Lock()
+			defer mu.Unlock()
+			if resource == "configmaps" {
+				events, size = events+n, size+bytes
+			}
+		}
+	})
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	got := s.do("GET", configMaps+"?watch=1&timeoutSeconds=1", "")
+	mu.Lock()
+	defer mu.Unlock()
+	if events != 1 || size != len(got.body) {
+		t.Errorf("%d events, %d bytes; the client has read %d", events, size, len(got.body))
+	}
+}
