@@ -269,7 +269,7 @@ func testClose(t *testing.T, b Backend) {
 	c := x.watch("/pods", "", 1)
 	ended := make(chan error, 2)
 	go func() { _, err := c.Next(context.Background()); ended <- err }()
-	go func() { ended <- x.WaitFor(context.Background(), 1000) }()
+	go func() { ended <- x.WaitFor(context.Background(), 1<<60) }()
 	eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
 	// Writers all along: each one is told of success, which then holds, or of ErrClosed.
 	var wait sync.WaitGroup

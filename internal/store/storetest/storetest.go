@@ -47,6 +47,7 @@ func Run(t *testing.T, b Backend) {
 		{"WatchReopen", testWatchReopen},
 		{"WaitFor", testWaitFor},
 		{"Window", testWindow},
+		{"WindowBase", testWindowBase},
 		{"Expiry", testExpiry},
 		{"ExpiryReopen", testExpiryReopen},
 		{"ExpiryOverwritten", testExpiryOverwritten},

@@ -248,11 +248,13 @@ func heap() uint64 {
 func testWatchLeavesNothing(t *testing.T, b Backend) {
 	x := newBox(t, b)
 	goroutines := runtime.NumGoroutine()
+	visitor := 0
 	visit := func(n int) {
 		ctx, cancel := context.WithCancel(context.Background())
 		var wait sync.WaitGroup
 		for i := range n {
-			c := x.watch("/pods", fmt.Sprint("ns", i, "/"), x.Revision())
+			visitor++
+			c := x.watch("/pods", fmt.Sprint("ns", visitor, "/", i%7), x.Revision())
 			wait.Go(func() {
 				if _, err := c.Next(ctx); err != context.Canceled {
 					t.Error(err)
@@ -373,5 +375,46 @@ func testWindow(t *testing.T, b Backend) {
 	}
 	if v, ok := x.Get(pod("a")); !ok || string(v.Data) != "2" {
 		t.Fatal("the state went with the history")
+	}
+}
+
+// testWindowBase: a restart from a base knows how far the history reached back, and how old it was.
+//
+// SPEC: WATCH-3, WATCH-7
+func testWindowBase(t *testing.T, b Backend) {
+	if !b.Durable {
+		return
+	}
+	c := newClock()
+	x := newBox(t, b, func(config *store.Config) { config.Now, config.HistoryAge, config.CompactBytes = c.Now, time.Hour, 1 })
+	w := newTwin()
+	put := func() {
+		for range 10 {
+			data := []byte(c.Now().String())
+			x.put(pod("a"), string(data))
+			w.commit([]store.Change{{Key: pod("a"), Data: data}})
+			c.advance(time.Minute)
+		}
+		time.Sleep(20 * time.Millisecond) // for a base
+		x.reopen()
+	}
+	put()
+	put()
+	if h := x.Stats().Horizon; h != 1 {
+		t.Fatalf("after 20 minutes the horizon is at %d", h)
+	}
+	for after := int64(1); after <= w.revision; after++ {
+		if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", after, w.revision); s != want {
+			t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+		}
+	}
+	c.advance(45*time.Minute + 30*time.Second) // the first five commits are older than an hour
+	eventually(t, "the window moved", func() bool { return x.Stats().Horizon >= 6 })
+	x.reopen()
+	if h := x.Stats().Horizon; h < 6 || h > 7 {
+		t.Fatalf("the horizon is at %d", h)
+	}
+	if _, err := x.Watch("/pods", "", 5); err != store.ErrCompacted {
+		t.Fatal(err)
 	}
 }
