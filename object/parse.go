@@ -37,6 +37,9 @@ func (e *SyntaxError) Error() string { return e.Message }
 // must not change afterwards. Errors are *SyntaxError, worded as encoding/json words them.
 func ParseJSON(data []byte) (Parsed, error) {
 	p := parser{in: unsafe.String(unsafe.SliceData(data), len(data))}
+	if len(data) > 512 { // what the stacks of most objects grow to
+		p.path, p.members, p.items = make([]step, 0, 16), make([]Member, 0, slabSize), make([]Value, 0, slabSize/4)
+	}
 	p.next()
 	v, err := p.value()
 	if err != nil {

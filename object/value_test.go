@@ -60,7 +60,7 @@ func twinPrinted(t *testing.T, twin any) string {
 // Values behave as map[string]any and []any do, except that the old one stays as it was.
 func TestValuesAgainstTheirTwins(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 20_000 {
+	for range 5_000 {
 		v, twin := random(r, 4)
 		if got, want := printed(v), twinPrinted(t, twin); got != want {
 			t.Fatalf("%s is not %s", got, want)

@@ -29,8 +29,9 @@ type Facts interface {
 // Compiler compiles Go types and remembers them. It is safe for concurrent use.
 type Compiler struct {
 	facts Facts
+	asked sync.Map // reflect.Type to *Type: those that Type has handed out, for it is called with every request
 	mu    sync.Mutex
-	types map[reflect.Type]*Type
+	types map[reflect.Type]*Type // complete whenever mu is free
 }
 
 // NewCompiler makes a compiler that takes its markers from facts.
@@ -44,14 +45,18 @@ func FromGo(t reflect.Type, facts Facts) *Type { return NewCompiler(facts).Type(
 // Type returns the compiled form of a Go type; it compiles it, and everything below it that is not compiled yet, when it
 // is asked for the first time. It panics on a shape of type that no Kubernetes API has, which is a programming error.
 func (c *Compiler) Type(t reflect.Type) *Type {
+	if known, ok := c.asked.Load(t); ok {
+		return known.(*Type)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := c.types[t]; known != nil {
-		return known
+	out := c.types[t]
+	if out == nil {
+		b := batch{Compiler: c}
+		out = b.compile(t)
+		b.finish()
 	}
-	b := batch{Compiler: c}
-	out := b.compile(t)
-	b.finish()
+	c.asked.Store(t, out)
 	return out
 }
 

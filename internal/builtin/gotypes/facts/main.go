@@ -14,10 +14,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"log"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,23 +80,20 @@ func main() {
 }
 
 func writePackage(out *bytes.Buffer, path, dir string) error {
-	isSource := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }
-	parsed, err := parser.ParseDir(token.NewFileSet(), dir, isSource, parser.ParseComments|parser.SkipObjectResolution)
+	files, err := parse(dir)
 	if err != nil {
 		return err
 	}
 	var section bytes.Buffer
-	for _, p := range parsed {
-		w := writer{out: &section, constants: constants(p)}
-		if path == lender {
-			lent = w.constants
-		}
-		types := typesOf(p)
-		slices.SortFunc(types, func(a, b goType) int { return strings.Compare(a.spec.Name.Name, b.spec.Name.Name) })
-		for _, t := range types {
-			if err := w.writeType(t); err != nil {
-				return fmt.Errorf("%s: %w", t.spec.Name.Name, err)
-			}
+	w := writer{out: &section, constants: constants(files)}
+	if path == lender {
+		lent = w.constants
+	}
+	types := typesOf(files)
+	slices.SortFunc(types, func(a, b goType) int { return strings.Compare(a.spec.Name.Name, b.spec.Name.Name) })
+	for _, t := range types {
+		if err := w.writeType(t); err != nil {
+			return fmt.Errorf("%s: %w", t.spec.Name.Name, err)
 		}
 	}
 	if section.Len() > 0 {
@@ -105,15 +102,36 @@ func writePackage(out *bytes.Buffer, path, dir string) error {
 	return nil
 }
 
+// parse reads the Go files of a package, in the order of their names.
+func parse(dir string) ([]*ast.File, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var files []*ast.File
+	positions := token.NewFileSet()
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(positions, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
 // goType is a declared type and its comment.
 type goType struct {
 	spec    *ast.TypeSpec
 	comment *ast.CommentGroup
 }
 
-func typesOf(p *ast.Package) []goType {
+func typesOf(files []*ast.File) []goType {
 	var types []goType
-	eachDeclaration(p, token.TYPE, func(group *ast.GenDecl, spec ast.Spec) {
+	eachDeclaration(files, token.TYPE, func(group *ast.GenDecl, spec ast.Spec) {
 		t := goType{spec: spec.(*ast.TypeSpec)}
 		if t.comment = t.spec.Doc; t.comment == nil && !group.Lparen.IsValid() {
 			t.comment = group.Doc
@@ -123,8 +141,8 @@ func typesOf(p *ast.Package) []goType {
 	return types
 }
 
-func eachDeclaration(p *ast.Package, kind token.Token, do func(*ast.GenDecl, ast.Spec)) {
-	for _, file := range p.Files {
+func eachDeclaration(files []*ast.File, kind token.Token, do func(*ast.GenDecl, ast.Spec)) {
+	for _, file := range files {
 		for _, d := range file.Decls {
 			if group, ok := d.(*ast.GenDecl); ok && group.Tok == kind {
 				for _, spec := range group.Specs {
@@ -138,9 +156,9 @@ func eachDeclaration(p *ast.Package, kind token.Token, do func(*ast.GenDecl, ast
 // constant is a string constant with the type it is declared with.
 type constant struct{ name, typeName, value string }
 
-func constants(p *ast.Package) []constant {
+func constants(files []*ast.File) []constant {
 	var found []constant
-	eachDeclaration(p, token.CONST, func(_ *ast.GenDecl, spec ast.Spec) {
+	eachDeclaration(files, token.CONST, func(_ *ast.GenDecl, spec ast.Spec) {
 		values := spec.(*ast.ValueSpec)
 		for i, expression := range values.Values {
 			c := constant{name: values.Names[i].Name}
