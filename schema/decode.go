@@ -49,7 +49,10 @@ type step struct {
 func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Any:
-		return v
+		if t.golang != nil {
+			return v
+		}
+		return w.untyped(v, at)
 	case Struct:
 		if v.Kind() == object.Map {
 			return w.structure(v, t, at)
@@ -304,6 +307,15 @@ func (w *walker) float(v object.Value, t *Type, at *step) object.Value {
 		return object.Nil
 	}
 	return object.FloatOf(f)
+}
+
+// untyped gives the numbers of content without a type the types they have by themselves.
+func (w *walker) untyped(v object.Value, at *step) object.Value {
+	typed, err := v.Untyped()
+	if err != nil {
+		w.save(&TypeError{Path: at.String(), Message: err.Error()})
+	}
+	return typed
 }
 
 // bytes brings base64 text into the one form that encoding prints: without line breaks.

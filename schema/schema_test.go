@@ -226,6 +226,18 @@ func TestTypeErrors(t *testing.T) {
 	}
 }
 
+// Content of a custom type has the numbers that JSON has; the raw content of a built-in one keeps its text.
+func TestUntypedContent(t *testing.T) {
+	anything := &Type{Kind: Any}
+	got, err := anything.Decode(parse(t, `{"a":[1.0,1e3,7,"x"]}`))
+	if err != nil || printed(got.Value) != `{"a":[1,1000,7,"x"]}` {
+		t.Errorf("%s, %v", printed(got.Value), err)
+	}
+	if _, err := anything.Decode(parse(t, `{"a":1e400}`)); err == nil || err.Error() != "json: cannot unmarshal number 1e400 into Go value of type float64" {
+		t.Errorf("1e400: %v", err)
+	}
+}
+
 func TestUnknownFieldsAreBounded(t *testing.T) {
 	members := make([]object.Member, 0, 5000)
 	for i := range 5000 {
