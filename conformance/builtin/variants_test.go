@@ -279,6 +279,9 @@ func (m *mutator) variant(doc document) document {
 		delete(meta, key)
 	}
 	meta["name"], meta["namespace"], meta["uid"] = "n", "default", "u"
+	if m.rng.IntN(8) == 0 {
+		delete(meta, "labels")
+	}
 	out["metadata"] = meta
 	return out
 }

@@ -16,34 +16,86 @@ import (
 
 // names gives what is different in every run a name in the order of appearance, so that what is equal stays equal.
 type names struct {
-	of map[string]string
-	n  map[string]int
+	of    map[string]string // "kind value" → name
+	n     map[string]int
+	taken map[string]bool
 }
 
-func newNames() *names { return &names{of: map[string]string{}, n: map[string]int{}} }
+func newNames() *names {
+	return &names{of: map[string]string{}, n: map[string]int{}, taken: map[string]bool{}}
+}
 
 func (n *names) name(kind, value string) string {
 	key := kind + " " + value
 	if name, ok := n.of[key]; ok {
 		return name
 	}
-	n.n[kind]++
-	n.of[key] = fmt.Sprintf("<%s%d>", kind, n.n[kind])
-	return n.of[key]
+	for {
+		n.n[kind]++
+		if name := fmt.Sprintf("<%s%d>", kind, n.n[kind]); !n.taken[name] {
+			n.of[key], n.taken[name] = name, true
+			return name
+		}
+	}
 }
 
 var (
 	uuid      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	clock     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b`)
-	current   = regexp.MustCompile(`(current(?:ly at)?:? |[Cc]urrent resource version )\d+`)
-	parallel  = regexp.MustCompile(`\(after \d+ attempts?\)`)
+	current   = regexp.MustCompile(`(current: |ResourceVersion in record \()\d+`)
 
 	// An object as text, in the messages of patches also with its quotes escaped.
 	revisions     = regexp.MustCompile(`(resourceVersion\\*"?: ?\\*")\d+`)
 	managedInJSON = regexp.MustCompile(`,\s*\\*"managedFields\\*":\s*\[`)
 	managedInYAML = regexp.MustCompile(`(?m)^ *managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
 )
+
+// recordedName is what stands in a record for a uid or a resourceVersion.
+var recordedName = regexp.MustCompile(`^<(uid|rv)\d+>$`)
+
+// bind gives the values of an answer the names that stand in their places in the recorded answer, as far as neither is
+// taken. So one answer that differs does not make all that follow differ, only because they count otherwise.
+func (n *names) bind(raw, record any) {
+	switch record := record.(type) {
+	case map[string]any:
+		raw, _ := raw.(map[string]any)
+		for _, key := range sortedKeys(record) {
+			value, ok := raw[key]
+			if !ok {
+				continue
+			}
+			last := key[strings.LastIndexByte(key, '.')+1:] // of a path, where only paths were kept
+			if name, ok := record[key].(string); ok {
+				kind := "uid"
+				if last == "resourceVersion" {
+					kind = "rv"
+				}
+				n.take(kind, value, name)
+				continue
+			}
+			n.bind(value, record[key])
+		}
+	case []any:
+		raw, _ := raw.([]any)
+		for i := range min(len(raw), len(record)) {
+			n.bind(raw[i], record[i])
+		}
+	}
+}
+
+func (n *names) take(kind string, value any, name string) {
+	text, ok := value.(string)
+	m := recordedName.FindStringSubmatch(name)
+	if !ok || m == nil || m[1] != kind || kind == "uid" && uuid.FindString(text) != text {
+		return
+	}
+	key := kind + " " + text
+	if _, bound := n.of[key]; bound || n.taken[name] {
+		return
+	}
+	n.of[key], n.taken[name] = name, true
+}
 
 // withoutManagedFields takes them out of a text without touching the rest of it.
 func withoutManagedFields(text string) string {
@@ -83,7 +135,6 @@ func (n *names) text(s string) string {
 	})
 	s = clusterIP.ReplaceAllString(s, "<clusterIP>")
 	s = current.ReplaceAllString(s, "${1}<now>")
-	s = parallel.ReplaceAllString(s, "(after <n> attempts)")
 	if len(s) > longString {
 		s = fmt.Sprintf("%s… (%d bytes) …%s", s[:80], len(s), s[len(s)-40:])
 	}

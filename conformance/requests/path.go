@@ -69,6 +69,14 @@ func drop(v any, parts []string) any {
 	return v
 }
 
+// kept is keep, where there are paths to keep at all.
+func kept(v any, paths []string) any {
+	if len(paths) == 0 {
+		return v
+	}
+	return keep(v, paths)
+}
+
 // keep returns the paths and what stands there, and nothing else.
 func keep(v any, paths []string) any {
 	kept := map[string]any{}

@@ -52,7 +52,7 @@ func TestRecords(t *testing.T) {
 				return
 			}
 			for _, step := range script.Steps {
-				step.Differs = ""
+				step.Differs, step.DiffersAt = "", nil
 			}
 			script.Differs = nil
 			replay(t, server, script)
@@ -64,7 +64,7 @@ func record(t *testing.T, server *harness.Server, script *Script) {
 	runner := NewRunner(server)
 	defer runner.Close()
 	for _, step := range script.Steps {
-		result, err := runner.Do(step)
+		result, err := runner.Do(step, nil)
 		if err != nil {
 			t.Errorf("%s:%d: %s: %v", script.File, step.Line, step.Title, err)
 			continue
@@ -80,10 +80,10 @@ func replay(t *testing.T, server *harness.Server, script *Script) {
 	runner := NewRunner(server)
 	defer runner.Close()
 	for _, step := range script.Steps {
-		result, err := runner.Do(step)
-		got, want := result, recorded(step)
+		want := recorded(step)
+		got, err := runner.Do(step, &want)
 		if err == nil {
-			for _, d := range script.Differs {
+			for _, d := range append(script.Differs, step.DiffersAt...) {
 				d.apply(&got, &want)
 			}
 		}
@@ -97,10 +97,15 @@ func replay(t *testing.T, server *harness.Server, script *Script) {
 			t.Errorf("%s:%d: %s: %s %s\n--- reference\n+++ here\n%s", script.File, step.Line, step.Title, step.Method, step.URL,
 				lineDiff(want.String(), got.String()))
 		}
+		for _, d := range step.DiffersAt {
+			if !d.seen {
+				t.Errorf("%s:%d: %s: the known difference at %v is gone: %s", script.File, step.Line, step.Title, d.Paths, d.Reason)
+			}
+		}
 	}
 	for _, d := range script.Differs {
 		if !d.seen {
-			t.Errorf("%s: the known difference at %s is gone: %s", script.File, d.Path, d.Reason)
+			t.Errorf("%s: the known difference at %v is gone: %s", script.File, d.Paths, d.Reason)
 		}
 	}
 }

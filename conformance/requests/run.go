@@ -80,8 +80,9 @@ type answer struct {
 	present bool
 }
 
-// Do sends a step and returns the printed answer, and the bodies that it consists of.
-func (r *Runner) Do(step *Step) (Result, error) {
+// Do sends a step and returns the normalised answer. record is what is recorded of it, if anything is: its names for uids
+// and versions are taken over.
+func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	var a answer
 	var err error
 	if step.Method == "READ" {
@@ -92,7 +93,7 @@ func (r *Runner) Do(step *Step) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	return r.print(step, a)
+	return r.print(step, a, record)
 }
 
 // Result is a normalised answer.
@@ -228,7 +229,7 @@ func (r *Runner) read(name string, step *Step) (answer, error) {
 	return a, nil
 }
 
-func (r *Runner) print(step *Step, a answer) (Result, error) {
+func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	var result Result
 	contentType := "application/json"
 	if a.present {
@@ -262,10 +263,11 @@ func (r *Runner) print(step *Step, a answer) (Result, error) {
 		return result, nil
 	}
 	for i, doc := range docs {
-		doc = r.names.value(doc, nil)
-		if len(step.Keep) > 0 {
-			doc = keep(doc, step.Keep)
+		if record != nil && i < len(record.Docs) {
+			r.names.bind(kept(doc, step.Keep), record.Docs[i])
 		}
+		doc = r.names.value(doc, nil)
+		doc = kept(doc, step.Keep)
 		for _, path := range step.Drop {
 			doc = drop(doc, splitPath(path))
 		}
@@ -334,27 +336,58 @@ func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
 	return s
 }
 
-// apply takes a known difference out of both answers. Its path begins at the object, wherever that is: in a list and
-// in an event of a watch, too.
+// apply takes a known difference out of both answers. Its paths begin at the object, wherever that is: in a list and
+// in an event of a watch, too; a path that begins with a header's name and a colon means that header.
 func (d *Difference) apply(got, want *Result) {
-	for _, prefix := range []string{"", "items.*.", "object."} {
-		path := prefix + d.Path
-		if d.at(got, path) != d.at(want, path) {
-			d.seen = true
+	for _, path := range d.Paths {
+		if name, ok := strings.CutSuffix(path, ":"); ok {
+			d.seen = d.seen || header(got.Head, name) != header(want.Head, name)
+			got.Head, want.Head = withoutHeader(got.Head, name), withoutHeader(want.Head, name)
+			continue
 		}
-		for _, result := range []*Result{got, want} {
-			for i := range result.Docs {
-				result.Docs[i] = drop(result.Docs[i], splitPath(path))
+		for _, prefix := range []string{"", "items.*.", "object."} {
+			path := prefix + path
+			d.seen = d.seen || d.at(got, path) != d.at(want, path)
+			for _, result := range []*Result{got, want} {
+				for i := range result.Docs {
+					delete(asMap(result.Docs[i]), path) // where only paths were kept
+					result.Docs[i] = drop(result.Docs[i], splitPath(path))
+				}
 			}
 		}
 	}
+}
+
+func asMap(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+func header(head, name string) string {
+	var found []string
+	for line := range strings.SplitSeq(head, "\n") {
+		if strings.HasPrefix(line, name+": ") {
+			found = append(found, line)
+		}
+	}
+	return strings.Join(found, "\n")
+}
+
+func withoutHeader(head, name string) string {
+	var left []string
+	for line := range strings.SplitSeq(head, "\n") {
+		if !strings.HasPrefix(line, name+": ") {
+			left = append(left, line)
+		}
+	}
+	return strings.Join(left, "\n")
 }
 
 // at prints what an answer has at a path.
 func (d *Difference) at(r *Result, path string) string {
 	var out strings.Builder
 	for _, doc := range r.Docs {
-		out.WriteString(printValue(keep(doc, []string{path})) + "\n")
+		out.WriteString(printValue(keep(doc, []string{path})) + flatten(asMap(doc)[path]) + "\n")
 	}
 	return out.String()
 }

@@ -21,8 +21,9 @@ type Script struct {
 
 // Difference is a known difference. It has to show: one that no longer does fails the test.
 type Difference struct {
-	Path, Reason string
-	seen         bool
+	Paths  []string
+	Reason string
+	seen   bool
 }
 
 // Header is one line of a header; its order is that of the file.
@@ -45,6 +46,7 @@ type Step struct {
 	Drop      []string      // these are not
 	Also      []string      // further headers of the answer to compare
 	Differs   string        // why Plinth is known to answer otherwise
+	DiffersAt []*Difference // where
 	Anonymous bool          // no Authorization header
 	Stream    string        // the name of a watch that stays open
 	Events    int           // how many events to read
@@ -87,13 +89,12 @@ func Parse(file, text string) (*Script, error) {
 	lines := strings.SplitAfter(text, "\n")
 	at := 0
 	for at < len(lines) && !strings.HasPrefix(lines[at], stepMark) {
-		line := strings.TrimSpace(lines[at])
-		if rest, ok := strings.CutPrefix(line, "@differs-at "); ok {
-			path, reason, ok := strings.Cut(rest, " ")
-			if !ok {
-				return nil, fmt.Errorf("%s:%d: @differs-at PATH REASON", file, at+1)
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(lines[at]), "@differs-at "); ok {
+			d, err := parseDifference(rest)
+			if err != nil {
+				return nil, fmt.Errorf("%s:%d: %w", file, at+1, err)
 			}
-			s.Differs = append(s.Differs, &Difference{Path: path, Reason: reason})
+			s.Differs = append(s.Differs, d)
 		}
 		s.Head += lines[at]
 		at++
@@ -112,6 +113,14 @@ func Parse(file, text string) (*Script, error) {
 		s.Steps = append(s.Steps, step)
 	}
 	return s, nil
+}
+
+func parseDifference(text string) (*Difference, error) {
+	paths, reason, ok := strings.Cut(text, " ")
+	if !ok {
+		return nil, fmt.Errorf("@differs-at PATH[,PATH…] REASON")
+	}
+	return &Difference{Paths: strings.Split(paths, ","), Reason: strings.TrimSpace(reason)}, nil
 }
 
 func parseStep(lines []string) (*Step, error) {
@@ -177,6 +186,10 @@ func (s *Step) direct(line string) error {
 			return fmt.Errorf("@differs wants the reason")
 		}
 		s.Differs = rest
+	case "differs-at":
+		d, err := parseDifference(rest)
+		s.DiffersAt = append(s.DiffersAt, d)
+		return err
 	case "anonymous":
 		s.Anonymous = true
 	case "raw":
