@@ -88,5 +88,6 @@ func register(flags *pflag.FlagSet, c *server.Config) {
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", c.RequestTimeout, "how long a request other than a watch may take")
 	flags.IntVar(&c.MaxRequestsInflight, "max-requests-inflight", c.MaxRequestsInflight, "how many requests other than watches may be under way at once; 0: any number")
 	flags.DurationVar(&c.EventTTL, "event-ttl", c.EventTTL, "how long Events are kept")
+	flags.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve /debug/pprof to those who may do everything")
 	flags.Int64Var(&c.WatchHistoryBytes, "watch-history-bytes", c.WatchHistoryBytes, "how many bytes of history are kept on disk for watches that fall behind or come back")
 }

@@ -28,6 +28,7 @@ type Config struct {
 	MaxRequestsInflight int           // 0: no limit
 	EventTTL            time.Duration // how long Events live
 	WatchHistoryBytes   int64         // of history kept on disk
+	Profiling           bool          // /debug/pprof is served to those who may do everything
 
 	Logger *slog.Logger
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 
 	"plinth/internal/auth"
@@ -30,13 +31,24 @@ func (s *Server) handler() (http.Handler, error) {
 		Authenticate:   s.auth.Authenticate,
 		Authorize:      authorize,
 		Missing:        missing,
-		Handlers:       map[string]http.Handler{"/metrics": figures.handler(c.Logger)},
+		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		NoCompression: !features["APIResponseCompression"],
 		Closing:       s.closing,
 		Logger:        c.Logger, Metrics: figures.hooks(),
 	})
+}
+
+// handlers serve what is beside the API.
+func (s *Server) handlers(figures *metrics) map[string]http.Handler {
+	all := map[string]http.Handler{"/metrics": figures.handler(s.config.Logger)}
+	if s.config.Profiling {
+		all["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
+		all["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
+		all["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
+	}
+	return all
 }
 
 // authorize lets the masters do everything, and everybody read what is public.
