@@ -1,0 +1,70 @@
+package filelog
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+)
+
+// errGone says that a segment was removed while somebody was about to read it.
+var errGone = errors.New("segment is gone")
+
+// readCommits yields the commits of a segment behind a revision. All of them were acknowledged, so all must be there.
+func (l *Log) readCommits(s *segment, after int64, yield func([]byte) error) error {
+	file := l.path(segmentName(s.after))
+	f, err := l.fs.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errGone
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	start := s.index.find(after)
+	index := slices.Clip(s.index)
+	defer func() { l.learn(s.after, index) }()
+	r := newReader(f, start, s.size)
+	last := int64(-1)
+	if start == 0 {
+		last = s.after
+	}
+	for {
+		fr, err := r.next()
+		if err == io.EOF || err == errBroken {
+			return &DamageError{File: file, Offset: fr.offset, Reason: "a frame that was synced does not read back"}
+		}
+		if err != nil {
+			return err
+		}
+		if fr.kind != frameCommit {
+			continue
+		}
+		if last >= 0 && fr.revision != last+1 || last < 0 && fr.revision > after+1 {
+			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("commit %d follows commit %d", fr.revision, max(last, after))}
+		}
+		last = fr.revision
+		index.add(fr.offset, fr.revision)
+		if fr.revision <= after {
+			continue
+		}
+		if err := yield(fr.payload); err != nil {
+			return err
+		}
+		if fr.revision == s.end {
+			return nil
+		}
+	}
+}
+
+// learn keeps the index of a segment that was read.
+func (l *Log) learn(after int64, index sparseIndex) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments[:len(l.segments)-1] { // the active one's comes from its writer
+		if s.after == after && len(index) > len(s.index) {
+			s.index = index
+		}
+	}
+}
