@@ -18,12 +18,24 @@ func ParseYAML(data []byte) (Parsed, error) {
 		return Parsed{}, err
 	}
 	if _, err := yaml.YAMLToJSONStrict(data); err != nil {
-		if words := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "); strings.Contains(words, "already set in map") {
-			parsed.Duplicates = []string{words}
-		}
+		parsed.Duplicates = yamlDuplicates(err)
 	}
 	return parsed, nil
 }
+
+// yamlDuplicates takes the lines about keys that are already set out of the YAML library's error.
+func yamlDuplicates(err error) []string {
+	var found []string
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); IsYAMLDuplicate(line) && len(found) < maxDuplicates {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// IsYAMLDuplicate says whether an entry of Parsed.Duplicates is a line of the YAML parser, and not a path.
+func IsYAMLDuplicate(entry string) bool { return strings.HasSuffix(entry, "already set in map") }
 
 // YAML turns JSON text, which this package has printed, into YAML with sorted keys.
 func YAML(json []byte) ([]byte, error) { return yaml.JSONToYAML(json) }

@@ -23,7 +23,7 @@ func (rq *Request) decode(body object.Parsed) (obj object.Value, warnings []stri
 	if err != nil {
 		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
 	}
-	warnings, err = rq.judge(body.Duplicates, decoded.Unknown)
+	warnings, err = rq.judge(typ, body.Duplicates, decoded.Unknown)
 	if err != nil {
 		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
 	}
@@ -73,23 +73,30 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 }
 
 // judge turns duplicate and unknown fields into warnings or into an error that names every one of them.
-func (rq *Request) judge(duplicates, unknown []string) ([]string, error) {
+func (rq *Request) judge(typ *schema.Type, duplicates, unknown []string) ([]string, error) {
 	if rq.Validation == Ignore || len(duplicates)+len(unknown) == 0 {
 		return nil, nil
 	}
-	found := make([]string, 0, len(duplicates)+len(unknown))
+	var found, lines []string
 	for _, path := range duplicates {
-		if strings.HasSuffix(path, "already set in map") { // YAML's own words
-			found = append(found, path)
-			continue
+		switch {
+		case object.IsYAMLDuplicate(path):
+			lines = append(lines, path)
+		case typ.Has(path): // what is below an unknown field is told of with it
+			found = append(found, fmt.Sprintf("duplicate field %q", path))
 		}
-		found = append(found, fmt.Sprintf("duplicate field %q", path))
 	}
 	for _, path := range unknown {
 		found = append(found, fmt.Sprintf("unknown field %q", path))
 	}
-	if rq.Validation == Strict {
-		return nil, fmt.Errorf("strict decoding error: %s", strings.Join(found, ", "))
+	if rq.Validation == Warn {
+		return append(lines, found...), nil
 	}
-	return found, nil
+	if len(lines) > 0 {
+		found = append([]string{"yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  ")}, found...)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("strict decoding error: %s", strings.Join(found, ", "))
 }
