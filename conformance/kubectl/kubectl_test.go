@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/linediff"
 )
 
 var rewrite = flag.Bool("rewrite", false, "record in testdata what kubectl prints against the reference")
@@ -90,7 +91,7 @@ func replay(t *testing.T, server *harness.Server, s *script) {
 		case got == st.output && st.differs != "":
 			t.Errorf("%s:%d: %s: the known difference is gone: %s", s.file, st.line, st.title, st.differs)
 		case got != st.output && st.differs == "":
-			t.Errorf("%s:%d: %s\n$ %s\n--- reference\n%s\n+++ here\n%s", s.file, st.line, st.title, st.command, st.output, got)
+			t.Errorf("%s:%d: %s\n$ %s\n--- reference\n+++ here\n%s", s.file, st.line, st.title, st.command, linediff.Diff(st.output, got))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/linediff"
 )
 
 var rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
@@ -95,7 +96,7 @@ func replay(t *testing.T, server *harness.Server, script *Script) {
 			t.Errorf("%s:%d: %s: %v", script.File, step.Line, step.Title, err)
 		case !same && step.Differs == "":
 			t.Errorf("%s:%d: %s: %s %s\n--- reference\n+++ here\n%s", script.File, step.Line, step.Title, step.Method, step.URL,
-				lineDiff(want.String(), got.String()))
+				linediff.Diff(want.String(), got.String()))
 		}
 		for _, d := range step.DiffersAt {
 			if !d.seen {

@@ -1,9 +1,10 @@
-package requests
+// Package linediff shows how two texts differ.
+package linediff
 
 import "strings"
 
-// lineDiff shows two texts as one, with - before lines that only the first has and + before those of the second.
-func lineDiff(a, b string) string {
+// Diff shows two texts as one, with - before lines that only the first has and + before those of the second.
+func Diff(a, b string) string {
 	from, to := strings.Split(a, "\n"), strings.Split(b, "\n")
 	// common[i][j] is the length of the longest common subsequence of from[i:] and to[j:].
 	common := make([][]int, len(from)+1)
