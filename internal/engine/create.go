@@ -39,6 +39,9 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warn
 	name, prefix := obj.At("metadata", "name").Str(), obj.At("metadata", "generateName").Str()
 	generated := name == "" && prefix != ""
 	for attempt := 1; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return nil, commitFailed(err)
+		}
 		inNamespace, err := e.admitNamespace(rq, name)
 		if err != nil {
 			return nil, err
@@ -67,14 +70,18 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warn
 		case conflict.Key != key:
 			continue // the namespace has changed meanwhile
 		case !generated || attempt == nameAttempts:
-			return nil, e.taken(rq, key, name)
+			return nil, e.taken(rq, key, name, prefix != "")
 		}
 	}
 }
 
-// taken says that a name is taken, and by what for a while longer.
-func (e *Engine) taken(rq *Request, key store.Key, name string) error {
+// taken says that a name is taken, and by what for a while longer. Who leaves the name to the server may come again.
+func (e *Engine) taken(rq *Request, key store.Key, name string, prefixed bool) error {
 	err := apierr.NewAlreadyExists(rq.Resource.Type(), name)
+	if prefixed {
+		err.Message += ", the server was not able to generate a unique name for the object"
+		err.Details.RetryAfterSeconds = 1
+	}
 	if owner, ok := e.store.Get(key); ok && owner.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}

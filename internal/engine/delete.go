@@ -15,6 +15,9 @@ import (
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (*Result, error) {
 	rq.DryRun = rq.DryRun || o.DryRun
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, commitFailed(err)
+		}
 		live, ok := e.store.Get(rq.key())
 		if !ok {
 			return nil, rq.notFound()
@@ -91,8 +94,15 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 	if deleting(old) && meta.At("deletionGracePeriodSeconds").Int() <= seconds {
 		return old
 	}
+	end := now.Add(time.Duration(seconds) * time.Second)
+	if last, err := time.Parse(time.RFC3339, meta.At("deletionTimestamp").Str()); err == nil { // it counts from the first delete
+		shorter := meta.At("deletionGracePeriodSeconds").Int() - seconds
+		if end = last.Add(-time.Duration(shorter) * time.Second); end.Before(now) {
+			end = now
+		}
+	}
 	set := []object.Member{
-		{Key: "deletionTimestamp", Value: timeOf(now.Add(time.Duration(seconds) * time.Second))},
+		{Key: "deletionTimestamp", Value: timeOf(end)},
 		{Key: "deletionGracePeriodSeconds", Value: object.IntOf(seconds)},
 	}
 	if generation := meta.At("generation").Int(); generation > 0 && !deleting(old) {

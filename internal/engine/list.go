@@ -28,17 +28,17 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		return nil, e.snapshotFailed(err, exact, from)
 	}
 	c := &Collection{Revision: snapshot.Revision()}
-	prefix := rq.Resource.prefix(rq.Namespace)
 	limit := o.Limit
 	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
 		limit = 0
 	}
+	within := rq.reach(&sel)
 	if limit > 0 {
-		return rq.page(c, snapshot, sel, prefix, from, limit)
+		return rq.page(c, snapshot, sel, within, from, limit)
 	}
 	var failed error
 	c.Items = func(yield func(*Object) bool) {
-		snapshot.Ascend(rq.Resource.Store, prefix, from, func(v *store.Version) bool {
+		snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
 			if !sel.matches(v) {
 				return true
 			}
@@ -50,7 +50,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 			return yield(shown)
 		})
 	}
-	return c, rq.readable(snapshot, prefix, sel)
+	return c, rq.readable(snapshot, within, sel)
 }
 
 // listFrom says at which revision a list reads (0: the newest) and from which name on.
@@ -73,6 +73,9 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 
 // snapshotFailed words why a past state cannot be read. A continued list is told how to go on inconsistently (LIST-5).
 func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
+	if errors.Is(err, store.ErrFuture) { // a token of another life of the store, or a forged one
+		return apierr.NewTooLargeVersion(revision, e.store.Revision())
+	}
 	if !errors.Is(err, store.ErrCompacted) {
 		return err
 	}
@@ -84,19 +87,18 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	return expired
 }
 
-// page reads one chunk.
-func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, prefix, from string, limit int64) (*Collection, error) {
+// page reads one chunk of what has this prefix.
+func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64) (*Collection, error) {
 	var items []*Object
 	var failed error
-	more := int64(0)
-	last := ""
-	snapshot.Ascend(rq.Resource.Store, prefix, from, func(v *store.Version) bool {
+	last, next := "", ""
+	snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
 		if !sel.matches(v) {
 			return true
 		}
 		if int64(len(items)) == limit {
-			more++
-			return sel.all() // goes on only to count
+			next = v.Key.Name
+			return false
 		}
 		shown, err := rq.present(v)
 		if err != nil {
@@ -110,10 +112,11 @@ func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, 
 	if failed != nil {
 		return nil, failed
 	}
-	if more > 0 {
-		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, prefix)+"\x00")
+	if next != "" {
+		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, rq.Resource.prefix(rq.Namespace))+"\x00")
 		if sel.all() {
-			c.Remaining = &more
+			remaining := int64(snapshot.CountFrom(rq.Resource.Store, within, next))
+			c.Remaining = &remaining
 		}
 	}
 	c.Items = func(yield func(*Object) bool) {
@@ -175,12 +178,12 @@ func parseContinue(text, prefix string) (revision int64, from string, err error)
 		return refuse(fmt.Sprintf("server does not recognize this encoded version %s", token.APIVersion))
 	case token.StartKey == "":
 		return refuse("encoded start key empty (version " + continueVersion + ")")
+	case strings.Contains(token.StartKey, ".."):
+		return refuse("start key is outside of the collection")
 	case token.ResourceVersion == -1:
 		return 0, prefix + token.StartKey, nil
 	case token.ResourceVersion <= 0:
 		return refuse("incorrect encoded start resourceVersion (version " + continueVersion + ")")
-	case strings.Contains(token.StartKey, ".."):
-		return refuse("start key is outside of the collection")
 	}
 	return token.ResourceVersion, prefix + token.StartKey, nil
 }

@@ -67,6 +67,9 @@ func carry(obj, old object.Value) object.Value {
 	if _, had := was.Get("generation"); !had {
 		drop = append(drop, "generation")
 	}
+	if _, had := was.Get("namespace"); !had { // cluster scope: as with a new one, what a body says of it means nothing
+		drop = append(drop, "namespace")
+	}
 	return obj.With("metadata", meta.Edit(set, drop...))
 }
 

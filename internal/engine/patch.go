@@ -22,6 +22,9 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 		return nil, err
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, commitFailed(err)
+		}
 		live, ok := e.store.Get(rq.key())
 		if !ok {
 			return nil, rq.notFound()
@@ -32,7 +35,7 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 			warnings = warned
 			return obj, err
 		})
-		if raced(err) && ctx.Err() == nil {
+		if raced(err) {
 			continue
 		}
 		if err != nil {
@@ -86,7 +89,7 @@ func (rq *Request) patched(live *store.Version, old object.Value, apply func(obj
 	if err != nil {
 		return object.Nil, nil, err
 	}
-	if seen == 0 { // the patch removed it: unconditional
+	if seen == 0 && rq.unconditional() { // the patch removed it
 		seen = live.Revision
 	}
 	return obj, warnings, rq.stale(live, seen, object.Nil) // another UID is for validation to refuse

@@ -67,6 +67,15 @@ func knownField(known []store.Pair, name string) error {
 // all says whether everything is selected.
 func (s *selection) all() bool { return s.labels == nil && s.fields == nil && s.name == "" }
 
+// reach is a prefix that all names of the collection have which can match: with one name to match it is that name, so
+// that a list reads, and a watch wakes up for, next to nothing else.
+func (rq *Request) reach(s *selection) string {
+	if rq.Resource.Namespaced && rq.Namespace == "" {
+		return ""
+	}
+	return rq.Resource.prefix(rq.Namespace) + s.name
+}
+
 // matches says whether a version is selected. A version that cannot be read matches, so that nobody overlooks it.
 func (s *selection) matches(v *store.Version) bool {
 	if v == nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 	"unique"
 
+	"plinth/internal/apierr"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -69,6 +70,10 @@ func intern(s string) string {
 // own is intern for strings that do not repeat.
 func own(s string) string { return string([]byte(s)) }
 
+// maxStored bounds a stored object: by the same as the body of a request, so that whoever reads one can write it back, and
+// patches that each add a little do not make one that costs seconds to read (WRITE-6).
+const maxStored = 3 << 20
+
 // version prints an object as it will be stored. The revision is the commit's to say.
 func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.Time) (*store.Version, error) {
 	obj = r.Schema().Settle(obj)
@@ -80,6 +85,9 @@ func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.
 	}
 	data := object.AppendObject(make([]byte, 0, 2048), obj.WithoutAt("metadata", "resourceVersion"))
 	data = append(make([]byte, 0, len(data)), data...)
+	if len(data) > maxStored {
+		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
+	}
 	s := sidecar(e.registry.stored(r.Store), obj, data)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
@@ -97,7 +105,7 @@ func (r *Resource) live(v *store.Version) (object.Value, error) {
 	}
 	parsed, err := object.ParseJSON(v.Data)
 	if err != nil {
-		return object.Nil, unreadable(v)
+		return object.Nil, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
 	}
 	if r.FromStored == nil {
 		return parsed.Value, nil

@@ -32,9 +32,16 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 		return nil, err
 	}
 	for {
+		if err := ctx.Err(); err != nil {
+			return nil, commitFailed(err)
+		}
 		live, ok := e.store.Get(rq.key())
 		if !ok {
-			return e.createOnUpdate(ctx, rq, obj, warnings)
+			result, err := e.createOnUpdate(ctx, rq, obj, warnings)
+			if apierr.Is(err, apierr.AlreadyExists) {
+				continue // somebody else has made it meanwhile: now it is an update
+			}
+			return result, err
 		}
 		if err := rq.stale(live, seen, obj); err != nil {
 			return nil, err
@@ -53,7 +60,7 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 
 // createOnUpdate is a PUT to a name that nobody has (URI-4).
 func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Value, warnings []string) (*Result, error) {
-	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || obj.At("metadata", "resourceVersion").Str() != "" || obj.At("metadata", "uid").Str() != "" {
+	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || rq.IfMatch != "" || obj.At("metadata", "resourceVersion").Str() != "" || obj.At("metadata", "uid").Str() != "" {
 		return nil, rq.notFound()
 	}
 	if rq.Authorize != nil {
@@ -85,7 +92,7 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
 	}
-	if seen == 0 && rq.Subresource == nil && !rq.Resource.UnconditionalUpdate {
+	if seen == 0 && !rq.unconditional() {
 		return apierr.NewInvalid(rq.Resource.Type(), rq.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), uint64(0), "must be specified for an update"),
 		})
@@ -94,6 +101,12 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name, modified)
 	}
 	return nil
+}
+
+// unconditional says whether a write may leave out which version it is a change of. The body of a subresource that is a
+// kind of its own never has to tell.
+func (rq *Request) unconditional() bool {
+	return rq.Resource.UnconditionalUpdate || rq.Subresource != nil && rq.Subresource.Kind != rq.Resource.Kind
 }
 
 // errRaced means that somebody was faster: begin again from the top.

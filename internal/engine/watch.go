@@ -13,6 +13,9 @@ import (
 // initialBatch is how many synthetic ADDED events are made at a time.
 const initialBatch = 512
 
+// restingEvents is for how many events a waiting watch keeps room.
+const restingEvents = 64
+
 // Watch is a running watch: first, where the client asked for it, what there is (initial), then what happens (a cursor
 // in the history). It holds a position and a selector, and nothing for later.
 type Watch struct {
@@ -37,7 +40,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{rq: rq, sel: sel, prefix: rq.Resource.prefix(rq.Namespace), start: revision}
+	w := &Watch{rq: rq, sel: sel, prefix: rq.reach(&sel), start: revision}
 	streaming := o.SendInitialEvents != nil && *o.SendInitialEvents
 	if streaming {
 		if err := e.waitFor(ctx, revision); err != nil {
@@ -69,7 +72,7 @@ func tooOld(revision, have int64) error {
 // Next waits for events and returns them in revision order. The slice is good until the next call. The error is an
 // apierr of reason Expired when the watch has fallen behind the history, or the context's.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
-	w.events = w.events[:0]
+	w.rest()
 	if w.initial != nil {
 		return w.nextInitial()
 	}
@@ -88,6 +91,14 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		}
 	}
 	return w.events, nil
+}
+
+// rest lets go of the last events: a watch that waits keeps none of them alive, and no room for a batch of the beginning.
+func (w *Watch) rest() {
+	clear(w.events)
+	if w.events = w.events[:0]; w.initial == nil && cap(w.events) > restingEvents {
+		w.events = nil
+	}
 }
 
 // nextInitial tells a part of what there was at the beginning.

@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+// meanwhile runs f within the next write, after that has read what there is and before it commits: the clock is asked
+// in between.
+func (b *bench) meanwhile(f func()) {
+	clock := b.Engine.now
+	b.Engine.now = func() time.Time {
+		b.Engine.now = clock
+		f()
+		return clock()
+	}
+}
+
+// always runs f within every write.
+func (b *bench) always(f func()) {
+	clock := b.Engine.now
+	inside := false
+	b.Engine.now = func() time.Time {
+		if !inside {
+			inside = true
+			f()
+			inside = false
+		}
+		return clock()
+	}
+}
+
+// A PUT that was to create and finds the name taken in the end is an update, as it would have been a moment later.
+// SPEC: URI-4
+func TestCreateOnUpdateLosesTheRace(t *testing.T) {
+	b := newBench(t)
+	b.widgets.CreateOnUpdate = true
+	b.meanwhile(func() { b.create(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`) })
+	result, err := b.Update(t.Context(), b.request("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
+	b.must(result, err)
+	if by := b.value(result).At("spec", "by").Str(); by != "me" || result.Created {
+		t.Errorf("by %q, created %v", by, result.Created)
+	}
+	if got := b.value(b.must(b.Get(t.Context(), b.request("a"), ""))).At("spec", "by").Str(); got != "me" {
+		t.Errorf("stored is %q", got)
+	}
+}
+
+// If-Match names a version, and an object that is not there has none.
+// SPEC: WRITE-5
+func TestIfMatchCreatesNothing(t *testing.T) {
+	b := newBench(t)
+	b.widgets.CreateOnUpdate = true
+	rq := b.request("a")
+	rq.IfMatch = "7"
+	_, err := b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"}}`))
+	b.wants(err, 404, "not found")
+}
+
+// A write that loses every race ends with its context, as a timeout.
+// SPEC: WRITE-2
+func TestRacesEndWithTheContext(t *testing.T) {
+	verbs := map[string]func(context.Context, *bench) error{
+		"update": func(ctx context.Context, b *bench) error {
+			_, err := b.Update(ctx, b.request("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
+			return err
+		},
+		"patch": func(ctx context.Context, b *bench) error {
+			_, err := b.Patch(ctx, b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":{"by":"me"}}`)})
+			return err
+		},
+		"delete": func(ctx context.Context, b *bench) error {
+			_, err := b.Delete(ctx, b.request("a"), DeleteOptions{})
+			return err
+		},
+		"create": func(ctx context.Context, b *bench) error {
+			_, err := b.Create(ctx, b.request(""), b.parse(`{"metadata":{"name":"new"}}`))
+			return err
+		},
+	}
+	for name, verb := range verbs {
+		b := newBench(t)
+		b.create(`{"metadata":{"name":"a"}}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		races := 0
+		b.always(func() {
+			if races++; races == 5 {
+				cancel()
+			}
+			if races > 50 {
+				t.Fatalf("%s goes on after its context has ended", name)
+			}
+			rq, patch := b.request("a"), fmt.Sprintf(`{"spec":{"n":%d}}`, races)
+			if name == "create" {
+				rq = &Request{Resource: b.namespaces, Name: "ns"}
+			}
+			b.must(b.Patch(t.Context(), rq, Patch{Type: MergePatch, Body: []byte(patch)}))
+		})
+		err := verb(ctx, b)
+		if wire := apierr.From(err); err == nil || wire.Reason != apierr.Timeout {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// SPEC: URI-5
+func TestCreateLosesToTheEndOfItsNamespace(t *testing.T) {
+	b := newBench(t)
+	b.namespaces.Held = func(object.Value) bool { return true }
+	b.meanwhile(func() {
+		b.must(b.Delete(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, DeleteOptions{}))
+	})
+	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"a"}}`))
+	b.wants(err, 403, "being terminated")
+	if _, ok := b.store.Get(b.request("a").key()); ok {
+		t.Error("it was created")
+	}
+}
+
+// SPEC: LIST-5
+func TestForeignContinueTokens(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"a"}}`)
+	for _, c := range []struct {
+		revision int64
+		start    string
+		code     int
+		text     string
+	}{
+		{1 << 40, "a", 504, "Too large resource version"},
+		{-1, "../other/x", 400, "invalid continue token"},
+		{1, "../other/x", 400, "invalid continue token"},
+		{0, "a", 400, "invalid continue token"},
+		{1, "", 400, "invalid continue token"},
+	} {
+		_, err := b.List(t.Context(), b.request(""), ListOptions{Limit: 1, Continue: formatContinue(c.revision, c.start)})
+		b.wants(err, c.code, c.text)
+	}
+}
+
+// SPEC: WRITE-1
+func TestVersionsAreNamedWhereTheyMustBe(t *testing.T) {
+	b := newBench(t)
+	b.widgets.UnconditionalUpdate = false
+	status := &Subresource{
+		Name: "status", Kind: "Widget", Group: "test.example", Version: "v1",
+		Write: func(old, body object.Value) (object.Value, error) { return old.With("status", body.At("status")), nil },
+	}
+	b.create(`{"metadata":{"name":"a"}}`)
+	rq := b.request("a")
+	rq.Subresource = status
+	_, err := b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"},"status":{"a":"b"}}`))
+	b.wants(err, 422, "must be specified for an update")
+	_, err = b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"resourceVersion":null},"spec":{"a":"b"}}`)})
+	b.wants(err, 422, "must be specified for an update")
+}
+
+// The end of a grace period counts from the first delete, and never lies in the past.
+// SPEC: DEL-2
+func TestGraceIsShortened(t *testing.T) {
+	b := newBench(t)
+	b.widgets.GracefulDelete = func(_ object.Value, asked *int64) (int64, bool) { return *asked, true }
+	b.create(`{"metadata":{"name":"a","finalizers":["a.b/c"]}}`)
+	began := b.now
+	for _, c := range []struct {
+		after, grace int64
+		want         time.Duration
+	}{
+		{0, 1000, 1000 * time.Second},
+		{3, 500, 500 * time.Second},
+		{6, 800, 500 * time.Second},
+		{9, 1, 9 * time.Second},
+		{12, 0, 12 * time.Second},
+	} {
+		b.now = began.Add(time.Duration(c.after) * time.Second)
+		result := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{GracePeriodSeconds: &c.grace}))
+		want := began.Add(c.want).Format(time.RFC3339)
+		if got := b.value(result).At("metadata", "deletionTimestamp").Str(); got != want {
+			t.Errorf("after %d s, grace %d: deletionTimestamp is %s, want %s", c.after, c.grace, got, want)
+		}
+	}
+}
+
+// Patches that each add a little cannot make an object that nobody can write back.
+// SPEC: WRITE-6
+func TestObjectsDoNotGrowWithoutBound(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"a"}}`)
+	megabyte := strings.Repeat("x", 1<<20)
+	var err error
+	for i := range 4 {
+		patch := fmt.Sprintf(`{"spec":{"part%d":%q}}`, i, megabyte)
+		if _, err = b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(patch)}); err != nil {
+			break
+		}
+	}
+	b.wants(err, 413, "Request entity too large")
+	b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":null}`)}))
+}
+
+// A watch that waits keeps nothing of what it has told.
+// SPEC: WATCH-6
+func TestAWaitingWatchHoldsNothing(t *testing.T) {
+	b := newBench(t)
+	for i := range initialBatch + 10 {
+		b.create(fmt.Sprintf(`{"metadata":{"name":"w%d"}}`, i))
+	}
+	w, err := b.Watch(t.Context(), b.request(""), WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	told := 0
+	for told < initialBatch+10 {
+		events, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		told += len(events)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := w.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if cap(w.events) > restingEvents {
+		t.Errorf("it keeps room for %d events", cap(w.events))
+	}
+	for _, e := range w.events[:cap(w.events)] {
+		if e.Object != nil {
+			t.Fatalf("it keeps %s", e.Object.Key)
+		}
+	}
+}
+
+// A selection of one name reads and wakes up for that name alone, and for no name that begins with it.
+// SPEC: LIST-7, WATCH-1
+func TestOneName(t *testing.T) {
+	b := newBench(t)
+	for _, name := range []string{"a", "ab", "b"} {
+		b.create(fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+	}
+	selector := fields.OneTermEqualSelector("metadata.name", "a")
+	for _, rq := range []*Request{b.request(""), {Resource: b.widgets}} {
+		for _, limit := range []int64{0, 1} {
+			list, err := b.List(t.Context(), rq, ListOptions{Fields: selector, Limit: limit})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for o := range list.Items {
+				names = append(names, o.Key.Name)
+			}
+			if len(names) != 1 || names[0] != "ns/a" || list.Continue != "" {
+				t.Errorf("limit %d: %v, continue %q", limit, names, list.Continue)
+			}
+		}
+		w, err := b.Watch(t.Context(), rq, WatchOptions{ListOptions: ListOptions{Fields: selector}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		if rq.Namespace != "" && w.prefix != "ns/a" {
+			t.Errorf("the watch wakes up for %q", w.prefix)
+		}
+		b.must(b.Patch(t.Context(), b.request("ab"), Patch{Type: MergePatch, Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
+		last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
+		var told []string
+		for w.Revision() < last.Object.Revision {
+			events, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				told = append(told, e.Type.String()+" "+e.Object.Key.Name)
+			}
+		}
+		if got := strings.Join(told, ", "); got != "ADDED ns/a, MODIFIED ns/a" {
+			t.Error(got)
+		}
+	}
+	if prefix := (&Request{Resource: b.namespaces}).reach(&selection{name: "ns"}); prefix != "ns" {
+		t.Errorf("cluster scope: %q", prefix)
+	}
+}
+
+// SPEC: URI-3
+func TestGeneratedNamesRunOut(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"taken"}}`)
+	_, err := b.Create(t.Context(), b.request(""), b.parse(`{"metadata":{"name":"taken","generateName":"x-"}}`))
+	b.wants(err, 409, "already exists, the server was not able to generate a unique name for the object")
+	if retry := apierr.From(err).Details.RetryAfterSeconds; retry != 1 {
+		t.Errorf("retry after %d s", retry)
+	}
+}
+
+// What a body says of the namespace of something that has none means nothing.
+// SPEC: URI-2
+func TestClusterScopeHasNoNamespace(t *testing.T) {
+	b := newBench(t)
+	result := b.must(b.Update(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, b.parse(`{"metadata":{"name":"ns","namespace":"x","labels":{"a":"b"}}}`)))
+	if ns, ok := b.value(result).At("metadata").Get("namespace"); ok {
+		t.Errorf("namespace is %q", ns.Str())
+	}
+}
