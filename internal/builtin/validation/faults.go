@@ -74,3 +74,5 @@ func (f *faults) invalidEnum(p *place, value any, supported []string) {
 func (f *faults) invalidAsSuch(p *place, detail string) {
 	f.invalid(p, field.OmitValueType{}, detail)
 }
+
+func internalFault(p *field.Path, err error) *field.Error { return field.InternalError(p, err) }

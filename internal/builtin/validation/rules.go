@@ -27,6 +27,12 @@ type rule struct {
 // kinds lists the rules by group and kind: every version of a kind has the same.
 var kinds = map[[2]string]rule{
 	{"", "ConfigMap"}:             {create: configMapCreate, update: configMapUpdate},
+	{"", "Endpoints"}:             {create: endpointsCreate, update: endpointsUpdate},
+	{"", "Event"}:                 coreEventKind,
+	{"", "LimitRange"}:            {create: limitRangeCreate, update: limitRangeUpdate},
+	{"", "Node"}:                  {create: nodeCreate, update: nodeUpdate, status: nodeStatus},
+	{"", "PersistentVolume"}:      {create: volumeCreate, update: volumeUpdate, status: finalizersOnly.status},
+	{"", "ResourceQuota"}:         {create: quotaCreate, update: quotaUpdate, status: quotaStatusUpdate},
 	{"", "Namespace"}:             {create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus},
 	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
 	{"", "Pod"}:                   {create: podCreate, update: podUpdate},
@@ -35,6 +41,31 @@ var kinds = map[[2]string]rule{
 	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},
 	{"", "Service"}:               {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
 	{"", "ServiceAccount"}:        finalizersOnly,
+
+	{"autoscaling", "HorizontalPodAutoscaler"}:                     {create: autoscalerCreate, update: autoscalerUpdate, status: autoscalerStatus},
+	{"coordination.k8s.io", "Lease"}:                               {create: leaseCreate, update: leaseUpdate},
+	{"discovery.k8s.io", "EndpointSlice"}:                          {create: endpointSliceCreate, update: endpointSliceUpdate},
+	{"events.k8s.io", "Event"}:                                     eventsEventKind,
+	{"flowcontrol.apiserver.k8s.io", "FlowSchema"}:                 flowSchemaRules,
+	{"flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"}: priorityLevelRules,
+	{"networking.k8s.io", "Ingress"}:                               {create: ingressCreate, update: ingressUpdate, status: ingressStatus},
+	{"networking.k8s.io", "IngressClass"}:                          {create: ingressClassCreate, update: ingressClassUpdate},
+	{"networking.k8s.io", "IPAddress"}:                             {create: ipAddressCreate, update: ipAddressUpdate},
+	{"networking.k8s.io", "NetworkPolicy"}:                         {create: networkPolicyCreate, update: networkPolicyUpdate},
+	{"networking.k8s.io", "ServiceCIDR"}:                           {create: serviceCIDRCreate, update: serviceCIDRUpdate, status: finalizersOnly.status},
+	{"node.k8s.io", "RuntimeClass"}:                                {create: runtimeClassCreate, update: runtimeClassUpdate},
+	{"policy", "PodDisruptionBudget"}:                              {create: budgetCreate, update: budgetUpdate, status: budgetStatus},
+	{rbacGroup, "ClusterRole"}:                                     {create: clusterRoleCreate, update: clusterRoleUpdate},
+	{rbacGroup, "ClusterRoleBinding"}:                              {create: clusterRoleBindingCreate, update: clusterRoleBindingUpdate},
+	{rbacGroup, "Role"}:                                            {create: roleCreate, update: roleUpdate},
+	{rbacGroup, "RoleBinding"}:                                     {create: roleBindingCreate, update: roleBindingUpdate},
+	{"scheduling.k8s.io", "PriorityClass"}:                         {create: priorityClassCreate, update: priorityClassUpdate},
+	{"storage.k8s.io", "CSIDriver"}:                                {create: csiDriverCreate, update: csiDriverUpdate},
+	{"storage.k8s.io", "CSINode"}:                                  {create: csiNodeCreate, update: csiNodeUpdate},
+	{"storage.k8s.io", "CSIStorageCapacity"}:                       {create: capacityCreate, update: capacityUpdate},
+	{"storage.k8s.io", "StorageClass"}:                             {create: storageClassCreate, update: storageClassUpdate},
+	{"storage.k8s.io", "VolumeAttachment"}:                         {create: attachmentCreate, update: attachmentUpdate, status: attachmentUpdate},
+	{"storage.k8s.io", "VolumeAttributesClass"}:                    {create: attributesClassCreate, update: attributesClassUpdate},
 
 	{"apps", "ControllerRevision"}: {create: controllerRevisionCreate, update: controllerRevisionUpdate},
 	{"apps", "DaemonSet"}:          {create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus},
@@ -51,6 +82,9 @@ func For(group, version, kind string) Rules {
 	r, ok := kinds[[2]string{group, kind}]
 	if !ok {
 		return Rules{}
+	}
+	if group == "autoscaling" && version == "v1" {
+		r = autoscalerV1
 	}
 	var rules Rules
 	if r.create != nil {

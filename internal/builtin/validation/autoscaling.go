@@ -1,0 +1,279 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"plinth/object"
+)
+
+const (
+	maxScalingPeriod = 1800
+	maxStabilization = 3600
+)
+
+var (
+	metricKinds    = []string{"ContainerResource", "External", "Object", "Pods", "Resource"}
+	targetKinds    = []string{"Utilization", "Value", "AverageValue"}
+	selectPolicies = []string{"Disabled", "Max", "Min"}
+	scalingKinds   = []string{"Percent", "Pods"}
+	// metricSources are the members of a metric in the order in which the reference looks for them, and their kinds.
+	metricSources = [...][2]string{{"object", "Object"}, {"external", "External"}, {"pods", "Pods"}, {"resource", "Resource"}, {"containerResource", "ContainerResource"}}
+)
+
+func autoscalerCreate(f *faults, obj object.Value) { f.autoscaler(obj, object.Nil) }
+
+func autoscalerUpdate(f *faults, obj, old object.Value) { f.autoscaler(obj, old) }
+
+func (f *faults) autoscaler(obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	spec, was := obj.At("spec"), old.At("spec")
+	p := (*place)(nil).to("spec")
+	f.replicaBounds(spec, p)
+	f.scaleTarget(spec, was, p)
+	f.metrics(spec, was, p.to("metrics"))
+	for _, key := range [...]string{"scaleUp", "scaleDown"} {
+		if rules := spec.At("behavior", key); !rules.IsNull() {
+			f.scalingRules(rules, p.to("behavior").to(key))
+		}
+	}
+}
+
+func (f *faults) replicaBounds(spec object.Value, p *place) {
+	least, most := spec.At("minReplicas"), number(spec, "maxReplicas")
+	if !least.IsNull() {
+		f.nonNegative(p.to("minReplicas"), least.Int())
+	}
+	if most == 0 {
+		f.required(p.to("maxReplicas"), "")
+	} else if most < 0 {
+		f.invalid(p.to("maxReplicas"), most, "must be greater than or equal to 1")
+	}
+	if !least.IsNull() && most < least.Int() {
+		f.invalid(p.to("maxReplicas"), most, "must be greater than or equal to `minReplicas`")
+	}
+}
+
+func (f *faults) scaleTarget(spec, was object.Value, p *place) {
+	target, before := spec.At("scaleTargetRef"), was.At("scaleTargetRef")
+	kept := !was.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") && text(target, "kind") == text(before, "kind")
+	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.to("scaleTargetRef"))
+}
+
+// scaled checks a reference to what is scaled or measured.
+func (f *faults) scaled(ref object.Value, anyVersion, core bool, p *place) {
+	f.requiredSegment(p.to("kind"), text(ref, "kind"))
+	f.requiredSegment(p.to("name"), text(ref, "name"))
+	version := text(ref, "apiVersion")
+	if why := apiVersionFault(version, core); why != "" && !anyVersion {
+		f.invalid(p.to("apiVersion"), version, why)
+	}
+}
+
+// apiVersionFault says what is wrong with a group and version; core allows none.
+func apiVersionFault(version string, core bool) string {
+	group, _, grouped := strings.Cut(version, "/")
+	switch {
+	case strings.Count(version, "/") > 1:
+		return "unexpected GroupVersion string: " + version
+	case !core && (!grouped || group == ""):
+		return "apiVersion must specify API group"
+	}
+	return ""
+}
+
+func (f *faults) metrics(spec, was object.Value, p *place) {
+	anyVersion := slices.ContainsFunc(was.At("metrics").Items(), func(metric object.Value) bool {
+		described := metric.At("object", "describedObject")
+		return text(metric, "type") == "Object" && has(metric, "object") && apiVersionFault(text(described, "apiVersion"), true) != ""
+	})
+	toZero := false
+	for i, metric := range spec.At("metrics").Items() {
+		f.metric(metric, anyVersion, p.item(i))
+		kind := text(metric, "type")
+		toZero = toZero || kind == "Object" || kind == "External"
+	}
+	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 && !toZero {
+		f.forbidden(p, "must specify at least one Object or External metric to support scaling to zero replicas")
+	}
+}
+
+func (f *faults) metric(metric object.Value, anyVersion bool, p *place) {
+	kind := text(metric, "type")
+	if kind == "" {
+		f.required(p.to("type"), "must specify a metric source type")
+	}
+	f.only(p.to("type"), kind, metricKinds)
+	n, expected := 0, ""
+	for _, source := range metricSources {
+		from := metric.At(source[0])
+		if source[1] == kind {
+			expected = source[0]
+			if from.IsNull() {
+				f.required(p.to(source[0]), "must populate information for the given metric source")
+			}
+		}
+		if from.IsNull() {
+			continue
+		}
+		if n++; n == 1 {
+			f.metricSource(source[0], from, anyVersion, p.to(source[0]))
+		}
+	}
+	if n == 1 {
+		return
+	}
+	for _, source := range metricSources {
+		if source[0] != expected && has(metric, source[0]) {
+			f.forbidden(p.to(source[0]), "must populate the given metric source only")
+		}
+	}
+}
+
+func (f *faults) metricSource(kind string, from object.Value, anyVersion bool, p *place) {
+	target := from.At("target")
+	at := p.to("target")
+	average, value, utilization := has(target, "averageValue"), has(target, "value"), has(target, "averageUtilization")
+	switch kind {
+	case "object":
+		f.scaled(from.At("describedObject"), anyVersion, true, p.to("describedObject"))
+		f.metricName(from, p)
+		if !value && !average {
+			f.required(at.to("averageValue"), "must set either a target value or averageValue")
+		}
+	case "external":
+		f.metricName(from, p)
+		if !value && !average {
+			f.required(at.to("averageValue"), "must set either a target value for metric or a per-pod target")
+		}
+		if value && average {
+			f.forbidden(at.to("value"), "may not set both a target value for metric and a per-pod target")
+		}
+	case "pods":
+		f.metricName(from, p)
+		if !average {
+			f.required(at.to("averageValue"), "must specify a positive target averageValue")
+		}
+	default:
+		f.metricResource(kind, from, p)
+		if !utilization && !average {
+			f.required(at.to("averageUtilization"), "must set either a target raw value or a target utilization")
+		}
+		if utilization && average {
+			f.forbidden(at.to("averageValue"), "may not set both a target raw value and a target utilization")
+		}
+	}
+	f.metricTarget(target, at)
+}
+
+func (f *faults) metricName(from object.Value, p *place) {
+	if name := text(from.At("metric"), "name"); name == "" {
+		f.required(p.to("metric").to("name"), "must specify a metric name")
+	} else {
+		f.each(p.to("metric").to("name"), name, segmentFaults(name, false))
+	}
+}
+
+func (f *faults) metricResource(kind string, from object.Value, p *place) {
+	name := text(from, "name")
+	if name == "" {
+		f.required(p.to("name"), "must specify a resource name")
+	}
+	if kind == "resource" {
+		return
+	}
+	if name != "" {
+		f.resourceName(name, containerResource, p.to("name"))
+	}
+	if container := text(from, "container"); container == "" {
+		f.required(p.to("container"), "must specify a container")
+	} else {
+		f.label(p.to("container"), container)
+	}
+}
+
+func (f *faults) metricTarget(target object.Value, p *place) {
+	kind := text(target, "type")
+	if kind == "" {
+		f.required(p.to("type"), "must specify a metric target type")
+	}
+	if !holds(targetKinds, kind) {
+		f.invalid(p.to("type"), word(kind), "must be either Utilization, Value, or AverageValue")
+	}
+	for _, key := range [...]string{"value", "averageValue"} {
+		if v := target.At(key); !v.IsNull() {
+			if amount := quantity(v); amount.Sign() != 1 {
+				f.invalid(p.to(key), amount, "must be positive")
+			}
+		}
+	}
+	if v := target.At("averageUtilization"); !v.IsNull() && v.Int() < 1 {
+		f.invalid(p.to("averageUtilization"), v.Int(), "must be greater than 0")
+	}
+}
+
+func (f *faults) scalingRules(rules object.Value, p *place) {
+	if window := rules.At("stabilizationWindowSeconds"); !window.IsNull() {
+		f.nonNegativeZero(p.to("stabilizationWindowSeconds"), window.Int())
+		if window.Int() > maxStabilization {
+			f.invalid(p.to("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v", maxStabilization))
+		}
+	}
+	f.onlyIfSet(p.to("selectPolicy"), rules.At("selectPolicy"), selectPolicies)
+	policies := rules.At("policies")
+	if policies.Len() == 0 {
+		f.required(p.to("policies"), "must specify at least one Policy")
+	}
+	for i, policy := range policies.Items() {
+		p := p.to("policies").item(i)
+		f.only(p.to("type"), text(policy, "type"), scalingKinds)
+		f.positive(p.to("value"), number(policy, "value"))
+		f.positive(p.to("periodSeconds"), number(policy, "periodSeconds"))
+		if period := number(policy, "periodSeconds"); period > maxScalingPeriod {
+			f.invalid(p.to("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %v", maxScalingPeriod))
+		}
+	}
+	if tolerance := quantity(rules.At("tolerance")); tolerance.Sign() < 0 {
+		f.invalid(p.to("tolerance"), tolerance.String(), notNegative)
+	}
+}
+
+func autoscalerStatus(f *faults, obj, _ object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("status")
+	status := obj.At("status")
+	for i, condition := range status.At("conditions").Items() {
+		f.nonNegative(p.to("conditions").item(i).to("observedGeneration"), number(condition, "observedGeneration"))
+	}
+	f.nonNegativeMembers(status, p, "currentReplicas", "desiredReplicas")
+}
+
+// autoscalerV1 are the rules of the version that has no metrics but one; others stand in an annotation.
+var autoscalerV1 = rule{
+	create: func(f *faults, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
+	update: func(f *faults, obj, old object.Value) { f.autoscalerV1(obj, old) },
+	status: func(f *faults, obj, _ object.Value) {
+		f.qualifiedFinalizers(obj)
+		f.nonNegativeMembers(obj.At("status"), (*place)(nil).to("status"), "currentReplicas", "desiredReplicas")
+	},
+}
+
+const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
+
+func (f *faults) autoscalerV1(obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	spec := obj.At("spec")
+	p := (*place)(nil).to("spec")
+	f.replicaBounds(spec, p)
+	f.scaleTarget(spec, old.At("spec"), p)
+	if has(obj.At("metadata", "annotations"), metricsAnnotation) {
+		return
+	}
+	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 {
+		f.forbidden(p.to("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas")
+	}
+	if utilization := spec.At("targetCPUUtilizationPercentage"); !utilization.IsNull() && utilization.Int() < 1 {
+		f.invalid(p.to("metrics").item(0).to("resource").to("target").to("averageUtilization"), utilization.Int(), "must be greater than 0")
+	}
+}

@@ -1,0 +1,239 @@
+package validation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"plinth/object"
+)
+
+// limitTypes are what a LimitRange can limit.
+var limitTypes = []string{"Pod", "Container", "PersistentVolumeClaim"}
+
+func limitRangeCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	var types seen
+	for i, limit := range obj.At("spec", "limits").Items() {
+		p := (*place)(nil).to("spec").to("limits").item(i)
+		kind := text(limit, "type")
+		if wrong := qualifiedFaults(kind); len(wrong) > 0 {
+			for _, w := range wrong {
+				f.invalid(p.to("type"), word(kind), w)
+			}
+		} else if !strings.Contains(kind, "/") && !holds(limitTypes, kind) {
+			f.invalid(p.to("type"), word(kind), "must be a standard limit type or fully qualified")
+		}
+		if types.add(kind) {
+			f.duplicate(p.to("type"), word(kind))
+		}
+		f.limit(limit, kind, p)
+	}
+}
+
+func limitRangeUpdate(f *faults, obj, _ object.Value) { limitRangeCreate(f, obj) }
+
+func (f *faults) limit(limit object.Value, kind string, p *place) {
+	as := anyResource
+	if kind == "Pod" || kind == "Container" {
+		as = containerResource
+	}
+	var names []string
+	for _, key := range [...]string{"max", "min", "default", "defaultRequest", "maxLimitRequestRatio"} {
+		if kind == "Pod" && (key == "default" || key == "defaultRequest") {
+			if length(limit, key) > 0 {
+				f.forbidden(p.to(key), "may not be specified when `type` is 'Pod'")
+			}
+			limit = limit.Without(key)
+			continue
+		}
+		for _, m := range limit.At(key).Members() {
+			f.resourceName(m.Key, as, p.to(key).key(m.Key))
+			names = append(names, m.Key)
+		}
+	}
+	if kind == "PersistentVolumeClaim" && !has(limit.At("min"), "storage") && !has(limit.At("max"), "storage") {
+		f.required(p.to("limits"), "either minimum or maximum storage value is required, but neither was provided")
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		f.limitOf(limit, name, p)
+	}
+}
+
+// limitOf checks that what is said of one resource does not contradict itself.
+func (f *faults) limitOf(limit object.Value, name string, p *place) {
+	amount := func(key string) (resource.Quantity, bool) {
+		v, ok := limit.At(key).Get(name)
+		return quantity(v), ok
+	}
+	least, hasMin := amount("min")
+	most, hasMax := amount("max")
+	standard, hasDefault := amount("default")
+	request, hasRequest := amount("defaultRequest")
+	ratio, hasRatio := amount("maxLimitRequestRatio")
+	over := func(key string, shown resource.Quantity, wrong bool, format string, a, b resource.Quantity) {
+		if wrong {
+			f.invalid(p.to(key).key(name), shown, fmt.Sprintf(format, a.String(), b.String()))
+		}
+	}
+	over("min", least, hasMin && hasMax && least.Cmp(most) > 0, "min value %s is greater than max value %s", least, most)
+	over("defaultRequest", request, hasRequest && hasMin && least.Cmp(request) > 0, "min value %s is greater than default request value %s", least, request)
+	over("defaultRequest", request, hasRequest && hasMax && request.Cmp(most) > 0, "default request value %s is greater than max value %s", request, most)
+	over("defaultRequest", request, hasRequest && hasDefault && request.Cmp(standard) > 0, "default request value %s is greater than default limit value %s", request, standard)
+	over("default", least, hasDefault && hasMin && least.Cmp(standard) > 0, "min value %s is greater than default value %s", least, standard)
+	over("default", most, hasDefault && hasMax && standard.Cmp(most) > 0, "default value %s is greater than max value %s", standard, most)
+	if hasRatio {
+		if one := resource.NewQuantity(1, resource.DecimalSI); ratio.Cmp(*one) < 0 {
+			f.invalid(p.to("maxLimitRequestRatio").key(name), ratio, fmt.Sprintf("ratio %s is less than 1", ratio.String()))
+		}
+		if hasMin && hasMax {
+			f.ratio(ratio, least, most, p.to("maxLimitRequestRatio").key(name))
+		}
+	}
+	if !mayOvercommit(name) && hasDefault && hasRequest && standard.Cmp(request) != 0 {
+		f.invalid(p.to("defaultRequest").key(name), request,
+			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name))
+	}
+}
+
+// ratio refuses more than what min and max leave room for.
+func (f *faults) ratio(ratio, least, most resource.Quantity, p *place) {
+	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
+	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
+		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
+	}
+	if room := float64(high) / float64(low); value > room {
+		f.invalid(p, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), room))
+	}
+}
+
+// What a quota's scope can be, and what it can be applied to.
+var (
+	quotaScopes = []string{"BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "VolumeAttributesClass"}
+	existsOnly  = []string{"BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"}
+	ofPods      = []string{"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+	ofClaims    = []string{"persistentvolumeclaims", "requests.storage"}
+	opposites   = [...][2]string{{"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}}
+)
+
+func scopeApplies(scope, name string) bool {
+	switch scope {
+	case "Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity":
+		return holds(ofPods, name)
+	case "BestEffort":
+		return name == "pods"
+	case "VolumeAttributesClass":
+		return holds(ofClaims, name)
+	}
+	return true
+}
+
+func isStandardQuota(name string) bool {
+	_, standard := slices.BinarySearch(standardResources, name)
+	return standard && name != "storage" || isHugeQuota(name)
+}
+
+func quotaCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.quotaSpec(obj.At("spec"))
+	f.quotaStatus(obj.At("status"))
+}
+
+func (f *faults) quotaAmounts(amounts object.Value, p *place) {
+	for _, m := range amounts.Members() {
+		f.resourceName(m.Key, quotaResource, p.key(m.Key))
+		f.resourceAmount(m.Key, quantity(m.Value), p.key(m.Key))
+	}
+}
+
+func (f *faults) quotaSpec(spec object.Value) {
+	p := (*place)(nil).to("spec")
+	hard, scopes := spec.At("hard"), spec.At("scopes")
+	f.quotaAmounts(hard, p.to("hard"))
+	var names seen
+	for _, item := range scopes.Items() {
+		if !holds(quotaScopes, item.Str()) {
+			f.invalid(p.to("scopes"), show(scopes), "unsupported scope")
+		}
+		f.scopeOf(item.Str(), hard, show(scopes), p.to("scopes"))
+		names.add(item.Str())
+	}
+	f.conflictingScopes(&names, scopes, p.to("scopes"))
+	if selector := spec.At("scopeSelector"); !selector.IsNull() {
+		f.scopeSelector(selector, hard, scopes, p.to("scopeSelector").to("matchExpressions"))
+	}
+}
+
+func (f *faults) scopeOf(scope string, hard object.Value, shownAs any, p *place) {
+	for _, m := range hard.Members() {
+		if isStandardQuota(m.Key) && !scopeApplies(scope, m.Key) {
+			f.invalid(p, shownAs, "unsupported scope applied to resource")
+		}
+	}
+}
+
+func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *place) {
+	for _, pair := range opposites {
+		if names.has(pair[0]) && names.has(pair[1]) {
+			f.invalid(p, showNil(scopes), "conflicting scopes")
+		}
+	}
+}
+
+var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExpressions", inner: []goField{{name: "ScopeName", member: "scopeName", zero: `""`},
+	{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}}}
+
+func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *place) {
+	var names seen
+	for _, requirement := range selector.At("matchExpressions").Items() {
+		scope, operator, values := text(requirement, "scopeName"), text(requirement, "operator"), requirement.At("values")
+		if !holds(quotaScopes, scope) {
+			f.invalid(p.to("scopeName"), word(scope), "unsupported scope")
+		}
+		f.scopeOf(scope, hard, goForm{selector, scopeSelectorFields}, p)
+		if holds(existsOnly, scope) && operator != "Exists" {
+			f.invalid(p.to("operator"), word(operator), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "+
+				"ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")
+		}
+		switch operator {
+		case "In", "NotIn":
+			if values.Len() == 0 {
+				f.required(p.to("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
+			}
+		case "Exists", "DoesNotExist":
+			if values.Len() != 0 {
+				f.invalid(p.to("values"), show(values), "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
+			}
+		default:
+			f.invalid(p.to("operator"), word(operator), notOperator)
+		}
+		names.add(scope)
+	}
+	f.conflictingScopes(&names, scopes, p)
+}
+
+func (f *faults) quotaStatus(status object.Value) {
+	p := (*place)(nil).to("status")
+	f.quotaAmounts(status.At("hard"), p.to("hard"))
+	f.quotaAmounts(status.At("used"), p.to("used"))
+}
+
+func quotaUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.quotaSpec(obj.At("spec"))
+	now, was := obj.At("spec", "scopes"), old.At("spec", "scopes")
+	within := func(a, b object.Value) bool {
+		return !slices.ContainsFunc(a.Items(), func(v object.Value) bool { return !contains(b, v.Str()) })
+	}
+	if !within(now, was) || !within(was, now) {
+		f.invalid((*place)(nil).to("spec").to("scopes"), showNil(now), immutable)
+	}
+}
+
+func quotaStatusUpdate(f *faults, obj, _ object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.quotaStatus(obj.At("status"))
+}

@@ -1,0 +1,266 @@
+package validation
+
+import (
+	"path"
+
+	"plinth/object"
+)
+
+// persistentSources are the kinds of PersistentVolumes in the order in which the reference looks for them.
+var persistentSources = []source{
+	{key: "hostPath"}, {key: "gcePersistentDisk", inside: "persistentDisk"}, {key: "awsElasticBlockStore"}, {key: "glusterfs"},
+	{key: "flocker"}, {key: "nfs"}, {key: "rbd"}, {key: "quobyte"}, {key: "cephfs", second: "cephFS"}, {key: "iscsi"}, {key: "cinder"},
+	{key: "fc"}, {key: "flexVolume"}, {key: "azureFile"}, {key: "vsphereVolume"}, {key: "photonPersistentDisk"}, {key: "portworxVolume"},
+	{key: "azureDisk"}, {key: "scaleIO"}, {key: "local"}, {key: "storageos"}, {key: "csi"},
+}
+
+// mountable are the kinds that may have mount options in an annotation.
+var mountable = []string{"gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs", "azureFile",
+	"vsphereVolume", "azureDisk", "photonPersistentDisk"}
+
+const mountOptions = "volume.beta.kubernetes.io/mount-options"
+
+func volumeCreate(f *faults, obj object.Value) { f.persistentVolume(obj, false) }
+
+func (f *faults) persistentVolume(obj object.Value, lenient bool) {
+	f.qualifiedFinalizers(obj)
+	spec := obj.At("spec")
+	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*place)(nil).to("spec"))
+	if !has(obj.At("metadata", "annotations"), mountOptions) {
+		return
+	}
+	for _, key := range mountable {
+		if has(spec, key) {
+			return
+		}
+	}
+	f.forbidden((*place)(nil).to("metadata").to("annotations").to(mountOptions), "may not specify mount options for this volume type")
+}
+
+func (f *faults) volumeSpec(spec object.Value, name string, lenient bool, p *place) {
+	f.requiredList(p.to("accessModes"), spec.At("accessModes"))
+	f.accessModes(spec.At("accessModes"), p.to("accessModes"))
+	f.volumeCapacity(spec.At("capacity"), p.to("capacity"))
+	policy := text(spec, "persistentVolumeReclaimPolicy")
+	if policy != "" {
+		f.only(p.to("persistentVolumeReclaimPolicy"), policy, reclaimPolicies)
+	}
+	affinity := spec.At("nodeAffinity")
+	if !affinity.IsNull() {
+		if required := affinity.At("required"); required.IsNull() {
+			f.required(p.to("nodeAffinity").to("required"), "must specify required node constraints")
+		} else {
+			f.nodeSelector(required, lenient, p.to("nodeAffinity").to("required"))
+		}
+	}
+	f.volumeSources(spec, name, p)
+	if path.Clean(text(spec.At("hostPath"), "path")) == "/" && policy == "Recycle" {
+		f.forbidden(p.to("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+	}
+	if class := text(spec, "storageClassName"); class != "" {
+		f.subdomain(p.to("storageClassName"), class)
+	}
+	f.onlyIfSet(p.to("volumeMode"), spec.At("volumeMode"), volumeModes)
+	if class := spec.At("volumeAttributesClassName"); !class.IsNull() {
+		if class.Len() == 0 {
+			f.required(p.to("volumeAttributesClassName"), "an empty string is disallowed")
+		} else {
+			f.subdomain(p.to("volumeAttributesClassName"), class.Str())
+		}
+		if !has(spec, "csi") {
+			f.required(p.to("csi"), "has to be specified when using volumeAttributesClassName")
+		}
+	}
+}
+
+func (f *faults) volumeCapacity(capacity object.Value, p *place) {
+	f.requiredList(p, capacity)
+	if _, ok := capacity.Get("storage"); !ok || capacity.Len() > 1 {
+		f.invalidEnum(p, showNil(capacity), []string{"storage"})
+	}
+	for _, m := range capacity.Members() {
+		f.basicAmount(m.Value, p.key(m.Key))
+		f.amountPositive(p.key(m.Key), quantity(m.Value))
+	}
+}
+
+func (f *faults) volumeSources(spec object.Value, name string, p *place) {
+	n := 0
+	for _, kind := range persistentSources {
+		from := spec.At(kind.key)
+		if from.IsNull() {
+			continue
+		}
+		if n++; n > 1 && kind.key != "flexVolume" {
+			f.forbidden(p.to(or(kind.second, kind.key)), moreVolumes)
+			continue
+		}
+		f.persistentSource(kind.key, from, name, p.to(or(kind.inside, kind.key)))
+		if kind.key == "local" && !has(spec, "nodeAffinity") {
+			f.required(p.to("nodeAffinity"), "Local volume requires node affinity")
+		}
+	}
+	if n == 0 {
+		f.required(p, "must specify a volume type")
+	}
+}
+
+func (f *faults) persistentSource(kind string, from object.Value, name string, p *place) {
+	switch kind {
+	case "local":
+		if file := text(from, "path"); file == "" {
+			f.required(p.to("path"), "")
+		} else {
+			f.noBacksteps(p.to("path"), file)
+		}
+		return
+	case "csi":
+		f.csiVolume(from, p)
+		return
+	case "iscsi":
+		if portal := text(from, "targetPortal"); has(from, "initiatorName") && len(name)+1+len(portal) > 64 {
+			f.invalid(p.to("targetportal"), portal, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+		}
+		f.iscsi(from, p, "must be valid format")
+		f.secretName(from, p)
+		return
+	}
+	f.sharedSource(kind, from, p)
+	secret := from.At("secretRef")
+	switch kind {
+	case "glusterfs":
+		if namespace := from.At("endpointsNamespace"); !namespace.IsNull() && namespace.Len() == 0 {
+			f.invalid(p.to("endpointsNamespace"), "", "if the endpointnamespace is set, it must be a valid namespace name")
+		} else if !namespace.IsNull() {
+			f.label(p.to("endpointsNamespace"), namespace.Str())
+		}
+	case "cinder", "storageos":
+		if !secret.IsNull() {
+			f.requiredText(p.to("secretRef").to("namespace"), text(secret, "namespace"))
+		}
+	case "azureFile":
+		if namespace := from.At("secretNamespace"); !namespace.IsNull() {
+			f.requiredText(p.to("secretNamespace"), namespace.Str())
+		}
+	}
+}
+
+func (f *faults) csiVolume(from object.Value, p *place) {
+	f.csiDriverName(p.to("driver"), text(from, "driver"))
+	f.requiredText(p.to("volumeHandle"), text(from, "volumeHandle"))
+	for _, key := range [...]string{"controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"} {
+		secret := from.At(key)
+		if secret.IsNull() {
+			continue
+		}
+		if name := text(secret, "name"); name == "" {
+			f.required(p.to(key).to("name"), "")
+		} else {
+			f.subdomain(p.to(key).to("name"), name)
+		}
+		f.requiredLabel(p.to(key).to("namespace"), text(secret, "namespace"))
+	}
+}
+
+// inlineVolume checks a volume that stands in a VolumeAttachment.
+func (f *faults) inlineVolume(spec object.Value, p *place) {
+	const inline = " in the context of inline volumes"
+	forbid := func(key string, set bool, what string) {
+		if set {
+			f.forbidden(p.to(key), what+inline)
+		}
+	}
+	forbid("claimRef", has(spec, "claimRef"), "may not be specified")
+	forbid("capacity", length(spec, "capacity") > 0, "may not be specified")
+	if !has(spec, "csi") {
+		f.required(p.to("csi"), "has to be specified"+inline)
+	}
+	f.requiredList(p.to("accessModes"), spec.At("accessModes"))
+	f.accessModes(spec.At("accessModes"), p.to("accessModes"))
+	policy := text(spec, "persistentVolumeReclaimPolicy")
+	forbid("persistentVolumeReclaimPolicy", policy != "" && policy != "Retain", "may only be Retain")
+	forbid("nodeAffinity", has(spec, "nodeAffinity"), "may not be specified")
+	f.volumeSources(spec.Without("nodeAffinity"), "", p)
+	if path.Clean(text(spec.At("hostPath"), "path")) == "/" && policy == "Recycle" {
+		f.forbidden(p.to("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+	}
+	forbid("storageClassName", text(spec, "storageClassName") != "", "may not be specified")
+	forbid("volumeMode", has(spec, "volumeMode") && text(spec, "volumeMode") != "Filesystem", "may not specify volumeMode other than Filesystem")
+}
+
+func volumeUpdate(f *faults, obj, old object.Value) {
+	var root *place
+	spec, was := obj.At("spec"), old.At("spec")
+	lenient := false
+	for _, term := range was.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
+		lenient = lenient || badLabelValue(term.At("matchExpressions"))
+	}
+	f.persistentVolume(obj, lenient)
+	f.volumeSourceChange(spec, was)
+	if now := spec.At("volumeMode"); !object.Equal(now, was.At("volumeMode")) {
+		f.invalid(root.to("volumeMode"), show(now), immutable)
+	}
+	if before := was.At("nodeAffinity"); !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
+		f.invalid(root.to("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields}, immutable+", except for updating from beta label to GA")
+	}
+	if has(was, "volumeAttributesClassName") && !has(spec, "volumeAttributesClassName") {
+		f.forbidden(root.to("spec").to("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
+	}
+}
+
+var volumeAffinityFields = []goField{{name: "Required", member: "required",
+	inner: []goField{{name: "NodeSelectorTerms", member: "nodeSelectorTerms", inner: nodeSelectorTermFields}}}}
+
+// volumeSourceChange refuses another volume; only the secret for its expansion may be added.
+func (f *faults) volumeSourceChange(spec, was object.Value) {
+	now, before := object.MapOf(), object.MapOf()
+	for _, kind := range persistentSources {
+		if v := spec.At(kind.key); !v.IsNull() {
+			now = now.With(kind.key, v)
+		}
+		if v := was.At(kind.key); !v.IsNull() {
+			before = before.With(kind.key, v)
+		}
+	}
+	if has(before, "csi") && has(now, "csi") && !has(before.At("csi"), "controllerExpandSecretRef") {
+		now = now.With("csi", now.At("csi").Without("controllerExpandSecretRef"))
+	}
+	if !same(now, before) {
+		f.forbidden((*place)(nil).to("spec").to("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
+	}
+}
+
+// successors are the labels that took the place of others.
+var successors = map[string]string{
+	"failure-domain.beta.kubernetes.io/zone":   "topology.kubernetes.io/zone",
+	"failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+	"beta.kubernetes.io/os":                    "kubernetes.io/os",
+	"beta.kubernetes.io/arch":                  "kubernetes.io/arch",
+	"beta.kubernetes.io/instance-type":         "node.kubernetes.io/instance-type",
+}
+
+// sameAffinity compares where a volume can be reached; a label may have been replaced by its successor.
+func sameAffinity(now, was object.Value) bool {
+	terms, before := now.At("required", "nodeSelectorTerms").Items(), was.At("required", "nodeSelectorTerms").Items()
+	if now.IsNull() || len(terms) != len(before) {
+		return same(now, was)
+	}
+	for i := range terms {
+		for _, key := range [...]string{"matchExpressions", "matchFields"} {
+			requirements, old := terms[i].At(key).Items(), before[i].At(key).Items()
+			if len(requirements) != len(old) {
+				return false
+			}
+			for j, requirement := range requirements {
+				name := text(requirement, "key")
+				if name != text(old[j], "key") && successors[text(old[j], "key")] != name {
+					return false
+				}
+				if !same(requirement.Without("key"), old[j].Without("key")) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}

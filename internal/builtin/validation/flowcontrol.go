@@ -1,0 +1,339 @@
+package validation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"plinth/object"
+)
+
+const (
+	exempt             = "exempt"
+	catchAll           = "catch-all"
+	maxPrecedence      = 10000
+	maxQueues          = 10_000_000
+	maxHashBits        = 60
+	keepZeroAnnotation = "flowcontrol.k8s.io/preserve-zero-concurrency-shares"
+)
+
+var (
+	distinguishers  = []string{"ByNamespace", "ByUser"}
+	flowVerbs       = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+	flowSubjects    = []string{"Group", "ServiceAccount", "User"}
+	enablements     = []string{"Exempt", "Limited"}
+	limitResponses  = []string{"Queue", "Reject"}
+	subjectMembers  = [...][2]string{{"ServiceAccount", "serviceAccount"}, {"User", "user"}, {"Group", "group"}}
+	flowSchemaRules = rule{create: flowSchemaCreate, update: func(f *faults, obj, _ object.Value) { flowSchemaCreate(f, obj) },
+		status: func(f *faults, obj, _ object.Value) { f.flowConditions(obj) }}
+	priorityLevelRules = rule{create: priorityLevelCreate, update: func(f *faults, obj, _ object.Value) { priorityLevelCreate(f, obj) },
+		status: func(f *faults, obj, _ object.Value) { f.flowConditions(obj) }}
+)
+
+// The flow schemas that are always there cannot be anything else.
+var fixedFlowSchemas = map[string]object.Value{
+	exempt: object.Fields(
+		"matchingPrecedence", object.IntOf(1),
+		"priorityLevelConfiguration", object.Fields("name", object.StringOf(exempt)),
+		"rules", object.ListOf(object.Fields(
+			"subjects", object.ListOf(groupSubject("system:masters")),
+			"resourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "apiGroups", object.Strings("*"),
+				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces", object.Strings("*"))),
+			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs", object.Strings("*"))),
+		)),
+	),
+	catchAll: object.Fields(
+		"matchingPrecedence", object.IntOf(maxPrecedence),
+		"priorityLevelConfiguration", object.Fields("name", object.StringOf(catchAll)),
+		"distinguisherMethod", object.Fields("type", object.StringOf("ByUser")),
+		"rules", object.ListOf(object.Fields(
+			"subjects", object.ListOf(groupSubject("system:unauthenticated"), groupSubject("system:authenticated")),
+			"resourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "apiGroups", object.Strings("*"),
+				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces", object.Strings("*"))),
+			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs", object.Strings("*"))),
+		)),
+	),
+}
+
+func groupSubject(name string) object.Value {
+	return object.Fields("kind", object.StringOf("Group"), "group", object.Fields("name", object.StringOf(name)))
+}
+
+func flowSchemaCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
+	precedence := number(spec, "matchingPrecedence")
+	if precedence <= 0 {
+		f.invalid(p.to("matchingPrecedence"), precedence, "must be a positive value")
+	}
+	if precedence > maxPrecedence {
+		f.invalid(p.to("matchingPrecedence"), precedence, fmt.Sprintf("must not be greater than %v", maxPrecedence))
+	}
+	if precedence == 1 && name != exempt {
+		f.invalid(p.to("matchingPrecedence"), precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
+	}
+	if method := spec.At("distinguisherMethod"); !method.IsNull() && !holds(distinguishers, text(method, "type")) {
+		f.invalidEnum(p.to("distinguisherMethod").to("type"), goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
+	}
+	if level := text(spec.At("priorityLevelConfiguration"), "name"); level == "" {
+		f.required(p.to("priorityLevelConfiguration").to("name"), "must reference a priority level")
+	} else {
+		f.subdomain(p.to("priorityLevelConfiguration").to("name"), level)
+	}
+	for i, rule := range spec.At("rules").Items() {
+		f.flowRule(rule, p.to("rules").item(i))
+	}
+	if fixed, ok := fixedFlowSchemas[name]; ok && !same(spec, fixed) {
+		f.invalid(p, show(spec), "spec of '"+name+"' must equal the fixed value")
+	}
+	f.flowConditions(obj)
+}
+
+func (f *faults) flowRule(rule object.Value, p *place) {
+	subjects := rule.At("subjects")
+	if subjects.Len() == 0 {
+		f.required(p.to("subjects"), "subjects must contain at least one value")
+	}
+	for i, subject := range subjects.Items() {
+		f.flowSubject(subject, p.to("subjects").item(i))
+	}
+	resources, urls := rule.At("resourceRules"), rule.At("nonResourceRules")
+	if resources.Len()+urls.Len() == 0 {
+		f.required(p, "at least one of resourceRules and nonResourceRules has to be non-empty")
+	}
+	for i, resource := range resources.Items() {
+		f.flowResources(resource, p.to("resourceRules").item(i))
+	}
+	for i, url := range urls.Items() {
+		p := p.to("nonResourceRules").item(i)
+		f.flowVerbs(url, p)
+		f.starAlone(url, "nonResourceURLs", "nonResourceURLs must contain at least one value", "other non-resource URLs", p)
+		if paths := url.At("nonResourceURLs"); !contains(paths, "*") {
+			for j, item := range paths.Items() {
+				f.urlPath(p.to("nonResourceURLs").item(j), item.Str())
+			}
+		}
+	}
+}
+
+func (f *faults) flowSubject(subject object.Value, p *place) {
+	kind := text(subject, "kind")
+	if !holds(flowSubjects, kind) {
+		f.unsupported(p.to("kind"), kind, flowSubjects)
+		return
+	}
+	for _, member := range subjectMembers {
+		v := subject.At(member[1])
+		at := p.to(member[1])
+		switch {
+		case member[0] != kind && !v.IsNull():
+			f.forbidden(at, member[1]+" is forbidden when subject kind is not '"+member[0]+"'")
+		case member[0] != kind:
+		case v.IsNull():
+			f.required(at, member[1]+" is required when subject kind is '"+kind+"'")
+		default:
+			name := text(v, "name")
+			f.requiredText(at.to("name"), name)
+			if kind != "ServiceAccount" {
+				continue
+			}
+			if name != "" && name != "*" {
+				f.subdomain(at.to("name"), name)
+			}
+			if namespace := text(v, "namespace"); namespace == "" {
+				f.required(at.to("namespace"), "must specify namespace for service account")
+			} else {
+				f.label(at.to("namespace"), namespace)
+			}
+		}
+	}
+}
+
+// starAlone demands a list that is not empty, and a star in it to be alone.
+func (f *faults) starAlone(rule object.Value, key, missing, others string, p *place) {
+	values := rule.At(key)
+	if values.Len() == 0 {
+		f.required(p.to(key), missing)
+	} else if values.Len() > 1 && contains(values, "*") {
+		f.invalid(p.to(key), show(values), "if '*' is present, must not specify "+others)
+	}
+}
+
+func (f *faults) flowVerbs(rule object.Value, p *place) {
+	verbs := rule.At("verbs")
+	f.starAlone(rule, "verbs", "verbs must contain at least one value", "other verbs", p)
+	known := func(v object.Value) bool { return holds(flowVerbs, v.Str()) }
+	if !contains(verbs, "*") && slices.ContainsFunc(verbs.Items(), func(v object.Value) bool { return !known(v) }) {
+		f.invalidEnum(p.to("verbs"), show(verbs), flowVerbs)
+	}
+}
+
+func (f *faults) flowResources(rule object.Value, p *place) {
+	f.flowVerbs(rule, p)
+	f.starAlone(rule, "apiGroups", "resource rules must supply at least one api group", "other api groups", p)
+	f.starAlone(rule, "resources", "resource rules must supply at least one resource", "other resources", p)
+	namespaces := rule.At("namespaces")
+	switch {
+	case namespaces.Len() == 0:
+		if !truth(rule, "clusterScope") {
+			f.required(p.to("namespaces"), "resource rules that are not cluster scoped must supply at least one namespace")
+		}
+	case contains(namespaces, "*"):
+		if namespaces.Len() > 1 {
+			f.invalid(p.to("namespaces"), show(namespaces), "if '*' is present, must not specify other namespaces")
+		}
+	default:
+		for i, item := range namespaces.Items() {
+			for _, wrong := range labelFaults(item.Str()) {
+				f.invalid(p.to("namespaces").item(i), item.Str(), "each member of this list must be '*' or a DNS-1123 label; "+wrong)
+			}
+		}
+	}
+}
+
+func (f *faults) urlPath(p *place, path string) {
+	stars := strings.Count(path, "*")
+	switch {
+	case path == "":
+		f.invalid(p, path, "must not be empty")
+	case path == "/":
+	case path[0] != '/':
+		f.invalid(p, path, "must start with slash")
+	case strings.Contains(path, " "):
+		f.invalid(p, path, "must not contain white-space")
+	case strings.Contains(path, "//"):
+		f.invalid(p, path, "must not contain double slash")
+	case stars > 1 || stars == 1 && !strings.HasSuffix(path, "/*"):
+		f.invalid(p, path, "wildcard can only do suffix matching")
+	}
+}
+
+func (f *faults) flowConditions(obj object.Value) {
+	var types seen
+	for i, condition := range obj.At("status", "conditions").Items() {
+		p := (*place)(nil).to("status").to("conditions").item(i).to("type")
+		kind := text(condition, "type")
+		if types.add(kind) {
+			f.duplicate(p, word(kind))
+		}
+		f.requiredText(p, kind)
+	}
+}
+
+func priorityLevelCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	if has(obj.At("metadata", "annotations"), keepZeroAnnotation) {
+		f.forbidden((*place)(nil).to("metadata").to("annotations"), "annotation '"+keepZeroAnnotation+"' is forbidden")
+	}
+	p := (*place)(nil).to("spec")
+	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
+	kind := text(spec, "type")
+	if (name == exempt) != (kind == "Exempt") {
+		f.invalid(p.to("type"), word(kind), "must be 'Exempt' if and only if `name` is 'exempt'")
+	}
+	limited, unlimited := spec.At("limited"), spec.At("exempt")
+	switch kind {
+	case "Exempt":
+		if !limited.IsNull() {
+			f.forbidden(p.to("limited"), "")
+		}
+		f.concurrencyShares(unlimited, p.to("exempt"))
+	case "Limited":
+		if !unlimited.IsNull() {
+			f.forbidden(p.to("exempt"), "")
+		}
+		if limited.IsNull() {
+			f.required(p.to("limited"), "")
+		} else {
+			f.limited(limited, p.to("limited"))
+		}
+	default:
+		f.oneOf(p.to("type"), kind, enablements)
+	}
+	f.fixedPriorityLevel(spec, name, p)
+	f.flowConditions(obj)
+}
+
+func (f *faults) concurrencyShares(config object.Value, p *place) {
+	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
+		f.invalid(p.to("nominalConcurrencyShares"), shares, "must be a non-negative integer")
+	}
+	f.lendable(config, p)
+}
+
+func (f *faults) lendable(config object.Value, p *place) {
+	if percent := number(config, "lendablePercent"); percent < 0 || percent > 100 {
+		f.invalid(p.to("lendablePercent"), percent, "must be between 0 and 100, inclusive")
+	}
+}
+
+func (f *faults) limited(config object.Value, p *place) {
+	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
+		f.invalid(p.to("nominalConcurrencyShares"), shares, "must be a non-negative integer")
+	}
+	response := config.At("limitResponse")
+	at := p.to("limitResponse")
+	queuing := response.At("queuing")
+	switch kind := text(response, "type"); kind {
+	case "Reject":
+		if !queuing.IsNull() {
+			f.forbidden(at.to("queuing"), "")
+		}
+	case "Queue":
+		if queuing.IsNull() {
+			f.required(at.to("queuing"), "")
+		} else {
+			f.queuing(queuing, at.to("queuing"))
+		}
+	default:
+		f.oneOf(at.to("type"), kind, limitResponses)
+	}
+	f.lendable(config, p)
+	if percent := number(config, "borrowingLimitPercent"); percent < 0 {
+		f.invalid(p.to("borrowingLimitPercent"), percent, "if specified, must be a non-negative integer")
+	}
+}
+
+func (f *faults) queuing(queuing object.Value, p *place) {
+	queues, hand := number(queuing, "queues"), number(queuing, "handSize")
+	if limit := number(queuing, "queueLengthLimit"); limit <= 0 {
+		f.invalid(p.to("queueLengthLimit"), limit, "must be positive")
+	}
+	if queues <= 0 {
+		f.invalid(p.to("queues"), queues, "must be positive")
+	} else if queues > maxQueues {
+		f.invalid(p.to("queues"), queues, fmt.Sprintf("must not be greater than %d", maxQueues))
+	}
+	switch {
+	case hand <= 0:
+		f.invalid(p.to("handSize"), hand, "must be positive")
+	case hand > queues:
+		f.invalid(p.to("handSize"), hand, fmt.Sprintf("should not be greater than queues (%d)", queues))
+	case entropyBits(queues, hand) > maxHashBits:
+		f.invalid(p.to("handSize"), hand,
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", queues, hand, maxHashBits))
+	}
+}
+
+// entropyBits is how many random bits it takes to deal a hand from a deck.
+func entropyBits(deck, hand int64) int {
+	return int(math.Ceil(math.Log2(float64(deck)) * float64(hand)))
+}
+
+// fixedPriorityLevel keeps the levels that are always there as they are.
+func (f *faults) fixedPriorityLevel(spec object.Value, name string, p *place) {
+	switch name {
+	case exempt:
+		if !same(spec.Without("exempt"), object.Fields("type", object.StringOf("Exempt"))) {
+			f.invalid(p, show(spec), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
+		}
+	case catchAll:
+		fixed := object.Fields("type", object.StringOf("Limited"), "limited", object.Fields("nominalConcurrencyShares", object.IntOf(5),
+			"lendablePercent", object.IntOf(0), "limitResponse", object.Fields("type", object.StringOf("Reject"))))
+		if !same(spec, fixed) {
+			f.invalid(p, show(spec), "spec of 'catch-all' must equal the fixed value")
+		}
+	}
+}

@@ -1,0 +1,739 @@
+package validation
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	netutils "k8s.io/utils/net"
+
+	"plinth/object"
+)
+
+var (
+	pathTypes         = []string{"Exact", "ImplementationSpecific", "Prefix"}
+	policyTypes       = []string{"Ingress", "Egress"}
+	policyProtocols   = []string{"TCP", "UDP", "SCTP"}
+	parameterScopes   = []string{"Cluster", "Namespace"}
+	badPathSequences  = []string{"//", "/./", "/../", "%2f", "%2F"}
+	badPathEnds       = []string{"/..", "/."}
+	ingressAnnotation = "kubernetes.io/ingress.class"
+)
+
+const (
+	maxController = 250
+	notAnAddress  = "must be a DNS name, not an IP address"
+)
+
+// segment demands a name that can stand in a URL.
+func (f *faults) requiredSegment(p *place, s string) {
+	if s == "" {
+		f.required(p, "")
+		return
+	}
+	f.each(p, s, segmentFaults(s, false))
+}
+
+// ingressLeniency is what an update of an Ingress may keep.
+type ingressLeniency struct{ secrets, wildcards bool }
+
+func (f *faults) ingress(spec object.Value, old ingressLeniency) {
+	p := (*place)(nil).to("spec")
+	rules, backend := spec.At("rules"), spec.At("defaultBackend")
+	if rules.Len() == 0 && backend.IsNull() {
+		f.invalid(p, showNil(rules), "either `defaultBackend` or `rules` must be specified")
+	}
+	if !backend.IsNull() {
+		f.ingressBackend(backend, p.to("defaultBackend"))
+	}
+	for i, rule := range rules.Items() {
+		p := p.to("rules").item(i)
+		host := text(rule, "host")
+		if host != "" {
+			if netutils.ParseIPSloppy(host) != nil {
+				f.invalid(p.to("host"), host, notAnAddress)
+			}
+			f.ingressHost(p.to("host"), host)
+		}
+		if http := rule.At("http"); !http.IsNull() && !(old.wildcards && strings.Contains(host, "*")) {
+			f.ingressPaths(http, p.to("http"))
+		}
+	}
+	for i, tls := range spec.At("tls").Items() {
+		for j, host := range tls.At("hosts").Items() {
+			f.ingressHost(p.to("tls").item(i).to("hosts").item(j), host.Str())
+		}
+		if secret := text(tls, "secretName"); secret != "" && !old.secrets {
+			f.subdomain(p.to("tls").item(i).to("secretName"), secret)
+		}
+	}
+	if class := spec.At("ingressClassName"); !class.IsNull() {
+		f.subdomain(p.to("ingressClassName"), class.Str())
+	}
+}
+
+// ingressHost demands a name, whose first label may be a star.
+func (f *faults) ingressHost(p *place, host string) {
+	if strings.Contains(host, "*") {
+		f.each(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host))
+		return
+	}
+	f.subdomain(p, host)
+}
+
+func (f *faults) ingressPaths(http object.Value, p *place) {
+	f.requiredList(p.to("paths"), http.At("paths"))
+	for i, path := range http.At("paths").Items() {
+		p := p.to("paths").item(i)
+		kind := path.At("pathType")
+		if kind.IsNull() {
+			f.required(p.to("pathType"), "pathType must be specified")
+			continue
+		}
+		f.only(p.to("pathType"), kind.Str(), pathTypes)
+		f.ingressPath(p.to("path"), text(path, "path"), kind.Str())
+		f.ingressBackend(path.At("backend"), p.to("backend"))
+	}
+}
+
+func (f *faults) ingressPath(p *place, path, kind string) {
+	absolute := strings.HasPrefix(path, "/")
+	if kind == "ImplementationSpecific" {
+		if path != "" && !absolute {
+			f.invalid(p, path, "must be an absolute path")
+		}
+		return
+	}
+	if kind != "Exact" && kind != "Prefix" {
+		return
+	}
+	if !absolute {
+		f.invalid(p, path, "must be an absolute path")
+	}
+	for _, sequence := range badPathSequences {
+		if strings.Contains(path, sequence) {
+			f.invalid(p, path, "must not contain '"+sequence+"'")
+		}
+	}
+	for _, end := range badPathEnds {
+		if strings.HasSuffix(path, end) {
+			f.invalid(p, path, "cannot end with '"+end+"'")
+		}
+	}
+}
+
+func (f *faults) ingressBackend(backend object.Value, p *place) {
+	resource, service := backend.At("resource"), backend.At("service")
+	switch {
+	case !resource.IsNull() && !service.IsNull():
+		f.invalid(p, "", "cannot set both resource and service backends")
+	case !resource.IsNull():
+		f.typedReference(resource, p.to("resource"))
+	case !service.IsNull():
+		f.requiredLabel(p.to("service").to("name"), text(service, "name"))
+		port := service.At("port")
+		name, n := text(port, "name"), number(port, "number")
+		switch {
+		case name != "" && n != 0:
+			f.invalid(p, "", "cannot set both port name & port number")
+		case name != "":
+			f.each(p.to("service").to("port").to("name"), name, portNameFaults(name))
+		case n != 0:
+			f.port(p.to("service").to("port").to("number"), n)
+		default:
+			f.required(p, "port name or number is required")
+		}
+	default:
+		f.invalid(p, "", "resource or service backend is required")
+	}
+}
+
+// typedReference checks a reference to an object of some kind.
+func (f *faults) typedReference(ref object.Value, p *place) {
+	if group := ref.At("apiGroup"); !group.IsNull() {
+		f.subdomain(p.to("apiGroup"), group.Str())
+	}
+	f.requiredSegment(p.to("kind"), text(ref, "kind"))
+	f.requiredSegment(p.to("name"), text(ref, "name"))
+}
+
+func ingressCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	spec := obj.At("spec")
+	f.ingress(spec, ingressLeniency{})
+	annotation, ok := obj.At("metadata", "annotations").Get(ingressAnnotation)
+	if class := spec.At("ingressClassName"); ok && !class.IsNull() && annotation.Str() != class.Str() {
+		f.invalid((*place)(nil).to("annotations").to(ingressAnnotation), annotation.Str(), "must match `ingressClassName` when both are specified")
+	}
+}
+
+func ingressUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	var excuse ingressLeniency
+	for _, tls := range old.At("spec", "tls").Items() {
+		secret := text(tls, "secretName")
+		excuse.secrets = excuse.secrets || secret != "" && !isSubdomain(secret)
+	}
+	for _, rule := range old.At("spec", "rules").Items() {
+		if http := rule.At("http"); !http.IsNull() && strings.Contains(text(rule, "host"), "*") {
+			var broken faults
+			broken.ingressPaths(http, nil)
+			excuse.wildcards = excuse.wildcards || len(broken.list) > 0
+		}
+	}
+	f.ingress(obj.At("spec"), excuse)
+}
+
+func ingressStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	before := old.At("status", "loadBalancer", "ingress").Items()
+	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
+		p := (*place)(nil).to("status").to("loadBalancer").to("ingress").item(i)
+		ip := text(point, "ip")
+		if ip != "" && !slices.ContainsFunc(before, func(was object.Value) bool { return text(was, "ip") == ip }) {
+			f.legacyIP(p.to("ip"), ip, object.Nil)
+		}
+		if host := text(point, "hostname"); host != "" {
+			f.hostname(p.to("hostname"), host)
+		}
+	}
+}
+
+func ingressClassCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec := obj.At("spec")
+	controller := text(spec, "controller")
+	if len(controller) > maxController {
+		f.tooLong(p.to("controller"), maxController)
+	}
+	f.list = append(f.list, utilvalidation.IsDomainPrefixedPath(f.path(p.to("controller")), controller)...)
+	parameters := spec.At("parameters")
+	if parameters.IsNull() {
+		return
+	}
+	p = p.to("parameters")
+	f.typedReference(parameters, p)
+	scope, namespace := parameters.At("scope"), parameters.At("namespace")
+	switch {
+	case scope.IsNull():
+		f.required(p.to("scope"), "")
+	case scope.Str() == "Namespace" && namespace.IsNull():
+		f.required(p.to("namespace"), "`parameters.scope` is set to 'Namespace'")
+	case scope.Str() == "Namespace":
+		f.label(p.to("namespace"), namespace.Str())
+	case scope.Str() == "Cluster":
+		if !namespace.IsNull() {
+			f.forbidden(p.to("namespace"), "`parameters.scope` is set to 'Cluster'")
+		}
+	default:
+		f.unsupportedText(p.to("scope"), scope.Str(), parameterScopes)
+	}
+}
+
+func ingressClassUpdate(f *faults, obj, old object.Value) {
+	if now := text(obj.At("spec"), "controller"); now != text(old.At("spec"), "controller") {
+		f.invalid((*place)(nil).to("spec").to("controller"), now, immutable)
+	}
+	ingressClassCreate(f, obj)
+}
+
+// policyLeniency is what an update of a NetworkPolicy may keep.
+type policyLeniency struct {
+	labelValues bool
+	cidrs       object.Value
+}
+
+func (f *faults) networkPolicy(spec object.Value, old policyLeniency) {
+	p := (*place)(nil).to("spec")
+	f.labelSelector(spec.At("podSelector"), p.to("podSelector"), old.labelValues)
+	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
+		for i, rule := range spec.At(way[0]).Items() {
+			p := p.to(way[0]).item(i)
+			for j, port := range rule.At("ports").Items() {
+				f.policyPort(port, p.to("ports").item(j))
+			}
+			for j, peer := range rule.At(way[1]).Items() {
+				f.policyPeer(peer, old, p.to(way[1]).item(j))
+			}
+		}
+	}
+	types := spec.At("policyTypes")
+	if types.Len() > len(policyTypes) {
+		f.invalid(p.to("policyTypes"), show(types), "may not specify more than two policyTypes")
+		return
+	}
+	for i, kind := range types.Items() {
+		f.only(p.to("policyTypes").item(i), kind.Str(), policyTypes)
+	}
+}
+
+func (f *faults) policyPort(port object.Value, p *place) {
+	f.onlyIfSet(p.to("protocol"), port.At("protocol"), policyProtocols)
+	first, last := port.At("port"), port.At("endPort")
+	switch first.Kind() {
+	case object.Int:
+		f.port(p.to("port"), first.Int())
+		if !last.IsNull() {
+			if last.Int() < first.Int() {
+				f.invalid(p.to("endPort"), last.Int(), "must be greater than or equal to `port`")
+			}
+			f.port(p.to("endPort"), last.Int())
+		}
+	case object.String:
+		if !last.IsNull() {
+			f.invalid(p.to("endPort"), last.Int(), "may not be specified when `port` is non-numeric")
+		}
+		f.each(p.to("port"), first.Str(), portNameFaults(first.Str()))
+	default:
+		if !last.IsNull() {
+			f.invalid(p.to("endPort"), last.Int(), "may not be specified when `port` is not specified")
+		}
+	}
+}
+
+func (f *faults) policyPeer(peer object.Value, old policyLeniency, p *place) {
+	n := 0
+	for _, key := range [...]string{"podSelector", "namespaceSelector"} {
+		if selector := peer.At(key); !selector.IsNull() {
+			n++
+			f.labelSelector(selector, p.to(key), old.labelValues)
+		}
+	}
+	block := peer.At("ipBlock")
+	if !block.IsNull() {
+		f.ipBlock(block, old.cidrs, p.to("ipBlock"))
+	}
+	switch {
+	case n == 0 && block.IsNull():
+		f.required(p, "must specify a peer")
+	case n > 0 && !block.IsNull():
+		f.forbidden(p, "may not specify both ipBlock and another peer")
+	}
+}
+
+func (f *faults) ipBlock(block, kept object.Value, p *place) {
+	cidr := text(block, "cidr")
+	if cidr == "" {
+		f.required(p.to("cidr"), "")
+		return
+	}
+	f.legacyCIDR(p.to("cidr"), cidr, kept)
+	_, all, err := netutils.ParseCIDRSloppy(cidr)
+	if err != nil {
+		return
+	}
+	for i, item := range block.At("except").Items() {
+		p := p.to("except").item(i)
+		f.legacyCIDR(p, item.Str(), kept)
+		if _, part, err := netutils.ParseCIDRSloppy(item.Str()); err == nil && !strictlyWithin(part, all) {
+			f.invalid(p, item.Str(), "must be a strict subset of `cidr`")
+		}
+	}
+}
+
+func strictlyWithin(part, all *net.IPNet) bool {
+	inner, _ := part.Mask.Size()
+	outer, _ := all.Mask.Size()
+	return all.Contains(part.IP) && outer < inner
+}
+
+func networkPolicyCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.networkPolicy(obj.At("spec"), policyLeniency{})
+}
+
+func networkPolicyUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	was := old.At("spec")
+	var selector faults
+	selector.labelSelector(was.At("podSelector"), nil, false)
+	var cidrs []object.Value
+	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
+		for _, rule := range was.At(way[0]).Items() {
+			for _, peer := range rule.At(way[1]).Items() {
+				block := peer.At("ipBlock")
+				cidrs = append(append(cidrs, block.At("cidr")), block.At("except").Items()...)
+			}
+		}
+	}
+	f.networkPolicy(obj.At("spec"), policyLeniency{len(selector.list) > 0, object.ListOf(cidrs...)})
+}
+
+func ipAddressCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec").to("parentRef")
+	ref := obj.At("spec", "parentRef")
+	if ref.IsNull() {
+		f.required(p, "")
+		return
+	}
+	if group := text(ref, "group"); group != "" {
+		f.subdomain(p.to("group"), group)
+	}
+	f.requiredSegment(p.to("resource"), text(ref, "resource"))
+	f.requiredSegment(p.to("name"), text(ref, "name"))
+	if namespace := text(ref, "namespace"); namespace != "" {
+		f.each(p.to("namespace"), namespace, segmentFaults(namespace, false))
+	}
+}
+
+var parentRefFields = []goField{{name: "Group", member: "group", zero: `""`}, {name: "Resource", member: "resource", zero: `""`},
+	{name: "Namespace", member: "namespace", zero: `""`}, {name: "Name", member: "name", zero: `""`}}
+
+func ipAddressUpdate(f *faults, obj, old object.Value) {
+	ipAddressCreate(f, obj)
+	if now := obj.At("spec", "parentRef"); !object.Equal(now, old.At("spec", "parentRef")) {
+		f.invalid((*place)(nil).to("spec").to("parentRef"), goForm{now, parentRefFields}, immutable)
+	}
+}
+
+func serviceCIDRCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.serviceCIDRs(obj.At("spec", "cidrs"))
+}
+
+func (f *faults) serviceCIDRs(cidrs object.Value) {
+	p := (*place)(nil).to("spec").to("cidrs")
+	items := cidrs.Items()
+	switch {
+	case len(items) == 0:
+		f.required(p, "at least one CIDR required")
+		return
+	case len(items) > 2:
+		f.invalid(p, goForm{object.Fields("cidrs", cidrs), []goField{{name: "CIDRs", member: "cidrs"}}}, "may only hold up to 2 values")
+		return
+	}
+	for i, item := range items {
+		f.list = append(f.list, utilvalidation.IsValidCIDR(f.path(p.item(i)), item.Str())...)
+	}
+	if len(items) == 2 {
+		if family := netutils.IPFamilyOfCIDRString(items[0].Str()); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(items[1].Str()) {
+			f.invalid(p, show(cidrs), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
+		}
+	}
+}
+
+func serviceCIDRUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec").to("cidrs")
+	cidrs := obj.At("spec", "cidrs")
+	now, was := cidrs.Items(), old.At("spec", "cidrs").Items()
+	if len(now) != len(was) && (len(was) != 1 || len(now) != 2) {
+		f.invalid(p, showNil(cidrs), immutable)
+		return
+	}
+	for i := range was {
+		if now[i].Str() != was[i].Str() {
+			f.invalid(p.item(i), now[i].Str(), immutable)
+		}
+	}
+	if len(now) != len(was) {
+		f.serviceCIDRs(cidrs)
+	}
+}
+
+var (
+	addressTypes = []string{"FQDN", "IPv4", "IPv6"}
+)
+
+const (
+	maxTopologyLabels = 16
+	maxAddresses      = 100
+	maxSlicePorts     = 20000
+	maxEndpoints      = 1000
+	maxHints          = 8
+	zoneLabel         = "topology.kubernetes.io/zone"
+)
+
+func endpointSliceCreate(f *faults, obj object.Value) { f.endpointSlice(obj, object.Nil) }
+
+func endpointSliceUpdate(f *faults, obj, old object.Value) {
+	f.endpointSlice(obj, old)
+	if kind := text(obj, "addressType"); kind != text(old, "addressType") {
+		f.invalid((*place)(nil).to("addressType"), word(kind), immutable)
+	}
+}
+
+func (f *faults) endpointSlice(obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	var root *place
+	kind := text(obj, "addressType")
+	f.oneOf(root.to("addressType"), kind, addressTypes)
+	f.slicePorts(obj.At("ports"), root.to("ports"))
+	endpoints := obj.At("endpoints")
+	before := len(f.list)
+	if endpoints.Len() > maxEndpoints {
+		f.tooMany(root.to("endpoints"), endpoints.Len(), maxEndpoints)
+	} else {
+		for i, endpoint := range endpoints.Items() {
+			f.endpoint(endpoint, kind, root.to("endpoints").item(i))
+		}
+	}
+	if len(f.list) > before && !old.IsNull() && same(endpoints, old.At("endpoints")) {
+		f.list = f.list[:before]
+	}
+}
+
+func (f *faults) slicePorts(ports object.Value, p *place) {
+	if ports.Len() > maxSlicePorts {
+		f.tooMany(p, ports.Len(), maxSlicePorts)
+		return
+	}
+	var names seen
+	for i, port := range ports.Items() {
+		p := p.item(i)
+		name := text(port, "name")
+		if name != "" {
+			f.label(p.to("name"), name)
+		}
+		if names.add(name) {
+			f.duplicate(p.to("name"), word(name))
+		}
+		if protocol := port.At("protocol"); protocol.IsNull() {
+			f.required(p.to("protocol"), "")
+		} else {
+			f.only(p.to("protocol"), protocol.Str(), protocols)
+		}
+		if app := port.At("appProtocol"); !app.IsNull() {
+			f.qualified(p.to("appProtocol"), app.Str())
+		}
+	}
+}
+
+func (f *faults) endpoint(endpoint object.Value, kind string, p *place) {
+	addresses := endpoint.At("addresses")
+	if addresses.Len() == 0 {
+		f.required(p.to("addresses"), "")
+	} else if addresses.Len() > maxAddresses {
+		f.tooMany(p.to("addresses"), addresses.Len(), maxAddresses)
+	}
+	for i, item := range addresses.Items() {
+		f.sliceAddress(item.Str(), kind, p.to("addresses"), p.to("addresses").item(i))
+	}
+	if node := endpoint.At("nodeName"); !node.IsNull() {
+		f.subdomain(p.to("nodeName"), node.Str())
+	}
+	topology := endpoint.At("deprecatedTopology")
+	if topology.Len() > maxTopologyLabels {
+		f.tooMany(p.to("deprecatedTopology"), topology.Len(), maxTopologyLabels)
+	}
+	f.labels(topology, p.to("deprecatedTopology"))
+	if hostname := endpoint.At("hostname"); !hostname.IsNull() {
+		f.label(p.to("hostname"), hostname.Str())
+	}
+	if hints := endpoint.At("hints"); !hints.IsNull() {
+		f.hints(hints, p.to("hints"))
+	}
+}
+
+func (f *faults) sliceAddress(address, kind string, all, p *place) {
+	before := len(f.list)
+	switch kind {
+	case "IPv4":
+		if f.legacyIP(p, address, object.Nil); len(f.list) == before {
+			if !netutils.IsIPv4String(address) {
+				f.invalid(all, address, "must be an IPv4 address")
+			}
+			f.endpointIP(p, address)
+		}
+	case "IPv6":
+		f.list = append(f.list, utilvalidation.IsValidIP(f.path(p), address)...)
+		if len(f.list) == before {
+			if !netutils.IsIPv6String(address) {
+				f.invalid(all, address, "must be an IPv6 address")
+			}
+			f.endpointIP(p, address)
+		}
+	case "FQDN":
+		f.list = append(f.list, utilvalidation.IsFullyQualifiedDomainName(f.path(p), address)...)
+	}
+}
+
+func (f *faults) hints(hints object.Value, p *place) {
+	for _, key := range [...]string{"forZones", "forNodes"} {
+		list := hints.At(key)
+		if list.Len() > maxHints {
+			f.tooMany(p.to(key), list.Len(), maxHints)
+			return
+		}
+		var names seen
+		for i, hint := range list.Items() {
+			p := p.to(key).item(i).to("name")
+			name := text(hint, "name")
+			if names.add(name) {
+				f.duplicate(p, name)
+			}
+			if key == "forZones" {
+				f.each(p, name, labelValueFaults(name))
+			} else {
+				f.subdomain(p, name)
+			}
+		}
+	}
+}
+
+func endpointsCreate(f *faults, obj object.Value) { f.endpoints(obj, object.Nil) }
+
+func endpointsUpdate(f *faults, obj, old object.Value) { f.endpoints(obj, old) }
+
+func (f *faults) endpoints(obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	before := len(f.list)
+	subsets := obj.At("subsets")
+	for i, subset := range subsets.Items() {
+		f.endpointSubset(subset, (*place)(nil).to("subsets").item(i))
+	}
+	if len(f.list) > before && !old.IsNull() && same(subsets, old.At("subsets")) {
+		f.list = f.list[:before]
+	}
+}
+
+func (f *faults) endpointSubset(subset object.Value, p *place) {
+	if length(subset, "addresses")+length(subset, "notReadyAddresses") == 0 {
+		f.required(p, "must specify `addresses` or `notReadyAddresses`")
+	}
+	for _, key := range [...]string{"addresses", "notReadyAddresses"} {
+		for i, address := range subset.At(key).Items() {
+			p := p.to(key).item(i)
+			f.legacyIP(p.to("ip"), text(address, "ip"), object.Nil)
+			if hostname := text(address, "hostname"); hostname != "" {
+				f.label(p.to("hostname"), hostname)
+			}
+			if node := address.At("nodeName"); !node.IsNull() {
+				f.subdomain(p.to("nodeName"), node.Str())
+			}
+			f.endpointIP(p.to("ip"), text(address, "ip"))
+		}
+	}
+	ports := subset.At("ports")
+	for i, port := range ports.Items() {
+		p := p.to("ports").item(i)
+		if name := text(port, "name"); name != "" {
+			f.label(p.to("name"), name)
+		} else if ports.Len() > 1 {
+			f.required(p.to("name"), "")
+		}
+		f.port(p.to("port"), number(port, "port"))
+		f.oneOf(p.to("protocol"), text(port, "protocol"), protocols)
+		if app := port.At("appProtocol"); !app.IsNull() {
+			f.qualified(p.to("appProtocol"), app.Str())
+		}
+	}
+}
+
+// eventTextLimits are how long the texts of an Event may be.
+var eventTextLimits = []struct {
+	key   string
+	limit int
+}{{"reportingInstance", 128}, {"action", 128}, {"reason", 128}}
+
+const maxNote = 1024
+
+// eventNames are what the members of an Event are called in a version.
+type eventNames struct{ object, controller, note, firstTime, lastTime, count, source string }
+
+var (
+	coreEvent   = eventNames{"involvedObject", "reportingComponent", "message", "firstTimestamp", "lastTimestamp", "count", "source"}
+	eventsEvent = eventNames{"regarding", "reportingController", "note", "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"}
+)
+
+// event checks what Events of both groups have in common.
+func (f *faults) event(obj object.Value, names eventNames) {
+	var root *place
+	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
+	timed := has(obj, "eventTime")
+	elsewhere := namespace != involved
+	if involved == "" {
+		elsewhere = namespace != "" && namespace != "default" && (!timed || namespace != "kube-system")
+	} else if timed {
+		elsewhere = false
+	}
+	if elsewhere {
+		f.invalid(root.to("involvedObject").to("namespace"), involved, "does not match event.namespace")
+	}
+	if !timed {
+		return
+	}
+	controller := text(obj, names.controller)
+	f.requiredText(root.to(names.controller), controller)
+	f.qualified(root.to(names.controller), controller)
+	for _, limited := range eventTextLimits {
+		value := text(obj, limited.key)
+		f.requiredText(root.to(limited.key), value)
+		if len(value) > limited.limit {
+			f.invalid(root.to(limited.key), "", fmt.Sprintf("can have at most %v characters", limited.limit))
+		}
+	}
+	if length(obj, names.note) > maxNote {
+		f.invalid(root.to("message"), "", fmt.Sprintf("can have at most %v characters", maxNote))
+	}
+}
+
+var coreEventKind = rule{
+	create: func(f *faults, obj object.Value) { f.event(obj, coreEvent) },
+	update: func(f *faults, obj, _ object.Value) { f.event(obj, coreEvent) },
+}
+
+var eventsEventKind = rule{create: eventCreate, update: eventUpdate}
+
+func eventCreate(f *faults, obj object.Value) {
+	var root *place
+	f.qualifiedFinalizers(obj)
+	f.event(obj, eventsEvent)
+	f.eventSeries(obj)
+	if !has(obj, "eventTime") {
+		f.required(root.to("eventTime"), "")
+	}
+	if kind := text(obj, "type"); kind != "Normal" && kind != "Warning" {
+		f.invalid(root.to("type"), "", "has invalid value: "+kind)
+	}
+	unset := func(key string, set bool) {
+		if set {
+			f.invalid(root.to(key), "", "needs to be unset")
+		}
+	}
+	unset("firstTimestamp", has(obj, eventsEvent.firstTime))
+	unset("lastTimestamp", has(obj, eventsEvent.lastTime))
+	unset("count", number(obj, eventsEvent.count) != 0)
+	source := obj.At(eventsEvent.source)
+	unset("source", text(source, "component") != "" || text(source, "host") != "")
+}
+
+func (f *faults) eventSeries(obj object.Value) {
+	series := obj.At("series")
+	if series.IsNull() {
+		return
+	}
+	var root *place
+	if number(series, "count") < 2 {
+		f.invalid(root.to("series.count"), "", "should be at least 2")
+	}
+	if !has(series, "lastObservedTime") {
+		f.required(root.to("series.lastObservedTime"), "")
+	}
+}
+
+// eventConstants are what an Event keeps: the member, and what the reference calls it.
+var eventConstants = [][2]string{{"regarding", "involvedObject"}, {"reason", "reason"}, {"note", "message"}, {"deprecatedSource", "source"},
+	{"deprecatedFirstTimestamp", "firstTimestamp"}, {"deprecatedLastTimestamp", "lastTimestamp"}, {"deprecatedCount", "count"},
+	{"type", "type"}, {"eventTime", "eventTime"}, {"action", "action"}, {"related", "related"},
+	{"reportingController", "reportingController"}, {"reportingInstance", "reportingInstance"}}
+
+func eventUpdate(f *faults, obj, old object.Value) {
+	var root *place
+	f.qualifiedFinalizers(obj)
+	f.event(obj, eventsEvent)
+	if !object.Equal(obj.At("series"), old.At("series")) {
+		f.eventSeries(obj)
+	}
+	for _, constant := range eventConstants {
+		now, was := obj.At(constant[0]), old.At(constant[0])
+		if object.Equal(now, was) || blank(now) && blank(was) {
+			continue
+		}
+		f.invalid(root.to(constant[1]), show(now), immutable)
+	}
+}

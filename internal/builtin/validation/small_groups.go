@@ -1,0 +1,146 @@
+package validation
+
+import (
+	"fmt"
+	"strings"
+
+	"plinth/object"
+)
+
+// This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy.
+
+func leaseCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec := obj.At("spec")
+	if seconds := spec.At("leaseDurationSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
+		f.invalid(p.to("leaseDurationSeconds"), seconds.Int(), "must be greater than 0")
+	}
+	f.nonNegativeMembers(spec, p, "leaseTransitions")
+}
+
+func leaseUpdate(f *faults, obj, _ object.Value) { leaseCreate(f, obj) }
+
+const (
+	systemPriority       = "system-"
+	highestUserPriority  = 1_000_000_000
+	nodeCritical         = "system-node-critical"
+	clusterCritical      = "system-cluster-critical"
+	clusterCriticalValue = 2 * highestUserPriority
+	nodeCriticalValue    = clusterCriticalValue + 1000
+)
+
+// systemPriorityFault says why a class cannot have a name of Kubernetes's own.
+func systemPriorityFault(name string, value int64, globalDefault bool) string {
+	want := int64(0)
+	switch name {
+	case nodeCritical:
+		want = nodeCriticalValue
+	case clusterCritical:
+		want = clusterCriticalValue
+	default:
+		return name + " is not a known system priority class"
+	}
+	if value != want {
+		return fmt.Sprintf("value of %v PriorityClass must be %v", name, want)
+	}
+	if globalDefault {
+		return fmt.Sprintf("globalDefault of %v PriorityClass must be false", name)
+	}
+	return ""
+}
+
+func priorityClassCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	var root *place
+	name, value := text(obj.At("metadata"), "name"), number(obj, "value")
+	if strings.HasPrefix(name, systemPriority) {
+		if why := systemPriorityFault(name, value, truth(obj, "globalDefault")); why != "" {
+			f.forbidden(root.to("metadata").to("name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+why)
+		}
+	} else if value > highestUserPriority {
+		f.forbidden(root.to("value"), "maximum allowed value of a user defined priority is 1000000000")
+	}
+	if policy := obj.At("preemptionPolicy"); !policy.IsNull() {
+		f.oneOf(root.to("preemptionPolicy"), policy.Str(), preemptionPolicies)
+	}
+}
+
+func priorityClassUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	var root *place
+	if number(obj, "value") != number(old, "value") {
+		f.forbidden(root.to("value"), "may not be changed in an update.")
+	}
+	if policy := obj.At("preemptionPolicy"); !object.Equal(policy, old.At("preemptionPolicy")) {
+		f.invalid(root.to("preemptionPolicy"), show(policy), immutable)
+	}
+}
+
+func runtimeClassCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	var root *place
+	f.requiredLabel(root.to("handler"), text(obj, "handler"))
+	if overhead := obj.At("overhead"); !overhead.IsNull() {
+		fixed := overhead.At("podFixed")
+		f.resourceList(fixed, root.to("overhead").to("limits"), containerResource, leniency{})
+		f.hugePagesNeedMore(fixed, object.Nil, root.to("overhead"))
+	}
+	scheduling := obj.At("scheduling")
+	f.labels(scheduling.At("nodeSelector"), root.to("scheduling").to("nodeSelector"))
+	tolerations := scheduling.At("tolerations")
+	f.tolerations(tolerations, leniency{}, root.to("scheduling").to("tolerations"))
+	met := map[[4]string]bool{}
+	for i, t := range tolerations.Items() {
+		key := [4]string{text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect")}
+		if met[key] {
+			f.duplicate(root.to("scheduling").to("tolerations").item(i), goForm{t, tolerationFields})
+		}
+		met[key] = true
+	}
+}
+
+var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`}, {name: "Operator", member: "operator", zero: `""`},
+	{name: "Value", member: "value", zero: `""`}, {name: "Effect", member: "effect", zero: `""`}, {name: "TolerationSeconds", member: "tolerationSeconds"}}
+
+func runtimeClassUpdate(f *faults, obj, old object.Value) {
+	runtimeClassCreate(f, obj)
+	if handler := text(obj, "handler"); handler != text(old, "handler") {
+		f.invalid((*place)(nil).to("handler"), handler, immutable)
+	}
+}
+
+var (
+	evictionPolicies = []string{"AlwaysAllow", "IfHealthyBudget"}
+	budgetFields     = []goField{{name: "MinAvailable", member: "minAvailable"}, {name: "Selector", member: "selector"},
+		{name: "MaxUnavailable", member: "maxUnavailable"}, {name: "UnhealthyPodEvictionPolicy", member: "unhealthyPodEvictionPolicy"}}
+)
+
+func budgetCreate(f *faults, obj object.Value) { f.budget(obj.At("spec"), false) }
+
+func budgetUpdate(f *faults, obj, old object.Value) {
+	f.budget(obj.At("spec"), badLabelValue(old.At("spec", "selector", "matchExpressions")))
+}
+
+// budget checks how many pods may go at a time.
+func (f *faults) budget(spec object.Value, lenient bool) {
+	p := (*place)(nil).to("spec")
+	if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
+		f.invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
+	}
+	for _, key := range [...]string{"minAvailable", "maxUnavailable"} {
+		if v := spec.At(key); !v.IsNull() {
+			f.intOrPercent(p.to(key), v)
+			f.atMost100Percent(p.to(key), v)
+		}
+	}
+	f.labelSelector(spec.At("selector"), p.to("selector"), lenient)
+	f.onlyIfSet(p.to("unhealthyPodEvictionPolicy"), spec.At("unhealthyPodEvictionPolicy"), evictionPolicies)
+}
+
+func budgetStatus(f *faults, obj, _ object.Value) {
+	p := (*place)(nil).to("status")
+	status := obj.At("status")
+	f.conditions(status.At("conditions"), p.to("conditions"))
+	f.nonNegativeMembers(status, p, "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+}
