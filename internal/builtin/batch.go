@@ -18,12 +18,21 @@ func batch(c Config) group {
 		},
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
-			status: statusAndMeta, onCreate: selectOwnPods, generation: spec,
+			status: statusAndMeta, onCreate: newJob, generation: spec,
 			gated:  append(podGates("spec.template.spec"), below("spec", feature{"scheduling"})), /* WorkloadWithJob */
 			fields: []selectable{number("status.successful", "status", "succeeded")},
 			table:  columns.Jobs,
 		},
 	}}
+}
+
+// newJob gives a Job its selector, and its labels where it has none: those of its Pods.
+func newJob(obj object.Value) object.Value {
+	obj = selectOwnPods(obj)
+	if labels := obj.At("spec", "template", "metadata", "labels"); labels.Len() > 0 && obj.At("metadata", "labels").Len() == 0 {
+		obj = obj.WithAt(labels, "metadata", "labels")
+	}
+	return obj
 }
 
 // selectOwnPods gives a Job a selector that nobody else has, and its Pods the labels for it, unless the Job brings its

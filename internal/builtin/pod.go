@@ -33,7 +33,10 @@ func pods() kind {
 			{"status.podIPs", nil},
 		},
 		table: columns.Pods, answersDeleted: true,
-		special: func(r *engine.Resource) { r.GracefulDelete = podGrace },
+		special: func(r *engine.Resource) {
+			r.GracefulDelete = podGrace
+			r.Subresources = append(r.Subresources, podSubresources(r)...)
+		},
 	}
 }
 

@@ -20,7 +20,7 @@ func resources(c Config) group {
 		{
 			name: "devicetaintrules", kind: "DeviceTaintRule", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
 			conditional: true, status: statusOnly, onUpdate: dateTaint(c.Now), generation: spec,
-			table: columns.DeviceTaintRules, answersDeleted: true,
+			table: columns.DeviceTaintRules,
 		},
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],

@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"plinth/internal/builtin/columns"
@@ -12,7 +14,7 @@ func services() kind {
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"}, schema: gotypes.Of[corev1.Service],
 		putCreates: true, naming: label,
-		status: statusAndMeta, onCreate: pluralAddress, onUpdate: keepAllocated,
+		status: statusAndMeta, onCreate: newService, onUpdate: keepAllocated,
 		fields: []selectable{
 			text("spec.clusterIP", "spec", "clusterIP"),
 			text("spec.type", "spec", "type"),
@@ -40,6 +42,12 @@ func reachableFromOutside(spec object.Value) bool {
 	return hasNodePorts(spec) || serviceType(spec) == "ClusterIP" && spec.At("externalIPs").Len() > 0
 }
 
+// newService settles the addresses of a new Service. No address is allocated: nothing here routes to one.
+func newService(obj object.Value) object.Value {
+	obj = pluralAddress(obj)
+	return obj.With("spec", families(obj.At("spec"), object.Nil))
+}
+
 // pluralAddress fills in clusterIPs for clients that know only clusterIP.
 func pluralAddress(obj object.Value) object.Value {
 	spec := obj.At("spec")
@@ -54,7 +62,7 @@ func pluralAddress(obj object.Value) object.Value {
 func keepAllocated(obj, old object.Value) object.Value {
 	was := old.At("spec")
 	spec := dropOfOtherType(obj.At("spec"), was)
-	spec = pluralAddressUpdate(keepPorts(keepAddress(spec, was), was), was)
+	spec = families(pluralAddressUpdate(keepPorts(keepAddress(spec, was), was), was), was)
 	if serviceType(spec) != "LoadBalancer" {
 		obj = obj.With("status", obj.At("status").With("loadBalancer", object.MapOf()))
 	}
@@ -140,12 +148,55 @@ func keepAddress(spec, was object.Value) object.Value {
 	if spec.At("clusterIPs").Len() == 0 && was.At("clusterIPs").Len() > 0 {
 		spec = keep(spec, was, "clusterIPs")
 	}
-	for _, key := range []string{"ipFamilies", "ipFamilyPolicy"} {
-		if spec.At(key).Len() == 0 {
-			spec = keep(spec, was, key)
+	return spec
+}
+
+// families fills in the IP families of a Service, as a cluster without IPv6 does. A Service without a selector and an
+// address says nothing of where it leads to: it may have both.
+func families(spec, was object.Value) object.Value {
+	if !hasClusterIP(spec) {
+		return spec
+	}
+	nowhere := spec.At("clusterIP").Str() == corev1.ClusterIPNone && spec.At("selector").Len() == 0
+	policy := spec.At("ipFamilyPolicy")
+	switch {
+	case !policy.IsNull():
+	case !was.At("ipFamilyPolicy").IsNull():
+		policy = was.At("ipFamilyPolicy")
+	case nowhere:
+		policy = object.StringOf(string(corev1.IPFamilyPolicyRequireDualStack))
+	default:
+		policy = object.StringOf(string(corev1.IPFamilyPolicySingleStack))
+	}
+	list := spec.At("ipFamilies").Items()
+	for i, ip := range spec.At("clusterIPs").Items() {
+		if ip.Str() != corev1.ClusterIPNone && i >= len(list) {
+			list = append(list[:len(list):len(list)], familyOf(ip.Str()))
 		}
 	}
-	return spec
+	if len(list) == 0 {
+		list = []object.Value{ipv4}
+	}
+	if len(list) == 1 && nowhere && policy.Str() != string(corev1.IPFamilyPolicySingleStack) {
+		other := ipv6
+		if list[0].Str() == ipv6.Str() {
+			other = ipv4
+		}
+		list = []object.Value{list[0], other}
+	}
+	return spec.Edit([]object.Member{{Key: "ipFamilies", Value: object.ListOf(list...)}, {Key: "ipFamilyPolicy", Value: policy}})
+}
+
+var (
+	ipv4 = object.StringOf(string(corev1.IPv4Protocol))
+	ipv6 = object.StringOf(string(corev1.IPv6Protocol))
+)
+
+func familyOf(ip string) object.Value {
+	if strings.Contains(ip, ":") {
+		return ipv6
+	}
+	return ipv4
 }
 
 // keepPorts gives ports without a node port the one that the port of the same name had, if it is free.

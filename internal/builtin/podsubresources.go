@@ -1,0 +1,246 @@
+package builtin
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// mirror is the annotation of Pods that a node runs by itself, and that are only shown here.
+const mirror = "kubernetes.io/config.mirror"
+
+// podSubresources are what may be changed of a Pod that runs: containers for debugging may come, and resources change.
+func podSubresources(r *engine.Resource) []*engine.Subresource {
+	at := func(name string, write func(old, body object.Value) object.Value, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+		return &engine.Subresource{
+			Name: name, Group: r.Group, Version: r.Version, Kind: r.Kind,
+			Verbs:   []string{"get", "patch", "update"},
+			Schema:  r.Schema,
+			Default: r.Default,
+			Write: func(old, body object.Value) (object.Value, error) {
+				return dropGated(write(old, body), old, podGates("spec")), nil
+			},
+			Validate: func(_, obj, old object.Value) field.ErrorList {
+				if wrong := validate(obj, old); wrong != nil && wrong[0].Field == "" { // of the Pod as such: nothing else counts
+					return wrong
+				} else {
+					return append(runningPod(r, obj), wrong...)
+				}
+			},
+		}
+	}
+	return []*engine.Subresource{
+		at("ephemeralcontainers", addContainers, addedContainers),
+		at("resize", resize, resized),
+	}
+}
+
+// runningPod is what validation says of a Pod, but for what it says of new ones only.
+func runningPod(r *engine.Resource, pod object.Value) field.ErrorList {
+	var faults field.ErrorList
+	for _, fault := range r.Validate(pod) {
+		onlyNew := fault.Type == field.ErrorTypeForbidden && (fault.Field == "spec.ephemeralContainers" && fault.Detail == "cannot be set on create" ||
+			fault.Field == "spec.nodeName" && fault.Detail == "cannot be set until all schedulingGates have been cleared")
+		if !onlyNew {
+			faults = append(faults, fault)
+		}
+	}
+	return faults
+}
+
+// onlySpec is the old Pod with another spec. Of the metadata, nothing may change that means something.
+func onlySpec(old, body, spec object.Value) object.Value {
+	body = keepMeta(keep(body, old, "status"), old, stays[statusOnly]...)
+	return body.With("spec", spec)
+}
+
+// addContainers takes the ephemeral containers, and nothing else.
+func addContainers(old, body object.Value) object.Value {
+	return onlySpec(old, body, keep(old.At("spec"), body.At("spec"), "ephemeralContainers"))
+}
+
+func addedContainers(obj, old object.Value) field.ErrorList {
+	if _, is := old.At("metadata", "annotations").Get(mirror); is {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+	}
+	now := map[string]object.Value{}
+	for _, c := range obj.At("spec", "ephemeralContainers").Items() {
+		now[c.At("name").Str()] = c
+	}
+	var faults field.ErrorList
+	path := field.NewPath("spec", "ephemeralContainers")
+	for _, was := range old.At("spec", "ephemeralContainers").Items() {
+		name := was.At("name").Str()
+		switch is, there := now[name]; {
+		case !there:
+			faults = append(faults, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
+		case !object.Equal(is, was):
+			faults = append(faults, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
+		}
+	}
+	return faults
+}
+
+// resize takes the resources of the containers and of the Pod, and how the containers take their change. A body with
+// other containers stays as it is, for validation to refuse.
+func resize(old, body object.Value) object.Value {
+	is, was := body.At("spec"), old.At("spec")
+	if is.At("containers").Len() == was.At("containers").Len() && is.At("initContainers").Len() == was.At("initContainers").Len() {
+		spec := keep(was, is, "resources")
+		for _, list := range []string{"containers", "initContainers"} {
+			if containers := resizeContainers(was.At(list), is.At(list)); !containers.IsNull() {
+				spec = spec.With(list, containers)
+			}
+		}
+		body = onlySpec(old, body, spec)
+	}
+	body = keepPodResources(body, old)
+	return body.With("spec", defaultPodResources(body.At("spec")))
+}
+
+func resizeContainers(was, is object.Value) object.Value {
+	resized := was
+	for i, c := range is.Items() {
+		before := was.Items()[i]
+		if c.At("name").Str() != before.At("name").Str() {
+			return is
+		}
+		resized = resized.WithItem(i, keep(keep(before, c, "resources"), c, "resizePolicy"))
+	}
+	return resized
+}
+
+func resized(obj, old object.Value) field.ErrorList {
+	switch _, isMirror := old.At("metadata", "annotations").Get(mirror); {
+	case isMirror:
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
+	case old.At("spec", "os", "name").Str() == "windows":
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
+	}
+	var faults field.ErrorList
+	path := field.NewPath("spec")
+	class := old.At("status", "qosClass").Str()
+	if class == "" {
+		class = qosClass(old.At("spec"))
+	}
+	if qosClass(obj.At("spec")) != class {
+		faults = append(faults, field.Invalid(path, obj.At("status", "qosClass").Str(), "Pod QOS Class may not change as a result of resizing"))
+	}
+	if !nodeResizes(old) {
+		faults = append(faults, field.Forbidden(path, "Pod running on node without support for resize"))
+	}
+	faults = append(faults, podResized(obj.At("spec", "resources"), old.At("spec", "resources"), path)...)
+	wrongOrder := sameContainers(obj, old, path)
+	if len(wrongOrder) > 0 {
+		return append(faults, wrongOrder...)
+	}
+	for _, list := range []string{"initContainers", "containers"} {
+		for i, was := range old.At("spec", list).Items() {
+			is := obj.At("spec", list).Items()[i]
+			faults = append(faults, notRemoved(is.At("resources"), was.At("resources"), path.Child(list).Index(i).Child("resources"), "resource ")...)
+		}
+	}
+	for _, list := range []string{"containers", "initContainers"} {
+		for i, was := range old.At("spec", list).Items() {
+			is := obj.At("spec", list).Items()[i]
+			faults = append(faults, containerResized(is, was, list, i, path)...)
+		}
+	}
+	return faults
+}
+
+// nodeResizes says whether the node that runs a Pod tells of the resources of its containers: only then it changes them.
+func nodeResizes(pod object.Value) bool {
+	for _, c := range pod.At("status", "containerStatuses").Items() {
+		if !c.At("state", "running").IsNull() {
+			return !c.At("resources").IsNull()
+		}
+	}
+	return true
+}
+
+// sameContainers demands that no container comes, goes or moves.
+func sameContainers(obj, old object.Value, path *field.Path) (faults field.ErrorList) {
+	for _, list := range []string{"containers", "initContainers"} {
+		is, was := obj.At("spec", list).Items(), old.At("spec", list).Items()
+		if len(is) != len(was) {
+			faults = append(faults, field.Forbidden(path.Child(list), list+" may not be added or removed on resize"))
+			continue
+		}
+		for i := range was {
+			if is[i].At("name").Str() != was[i].At("name").Str() {
+				faults = append(faults, field.Forbidden(path.Child(list).Index(i).Child("name"), list+" may not be renamed or reordered on resize"))
+			}
+		}
+	}
+	return faults
+}
+
+// podResized looks at the resources of the Pod as a whole.
+func podResized(is, was object.Value, path *field.Path) (faults field.ErrorList) {
+	if is.At("requests").Len()+is.At("limits").Len()+was.At("requests").Len()+was.At("limits").Len() == 0 {
+		return nil
+	}
+	if !was.IsNull() {
+		if is.IsNull() {
+			return field.ErrorList{field.Forbidden(path.Child("resources"), "pod-level resources cannot be removed")}
+		}
+		faults = notRemoved(is, was, path.Child("resources"), "pod-level resource ")
+	}
+	if !sameButComputing(is, was) {
+		faults = append(faults, field.Forbidden(path, "only cpu and memory resources are mutable at pod-level"))
+	}
+	return faults
+}
+
+// containerResized demands that of a container only what it computes with changes.
+func containerResized(is, was object.Value, list string, i int, path *field.Path) field.ErrorList {
+	if !sameButComputing(is.At("resources"), was.At("resources")) || !object.Equal(is.Without("resources"), was.Without("resources")) {
+		if list == "initContainers" {
+			return field.ErrorList{field.Forbidden(path.Child(list).Index(i), "only cpu and memory resources for init or sidecar containers are mutable")}
+		}
+		return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
+	}
+	if list == "initContainers" && was.At("restartPolicy").Str() != "Always" && !object.Equal(is, was) {
+		for _, policy := range is.At("resizePolicy").Items() {
+			if policy.At("restartPolicy").Str() == "RestartContainer" {
+				return field.ErrorList{field.Forbidden(path.Child(list).Index(i), "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")}
+			}
+		}
+	}
+	return nil
+}
+
+// notRemoved demands that no resource goes that was asked for or limited.
+func notRemoved(is, was object.Value, path *field.Path, what string) (faults field.ErrorList) {
+	for _, list := range []string{"requests", "limits"} {
+		for _, m := range was.At(list).Members() {
+			if _, has := is.At(list).Get(m.Key); !has {
+				faults = append(faults, field.Forbidden(path.Child(list), what+list+" cannot be removed"))
+				break
+			}
+		}
+	}
+	return faults
+}
+
+// sameButComputing compares two sets of resources but for CPU and memory.
+func sameButComputing(is, was object.Value) bool {
+	for _, list := range []string{"requests", "limits"} {
+		a, b := is.At(list).Edit(nil, "cpu", "memory"), was.At(list).Edit(nil, "cpu", "memory")
+		if a.Len() != b.Len() {
+			return false
+		}
+		for _, m := range a.Members() {
+			other, has := b.Get(m.Key)
+			if !has || !sameQuantity(m.Value, other) {
+				return false
+			}
+		}
+	}
+	a, b := is.At("claims"), was.At("claims")
+	return object.Equal(a, b) || a.Len() == 0 && b.Len() == 0
+}
