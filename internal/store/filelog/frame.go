@@ -45,7 +45,6 @@ type writer struct {
 	synced  int64 // the file is synced up to here
 	written int64 // revision of the last frame
 	index   sparseIndex
-	indexed int // entries of index that the segment has, too
 	header  [frameHeader]byte
 }
 
