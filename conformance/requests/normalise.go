@@ -19,10 +19,13 @@ type names struct {
 	of    map[string]string // "kind value" → name
 	n     map[string]int
 	taken map[string]bool
+	// literal uids stand in the script itself.
+	literal map[string]bool
+	mark    string // in new names, where recorded ones are taken over: so that they are never mistaken for one of those
 }
 
 func newNames() *names {
-	return &names{of: map[string]string{}, n: map[string]int{}, taken: map[string]bool{}}
+	return &names{of: map[string]string{}, n: map[string]int{}, taken: map[string]bool{}, literal: map[string]bool{}}
 }
 
 func (n *names) name(kind, value string) string {
@@ -30,13 +33,9 @@ func (n *names) name(kind, value string) string {
 	if name, ok := n.of[key]; ok {
 		return name
 	}
-	for {
-		n.n[kind]++
-		if name := fmt.Sprintf("<%s%d>", kind, n.n[kind]); !n.taken[name] {
-			n.of[key], n.taken[name] = name, true
-			return name
-		}
-	}
+	n.n[kind]++
+	n.of[key] = fmt.Sprintf("<%s%s%d>", kind, n.mark, n.n[kind])
+	return n.of[key]
 }
 
 var (
@@ -57,6 +56,7 @@ var recordedName = regexp.MustCompile(`^<(uid|rv)\d+>$`)
 // bind gives the values of an answer the names that stand in their places in the recorded answer, as far as neither is
 // taken. So one answer that differs does not make all that follow differ, only because they count otherwise.
 func (n *names) bind(raw, record any) {
+	n.mark = "?"
 	switch record := record.(type) {
 	case map[string]any:
 		raw, _ := raw.(map[string]any)
@@ -91,7 +91,8 @@ func (n *names) take(kind string, value any, name string) {
 		return
 	}
 	key := kind + " " + text
-	if _, bound := n.of[key]; bound || n.taken[name] {
+	// A name that was made up here may be replaced: no record has shown the value yet.
+	if bound := n.of[key]; bound != "" && !strings.Contains(bound, "?") || n.taken[name] {
 		return
 	}
 	n.of[key], n.taken[name] = name, true
@@ -122,7 +123,12 @@ const longString = 600
 
 func (n *names) text(s string) string {
 	s = revisions.ReplaceAllString(withoutManagedFields(s), "${1}<rv>")
-	s = uuid.ReplaceAllStringFunc(s, func(id string) string { return n.name("uid", id) })
+	s = uuid.ReplaceAllStringFunc(s, func(id string) string {
+		if n.literal[id] {
+			return id
+		}
+		return n.name("uid", id)
+	})
 	s = clock.ReplaceAllStringFunc(s, func(at string) string {
 		t, err := time.Parse(time.RFC3339Nano, at)
 		if err != nil || time.Since(t).Abs() > 24*time.Hour {

@@ -62,7 +62,7 @@ func TestRecords(t *testing.T) {
 }
 
 func record(t *testing.T, server *harness.Server, script *Script) {
-	runner := NewRunner(server)
+	runner := NewRunner(server, script)
 	defer runner.Close()
 	for _, step := range script.Steps {
 		result, err := runner.Do(step, nil)
@@ -78,7 +78,7 @@ func record(t *testing.T, server *harness.Server, script *Script) {
 }
 
 func replay(t *testing.T, server *harness.Server, script *Script) {
-	runner := NewRunner(server)
+	runner := NewRunner(server, script)
 	defer runner.Close()
 	for _, step := range script.Steps {
 		want := recorded(step)
