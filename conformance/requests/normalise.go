@@ -50,6 +50,8 @@ var (
 	managedInYAML = regexp.MustCompile(`(?m)^ *managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
 )
 
+var uidName = regexp.MustCompile(`<uid\??\d+>`)
+
 // recordedName is what stands in a record for a uid or a resourceVersion.
 var recordedName = regexp.MustCompile(`^<(uid|rv)\d+>$`)
 

@@ -252,7 +252,7 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	if !ok || step.Raw {
 		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
 		if step.Raw {
-			result.Text = managedInYAML.ReplaceAllString(result.Text, "${1}${2}:")
+			result.Text = uidName.ReplaceAllString(managedInYAML.ReplaceAllString(result.Text, "${1}${2}:"), "<uid>")
 		}
 	}
 	if !ok {
