@@ -2,6 +2,10 @@
 
 # -s -w leaves the symbol table out, which nobody needs in a server that keeps its pclntab.
 LDFLAGS := -s -w
+# What kubectl says that it is; without this it warns of the skew between itself and the server.
+KUBERNETES := 1.37.1
+KUBECTL := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 
 .PHONY: help run build kubectl test race lint generate bench conformance fuzz clean
 
@@ -15,7 +19,7 @@ build: ## build bin/plinth
 	go build -ldflags "$(LDFLAGS)" -o bin/plinth ./cmd/plinth
 
 kubectl: ## build bin/kubectl, the real one, linked from its library
-	cd tools && go build -ldflags "$(LDFLAGS)" -o ../bin/kubectl ./kubectl
+	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
 
 test: lint ## everything that needs no reference: lint, unit tests, and the real clients against a spawned server
 	go test ./...
