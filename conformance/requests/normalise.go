@@ -143,10 +143,15 @@ func (n *names) text(s string) string {
 	})
 	s = clusterIP.ReplaceAllString(s, "<clusterIP>")
 	s = current.ReplaceAllString(s, "${1}<now>")
-	if len(s) > longString {
-		s = fmt.Sprintf("%s… (%d bytes) …%s", s[:80], len(s), s[len(s)-40:])
-	}
 	return s
+}
+
+// short cuts a long string in the middle. How long it was is not told: versions in it have as many digits as they have.
+func short(s string) string {
+	if len(s) <= longString {
+		return s
+	}
+	return strings.ToValidUTF8(s[:80], "") + " … " + strings.ToValidUTF8(s[len(s)-40:], "")
 }
 
 // value normalises a JSON value. parent is the member that it stands in.
@@ -166,7 +171,7 @@ func (n *names) value(v any, path []string) any {
 		}
 		return v
 	case string:
-		return n.text(v)
+		return short(n.text(v))
 	}
 	return v
 }

@@ -251,6 +251,9 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	docs, ok := documents(contentType, a.body)
 	if !ok || step.Raw {
 		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
+		if !step.Raw {
+			result.Text = short(result.Text)
+		}
 		if step.Raw {
 			result.Text = uidName.ReplaceAllString(managedInYAML.ReplaceAllString(result.Text, "${1}${2}:"), "<uid>")
 		}
