@@ -22,56 +22,62 @@ const frameBuffer = 32 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
-// watch is a GET of a collection that goes on (WATCH-1).
+// watch is a GET of a collection that goes on (WATCH-1). What it takes to find out what is watched is another function's: the
+// frame of this one is on the stack of every waiting watch, and below everything that one ever does, and with some hundred
+// bytes more those stacks would be twice as large.
 func (h *Handler) watch(x *exchange) error {
+	w, err := h.startWatch(x)
+	if w == nil {
+		return err
+	}
+	defer w.end()
+	w.begin()
+	if err == nil {
+		err = w.tick.Err() // a watch that is over before it begins says so
+	}
+	if err == nil {
+		err = w.run()
+	}
+	if err != nil && !errors.Is(err, errWatchOver) {
+		_ = w.write(nil, wireError(err).Status()) // whoever has gone meanwhile needs not be told
+	}
+	return nil
+}
+
+// startWatch reads what is asked for and has the engine start. An error beside a watch is to be told in the stream.
+func (h *Handler) startWatch(x *exchange) (*watching, error) {
 	media, err := x.negotiate()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	params, err := x.listOptions()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	rq := x.request()
 	table, err := x.table(media, rq)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case !media.Encoding.Streams():
-		return apierr.NewNotAcceptable(wire.StreamTypes())
+		return nil, apierr.NewNotAcceptable(wire.StreamTypes())
 	case media.Form == wire.AsPartials:
-		return notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
+		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
 	w := &watching{
 		x: x, frames: wire.NewFrames(rq.Resource, media, table), bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
 	}
-	var quit context.CancelFunc
-	w.ctx, quit = context.WithCancel(x.ctx)
-	defer quit()
-	defer context.AfterFunc(h.Closing, quit)()
+	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
-	defer func() { w.cancel() }() // whichever one it is by then
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
 		ListOptions: params.ListOptions, Bookmarks: params.bookmarks, SendInitialEvents: params.sendInitial,
 	})
 	if err != nil && !inStream(err) {
-		return err
+		w.end()
+		return nil, err
 	}
-	if w.Watch != nil {
-		defer w.Watch.Close()
-	}
-	w.begin()
-	defer w.guard.end()
-	if err == nil {
-		err = w.tick.Err() // one that is over before it begins says so
-	}
-	if err == nil {
-		err = w.run()
-	}
-	if err == nil || errors.Is(err, errWatcherGone) {
-		return nil
-	}
-	return w.write(nil, wireError(err).Status())
+	x.values, x.parsed = nil, false // they have been read, and a watch lasts long
+	return w, err
 }
 
 // inStream says whether an error of beginning a watch is told as its first event (WATCH-3), and not by the status code.
@@ -88,8 +94,8 @@ func (p *listParams) lasts() time.Duration {
 	return minWatch + rand.N(minWatch)
 }
 
-// errWatcherGone is that nobody listens any more, or that nobody is to be told any more.
-var errWatcherGone = errors.New("the watch is over")
+// errWatchOver is that nobody listens any more, or that nobody is to be told any more.
+var errWatchOver = errors.New("the watch is over")
 
 // watching is a running watch with the connection that it writes to.
 type watching struct {
@@ -100,25 +106,63 @@ type watching struct {
 	guard     *guard
 	bookmarks bool
 	ends      time.Time
-	told      int64           // the revision of the last event or bookmark
-	ctx       context.Context // ends when the client has gone or the server closes
-	// tick ends when there is something to do by the passing of time: a bookmark, or the end.
-	tick   context.Context
+	told      int64       // the revision of the last event or bookmark
+	forget    func() bool // takes close off what the closing server does
+	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or the end.
+	// It is the only context that a waiting watch holds.
+	tick context.Context
+
+	mu     sync.Mutex // guards the following, which the closing server uses, too
 	cancel context.CancelFunc
+	closed bool
 }
 
 // next sets the next tick.
 func (w *watching) next() {
-	if w.cancel != nil {
-		w.cancel()
-	}
 	at := w.ends
 	if w.bookmarks {
 		if bookmark := time.Now().Add(w.x.h.BookmarkInterval); bookmark.Before(at) {
 			at = bookmark
 		}
 	}
-	w.tick, w.cancel = context.WithDeadline(w.ctx, at)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.tick, w.cancel = context.WithDeadline(w.x.ctx, at)
+	if w.closed {
+		w.cancel()
+	}
+}
+
+// close ends the watch from outside.
+func (w *watching) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.cancel != nil {
+		w.cancel()
+	}
+}
+
+// over says whether nobody listens any more, or nobody is to be told any more.
+func (w *watching) over() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed || w.x.ctx.Err() != nil
+}
+
+// end frees what the watch held.
+func (w *watching) end() {
+	if w.guard != nil {
+		w.guard.end()
+	}
+	if w.Watch != nil {
+		w.Watch.Close()
+	}
+	w.forget()
+	w.close()
 }
 
 // begin sends the header, so that the client knows that it watches.
@@ -145,11 +189,11 @@ func (w *watching) run() error {
 		if w.tick.Err() == nil {
 			continue
 		}
-		if w.ctx.Err() != nil {
-			return errWatcherGone
+		if w.over() {
+			return errWatchOver
 		}
-		over := !time.Now().Before(w.ends)
-		if err := w.bookmark(over); err != nil || over {
+		last := !time.Now().Before(w.ends)
+		if err := w.bookmark(last); err != nil || last {
 			return err
 		}
 		w.next()
@@ -158,9 +202,9 @@ func (w *watching) run() error {
 
 // bookmark says how far the watch has come, where the client wants to know (WATCH-4): from time to time in any case, as a
 // sign of life; at the end only if that is news.
-func (w *watching) bookmark(over bool) error {
+func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
-	if !w.bookmarks || revision == 0 || over && revision == w.told {
+	if !w.bookmarks || revision == 0 || last && revision == w.told {
 		return nil
 	}
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
@@ -210,7 +254,7 @@ func (w *watching) send(b []byte) error {
 	_, err := w.x.Write(b)
 	w.guard.disarm()
 	if err != nil {
-		return errWatcherGone
+		return errWatchOver
 	}
 	return nil
 }
@@ -221,7 +265,7 @@ func (w *watching) flush(b []byte) error {
 	defer w.guard.disarm()
 	if len(b) > 0 {
 		if _, err := w.x.Write(b); err != nil {
-			return errWatcherGone
+			return errWatchOver
 		}
 	}
 	w.flusher.Flush()

@@ -6,7 +6,7 @@ import (
 )
 
 // maxClauses is how many media ranges of an Accept header are read; what follows is passed over.
-const maxClauses = 32
+const maxClauses = 8
 
 // clause is one media range of an Accept header with the parameters that mean something here.
 type clause struct {

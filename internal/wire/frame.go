@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"strconv"
 	"time"
 
@@ -17,15 +18,31 @@ const (
 
 // Frames prints the events of one watch as JSON, one a line (WATCH-1). It is not for use by two goroutines at a time.
 type Frames struct {
-	resource *engine.Resource
-	media    Media
-	table    *Table
-	headed   bool // the table has shown its columns
+	media  Media
+	empty  object.Value // the kind's zero value, for bookmarks in a table
+	table  *Table
+	headed bool // the table has shown its columns
+	// A bookmark is these two with metadata between them. They are printed once, at the beginning of the watch: it costs
+	// fewer bytes to keep them than the stack on which they would be printed each time.
+	before, after []byte
 }
 
 // NewFrames makes the printer of one watch. The table is needed where the media type is one.
 func NewFrames(r *engine.Resource, m Media, t *Table) *Frames {
-	return &Frames{resource: r, media: m, table: t}
+	f := &Frames{media: m, table: t}
+	switch m.Form {
+	case AsTable:
+		f.empty = r.Empty()
+	case AsPartial:
+		f.before, f.after = appendType(nil, "PartialObjectMetadata", m.Version), []byte("}")
+		f.before = append(f.before, `,"metadata":`...)
+	default:
+		const none = metadataKey + "{}"
+		printed := object.AppendObject(nil, r.Empty().With("metadata", object.MapOf()))
+		at := bytes.Index(printed, []byte(none))
+		f.before, f.after = printed[:at+len(metadataKey)], printed[at+len(none):]
+	}
+	return f
 }
 
 var frameHeads = [...]string{
@@ -106,38 +123,49 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // AppendBookmark prints a bookmark: the kind's zero value with a resourceVersion (WATCH-4).
 func (f *Frames) AppendBookmark(dst []byte, revision int64, initialEnd bool) []byte {
-	metadata := object.Fields("resourceVersion", object.StringOf(strconv.FormatInt(revision, 10)))
-	if initialEnd {
-		metadata = metadata.With("annotations", object.Fields(initialEventsEnd, object.StringOf("true")))
-	}
 	dst = append(dst, frameHeads[engine.Bookmark]...)
-	empty := f.resource.Empty().With("metadata", metadata)
-	switch f.media.Form {
-	case AsTable:
-		dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
-		f.headed = true
-		dst = f.table.appendCells(dst, empty)
-		switch {
-		case f.table.include == IncludeObject:
-			dst = object.AppendObject(dst, empty)
-		case f.table.include == IncludeMetadata, initialEnd:
-			dst = f.emptyPartial(dst, metadata)
-		default:
-			dst = append(dst, "null"...)
-		}
-		dst = append(dst, "}]}"...)
-	case AsPartial:
-		dst = f.emptyPartial(dst, metadata)
-	default:
-		dst = object.AppendObject(dst, empty)
+	if f.media.Form == AsTable {
+		dst = f.appendTableBookmark(dst, revision, initialEnd)
+		return append(dst, frameTail...)
 	}
+	dst = append(dst, f.before...)
+	dst = appendBookmarkMetadata(dst, revision, initialEnd)
+	dst = append(dst, f.after...)
 	return append(dst, frameTail...)
 }
 
-func (f *Frames) emptyPartial(dst []byte, metadata object.Value) []byte {
-	dst = appendType(dst, "PartialObjectMetadata", f.media.Version)
-	dst = append(dst, `,"metadata":`...)
-	return append(object.AppendJSON(dst, metadata), '}')
+func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte {
+	dst = append(dst, '{')
+	if initialEnd {
+		dst = append(dst, `"annotations":{"`+initialEventsEnd+`":"true"},`...)
+	}
+	dst = append(dst, `"resourceVersion":"`...)
+	dst = strconv.AppendInt(dst, revision, 10)
+	return append(dst, `"}`...)
+}
+
+// appendTableBookmark prints a bookmark as a row. Where the initial events end the row shows metadata in any case, because
+// that is where it says so.
+func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
+	dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
+	f.headed = true
+	dst = f.table.appendCells(dst, f.empty)
+	switch {
+	case f.table.include == IncludeObject:
+		metadata := object.Fields("resourceVersion", object.StringOf(strconv.FormatInt(revision, 10)))
+		if initialEnd {
+			metadata = metadata.With("annotations", object.Fields(initialEventsEnd, object.StringOf("true")))
+		}
+		dst = object.AppendObject(dst, f.empty.With("metadata", metadata))
+	case f.table.include == IncludeMetadata, initialEnd:
+		dst = appendType(dst, "PartialObjectMetadata", f.media.Version)
+		dst = append(dst, `,"metadata":`...)
+		dst = appendBookmarkMetadata(dst, revision, initialEnd)
+		dst = append(dst, '}')
+	default:
+		dst = append(dst, "null"...)
+	}
+	return append(dst, "}]}"...)
 }
 
 // AppendError prints an ERROR event about a Status.
