@@ -26,8 +26,8 @@ func apps() group {
 		},
 		{
 			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"}, schema: gotypes.Of[appsv1.Deployment],
-			alias:  rolling("strategy", "maxSurge", "maxUnavailable"),
-			status: statusNotLabels, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
+			alias:  deploymentAliases,
+			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
 			table: columns.Deployments,
 			more:  []*engine.Subresource{scale(selectorOf)},
 		},
@@ -72,6 +72,26 @@ func rolling(strategy string, numbers ...string) func(obj object.Value) object.V
 		}
 		return obj.WithAt(update, "spec", strategy, "rollingUpdate")
 	}
+}
+
+// rollbackTo is the annotation in which a field of the older API versions survives: the revision to go back to.
+const rollbackTo = appsv1.DeprecatedRollbackTo
+
+var rollingDeployment = rolling("strategy", "maxSurge", "maxUnavailable")
+
+func deploymentAliases(obj object.Value) object.Value {
+	if revision, has := obj.At("metadata", "annotations").Get(rollbackTo); has && revision.Len() == 0 {
+		obj = obj.WithoutAt("metadata", "annotations", rollbackTo)
+	}
+	return rollingDeployment(obj)
+}
+
+// keepRollback treats that annotation as what it was, a part of the spec: a write to the status does not touch it.
+func keepRollback(obj, old object.Value) object.Value {
+	if revision, has := old.At("metadata", "annotations").Get(rollbackTo); has {
+		return obj.WithAt(revision, "metadata", "annotations", rollbackTo)
+	}
+	return obj.WithoutAt("metadata", "annotations", rollbackTo)
 }
 
 // templateGeneration is the annotation that counts the templates of a DaemonSet, once a field.

@@ -37,8 +37,7 @@ func autoscalingV1() group {
 		r.PrepareCreate = func(obj object.Value) object.Value { return asV1(v2.prepareCreate(asV2(obj))) }
 		r.PrepareUpdate = func(obj, old object.Value) object.Value { return asV1(v2.prepareUpdate(asV2(obj), asV2(old))) }
 		r.Subresource("status").Write = func(old, body object.Value) (object.Value, error) {
-			obj, err := v2.writeStatus(asV2(old), asV2(body))
-			return asV1(obj), err
+			return asV1(v2.writeStatus(asV2(old), asV2(body))), nil
 		}
 	}
 	return group{"autoscaling", "v1", []kind{v1}}

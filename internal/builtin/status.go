@@ -35,7 +35,13 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Verbs:   []string{"get", "patch", "update"},
 		Schema:  r.Schema,
 		Default: r.Default,
-		Write:   k.writeStatus,
+		Write: func(old, body object.Value) (object.Value, error) {
+			obj := k.writeStatus(old, body)
+			if r.Default != nil { // with the old spec, other metadata may be wanting
+				obj = r.Default(obj)
+			}
+			return obj, nil
+		},
 	}
 	if validate != nil {
 		s.Validate = func(_, obj, old object.Value) field.ErrorList { return validate(obj, old) }
@@ -44,7 +50,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 }
 
 // writeStatus takes the body of a write to the status URL, and gives it everything else from the old object.
-func (k *kind) writeStatus(old, body object.Value) (object.Value, error) {
+func (k *kind) writeStatus(old, body object.Value) object.Value {
 	obj := keep(body, old, "spec")
 	if k.status == statusNotMeta {
 		obj = keep(obj, old, "metadata")
@@ -55,7 +61,7 @@ func (k *kind) writeStatus(old, body object.Value) (object.Value, error) {
 	if k.onStatus != nil {
 		obj = k.onStatus(obj, old)
 	}
-	return obj, nil
+	return obj
 }
 
 // keepMeta gives obj these metadata of old.
