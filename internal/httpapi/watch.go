@@ -65,7 +65,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
 	w := &watching{
-		x: x, frames: wire.NewFrames(rq.Resource, media, table), bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
+		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
 	}
 	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
@@ -101,6 +101,8 @@ var errWatchOver = errors.New("the watch is over")
 type watching struct {
 	*engine.Watch
 	x         *exchange
+	media     wire.Media
+	table     *wire.Table // nil: the media type is none
 	frames    *wire.Frames
 	flusher   http.Flusher
 	guard     *guard
@@ -167,6 +169,7 @@ func (w *watching) end() {
 
 // begin sends the header, so that the client knows that it watches.
 func (w *watching) begin() {
+	w.frames = wire.NewFrames(w.x.resource, w.media, w.table)
 	w.guard = w.x.guard()
 	w.flusher = w.x
 	w.x.w.Header()["Content-Type"] = contentTypes[wire.JSON]
