@@ -246,6 +246,9 @@ func (b *batch) finish() {
 			}
 		}
 	}
+	for t := range done {
+		t.complete = true
+	}
 }
 
 // fillsByNow says whether, by what is known so far, defaults apply at or below t.
@@ -258,15 +261,12 @@ func (t *Type) fillsByNow() bool {
 
 // setZero computes the zero value and, for a struct, which fields are always written.
 func (t *Type) setZero(done map[*Type]bool) {
-	if done[t] {
+	if t.complete || done[t] {
 		return
 	}
 	done[t] = true
 	switch t.Kind {
 	case Struct:
-		if t.always != nil {
-			return
-		}
 		var members []object.Member
 		for i := range t.Fields {
 			f := &t.Fields[i]

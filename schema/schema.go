@@ -82,6 +82,7 @@ type Type struct {
 	prefixes []uint64 // Struct: of the names of Fields
 	always   []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
 	fills    bool     // a Default applies at or below this type
+	complete bool     // all of this stands, and others may be reading it: a later batch must not touch it
 }
 
 // Field is one field of a Struct.

@@ -381,3 +381,33 @@ func TestCanonicalQuantities(t *testing.T) {
 		}
 	}
 }
+
+// What is compiled later leaves alone what is in use already. The race detector is the judge.
+// SPEC: VAL-1
+func TestCompilingBesideDecoding(t *testing.T) {
+	type shared struct {
+		Text string `json:"text"`
+		Port port   `json:"port"`
+	}
+	type one struct {
+		Shared shared `json:"shared"`
+	}
+	type other struct {
+		Text   string `json:"text"`
+		Shared shared `json:"shared"`
+		Same   one    `json:"same"`
+	}
+	c := NewCompiler(nil)
+	first := c.Type(reflect.TypeFor[one]())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 100 {
+			if _, err := first.Decode(object.MapOf()); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	c.Type(reflect.TypeFor[other]())
+	<-ended
+}
