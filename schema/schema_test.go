@@ -403,7 +403,7 @@ func TestCompilingBesideDecoding(t *testing.T) {
 	go func() {
 		defer close(ended)
 		for range 100 {
-			if _, err := first.Decode(object.MapOf()); err != nil {
+			if _, err := first.Decode(object.Fields("shared", object.MapOf())); err != nil {
 				t.Error(err)
 			}
 		}
