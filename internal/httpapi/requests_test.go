@@ -288,6 +288,15 @@ func TestWhoMayWhat(t *testing.T) {
 	}
 }
 
+func TestImpersonationIsRefused(t *testing.T) {
+	s := newServer(t, nil)
+	for _, header := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid"} {
+		if got := s.do("GET", configMaps, "", header, "jane"); got.code != 501 {
+			t.Errorf("%s: %d %s", header, got.code, got.body)
+		}
+	}
+}
+
 // A PUT that turns out to create is asked about in mid-verb.
 //
 // SPEC: URI-4
@@ -647,7 +656,7 @@ func TestMissingSubresource(t *testing.T) {
 	s := newServer(t, nil)
 	s.makePods(1)
 	got := s.do("GET", "/api/v1/namespaces/default/pods/pod-00000/log", "")
-	if got.code != 501 || got.message() != `log of pods "pod-00000" is not available on this server: there are no nodes` {
+	if got.code != 501 || got.message() != `log of pods "pod-00000" is not available here: there are no nodes` {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 }

@@ -80,11 +80,13 @@ func (h *Handler) missing(x *exchange, why string) error {
 	if _, err := h.Engine.Get(x.ctx, x.request(), ""); err != nil {
 		return err
 	}
-	return &apierr.Error{
-		Code: http.StatusNotImplemented, Reason: "NotImplemented",
-		Message: fmt.Sprintf("%s of %s %q is not available on this server: %s", t.subresource, r.Name, t.name, why),
-		Details: &apierr.Details{Name: t.name, Group: r.Group, Kind: r.Name},
-	}
+	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", t.subresource, r.Name, t.name, why),
+		&apierr.Details{Name: t.name, Group: r.Group, Kind: r.Name})
+}
+
+// notImplemented is 501: the API has it, this server has not.
+func notImplemented(message string, details *apierr.Details) error {
+	return &apierr.Error{Code: http.StatusNotImplemented, Reason: "NotImplemented", Message: message, Details: details}
 }
 
 func has(list []string, verb string) bool { return verbs[verb] != nil && slices.Contains(list, verb) }
