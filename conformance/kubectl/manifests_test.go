@@ -32,6 +32,11 @@ var manifests = []struct {
 	{"ingress-nginx", "k8s.io/ingress-nginx", "v0.0.0-20240708192948-52c50467d67d", []string{"deploy/static/provider/cloud/deploy.yaml"}, 19},
 }
 
+// refused are objects that Plinth is known not to take, with the reason. One that it takes after all fails the test.
+var refused = map[string]string{
+	"Service/ingress-nginx-controller": "node ports are not allocated yet, and it cannot be without one for health checks",
+}
+
 // unserved are kinds that come with their own issues, or that the reference does not serve by default either.
 var unserved = []string{"CustomResourceDefinition", "APIService", "Kustomization", "CSINode", "VolumeSnapshotClass",
 	"VolumeGroupSnapshotClass", "StorageCapacity"}
@@ -58,6 +63,7 @@ func TestManifests(t *testing.T) {
 			}
 			var file bytes.Buffer
 			var names []string
+			objects = slices.DeleteFunc(objects, func(o object) bool { return server.Kind == harness.Plinth && isRefused(t, sh, o) })
 			for _, o := range objects {
 				file.WriteString("---\n")
 				file.Write(o.text)
@@ -84,6 +90,19 @@ func TestManifests(t *testing.T) {
 			complain(t, "delete", sh.run("kubectl delete -f all.yaml --wait=false --ignore-not-found", ""))
 		})
 	}
+}
+
+// isRefused says whether an object is a known difference, and that it still is one.
+func isRefused(t *testing.T, sh *shell, o object) bool {
+	t.Helper()
+	reason, known := refused[o.Kind+"/"+o.Metadata.Name]
+	if known {
+		printed := sh.run("kubectl create -n default --dry-run=server -f -", strings.ReplaceAll(string(o.text), "namespace: "+o.Metadata.Namespace, ""))
+		if !strings.Contains(printed, "is invalid") {
+			t.Errorf("%s %s: the known difference is gone: %s\n%s", o.Kind, o.Metadata.Name, reason, printed)
+		}
+	}
+	return known
 }
 
 // complain fails the test for what a command has printed to its standard error, warnings excepted.

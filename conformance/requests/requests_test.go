@@ -36,7 +36,10 @@ func TestPlinth(t *testing.T) {
 	}
 	server := harness.RunTarget(t)
 	for _, script := range scripts(t) {
-		t.Run(name(script), func(t *testing.T) { replay(t, server, script) })
+		t.Run(name(script), func(t *testing.T) {
+			t.Parallel() // each has its own namespace, and most of their time they wait
+			replay(t, server, script)
+		})
 	}
 }
 
