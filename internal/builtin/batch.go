@@ -8,7 +8,7 @@ import (
 	"plinth/object"
 )
 
-func batch(c Config) group {
+func batch() group {
 	return group{"batch", "v1", []kind{
 		{
 			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"}, schema: gotypes.Of[batchv1.CronJob],

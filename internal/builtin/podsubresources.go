@@ -14,6 +14,7 @@ const mirror = "kubernetes.io/config.mirror"
 
 // podSubresources are what may be changed of a Pod that runs: containers for debugging may come, and resources change.
 func podSubresources(r *engine.Resource) []*engine.Subresource {
+	features := podGates("spec")
 	at := func(name string, write func(old, body object.Value) object.Value, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
 		return &engine.Subresource{
 			Name: name, Group: r.Group, Version: r.Version, Kind: r.Kind,
@@ -21,14 +22,14 @@ func podSubresources(r *engine.Resource) []*engine.Subresource {
 			Schema:  r.Schema,
 			Default: r.Default,
 			Write: func(old, body object.Value) (object.Value, error) {
-				return dropGated(write(old, body), old, podGates("spec")), nil
+				return dropGated(write(old, body), old, features), nil
 			},
 			Validate: func(_, obj, old object.Value) field.ErrorList {
-				if wrong := validate(obj, old); wrong != nil && wrong[0].Field == "" { // of the Pod as such: nothing else counts
+				wrong := validate(obj, old)
+				if len(wrong) > 0 && wrong[0].Field == "" { // of the Pod as such: nothing else counts
 					return wrong
-				} else {
-					return append(runningPod(r, obj), wrong...)
 				}
+				return append(runningPod(r, obj), wrong...)
 			},
 		}
 	}

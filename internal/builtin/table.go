@@ -34,7 +34,7 @@ func Resources(c Config) []*engine.Resource {
 	}
 	var all []*engine.Resource
 	for _, g := range []group{
-		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(c),
+		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(),
 		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), scheduling(), coordination(),
 		nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
 	} {
