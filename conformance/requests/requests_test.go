@@ -2,6 +2,7 @@ package requests
 
 import (
 	"flag"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,17 +30,42 @@ func scripts(t *testing.T) []*Script {
 
 func name(s *Script) string { return strings.TrimSuffix(filepath.Base(s.File), ".txt") }
 
-// TestPlinth holds Plinth against the recorded answers.
+// TestPlinth holds Plinth against the recorded answers: over both versions of HTTP, and with both kinds of storage.
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	server := harness.RunTarget(t)
-	for _, script := range scripts(t) {
-		t.Run(name(script), func(t *testing.T) {
-			t.Parallel() // each has its own namespace, and most of their time they wait
-			replay(t, server, script)
+	for _, mode := range []struct {
+		name   string
+		flags  []string
+		client func(*harness.Server) *http.Client
+	}{
+		{"HTTP 2, embedded storage", nil, (*harness.Server).Client},
+		{"HTTP 1.1, storage in memory", []string{"--storage", "memory"}, (*harness.Server).OldClient},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel() // most of the time they wait
+			server := harness.RunTarget(t, mode.flags...)
+			for _, script := range scripts(t) {
+				t.Run(name(script), func(t *testing.T) {
+					t.Parallel() // each has its own namespace
+					replay(t, script, NewRunner(server.URL, mode.client(server), script))
+				})
+			}
 		})
+	}
+}
+
+// TestScripts: what is printed is what was read, so that recording changes nothing but answers.
+func TestScripts(t *testing.T) {
+	for _, script := range scripts(t) {
+		text, err := os.ReadFile(script.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if printed := string(script.Print()); printed != string(text) {
+			t.Errorf("%s is printed otherwise:\n%s", script.File, linediff.Diff(string(text), printed))
+		}
 	}
 }
 
@@ -52,20 +78,19 @@ func TestRecords(t *testing.T) {
 	for _, script := range scripts(t) {
 		t.Run(name(script), func(t *testing.T) {
 			if *rewrite {
-				record(t, server, script)
+				record(t, script, NewRunner(server.URL, server.Client(), script))
 				return
 			}
 			for _, step := range script.Steps {
 				step.Differs, step.DiffersAt = "", nil
 			}
 			script.Differs = nil
-			replay(t, server, script)
+			replay(t, script, NewRunner(server.URL, server.Client(), script))
 		})
 	}
 }
 
-func record(t *testing.T, server *harness.Server, script *Script) {
-	runner := NewRunner(server, script)
+func record(t *testing.T, script *Script, runner *Runner) {
 	defer runner.Close()
 	for _, step := range script.Steps {
 		result, err := runner.Do(step, nil)
@@ -80,8 +105,7 @@ func record(t *testing.T, server *harness.Server, script *Script) {
 	}
 }
 
-func replay(t *testing.T, server *harness.Server, script *Script) {
-	runner := NewRunner(server, script)
+func replay(t *testing.T, script *Script, runner *Runner) {
 	defer runner.Close()
 	for _, step := range script.Steps {
 		want := recorded(step)

@@ -27,8 +27,8 @@ type Runner struct {
 }
 
 // NewRunner returns a runner for one script.
-func NewRunner(s *harness.Server, script *Script) *Runner {
-	r := &Runner{base: s.URL, client: s.Client(), names: newNames(), variables: map[string]string{}, streams: map[string]*stream{}}
+func NewRunner(url string, client *http.Client, script *Script) *Runner {
+	r := &Runner{base: url, client: client, names: newNames(), variables: map[string]string{}, streams: map[string]*stream{}}
 	for _, step := range script.Steps {
 		for _, id := range uuid.FindAllString(step.URL+step.Body, -1) {
 			r.names.literal[id] = true

@@ -286,12 +286,20 @@ func (s *Server) Config() (*rest.Config, error) {
 }
 
 // Client speaks HTTP/2 to the server and sends no credentials of its own.
-func (s *Server) Client() *http.Client {
-	return &http.Client{Transport: &http.Transport{
+func (s *Server) Client() *http.Client { return s.client(true) }
+
+// OldClient speaks HTTP/1.1.
+func (s *Server) OldClient() *http.Client { return s.client(false) }
+
+func (s *Server) client(http2 bool) *http.Client {
+	transport := &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true},
-		ForceAttemptHTTP2:  true,
+		Protocols:          new(http.Protocols),
 		DisableCompression: true,
-	}}
+	}
+	transport.Protocols.SetHTTP2(http2)
+	transport.Protocols.SetHTTP1(!http2)
+	return &http.Client{Transport: transport}
 }
 
 // LogTail returns the last lines of the server's log.

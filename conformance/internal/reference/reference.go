@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -214,6 +215,7 @@ func spawn(ctx context.Context, dir, program string, flags ...string) (*exec.Cmd
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, program, flags...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is killed leaves nothing behind
 	return cmd, cmd.Start()
 }
 
