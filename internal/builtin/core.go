@@ -12,6 +12,7 @@ import (
 // core is the core group. Pods, Services, Namespaces and Events have files of their own.
 func core(c Config) group {
 	return group{"", "v1", []kind{
+		bindings(),
 		{
 			name: "configmaps", kind: "ConfigMap", short: "cm", schema: gotypes.Of[corev1.ConfigMap],
 			table: columns.ConfigMaps,
@@ -44,7 +45,7 @@ func core(c Config) group {
 			status: statusAndMeta, initial: volumePending, onStatus: volumePhase(c.Now),
 			table: columns.PersistentVolumes, answersDeleted: true,
 		},
-		pods(),
+		pods(c.Now),
 		{
 			name: "podtemplates", kind: "PodTemplate", schema: gotypes.Of[corev1.PodTemplate],
 			gated:      podGates("template.spec"),

@@ -8,18 +8,14 @@ type Absent struct {
 
 const (
 	noNodes    = "it goes to the node or the service itself, and this server talks to none"
-	noPosts    = "the engine has no way yet to change an object by a POST to a subresource"
 	noAccounts = "service account tokens are not issued yet"
 )
 
 // Missing lists what of the reference's built-in API is not served, and why. Requests for it are answered with that, and
 // discovery does not mention it.
 var Missing = []Absent{
-	{"", "bindings", "", noPosts},
 	{"", "nodes", "proxy", noNodes},
 	{"", "pods", "attach", noNodes},
-	{"", "pods", "binding", noPosts},
-	{"", "pods", "eviction", noPosts},
 	{"", "pods", "exec", noNodes},
 	{"", "pods", "log", noNodes},
 	{"", "pods", "portforward", noNodes},

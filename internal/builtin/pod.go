@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-func pods() kind {
+func pods(now func() time.Time) kind {
 	return kind{
 		name: "pods", kind: "Pod", short: "po", categories: []string{"all"}, schema: gotypes.Of[corev1.Pod],
 		status: statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
@@ -35,7 +36,7 @@ func pods() kind {
 		table: columns.Pods, answersDeleted: true,
 		special: func(r *engine.Resource) {
 			r.GracefulDelete = podGrace
-			r.Subresources = append(r.Subresources, podSubresources(r)...)
+			r.Subresources = append(append(r.Subresources, podSubresources(r)...), podOperations(now)...)
 		},
 	}
 }

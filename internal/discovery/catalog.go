@@ -148,7 +148,7 @@ func (c *catalog) all() []*groupVersion {
 }
 
 func (c *catalog) storageVersion(r *engine.Resource) storageVersion {
-	if !r.Has("create") || r.Answer != nil { // nothing is stored
+	if !r.Has("create") || r.Virtual() { // nothing is stored
 		return storageVersion{}
 	}
 	stored := c.stored[r.Store]

@@ -25,7 +25,12 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*
 	if err := rq.namespaceMatches(obj); err != nil {
 		return nil, err
 	}
-	if rq.Resource.Answer != nil {
+	switch {
+	case rq.Subresource != nil:
+		return e.act(ctx, rq, obj, warnings)
+	case rq.Resource.Through != nil:
+		return e.through(ctx, rq, obj, warnings)
+	case rq.Resource.Answer != nil:
 		return rq.answer(obj, warnings)
 	}
 	return e.create(ctx, rq, obj, warnings)

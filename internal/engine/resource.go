@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -75,6 +76,9 @@ type Resource struct {
 
 	Subresources []*Subresource
 
+	// Through names the type and the subresource that a create of this virtual type is a POST to: bindings are the
+	// binding of Pods.
+	Through func() (target apierr.Type, subresource string)
 	// Answer makes the response of a virtual type that stands for an operation (URI-1): create only, nothing is stored.
 	Answer func(rq *Request, obj object.Value) (object.Value, error)
 }
@@ -93,6 +97,8 @@ type Subresource struct {
 	Validate func(body, obj, old object.Value) field.ErrorList
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
+	// Deletion makes a POST delete the object, with these options, instead of writing it.
+	Deletion func(body object.Value) (DeleteOptions, error)
 }
 
 // Column is one column of a Table.
@@ -127,14 +133,15 @@ func (r *Resource) Subresource(name string) *Subresource {
 	return nil
 }
 
+// does says whether the subresource has a verb.
+func (s *Subresource) does(verb string) bool { return slices.Contains(s.Verbs, verb) }
+
+// Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
+func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }
+
 // Has says whether the type has a verb.
 func (r *Resource) Has(verb string) bool {
-	for _, v := range r.Verbs {
-		if v == verb {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(r.Verbs, verb)
 }
 
 // key is where an object of this type is stored.

@@ -183,7 +183,8 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 			return object.Nil, err
 		}
 		obj = carry(obj, old)
-		if sub.Name != "status" { // what has become of an object is no change of what it is meant to be
+		// What has become of an object, or been decided about it, is no change of what it is meant to be.
+		if sub.Name != "status" && sub.does("update") {
 			obj = r.bump(obj, old)
 		}
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))

@@ -160,7 +160,7 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 	all, _ := f.types.All()
 	told := map[string]bool{}
 	for _, r := range all {
-		if told[r.Store] || r.Answer != nil {
+		if told[r.Store] || r.Virtual() {
 			continue
 		}
 		told[r.Store] = true

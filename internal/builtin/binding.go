@@ -1,0 +1,104 @@
+package builtin
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// bindings stand for the binding of the Pod that they name.
+func bindings() kind {
+	return kind{
+		name: "bindings", kind: "Binding", schema: gotypes.Of[corev1.Binding], verbs: createOnly,
+		special: func(r *engine.Resource) {
+			r.Through = func() (apierr.Type, string) { return apierr.Type{Name: "pods"}, "binding" }
+		},
+	}
+}
+
+// podOperations are what a POST does to a Pod: a scheduler binds it to a node, and whoever empties a node evicts it.
+func podOperations(now func() time.Time) []*engine.Subresource {
+	return []*engine.Subresource{
+		{
+			Name: "binding", Version: "v1", Kind: "Binding", Verbs: createOnly, Schema: gotypes.Of[corev1.Binding],
+			Write: func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
+		},
+		{
+			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
+			Deletion: evict,
+		},
+	}
+}
+
+// bind puts a Pod on a node (`target.name`), once.
+func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
+	name := pod.At("metadata", "name").Str()
+	target := binding.At("target")
+	var faults field.ErrorList
+	if kind := target.At("kind").Str(); kind != "" && kind != "Node" {
+		faults = append(faults, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
+	}
+	node := target.At("name").Str()
+	if node == "" {
+		faults = append(faults, field.Required(field.NewPath("target", "name"), ""))
+	}
+	if len(faults) > 0 {
+		return object.Nil, apierr.NewInvalid(apierr.Type{Name: "Binding"}, name, faults)
+	}
+	refuse := func(format string, args ...any) (object.Value, error) {
+		return object.Nil, apierr.NewConflict(apierr.Type{Name: "pods/binding"}, name, fmt.Sprintf(format, args...))
+	}
+	switch on := pod.At("spec", "nodeName").Str(); {
+	case !pod.At("metadata", "deletionTimestamp").IsNull():
+		return refuse("pod %s is being deleted, cannot be assigned to a host", name)
+	case on != "":
+		return refuse("pod %s is already assigned to node %q", name, on)
+	case pod.At("spec", "schedulingGates").Len() > 0:
+		return refuse("pod %s has non-empty .spec.schedulingGates", name)
+	}
+	pod = pod.WithAt(object.StringOf(node), "spec", "nodeName")
+	pod = pod.WithoutAt("status", "nominatedNodeName")
+	for _, key := range []string{"annotations", "labels"} {
+		if added := binding.At("metadata", key); added.Len() > 0 {
+			pod = pod.WithAt(pod.At("metadata", key).Edit(added.Members()), "metadata", key)
+		}
+	}
+	return pod.WithAt(scheduled(pod.At("status", "conditions"), now), "status", "conditions"), nil
+}
+
+// scheduled is a list of conditions with PodScheduled being true.
+func scheduled(conditions object.Value, now time.Time) object.Value {
+	is := object.Fields(
+		"type", object.StringOf("PodScheduled"), "status", object.StringOf("True"),
+		"lastProbeTime", object.Nil, "lastTransitionTime", object.StringOf(now.UTC().Format(time.RFC3339)))
+	for i, c := range conditions.Items() {
+		if c.At("type").Str() == "PodScheduled" {
+			return conditions.WithItem(i, is)
+		}
+	}
+	return object.ListOf(append(conditions.Items()[:conditions.Len():conditions.Len()], is)...)
+}
+
+// evict deletes the Pod as the Eviction's deleteOptions say. No PodDisruptionBudget is asked: nobody here keeps the
+// status that would answer.
+func evict(eviction object.Value) (engine.DeleteOptions, error) {
+	asked := eviction.At("deleteOptions")
+	options := engine.DeleteOptions{
+		PreconditionUID: asked.At("preconditions", "uid").Str(),
+		PreconditionRV:  asked.At("preconditions", "resourceVersion").Str(),
+		DryRun:          asked.At("dryRun").Len() > 0,
+	}
+	if grace := asked.At("gracePeriodSeconds"); !grace.IsNull() {
+		seconds := grace.Int()
+		options.GracePeriodSeconds = &seconds
+	}
+	return options, nil
+}
