@@ -34,7 +34,7 @@ func writeKubeconfig(path, url string, authority []byte, admin pair) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeFile(path, text)
+	return writeFile(path, text, false) // every start writes it anew
 }
 
 func base64Of(data []byte) object.Value {

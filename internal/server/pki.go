@@ -45,11 +45,11 @@ type pki struct {
 func openPKI(dir string, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, now: now}
 	authority, err := p.read("ca")
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errNone) {
 		authority, err = p.newAuthority()
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
 	}
 	loaded, err := tls.X509KeyPair(authority.cert, authority.key)
 	if err != nil {
@@ -152,8 +152,15 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	}, nil
 }
 
+// errNone means that there is no certificate. One whose key is missing is damaged: to make another authority in its place
+// would lock out everybody whom it has let in.
+var errNone = errors.New("there is no certificate")
+
 func (p *pki) read(name string) (pair, error) {
 	cert, err := os.ReadFile(filepath.Join(p.dir, name+".crt"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return pair{}, errNone
+	}
 	if err != nil {
 		return pair{}, err
 	}
@@ -166,19 +173,22 @@ func (p *pki) write(name string, made pair) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(p.dir, name+".key"), made.key); err != nil {
+	if err := writeFile(filepath.Join(p.dir, name+".key"), made.key, true); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(p.dir, name+".crt"), made.cert)
+	return writeFile(filepath.Join(p.dir, name+".crt"), made.cert, true)
 }
 
 // writeFile puts a file in its place as a whole, readable by its owner alone.
-func writeFile(path string, data []byte) error {
+func writeFile(path string, data []byte, sync bool) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(data)
+	if sync { // else the name may outlive a loss of power, and the content not
+		err = errors.Join(err, file.Sync())
+	}
 	err = errors.Join(err, file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
