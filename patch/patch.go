@@ -45,7 +45,7 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	if len(operations) > MaxOperations {
 		return object.Nil, &TooManyError{Operations: len(operations)}
 	}
-	patched, err := operations.Apply(object.AppendJSON(nil, obj))
+	patched, err := apply(operations, object.AppendJSON(nil, obj))
 	if err != nil {
 		return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
 	}
@@ -54,6 +54,17 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 		return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
 	}
 	return parsed.Value, nil
+}
+
+// apply has the library do its work. It panics on some patches: values that are missing, or null where a container is
+// to be. What it works on is its own, so nothing is left half done.
+func apply(operations jsonpatch.Patch, doc []byte) (patched []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("it makes no sense: %v", p)
+		}
+	}()
+	return operations.Apply(doc)
 }
 
 // IsList says whether a JSON Patch body is a list at all; the reference words that error apart.
