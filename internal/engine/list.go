@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"plinth/internal/apierr"
@@ -33,21 +34,15 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		limit = 0
 	}
 	within := rq.reach(&sel)
+	if limit == 0 && rq.Resource.FromStored != nil { // a conversion can fail, and has to before the answer begins
+		limit = math.MaxInt64
+	}
 	if limit > 0 {
 		return rq.page(c, snapshot, sel, within, from, limit)
 	}
-	var failed error
 	c.Items = func(yield func(*Object) bool) {
 		snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
-			if !sel.matches(v) {
-				return true
-			}
-			shown, err := rq.present(v)
-			if err != nil {
-				failed = errors.Join(failed, err)
-				return true
-			}
-			return yield(shown)
+			return !sel.matches(v) || yield(v)
 		})
 	}
 	return c, rq.readable(snapshot, within, sel)

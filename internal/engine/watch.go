@@ -77,6 +77,9 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		return w.nextInitial()
 	}
 	for len(w.events) == 0 {
+		if err := ctx.Err(); err != nil { // a busy collection of which nothing is selected never makes the cursor wait
+			return nil, err
+		}
 		records, err := w.cursor.Next(ctx)
 		if errors.Is(err, store.ErrCompacted) {
 			return nil, tooOld(w.cursor.Revision(), w.cursor.Revision())
