@@ -87,6 +87,9 @@ func clone(v any) any {
 func (m *mutator) variant(seed uint64, doc map[string]any, below string) map[string]any {
 	m.rng = rand.New(rand.NewPCG(seed, 0x7a11))
 	out := clone(doc).(map[string]any)
+	if member := strings.TrimPrefix(below, "."); below != "" && len(m.at[below]) > 0 && (out[member] == nil || m.rng.IntN(4) == 0) {
+		out[member] = clone(pick(m, m.at[below]))
+	}
 	for range 1 + m.rng.IntN(3) {
 		all := slots(out)
 		if below != "" {

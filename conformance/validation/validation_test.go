@@ -98,12 +98,29 @@ func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 		case err != nil:
 			t.Fatalf("document %d: %v", i, err)
 		case len(v.theirs) == 0:
-			good = append(good, stored{doc, obj})
+			good = append(good, stored{doc, k.withStatus(t, doc, obj)})
 		case i < len(docs)-1:
 			t.Errorf("document %d is to be valid: %v", i, v.theirs)
 		}
 	}
 	return good
+}
+
+// withStatus gives a new object the status of its document, which creating it has dropped.
+func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime.Object) runtime.Object {
+	if k.upstream.status == nil || doc["status"] == nil {
+		return obj
+	}
+	v, updated, err := k.update(t, doc, obj, "status")
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case len(v.theirs) > 0:
+		t.Errorf("status of %s is to be valid: %v", v.input.At("metadata", "name").Str(), v.theirs)
+	case len(v.ours) > 0:
+		t.Errorf("status refused by us alone\n%s", v)
+	}
+	return updated
 }
 
 func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any, start uint64) {
@@ -132,7 +149,7 @@ func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subreso
 		if i >= len(good) {
 			doc = m.variant(start+uint64(i), doc, below)
 		}
-		if v, err := k.update(t, doc, old.obj, subresource); err == nil {
+		if v, _, err := k.update(t, doc, old.obj, subresource); err == nil {
 			s.add(t, fmt.Sprintf("%s update %s %d", k.gvk, subresource, i), v)
 		}
 	}

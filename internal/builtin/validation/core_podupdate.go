@@ -223,10 +223,9 @@ func (f *faults) tolerationChanges(now, old object.Value, p *place) {
 func (f *faults) gateChanges(now, old object.Value, p *place) {
 	gates := newByName(old.Items())
 	for i, gate := range now.Items() {
-		if name := text(gate, "name"); name != "" {
-			if _, ok := gates.find(name); !ok {
-				f.forbidden(p.item(i).to("name"), "only deletion is allowed, but found new scheduling gate '"+name+"'")
-			}
+		name := text(gate, "name")
+		if _, ok := gates.find(name); !ok {
+			f.forbidden(p.item(i).to("name"), "only deletion is allowed, but found new scheduling gate '"+name+"'")
 		}
 	}
 }

@@ -2,6 +2,8 @@ package validation
 
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/object"
 )
 
 // faults collects what rules find.
@@ -69,6 +71,9 @@ func (f *faults) unsupportedText(p *place, value string, supported []string) {
 func (f *faults) invalidEnum(p *place, value any, supported []string) {
 	f.list = append(f.list, field.NotSupported(f.path(p), value, supported))
 }
+
+// changed is for a member that cannot change, where the reference does not show its value.
+func (f *faults) changed(p *place) { f.invalid(p, show(object.Nil), immutable) }
 
 // invalidAsSuch is invalid without the value.
 func (f *faults) invalidAsSuch(p *place, detail string) {

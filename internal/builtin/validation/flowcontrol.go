@@ -236,24 +236,33 @@ func priorityLevelCreate(f *faults, obj object.Value) {
 	limited, unlimited := spec.At("limited"), spec.At("exempt")
 	switch kind {
 	case "Exempt":
-		if !limited.IsNull() {
-			f.forbidden(p.to("limited"), "")
-		}
 		f.concurrencyShares(unlimited, p.to("exempt"))
 	case "Limited":
-		if !unlimited.IsNull() {
-			f.forbidden(p.to("exempt"), "")
-		}
-		if limited.IsNull() {
-			f.required(p.to("limited"), "")
-		} else {
+		if !limited.IsNull() {
 			f.limited(limited, p.to("limited"))
 		}
 	default:
 		f.oneOf(p.to("type"), kind, enablements)
 	}
+	f.goesWith(unlimited, kind == "Exempt", false, p.to("exempt"))
+	f.goesWith(limited, kind == "Limited", true, p.to("limited"))
+	if !limited.IsNull() {
+		response, at := limited.At("limitResponse"), p.to("limited").to("limitResponse")
+		f.requiredText(at.to("type"), text(response, "type"))
+		f.goesWith(response.At("queuing"), text(response, "type") == "Queue", true, at.to("queuing"))
+	}
 	f.fixedPriorityLevel(spec, name, p)
 	f.flowConditions(obj)
+}
+
+// goesWith forbids a member where its type is not the one that is named, and can require it where it is.
+func (f *faults) goesWith(member object.Value, named, needed bool, p *place) {
+	switch {
+	case !named && !member.IsNull():
+		f.forbidden(p, "")
+	case named && needed && member.IsNull():
+		f.required(p, "")
+	}
 }
 
 func (f *faults) concurrencyShares(config object.Value, p *place) {
@@ -276,19 +285,11 @@ func (f *faults) limited(config object.Value, p *place) {
 	response := config.At("limitResponse")
 	at := p.to("limitResponse")
 	queuing := response.At("queuing")
-	switch kind := text(response, "type"); kind {
-	case "Reject":
-		if !queuing.IsNull() {
-			f.forbidden(at.to("queuing"), "")
-		}
-	case "Queue":
-		if queuing.IsNull() {
-			f.required(at.to("queuing"), "")
-		} else {
-			f.queuing(queuing, at.to("queuing"))
-		}
-	default:
-		f.oneOf(at.to("type"), kind, limitResponses)
+	switch kind := text(response, "type"); {
+	case kind == "Queue" && !queuing.IsNull():
+		f.queuing(queuing, at.to("queuing"))
+	case kind != "":
+		f.only(at.to("type"), kind, limitResponses)
 	}
 	f.lendable(config, p)
 	if percent := number(config, "borrowingLimitPercent"); percent < 0 {

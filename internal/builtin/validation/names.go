@@ -107,3 +107,30 @@ func segmentFaults(s string, prefix bool) []string {
 	}
 	return content.IsPathSegmentName(s)
 }
+
+// requiredShortName demands a label. Rules that the reference generates from its types say so in other words.
+func (f *faults) requiredShortName(p *place, s string) {
+	if s == "" {
+		f.required(p, "")
+		return
+	}
+	f.shortName(p, s)
+}
+
+func (f *faults) shortName(p *place, s string) {
+	if !isLabel(s) {
+		f.each(p, s, content.IsDNS1123Label(s))
+	}
+}
+
+// declaredDriverName demands the name of a driver in the words of generated rules.
+func (f *faults) declaredDriverName(p *place, name string) {
+	if name == "" {
+		f.required(p, "")
+		return
+	}
+	if len(name) > maxDriverName {
+		f.tooLong(p, maxDriverName)
+	}
+	f.each(p, name, content.IsDNS1123SubdomainCaseless(name))
+}

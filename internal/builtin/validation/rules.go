@@ -35,7 +35,7 @@ var kinds = map[[2]string]rule{
 	{"", "ResourceQuota"}:         {create: quotaCreate, update: quotaUpdate, status: quotaStatusUpdate},
 	{"", "Namespace"}:             {create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus},
 	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
-	{"", "Pod"}:                   {create: podCreate, update: podUpdate},
+	{"", "Pod"}:                   {create: podCreate, update: podUpdate, status: podStatus},
 	{"", "PodTemplate"}:           podTemplateKind,
 	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate, status: replicaStatus},
 	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},

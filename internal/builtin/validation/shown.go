@@ -23,13 +23,16 @@ type shown struct {
 func show(v object.Value, order ...string) json.Marshaler { return shown{v, order} }
 
 // MarshalJSON implements json.Marshaler.
-func (s shown) MarshalJSON() ([]byte, error) {
+func (s shown) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
+
+func (s shown) append(dst []byte) []byte {
 	if s.value.Kind() != object.Map || len(s.order) == 0 {
-		return object.AppendJSON(nil, s.value), nil
+		return object.AppendJSON(dst, s.value)
 	}
-	dst := []byte{'{'}
+	dst = append(dst, '{')
+	start := len(dst)
 	put := func(key string, v object.Value) {
-		if len(dst) > 1 {
+		if len(dst) > start {
 			dst = append(dst, ',')
 		}
 		dst = append(object.AppendString(dst, key), ':')
@@ -43,7 +46,7 @@ func (s shown) MarshalJSON() ([]byte, error) {
 	for _, m := range s.value.Edit(nil, s.order...).Members() {
 		put(m.Key, m.Value)
 	}
-	return append(dst, '}'), nil
+	return append(dst, '}')
 }
 
 // showList is show for a list of maps.
@@ -58,11 +61,7 @@ func (s shownList) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		text, err := shown{item, s.order}.MarshalJSON()
-		if err != nil {
-			return nil, err
-		}
-		dst = append(dst, text...)
+		dst = shown{item, s.order}.append(dst)
 	}
 	return append(dst, ']'), nil
 }
@@ -74,6 +73,7 @@ type goField struct {
 	member string    // ours
 	zero   string    // what is shown for a member that is missing; "": null
 	inner  []goField // the fields of a struct, of a list of them, or of what a pointer points to
+	order  []string  // of the members of a type that does have JSON names
 }
 
 // goForm is a value that the reference holds in such a type.
@@ -107,6 +107,8 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 		dst = append(object.AppendString(dst, field.name), ':')
 		if member := v.At(field.member); member.IsNull() && field.zero != "" {
 			dst = append(dst, field.zero...)
+		} else if len(field.order) > 0 {
+			dst = shown{member, field.order}.append(dst)
 		} else {
 			dst = appendGo(dst, member, field.inner)
 		}

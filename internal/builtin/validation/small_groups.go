@@ -77,10 +77,9 @@ func priorityClassUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func runtimeClassCreate(f *faults, obj object.Value) {
-	f.qualifiedFinalizers(obj)
+func runtimeClassCreate(f *faults, obj object.Value) { // its finalizers need no domain
 	var root *place
-	f.requiredLabel(root.to("handler"), text(obj, "handler"))
+	f.requiredShortName(root.to("handler"), text(obj, "handler"))
 	if overhead := obj.At("overhead"); !overhead.IsNull() {
 		fixed := overhead.At("podFixed")
 		f.resourceList(fixed, root.to("overhead").to("limits"), containerResource, leniency{})
@@ -105,14 +104,14 @@ var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`}, {name
 
 func runtimeClassUpdate(f *faults, obj, old object.Value) {
 	runtimeClassCreate(f, obj)
-	if handler := text(obj, "handler"); handler != text(old, "handler") {
-		f.invalid((*place)(nil).to("handler"), handler, immutable)
+	if text(obj, "handler") != text(old, "handler") {
+		f.changed((*place)(nil).to("handler"))
 	}
 }
 
 var (
 	evictionPolicies = []string{"AlwaysAllow", "IfHealthyBudget"}
-	budgetFields     = []goField{{name: "MinAvailable", member: "minAvailable"}, {name: "Selector", member: "selector"},
+	budgetFields     = []goField{{name: "MinAvailable", member: "minAvailable"}, {name: "Selector", member: "selector", order: selectorOrder},
 		{name: "MaxUnavailable", member: "maxUnavailable"}, {name: "UnhealthyPodEvictionPolicy", member: "unhealthyPodEvictionPolicy"}}
 )
 

@@ -128,7 +128,7 @@ func storageClassUpdate(f *faults, obj, old object.Value) {
 	storageClassCreate(f, obj)
 	for _, key := range [...]string{"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"} {
 		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) && !(blank(now) && blank(was)) {
-			f.invalid((*place)(nil).to(key), show(now), immutable)
+			f.changed((*place)(nil).to(key))
 		}
 	}
 }
@@ -137,7 +137,7 @@ func attachmentCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*place)(nil).to("spec")
 	spec := obj.At("spec")
-	f.csiDriverName(p.to("attacher"), text(spec, "attacher"))
+	f.declaredDriverName(p.to("attacher"), text(spec, "attacher"))
 	f.subdomain(p.to("nodeName"), text(spec, "nodeName"))
 	inline, volume := spec.At("source", "inlineVolumeSpec"), spec.At("source", "persistentVolumeName")
 	const exactlyOne = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
@@ -176,8 +176,8 @@ func attachmentCreate(f *faults, obj object.Value) {
 
 func attachmentUpdate(f *faults, obj, old object.Value) {
 	attachmentCreate(f, obj)
-	if now := obj.At("spec"); !same(now, old.At("spec")) {
-		f.invalid((*place)(nil).to("spec"), show(now), immutable)
+	if !same(obj.At("spec"), old.At("spec")) {
+		f.changed((*place)(nil).to("spec"))
 	}
 }
 

@@ -1,0 +1,370 @@
+package validation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	netutils "k8s.io/utils/net"
+
+	"plinth/object"
+)
+
+// This file has the rules of a Pod's status.
+
+const (
+	maxHealthMessage = 1024
+	fromClaim        = "claim:" // what the name of a resource begins with that a claim has brought
+	notNegativeAtAll = "must be a non-negative integer"
+)
+
+var (
+	podConditions  = []string{"PodScheduled", "Ready", "Initialized"}
+	healths        = []string{"Healthy", "Unhealthy", "Unknown"}
+	ipFields       = []goField{{name: "IP", member: "ip", zero: `""`}}
+	statusesOfPods = [...]struct{ statuses, containers string }{
+		{"containerStatuses", "containers"}, {"initContainerStatuses", "initContainers"}, {"ephemeralContainerStatuses", "ephemeralContainers"},
+	}
+)
+
+func podStatus(f *faults, pod, was object.Value) {
+	f.qualifiedFinalizers(pod)
+	f.podAnnotationChanges(pod, was, lenient(was.At("spec"), was.At("metadata")))
+	p := (*place)(nil).to("status")
+	spec, status, old := pod.At("spec"), pod.At("status"), was.At("status")
+	f.podConditions(status.At("conditions"), p.to("conditions"))
+	if node := text(status, "nominatedNodeName"); node != "" && node != text(old, "nominatedNodeName") {
+		f.subdomain(p.to("nominatedNodeName"), node)
+		if text(was.At("spec"), "nodeName") != "" {
+			f.forbidden(p.to("nominatedNodeName"), "may not be set on pods that are already bound to a node")
+		}
+	}
+	if n := number(status, "observedGeneration"); n < 0 {
+		f.invalid(p.to("observedGeneration"), n, notNegativeAtAll)
+	}
+	if class := text(status, "qosClass"); class != text(old, "qosClass") {
+		f.invalid(p.to("qosClass"), word(class), immutable)
+	}
+	anyRestart := restartsAll(was.At("spec"))
+	for _, of := range statusesOfPods {
+		if of.containers == "ephemeralContainers" || !anyRestart {
+			f.noRevival(status.At(of.statuses), old.At(of.statuses), was.At("spec"), of.containers, p.to(of.statuses))
+		}
+	}
+	f.claimStatuses(status.At("resourceClaimStatuses"), spec.At("resourceClaims"), p.to("resourceClaimStatuses"))
+	if extended := status.At("extendedResourceClaimStatus"); !extended.IsNull() {
+		f.extendedClaim(extended, spec, p.to("extendedResourceClaimStatus"))
+	}
+	f.podIPs(status, old, p.to("podIPs"))
+	f.hostIPs(status, old, p.to("hostIPs"))
+	for _, of := range statusesOfPods {
+		f.statusUsers(status.At(of.statuses), spec, p.to(of.statuses))
+	}
+	for _, of := range statusesOfPods {
+		f.allocatedStatuses(status, of.statuses, spec.At(of.containers), p.to(of.statuses))
+	}
+}
+
+func (f *faults) podConditions(conditions object.Value, p *place) {
+	for i, condition := range conditions.Items() {
+		if n := number(condition, "observedGeneration"); n < 0 {
+			f.invalid(p.item(i).to("observedGeneration"), n, notNegativeAtAll)
+		}
+		if kind := text(condition, "type"); !slices.Contains(podConditions, kind) {
+			f.qualified(p.item(i).to("Type"), kind)
+		}
+	}
+}
+
+// restartsAll says whether the end of one container can restart all of them.
+func restartsAll(spec object.Value) bool {
+	for _, list := range [...]string{"initContainers", "containers"} {
+		for _, container := range spec.At(list).Items() {
+			for _, rule := range container.At("restartPolicyRules").Items() {
+				if text(rule, "action") == "RestartAllContainers" {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// noRevival keeps containers ended that are not restarted.
+func (f *faults) noRevival(now, was, spec object.Value, containers string, p *place) {
+	for i, old := range was.Items() {
+		ended := old.At("state", "terminated")
+		if ended.IsNull() {
+			continue
+		}
+		name := text(old, "name")
+		for _, status := range now.Items() {
+			if text(status, "name") != name || has(status.At("state"), "terminated") {
+				continue
+			}
+			if containers == "ephemeralContainers" || !restarts(name, spec, containers, number(ended, "exitCode")) {
+				f.forbidden(p.item(i).to("state"), "may not be transitioned to non-terminated state")
+			}
+			if containers != "ephemeralContainers" {
+				break
+			}
+		}
+	}
+}
+
+// restarts says whether a container is restarted when it has ended with a code.
+func restarts(name string, spec object.Value, containers string, code int64) bool {
+	for _, container := range spec.At(containers).Items() {
+		if text(container, "name") != name {
+			continue
+		}
+		if policy := container.At("restartPolicy"); !policy.IsNull() {
+			if rule := ruleFor(container, code); text(rule, "action") == "Restart" || text(rule, "action") == "RestartAllContainers" {
+				return true
+			}
+			switch policy.Str() {
+			case "Always":
+				return true
+			case "OnFailure":
+				return code != 0
+			case "Never":
+				return false
+			}
+		}
+		switch text(spec, "restartPolicy") {
+		case "OnFailure":
+			return code != 0
+		case "Never":
+			return false
+		}
+		return true
+	}
+	return false
+}
+
+// ruleFor is the first of a container's restart rules that speaks of a code.
+func ruleFor(container object.Value, code int64) object.Value {
+	for _, rule := range container.At("restartPolicyRules").Items() {
+		codes := rule.At("exitCodes")
+		listed := slices.ContainsFunc(codes.At("values").Items(), func(v object.Value) bool { return v.Int() == code })
+		if operator := text(codes, "operator"); operator == "In" && listed || operator == "NotIn" && !listed {
+			return rule
+		}
+	}
+	return object.Nil
+}
+
+func (f *faults) claimStatuses(statuses, claims object.Value, p *place) {
+	if statuses.Len() == 0 {
+		return
+	}
+	known := newByName(claims.Items())
+	var names seen
+	for i, status := range statuses.Items() {
+		p := p.item(i)
+		name := text(status, "name")
+		if _, ok := known.find(name); !ok {
+			f.invalid(p.to("name"), name, "must match the name of an entry in `spec.resourceClaims`")
+		}
+		if names.add(name) {
+			f.duplicate(p.to("name"), name)
+		}
+		if claim := status.At("resourceClaimName"); !claim.IsNull() {
+			f.subdomain(p.to("resourceClaimName"), claim.Str())
+		}
+	}
+}
+
+func (f *faults) extendedClaim(status, spec object.Value, p *place) {
+	mappings := status.At("requestMappings")
+	if mappings.Len() == 0 {
+		f.required(p.to("requestMappings"), "at least one request mapping is required")
+	}
+	met := map[[3]string]bool{}
+	for i, mapping := range mappings.Items() {
+		at := p.to("requestMappings").item(i)
+		key := [3]string{text(mapping, "containerName"), text(mapping, "resourceName"), text(mapping, "requestName")}
+		if container, ok := runContainer(spec, key[0]); !ok {
+			f.invalid(at.to("containerName"), key[0], "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+		} else if !has(container.At("resources", "requests"), key[1]) {
+			f.invalid(at.to("resourceName"), key[1],
+				"must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
+		}
+		f.label(p.to("requestName"), key[2])
+		if met[key] {
+			f.duplicate(at.to("containerName"), key[0])
+			f.duplicate(at.to("resourceName"), key[1])
+			f.duplicate(at.to("requestName"), key[2])
+		}
+		met[key] = true
+	}
+	if claim := text(status, "resourceClaimName"); claim == "" {
+		f.required(p.to("resourceClaimName"), "")
+	} else {
+		f.subdomain(p.to("resourceClaimName"), claim)
+	}
+}
+
+func runContainer(spec object.Value, name string) (object.Value, bool) {
+	for _, list := range [...]string{"containers", "initContainers"} {
+		containers := newByName(spec.At(list).Items())
+		if container, ok := containers.find(name); ok {
+			return container, true
+		}
+	}
+	return object.Nil, false
+}
+
+// addresses are the texts of a list of addresses.
+func addresses(list object.Value) []string {
+	texts := make([]string, list.Len())
+	for i, item := range list.Items() {
+		texts[i] = text(item, "ip")
+	}
+	return texts
+}
+
+func (f *faults) podIPs(status, old object.Value, p *place) {
+	ips := status.At("podIPs")
+	f.newIPs(ips, old.At("podIPs"), p)
+	f.onePerFamily(ips, p)
+	first := text(status, "podIP")
+	switch {
+	case (first == "") != (ips.Len() == 0):
+		f.invalid(p, goForm{ips, ipFields}, "podIP and podIPs must either both be set or both be unset")
+	case ips.Len() > 0 && text(ips.Items()[0], "ip") != first:
+		f.invalid(p.item(0).to("ip"), text(ips.Items()[0], "ip"), "must be equal to `podIP`")
+	}
+}
+
+func (f *faults) hostIPs(status, old object.Value, p *place) {
+	ips := status.At("hostIPs")
+	if ips.Len() == 0 {
+		return
+	}
+	if first := text(ips.Items()[0], "ip"); first != text(status, "hostIP") {
+		f.invalid(p.item(0).to("ip"), first, "must be equal to `hostIP`")
+	}
+	f.newIPs(ips, old.At("hostIPs"), p)
+	f.onePerFamily(ips, p)
+}
+
+// newIPs checks the addresses that the old object does not have.
+func (f *faults) newIPs(ips, old object.Value, p *place) {
+	kept := addresses(old)
+	for i, item := range ips.Items() {
+		if ip := text(item, "ip"); !slices.Contains(kept, ip) {
+			f.legacyIP(p.item(i), ip, object.Nil)
+		}
+	}
+}
+
+func (f *faults) onePerFamily(ips object.Value, p *place) {
+	if ips.Len() < 2 {
+		return
+	}
+	both, err := netutils.IsDualStackIPStrings(addresses(ips))
+	if err != nil {
+		f.list = append(f.list, internalFault(f.path(p), fmt.Errorf("failed to check for dual stack with error:%w", err)))
+	}
+	if !both || ips.Len() > 2 {
+		f.invalid(p, goForm{ips, ipFields}, "may specify no more than one IP for each IP family")
+	}
+}
+
+func (f *faults) statusUsers(statuses, spec object.Value, p *place) {
+	os := text(spec.At("os"), "name")
+	for i, status := range statuses.Items() {
+		user := status.At("user", "linux")
+		if user.IsNull() {
+			continue
+		}
+		p := p.item(i).to("user").to("linux")
+		switch {
+		case os == "windows":
+			f.forbidden(p, "cannot be set for a windows pod")
+		case os == "linux" || !has(spec, "os"):
+			if uid := number(user, "uid"); uid < 0 || uid > math.MaxUint32 {
+				f.invalid(p.to("uid"), uid, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
+			}
+			f.within(p.to("gid"), number(user, "gid"), 0, maxID)
+			for j, group := range user.At("supplementalGroups").Items() {
+				f.within(p.to("supplementalGroups").item(j), group.Int(), 0, maxID)
+			}
+		}
+	}
+}
+
+// allocatedStatuses checks what containers report of the health of their resources.
+func (f *faults) allocatedStatuses(status object.Value, list string, containers object.Value, p *place) {
+	known := newByName(containers.Items())
+	for i, container := range status.At(list).Items() {
+		allocated := container.At("allocatedResourcesStatus")
+		p := p.item(i).to("allocatedResourcesStatus")
+		if list == "ephemeralContainerStatuses" {
+			if allocated.Len() > 0 {
+				f.forbidden(p, "must not be specified in container status")
+			}
+			continue
+		}
+		for j, resource := range allocated.Items() {
+			p := p.item(j)
+			if spec, ok := firstNamed(known.items, text(container, "name")); ok {
+				f.allocatedName(text(resource, "name"), spec, status.At("extendedResourceClaimStatus"), p.to("name"))
+			}
+			f.resourceHealths(resource.At("resources"), p.to("resources"))
+		}
+	}
+}
+
+func firstNamed(items []object.Value, name string) (object.Value, bool) {
+	i := slices.IndexFunc(items, func(v object.Value) bool { return text(v, "name") == name })
+	if i < 0 {
+		return object.Nil, false
+	}
+	return items[i], true
+}
+
+// allocatedName demands a resource that a container asks for.
+func (f *faults) allocatedName(name string, container, extended object.Value, p *place) {
+	reference, isClaim := strings.CutPrefix(name, fromClaim)
+	if !isClaim {
+		if !has(container.At("resources", "requests"), name) {
+			f.invalid(p, word(name), "must match one of the container's resource requests")
+		}
+		return
+	}
+	claim, request, hasRequest := strings.Cut(reference, "/")
+	asked := slices.ContainsFunc(container.At("resources", "claims").Items(), func(v object.Value) bool {
+		return text(v, "name") == claim && text(v, "request") == request && hasRequest == (request != "")
+	})
+	if !asked && request != "" && claim == text(extended, "resourceClaimName") {
+		asked = slices.ContainsFunc(extended.At("requestMappings").Items(), func(v object.Value) bool {
+			amount := quantity(container.At("resources", "requests").At(text(v, "resourceName")))
+			return text(v, "containerName") == text(container, "name") && text(v, "requestName") == request && !amount.IsZero()
+		})
+	}
+	if !asked {
+		f.invalid(p, word(name), "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' "+
+			"when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
+	}
+}
+
+func (f *faults) resourceHealths(resources object.Value, p *place) {
+	var ids seen
+	for i, resource := range resources.Items() {
+		p := p.item(i)
+		f.only(p.to("health"), text(resource, "health"), healths)
+		if message := resource.At("message"); !message.IsNull() {
+			if message.Len() == 0 {
+				f.required(p.to("message"), "must be non-empty if specified")
+			} else if message.Len() > maxHealthMessage {
+				f.tooLong(p.to("message"), maxHealthMessage)
+			}
+		}
+		if id := text(resource, "resourceID"); ids.add(id) {
+			f.duplicate(p.to("resourceID"), word(id))
+		}
+	}
+}

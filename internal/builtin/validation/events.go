@@ -1,0 +1,152 @@
+package validation
+
+import (
+	"fmt"
+
+	"plinth/object"
+)
+
+// This file has the rules of Events, which two groups show in two forms.
+
+// eventTextLimits are how long the texts of an Event may be.
+var eventTextLimits = []struct {
+	key   string
+	limit int
+}{{"reportingInstance", 128}, {"action", 128}, {"reason", 128}}
+
+const maxNote = 1024
+
+// eventNames are what the members of an Event are called in a version.
+type eventNames struct{ object, controller, note, firstTime, lastTime, count, source string }
+
+var (
+	coreEvent   = eventNames{"involvedObject", "reportingComponent", "message", "firstTimestamp", "lastTimestamp", "count", "source"}
+	eventsEvent = eventNames{"regarding", "reportingController", "note", "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"}
+)
+
+// event checks what Events of both groups have in common.
+func (f *faults) event(obj object.Value, names eventNames) {
+	var root *place
+	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
+	timed := has(obj, "eventTime")
+	elsewhere := namespace != involved
+	if involved == "" {
+		elsewhere = namespace != "" && namespace != "default" && (!timed || namespace != "kube-system")
+	} else if timed {
+		elsewhere = false
+	}
+	if elsewhere {
+		f.invalid(root.to("involvedObject").to("namespace"), involved, "does not match event.namespace")
+	}
+	if !timed {
+		return
+	}
+	controller := text(obj, names.controller)
+	f.requiredText(root.to(names.controller), controller)
+	f.qualified(root.to(names.controller), controller)
+	for _, limited := range eventTextLimits {
+		value := text(obj, limited.key)
+		f.requiredText(root.to(limited.key), value)
+		if len(value) > limited.limit {
+			f.invalid(root.to(limited.key), "", fmt.Sprintf("can have at most %v characters", limited.limit))
+		}
+	}
+	if length(obj, names.note) > maxNote {
+		f.invalid(root.to("message"), "", fmt.Sprintf("can have at most %v characters", maxNote))
+	}
+}
+
+var coreEventKind = rule{
+	create: func(f *faults, obj object.Value) { f.event(obj, coreEvent) },
+	update: func(f *faults, obj, _ object.Value) { f.event(obj, coreEvent) },
+}
+
+var eventsEventKind = rule{create: eventCreate, update: eventUpdate}
+
+func eventCreate(f *faults, obj object.Value) {
+	var root *place
+	f.qualifiedFinalizers(obj)
+	f.event(obj, eventsEvent)
+	f.eventSeries(obj)
+	if !has(obj, "eventTime") {
+		f.required(root.to("eventTime"), "")
+	}
+	if kind := text(obj, "type"); kind != "Normal" && kind != "Warning" {
+		f.invalid(root.to("type"), "", "has invalid value: "+kind)
+	}
+	unset := func(key string, set bool) {
+		if set {
+			f.invalid(root.to(key), "", "needs to be unset")
+		}
+	}
+	unset("firstTimestamp", has(obj, eventsEvent.firstTime))
+	unset("lastTimestamp", has(obj, eventsEvent.lastTime))
+	unset("count", number(obj, eventsEvent.count) != 0)
+	source := obj.At(eventsEvent.source)
+	unset("source", text(source, "component") != "" || text(source, "host") != "")
+}
+
+func (f *faults) eventSeries(obj object.Value) {
+	series := obj.At("series")
+	if series.IsNull() {
+		return
+	}
+	var root *place
+	if number(series, "count") < 2 {
+		f.invalid(root.to("series.count"), "", "should be at least 2")
+	}
+	if !has(series, "lastObservedTime") {
+		f.required(root.to("series.lastObservedTime"), "")
+	}
+}
+
+// eventConstant is what an Event of events.k8s.io keeps: a member, what the reference calls it, what it shows of it.
+type eventConstant struct {
+	member, name string
+	form         func(now object.Value) any
+}
+
+var (
+	objectRefFields = []goField{{name: "Kind", member: "kind", zero: `""`}, {name: "Namespace", member: "namespace", zero: `""`},
+		{name: "Name", member: "name", zero: `""`}, {name: "UID", member: "uid", zero: `""`}, {name: "APIVersion", member: "apiVersion", zero: `""`},
+		{name: "ResourceVersion", member: "resourceVersion", zero: `""`}, {name: "FieldPath", member: "fieldPath", zero: `""`}}
+	eventSourceFields = []goField{{name: "Component", member: "component", zero: `""`}, {name: "Host", member: "host", zero: `""`}}
+)
+
+func eventConstants() []eventConstant {
+	words := func(now object.Value) any { return now.Str() }
+	count := func(now object.Value) any { return now.Int() }
+	as := func(fields []goField) func(object.Value) any {
+		return func(now object.Value) any { return goForm{now, fields} }
+	}
+	shown := func(now object.Value) any { return show(now) }
+	return []eventConstant{
+		{"regarding", "involvedObject", as(objectRefFields)},
+		{"reason", "reason", words},
+		{"note", "message", words},
+		{"deprecatedSource", "source", as(eventSourceFields)},
+		{"deprecatedFirstTimestamp", "firstTimestamp", shown},
+		{"deprecatedLastTimestamp", "lastTimestamp", shown},
+		{"deprecatedCount", "count", count},
+		{"type", "type", words},
+		{"eventTime", "eventTime", shown},
+		{"action", "action", words},
+		{"related", "related", as(objectRefFields)},
+		{"reportingController", "reportingController", words},
+		{"reportingInstance", "reportingInstance", words},
+	}
+}
+
+func eventUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.event(obj, eventsEvent)
+	if !object.Equal(obj.At("series"), old.At("series")) {
+		f.eventSeries(obj)
+	}
+	for _, constant := range eventConstants() {
+		now, was := obj.At(constant.member), old.At(constant.member)
+		if !object.Equal(now, was) && !(blank(now) && blank(was)) {
+			f.invalid((*place)(nil).to(constant.name), constant.form(now), immutable)
+		}
+	}
+}
