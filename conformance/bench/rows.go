@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -308,37 +309,51 @@ func (b *bench) apply(ctx context.Context) error {
 	return nil
 }
 
-// watch has 200 watchers on 20 connections see the same Pods change, and counts the events that reach them.
+// watchedSize is how big the events are. The reference's objects carry managedFields: less of other things makes up for it.
+const watchedSize = 1300
+
+// watched creates objects whose events have the right size, and returns the path of their collection.
+func (b *bench) watched(ctx context.Context, n int) (string, error) {
+	path := "/api/v1/namespaces/" + namespace + "/configmaps"
+	create := func(name string, payload int) ([]byte, error) {
+		return b.client.Do(ctx, load.Request{Method: http.MethodPost, Path: path,
+			Body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"serial":"0"}},"data":{"k":"%s"}}`,
+				name, strings.Repeat("x", payload))})
+	}
+	empty, err := create("watched", 0)
+	if err != nil {
+		return "", err
+	}
+	const frame = len(`{"type":"MODIFIED","object":}`)
+	return path, load.Each(8, n, func(i int) error {
+		_, err := create(fmt.Sprint("watched-", i), watchedSize-len(empty)-frame)
+		return err
+	})
+}
+
+// watch has 200 watchers on 20 connections see the same objects change, and counts the events that reach them.
 func (b *bench) watch(ctx context.Context) error {
-	const watchers = 200
+	const watchers, objects = 200, 100
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	list, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "?limit=1&resourceVersion=0&fieldSelector=metadata.name%3Dnone"})
+	path, err := b.watched(ctx, objects)
 	if err != nil {
 		return err
 	}
-	path := podsPath + "?watch=1&resourceVersion=" + load.ResourceVersion(list)
+	list, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: path + "?fieldSelector=metadata.name%3Dnone"})
+	if err != nil {
+		return err
+	}
 	readers := load.New(b.server, 20)
 	defer readers.Close()
 	var events, size atomic.Int64
 	var reading sync.WaitGroup
 	for range watchers {
-		response, err := readers.Start(ctx, load.Request{Method: http.MethodGet, Path: path})
-		if err != nil {
+		w := &watcher{client: readers, path: path, version: load.ResourceVersion(list), events: &events, size: &size}
+		if err := w.open(ctx); err != nil {
 			return err
 		}
-		reading.Go(func() {
-			defer response.Body.Close()
-			buffer := make([]byte, 64<<10)
-			for {
-				n, err := response.Body.Read(buffer)
-				events.Add(int64(bytes.Count(buffer[:n], []byte("\n"))))
-				size.Add(int64(n))
-				if err != nil {
-					return
-				}
-			}
-		})
+		reading.Go(func() { w.read(ctx) })
 	}
 	time.Sleep(500 * time.Millisecond)
 	events.Store(0)
@@ -348,7 +363,17 @@ func (b *bench) watch(ctx context.Context) error {
 		changes = 2000 // it takes long enough
 	}
 	began := time.Now()
-	if err := b.change(ctx, 0, changes, 1000000); err != nil {
+	// The writers wait for watchers that lag: the reference ends those that lag too far.
+	const lag = 50 * watchers
+	err = load.Each(8, changes, func(i int) error {
+		for events.Load() < int64(i*watchers-lag) && time.Since(began) < time.Minute {
+			time.Sleep(100 * time.Microsecond)
+		}
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, Path: fmt.Sprintf("%s/watched-%d", path, i%objects),
+			Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, i+1), ContentType: "application/merge-patch+json"})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	want := int64(changes * watchers)
@@ -364,6 +389,46 @@ func (b *bench) watch(ctx context.Context) error {
 	cancel()
 	reading.Wait()
 	return nil
+}
+
+// watcher counts the events of a watch. One that the server has ended, because it was too slow for it, goes on where it
+// was.
+type watcher struct {
+	client        *load.Client
+	path, version string
+	stream        io.ReadCloser
+	events, size  *atomic.Int64
+}
+
+func (w *watcher) open(ctx context.Context) error {
+	response, err := w.client.Start(ctx, load.Request{Method: http.MethodGet, Path: w.path + "?watch=1&resourceVersion=" + w.version})
+	if err == nil {
+		w.stream = response.Body
+	}
+	return err
+}
+
+func (w *watcher) read(ctx context.Context) {
+	buffer := make([]byte, 64<<10)
+	var last []byte // whole events at least, up to the end of one
+	for {
+		n, err := w.stream.Read(buffer)
+		w.events.Add(int64(bytes.Count(buffer[:n], []byte("\n"))))
+		w.size.Add(int64(n))
+		last = append(last[max(0, len(last)-4*watchedSize):], buffer[:n]...)
+		if err == nil {
+			continue
+		}
+		w.stream.Close()
+		whole := last[:bytes.LastIndexByte(last, '\n')+1]
+		if at := bytes.LastIndex(whole, []byte(`"resourceVersion":"`)); at >= 0 {
+			w.version = load.ResourceVersion(whole[at:])
+		}
+		last = last[:0]
+		if ctx.Err() != nil || w.open(ctx) != nil {
+			return
+		}
+	}
 }
 
 // watchIdle opens 2,000 watches that nothing happens on, 100 on a connection.
@@ -412,7 +477,8 @@ func (b *bench) crds(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if !load.Refused(err) {
+			var status *load.StatusError // 404 while nobody knows the type, 429 while its storage begins
+			if !errors.As(err, &status) {
 				return err
 			}
 			time.Sleep(time.Millisecond)
