@@ -120,6 +120,9 @@ func withoutManagedFields(text string) string {
 	}
 }
 
+// youngAge is a cell of a Table that tells how old an object is that the script has just made.
+var youngAge = regexp.MustCompile(`^[0-9]{1,2}s$`)
+
 // longString is where a string is cut: messages repeat what was sent, and that may be megabytes.
 const longString = 600
 
@@ -197,6 +200,14 @@ func (n *names) member(in map[string]any, key string, path []string) any {
 		prefix = prefix[:min(len(prefix), 58)] // so that the whole is a DNS label
 		if name, ok := value.(string); ok && strings.HasPrefix(name, prefix) && len(name) == len(prefix)+5 {
 			return prefix + "<5 random>"
+		}
+	case key == "cells":
+		if cells, ok := value.([]any); ok {
+			for i := range cells {
+				if text, ok := cells[i].(string); ok && youngAge.MatchString(text) {
+					cells[i] = "<age>"
+				}
+			}
 		}
 	case key == "nodePort" || key == "healthCheckNodePort":
 		if port, ok := value.(json.Number); ok && port != "0" {
