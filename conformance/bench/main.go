@@ -33,6 +33,7 @@ func run() error {
 	dir := flag.String("dir", "", "where the servers keep their data; a temporary folder by default")
 	only := flag.String("only", "", "measure only this server: plinth or reference")
 	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
+	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	flag.Parse()
 	wanted, err := regexp.Compile(*rows)
@@ -55,7 +56,7 @@ func run() error {
 		if *only != "" && string(kind) != *only {
 			continue
 		}
-		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, results: map[string]result{},
+		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, profiles: *profile, results: map[string]result{},
 			wanted: func(key string) bool { return wanted.MatchString(key) }}
 		if err := b.all(context.Background()); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)

@@ -21,11 +21,13 @@ import (
 
 // bench measures one server.
 type bench struct {
-	kind    harness.Kind
-	dir     string
-	pods    int
-	results map[string]result
-	wanted  func(key string) bool
+	kind harness.Kind
+	dir  string
+	pods int
+	// profiles is where profiles go; "": nowhere.
+	profiles string
+	results  map[string]result
+	wanted   func(key string) bool
 
 	server *harness.Server
 	client *load.Client
@@ -72,7 +74,7 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.client.Namespace(ctx, namespace); err != nil {
 		return err
 	}
-	if err := b.create(ctx); err != nil {
+	if err := b.profiled(ctx, "create", func() error { return b.create(ctx) }); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -98,7 +100,8 @@ func (b *bench) all(ctx context.Context) error {
 		if !b.wanted(step.key) {
 			continue
 		}
-		if err := step.measure(ctx); err != nil {
+		err := b.profiled(ctx, step.key, func() error { return step.measure(ctx) })
+		if err != nil {
 			return fmt.Errorf("%s: %w", step.key, err)
 		}
 	}
@@ -108,7 +111,7 @@ func (b *bench) all(ctx context.Context) error {
 // start runs the server on its own folder.
 func (b *bench) start(folder string) error {
 	var err error
-	b.server, err = harness.Start(harness.Options{Kind: b.kind, Dir: filepath.Join(b.dir, folder), Fsync: true})
+	b.server, err = harness.Start(harness.Options{Kind: b.kind, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: b.flags()})
 	if err != nil {
 		return err
 	}
