@@ -30,7 +30,8 @@ type bench struct {
 	wanted   func(key string) bool
 
 	server *harness.Server
-	client *load.Client
+	client *load.Client // on 32 connections
+	one    *load.Client // on one, as client-go has it
 }
 
 const (
@@ -115,7 +116,7 @@ func (b *bench) start(folder string) error {
 	if err != nil {
 		return err
 	}
-	b.client = load.New(b.server, connections)
+	b.client, b.one = load.New(b.server, connections), load.New(b.server, 1)
 	return nil
 }
 
@@ -213,7 +214,7 @@ func (b *bench) get(ctx context.Context) error {
 	const n = 20000
 	cost, err := b.spent(n, func() error {
 		return load.Each(8, n, func(i int) error {
-			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)})
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)})
 			return err
 		})
 	})
@@ -229,13 +230,13 @@ const listFor = 4 * time.Second
 
 func (b *bench) listJSON(ctx context.Context) error {
 	list := load.Request{Method: http.MethodGet, Path: podsPath}
-	if _, err := b.client.Discard(ctx, list); err != nil { // once, to have it warm
+	if _, err := b.one.Discard(ctx, list); err != nil { // once, to have it warm
 		return err
 	}
 	var total int64
 	began := time.Now()
 	for time.Since(began) < listFor {
-		n, err := b.client.Discard(ctx, list)
+		n, err := b.one.Discard(ctx, list)
 		if err != nil {
 			return err
 		}
@@ -252,7 +253,7 @@ func (b *bench) listChanged(ctx context.Context, key string, list load.Request, 
 	n := 0
 	for round := 0; spent < listFor; round++ {
 		began := time.Now()
-		response, err := b.client.Start(ctx, list)
+		response, err := b.one.Start(ctx, list)
 		if err != nil {
 			return b.refused(err, key)
 		}
@@ -294,12 +295,12 @@ func (b *bench) apply(ctx context.Context) error {
 			Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
 			Body: fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
 	}
-	if _, err := b.client.Discard(ctx, body(-1)); err != nil {
+	if _, err := b.one.Discard(ctx, body(-1)); err != nil {
 		return b.refused(err, "apply")
 	}
 	cost, err := b.spent(n, func() error {
 		for i := range n {
-			if _, err := b.client.Discard(ctx, body(i)); err != nil {
+			if _, err := b.one.Discard(ctx, body(i)); err != nil {
 				return err
 			}
 		}

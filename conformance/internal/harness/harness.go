@@ -298,7 +298,7 @@ func (s *Server) client(http2 bool) *http.Client {
 		DisableCompression: true,
 		ReadBufferSize:     64 << 10,
 		// Large frames: a client that shares the machine with the server is to cost little.
-		HTTP2:              &http.HTTP2Config{MaxReadFrameSize: 256 << 10},
+		HTTP2: &http.HTTP2Config{MaxReadFrameSize: 256 << 10},
 	}
 	transport.Protocols.SetHTTP2(http2)
 	transport.Protocols.SetHTTP1(!http2)
