@@ -86,6 +86,9 @@ func begin(t *testing.T, flags ...string) (*harness.Server, *load.Client, string
 // reads on within the window.
 func TestStalledWatchersHoldNothing(t *testing.T) {
 	t.Parallel()
+	if harness.Target() == harness.Reference {
+		return // it buffers for them, and ends those that lag
+	}
 	const watchers, writes, limit = 300, 1000, 64 << 10
 	server, client, path := begin(t)
 	memory := func(prefix string, writes int) int64 {
@@ -111,7 +114,7 @@ func TestStalledWatchersHoldNothing(t *testing.T) {
 	each := (third - open - max(0, second-first)) / watchers
 	t.Logf("%d, %d, with %d stalled watchers %d, later %d MiB: %d kB for each connection, %d kB for each stalled watcher",
 		first>>20, second>>20, watchers, open>>20, third>>20, (open-second)/watchers>>10, each>>10)
-	if server.Kind == harness.Plinth && each > limit {
+	if each > limit {
 		t.Errorf("a stalled watcher holds %d bytes", each)
 	}
 	for i, lines := range streams[:scale(20, watchers)] {
