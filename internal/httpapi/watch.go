@@ -18,7 +18,7 @@ import (
 const minWatch = 30 * time.Minute
 
 // frameBuffer is how many bytes of events are written at once, and with that what a stalled watcher holds.
-const frameBuffer = 32 << 10
+const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
