@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -207,6 +208,14 @@ func (r *Runner) send(step *Step) (answer, error) {
 	return a, nil
 }
 
+// byTheClock says whether an event is a bookmark that comes when the server likes: all but the one that ends a streaming
+// list.
+func byTheClock(event []byte) bool {
+	return clockBookmark.Match(event) && !bytes.Contains(event, []byte("initial-events-end"))
+}
+
+var clockBookmark = regexp.MustCompile(`"type": ?"BOOKMARK"`)
+
 // read takes events off an open watch.
 func (r *Runner) read(name string, step *Step) (answer, error) {
 	s, ok := r.streams[name]
@@ -225,6 +234,10 @@ func (r *Runner) read(name string, step *Step) (answer, error) {
 			if !open {
 				a.note = "(the stream ends)"
 				return a, nil
+			}
+			if byTheClock(event) {
+				n--
+				continue
 			}
 			a.body = append(a.body, event...)
 		case <-deadline:
@@ -249,6 +262,9 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	}
 	result.Note = a.note
 	docs, ok := documents(contentType, a.body)
+	if len(docs) > 1 { // a watch
+		docs = slices.DeleteFunc(docs, func(doc any) bool { return byTheClock([]byte(flatten(doc))) })
+	}
 	if !ok || step.Raw {
 		result.Text = strings.TrimRight(r.names.text(string(a.body)), "\n")
 		if !step.Raw {
@@ -341,10 +357,6 @@ func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
 			var event json.RawMessage
 			if err := decoder.Decode(&event); err != nil {
 				return
-			}
-			// A bookmark comes when the server likes, but for the one that ends a streaming list.
-			if bytes.Contains(event, []byte(`"BOOKMARK"`)) && !bytes.Contains(event, []byte("initial-events-end")) {
-				continue
 			}
 			s.events <- append(event, '\n')
 		}

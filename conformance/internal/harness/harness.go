@@ -76,9 +76,30 @@ type Server struct {
 	Kubeconfig string // a file; cluster admin, by client certificate on Plinth and by token on the reference
 	Ready      time.Duration
 
-	options  Options
-	port     int
-	commands []*exec.Cmd
+	options   Options
+	port      int
+	processes []*process
+}
+
+// process is a started command with somebody who waits for it.
+type process struct {
+	*os.Process
+	ended chan struct{}
+	how   error // when it has ended
+}
+
+// follow waits for commands that have been started.
+func follow(commands ...*exec.Cmd) []*process {
+	var processes []*process
+	for _, cmd := range commands {
+		p := &process{Process: cmd.Process, ended: make(chan struct{})}
+		go func() {
+			p.how = cmd.Wait()
+			close(p.ended)
+		}()
+		processes = append(processes, p)
+	}
+	return processes
 }
 
 // readyTimeout is generous: the reference takes 3 s alone on the machine, and many times that beside other tests.
@@ -126,7 +147,7 @@ func (s *Server) startReference() error {
 	if err != nil {
 		return err
 	}
-	s.commands = p.Commands
+	s.processes = follow(p.Commands...)
 	s.URL = fmt.Sprintf("https://127.0.0.1:%d", p.Port)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{Server: s.URL, InsecureSkipTLSVerify: true}
@@ -157,7 +178,7 @@ func (s *Server) startPlinth() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.commands = []*exec.Cmd{cmd}
+	s.processes = follow(cmd)
 	return nil
 }
 
@@ -172,13 +193,12 @@ func (s *Server) LogFile() string {
 func (s *Server) waitReady(until time.Time) error {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
-	exited := make(chan error, 1)
-	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(s.commands[0])
+	first := s.processes[0]
 	last := errors.New("it was never asked")
 	for time.Now().Before(until) {
 		select {
-		case err := <-exited:
-			return fmt.Errorf("%s ended before it was ready (%v):\n%s", s.Kind, err, s.LogTail(20))
+		case <-first.ended:
+			return fmt.Errorf("%s ended before it was ready (%v):\n%s", s.Kind, first.how, s.LogTail(20))
 		case <-time.After(2 * time.Millisecond):
 		}
 		if s.Kind == Plinth {
@@ -227,36 +247,33 @@ func probe(client *http.Client, url string) error {
 
 // Kill ends the server as kill -9 does: nothing is flushed, nobody is told.
 func (s *Server) Kill() {
-	for _, cmd := range s.commands {
-		cmd.Process.Kill()
+	for _, p := range s.processes {
+		p.Kill() // it may have ended already
 	}
-	for _, cmd := range s.commands {
-		cmd.Wait() // an error here says that it was killed, or that somebody waits already
-		for alive(cmd.Process.Pid) {
-			time.Sleep(time.Millisecond)
-		}
+	for _, p := range s.processes {
+		<-p.ended
 	}
-	s.commands = nil
+	s.processes = nil
 }
 
-func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
-
-// Stop ends the server with SIGTERM and returns how it ended.
+// Stop ends the server with SIGTERM and returns how it ended: nil for exit status 0.
 func (s *Server) Stop() error {
-	if len(s.commands) == 0 {
+	if len(s.processes) == 0 {
 		return nil
 	}
-	s.commands[0].Process.Signal(syscall.SIGTERM)
-	until := time.Now().Add(reference.StopGrace)
-	for alive(s.commands[0].Process.Pid) {
-		if time.Now().After(until) {
-			s.Kill()
-			return fmt.Errorf("%s did not end within %s", s.Kind, reference.StopGrace)
-		}
-		time.Sleep(time.Millisecond)
+	first := s.processes[0]
+	if err := first.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	var how error
+	select {
+	case <-first.ended:
+		how = first.how
+	case <-time.After(reference.StopGrace):
+		how = fmt.Errorf("%s did not end within %s", s.Kind, reference.StopGrace)
 	}
 	s.Kill()
-	return nil
+	return how
 }
 
 // Restart starts the server again on the data it has left, and on the same port where the server lets us choose.
@@ -268,8 +285,8 @@ func (s *Server) Restart() error {
 // Pids are the server's processes.
 func (s *Server) Pids() []int {
 	var pids []int
-	for _, cmd := range s.commands {
-		pids = append(pids, cmd.Process.Pid)
+	for _, p := range s.processes {
+		pids = append(pids, p.Pid)
 	}
 	return pids
 }
