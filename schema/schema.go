@@ -187,3 +187,16 @@ func prefix(name string) uint64 {
 	}
 	return p
 }
+
+// Implied is what a field that is not there means by the document of its type: the marker's default, or else what a scalar
+// that Go always writes holds when nobody sets it. Nil where it means nothing.
+func (f *Field) Implied() object.Value {
+	if !f.Default.IsNull() || f.Pointer || f.OmitEmpty {
+		return f.Default
+	}
+	switch f.Type.Kind {
+	case String, Bool, Int, Float:
+		return f.Type.Zero()
+	}
+	return object.Nil
+}

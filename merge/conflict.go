@@ -1,0 +1,127 @@
+package merge
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Conflict is a field that an apply would change and that another manager owns (SSA-4).
+type Conflict struct {
+	Path Path
+	With Entry // without its fields
+	// Live is what the field holds and Wanted what the intent has for it; null where there is nothing, and for fields in another
+	// API version than the intent's.
+	Live, Wanted object.Value
+}
+
+// By names the other manager as the reference does: `"kubectl-edit" using apps/v1`.
+func (c *Conflict) By() string {
+	text := fmt.Sprintf("%q", c.With.Manager)
+	if c.With.Subresource != "" {
+		text += fmt.Sprintf(" with subresource %q", c.With.Subresource)
+	}
+	if c.With.Operation == OperationUpdate {
+		text += " using " + c.With.APIVersion
+	}
+	return text
+}
+
+// ConflictError is an apply that would take fields from other managers. Nothing has changed.
+type ConflictError struct {
+	Conflicts []Conflict // by manager; the order of managers is that of managedFields
+}
+
+// Error is the message of the reference.
+func (e *ConflictError) Error() string {
+	if len(e.Conflicts) == 1 {
+		c := &e.Conflicts[0]
+		return fmt.Sprintf("Apply failed with 1 conflict: conflict with %s: %v", c.By(), c.Path)
+	}
+	groups := map[string][]string{}
+	var names []string
+	for i := range e.Conflicts {
+		by := e.Conflicts[i].By()
+		if groups[by] == nil {
+			names = append(names, by)
+		}
+		groups[by] = append(groups[by], "- "+e.Conflicts[i].Path.String())
+	}
+	slices.Sort(names)
+	var lines []string
+	for _, by := range names {
+		lines = append(append(lines, "conflicts with "+by+":"), groups[by]...)
+	}
+	return fmt.Sprintf("Apply failed with %d conflicts: %s", len(e.Conflicts), strings.Join(lines, "\n"))
+}
+
+// set is the paths of all conflicts.
+func (e *ConflictError) set() Set {
+	var s Set
+	for i := range e.Conflicts {
+		s = s.Union(single(e.Conflicts[i].Path))
+	}
+	return s
+}
+
+// conflict is what one manager would lose.
+type conflict struct {
+	with *entry
+	lost Set
+}
+
+func conflictError(all []conflict) *ConflictError {
+	e := &ConflictError{}
+	for _, c := range all {
+		c.lost.Each(func(p Path) {
+			e.Conflicts = append(e.Conflicts, Conflict{Path: slices.Clone(p), With: c.with.Entry})
+		})
+	}
+	return e
+}
+
+// tell adds the values to conflicts in the version of the intent.
+func (e *ConflictError) tell(live, intent object.Value, t *schema.Type) {
+	for i := range e.Conflicts {
+		if c := &e.Conflicts[i]; c.With.APIVersion == intent.At("apiVersion").Str() {
+			c.Live, c.Wanted = valueAt(live, t, c.Path), valueAt(intent, t, c.Path)
+		}
+	}
+}
+
+// valueAt is what a path leads to; null if there is nothing.
+func valueAt(v object.Value, t *schema.Type, p Path) object.Value {
+	for _, e := range p {
+		switch e.step {
+		case Field:
+			t, _ = memberType(t, e.v.Str())
+			v = v.At(e.v.Str())
+		default:
+			v = itemAt(v, t, e)
+			t = itemType(t)
+		}
+	}
+	return v
+}
+
+func itemAt(v object.Value, t *schema.Type, e Element) object.Value {
+	items := v.Items()
+	if e.step == Index {
+		if i := e.v.Int(); i >= 0 && i < int64(len(items)) {
+			return items[i]
+		}
+		return object.Nil
+	}
+	if t.Kind != schema.List || t.ListType == schema.Atomic {
+		return object.Nil
+	}
+	for _, item := range items {
+		if id, err := identify(t, item); err == nil && elementOf(t, id).Compare(e) == 0 {
+			return item
+		}
+	}
+	return object.Nil
+}

@@ -1,0 +1,217 @@
+package merge
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"plinth/object"
+)
+
+// Step says how an Element selects what is below.
+type Step uint8
+
+// The kinds of elements, in the order in which they sort.
+const (
+	Field Step = iota // a member of a map or struct, by name
+	Key               // an item of an associative list, by its keys
+	Item              // an item of a set, by its value
+	Index             // an item of a list, by its position
+)
+
+// Element is one step of a Path.
+type Element struct {
+	step Step
+	// Field: the name. Key: a map of the keys. Item: the value. Index: an integer.
+	v object.Value
+}
+
+// FieldElement selects a member by name.
+func FieldElement(name string) Element { return Element{Field, object.StringOf(name)} }
+
+// KeyElement selects the item of an associative list that has these keys.
+func KeyElement(keys object.Value) Element { return Element{Key, keys} }
+
+// ItemElement selects the item of a set that has this value.
+func ItemElement(value object.Value) Element { return Element{Item, value} }
+
+// Step is how the element selects.
+func (e Element) Step() Step { return e.step }
+
+// Value is the name of a Field, the keys of a Key, the value of an Item and the position of an Index.
+func (e Element) Value() object.Value { return e.v }
+
+// Compare orders elements: names, then keys, then values, then positions, each by their own order.
+func (e Element) Compare(f Element) int {
+	if e.step != f.step {
+		return cmp.Compare(e.step, f.step)
+	}
+	if e.step == Field {
+		return strings.Compare(e.v.Str(), f.v.Str())
+	}
+	return compareValues(e.v, f.v)
+}
+
+// rank orders the kinds of values: numbers come before strings, null comes last.
+var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2, object.List: 3, object.Map: 4, object.Null: 5}
+
+// compareValues is a total order of values in which the integer 1 and the float 1.0 are one.
+func compareValues(a, b object.Value) int {
+	if c := cmp.Compare(rank[a.Kind()], rank[b.Kind()]); c != 0 {
+		return c
+	}
+	switch a.Kind() {
+	case object.Int, object.Float, object.Number:
+		if a.Kind() == object.Int && b.Kind() == object.Int {
+			return cmp.Compare(a.Int(), b.Int())
+		}
+		return cmp.Compare(a.Float(), b.Float())
+	case object.String:
+		return strings.Compare(a.Str(), b.Str())
+	case object.Bool:
+		switch {
+		case a.Bool() == b.Bool():
+			return 0
+		case b.Bool():
+			return -1
+		}
+		return 1
+	case object.List:
+		x, y := a.Items(), b.Items()
+		for i := range min(len(x), len(y)) {
+			if c := compareValues(x[i], y[i]); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(len(x), len(y))
+	case object.Map:
+		x, y := a.Members(), b.Members()
+		for i := range min(len(x), len(y)) {
+			if c := strings.Compare(x[i].Key, y[i].Key); c != 0 {
+				return c
+			}
+			if c := compareValues(x[i].Value, y[i].Value); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(len(x), len(y))
+	}
+	return 0
+}
+
+// same says whether two values are equal, where 1 and 1.0 are.
+func same(a, b object.Value) bool { return a == b || compareValues(a, b) == 0 }
+
+// Path is the way from an object to one of its fields.
+type Path []Element
+
+// String is the path as conflicts tell it: `.spec.containers[name="web"].image`.
+func (p Path) String() string {
+	var text []byte
+	for _, e := range p {
+		text = e.append(text)
+	}
+	return string(text)
+}
+
+// String is the element as a Path tells it.
+func (e Element) String() string { return string(e.append(nil)) }
+
+func (e Element) append(dst []byte) []byte {
+	switch e.step {
+	case Field:
+		return append(append(dst, '.'), e.v.Str()...)
+	case Key:
+		dst = append(dst, '[')
+		for i, m := range e.v.Members() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(append(dst, m.Key...), '=')
+			dst = appendReadable(dst, m.Value)
+		}
+	case Item:
+		dst = appendReadable(append(dst, "[="...), e.v)
+	default:
+		dst = strconv.AppendInt(append(dst, '['), e.v.Int(), 10)
+	}
+	return append(dst, ']')
+}
+
+// appendReadable prints a value as paths do, which is not quite JSON.
+func appendReadable(dst []byte, v object.Value) []byte {
+	switch v.Kind() {
+	case object.String:
+		return strconv.AppendQuote(dst, v.Str())
+	case object.Float, object.Number:
+		return fmt.Append(dst, v.Float())
+	}
+	return object.AppendJSON(dst, v)
+}
+
+// The prefixes of elements in FieldsV1.
+const (
+	fieldPrefix = "f:"
+	keyPrefix   = "k:"
+	itemPrefix  = "v:"
+	indexPrefix = "i:"
+)
+
+// errUnknownElement is an element of a kind that is not known here. Such elements are dropped: a newer version may have
+// written them.
+var errUnknownElement = errors.New("unknown path element type")
+
+// parseElement reads an element from FieldsV1.
+func parseElement(text string) (Element, error) {
+	if len(text) < 2 {
+		return Element{}, errors.New("key must be 2 characters long:")
+	}
+	if text[1] != ':' {
+		return Element{}, fmt.Errorf("missing colon: %v", text)
+	}
+	rest := text[2:]
+	switch text[:2] {
+	case fieldPrefix:
+		return FieldElement(rest), nil
+	case keyPrefix:
+		keys, err := parseInner(rest)
+		if err != nil {
+			return Element{}, err
+		}
+		if keys.Kind() != object.Map {
+			return Element{}, fmt.Errorf("%s does not hold the keys of an item", text)
+		}
+		return KeyElement(keys), nil
+	case itemPrefix:
+		v, err := parseInner(rest)
+		return ItemElement(v), err
+	case indexPrefix:
+		i, err := strconv.Atoi(rest)
+		return Element{Index, object.IntOf(int64(i))}, err
+	}
+	return Element{}, errUnknownElement
+}
+
+// parseInner reads the JSON within an element.
+func parseInner(text string) (object.Value, error) {
+	parsed, err := object.ParseJSON([]byte(text))
+	if err != nil {
+		return object.Nil, err
+	}
+	return parsed.Value.Untyped()
+}
+
+// wire is the element as FieldsV1 has it.
+func (e Element) wire() string {
+	switch e.step {
+	case Field:
+		return fieldPrefix + e.v.Str()
+	case Key:
+		return string(object.AppendJSON([]byte(keyPrefix), e.v))
+	case Item:
+		return string(object.AppendJSON([]byte(itemPrefix), e.v))
+	}
+	return indexPrefix + strconv.FormatInt(e.v.Int(), 10)
+}

@@ -1,0 +1,201 @@
+package merge
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// The types of these tests: a kind with one field of every sort.
+var (
+	text   = &schema.Type{Kind: schema.String}
+	number = &schema.Type{Kind: schema.Int, Bits: 64}
+	port   = &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+		{Name: "name", Type: text, OmitEmpty: true},
+		{Name: "port", Type: number},
+		{Name: "protocol", Type: text, OmitEmpty: true, Default: object.StringOf("TCP")},
+	}}
+	container = &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+		{Name: "args", Type: &schema.Type{Kind: schema.List, Elem: text}, OmitEmpty: true},
+		{Name: "image", Type: text, OmitEmpty: true},
+		{Name: "name", Type: text},
+		{Name: "ports", Type: &schema.Type{Kind: schema.List, Elem: port, ListType: schema.Associative, ListKeys: []string{"port", "protocol"}}, OmitEmpty: true},
+	}}
+	labels = &schema.Type{Kind: schema.Map, Elem: text}
+	widget = &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+		{Name: "apiVersion", Type: text},
+		{Name: "kind", Type: text},
+		{Name: "metadata", Type: &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+			{Name: "annotations", Type: labels, OmitEmpty: true},
+			{Name: "finalizers", Type: &schema.Type{Kind: schema.List, Elem: text, ListType: schema.Set}, OmitEmpty: true},
+			{Name: "labels", Type: labels, OmitEmpty: true},
+			{Name: "name", Type: text, OmitEmpty: true},
+			{Name: "uid", Type: text, OmitEmpty: true},
+		}}},
+		{Name: "spec", Type: &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+			{Name: "containers", Type: &schema.Type{Kind: schema.List, Elem: container, ListType: schema.Associative, ListKeys: []string{"name"}}, OmitEmpty: true},
+			{Name: "replicas", Type: number, OmitEmpty: true, Pointer: true},
+			{Name: "selector", Type: &schema.Type{Kind: schema.Map, Elem: text, AtomicMap: true}, OmitEmpty: true},
+			{Name: "template", Type: &schema.Type{Kind: schema.Any}, OmitEmpty: true},
+		}}},
+	}}
+	widgets = &Kind{Type: widget}
+	start   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+)
+
+const head = "apiVersion: v1\nkind: Widget\nmetadata: {name: w, uid: u}\n"
+
+func yaml(t testing.TB, text string) object.Value {
+	t.Helper()
+	parsed, err := object.ParseYAML([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return parsed.Value
+}
+
+// step is a write and what comes of it.
+type step struct {
+	apply, update string // by whom; a "!" at the end forces
+	body          string // the object without its head
+	spec          string // what spec is then, as JSON; "" if that does not matter
+	owners        string // who owns what, an entry a line; "" if that does not matter
+	err           string
+}
+
+func TestHistories(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		steps []step
+	}{
+		{"an intent is owned, and an update takes what it changes", []step{ // SPEC: SSA-1, SSA-2, SSA-6
+			{apply: "a", body: "spec: {replicas: 1, selector: {a: b}}", spec: `{"replicas":1,"selector":{"a":"b"}}`,
+				owners: "a Apply .spec.replicas .spec.selector"},
+			{update: "b", body: "spec: {replicas: 2, selector: {a: b}}",
+				owners: "a Apply .spec.selector\nb Update .spec.replicas"},
+		}},
+		{"what is given up goes, unless it is somebody else's, too", []step{ // SPEC: SSA-3, SSA-5
+			{apply: "a", body: "spec: {replicas: 1}\nmetadata: {labels: {x: y, z: z}}"},
+			{apply: "b", body: "metadata: {labels: {x: y}}"},
+			{apply: "a", body: "spec: {}", spec: "null", owners: "b Apply .metadata.labels.x\na Apply .spec"},
+		}},
+		{"conflicts", []step{ // SPEC: SSA-4
+			{apply: "a", body: "spec: {replicas: 1, selector: {a: b}}"},
+			{apply: "b", body: "spec: {replicas: 2}", err: `Apply failed with 1 conflict: conflict with "a": .spec.replicas`},
+			{update: "c", body: "spec: {replicas: 3, selector: {a: c}}"},
+			{apply: "b", body: "spec: {replicas: 2, selector: {b: b}}",
+				err: "Apply failed with 2 conflicts: conflicts with \"c\" using v1:\n- .spec.replicas\n- .spec.selector"},
+			{apply: "b!", body: "spec: {replicas: 2}", spec: `{"replicas":2,"selector":{"a":"c"}}`,
+				owners: "b Apply .spec.replicas\nc Update .spec.selector"},
+		}},
+		{"associative lists keep what others have in them, and the order of the intent", []step{ // SPEC: SSA-8
+			{apply: "a", body: "spec: {containers: [{name: x, image: i}, {name: w}]}"},
+			{apply: "b", body: "spec: {containers: [{name: z}, {name: w, args: [q]}]}",
+				spec:   `{"containers":[{"image":"i","name":"x"},{"name":"z"},{"args":["q"],"name":"w"}]}`,
+				owners: "a Apply .spec.containers[name=\"x\"] .spec.containers[name=\"w\"] .spec.containers[name=\"x\"].image .spec.containers[name=\"x\"].name .spec.containers[name=\"w\"].name\nb Apply .spec.containers[name=\"w\"] .spec.containers[name=\"z\"] .spec.containers[name=\"w\"].args .spec.containers[name=\"w\"].name .spec.containers[name=\"z\"].name"},
+			{apply: "b", body: "spec: {containers: [{name: w}]}", spec: `{"containers":[{"image":"i","name":"x"},{"name":"w"}]}`},
+		}},
+		{"keys have defaults", []step{ // SPEC: SSA-8
+			{apply: "a", body: "spec: {containers: [{name: x, ports: [{port: 80}]}]}"},
+			{apply: "b", body: "spec: {containers: [{name: x, ports: [{port: 80, protocol: TCP, name: web}, {port: 80, protocol: UDP}]}]}",
+				spec: `{"containers":[{"name":"x","ports":[{"name":"web","port":80,"protocol":"TCP"},{"port":80,"protocol":"UDP"}]}]}`},
+		}},
+		{"an intent has no item twice", []step{ // SPEC: SSA-18
+			{apply: "a", body: "spec: {containers: [{name: x}, {name: x}]}", err: `.spec.containers: duplicate entries for key [name="x"]`},
+		}},
+		{"what has no schema is granular, and its lists are atomic", []step{ // SPEC: SSA-9
+			{apply: "a", body: "spec: {template: {x: {a: 1, l: [1]}}}",
+				owners: "a Apply .spec.template.x .spec.template.x.a .spec.template.x.l"},
+			{apply: "b", body: "spec: {template: {x: {l: [2]}}}", err: `Apply failed with 1 conflict: conflict with "a": .spec.template.x.l`},
+			{apply: "b", body: "spec: {template: {x: {z: 1}}}", spec: `{"template":{"x":{"a":1,"l":[1],"z":1}}}`},
+		}},
+		{"what nobody managed belongs to before-first-apply", []step{ // SPEC: SSA-1
+			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}", owners: "nobody Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
+			{update: "nobody", body: "metadata: {labels: {x: z}, managedFields: [{}]}\nspec: {replicas: 1}", owners: "none"},
+			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}", owners: "none"},
+			{apply: "a", body: "spec: {replicas: 1}",
+				owners: "a Apply .spec.replicas\nbefore-first-apply Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
+		}},
+		{"an empty list of managers and an empty entry", []step{ // SPEC: SSA-7
+			{apply: "a", body: "spec: {replicas: 1}"},
+			{update: "b", body: "metadata: {managedFields: [{manager: c, operation: Update}]}\nspec: {replicas: 1}", owners: "a Apply .spec.replicas"},
+			{update: "b", body: "metadata: {managedFields: [{}]}\nspec: {replicas: 2}", owners: "none"},
+		}},
+		{"client-side apply goes on as server-side apply", []step{ // SPEC: SSA-13
+			{update: "kubectl-client-side-apply", body: "metadata: {annotations: {" + LastApplied +
+				`: '{"apiVersion":"v1","kind":"Widget","spec":{"replicas":1}}'}}` + "\nspec: {replicas: 1}"},
+			{apply: "kubectl", body: "spec: {replicas: 2}", spec: `{"replicas":2}`},
+			{update: "edit", body: "metadata: {annotations: {" + LastApplied +
+				`: '{"apiVersion":"v1","kind":"Widget","spec":{"replicas":2}}'}}` + "\nspec: {replicas: 5}"},
+			{apply: "kubectl", body: "spec: {replicas: 6}", err: `conflict with "edit" using v1: .spec.replicas`},
+			{apply: "other", body: "spec: {replicas: 6}", err: `conflict with "edit" using v1: .spec.replicas`},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			live := object.Nil
+			for i, s := range test.steps {
+				live = s.run(t, i, live)
+			}
+		})
+	}
+}
+
+// run makes the step and checks what the test says of it.
+func (s *step) run(t *testing.T, i int, live object.Value) object.Value {
+	t.Helper()
+	name, force := strings.CutSuffix(s.apply+s.update, "!")
+	w := Writer{Manager: name, APIVersion: "v1", Force: force, Now: start.Add(time.Duration(i) * time.Minute)}
+	body := yaml(t, s.body)
+	body = body.With("apiVersion", object.StringOf("v1")).With("kind", object.StringOf("Widget"))
+	var next object.Value
+	var err error
+	if s.apply != "" {
+		next, err = widgets.Apply(live, body, w)
+	} else {
+		if live.IsNull() {
+			body = body.WithAt(object.Nil, "metadata", "uid").WithoutAt("metadata", "uid")
+		} else {
+			body = body.WithAt(object.StringOf("u"), "metadata", "uid")
+		}
+		next = widgets.Update(live, body, w)
+	}
+	if s.err != "" || err != nil {
+		if err == nil || s.err == "" || !strings.Contains(err.Error(), s.err) {
+			t.Fatalf("step %d: error %v, want %q", i, err, s.err)
+		}
+		return live
+	}
+	if got := string(object.AppendJSON(nil, next.At("spec"))); s.spec != "" && got != s.spec {
+		t.Errorf("step %d: spec is %s, want %s", i, got, s.spec)
+	}
+	if got := ownersOf(t, next); s.owners != "" && got != s.owners {
+		t.Errorf("step %d: owners are\n%s\nwant\n%s", i, got, s.owners)
+	}
+	return next.WithAt(object.StringOf("u"), "metadata", "uid")
+}
+
+func ownersOf(t *testing.T, v object.Value) string {
+	entries, err := ParseManagedFields(v.At("metadata", "managedFields"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range entries {
+		lines = append(lines, e.Manager+" "+e.Operation+" "+strings.ReplaceAll(e.Fields.String(), "\n", " "))
+	}
+	if len(lines) == 0 {
+		return "none"
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestManagedFieldsInAnIntent(t *testing.T) { // SPEC: SSA-7
+	_, err := widgets.Apply(object.Nil, yaml(t, head+"spec: {}").WithAt(object.ListOf(object.MapOf()), "metadata", "managedFields"), Writer{APIVersion: "v1"})
+	if !errors.Is(err, ErrManaged) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package merge
+
+import "plinth/schema"
+
+// reconcile brings a stored set in line with a schema whose lists and maps have become atomic since (SSA-10): who owned parts
+// of one owns the whole. What became granular stays as it is: owned, without its parts.
+func (s Set) reconcile(t *schema.Type) Set {
+	var out []node
+	for i := range s.nodes {
+		n := s.nodes[i]
+		if !n.below.Empty() {
+			if of := belowType(t, n.element); of != nil {
+				if isAtomic(of) {
+					n.marks, n.below = owned, Set{}
+				} else {
+					n.below = n.below.reconcile(of)
+				}
+			}
+		}
+		if out == nil && (n.marks != s.nodes[i].marks || !n.below.is(s.nodes[i].below)) {
+			out = append(make([]node, 0, len(s.nodes)), s.nodes[:i]...)
+		}
+		if out != nil {
+			out = append(out, n)
+		}
+	}
+	if out == nil {
+		return s
+	}
+	return Set{out}
+}
+
+// belowType is the type of what an element selects; nil where nothing is known of it.
+func belowType(t *schema.Type, e Element) *schema.Type {
+	switch t.Kind {
+	case schema.Struct:
+		if e.step == Field {
+			if f := t.Field(e.v.Str()); f != nil {
+				return f.Type
+			}
+		}
+	case schema.Map, schema.List:
+		return t.Elem
+	}
+	return nil
+}
+
+// isAtomic says whether nobody can own a part of a value of this type. What has no schema is not reconciled.
+func isAtomic(t *schema.Type) bool {
+	switch t.Kind {
+	case schema.Struct, schema.Map, schema.Any:
+		return t.AtomicMap
+	case schema.List:
+		return t.ListType == schema.Atomic
+	}
+	return false
+}
