@@ -31,13 +31,14 @@ var allowed = map[string][]string{
 	"object":                         {},
 	"schema":                         {"object"},
 	"patch":                          {"object", "schema"},
+	"merge":                          {"object", "schema"},
 	"internal/apierr":                {"object"},
 	"internal/store":                 {},
 	"internal/store/filelog":         {"internal/store"},
 	"internal/store/memlog":          {"internal/store"},
 	"internal/store/storetest":       {"internal/store"},
-	"internal/engine":                {"object", "schema", "patch", "internal/apierr", "internal/store", "internal/builtin/validation"},
-	"internal/builtin":               {"object", "schema", "internal/apierr", "internal/engine", "internal/store", "internal/builtin/*"},
+	"internal/engine":                {"object", "schema", "patch", "merge", "internal/apierr", "internal/store", "internal/builtin/validation"},
+	"internal/builtin":               {"object", "schema", "merge", "internal/apierr", "internal/engine", "internal/store", "internal/builtin/*"},
 	"internal/builtin/gotypes":       {"object", "schema"},
 	"internal/builtin/gotypes/facts": {"object", "schema"},
 	"internal/builtin/defaults":      {"object"},
@@ -65,7 +66,7 @@ var outside = map[string][]string{
 }
 
 // pure packages decide, and do no I/O.
-var pure = []string{"object", "schema", "patch"}
+var pure = []string{"object", "schema", "merge", "patch"}
 
 var impure = []string{"context", "net", "os", "log", "log/slog", "time"}
 

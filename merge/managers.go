@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"plinth/object"
 )
@@ -22,7 +21,7 @@ type Entry struct {
 	Operation   string // OperationApply or OperationUpdate
 	APIVersion  string // in which the fields are named
 	Subresource string
-	Time        string // of the last change, RFC 3339; "" if it is not known
+	Time        string // of the last change, in UTC as RFC 3339 has it, to the second; "" if it is not known
 	Fields      Set
 }
 
@@ -95,7 +94,7 @@ func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(
 			cmp.Compare(a.Operation, b.Operation),
-			cmp.Compare(a.seconds(), b.seconds()),
+			cmp.Compare(a.Time, b.Time),
 			cmp.Compare(a.Manager, b.Manager),
 			cmp.Compare(a.APIVersion, b.APIVersion),
 			cmp.Compare(a.Subresource, b.Subresource),
@@ -106,14 +105,6 @@ func printManaged(entries []*entry) object.Value {
 		items[i] = e.print()
 	}
 	return object.ListOf(items...)
-}
-
-func (e *entry) seconds() int64 {
-	t, err := time.Parse(time.RFC3339, e.Time)
-	if err != nil {
-		return 0
-	}
-	return t.Unix()
 }
 
 func (e *entry) print() object.Value {
@@ -155,7 +146,7 @@ func (o *operation) cap() {
 		return
 	}
 	slices.SortStableFunc(updaters, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(a.seconds(), b.seconds()), cmp.Compare(a.identifier(), b.identifier()))
+		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.identifier(), b.identifier()))
 	})
 	firsts := map[string]*entry{} // by version
 	for _, e := range updaters {

@@ -3,7 +3,6 @@ package merge
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"plinth/object"
 	"plinth/schema"
@@ -29,9 +28,9 @@ type Writer struct {
 	Manager     string // "" is "unknown"
 	APIVersion  string // of the request
 	Subresource string
-	Force       bool      // of an apply: take over the fields that conflict
-	Clear       bool      // of an update: forget all managers, as an empty list of managedFields wants it
-	Now         time.Time // is told in seconds
+	Force       bool   // of an apply: take over the fields that conflict
+	Clear       bool   // of an update: forget all managers, as an empty list of managedFields wants it
+	Now         string // in UTC as RFC 3339 has it, to the second: "2026-01-02T15:04:05Z"
 }
 
 // unknownManager is who writes without a name.
@@ -146,7 +145,7 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	if now.set.Empty() {
 		return nil
 	}
-	now.Time = o.time()
+	now.Time = o.writer.Now
 	if at := indexOf(o.entries, &now.Entry); at >= 0 {
 		now.set = now.set.Union(o.entries[at].set)
 		o.entries[at] = now
@@ -155,8 +154,6 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	}
 	return nil
 }
-
-func (o *operation) time() string { return o.writer.Now.UTC().Format(time.RFC3339) }
 
 // Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its
 // managedFields; it is live itself where nothing changes. The intent has been brought into the form in which its type holds
@@ -240,7 +237,7 @@ func (o *operation) finish(me, last *entry, changed bool) {
 		return
 	}
 	if changed {
-		me.Time = o.time()
+		me.Time = o.writer.Now
 	}
 	if last != nil && me.set.Equal(last.stored) {
 		me.set = last.stored

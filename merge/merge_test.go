@@ -2,9 +2,9 @@ package merge
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"plinth/object"
 	"plinth/schema"
@@ -44,7 +44,6 @@ var (
 		}}},
 	}}
 	widgets = &Kind{Type: widget}
-	start   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
 const head = "apiVersion: v1\nkind: Widget\nmetadata: {name: w, uid: u}\n"
@@ -96,7 +95,7 @@ func TestHistories(t *testing.T) {
 			{apply: "a", body: "spec: {containers: [{name: x, image: i}, {name: w}]}"},
 			{apply: "b", body: "spec: {containers: [{name: z}, {name: w, args: [q]}]}",
 				spec:   `{"containers":[{"image":"i","name":"x"},{"name":"z"},{"args":["q"],"name":"w"}]}`,
-				owners: "a Apply .spec.containers[name=\"x\"] .spec.containers[name=\"w\"] .spec.containers[name=\"x\"].image .spec.containers[name=\"x\"].name .spec.containers[name=\"w\"].name\nb Apply .spec.containers[name=\"w\"] .spec.containers[name=\"z\"] .spec.containers[name=\"w\"].args .spec.containers[name=\"w\"].name .spec.containers[name=\"z\"].name"},
+				owners: "a Apply .spec.containers[name=\"w\"] .spec.containers[name=\"x\"] .spec.containers[name=\"w\"].name .spec.containers[name=\"x\"].image .spec.containers[name=\"x\"].name\nb Apply .spec.containers[name=\"w\"] .spec.containers[name=\"z\"] .spec.containers[name=\"w\"].args .spec.containers[name=\"w\"].name .spec.containers[name=\"z\"].name"},
 			{apply: "b", body: "spec: {containers: [{name: w}]}", spec: `{"containers":[{"image":"i","name":"x"},{"name":"w"}]}`},
 		}},
 		{"keys have defaults", []step{ // SPEC: SSA-8
@@ -148,7 +147,7 @@ func TestHistories(t *testing.T) {
 func (s *step) run(t *testing.T, i int, live object.Value) object.Value {
 	t.Helper()
 	name, force := strings.CutSuffix(s.apply+s.update, "!")
-	w := Writer{Manager: name, APIVersion: "v1", Force: force, Now: start.Add(time.Duration(i) * time.Minute)}
+	w := Writer{Manager: name, APIVersion: "v1", Force: force, Now: fmt.Sprintf("2026-01-02T03:%02d:00Z", i)}
 	body := yaml(t, s.body)
 	body = body.With("apiVersion", object.StringOf("v1")).With("kind", object.StringOf("Widget"))
 	var next object.Value
