@@ -18,6 +18,17 @@ const maxUnknown = 100
 // walk at once; among others the first counts. First is in the order of keys, as the order of the text is gone by now.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
 	var w walker
+	return w.decode(v, t)
+}
+
+// DecodePart is Decode for what is only a part of an object, the intent of an apply (SSA-2): scalars get their stored form,
+// and nothing else is added or taken away. What is there says that somebody wants it there: null, an empty list, a zero.
+func (t *Type) DecodePart(v object.Value) (Decoded, error) {
+	w := walker{part: true}
+	return w.decode(v, t)
+}
+
+func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	out := w.value(v, t, nil)
 	if w.fatal != nil {
 		return Decoded{}, w.fatal
@@ -30,6 +41,7 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 
 // walker is what one walk has found. It is passed by pointer, and so are the steps: all of it stays on the stack.
 type walker struct {
+	part    bool // see DecodePart
 	unknown []string
 	saved   *TypeError // the first value of a wrong type; the walk goes on
 	fatal   *TypeError // ends the walk
@@ -47,6 +59,9 @@ type step struct {
 }
 
 func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
+	if w.part && v.IsNull() {
+		return v
+	}
 	switch t.Kind {
 	case Any:
 		if t.golang != nil {
@@ -100,13 +115,17 @@ func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 
 func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	members := v.Members()
-	out := edit{old: members, extra: len(t.always)}
+	always := t.always
+	if w.part {
+		always = nil
+	}
+	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key
 		index, known := t.find(key, from)
-		for ; next < len(t.always) && int(t.always[next]) < index; next++ {
+		for ; next < len(always) && int(always[next]) < index; next++ {
 			out.insert(i, t.zeroMember(next))
 		}
 		from = index
@@ -115,7 +134,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 			out.drop(i)
 			continue
 		}
-		if next < len(t.always) && int(t.always[next]) == index {
+		if next < len(always) && int(always[next]) == index {
 			next++
 		}
 		f := &t.Fields[index]
@@ -130,7 +149,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 			out.keep(i, value)
 		}
 	}
-	for ; next < len(t.always); next++ {
+	for ; next < len(always); next++ {
 		out.insert(len(members), t.zeroMember(next))
 	}
 	return out.value(v)
@@ -153,11 +172,14 @@ func (f *Field) zero() object.Value {
 func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) {
 	if f.Pointer {
 		if v.IsNull() {
-			return v, !f.OmitEmpty
+			return v, w.part || !f.OmitEmpty
 		}
 		return w.value(v, f.Type, at), true
 	}
 	v = w.value(v, f.Type, at)
+	if w.part {
+		return v, true
+	}
 	if f.OmitEmpty && isEmpty(v, f.Type) || f.OmitZero && object.Equal(v, f.Type.zero) {
 		return v, false
 	}

@@ -88,7 +88,11 @@ func (b *batch) compile(t reflect.Type) *Type {
 		own, ofFields = b.facts.Of(t)
 	}
 	out.Name, out.Enum = modelName(t), own.Enum
-	if out.Kind = specialKind(t); out.Kind == 0 && !isRaw(t) {
+	switch out.Kind = specialKind(t); {
+	case out.Kind != 0:
+	case isRaw(t):
+		out.AtomicMap = t.Name() == "RawExtension" // the other ones are as granular as what they hold
+	default:
 		b.shape(out, t, ofFields)
 	}
 	out.mark(own, "")

@@ -66,7 +66,7 @@ type Type struct {
 
 	ListType  ListType
 	ListKeys  []string // Associative
-	AtomicMap bool     // Map, Struct: owned and replaced as a whole
+	AtomicMap bool     // Map, Struct, Any: owned and replaced as a whole
 	// Marked says that ListType or AtomicMap was said by a marker, so that OpenAPI tells of it; where it is false, they
 	// are what the patch tags or nothing at all make of it.
 	Marked bool

@@ -191,6 +191,25 @@ func TestDecode(t *testing.T) {
 }
 
 // SPEC: VAL-1.
+// SPEC: SSA-2, SSA-18.
+func TestDecodePart(t *testing.T) {
+	for in, out := range map[string]string{
+		`{}`:                                      `{}`,
+		`{"spec":null}`:                           `{"spec":null}`,
+		`{"spec":{"names":[],"text":"","big":0}}`: `{"spec":{"big":0,"names":[],"text":""}}`,
+		`{"spec":{"replicas":null,"ports":[{"number":null}],"limits":{"a":{}}}}`: `{"spec":{"limits":{"a":{}},"ports":[{"number":null}],"replicas":null}}`,
+		`{"spec":{"ratio":1.50,"data":"YW\nJj","unknown":1}}`:                    `{"spec":{"data":"YWJj","ratio":1.5}}`,
+	} {
+		got, err := compiled(t).DecodePart(parse(t, in))
+		if err != nil || printed(got.Value) != out {
+			t.Errorf("%s: decoded %s, %v; want %s", in, printed(got.Value), err, out)
+		}
+	}
+	if _, err := compiled(t).DecodePart(parse(t, `{"spec":{"text":1}}`)); err == nil {
+		t.Error("a number is no text")
+	}
+}
+
 func TestTypeErrors(t *testing.T) {
 	for _, c := range []struct{ in, path, message string }{
 		{`[]`, "", "json: cannot unmarshal array into Go value of type schema.thing"},
