@@ -1,0 +1,135 @@
+package merge
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	histories = flag.Uint64("histories", 2000, "how many random histories to run")
+	seed      = flag.Uint64("seed", 1, "what they are made from")
+	length    = flag.Int("length", 12, "operations in a history")
+	alone     = flag.Bool("alone", false, "run the histories through upstream alone, values of wrong types among them")
+)
+
+// tally counts what histories consist of, so that a generator that has gone blind is seen.
+type tally struct {
+	steps, applies, conflicts, refused, internal, same, moody atomic.Int64
+}
+
+func (c *tally) add(op step, o outcome) {
+	c.steps.Add(1)
+	if op.verb == apply {
+		c.applies.Add(1)
+	}
+	if r, ok := o.err.(*refusal); ok {
+		switch r.kind {
+		case "conflict":
+			c.conflicts.Add(1)
+		case "internal":
+			c.internal.Add(1)
+		default:
+			c.refused.Add(1)
+		}
+	} else if o.same && op.verb != reschema {
+		c.same.Add(1)
+	}
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("%d operations: %d applies, %d conflicts, %d failed, %d refused otherwise, %d without a change, %d where upstream is of two minds",
+		c.steps.Load(), c.applies.Load(), c.conflicts.Load(), c.internal.Load(), c.refused.Load(), c.same.Load(), c.moody.Load())
+}
+
+// SPEC: SSA-1 SSA-3 SSA-4 SSA-5 SSA-6 SSA-7 SSA-8 SSA-9 SSA-10 SSA-11 SSA-13 SSA-14 SSA-15 SSA-16
+func TestHistories(t *testing.T) {
+	builtinKinds()
+	var next atomic.Uint64
+	var found atomic.Int64
+	count := &tally{}
+	t.Run("all", func(t *testing.T) {
+		for worker := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for {
+					number := next.Add(1)
+					if number > *histories || found.Load() >= 5 {
+						return
+					}
+					synctest.Test(t, func(t *testing.T) {
+						if !differs(t, number, count) {
+							return
+						}
+						found.Add(1)
+					})
+				}
+			})
+		}
+	})
+	t.Log(count)
+}
+
+// differs runs one history and tells of a difference.
+func differs(t *testing.T, number uint64, count *tally) bool {
+	g := newGenerator(*seed, number)
+	if *alone {
+		g.wrong = 0.003
+	}
+	h, outcomes := g.history(*length, time.Now)
+	for i, o := range outcomes {
+		count.add(h.steps[i], o)
+	}
+	if *alone {
+		return false
+	}
+	d := h.difference(plinth{})
+	if d == nil {
+		return false
+	}
+	if d.moody {
+		count.moody.Add(1)
+		return false
+	}
+	h = h.minimised(plinth{})
+	d = h.difference(plinth{})
+	t.Errorf("history %d of seed %d:\n%s", number, *seed, h.scenario("a difference", d))
+	return true
+}
+
+// difference is where an engine leaves upstream.
+type difference struct {
+	at        int
+	want, got outcome
+	moody     bool // upstream has answers of several kinds
+	wants     []string
+}
+
+// difference runs a history through upstream and another engine; nil if they agree.
+func (h *history) difference(e engine) *difference {
+	theirs, ours := &state{kind: h.kind}, &state{kind: h.kind}
+	for i, op := range h.steps {
+		if op.wait > 0 {
+			time.Sleep(op.wait)
+		}
+		before := *theirs
+		now := time.Now()
+		want, got := theirs.do(upstream{}, op, now), ours.do(e, op, now)
+		if want.String() == got.String() {
+			continue
+		}
+		d := &difference{at: i, want: want, got: got}
+		for range 12 {
+			again := before
+			if other := again.do(upstream{}, op, now); other.String() != want.String() {
+				d.moody = true
+			}
+		}
+		return d
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package merge
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// node is a structural schema, in the words of a CustomResourceDefinition. It is the one description that both engines get
+// their types from.
+type node struct {
+	Type       string           `json:"type,omitempty"` // "object", "array", a scalar, or "" for whatever there is
+	Properties map[string]*node `json:"properties,omitempty"`
+	Additional *node            `json:"additionalProperties,omitempty"`
+	Items      *node            `json:"items,omitempty"`
+	ListType   string           `json:"x-kubernetes-list-type,omitempty"`
+	ListKeys   []string         `json:"x-kubernetes-list-map-keys,omitempty"`
+	MapType    string           `json:"x-kubernetes-map-type,omitempty"`
+	Preserve   bool             `json:"x-kubernetes-preserve-unknown-fields,omitempty"`
+	IntString  bool             `json:"x-kubernetes-int-or-string,omitempty"`
+	Default    any              `json:"default,omitempty"`
+	Ref        string           `json:"$ref,omitempty"` // of metadata: to its model
+}
+
+// clone is a copy down to the leaves.
+func (n *node) clone() *node {
+	if n == nil {
+		return nil
+	}
+	c := *n
+	c.Properties = nil
+	for name, p := range n.Properties {
+		if c.Properties == nil {
+			c.Properties = map[string]*node{}
+		}
+		c.Properties[name] = p.clone()
+	}
+	c.Additional, c.Items = n.Additional.clone(), n.Items.clone()
+	return &c
+}
+
+// names lists the properties in order, so that random choices do not depend on the order of a Go map.
+func (n *node) names() []string { return slices.Sorted(maps.Keys(n.Properties)) }
+
+const (
+	metaModel  = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+	annotation = "kubectl.kubernetes.io/last-applied-configuration"
+)
+
+// compile makes plinth's type.
+func (n *node) compile() *schema.Type {
+	if n.Ref != "" {
+		return gotypes.OfType(reflect.TypeFor[metav1.ObjectMeta]())
+	}
+	if n.IntString {
+		return &schema.Type{Kind: schema.IntOrString}
+	}
+	switch n.Type {
+	case "object":
+		if n.Additional != nil {
+			return &schema.Type{Kind: schema.Map, Elem: n.Additional.compile(), AtomicMap: n.MapType == "atomic"}
+		}
+		if len(n.Properties) == 0 {
+			return &schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.Any}, AtomicMap: n.MapType == "atomic"}
+		}
+		t := &schema.Type{Kind: schema.Struct, AtomicMap: n.MapType == "atomic"}
+		for _, name := range n.names() {
+			p := n.Properties[name]
+			t.Fields = append(t.Fields, schema.Field{Name: name, Type: p.compile(), Pointer: true, OmitEmpty: true, Default: valueOf(p.Default)})
+		}
+		return t
+	case "array":
+		t := &schema.Type{Kind: schema.List, Elem: n.Items.compile(), ListKeys: n.ListKeys}
+		switch n.ListType {
+		case "set":
+			t.ListType = schema.Set
+		case "map":
+			t.ListType = schema.Associative
+		}
+		return t
+	case "string":
+		return &schema.Type{Kind: schema.String}
+	case "integer":
+		return &schema.Type{Kind: schema.Int, Bits: 64}
+	case "number":
+		return &schema.Type{Kind: schema.Float, Bits: 64}
+	case "boolean":
+		return &schema.Type{Kind: schema.Bool}
+	}
+	return &schema.Type{Kind: schema.Any, AtomicMap: n.MapType == "atomic"}
+}
+
+// version is one API version of a kind.
+type version struct {
+	name    string
+	root    *node             // nil: the kind has no schema, or is a built-in one
+	renames map[string]string // fields of spec: their name in the first version, and here
+	typ     *schema.Type
+}
+
+// kind is a type that objects have.
+type kind struct {
+	group, name string
+	versions    []*version // the first one is stored
+	builtin     bool
+	status      bool              // there is a status, and a subresource for it
+	scale       map[string]string // API version to the path of replicas below spec; nil: no scale subresource
+
+	once     sync.Once
+	upstream *upstreamKind
+}
+
+// apiVersion is the group and version of a version by name.
+func (k *kind) apiVersion(version string) string {
+	if k.group == "" {
+		return version
+	}
+	return k.group + "/" + version
+}
+
+// version finds a version by its API version; nil if it is not served.
+func (k *kind) version(apiVersion string) *version {
+	for _, v := range k.versions {
+		if k.apiVersion(v.name) == apiVersion {
+			return v
+		}
+	}
+	return nil
+}
+
+// finish derives what follows from the schemas.
+func (k *kind) finish() {
+	for _, v := range k.versions {
+		switch {
+		case k.builtin:
+		case v.root == nil:
+			v.typ = &schema.Type{Kind: schema.Any}
+		default:
+			v.typ = v.root.compile()
+		}
+	}
+}
+
+// errNotServed is a version that the kind does not have (any longer).
+type errNotServed struct{ apiVersion string }
+
+func (e errNotServed) Error() string { return "no kind of version " + e.apiVersion + " is registered" }
+
+// convert brings an object to another version. Fields of spec that are renamed move, everything else stays.
+func (k *kind) convert(v object.Value, to string) (object.Value, error) {
+	from, target := k.version(v.At("apiVersion").Str()), k.version(to)
+	if target == nil {
+		return object.Nil, errNotServed{to}
+	}
+	if from == nil {
+		return object.Nil, errNotServed{v.At("apiVersion").Str()}
+	}
+	if from == target {
+		return v, nil
+	}
+	v = v.With("apiVersion", object.StringOf(to))
+	spec := v.At("spec")
+	if spec.Kind() != object.Map {
+		return v, nil
+	}
+	back := map[string]string{}
+	for first, here := range from.renames {
+		back[here] = first
+	}
+	var members []object.Member
+	for _, m := range spec.Members() {
+		name := cmp.Or(back[m.Key], m.Key)
+		members = append(members, object.Member{Key: cmp.Or(target.renames[name], name), Value: m.Value})
+	}
+	return v.With("spec", object.MapOf(members...)), nil
+}
+
+// resets are the fields that a write to this subresource ("": the object itself) does not own: exclude, or all but include.
+type resets struct {
+	exclude [][]string
+	include [][]string // "*" stands for any element
+}
+
+func (k *kind) resets(subresource string) resets {
+	switch {
+	case k.builtin && k.name == "Pod" && subresource == "ephemeralcontainers":
+		return resets{include: [][]string{{"spec", "ephemeralContainers"}}}
+	case k.builtin && k.name == "Pod" && subresource == "resize":
+		return resets{include: [][]string{
+			{"spec", "containers", "*", "resources"}, {"spec", "containers", "*", "resizePolicy"},
+			{"spec", "initContainers", "*", "resources"}, {"spec", "initContainers", "*", "resizePolicy"},
+		}}
+	case !k.status:
+		return resets{}
+	case subresource == "status":
+		return resets{exclude: [][]string{{"metadata"}, {"spec"}}}
+	}
+	return resets{exclude: [][]string{{"status"}}}
+}
+
+// valueOf makes a value of what encoding/json makes of JSON.
+func valueOf(v any) object.Value {
+	switch v := v.(type) {
+	case nil:
+		return object.Nil
+	case bool:
+		return object.BoolOf(v)
+	case int64:
+		return object.IntOf(v)
+	case int:
+		return object.IntOf(int64(v))
+	case float64:
+		if v == float64(int64(v)) {
+			return object.IntOf(int64(v))
+		}
+		return object.FloatOf(v)
+	case string:
+		return object.StringOf(v)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("no JSON: %v", err))
+	}
+	return parse(string(text))
+}
+
+// parse reads a JSON literal; numbers with a fraction become floats.
+func parse(text string) object.Value {
+	parsed, err := object.ParseJSON([]byte(strings.Clone(text)))
+	if err != nil {
+		panic(fmt.Sprintf("no JSON: %v in %s", err, text))
+	}
+	v, err := parsed.Value.Untyped()
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// native is the value as upstream's unstructured objects hold it.
+func native(v object.Value) any {
+	switch v.Kind() {
+	case object.Bool:
+		return v.Bool()
+	case object.Int:
+		return v.Int()
+	case object.Float, object.Number:
+		return v.Float()
+	case object.String:
+		return v.Str()
+	case object.List:
+		list := make([]any, 0, v.Len())
+		for _, item := range v.Items() {
+			list = append(list, native(item))
+		}
+		return list
+	case object.Map:
+		m := make(map[string]any, v.Len())
+		for _, member := range v.Members() {
+			m[member.Key] = native(member.Value)
+		}
+		return m
+	}
+	return nil
+}
