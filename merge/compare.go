@@ -14,7 +14,10 @@ func compare(was, is object.Value, t *schema.Type) (Set, error) {
 }
 
 // comparer holds the first error of a comparison: an item that cannot be identified.
-type comparer struct{ err error }
+type comparer struct {
+	err  error
+	room room
+}
 
 // values compares two values that are both there. The marks are those of the place itself.
 func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
@@ -70,9 +73,13 @@ func (c *comparer) lone(v object.Value, t *schema.Type, mark marks) (marks, Set)
 func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 	var out []node
 	put := func(name string, m marks, below Set) {
-		if m != 0 || !below.Empty() {
-			out = append(out, node{FieldElement(name), m, below})
+		if m == 0 && below.Empty() {
+			return
 		}
+		if out == nil {
+			out = c.room.nodes(max(len(was), len(is)))
+		}
+		out = append(out, node{FieldElement(name), m, below})
 	}
 	for len(was) > 0 || len(is) > 0 {
 		switch {

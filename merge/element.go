@@ -194,13 +194,41 @@ func parseElement(text string) (Element, error) {
 	return Element{}, errUnknownElement
 }
 
-// parseInner reads the JSON within an element.
+// parseInner reads the JSON within an element. The key of almost every list is one string without escapes.
 func parseInner(text string) (object.Value, error) {
+	if key, value, ok := plainKey(text); ok {
+		return object.MapOf(object.Member{Key: key, Value: object.StringOf(value)}), nil
+	}
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil {
 		return object.Nil, err
 	}
 	return parsed.Value.Untyped()
+}
+
+// plainKey takes `{"name":"value"}` apart, if it needs no parser.
+func plainKey(text string) (key, value string, ok bool) {
+	rest, ok := strings.CutPrefix(text, `{"`)
+	if !ok {
+		return "", "", false
+	}
+	key, rest, ok = strings.Cut(rest, `":"`)
+	if !ok {
+		return "", "", false
+	}
+	value, ok = strings.CutSuffix(rest, `"}`)
+	return key, value, ok && isPlain(key) && isPlain(value)
+}
+
+// isPlain says whether JSON has a string without escapes.
+func isPlain(text string) bool {
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"', c == '\\', c < ' ', c >= 0x7f, c == '<', c == '>', c == '&':
+			return false
+		}
+	}
+	return true
 }
 
 // wire is the element as FieldsV1 has it.
@@ -209,6 +237,9 @@ func (e Element) wire() string {
 	case Field:
 		return fieldPrefix + e.v.Str()
 	case Key:
+		if keys := e.v.Members(); len(keys) == 1 && isPlain(keys[0].Key) && isPlain(keys[0].Value.Str()) && keys[0].Value.Kind() == object.String {
+			return keyPrefix + `{"` + keys[0].Key + `":"` + keys[0].Value.Str() + `"}`
+		}
 		return string(object.AppendJSON([]byte(keyPrefix), e.v))
 	case Item:
 		return string(object.AppendJSON([]byte(itemPrefix), e.v))

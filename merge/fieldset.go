@@ -1,6 +1,8 @@
 package merge
 
 import (
+	"fmt"
+
 	"plinth/object"
 	"plinth/schema"
 )
@@ -8,32 +10,92 @@ import (
 // fieldsOf is the set of all that an object says: what an apply of it owns. Structs are owned by their fields, the items of
 // lists and maps both as such and by their fields.
 func fieldsOf(v object.Value, t *schema.Type) Set {
-	_, below := fieldsAt(v, t)
+	var s surveyor
+	_, below := s.at(v, t)
 	return below
 }
 
-// fieldsAt is what is below a place, and whether the place itself is owned whoever holds it.
-func fieldsAt(v object.Value, t *schema.Type) (marks, Set) {
-	s := shapeOf(t, v)
-	switch {
-	case s == leaf || atomic(t, s):
-		return owned, Set{}
-	case s == mapping:
-		return 0, fieldsOfMembers(v.Members(), t)
+// survey is fieldsOf for an object that is not known to be one that can be merged: the error is a *TypeError then.
+func survey(v object.Value, t *schema.Type) (Set, error) {
+	s := surveyor{strict: true}
+	_, below := s.at(v, t)
+	if len(s.found) == 0 {
+		return below, nil
 	}
-	return 0, fieldsOfItems(v.Items(), t)
+	first := *s.found[0]
+	first.more = s.found[1:]
+	return Set{}, &first
 }
 
-func fieldsOfMembers(members []object.Member, t *schema.Type) Set {
+// surveyor walks an object for what is in it.
+type surveyor struct {
+	strict bool         // look for what is wrong
+	found  []*TypeError // their paths grow on the way back
+	room   room
+}
+
+// at is what is below a place, and whether the place itself is owned whoever holds it.
+func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
+	kind := shapeOf(t, v)
+	switch {
+	case kind == leaf:
+		return owned, Set{}
+	case atomic(t, kind):
+		if s.strict && t.Kind != schema.Any {
+			s.inside(v, t, kind)
+		}
+		return owned, Set{}
+	case kind == mapping:
+		return 0, s.members(v.Members(), t)
+	}
+	return 0, s.items(v.Items(), t)
+}
+
+// inside looks for what is wrong with the content of something atomic, which nobody owns by parts.
+func (s *surveyor) inside(v object.Value, t *schema.Type, kind shape) {
+	if kind == mapping {
+		s.members(v.Members(), t)
+		return
+	}
+	for i, item := range v.Items() {
+		before := len(s.found)
+		s.at(item, itemType(t))
+		if len(s.found) > before {
+			s.within(before, Element{Index, object.IntOf(int64(i))})
+		}
+	}
+}
+
+func (s *surveyor) tell(format string, args ...any) {
+	if s.strict {
+		s.found = append(s.found, &TypeError{Message: fmt.Sprintf(format, args...)})
+	}
+}
+
+// within puts an element before the path of what has been found since.
+func (s *surveyor) within(before int, e Element) {
+	for _, err := range s.found[before:] {
+		err.Path = e.String() + err.Path
+	}
+}
+
+func (s *surveyor) members(members []object.Member, t *schema.Type) Set {
 	if len(members) == 0 {
 		return Set{}
 	}
-	out := make([]node, 0, len(members))
+	out := s.room.nodes(len(members))
 	for i := range members {
 		m := &members[i]
+		before := len(s.found)
 		of, declared := memberType(t, m.Key)
 		n := node{element: FieldElement(m.Key)}
-		n.marks, n.below = fieldsAt(m.Value, of)
+		if !declared && t.Kind == schema.Struct && len(t.Fields) > 0 {
+			s.tell("field not declared in schema")
+		}
+		n.marks, n.below = s.at(m.Value, of)
+		if len(s.found) > before {
+			s.within(before, n.element)
+		}
 		if !declared || m.Value.IsNull() || m.Value.Kind() == object.Map && m.Value.Len() == 0 {
 			n.marks = owned
 		}
@@ -44,21 +106,36 @@ func fieldsOfMembers(members []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
-// fieldsOfItems does without the content of items that are there several times. Items that cannot be identified are
-// nobody's.
-func fieldsOfItems(items []object.Value, t *schema.Type) Set {
-	var r roster
-	if len(items) == 0 || r.enroll(t, items) != nil {
+// items does without the content of items that are there several times. Items that cannot be identified are nobody's.
+func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
+	if len(items) == 0 {
 		return Set{}
 	}
-	out := make([]node, 0, len(items))
+	var r roster
+	if err := r.enroll(t, items); err != nil {
+		s.tell("%v", err)
+		return Set{}
+	}
+	out := s.room.nodes(len(items))
 	for i, id := range r.ids {
-		if r.first(id) != i {
+		first := r.first(id)
+		n := node{element: elementOf(t, id), marks: owned}
+		if first < i {
+			s.tell("duplicate entries for key %v", n.element)
+		}
+		before := len(s.found)
+		var below Set
+		if first == i || s.strict {
+			_, below = s.at(items[i], itemType(t))
+		}
+		if len(s.found) > before {
+			s.within(before, n.element)
+		}
+		if first < i {
 			continue
 		}
-		n := node{element: elementOf(t, id), marks: owned}
 		if r.next(i) < 0 {
-			_, n.below = fieldsAt(items[i], itemType(t))
+			n.below = below
 		}
 		out = append(out, n)
 	}

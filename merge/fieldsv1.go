@@ -3,18 +3,20 @@ package merge
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"plinth/object"
 )
 
 // ParseFieldsV1 reads a set from the form in which managedFields holds it (SSA-1): `{"f:spec":{"f:replicas":{}}}`.
 func ParseFieldsV1(v object.Value) (Set, error) {
-	s, _, err := parseFields(v)
-	return s, err
+	var r room
+	set, _, err := r.parseFields(v)
+	return set, err
 }
 
 // parseFields reads what is below a node, and says whether the node itself is in the set.
-func parseFields(v object.Value) (below Set, member bool, err error) {
+func (r *room) parseFields(v object.Value) (below Set, member bool, err error) {
 	if v.Kind() != object.Map && !v.IsNull() {
 		return Set{}, false, fmt.Errorf("expect { or n, but found %s", v.Kind())
 	}
@@ -22,7 +24,7 @@ func parseFields(v object.Value) (below Set, member bool, err error) {
 	if len(members) == 0 {
 		return Set{}, true, nil
 	}
-	nodes := make([]node, 0, len(members))
+	nodes := r.nodes(len(members))
 	for _, m := range members {
 		if m.Key == "." {
 			member = true
@@ -37,7 +39,7 @@ func parseFields(v object.Value) (below Set, member bool, err error) {
 		}
 		n := node{element: element}
 		var own bool
-		if n.below, own, err = parseFields(m.Value); err != nil {
+		if n.below, own, err = r.parseFields(m.Value); err != nil {
 			return Set{}, false, err
 		}
 		if own {
@@ -54,10 +56,42 @@ var (
 )
 
 // FieldsV1 is the form of the set in which managedFields holds it.
-func (s Set) FieldsV1() object.Value { return s.print(false) }
+func (s Set) FieldsV1() object.Value {
+	var p printer
+	return p.print(s, false)
+}
 
-func (s Set) print(self bool) object.Value {
-	members := make([]object.Member, 0, len(s.nodes)+1)
+// printer makes FieldsV1. It sets its memory aside in pieces: a set has some hundred elements.
+type printer struct {
+	text    strings.Builder
+	members []object.Member
+}
+
+// The pieces in which a printer takes memory, in bytes and members.
+const (
+	textRoom   = 1024
+	memberRoom = 32
+)
+
+// room sets n members aside.
+func (p *printer) room(n int) []object.Member {
+	if n > memberRoom/2 {
+		return make([]object.Member, 0, n)
+	}
+	if len(p.members) < n {
+		p.members = make([]object.Member, memberRoom)
+	}
+	out := p.members[:0:n]
+	p.members = p.members[n:]
+	return out
+}
+
+func (p *printer) print(s Set, self bool) object.Value {
+	n := len(s.nodes)
+	if self {
+		n++
+	}
+	members := p.room(n)
 	if self {
 		members = append(members, selfField)
 	}
@@ -65,9 +99,25 @@ func (s Set) print(self bool) object.Value {
 		n := &s.nodes[i]
 		value := emptyMap
 		if len(n.below.nodes) > 0 {
-			value = n.below.print(n.marks != 0)
+			value = p.print(n.below, n.marks != 0)
 		}
-		members = append(members, object.Member{Key: n.element.wire(), Value: value})
+		members = append(members, object.Member{Key: p.wire(n.element), Value: value})
 	}
 	return object.MapOf(members...)
+}
+
+// wire is the element as FieldsV1 has it.
+func (p *printer) wire(e Element) string {
+	if e.step != Field {
+		return e.wire()
+	}
+	name := e.v.Str()
+	if need := len(fieldPrefix) + len(name); p.text.Cap()-p.text.Len() < need {
+		p.text = strings.Builder{} // what it made stays as it is
+		p.text.Grow(max(textRoom, need))
+	}
+	from := p.text.Len()
+	p.text.WriteString(fieldPrefix)
+	p.text.WriteString(name)
+	return p.text.String()[from:]
 }

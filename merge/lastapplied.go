@@ -17,7 +17,7 @@ const maxAnnotations = 256 << 10
 
 // applyAfterClientSide looks at an apply that failed. Conflicts about fields that client-side apply set, and that nobody has
 // changed since, are none: where there are no others the apply is forced.
-func (k *Kind) applyAfterClientSide(live, intent object.Value, w Writer, failed error) (object.Value, []*entry, error) {
+func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, failed error) (object.Value, []*entry, error) {
 	var conflicts *ConflictError
 	if !errors.As(failed, &conflicts) {
 		return object.Nil, nil, failed
@@ -36,7 +36,7 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, w Writer, failed 
 		return object.Nil, nil, rest
 	}
 	w.Force = true
-	return k.apply(live, intent, w)
+	return k.apply(live, intent, fields, w)
 }
 
 // setClientSide is the fields that client-side apply has set and that still have the same value.
@@ -50,14 +50,18 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 		return Set{}, false
 	}
 	last, err := parsed.Value.Untyped()
-	if err != nil || check(last, k.Type, false) != nil {
+	if err != nil {
+		return Set{}, false
+	}
+	fields, err := survey(last, k.Type)
+	if err != nil {
 		return Set{}, false
 	}
 	diff, err := compare(last, live, k.Type)
 	if err != nil {
 		return Set{}, false
 	}
-	return fieldsOf(last, k.Type).minus(diff, touched|removed, false), true
+	return fields.minus(diff, touched|removed, false), true
 }
 
 // withLastApplied keeps the annotation up to date, where there is one, so that client-side apply can go on from here.
@@ -67,6 +71,9 @@ func withLastApplied(merged, intent object.Value) object.Value {
 		return merged
 	}
 	applied := intent.WithoutAt("metadata", "annotations", LastApplied)
+	if applied.At("metadata", "annotations").IsNull() {
+		applied = applied.WithoutAt("metadata", "annotations")
+	}
 	text := string(object.AppendJSON(nil, applied)) + "\n"
 	size := len(LastApplied) + len(text)
 	for _, m := range annotations.Members() {

@@ -164,15 +164,16 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 	if !intent.At("metadata", "managedFields").IsNull() {
 		return object.Nil, ErrManaged
 	}
-	if err := check(intent, k.Type, false); err != nil {
+	set, err := survey(intent, k.Type)
+	if err != nil {
 		return object.Nil, err
 	}
 	if w.Manager == "" {
 		w.Manager = unknownManager
 	}
-	merged, entries, err := k.apply(live, intent, w)
+	merged, entries, err := k.apply(live, intent, set, w)
 	if err != nil && w.Manager == kubectl {
-		merged, entries, err = k.applyAfterClientSide(live, intent, w, err)
+		merged, entries, err = k.applyAfterClientSide(live, intent, set, w, err)
 	}
 	if err != nil {
 		return object.Nil, err
@@ -186,7 +187,8 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 // ErrManaged is an intent that wants to say who owns what.
 var ErrManaged = errors.New("metadata.managedFields must be nil")
 
-func (k *Kind) apply(live, intent object.Value, w Writer) (object.Value, []*entry, error) {
+// apply merges an intent that has been surveyed.
+func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value, []*entry, error) {
 	o := operation{kind: k, writer: &w}
 	var err error
 	if o.entries, err = parseManaged(live.At("metadata", "managedFields")); err != nil {
@@ -206,7 +208,7 @@ func (k *Kind) apply(live, intent object.Value, w Writer) (object.Value, []*entr
 		return object.Nil, nil, err
 	}
 	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion, Subresource: w.Subresource}}
-	me.set = o.filtered(fieldsOf(intent, k.Type), w.APIVersion)
+	me.set = o.filtered(set, w.APIVersion)
 	var last *entry
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
 		last = o.entries[at]

@@ -9,7 +9,7 @@ func (s Set) reconcile(t *schema.Type) Set {
 	for i := range s.nodes {
 		n := s.nodes[i]
 		if !n.below.Empty() {
-			if of := belowType(t, n.element); of != nil {
+			if of := belowType(t, n.element); of != nil && !schemaless(of) {
 				if isAtomic(of) {
 					n.marks, n.below = owned, Set{}
 				} else {
@@ -45,7 +45,20 @@ func belowType(t *schema.Type, e Element) *schema.Type {
 	return nil
 }
 
-// isAtomic says whether nobody can own a part of a value of this type. What has no schema is not reconciled.
+// schemaless says whether nothing is known of the members of a map. Such maps are not reconciled, atomic or not.
+func schemaless(t *schema.Type) bool {
+	switch t.Kind {
+	case schema.Any:
+		return !t.AtomicMap
+	case schema.Map:
+		return t.Elem.Kind == schema.Any && !t.Elem.AtomicMap
+	case schema.Struct:
+		return len(t.Fields) == 0
+	}
+	return false
+}
+
+// isAtomic says whether nobody can own a part of a value of this type.
 func isAtomic(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Struct, schema.Map, schema.Any:

@@ -65,7 +65,10 @@ func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (obj
 	for _, e := range scales {
 		if e.set.Has(replicasInScale) {
 			main := &entry{Entry: e.Entry, set: single(r[apiVersion])}
-			main.APIVersion = apiVersion
+			main.APIVersion, main.Time = apiVersion, ""
+			if at := indexOf(parents, &e.Entry); at >= 0 {
+				main.Time = parents[at].Time
+			}
 			out = put(out, main)
 		}
 	}

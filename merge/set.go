@@ -298,3 +298,22 @@ func gather(nodes []node) Set {
 	}
 	return Set{nodes}
 }
+
+// room is where nodes are put. It sets memory aside for many levels of a trie at once.
+type room struct{ free []node }
+
+// nodeRoom is how many nodes are set aside at a time.
+const nodeRoom = 48
+
+// nodes is an empty slice that n of them fit into.
+func (r *room) nodes(n int) []node {
+	if n > nodeRoom/2 {
+		return make([]node, 0, n)
+	}
+	if len(r.free) < n {
+		r.free = make([]node, nodeRoom)
+	}
+	out := r.free[:0:n]
+	r.free = r.free[n:]
+	return out
+}

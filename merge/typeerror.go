@@ -1,0 +1,40 @@
+package merge
+
+import (
+	"errors"
+	"strings"
+)
+
+// TypeError is an object that cannot be merged: an associative list has an item twice, or one without its keys.
+type TypeError struct {
+	Path    string
+	Message string
+	more    []*TypeError
+}
+
+func (e *TypeError) Error() string {
+	if len(e.more) == 0 {
+		return e.line()
+	}
+	lines := []string{"errors:"}
+	for _, each := range append([]*TypeError{e}, e.more...) {
+		lines = append(lines, "  "+each.line())
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (e *TypeError) line() string {
+	if e.Path == "" {
+		return e.Message
+	}
+	return e.Path + ": " + e.Message
+}
+
+// within puts an element before the path of a TypeError.
+func within(err error, e Element) error {
+	var typed *TypeError
+	if errors.As(err, &typed) {
+		typed.Path = e.String() + typed.Path
+	}
+	return err
+}
