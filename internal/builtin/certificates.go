@@ -19,11 +19,17 @@ func certificates(c Config) group {
 		{
 			name: "certificatesigningrequests", kind: "CertificateSigningRequest", short: "csr",
 			schema: gotypes.Of[certificatesv1.CertificateSigningRequest], cluster: true, naming: segment,
-			status: statusAndMeta, onCreate: forgetRequester, onStatus: keepVerdict(c.Now),
+			status: statusAndMeta, onStatus: keepVerdict(c.Now),
 			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
 			fields:   []selectable{text("spec.signerName", "spec", "signerName")},
 			table:    columns.CertificateSigningRequests,
-			special:  func(r *engine.Resource) { r.Subresources = append(r.Subresources, approval(r, c.Now)) },
+			special: func(r *engine.Resource) {
+				r.Subresources = append(r.Subresources, approval(r, c.Now))
+				prepare := r.PrepareCreate
+				r.PrepareCreate = func(obj object.Value, by engine.User) object.Value {
+					return requestedBy(prepare(obj, by), by)
+				}
+			},
 		},
 		{
 			name: "clustertrustbundles", kind: "ClusterTrustBundle", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
@@ -45,10 +51,12 @@ func certificates(c Config) group {
 	}}
 }
 
-// forgetRequester drops what a client says of who asks for a certificate: that is for authentication to say.
-func forgetRequester(obj object.Value) object.Value {
-	return obj.With("spec", obj.At("spec").Edit(nil, "username", "uid", "groups", "extra"))
+// requestedBy writes down who asks for a certificate, whatever the client says of that.
+func requestedBy(obj object.Value, by engine.User) object.Value {
+	return obj.With("spec", obj.At("spec").Edit(userInfo(by).Members(), requester...))
 }
+
+var requester = []string{"username", "uid", "groups", "extra"}
 
 // keepVerdict lets a write to the status change neither approval nor denial, and dates the conditions.
 func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value {

@@ -19,7 +19,8 @@ func core(c Config) group {
 		},
 		{
 			name: "endpoints", kind: "Endpoints", short: "ep", schema: gotypes.Of[corev1.Endpoints],
-			putCreates: true, table: columns.Endpoints,
+			putCreates: true, deprecated: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+			table: columns.Endpoints,
 		},
 		coreEvents(c),
 		{

@@ -143,8 +143,8 @@ var prepares = []struct {
 		`{"secrets":[{"kind":"Secret","name":"a"},{"namespace":"x"}]}`, `{"secrets":[{"name":"a"},{}]}`,
 	},
 	{
-		"nobody says who asks for a certificate", "certificates.k8s.io/v1 certificatesigningrequests", "",
-		`{"spec":{"groups":["system:masters"],"signerName":"a/b","username":"root"}}`, `{"spec":{"signerName":"a/b"},"status":{}}`,
+		"who asks for a certificate is not what the client says", "certificates.k8s.io/v1 certificatesigningrequests", "",
+		`{"spec":{"groups":["system:masters"],"signerName":"a/b","username":"root"}}`, `{"spec":{"groups":["clerks"],"signerName":"a/b","username":"jane"},"status":{}}`,
 	},
 	{
 		"a request for a certificate stays what it is", "certificates.k8s.io/v1 certificatesigningrequests",
@@ -169,7 +169,7 @@ func TestPrepare(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, old, obj := all[c.typ], parse(t, c.old), parse(t, c.sent)
 			if old.IsNull() {
-				obj = r.PrepareCreate(obj)
+				obj = r.PrepareCreate(obj, engine.User{Name: "jane", Groups: []string{"clerks"}})
 			} else {
 				obj = r.PrepareUpdate(obj, old)
 			}

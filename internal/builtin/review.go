@@ -65,7 +65,9 @@ func authorization() group {
 func componentStatuses() kind {
 	return kind{
 		name: "componentstatuses", kind: "ComponentStatus", short: "cs", schema: gotypes.Of[corev1.ComponentStatus],
-		cluster: true, verbs: []string{"get", "list"}, table: columns.ComponentStatuses,
+		cluster: true, verbs: []string{"get", "list"}, deprecated: "v1 ComponentStatus is deprecated in v1.19+",
+		table:   columns.ComponentStatuses,
+		special: func(r *engine.Resource) { r.NotFoundAs = "componentstatus" },
 	}
 }
 

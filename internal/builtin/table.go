@@ -61,6 +61,7 @@ type kind struct {
 
 	cluster     bool     // not in a namespace
 	verbs       []string // nil: all
+	deprecated  string   // what requests are warned with (engine.Resource)
 	putCreates  bool     // a PUT to a free name creates (URI-4)
 	conditional bool     // an update must say which version it replaces (WRITE-1)
 	naming      func(name string, prefix bool) []string
@@ -106,6 +107,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 		ShortNames: strings.Fields(k.short), Categories: k.categories,
 		Namespaced: !k.cluster,
 		Verbs:      k.verbs,
+		Deprecated: k.deprecated,
 		Schema:     k.schema,
 		Store:      group + "/" + k.name,
 
@@ -154,7 +156,7 @@ func (k *kind) defaulting(group, version string, now func() time.Time) func(obje
 }
 
 // prepareCreate resets what a client may not set on a new object.
-func (k *kind) prepareCreate(obj object.Value) object.Value {
+func (k *kind) prepareCreate(obj object.Value, _ engine.User) object.Value {
 	if k.status != noStatus && k.status != statusOnCreate {
 		empty := k.emptyStatus()
 		if k.initial != nil {

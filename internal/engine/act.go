@@ -10,7 +10,7 @@ import (
 
 // act is a POST to a subresource: an operation on the object that is there, such as binding a Pod to a node or evicting
 // it. The answer is that it is done.
-func (e *Engine) act(ctx context.Context, rq *Request, body object.Value, warnings []string) (*Result, error) {
+func (e *Engine) act(ctx context.Context, rq *Request, body object.Value) (*Result, error) {
 	sub := rq.Subresource
 	if name := body.At("metadata", "name").Str(); name != rq.Name {
 		return nil, apierr.NewBadRequest(fmt.Sprintf("name in URL does not match name in %s object", sub.Kind))
@@ -25,7 +25,7 @@ func (e *Engine) act(ctx context.Context, rq *Request, body object.Value, warnin
 		if _, err := e.Delete(ctx, &object, options); err != nil {
 			return nil, err
 		}
-		return &Result{Status: done(), Created: true, Warnings: warnings}, nil
+		return &Result{Status: done(), Created: true}, nil
 	}
 	for {
 		live, ok := e.store.Get(rq.key())
@@ -39,12 +39,12 @@ func (e *Engine) act(ctx context.Context, rq *Request, body object.Value, warnin
 		if err != nil {
 			return nil, err
 		}
-		return &Result{Status: done(), Created: true, Warnings: warnings}, nil
+		return &Result{Status: done(), Created: true}, nil
 	}
 }
 
 // through is a create of a virtual type that stands for an operation on an object of another one: the body names it.
-func (e *Engine) through(ctx context.Context, rq *Request, body object.Value, warnings []string) (*Result, error) {
+func (e *Engine) through(ctx context.Context, rq *Request, body object.Value) (*Result, error) {
 	target, subresource := rq.Resource.Through()
 	object := *rq
 	object.Resource = e.registry.Find(target.Group, rq.Resource.Version, target.Name)
@@ -55,7 +55,7 @@ func (e *Engine) through(ctx context.Context, rq *Request, body object.Value, wa
 	if object.Name = body.At("metadata", "name").Str(); object.Name == "" {
 		return nil, apierr.NewBadRequest("Name parameter required.")
 	}
-	return e.act(ctx, &object, body, warnings)
+	return e.act(ctx, &object, body)
 }
 
 func done() object.Value {

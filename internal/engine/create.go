@@ -18,7 +18,7 @@ const nameAttempts = 8
 
 // Create makes an object (POST to a collection, URI-4).
 func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*Result, error) {
-	obj, warnings, err := rq.decode(body)
+	obj, err := rq.decode(body)
 	if err != nil {
 		return nil, err
 	}
@@ -27,17 +27,17 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*
 	}
 	switch {
 	case rq.Subresource != nil:
-		return e.act(ctx, rq, obj, warnings)
+		return e.act(ctx, rq, obj)
 	case rq.Resource.Through != nil:
-		return e.through(ctx, rq, obj, warnings)
+		return e.through(ctx, rq, obj)
 	case rq.Resource.Answer != nil:
-		return rq.answer(obj, warnings)
+		return rq.answer(obj)
 	}
-	return e.create(ctx, rq, obj, warnings)
+	return e.create(ctx, rq, obj)
 }
 
 // create goes on with a decoded object; an update of an object that is not there comes here, too.
-func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warnings []string) (*Result, error) {
+func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value) (*Result, error) {
 	if obj.At("metadata", "resourceVersion").Str() != "" {
 		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
@@ -69,7 +69,7 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value, warn
 		switch {
 		case err == nil:
 			shown, err := rq.present(version)
-			return &Result{Object: shown, Created: true, Warnings: warnings}, err
+			return &Result{Object: shown, Created: true}, err
 		case !errors.As(err, &conflict):
 			return nil, commitFailed(err)
 		case conflict.Key != key:
@@ -101,7 +101,7 @@ func (rq *Request) make(obj object.Value, name string, now time.Time) (object.Va
 		obj = r.Default(obj)
 	}
 	if r.PrepareCreate != nil {
-		obj = r.PrepareCreate(obj)
+		obj = r.PrepareCreate(obj, rq.User)
 	}
 	faults := validation.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
 	if r.Validate != nil {
@@ -109,6 +109,9 @@ func (rq *Request) make(obj object.Value, name string, now time.Time) (object.Va
 	}
 	if len(faults) > 0 {
 		return object.Nil, apierr.NewInvalid(r.KindType(), obj.At("metadata", "name").Str(), faults)
+	}
+	if r.WarnCreate != nil {
+		rq.warn(r.WarnCreate(obj)...)
 	}
 	return obj, nil
 }
@@ -139,10 +142,10 @@ func commitFailed(err error) error {
 }
 
 // answer serves a virtual type: nothing is stored.
-func (rq *Request) answer(obj object.Value, warnings []string) (*Result, error) {
+func (rq *Request) answer(obj object.Value) (*Result, error) {
 	answer, err := rq.Resource.Answer(rq, obj)
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Status: answer, Created: true, Warnings: warnings}, nil
+	return &Result{Status: answer, Created: true}, nil
 }

@@ -11,26 +11,25 @@ import (
 
 // decode checks a body against the type of the request: its kind, the types of its fields, and, at the level that the
 // request asks for, its unknown and duplicate fields (VAL-1, VAL-2).
-func (rq *Request) decode(body object.Parsed) (obj object.Value, warnings []string, err error) {
+func (rq *Request) decode(body object.Parsed) (obj object.Value, err error) {
 	group, version, kind, typ := rq.bodyType()
 	if body.Value.IsNull() { // null says no more than {}
 		body.Value = object.MapOf()
 	}
 	if err := checkKind(body.Value, group, version, kind); err != nil {
-		return object.Nil, nil, err
+		return object.Nil, err
 	}
 	decoded, err := typ.Decode(body.Value)
 	if err != nil {
-		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
+		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
 	}
-	warnings, err = rq.judge(typ, body.Duplicates, decoded.Unknown)
-	if err != nil {
-		return object.Nil, nil, cannotBeHandled(kind, version, kind, err.Error())
+	if err := rq.judge(typ, body.Duplicates, decoded.Unknown); err != nil {
+		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
 	}
 	return decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},
-	}), warnings, nil
+	}), nil
 }
 
 // bodyType is what the body of the request is: the type's own kind, or that of its subresource.
@@ -73,9 +72,9 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 }
 
 // judge turns duplicate and unknown fields into warnings or into an error that names every one of them.
-func (rq *Request) judge(typ *schema.Type, duplicates, unknown []string) ([]string, error) {
+func (rq *Request) judge(typ *schema.Type, duplicates, unknown []string) error {
 	if rq.Validation == Ignore || len(duplicates)+len(unknown) == 0 {
-		return nil, nil
+		return nil
 	}
 	var found, lines []string
 	for _, path := range duplicates {
@@ -90,13 +89,14 @@ func (rq *Request) judge(typ *schema.Type, duplicates, unknown []string) ([]stri
 		found = append(found, fmt.Sprintf("unknown field %q", path))
 	}
 	if rq.Validation == Warn {
-		return append(lines, found...), nil
+		rq.warn(append(lines, found...)...)
+		return nil
 	}
 	if len(lines) > 0 {
 		found = append([]string{"yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  ")}, found...)
 	}
 	if len(found) == 0 {
-		return nil, nil
+		return nil
 	}
-	return nil, fmt.Errorf("strict decoding error: %s", strings.Join(found, ", "))
+	return fmt.Errorf("strict decoding error: %s", strings.Join(found, ", "))
 }

@@ -14,6 +14,9 @@ import (
 // Delete removes an object, or marks it for removal when something holds it: finalizers, a grace period (DEL-1, DEL-2).
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (*Result, error) {
 	rq.DryRun = rq.DryRun || o.DryRun
+	if rq.Resource.WarnDelete != nil {
+		rq.warn(rq.Resource.WarnDelete(o)...)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, commitFailed(err)

@@ -36,7 +36,13 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
-func (rq *Request) notFound() error { return apierr.NewNotFound(rq.Resource.Type(), rq.Name) }
+func (rq *Request) notFound() error {
+	typ := rq.Resource.Type()
+	if as := rq.Resource.NotFoundAs; as != "" {
+		typ.Name = as
+	}
+	return apierr.NewNotFound(typ, rq.Name)
+}
 
 // parseVersion reads a resourceVersion; "" and "0" are 0.
 func parseVersion(text string) (int64, error) {

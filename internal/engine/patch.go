@@ -29,20 +29,13 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 		if !ok {
 			return nil, rq.notFound()
 		}
-		var warnings []string
 		result, err := e.replace(ctx, rq, live, func(old object.Value) (object.Value, error) {
-			obj, warned, err := rq.patched(live, old, apply, duplicates)
-			warnings = warned
-			return obj, err
+			return rq.patched(live, old, apply, duplicates)
 		})
 		if raced(err) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		result.Warnings = warnings
-		return result, nil
+		return result, err
 	}
 }
 
@@ -65,34 +58,34 @@ func (p Patch) parse() (apply func(object.Value) (object.Value, error), duplicat
 }
 
 // patched is the body that the patch makes of the live object, decoded like any body.
-func (rq *Request) patched(live *store.Version, old object.Value, apply func(object.Value) (object.Value, error), duplicates []string) (object.Value, []string, error) {
+func (rq *Request) patched(live *store.Version, old object.Value, apply func(object.Value) (object.Value, error), duplicates []string) (object.Value, error) {
 	shown := old
 	if view := rq.view(); view != nil {
 		var err error
 		if shown, err = view(old); err != nil {
-			return object.Nil, nil, err
+			return object.Nil, err
 		}
 	}
 	shown = shown.WithAt(object.StringOf(strconv.FormatInt(live.Revision, 10)), "metadata", "resourceVersion")
 	raw, err := apply(shown)
 	if err != nil {
-		return object.Nil, nil, patchFailed(err)
+		return object.Nil, patchFailed(err)
 	}
-	obj, warnings, err := rq.decode(object.Parsed{Value: raw, Duplicates: duplicates})
+	obj, err := rq.decode(object.Parsed{Value: raw, Duplicates: duplicates})
 	if err != nil {
-		return object.Nil, nil, notDecodable(raw, err)
+		return object.Nil, notDecodable(raw, err)
 	}
 	if err := rq.namesMatch(obj); err != nil {
-		return object.Nil, nil, err
+		return object.Nil, err
 	}
 	seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
 	if err != nil {
-		return object.Nil, nil, err
+		return object.Nil, err
 	}
 	if seen == 0 && rq.unconditional() { // the patch removed it
 		seen = live.Revision
 	}
-	return obj, warnings, rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
+	return obj, rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }
 
 // patchFailed words a patch that is not one, or that does not fit the object.

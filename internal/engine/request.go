@@ -24,9 +24,19 @@ type Request struct {
 	DryRun                  bool
 	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
 	IfMatch string
+	// Warn tells the client something beside the answer, one Warning header each, even if the request fails in the end;
+	// nil: nobody listens.
+	Warn func(texts []string)
 	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
 	// create); nil allows.
 	Authorize func(verb string) error
+}
+
+// warn tells the client something, if anybody listens.
+func (rq *Request) warn(texts ...string) {
+	if rq.Warn != nil && len(texts) > 0 {
+		rq.Warn(texts)
+	}
 }
 
 // User is who asks, as authentication found out.
@@ -54,9 +64,8 @@ type Object = store.Version
 type Result struct {
 	Object *Object
 	// Status is the answer where there is no object to show (a completed delete).
-	Status   object.Value
-	Created  bool     // 201
-	Warnings []string // one Warning header each
+	Status  object.Value
+	Created bool // 201
 }
 
 // ListOptions are what a list or a watch selects, and at which version.

@@ -24,6 +24,11 @@ type Resource struct {
 	Namespaced     bool
 	Verbs          []string // as discovery tells them, in its order
 
+	// Deprecated is what every request is told where the type is going away; "": it is here to stay.
+	Deprecated string
+	// NotFoundAs is what an error calls the type when there is no object of a name; "": Name.
+	NotFoundAs string
+
 	// Schema is compiled on first use and the same pointer ever after.
 	Schema func() *schema.Type
 
@@ -54,12 +59,17 @@ type Resource struct {
 	Default func(obj object.Value) object.Value
 	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4): status, for one.
 	// Generation is the engine's, see Generation below.
-	PrepareCreate func(obj object.Value) object.Value
+	PrepareCreate func(obj object.Value, by User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
+	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these options
+	// of a delete do.
+	WarnCreate func(obj object.Value) []string
+	WarnUpdate func(obj, old object.Value) []string
+	WarnDelete func(o DeleteOptions) []string
 	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
 	Generation func(obj object.Value) object.Value
 
@@ -95,6 +105,8 @@ type Subresource struct {
 	Write func(old, body object.Value) (object.Value, error)
 	// Validate returns what is wrong with a write: body as sent, and the object it makes.
 	Validate func(body, obj, old object.Value) field.ErrorList
+	// Warn returns what the writer of obj is warned of.
+	Warn func(obj, old object.Value) []string
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
 	// Deletion makes a POST delete the object, with these options, instead of writing it.

@@ -20,7 +20,7 @@ const modified = "the object has been modified; please apply your changes to the
 
 // Update replaces an object (PUT to a name, WRITE-1). Where the kind allows it, it creates one that is not there.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*Result, error) {
-	obj, warnings, err := rq.decode(body)
+	obj, err := rq.decode(body)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 		}
 		live, ok := e.store.Get(rq.key())
 		if !ok {
-			result, err := e.createOnUpdate(ctx, rq, obj, warnings)
+			result, err := e.createOnUpdate(ctx, rq, obj)
 			if apierr.Is(err, apierr.AlreadyExists) {
 				continue // somebody else has made it meanwhile: now it is an update
 			}
@@ -50,16 +50,12 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 		if raced(err) {
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
-		result.Warnings = warnings
-		return result, nil
+		return result, err
 	}
 }
 
 // createOnUpdate is a PUT to a name that nobody has (URI-4).
-func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Value, warnings []string) (*Result, error) {
+func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Value) (*Result, error) {
 	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || rq.IfMatch != "" || obj.At("metadata", "resourceVersion").Str() != "" || obj.At("metadata", "uid").Str() != "" {
 		return nil, rq.notFound()
 	}
@@ -68,7 +64,7 @@ func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Val
 			return nil, err
 		}
 	}
-	return e.create(ctx, rq, obj, warnings)
+	return e.create(ctx, rq, obj)
 }
 
 // namesMatch refuses a body whose name or namespace is not the URL's.
@@ -172,9 +168,11 @@ func (e *Engine) commit(ctx context.Context, live, next *store.Version) (int64, 
 // remake turns what a client sent, and what is there, into what will be stored.
 func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 	r := rq.Resource
+	warnings := r.WarnUpdate
 	var obj object.Value
 	var faults field.ErrorList
 	if sub := rq.Subresource; sub != nil {
+		warnings = sub.Warn
 		if sub.Default != nil {
 			body = sub.Default(body)
 		}
@@ -207,6 +205,9 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 	}
 	if len(faults) > 0 {
 		return object.Nil, apierr.NewInvalid(r.KindType(), rq.Name, faults)
+	}
+	if warnings != nil {
+		rq.warn(warnings(obj, old)...)
 	}
 	return obj, nil
 }

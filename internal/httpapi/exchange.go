@@ -34,6 +34,8 @@ type exchange struct {
 	resource    *engine.Resource // what the target is about, from route on
 	subresource *engine.Subresource
 
+	warnings []string // what Warning headers tell, see warn
+
 	values url.Values // the parsed query, see query
 	parsed bool
 

@@ -34,6 +34,7 @@ func (x *exchange) negotiate() (wire.Media, error) {
 		media.Pretty = media.Pretty || x.pretty()
 		return media, nil
 	case !wire.Literal(accept):
+		x.unwarn() // the reference does not get as far as to the type
 		available := wire.MediaTypes()
 		if x.target.verb == "list" || x.target.verb == "watch" {
 			available = append(available[:len(available):len(available)], wire.StreamTypes()...)
@@ -120,7 +121,6 @@ func (x *exchange) reply(media wire.Media, rq *engine.Request, result *engine.Re
 }
 
 func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
-	x.warn(result.Warnings)
 	if result.Object == nil {
 		return x.send(code, media, append(object.AppendObject(nil, result.Status), '\n'))
 	}

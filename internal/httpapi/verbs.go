@@ -38,6 +38,16 @@ func (h *Handler) route(x *exchange) (func(*Handler, *exchange) error, error) {
 		return nil, apierr.NewNoSuchPath()
 	}
 	x.resource = r
+	verb, err := h.verb(x)
+	if err == nil && r.Deprecated != "" {
+		x.warn([]string{r.Deprecated})
+	}
+	return verb, err
+}
+
+// verb finds the function of the verb for the type that the target is of.
+func (h *Handler) verb(x *exchange) (func(*Handler, *exchange) error, error) {
+	t, r := &x.target, x.resource
 	if t.subresource != "" {
 		return h.routeSubresource(x)
 	}
@@ -119,7 +129,7 @@ func (x *exchange) request() *engine.Request {
 	t := &x.target
 	rq := &engine.Request{
 		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
-		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(),
+		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(), Warn: x.warn,
 	}
 	if x.resource.Namespaced {
 		rq.Namespace = t.namespace

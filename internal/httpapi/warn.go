@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -12,35 +13,44 @@ const (
 	maxWarning  = 256  // of one, when all are too many
 )
 
-// warn adds one Warning header for each text, none twice (VAL-2).
+// warn adds one Warning header for each text, none twice (VAL-2). They are part of whatever the answer will be.
 func (x *exchange) warn(texts []string) {
-	if len(texts) == 0 {
-		return
+	total, shown := 0, 0 // characters: of all, and of the beginnings
+	count := func(text string) {
+		n := utf8.RuneCountInString(text)
+		total += n
+		shown += min(n, maxWarning)
 	}
-	seen := make(map[string]bool, len(texts))
-	unique := make([]string, 0, len(texts))
-	total := 0
+	for _, text := range x.warnings {
+		count(text)
+	}
 	for _, text := range texts {
-		if text != "" && !seen[text] {
-			seen[text] = true
-			unique = append(unique, text)
-			total += utf8.RuneCountInString(text)
+		if shown >= maxWarnings {
+			break // however it goes on, no more than this will be told
+		}
+		if text != "" && !slices.Contains(x.warnings, text) {
+			x.warnings = append(x.warnings, text)
+			count(text)
 		}
 	}
-	header := x.w.Header()
-	written := 0
-	for _, text := range unique {
+	values := make([]string, 0, len(x.warnings))
+	for _, text := range x.warnings {
 		if total > maxWarnings {
-			if written >= maxWarnings {
-				return
-			}
 			text = prefix(text, maxWarning)
-			written += utf8.RuneCountInString(text)
 		}
 		if value, ok := warning(text); ok {
-			header["Warning"] = append(header["Warning"], value)
+			values = append(values, value)
 		}
 	}
+	if len(values) > 0 {
+		x.w.Header()["Warning"] = values
+	}
+}
+
+// unwarn takes back what has been said.
+func (x *exchange) unwarn() {
+	x.warnings = nil
+	delete(x.w.Header(), "Warning")
 }
 
 func prefix(text string, runes int) string {
