@@ -2,69 +2,75 @@ package merge
 
 import (
 	"reflect"
+	"strings"
 	"sync"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	gvk "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
-	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/schema"
 )
 
-// builtinType is the compiled type of a kind that is not a resource of its own.
-func builtinType(name string) *schema.Type {
-	if name == "Scale" {
-		return gotypes.OfType(reflect.TypeFor[autoscalingv1.Scale]())
-	}
-	return nil
+// builtins are types of the cluster that differ in how they merge.
+var builtins = []struct {
+	name          string
+	status, scale bool
+}{
+	{"v1/Pod", true, false},
+	{"v1/Service", true, false},
+	{"v1/Node", true, false},
+	{"v1/ConfigMap", false, false},
+	{"v1/Secret", false, false},
+	{"v1/PersistentVolume", true, false},
+	{"v1/ServiceAccount", false, false},
+	{"v1/Endpoints", false, false},
+	{"apps/v1/Deployment", true, true},
+	{"apps/v1/StatefulSet", true, true},
+	{"batch/v1/CronJob", true, false},
+	{"autoscaling/v2/HorizontalPodAutoscaler", true, false},
+	{"rbac.authorization.k8s.io/v1/Role", false, false},
+	{"rbac.authorization.k8s.io/v1/ClusterRoleBinding", false, false},
+	{"networking.k8s.io/v1/NetworkPolicy", false, false},
+	{"networking.k8s.io/v1/Ingress", true, false},
+	{"discovery.k8s.io/v1/EndpointSlice", false, false},
+	{"policy/v1/PodDisruptionBudget", true, false},
+	{"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration", false, false},
+	{"flowcontrol.apiserver.k8s.io/v1/FlowSchema", true, false},
+	{"resource.k8s.io/v1/ResourceClaim", true, false},
+	{"storage.k8s.io/v1/StorageClass", false, false},
 }
 
-// builtinKinds are the types of the cluster that differ in how they merge.
+// gvkOf takes a name of builtins apart.
+func gvkOf(name string) gvk.GroupVersionKind {
+	apiVersion, kind := name[:strings.LastIndex(name, "/")], name[strings.LastIndex(name, "/")+1:]
+	gv, err := gvk.ParseGroupVersion(apiVersion)
+	if err != nil {
+		panic(err)
+	}
+	return gv.WithKind(kind)
+}
+
+// builtinType is the compiled type of a built-in kind.
+func builtinType(name string) *schema.Type {
+	o, err := scheme.Scheme.New(gvkOf(name))
+	if err != nil {
+		panic(err)
+	}
+	return gotypes.OfType(reflect.TypeOf(o).Elem())
+}
+
+// builtinKinds are those of builtins.
 var builtinKinds = sync.OnceValue(func() []*kind {
-	wanted := map[string]struct {
-		status bool
-		scale  map[string]string
-	}{
-		"v1/Pod":                                 {status: true},
-		"v1/Service":                             {status: true},
-		"v1/Node":                                {status: true},
-		"v1/ConfigMap":                           {},
-		"v1/Secret":                              {},
-		"v1/PersistentVolume":                    {status: true},
-		"v1/ServiceAccount":                      {},
-		"v1/Endpoints":                           {},
-		"apps/v1/Deployment":                     {status: true, scale: map[string]string{"apps/v1": "replicas"}},
-		"apps/v1/StatefulSet":                    {status: true, scale: map[string]string{"apps/v1": "replicas"}},
-		"batch/v1/CronJob":                       {status: true},
-		"autoscaling/v2/HorizontalPodAutoscaler": {status: true},
-		"rbac.authorization.k8s.io/v1/Role":      {},
-		"rbac.authorization.k8s.io/v1/ClusterRoleBinding":                {},
-		"networking.k8s.io/v1/NetworkPolicy":                             {},
-		"networking.k8s.io/v1/Ingress":                                   {status: true},
-		"discovery.k8s.io/v1/EndpointSlice":                              {},
-		"policy/v1/PodDisruptionBudget":                                  {status: true},
-		"admissionregistration.k8s.io/v1/ValidatingWebhookConfiguration": {},
-		"flowcontrol.apiserver.k8s.io/v1/FlowSchema":                     {status: true},
-		"resource.k8s.io/v1/ResourceClaim":                               {status: true},
-		"storage.k8s.io/v1/StorageClass":                                 {},
-	}
 	var kinds []*kind
-	for _, r := range builtin.Resources(builtin.Config{}) {
-		name := r.Version + "/" + r.Kind
-		if r.Group != "" {
-			name = r.Group + "/" + name
+	for _, b := range builtins {
+		of := gvkOf(b.name)
+		k := &kind{group: of.Group, name: of.Kind, builtin: true, status: b.status}
+		k.versions = []*version{{name: of.Version, typ: builtinType(b.name)}}
+		if b.scale {
+			k.scale = map[string]string{k.apiVersion(of.Version): "replicas"}
 		}
-		want, ok := wanted[name]
-		if !ok {
-			continue
-		}
-		delete(wanted, name)
-		k := &kind{group: r.Group, name: r.Kind, builtin: true, status: want.status, scale: want.scale}
-		k.versions = []*version{{name: r.Version, typ: r.Schema()}}
 		kinds = append(kinds, k)
-	}
-	for name := range wanted {
-		panic("no built-in kind " + name)
 	}
 	return kinds
 })

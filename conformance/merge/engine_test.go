@@ -27,7 +27,7 @@ func (w write) apiVersion() string { return w.kind.apiVersion(w.version) }
 type engine interface {
 	// Apply merges an intent into the live object, which is null where there is none yet.
 	Apply(w write, live, intent object.Value) (object.Value, error)
-	// Update takes the new object as it is.
+	// Update takes the new object as it is. If it fails to tell who owns what, there are a result and an error.
 	Update(w write, live, updated object.Value) (object.Value, error)
 	// ToScale and FromScale turn the managedFields of an object into those of its scale subresource, and back.
 	ToScale(w write, parent object.Value) (object.Value, error)
@@ -36,6 +36,9 @@ type engine interface {
 
 // conflict is one cause of a refused apply.
 type conflict struct{ field, message string }
+
+// untracked is an update after which the managedFields are those from before, because something went wrong.
+const untracked = "untracked"
 
 // refusal is an error of an engine in the words of the wire.
 type refusal struct {
@@ -50,7 +53,8 @@ func (r *refusal) Error() string { return r.kind + ": " + r.message }
 type outcome struct {
 	live object.Value // after the operation
 	err  error
-	same bool // byte for byte what was there before
+	lost error // why an update was not tracked, if the engine says so
+	same bool  // byte for byte what was there before
 }
 
 // String is the object without its managedFields, and each entry of those on a line of its own.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,7 @@ func (g *generator) kind() *kind {
 	if g.chance(0.15) {
 		return pick(g, builtinKinds()...)
 	}
-	k := &kind{group: "example.com", name: "Thing", versions: []*version{{name: "v1"}}, status: g.chance(0.4)}
+	k := &kind{group: "example.com", name: "Thing", versions: []*version{{name: "v1"}}, status: g.chance(0.4), forgetful: g.chance(0.2)}
 	deduced := g.chance(0.08)
 	if !deduced {
 		k.versions[0].root = g.root(k.status)
@@ -42,7 +43,7 @@ func (g *generator) kind() *kind {
 			k.versions = append(k.versions, g.otherVersion(k.versions[0], "v3"))
 		}
 	}
-	if g.chance(0.2) {
+	if g.chance(0.2) && os.Getenv("NOSCALE") == "" {
 		k.scale = map[string]string{}
 		for _, v := range k.versions {
 			if g.chance(0.9) {
@@ -550,6 +551,38 @@ func (g *generator) history(steps int, now func() time.Time) (*history, []outcom
 	return h, outcomes
 }
 
+// pruned is the object without the fields that its version does not have, as the API server has it before it comes to the
+// field manager; names differ between versions.
+func (g *generator) pruned(k *kind, op step) object.Value {
+	v := k.version(k.apiVersion(op.version))
+	if v == nil || v.root == nil || g.wrong > 0 {
+		return op.body
+	}
+	return v.root.prune(op.body)
+}
+
+// prune drops unknown fields where the schema does not want them preserved.
+func (n *node) prune(v object.Value) object.Value {
+	switch {
+	case v.Kind() == object.Map && n.Type == "object":
+		for _, m := range v.Members() {
+			switch below := n.Properties[m.Key]; {
+			case below != nil:
+				v = v.With(m.Key, below.prune(m.Value))
+			case n.Additional != nil:
+				v = v.With(m.Key, n.Additional.prune(m.Value))
+			case len(n.Properties) > 0 && !n.Preserve:
+				v = v.Without(m.Key)
+			}
+		}
+	case v.Kind() == object.List && n.Items != nil:
+		for i, item := range v.Items() {
+			v = v.WithItem(i, n.Items.prune(item))
+		}
+	}
+	return v
+}
+
 // step makes one operation.
 func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) step {
 	op := step{manager: pick(g, managers...), version: pick(g, s.kind.versions...).name, wait: time.Duration(g.IntN(3)) * 400 * time.Millisecond}
@@ -568,14 +601,17 @@ func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) 
 	}
 	switch {
 	case !s.live.IsNull() && g.chance(0.06) && g.reschema(s, &op):
-	case !s.live.IsNull() && len(s.kind.scale) > 0 && g.chance(0.35):
+	case !s.live.IsNull() && len(s.kind.scale) > 0 && os.Getenv("NOSCALE") == "" && g.chance(0.35):
 		op.verb, op.force, op.subresource = pick(g, scale, scale, rescale), g.chance(0.3), ""
 		op.body = object.Fields("spec", object.Fields("replicas", object.IntOf(int64(1+g.IntN(3)))))
 	case s.live.IsNull() && g.chance(0.5), !s.live.IsNull() && g.chance(map[bool]float64{false: 0.35, true: 0.85}[crowd]):
-		g.update(s, &op, t)
+		g.update(s, &op, t, crowd)
 	default:
 		op.verb, op.force = apply, g.chance(0.3)
 		op.body = g.intent(s, &op, t, intents)
+	}
+	if op.verb != reschema && op.verb != scale && op.verb != rescale {
+		op.body = g.pruned(s.kind, op)
 	}
 	return op
 }
@@ -585,7 +621,7 @@ func (g *generator) reschema(s *state, op *step) bool {
 	if s.kind.builtin || s.kind.versions[0].root == nil {
 		return false
 	}
-	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, scale: s.kind.scale}
+	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, forgetful: s.kind.forgetful, scale: s.kind.scale}
 	for _, v := range s.kind.versions {
 		k.versions = append(k.versions, &version{name: v.name, root: v.root.clone(), renames: v.renames})
 	}
@@ -620,7 +656,7 @@ func (g *generator) whole(t *schema.Type, dup bool) object.Value {
 }
 
 // update makes a create or an update of what is there.
-func (g *generator) update(s *state, op *step, t *schema.Type) {
+func (g *generator) update(s *state, op *step, t *schema.Type, crowd bool) {
 	op.verb = update
 	if s.live.IsNull() {
 		op.verb, op.subresource = create, ""
@@ -632,7 +668,7 @@ func (g *generator) update(s *state, op *step, t *schema.Type) {
 		}
 		meta := live.At("metadata").Without("managedFields").Without("uid").Without("name")
 		live = live.Without("apiVersion").Without("kind").Without("metadata")
-		if g.chance(0.9) {
+		if g.chance(0.9) && !(crowd && g.chance(0.8)) {
 			live = g.change(t, live, 4, true)
 		}
 		if live.Kind() != object.Map {
@@ -643,6 +679,10 @@ func (g *generator) update(s *state, op *step, t *schema.Type) {
 		}
 		op.body = live.Without("apiVersion").Without("kind").With("metadata", meta)
 		op.echo = g.chance(0.6)
+	}
+	if k := op.body.At("metadata", "labels").Kind(); crowd && (k == object.Map || k == object.Null) {
+		name := fmt.Sprintf("label-%d", g.IntN(100))
+		op.body = op.body.WithAt(object.StringOf("x"), "metadata", "labels", name)
 	}
 	if g.chance(0.15) {
 		op.body = g.annotate(s, op.body, op.version)
@@ -658,6 +698,9 @@ func (g *generator) annotate(s *state, body object.Value, version string) object
 		With("apiVersion", object.StringOf(s.kind.apiVersion(version))).With("kind", object.StringOf(s.kind.name))))
 	if g.chance(0.1) {
 		text = pick(g, "", "{", "{}", `{"apiVersion":"example.com/v1","kind":"Other"}`, "[]", strings.Replace(text, "v1", "v9", 1))
+	}
+	if k := body.At("metadata", "annotations").Kind(); k != object.Map && k != object.Null {
+		return body
 	}
 	return body.WithAt(object.StringOf(text), "metadata", "annotations", annotation)
 }

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -53,6 +54,9 @@ func (s *state) do(e engine, op step, now time.Time) outcome {
 		return outcome{live: s.live, same: true}
 	}
 	w := write{kind: s.kind, version: op.version, manager: op.manager, subresource: op.subresource, force: op.force, now: now}
+	if s.kind.version(w.apiVersion()) == nil {
+		return outcome{live: s.live, err: &refusal{kind: "not served"}, same: true}
+	}
 	if op.verb == scale || op.verb == rescale {
 		return s.scale(e, op, w)
 	}
@@ -81,6 +85,11 @@ func (s *state) do(e engine, op step, now time.Time) outcome {
 			body = s.kind.stored(w, body)
 		}
 		result, err = e.Update(w, live, body)
+	}
+	if r := (*refusal)(nil); errors.As(err, &r) && r.kind == untracked {
+		o := s.store(w, live, result)
+		o.lost = err
+		return o
 	}
 	if err != nil {
 		return outcome{live: s.live, err: err, same: true}
@@ -140,14 +149,14 @@ func (k *kind) stored(w write, v object.Value) object.Value {
 // scaleKind is the kind of the scale subresource.
 var scaleKind = func() *kind {
 	k := &kind{group: "autoscaling", name: "Scale", builtin: true, versions: []*version{{name: "v1"}}}
-	k.versions[0].typ = builtinType("Scale")
+	k.versions[0].typ = builtinType("autoscaling/v1/Scale")
 	k.finish()
 	return k
 }()
 
 // scale does what the registry does with a write to the scale subresource.
 func (s *state) scale(e engine, op step, w write) outcome {
-	if s.live.IsNull() || len(s.kind.scale) == 0 {
+	if len(s.kind.scale) == 0 || s.live.At("spec").Kind() != object.Map {
 		return outcome{live: s.live, err: &refusal{kind: "not found"}, same: true}
 	}
 	live, err := s.kind.convert(s.live, w.apiVersion())
@@ -178,7 +187,7 @@ func (s *state) scale(e engine, op step, w write) outcome {
 	} else {
 		result, err = e.Update(ws, current, current.With("spec", wish.At("spec")))
 	}
-	if err != nil {
+	if r := (*refusal)(nil); err != nil && !(errors.As(err, &r) && r.kind == untracked) {
 		return fail(err)
 	}
 	back, err := e.FromScale(w, live.At("metadata", "managedFields"), result.At("metadata", "managedFields"))

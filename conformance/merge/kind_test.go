@@ -114,8 +114,10 @@ type kind struct {
 	group, name string
 	versions    []*version // the first one is stored
 	builtin     bool
-	status      bool              // there is a status, and a subresource for it
-	scale       map[string]string // API version to the path of replicas below spec; nil: no scale subresource
+	status      bool // there is a status, and a subresource for it
+	// forgetful kinds have no name for the error of a version that is gone, as CustomResourceDefinitions have none.
+	forgetful bool
+	scale     map[string]string // API version to the path of replicas below spec; nil: no scale subresource
 
 	once     sync.Once
 	upstream *upstreamKind

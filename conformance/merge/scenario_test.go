@@ -27,6 +27,9 @@ func (h *history) scenario(why string, d *difference) string {
 			if d.got.err != nil {
 				b.WriteString("(" + d.got.err.Error() + ")\n")
 			}
+			if d.want.lost != nil {
+				b.WriteString("(upstream: " + d.want.lost.Error() + ")\n")
+			}
 			if d.want.err != nil {
 				b.WriteString("(upstream: " + d.want.err.Error() + ")\n")
 			}

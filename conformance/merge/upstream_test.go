@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 
@@ -21,7 +22,6 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"plinth/internal/builtin"
 	"plinth/object"
 )
 
@@ -41,24 +41,19 @@ var models = sync.OnceValues(func() (map[string]*spec.Schema, error) {
 	return builder3.BuildOpenAPIDefinitionsForResources(config, modelNames()...)
 })
 
-// modelNames are those of all built-in kinds.
+// modelNames are those of the built-in kinds.
 func modelNames() []string {
-	var names []string
-	add := func(group, version, kind string) {
-		of := gvk.GroupVersionKind{Group: group, Version: version, Kind: kind}
-		if !scheme.Scheme.Recognizes(of) {
-			return
-		}
-		name, err := scheme.Scheme.ToOpenAPIDefinitionName(of)
+	add := func(name string) string {
+		model, err := scheme.Scheme.ToOpenAPIDefinitionName(gvkOf(name))
 		if err != nil {
 			panic(err)
 		}
-		names = append(names, name)
+		return model
 	}
-	for _, r := range builtin.Resources(builtin.Config{}) {
-		add(r.Group, r.Version, r.Kind)
+	names := []string{add("autoscaling/v1/Scale")}
+	for _, b := range builtins {
+		names = append(names, add(b.name))
 	}
-	add("autoscaling", "v1", "Scale")
 	return names
 }
 
@@ -144,14 +139,21 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 		return in, nil
 	}
 	to, ok := target.KindForGroupVersionKinds([]gvk.GroupVersionKind{from})
+	if !ok && k.forgetful {
+		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", from, target)
+	}
 	if !ok {
-		return nil, fmt.Errorf("no version of %v", from)
+		return nil, runtime.NewNotRegisteredErrForTarget(k.name, reflect.TypeOf(in), target)
 	}
 	if to == from {
 		return in, nil
 	}
 	converted, err := k.convert(valueOfObject(in), to.GroupVersion().String())
-	if missing := (errNotServed{}); errors.As(err, &missing) {
+	missing := errNotServed{}
+	if errors.As(err, &missing) && k.forgetful {
+		return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", to.GroupVersion())
+	}
+	if errors.As(err, &missing) {
 		return nil, runtime.NewNotRegisteredErrForKind(k.name, to)
 	}
 	if err != nil {
@@ -262,7 +264,7 @@ func (u upstream) Update(w write, live, updated object.Value) (object.Value, err
 	result, err := m.Update(w.orEmpty(live), asked, w.manager)
 	if err != nil {
 		asked.SetManagedFields(objectOf(live).GetManagedFields())
-		return valueOfObject(asked), nil
+		return valueOfObject(asked), &refusal{kind: untracked, message: err.Error()}
 	}
 	return valueOfObject(result), nil
 }
