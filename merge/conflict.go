@@ -2,6 +2,7 @@ package merge
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,30 +42,20 @@ func (e *ConflictError) Error() string {
 		c := &e.Conflicts[0]
 		return fmt.Sprintf("Apply failed with 1 conflict: conflict with %s: %v", c.By(), c.Path)
 	}
-	groups := map[string][]string{}
-	var names []string
+	groups := map[string][]string{} // the lines about a manager
 	for i := range e.Conflicts {
-		by := e.Conflicts[i].By()
-		if groups[by] == nil {
-			names = append(names, by)
+		c := &e.Conflicts[i]
+		id := c.With.identifier()
+		if groups[id] == nil {
+			groups[id] = []string{"conflicts with " + c.By() + ":"}
 		}
-		groups[by] = append(groups[by], "- "+e.Conflicts[i].Path.String())
+		groups[id] = append(groups[id], "- "+c.Path.String())
 	}
-	slices.Sort(names)
 	var lines []string
-	for _, by := range names {
-		lines = append(append(lines, "conflicts with "+by+":"), groups[by]...)
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		lines = append(lines, groups[id]...)
 	}
 	return fmt.Sprintf("Apply failed with %d conflicts: %s", len(e.Conflicts), strings.Join(lines, "\n"))
-}
-
-// set is the paths of all conflicts.
-func (e *ConflictError) set() Set {
-	var s Set
-	for i := range e.Conflicts {
-		s = s.Union(single(e.Conflicts[i].Path))
-	}
-	return s
 }
 
 // conflict is what one manager would lose.

@@ -10,36 +10,54 @@ import (
 
 // ParseFieldsV1 reads a set from the form in which managedFields holds it (SSA-1): `{"f:spec":{"f:replicas":{}}}`.
 func ParseFieldsV1(v object.Value) (Set, error) {
-	var r room
-	set, _, err := r.parseFields(v)
+	var p fieldsParser
+	set, err := p.parse(v)
 	return set, err
 }
 
-// parseFields reads what is below a node, and says whether the node itself is in the set.
-func (r *room) parseFields(v object.Value) (below Set, member bool, err error) {
-	if v.Kind() != object.Map && !v.IsNull() {
-		return Set{}, false, fmt.Errorf("expect { or n, but found %s", v.Kind())
+// fieldsParser reads FieldsV1.
+type fieldsParser struct {
+	room room
+	odd  bool // the set would be printed in another way
+}
+
+func (p *fieldsParser) parse(v object.Value) (Set, error) {
+	set, self, err := p.below(v)
+	p.odd = p.odd || self && v.Len() > 0 // nobody owns an object as such
+	return set, err
+}
+
+// below reads what is below a node, and says whether the node itself is in the set.
+func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
+	if v.Kind() != object.Map {
+		if !v.IsNull() {
+			return Set{}, false, fmt.Errorf("expect { or n, but found %s", v.Kind())
+		}
+		p.odd = true
 	}
 	members := v.Members()
 	if len(members) == 0 {
 		return Set{}, true, nil
 	}
-	nodes := r.nodes(len(members))
+	nodes := p.room.nodes(len(members))
 	for _, m := range members {
 		if m.Key == "." {
-			member = true
+			self = true
+			p.odd = p.odd || m.Value.Kind() != object.Map || m.Value.Len() > 0
 			continue
 		}
 		element, err := parseElement(m.Key)
 		if errors.Is(err, errUnknownElement) {
+			p.odd = true
 			continue
 		}
 		if err != nil {
 			return Set{}, false, fmt.Errorf("parsing key as path element: %w", err)
 		}
+		p.odd = p.odd || element.step != Field && element.wire() != m.Key
 		n := node{element: element}
 		var own bool
-		if n.below, own, err = r.parseFields(m.Value); err != nil {
+		if n.below, own, err = p.below(m.Value); err != nil {
 			return Set{}, false, err
 		}
 		if own {
@@ -47,7 +65,11 @@ func (r *room) parseFields(v object.Value) (below Set, member bool, err error) {
 		}
 		nodes = append(nodes, n)
 	}
-	return gather(nodes), member || len(nodes) == 0, nil
+	if len(nodes) == 0 {
+		p.odd = true
+		return Set{}, true, nil
+	}
+	return gather(nodes), self, nil
 }
 
 var (

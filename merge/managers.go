@@ -70,12 +70,14 @@ func parseManaged(v object.Value) ([]*entry, error) {
 		case fieldsType != "FieldsV1":
 			return nil, fmt.Errorf("invalid fieldsType %q in managed fields entry %d", fieldsType, i)
 		}
-		e.printed = item.At("fieldsV1")
+		var p fieldsParser
 		var err error
-		if e.stored, err = ParseFieldsV1(e.printed); err != nil {
+		if e.stored, err = p.parse(item.At("fieldsV1")); err != nil {
 			return nil, fmt.Errorf("fieldsV1 of managed fields entry %d: %w", i, err)
 		}
-		e.set = e.stored
+		if e.set = e.stored; !p.odd {
+			e.printed = item.At("fieldsV1")
+		}
 		if at := indexOf(entries, &e.Entry); at >= 0 {
 			entries[at] = e
 		} else {
@@ -159,6 +161,10 @@ func (o *operation) cap() {
 			continue
 		}
 		bucket := &Entry{Manager: ancient, Operation: OperationUpdate, APIVersion: e.APIVersion}
+		if e.sameManager(bucket) {
+			// The bucket is as old as what is to be put into it.
+			firsts[e.APIVersion], first, e = e, e, first
+		}
 		at := indexOf(o.entries, bucket)
 		if at < 0 {
 			at = slices.Index(o.entries, first)
@@ -173,20 +179,19 @@ func (o *operation) cap() {
 }
 
 // identifier orders entries of one second as Kubernetes does, which names them by a JSON text.
-func (e *entry) identifier() string {
-	members := make([]object.Member, 0, 4)
+func (e *Entry) identifier() string {
+	text := []byte("{")
 	for _, m := range [...][2]string{{"manager", e.Manager}, {"operation", e.Operation}, {"apiVersion", e.APIVersion}, {"subresource", e.Subresource}} {
 		if m[1] == "" || m[0] == "apiVersion" && e.Operation == OperationApply {
 			continue
 		}
-		members = append(members, object.Member{Key: m[0], Value: object.StringOf(m[1])})
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = object.AppendString(text, m[0])
+		text = object.AppendString(append(text, ':'), m[1])
 	}
-	var text []byte
-	for _, m := range members {
-		text = object.AppendString(append(text, ','), m.Key)
-		text = object.AppendString(append(text, ':'), m.Value.Str())
-	}
-	return string(text)
+	return string(append(text, '}'))
 }
 
 func (o *operation) drop(e *entry) {

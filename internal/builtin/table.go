@@ -12,6 +12,7 @@ import (
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/internal/store"
+	"plinth/merge"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -135,6 +136,11 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	r.Subresources = append(r.Subresources, k.more...)
 	if k.special != nil {
 		k.special(r)
+	}
+	for _, s := range r.Subresources {
+		if s.Kind == "Scale" {
+			s.Replicas = merge.Replicas{r.APIVersion(): {merge.FieldElement("spec"), merge.FieldElement("replicas")}}
+		}
 	}
 	slices.SortFunc(r.Subresources, func(a, b *engine.Subresource) int { return strings.Compare(a.Name, b.Name) })
 	return r

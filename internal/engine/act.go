@@ -32,7 +32,7 @@ func (e *Engine) act(ctx context.Context, rq *Request, body object.Value) (*Resu
 		if !ok {
 			return nil, rq.notFound()
 		}
-		_, err := e.replace(ctx, rq, live, func(object.Value) (object.Value, error) { return body, nil })
+		_, err := e.replace(ctx, rq, live, func(object.Value) (written, error) { return written{body: body}, nil })
 		if raced(err) && ctx.Err() == nil {
 			continue
 		}

@@ -33,11 +33,12 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*
 	case rq.Resource.Answer != nil:
 		return rq.answer(obj)
 	}
-	return e.create(ctx, rq, obj)
+	return e.create(ctx, rq, written{body: obj})
 }
 
 // create goes on with a decoded object; an update of an object that is not there comes here, too.
-func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value) (*Result, error) {
+func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, error) {
+	obj := w.body
 	if obj.At("metadata", "resourceVersion").Str() != "" {
 		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
@@ -55,7 +56,7 @@ func (e *Engine) create(ctx context.Context, rq *Request, obj object.Value) (*Re
 			name = generateName(prefix)
 		}
 		now := e.now()
-		made, err := rq.make(obj, name, now)
+		made, err := e.make(rq, w, name, now)
 		if err != nil {
 			return nil, err
 		}
@@ -94,11 +95,14 @@ func (e *Engine) taken(rq *Request, key store.Key, name string, prefixed bool) e
 }
 
 // make turns what a client sent into what will be stored: system metadata, what the kind resets, defaults, validation.
-func (rq *Request) make(obj object.Value, name string, now time.Time) (object.Value, error) {
+func (e *Engine) make(rq *Request, w written, name string, now time.Time) (object.Value, error) {
 	r := rq.Resource
-	obj = rq.born(obj, name, now)
+	obj := rq.born(w.body, name, now)
 	if r.Default != nil {
 		obj = r.Default(obj)
+	}
+	if !w.owned {
+		obj = e.own(rq, obj, object.Nil, now)
 	}
 	if r.PrepareCreate != nil {
 		obj = r.PrepareCreate(obj, rq.User)

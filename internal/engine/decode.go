@@ -26,6 +26,8 @@ func (rq *Request) decode(body object.Parsed) (obj object.Value, err error) {
 	if err := rq.judge(typ, body.Duplicates, decoded.Unknown); err != nil {
 		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
 	}
+	managed := body.Value.At("metadata", "managedFields")
+	rq.clearsManagers = managed.Kind() == object.List && managed.Len() == 0
 	return decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},

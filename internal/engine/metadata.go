@@ -12,9 +12,8 @@ import (
 
 func init() { uuid.EnableRandPool() }
 
-// serverOwned are the metadata that a client cannot set on a new object (WRITE-4). managedFields stands among them until
-// ownership is tracked.
-var serverOwned = []string{"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"}
+// serverOwned are the metadata that a client cannot set on a new object (WRITE-4).
+var serverOwned = []string{"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
 
 // namespaceMatches refuses a body whose namespace is not the URL's.
 func (rq *Request) namespaceMatches(obj object.Value) error {
@@ -63,7 +62,7 @@ func carry(obj, old object.Value) object.Value {
 	keep("deletionGracePeriodSeconds", false)
 	keep("namespace", false)
 	keep("generation", true)
-	drop := []string{"resourceVersion", "selfLink", "managedFields"}
+	drop := []string{"resourceVersion", "selfLink"}
 	if _, had := was.Get("generation"); !had {
 		drop = append(drop, "generation")
 	}

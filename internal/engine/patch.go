@@ -29,8 +29,9 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 		if !ok {
 			return nil, rq.notFound()
 		}
-		result, err := e.replace(ctx, rq, live, func(old object.Value) (object.Value, error) {
-			return rq.patched(live, old, apply, duplicates)
+		result, err := e.replace(ctx, rq, live, func(old object.Value) (written, error) {
+			obj, err := rq.patched(live, old, apply, duplicates)
+			return written{body: obj}, err
 		})
 		if raced(err) {
 			continue
@@ -75,17 +76,23 @@ func (rq *Request) patched(live *store.Version, old object.Value, apply func(obj
 	if err != nil {
 		return object.Nil, notDecodable(raw, err)
 	}
+	return obj, rq.fits(live, obj, rq.unconditional())
+}
+
+// fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one
+// where that is allowed.
+func (rq *Request) fits(live *store.Version, obj object.Value, unconditional bool) error {
 	if err := rq.namesMatch(obj); err != nil {
-		return object.Nil, err
+		return err
 	}
 	seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
 	if err != nil {
-		return object.Nil, err
+		return err
 	}
-	if seen == 0 && rq.unconditional() { // the patch removed it
+	if seen == 0 && unconditional {
 		seen = live.Revision
 	}
-	return obj, rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
+	return rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }
 
 // patchFailed words a patch that is not one, or that does not fit the object.

@@ -20,8 +20,10 @@ type Request struct {
 	User        User
 	// FieldManager names the writer; UserAgent stands in where it is empty (SSA-6).
 	FieldManager, UserAgent string
-	Validation              Validation
-	DryRun                  bool
+	// Force lets an apply take over fields that others own (SSA-4).
+	Force      bool
+	Validation Validation
+	DryRun     bool
 	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
 	IfMatch string
 	// Warn tells the client something beside the answer, one Warning header each, even if the request fails in the end;
@@ -30,6 +32,8 @@ type Request struct {
 	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
 	// create); nil allows.
 	Authorize func(verb string) error
+
+	clearsManagers bool // the body has an empty list of managedFields, which no decoded object shows any more
 }
 
 // warn tells the client something, if anybody listens.
@@ -142,6 +146,7 @@ type PatchType uint8
 const (
 	JSONPatch PatchType = iota
 	MergePatch
+	ApplyPatch // see Engine.Apply
 )
 
 // Patch is a change to an object, as its client wrote it.

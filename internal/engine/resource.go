@@ -8,6 +8,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/store"
+	"plinth/merge"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -84,6 +85,9 @@ type Resource struct {
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
 
+	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
+	Resets map[string]merge.Filter
+
 	Subresources []*Subresource
 
 	// Through names the type and the subresource that a create of this virtual type is a POST to: bindings are the
@@ -109,6 +113,10 @@ type Subresource struct {
 	Warn func(obj, old object.Value) []string
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
+	// Resets is as a Resource's.
+	Resets map[string]merge.Filter
+	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil elsewhere.
+	Replicas merge.Replicas
 	// Deletion makes a POST delete the object, with these options, instead of writing it.
 	Deletion func(body object.Value) (DeleteOptions, error)
 }

@@ -46,7 +46,7 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 		if err := rq.stale(live, seen, obj); err != nil {
 			return nil, err
 		}
-		result, err := e.replace(ctx, rq, live, func(old object.Value) (object.Value, error) { return obj, nil })
+		result, err := e.replace(ctx, rq, live, func(object.Value) (written, error) { return written{body: obj}, nil })
 		if raced(err) {
 			continue
 		}
@@ -64,7 +64,7 @@ func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Val
 			return nil, err
 		}
 	}
-	return e.create(ctx, rq, obj)
+	return e.create(ctx, rq, written{body: obj})
 }
 
 // namesMatch refuses a body whose name or namespace is not the URL's.
@@ -110,9 +110,15 @@ var errRaced = errors.New("engine: the object changed meanwhile")
 
 func raced(err error) bool { return errors.Is(err, errRaced) }
 
+// written is what a client wants an object to be.
+type written struct {
+	body  object.Value
+	owned bool // its managedFields say already who owns what: it comes from an apply
+}
+
 // replace turns the live object into what change makes of it, and commits that. Every write to an object that is there
 // goes through here: update, patch, and their subresources.
-func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, change func(old object.Value) (object.Value, error)) (*Result, error) {
+func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, change func(old object.Value) (written, error)) (*Result, error) {
 	r := rq.Resource
 	old, err := r.live(live)
 	if err != nil {
@@ -123,7 +129,7 @@ func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, 
 		return nil, err
 	}
 	now := e.now()
-	obj, err := rq.remake(body, old)
+	obj, err := e.remake(rq, body, old, now)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +172,8 @@ func (e *Engine) commit(ctx context.Context, live, next *store.Version) (int64, 
 }
 
 // remake turns what a client sent, and what is there, into what will be stored.
-func (rq *Request) remake(body, old object.Value) (object.Value, error) {
+func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time) (object.Value, error) {
+	body := w.body
 	r := rq.Resource
 	warnings := r.WarnUpdate
 	var obj object.Value
@@ -180,7 +187,7 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 		if obj, err = sub.Write(old, body); err != nil {
 			return object.Nil, err
 		}
-		obj = carry(obj, old)
+		obj = withManagers(carry(obj, old), e.managersAfter(rq, w.owned, body, old, now))
 		// What has become of an object, or been decided about it, is no change of what it is meant to be.
 		if sub.Name != "status" && sub.does("update") {
 			obj = r.bump(obj, old)
@@ -193,6 +200,9 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 		obj = carry(body, old)
 		if r.Default != nil {
 			obj = r.Default(obj)
+		}
+		if !w.owned {
+			obj = e.own(rq, obj, old, now)
 		}
 		if r.PrepareUpdate != nil {
 			obj = r.PrepareUpdate(obj, old)
@@ -209,7 +219,7 @@ func (rq *Request) remake(body, old object.Value) (object.Value, error) {
 	if warnings != nil {
 		rq.warn(warnings(obj, old)...)
 	}
-	return obj, nil
+	return keepTimes(obj, old), nil
 }
 
 // released says whether a deleted object waits for nothing any more.

@@ -51,13 +51,30 @@ func boolean(values url.Values, name string) *bool {
 // writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options are
 // called in errors.
 func (x *exchange) writeOptions(kind string, rq *engine.Request) error {
+	return x.optionsOf(kind, rq, nil)
+}
+
+// patchOptions is writeOptions for a patch: an apply needs a manager, and it alone may be forced.
+func (x *exchange) patchOptions(rq *engine.Request, apply bool) error {
+	values := x.query()
+	var faults field.ErrorList
+	switch {
+	case apply:
+		rq.Force = isTrue(values, "force")
+		if first(values, "fieldManager") == "" {
+			faults = append(faults, field.Required(field.NewPath("fieldManager"), "is required for apply patch"))
+		}
+	case len(values["force"]) > 0:
+		faults = append(faults, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+	}
+	return x.optionsOf("PatchOptions", rq, faults)
+}
+
+// optionsOf goes on with what is wrong already.
+func (x *exchange) optionsOf(kind string, rq *engine.Request, faults field.ErrorList) error {
 	values := x.query()
 	if len(values) == 0 {
-		return nil
-	}
-	var faults field.ErrorList
-	if kind == "PatchOptions" && len(values["force"]) > 0 {
-		faults = append(faults, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+		return invalidOptions(kind, faults)
 	}
 	rq.FieldManager = first(values, "fieldManager")
 	faults = append(faults, managerFaults(rq.FieldManager)...)

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/object"
 )
 
 // The patch types by their Content-Type. Those of patchesToCome are of the API and not of this server yet.
@@ -15,10 +17,9 @@ var (
 	}{
 		{"application/json-patch+json", engine.JSONPatch},
 		{"application/merge-patch+json", engine.MergePatch},
+		{"application/apply-patch+yaml", engine.ApplyPatch},
 	}
-	patchesToCome = []string{
-		"application/strategic-merge-patch+json", "application/apply-patch+yaml", "application/apply-patch+cbor",
-	}
+	patchesToCome = []string{"application/strategic-merge-patch+json", "application/apply-patch+cbor"}
 )
 
 // patch is a PATCH of an object or a subresource (WRITE-2).
@@ -36,15 +37,39 @@ func (h *Handler) patch(x *exchange) error {
 		return err
 	}
 	rq := x.request()
-	if err := x.writeOptions("PatchOptions", rq); err != nil {
+	if err := x.patchOptions(rq, typ == engine.ApplyPatch); err != nil {
 		return err
 	}
 	rq.Authorize = func(verb string) error { return h.may(x, verb) }
-	result, err := h.Engine.Patch(x.ctx, rq, engine.Patch{Type: typ, Body: body})
+	var result *engine.Result
+	if typ == engine.ApplyPatch {
+		var intent object.Parsed
+		if intent, err = parseIntent(body); err != nil {
+			return err
+		}
+		result, err = h.Engine.Apply(x.ctx, rq, intent)
+	} else {
+		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: typ, Body: body})
+	}
 	if err != nil {
 		return err
 	}
 	return x.reply(media, rq, result)
+}
+
+// parseIntent reads the body of an apply. It is YAML, which most clients send as JSON; that is read much faster.
+func parseIntent(body []byte) (object.Parsed, error) {
+	if len(body) > 0 && body[0] == '{' {
+		// The parser takes its input over, and YAML may have to have another look.
+		if parsed, err := object.ParseJSON(bytes.Clone(body)); err == nil {
+			return parsed, nil
+		}
+	}
+	parsed, err := object.ParseYAML(body)
+	if err != nil {
+		return object.Parsed{}, apierr.NewBadRequest("error encoding patch: " + yamlWords(err))
+	}
+	return parsed, nil
 }
 
 // patchType is the language of the patch. A type that no patch could have is refused in other words than one that is not

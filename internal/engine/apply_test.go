@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+// apply is an apply of a Widget as somebody.
+func (b *bench) apply(manager, name, rest string, force bool) (*Result, error) {
+	b.Helper()
+	rq := b.request(name)
+	rq.FieldManager, rq.Force = manager, force
+	return b.Apply(b.Context(), rq, b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"`+name+`"}`+rest+`}`))
+}
+
+// owners is who owns what, an entry a line.
+func (b *bench) owners(r *Result) string {
+	var lines []string
+	for _, e := range b.value(r).At("metadata", "managedFields").Items() {
+		lines = append(lines, e.At("manager").Str()+" "+e.At("operation").Str()+" "+string(object.AppendJSON(nil, e.At("fieldsV1"))))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// SPEC: SSA-2, SSA-4, SSA-5, SSA-16
+func TestApply(t *testing.T) {
+	b := newBench(t)
+	made := b.must(b.apply("a", "w", `,"spec":{"n":1}`, false))
+	if !made.Created {
+		t.Error("not told as created")
+	}
+	if got := b.owners(made); got != `a Apply {"f:spec":{".":{},"f:n":{}}}` {
+		t.Errorf("owners %s", got)
+	}
+	b.now = b.now.Add(time.Minute)
+	if again := b.must(b.apply("a", "w", `,"spec":{"n":1}`, false)); again.Created || again.Object.Revision != made.Object.Revision {
+		t.Errorf("an apply that changes nothing made revision %d of %d", again.Object.Revision, made.Object.Revision)
+	}
+	_, err := b.apply("b", "w", `,"spec":{"n":2}`, false)
+	b.wants(err, 409, "Apply failed with 1 conflict: conflict with \"a\": .spec.n\n\n"+
+		"widgets.test.example \"w\" in namespace \"ns\":\n"+
+		"  .spec.n is 1, owned by \"a\" (Apply, 2026-01-02T03:04:05Z); this apply wants 2\n")
+	var wire *apierr.Error
+	if errors.As(err, &wire) {
+		want := apierr.Cause{Reason: "FieldManagerConflict", Message: `conflict with "a"`, Field: ".spec.n"}
+		if len(wire.Details.Causes) != 1 || wire.Details.Causes[0] != want {
+			t.Errorf("causes %v", wire.Details.Causes)
+		}
+	}
+	if got := b.owners(b.must(b.apply("b", "w", `,"spec":{"n":2}`, true))); got != `a Apply {"f:spec":{}}`+"\n"+`b Apply {"f:spec":{".":{},"f:n":{}}}` {
+		t.Errorf("owners after force: %s", got)
+	}
+}
+
+// SPEC: SSA-6, SSA-7
+func TestOwnershipOfOtherWrites(t *testing.T) {
+	b := newBench(t)
+	rq := b.request("")
+	rq.UserAgent = "cli/v1 (linux)"
+	b.must(b.Create(b.Context(), rq, b.parse(`{"metadata":{"name":"w"},"spec":{"n":1,"m":1}}`)))
+	rq = b.request("w")
+	rq.FieldManager = "other"
+	patched := b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"n":2}}`)}))
+	if got := b.owners(patched); got != `cli Update {"f:spec":{".":{},"f:m":{}}}`+"\n"+`other Update {"f:spec":{"f:n":{}}}` {
+		t.Errorf("owners %s", got)
+	}
+	cleared := b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"metadata":{"managedFields":[]},"spec":{"n":3}}`)}))
+	if got := b.owners(cleared); got != "" {
+		t.Errorf("owners after clearing: %s", got)
+	}
+}
+
+// SPEC: SSA-2
+func TestBadIntents(t *testing.T) {
+	b := newBench(t)
+	b.create(`{"metadata":{"name":"w"},"spec":{"n":1}}`)
+	for body, want := range map[string]string{
+		`[]`: "error decoding patch",
+		`{"apiVersion":"test.example/v2","kind":"Widget"}`:                                               "invalid object type: test.example/v2, Kind=Widget",
+		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"managedFields":[]}}`:               "metadata.managedFields must be nil",
+		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"x"}}`:                       "the name of the object (x) does not match the name on the URL (w)",
+		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"namespace":"x"}}`:                  "does not match the namespace",
+		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":"1"}}`: "the object has been modified",
+	} {
+		rq := b.request("w")
+		rq.FieldManager = "m"
+		_, err := b.Apply(b.Context(), rq, b.parse(body))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+// SPEC: WRITE-2
+func TestAppliesRace(t *testing.T) {
+	b := newBench(t)
+	var all sync.WaitGroup
+	for _, manager := range []string{"a", "b", "c", "d"} {
+		all.Go(func() {
+			for range 20 {
+				if _, err := b.apply(manager, "w", `,"spec":{"`+manager+`":1}`, false); err != nil {
+					t.Errorf("%s: %v", manager, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	result := b.must(b.Get(b.Context(), b.request("w"), ""))
+	if got := string(object.AppendJSON(nil, b.value(result).At("spec"))); got != `{"a":1,"b":1,"c":1,"d":1}` {
+		t.Errorf("spec %s", got)
+	}
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// conflict words the conflicts of an apply (SSA-4, BEY-2). The causes and the beginning of the message are the reference's, which
+// clients look at; behind it the message goes on to the object, the values, the owners, and the ways out.
+func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
+	err := &apierr.Error{Code: 409, Reason: apierr.Conflict, Details: &apierr.Details{}}
+	var told strings.Builder
+	fmt.Fprintf(&told, "%v\n\n%s:", e, rq.subject())
+	for i := range e.Conflicts {
+		c := &e.Conflicts[i]
+		err.Details.Causes = append(err.Details.Causes, apierr.Cause{
+			Reason: "FieldManagerConflict", Message: "conflict with " + c.By(), Field: c.Path.String(),
+		})
+		fmt.Fprintf(&told, "\n  %s is %s, owned by %s; this apply wants %s", c.Path, rq.shown(c.Live), ownerText(&c.With), rq.shown(c.Wanted))
+	}
+	told.WriteString("\n" + rq.waysOut())
+	err.Message = told.String()
+	return err
+}
+
+// subject names the object: `deployments.apps "web" in namespace "default"`.
+func (rq *Request) subject() string {
+	text := fmt.Sprintf("%s %q", rq.Resource.Type().String(), rq.Name)
+	if rq.Namespace != "" {
+		text += fmt.Sprintf(" in namespace %q", rq.Namespace)
+	}
+	return text
+}
+
+// ownerText is who has come to own a field, how and when.
+func ownerText(e *merge.Entry) string {
+	text := fmt.Sprintf("%q (%s", e.Manager, e.Operation)
+	if e.Subresource != "" {
+		text += " through /" + e.Subresource
+	}
+	if e.Time != "" {
+		text += ", " + e.Time
+	}
+	return text + ")"
+}
+
+// maxShownValue is how many bytes of a value stand in a conflict.
+const maxShownValue = 200
+
+// shown is a value as a conflict tells it. What is in Secrets is nobody's business here.
+func (rq *Request) shown(v object.Value) string {
+	if rq.Resource.Group == "" && rq.Resource.Name == "secrets" {
+		return "(not shown)"
+	}
+	text := string(object.AppendJSON(nil, v))
+	if len(text) > maxShownValue {
+		text = strings.ToValidUTF8(text[:maxShownValue], "") + "…"
+	}
+	return text
+}
+
+// waysOut is what can be done about conflicts, as commands.
+func (rq *Request) waysOut() string {
+	at := rq.Resource.Type().String() + "/" + rq.Name
+	if rq.Namespace != "" {
+		at += " -n " + rq.Namespace
+	}
+	return "To take these fields over: kubectl apply --server-side --field-manager=" + rq.manager() + " --force-conflicts -f FILE\n" +
+		"To leave them to their owners: remove them from FILE and apply it again\n" +
+		"To share them: give them the live values in FILE, which kubectl get " + at + " -o yaml --show-managed-fields shows, and apply it again"
+}

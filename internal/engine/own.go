@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"plinth/merge"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// maxManager is how long the name of a manager may be that comes from a User-Agent, in bytes.
+const maxManager = 128
+
+// manager is the name under which the request owns what it writes (SSA-6).
+func (rq *Request) manager() string {
+	if rq.FieldManager != "" {
+		return rq.FieldManager
+	}
+	agent, _, _ := strings.Cut(rq.UserAgent, "/")
+	name := make([]byte, 0, len(agent))
+	for _, r := range agent {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if len(name)+utf8.RuneLen(r) > maxManager {
+			break
+		}
+		name = utf8.AppendRune(name, r)
+	}
+	return string(name)
+}
+
+func (rq *Request) writer(now time.Time) merge.Writer {
+	w := merge.Writer{
+		Manager: rq.manager(), APIVersion: rq.Resource.APIVersion(), Force: rq.Force, Clear: rq.clearsManagers,
+		Now: now.UTC().Format(time.RFC3339),
+	}
+	if rq.Subresource != nil {
+		w.Subresource = rq.Subresource.Name
+	}
+	return w
+}
+
+// merging is the type as package merge sees it from the request's endpoint.
+func (e *Engine) merging(rq *Request) *merge.Kind {
+	r := rq.Resource
+	k := &merge.Kind{Type: r.Schema(), Reset: r.Resets}
+	if rq.Subresource != nil {
+		k.Reset = rq.Subresource.Resets
+	}
+	if e.registry.several(r.Store) {
+		k.Versions = versions{e.registry, r.Store}
+	}
+	return k
+}
+
+// versions is the versions of one stored kind (SSA-11).
+type versions struct {
+	registry *Registry
+	store    string
+}
+
+// Type is the schema of a version.
+func (v versions) Type(apiVersion string) *schema.Type {
+	if r := v.registry.version(v.store, apiVersion); r != nil {
+		return r.Schema()
+	}
+	return nil
+}
+
+// Convert goes by way of the stored version.
+func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, error) {
+	from, to := v.registry.version(v.store, obj.At("apiVersion").Str()), v.registry.version(v.store, apiVersion)
+	var err error
+	if from != nil && from.ToStored != nil {
+		if obj, err = from.ToStored(obj); err != nil {
+			return object.Nil, err
+		}
+	}
+	if to != nil && to.FromStored != nil {
+		return to.FromStored(obj)
+	}
+	return obj, nil
+}
+
+// own tells who owns what of obj, which is about to be written in the place of old, null if there is nothing (SSA-1, SSA-6).
+func (e *Engine) own(rq *Request, obj, old object.Value, now time.Time) object.Value {
+	return e.merging(rq).Update(old, obj, rq.writer(now))
+}
+
+// ownScale is own for a write of a kind that is not the object's own, the scale subresource (SSA-14): it is owned there, and
+// the managers of the object are changed accordingly.
+func (e *Engine) ownScale(rq *Request, body, old object.Value, now time.Time) object.Value {
+	managed := old.At("metadata", "managedFields")
+	live, err := rq.scaleWithManagers(old)
+	if err != nil {
+		return managed
+	}
+	k, w := rq.mergingScale(), rq.writer(now)
+	w.APIVersion = apiVersion(rq.Subresource.Group, rq.Subresource.Version)
+	written := k.Update(live, body, w)
+	back, err := rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"), rq.Resource.APIVersion())
+	if err != nil {
+		return managed
+	}
+	return back
+}
+
+func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subresource.Schema()} }
+
+// scaleWithManagers is the view of an object in the subresource, with those who own a part of it.
+func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
+	live, err := rq.Subresource.View(old)
+	if err != nil {
+		return object.Nil, err
+	}
+	managed, err := rq.Subresource.Replicas.ToScale(old.At("metadata", "managedFields"))
+	if err != nil {
+		return object.Nil, err
+	}
+	return withManagers(live, managed), nil
+}
+
+func withManagers(obj, managed object.Value) object.Value {
+	if managed.Len() == 0 {
+		return obj.WithoutAt("metadata", "managedFields")
+	}
+	return obj.WithAt(managed, "metadata", "managedFields")
+}
+
+// keepTimes gives obj the managers of old if all that has changed is when they did something (SSA-16).
+func keepTimes(obj, old object.Value) object.Value {
+	now, before := obj.At("metadata", "managedFields"), old.At("metadata", "managedFields")
+	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {
+		return obj
+	}
+	for i, entry := range now.Items() {
+		if !object.Equal(entry.Without("time"), before.Items()[i].Without("time")) {
+			return obj
+		}
+	}
+	same := obj.WithAt(before, "metadata", "managedFields")
+	if !object.Equal(same, old) {
+		return obj
+	}
+	return same
+}
+
+// managersAfter is the managers after a write to a subresource: body is what the client sent, defaulted. An operation, such
+// as binding a Pod, is nobody's.
+func (e *Engine) managersAfter(rq *Request, owned bool, body, old object.Value, now time.Time) object.Value {
+	sub := rq.Subresource
+	switch {
+	case owned:
+		return body.At("metadata", "managedFields")
+	case sub.Replicas != nil:
+		return e.ownScale(rq, body, old, now)
+	case sub.Kind != rq.Resource.Kind || !sub.does("update"):
+		return old.At("metadata", "managedFields")
+	}
+	return e.own(rq, body, old, now).At("metadata", "managedFields")
+}
