@@ -10,7 +10,8 @@ type Filter struct {
 // Pattern is a path by names. "*" stands for any element.
 type Pattern []string
 
-func (f *Filter) apply(s Set) Set {
+// Apply is what the filter lets through.
+func (f *Filter) Apply(s Set) Set {
 	s = s.MinusAll(f.Except)
 	if len(f.Only) > 0 {
 		s = s.matching(f.Only)

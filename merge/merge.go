@@ -40,7 +40,7 @@ const unknownManager = "unknown"
 const beforeFirstApply = "before-first-apply"
 
 // unowned is what nobody ever owns (SSA-15).
-var unowned = fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.creationTimestamp",
+var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.creationTimestamp",
 	"metadata.selfLink", "metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
 	"metadata.resourceVersion")
 
@@ -257,7 +257,7 @@ func (o *operation) empty(live object.Value) object.Value {
 
 func (o *operation) filtered(s Set, version string) Set {
 	if f, ok := o.kind.Reset[version]; ok {
-		return f.apply(s)
+		return f.Apply(s)
 	}
 	return s
 }

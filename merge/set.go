@@ -50,8 +50,8 @@ func single(p Path) Set {
 	return Set{[]node{n}}
 }
 
-// fields is the set of these members of the top, and of paths below them: "metadata.name".
-func fields(paths ...string) Set {
+// Fields is the set of these members of the top, and of paths below them: "metadata.name".
+func Fields(paths ...string) Set {
 	all := make([]Path, len(paths))
 	for i, text := range paths {
 		for name := range strings.SplitSeq(text, ".") {
