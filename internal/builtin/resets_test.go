@@ -1,0 +1,72 @@
+package builtin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/internal/engine"
+)
+
+// SPEC: SSA-14
+func TestResets(t *testing.T) {
+	for _, test := range []struct{ group, resource, subresource, apiVersions, except string }{
+		{"apps", "statefulsets", "", "apps/v1", ".status"},
+		{"apps", "statefulsets", "status", "apps/v1", ".spec"},
+		{"apps", "statefulsets", "scale", "", ""},
+		{"apps", "deployments", "status", "apps/v1", ".spec .metadata.labels"},
+		{"apps", "controllerrevisions", "", "", ""},
+		{"", "pods", "", "v1", ".status"},
+		{"", "pods", "status", "v1", ".spec .metadata.deletionTimestamp .metadata.ownerReferences"},
+		{"", "pods", "resize", "", ""},
+		{"", "namespaces", "finalize", "v1", ".status"},
+		{"", "deployments", "", "", ""},
+		{"autoscaling", "horizontalpodautoscalers", "", "autoscaling/v1 autoscaling/v2", ".status"},
+		{"autoscaling", "horizontalpodautoscalers", "status", "autoscaling/v1 autoscaling/v2", ".spec"},
+		{"certificates.k8s.io", "certificatesigningrequests", "approval", "certificates.k8s.io/v1", ".spec .status.certificate"},
+		{"storage.k8s.io", "csinodes", "status", "storage.k8s.io/v1", ".metadata .spec"},
+	} {
+		got := Resets(test.group, test.resource, test.subresource)
+		var apiVersions []string
+		for apiVersion, f := range got {
+			apiVersions = append(apiVersions, apiVersion)
+			if except := strings.ReplaceAll(f.Except.String(), "\n", " "); except != test.except || len(f.Only) > 0 {
+				t.Errorf("%s %s/%s in %s: all but %s (only %v), want %s",
+					test.group, test.resource, test.subresource, apiVersion, except, f.Only, test.except)
+			}
+		}
+		slices.Sort(apiVersions)
+		if got := strings.Join(apiVersions, " "); got != test.apiVersions {
+			t.Errorf("%s %s/%s: in %s, want %s", test.group, test.resource, test.subresource, got, test.apiVersions)
+		}
+	}
+}
+
+// A type with a status has both endpoints in the table, in each of its versions, and nothing else is there.
+//
+// SPEC: SSA-14
+func TestResetsOfServedTypes(t *testing.T) {
+	served := map[string]bool{}
+	for _, r := range Resources(Config{}) {
+		endpoint := r.Group + " " + r.Name + "/"
+		served[endpoint] = true
+		hasStatus := slices.ContainsFunc(r.Subresources, func(s *engine.Subresource) bool { return s.Name == "status" })
+		for _, subresource := range []string{"", "status"} {
+			if _, ok := Resets(r.Group, r.Name, subresource)[r.APIVersion()]; ok != hasStatus {
+				t.Errorf("%s %s/%s: in the table: %v", r.APIVersion(), r.Name, subresource, ok)
+			}
+		}
+		for _, s := range r.Subresources {
+			served[endpoint+s.Name] = true
+		}
+	}
+	for _, u := range untouchedFields {
+		for _, resource := range strings.Fields(u.resources) {
+			for subresource := range u.endpoints {
+				if endpoint := u.group + " " + resource + "/" + subresource; !served[endpoint] {
+					t.Errorf("%s is not served", endpoint)
+				}
+			}
+		}
+	}
+}
