@@ -1,0 +1,281 @@
+package merge
+
+import (
+	"slices"
+	"strings"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Ownership is who owns what of an object (BEY-1).
+type Ownership struct {
+	Managers []Entry // as in metadata.managedFields
+	Places   []Place // every field and item, from top to bottom as the object is printed
+}
+
+// Place is one field or item of an object.
+type Place struct {
+	Path   Path
+	Value  object.Value
+	Leaf   bool  // nothing below it is owned by itself: a scalar, an empty map or list, something atomic or within that
+	Owners []int // indices into Managers
+	System bool  // it is the server's, and nobody ever owns it (SSA-15)
+}
+
+// Owners finds out who owns what. t is the type of the object, or nil where it is not known: the paths that managers own
+// tell then which lists are associative.
+func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
+	entries, err := ParseManagedFields(obj.At("metadata", "managedFields"))
+	if err != nil {
+		return nil, err
+	}
+	o := &Ownership{Managers: entries}
+	if t == nil {
+		t = deduced
+	}
+	sets := make([]Set, len(entries))
+	for i := range entries {
+		sets[i] = entries[i].Fields
+	}
+	s := search{to: o}
+	s.members(withoutManaged(obj), t, sets, nil, whole{})
+	return o, nil
+}
+
+// search is one walk of Owners.
+type search struct{ to *Ownership }
+
+// whole is what is above a place that is owned as a whole.
+type whole struct {
+	atomic bool
+	owners []int
+}
+
+func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, above whole) {
+	for _, m := range v.Members() {
+		of, _ := memberType(t, m.Key)
+		s.place(m.Value, of, FieldElement(m.Key), sets, at, above)
+	}
+}
+
+// place tells of one place and of what is below it. sets are what the managers own below at.
+func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above whole) {
+	p := Place{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
+	below := make([]Set, len(sets))
+	for i, set := range sets {
+		n := set.at(e)
+		if n.marks != 0 && !above.atomic {
+			p.Owners = append(slices.Clip(p.Owners), i)
+		}
+		below[i] = n.below
+	}
+	kind := shapeOf(t, v)
+	inside := above
+	if !above.atomic && (kind == leaf || isWhole(t, kind, below, len(p.Owners) > 0)) {
+		inside = whole{true, p.Owners}
+	}
+	p.Leaf = inside.atomic || v.Len() == 0
+	p.System = unowned.Has(p.Path) && len(p.Owners) == 0
+	s.to.Places = append(s.to.Places, p)
+	switch v.Kind() {
+	case object.Map:
+		s.members(v, t, below, p.Path, inside)
+	case object.List:
+		for i, item := range v.Items() {
+			s.place(item, itemType(t), itemElement(t, item, i, below), below, p.Path, inside)
+		}
+	}
+}
+
+// isWhole says whether a map or list is owned as one. Where there is no schema, what the managers own tells.
+func isWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
+	if t.Kind == schema.Any && !t.AtomicMap {
+		return has && !slices.ContainsFunc(below, func(s Set) bool { return !s.Empty() })
+	}
+	return atomic(t, kind)
+}
+
+// itemElement is the element of an item of a list.
+func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
+	switch {
+	case t.Kind != schema.List:
+		for _, set := range sets {
+			if e, ok := set.selects(item); ok {
+				return e
+			}
+		}
+	case t.ListType != schema.Atomic:
+		if id, err := identify(t, item); err == nil {
+			return elementOf(t, id)
+		}
+	}
+	return Element{Index, object.IntOf(int64(i))}
+}
+
+// selects finds the element of the set that means this item.
+func (s Set) selects(item object.Value) (Element, bool) {
+	for _, n := range s.nodes {
+		switch n.element.step {
+		case Item:
+			if same(n.element.v, item) {
+				return n.element, true
+			}
+		case Key:
+			if hasKeys(item, n.element.v) {
+				return n.element, true
+			}
+		}
+	}
+	return Element{}, false
+}
+
+func hasKeys(item, keys object.Value) bool {
+	for _, k := range keys.Members() {
+		if v, ok := item.Get(k.Key); !ok || !same(v, k.Value) {
+			return false
+		}
+	}
+	return keys.Len() > 0
+}
+
+// Orphan says whether nobody owns the place, and somebody could.
+func (p *Place) Orphan() bool { return p.Leaf && !p.System && len(p.Owners) == 0 }
+
+// String names a manager: `kubectl (Apply)`, `hpa (Update through /scale)`.
+func (e *Entry) String() string {
+	text := e.Manager + " (" + e.Operation
+	if e.Subresource != "" {
+		text += " through /" + e.Subresource
+	}
+	return text + ")"
+}
+
+// LetGo is what would become of the object if a manager that applies applied nothing any longer: what would go away, as
+// paths of the object as it is.
+func (k *Kind) LetGo(obj object.Value, manager Entry) (Set, error) {
+	if manager.Operation != OperationApply {
+		return Set{}, nil // nothing goes away with who does not apply
+	}
+	intent := object.Fields("apiVersion", obj.At("apiVersion"), "kind", obj.At("kind"))
+	next, err := k.Apply(obj, intent, Writer{
+		Manager: manager.Manager, APIVersion: obj.At("apiVersion").Str(), Subresource: manager.Subresource, Force: true,
+	})
+	if err != nil {
+		return Set{}, err
+	}
+	diff, err := compare(withoutManaged(obj), withoutManaged(next), k.Type)
+	return diff.only(removed), err
+}
+
+// YAML prints the object with the owners of each line behind it.
+func (o *Ownership) YAML() string {
+	p := annotator{places: o.Places, of: o}
+	p.level(0, 0, false)
+	width := 0
+	for _, l := range p.lines {
+		if len(l.text) <= maxAligned {
+			width = max(width, len(l.text))
+		}
+	}
+	var b strings.Builder
+	for _, l := range p.lines {
+		b.WriteString(l.text)
+		if l.owners != "" {
+			b.WriteString(strings.Repeat(" ", max(0, width-len(l.text))+2) + "# " + l.owners)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// maxAligned is how long a line is at most that others are aligned with.
+const maxAligned = 60
+
+// annotator prints places as lines of YAML.
+type annotator struct {
+	of     *Ownership
+	places []Place
+	next   int
+	lines  []struct{ text, owners string }
+}
+
+// level prints the places of one map or list, and what is below them. The first line of an item stands behind its dash.
+func (a *annotator) level(depth, indent int, dashed bool) {
+	for a.next < len(a.places) && len(a.places[a.next].Path) == depth+1 {
+		p := &a.places[a.next]
+		a.next++
+		margin := strings.Repeat(" ", indent)
+		if dashed {
+			margin = strings.Repeat(" ", indent-2) + "- "
+			dashed = false
+		}
+		element := p.Path[depth]
+		empty := p.Value.Len() == 0
+		composite := !empty && (p.Value.Kind() == object.Map || p.Value.Kind() == object.List)
+		switch {
+		case element.step == Field && composite:
+			a.line(margin+yamlKey(element.v.Str())+":", p)
+			deeper := indent
+			if p.Value.Kind() == object.Map {
+				deeper += 2
+			}
+			a.level(depth+1, deeper, false)
+		case element.step == Field:
+			a.line(margin+yamlKey(element.v.Str())+": "+yamlScalar(p.Value), p)
+		case composite && p.Value.Kind() == object.Map:
+			// The item has no line of its own: its owners stand with its first field.
+			before := len(a.lines)
+			a.level(depth+1, indent+2, true)
+			if before < len(a.lines) && len(p.Owners) > 0 && p.Path[depth].step != Index {
+				a.lines[before].owners = "item: " + a.names(p) + "; " + a.lines[before].owners
+			}
+		case composite:
+			a.line(margin+"-", p)
+			a.level(depth+1, indent+2, false)
+		default:
+			a.line(margin+"- "+yamlScalar(p.Value), p)
+		}
+	}
+}
+
+func (a *annotator) line(text string, p *Place) {
+	owners := a.names(p)
+	if owners == "" && p.Orphan() {
+		owners = "nobody"
+	}
+	a.lines = append(a.lines, struct{ text, owners string }{text, owners})
+}
+
+func (a *annotator) names(p *Place) string {
+	names := make([]string, len(p.Owners))
+	for i, owner := range p.Owners {
+		names[i] = a.of.Managers[owner].String()
+	}
+	return strings.Join(names, ", ")
+}
+
+// yamlKey and yamlScalar print on one line what YAML takes for the same as JSON does.
+func yamlKey(name string) string {
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '.' || c == '/' || c == '_'):
+		default:
+			return string(object.AppendString(nil, name))
+		}
+	}
+	if slices.Contains(yamlWords, strings.ToLower(name)) || name == "" {
+		return string(object.AppendString(nil, name))
+	}
+	return name
+}
+
+// yamlWords are no strings in YAML 1.1.
+var yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
+
+func yamlScalar(v object.Value) string {
+	if v.Kind() == object.String {
+		return yamlKey(v.Str())
+	}
+	return string(object.AppendJSON(nil, v))
+}

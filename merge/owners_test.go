@@ -1,0 +1,104 @@
+package merge
+
+import (
+	"strings"
+	"testing"
+
+	"plinth/object"
+)
+
+// shared is a Widget that three managers have written to.
+func shared(t testing.TB) object.Value {
+	t.Helper()
+	write := func(live object.Value, manager, spec string, force bool) object.Value {
+		v, err := widgets.Apply(live, yaml(t, "apiVersion: v1\nkind: Widget\n"+spec), Writer{Manager: manager, APIVersion: "v1", Force: force, Now: "2026-01-02T03:04:05Z"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	v := write(object.Nil, "helm", "metadata: {name: w, labels: {app: web}}\nspec: {replicas: 1, selector: {a: b, c: d}, containers: [{name: web, image: a, args: [x, 'yes']}]}", false)
+	v = write(v, "ops", "metadata: {labels: {app: web}}\nspec: {containers: [{name: web, ports: [{port: 80}]}]}", false)
+	v = v.WithAt(object.StringOf("u"), "metadata", "uid")
+	return widgets.Update(v, v.WithAt(object.IntOf(3), "spec", "replicas").WithAt(yaml(t, "{x: {z: 1}}"), "spec", "template"),
+		Writer{Manager: "hpa", APIVersion: "v1", Subresource: "scale", Now: "2026-01-02T03:04:05Z"})
+}
+
+// SPEC: BEY-1
+func TestOwnersOfEachLine(t *testing.T) {
+	v := shared(t)
+	const want = `apiVersion: v1
+kind: Widget
+metadata:
+  labels:
+    app: web    # helm (Apply), ops (Apply)
+  name: w
+  uid: u
+spec:
+  containers:
+  - args:       # item: helm (Apply), ops (Apply); helm (Apply)
+    - x         # helm (Apply)
+    - "yes"     # helm (Apply)
+    image: a    # helm (Apply)
+    name: web   # helm (Apply), ops (Apply)
+    ports:
+    - port: 80  # item: ops (Apply); ops (Apply)
+  replicas: 3   # hpa (Update through /scale)
+  selector:     # helm (Apply)
+    a: b        # helm (Apply)
+    c: d        # helm (Apply)
+  template:     # hpa (Update through /scale)
+    x:          # hpa (Update through /scale)
+      z: 1      # hpa (Update through /scale)
+`
+	o, err := Owners(v, widget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.YAML(); got != want {
+		t.Errorf("with the type:\n%s", got)
+	}
+	// Without the type, what is owned tells what the lists are; the port's key has a default that nobody can know of then.
+	guessed, err := Owners(v, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := guessed.YAML(); strings.Replace(got, "nobody", "item: ops (Apply); ops (Apply)", 1) != want {
+		t.Errorf("without the type:\n%s", got)
+	}
+	// It is YAML still.
+	if again := yaml(t, o.YAML()); !object.Equal(again, withoutManaged(v)) {
+		t.Errorf("read again: %s", object.AppendJSON(nil, again))
+	}
+}
+
+// SPEC: BEY-1
+func TestNobodysFields(t *testing.T) {
+	o, err := Owners(yaml(t, head+"spec: {replicas: 1}"), widget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := o.YAML(); !strings.Contains(got, "replicas: 1   # nobody\n") || strings.Contains(got, "name: w  #") {
+		t.Error(got)
+	}
+}
+
+// SPEC: BEY-1
+func TestLetGo(t *testing.T) {
+	v := shared(t)
+	for manager, want := range map[string]string{
+		"ops":  `.spec.containers[name="web"].ports .spec.containers[name="web"].ports[port=80,protocol="TCP"] .spec.containers[name="web"].ports[port=80,protocol="TCP"].port`,
+		"helm": `.spec.selector .spec.containers[name="web"].args .spec.containers[name="web"].image`,
+	} {
+		gone, err := widgets.LetGo(v, Entry{Manager: manager, Operation: OperationApply})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.ReplaceAll(gone.String(), "\n", " "); got != want {
+			t.Errorf("%s: %s", manager, got)
+		}
+	}
+	if gone, err := widgets.LetGo(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil || !gone.Empty() {
+		t.Errorf("hpa: %v, %v", gone, err)
+	}
+}
