@@ -1,6 +1,11 @@
 package merge
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"plinth/object"
+)
 
 // explained is a difference that is meant.
 type explained struct {
@@ -35,8 +40,25 @@ var explanations = []explained{
 		why: "Of more than ten managers the oldest are merged into ancient-changes. If that entry is itself not the oldest one of its " +
 			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned is owned by nobody.",
 		is: func(_ *history, d *difference) bool {
-			has := func(o outcome) bool { return strings.Contains(o.String(), "- \"ancient-changes\" Update ") }
-			return d.want.err == nil && has(d.got) && !has(d.want)
+			theirs := ancient(d.want.live)
+			return d.want.err == nil && slices.ContainsFunc(ancient(d.got.live), func(version string) bool {
+				return !slices.Contains(theirs, version)
+			})
+		},
+	},
+	{
+		name: "replicas of a scale",
+		why: "Whoever owns the replicas by an update loses them to an entry of the same name, without a time and in the version of the " +
+			"request, whenever the scale subresource is written, even if nothing changes; one of the two is lost with the next write. " +
+			"Upstream takes the scale's autoscaling/v1 and the object's version for two managers. Introduced with kubernetes/kubernetes#98377",
+		is: func(_ *history, d *difference) bool {
+			if d.op.verb != scale && d.op.verb != rescale || d.want.err != nil || d.got.err != nil {
+				return false
+			}
+			bare := func(o outcome) string {
+				return string(object.AppendJSON(nil, o.live.WithoutAt("metadata", "managedFields")))
+			}
+			return bare(d.want) == bare(d.got) && slices.Equal(shares(d.want.live), shares(d.got.live))
 		},
 	},
 	{
@@ -68,4 +90,43 @@ func (h *history) explanation(d *difference) *explained {
 		}
 	}
 	return nil
+}
+
+// ancient lists the versions in which there are ancient changes.
+func ancient(live object.Value) []string {
+	var versions []string
+	for _, e := range live.At("metadata", "managedFields").Items() {
+		if e.At("manager").Str() == "ancient-changes" && e.At("operation").Str() == "Update" {
+			versions = append(versions, e.At("apiVersion").Str()+e.At("subresource").Str())
+		}
+	}
+	return versions
+}
+
+// shares lists who owns what, without times, and for updates without the version.
+func shares(live object.Value) []string {
+	var all []string
+	for _, e := range live.At("metadata", "managedFields").Items() {
+		who := e.At("manager").Str() + "|" + e.At("operation").Str() + "|" + e.At("subresource").Str() + "|"
+		if e.At("operation").Str() == "Apply" {
+			who += e.At("apiVersion").Str() + "|" + e.At("time").Str() + "|"
+		}
+		all = appendPaths(all, who, e.At("fieldsV1"))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func appendPaths(all []string, prefix string, fields object.Value) []string {
+	if fields.Len() == 0 {
+		return append(all, prefix)
+	}
+	for _, m := range fields.Members() {
+		if m.Key == "." {
+			all = append(all, prefix)
+			continue
+		}
+		all = appendPaths(all, prefix+m.Key+" ", m.Value)
+	}
+	return all
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 // generator makes random kinds, values and histories. It is the same for the same seed.
 type generator struct {
 	*rand.Rand
+	open  bool    // there are structs that keep unknown fields
 	wrong float64 // how often a value does not have its type
 }
 
@@ -43,7 +43,7 @@ func (g *generator) kind() *kind {
 			k.versions = append(k.versions, g.otherVersion(k.versions[0], "v3"))
 		}
 	}
-	if g.chance(0.2) && os.Getenv("NOSCALE") == "" {
+	if g.chance(0.2) {
 		k.scale = map[string]string{}
 		for _, v := range k.versions {
 			if g.chance(0.9) {
@@ -115,7 +115,7 @@ func (g *generator) structure(depth, fields int) *node {
 	case g.chance(0.1):
 		n.MapType = "granular"
 	}
-	n.Preserve = g.chance(0.08)
+	n.Preserve = g.open && g.chance(0.08)
 	return n
 }
 
@@ -146,6 +146,9 @@ func (g *generator) node(depth int) *node {
 	case 1:
 		return &node{Type: "object", Preserve: true}
 	case 2:
+		if !g.open {
+			return &node{Preserve: true}
+		}
 		return &node{Type: "object", Preserve: true, Properties: map[string]*node{"a": g.node(depth - 1), "b": g.scalar()}}
 	}
 	return &node{Preserve: true}
@@ -168,7 +171,7 @@ func (g *generator) scalar() *node {
 // associative is a list with one, two or three keys, some with a default.
 func (g *generator) associative(depth int) *node {
 	item := g.structure(depth, 3)
-	item.Preserve = g.chance(0.05)
+	item.Preserve = g.open && g.chance(0.05)
 	n := &node{Type: "array", Items: item, ListType: "map"}
 	for i := range pick(g, 1, 1, 1, 2, 2, 3) {
 		name := []string{"key", "name", "port"}[i]
@@ -501,7 +504,7 @@ func (g *generator) metadata(dup bool) object.Value {
 		m = m.With("labels", g.value(&schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}, 1, false))
 	}
 	if g.chance(0.2) {
-		m = m.With("annotations", g.value(&schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}, 1, false))
+		m = m.With("annotations", withoutNulls(g.value(&schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}, 1, false)))
 	}
 	if g.chance(0.15) {
 		finalizers := &schema.Type{Kind: schema.List, ListType: schema.Set, Elem: &schema.Type{Kind: schema.String}}
@@ -517,6 +520,16 @@ func (g *generator) metadata(dup bool) object.Value {
 		m = m.With(pick(g, "generation", "resourceVersion", "creationTimestamp", "selfLink"), object.Nil)
 	}
 	return m
+}
+
+// withoutNulls drops members that are null: the API server has none in metadata.
+func withoutNulls(v object.Value) object.Value {
+	for _, m := range v.Members() {
+		if m.Value.IsNull() {
+			v = v.Without(m.Key)
+		}
+	}
+	return v
 }
 
 // managers is who writes. The same few, so that they meet; a second handful for the cap.
@@ -601,7 +614,7 @@ func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) 
 	}
 	switch {
 	case !s.live.IsNull() && g.chance(0.06) && g.reschema(s, &op):
-	case !s.live.IsNull() && len(s.kind.scale) > 0 && os.Getenv("NOSCALE") == "" && g.chance(0.35):
+	case !s.live.IsNull() && len(s.kind.scale) > 0 && g.chance(0.35):
 		op.verb, op.force, op.subresource = pick(g, scale, scale, rescale), g.chance(0.3), ""
 		op.body = object.Fields("spec", object.Fields("replicas", object.IntOf(int64(1+g.IntN(3)))))
 	case s.live.IsNull() && g.chance(0.5), !s.live.IsNull() && g.chance(map[bool]float64{false: 0.35, true: 0.85}[crowd]):

@@ -156,7 +156,7 @@ var scaleKind = func() *kind {
 
 // scale does what the registry does with a write to the scale subresource.
 func (s *state) scale(e engine, op step, w write) outcome {
-	if len(s.kind.scale) == 0 || s.live.At("spec").Kind() != object.Map {
+	if s.kind.scale[w.apiVersion()] == "" || s.live.At("spec").Kind() != object.Map {
 		return outcome{live: s.live, err: &refusal{kind: "not found"}, same: true}
 	}
 	live, err := s.kind.convert(s.live, w.apiVersion())

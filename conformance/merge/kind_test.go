@@ -75,6 +75,9 @@ func (n *node) compile() *schema.Type {
 			return &schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.Any}, AtomicMap: n.MapType == "atomic"}
 		}
 		t := &schema.Type{Kind: schema.Struct, AtomicMap: n.MapType == "atomic"}
+		if n.Preserve {
+			t.Elem = &schema.Type{Kind: schema.Any}
+		}
 		for _, name := range n.names() {
 			p := n.Properties[name]
 			t.Fields = append(t.Fields, schema.Field{Name: name, Type: p.compile(), Pointer: true, OmitEmpty: true, Default: valueOf(p.Default)})

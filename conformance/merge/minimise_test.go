@@ -15,7 +15,7 @@ func (h *history) minimised(e engine, whole *difference) *history {
 		if trials++; trials > 1500 {
 			return false
 		}
-		d := h.difference(e)
+		d := h.difference(e, nil)
 		return d != nil && !d.moody && d.kind() == whole.kind()
 	}
 	h = &history{h.kind, slices.Clone(h.steps[:whole.at+1])}
