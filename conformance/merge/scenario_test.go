@@ -41,9 +41,12 @@ func (h *history) scenario(why string, d *difference) string {
 // text is the kind and its schemas.
 func (k *kind) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- kind %s/%s --\n", k.group, k.name)
 	if k.builtin {
 		return fmt.Sprintf("-- builtin %s %s --\n", k.apiVersion(k.versions[0].name), k.name)
+	}
+	fmt.Fprintf(&b, "-- kind %s/%s --\n", k.group, k.name)
+	if k.forgetful {
+		b.WriteString("forgetful: true\n")
 	}
 	if k.status {
 		b.WriteString("status: true\n")
