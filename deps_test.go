@@ -51,7 +51,7 @@ var allowed = map[string][]string{
 	"internal/httpapi":               {"object", "internal/apierr", "internal/engine", "internal/wire", "internal/discovery"},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},
-	"cmd/plinth":                     {"internal/server"},
+	"cmd/plinth":                     {"internal/server", "internal/builtin", "merge", "object", "schema"},
 }
 
 // outside says which packages from elsewhere only these packages may import.
@@ -59,7 +59,7 @@ var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/wire"},
-	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr"},
+	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "cmd/plinth"},
 	"k8s.io/kubernetes":                 {},
 	"k8s.io/client-go":                  {},
 	"sigs.k8s.io/structured-merge-diff": {},

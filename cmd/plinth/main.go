@@ -20,11 +20,13 @@ import (
 const usage = `Plinth: the Kubernetes API, by itself.
 
 Usage:
-  plinth serve [flags]   start the server
-  plinth version         print the version
-  plinth help            print this
+  plinth serve [flags]             start the server
+  plinth owners TYPE/NAME          print an object with the owners of each line; -f FILE reads it from a file
+  plinth merge --live A --apply B  merge an intent into an object, without a server
+  plinth version                   print the version
+  plinth help                      print this
 
-plinth serve --help lists the flags.
+plinth COMMAND --help lists the flags of a command.
 `
 
 func main() {
@@ -41,6 +43,10 @@ func run(args []string, out io.Writer) error {
 	switch args[0] {
 	case "serve":
 		return serve(args[1:], out)
+	case "owners":
+		return owners(args[1:], out)
+	case "merge":
+		return mergeFiles(args[1:], out)
 	case "version", "--version":
 		_, err := fmt.Fprintln(out, server.Version)
 		return err

@@ -137,7 +137,9 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	if k.special != nil {
 		k.special(r)
 	}
+	r.Resets = Resets(group, r.Name, "")
 	for _, s := range r.Subresources {
+		s.Resets = Resets(group, r.Name, s.Name)
 		if s.Kind == "Scale" {
 			s.Replicas = merge.Replicas{r.APIVersion(): {merge.FieldElement("spec"), merge.FieldElement("replicas")}}
 		}

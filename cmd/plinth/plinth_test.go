@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/server"
+)
+
+// file writes a file of this test.
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// plinth runs a command and returns what it prints.
+func plinth(args ...string) (string, error) {
+	var out strings.Builder
+	err := run(args, &out)
+	return out.String(), err
+}
+
+const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: default}\n"
+
+// SPEC: BEY-1, SSA-3, SSA-4
+func TestMergeWithoutAServer(t *testing.T) {
+	first, err := plinth("merge", "--apply", file(t, "a.yaml", config+"data: {a: x, b: z}"), "--manager", "one", "--show-managed-fields")
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := file(t, "live.yaml", first)
+	second, err := plinth("merge", "--live", live, "--apply", file(t, "b.yaml", config+"data: {b: z, c: w}"), "--manager", "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"a: x", "# one (Apply)\n", "b: z", "# one (Apply), two (Apply)\n", "c: w", "# two (Apply)\n"} {
+		if !strings.Contains(second, line) {
+			t.Errorf("no %q in\n%s", line, second)
+		}
+	}
+	conflict := file(t, "c.yaml", config+"data: {a: other}")
+	_, err = plinth("merge", "--live", live, "--apply", conflict, "--manager", "two")
+	if err == nil || !strings.Contains(err.Error(), `conflict with "one": .data.a`) || !strings.Contains(err.Error(), `.data.a is "x", owned by one (Apply); the intent has "other"`) {
+		t.Errorf("conflict: %v", err)
+	}
+	if forced, err := plinth("merge", "--live", live, "--apply", conflict, "--manager", "two", "--force"); err != nil || !strings.Contains(forced, "a: other") {
+		t.Errorf("forced: %v\n%s", err, forced)
+	}
+	owned, err := plinth("owners", "-f", live)
+	if err != nil || !strings.Contains(owned, "# one (Apply)") {
+		t.Errorf("owners: %v\n%s", err, owned)
+	}
+}
+
+// SPEC: SSA-18
+func TestMergeOfBadFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"[1]":                          "holds no object",
+		"a: b: c":                      "mapping values are not allowed",
+		config + "data: {a: 1}":        "cannot unmarshal number",
+		config + "colour: red":         `unknown field "colour"`,
+		config + "data: {a: b}\nx: {}": `unknown field "x"`,
+	} {
+		if _, err := plinth("merge", "--apply", file(t, "a.yaml", text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := plinth("merge"); err == nil {
+		t.Error("a merge of nothing")
+	}
+}
+
+// SPEC: BEY-1
+func TestOwnersOnAServer(t *testing.T) {
+	dir := t.TempDir()
+	c := server.Defaults()
+	c.DataDir, c.Storage, c.SecurePort, c.Logger = dir, "memory", 0, slog.New(slog.DiscardHandler)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	ready, out := io.Pipe()
+	go func() { done <- server.Serve(ctx, c, out); out.Close() }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	go io.Copy(io.Discard, ready)
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		text, err := plinth("owners", "--kubeconfig", kubeconfig, "namespaces/default")
+		if err == nil {
+			if !strings.Contains(text, "kubernetes.io/metadata.name: default") || !strings.Contains(text, "(Update)") {
+				t.Errorf("owners:\n%s", text)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	document, err := plinth("owners", "--kubeconfig", kubeconfig, "--json", "ns/default")
+	if err != nil || !strings.Contains(document, `"kind":"Ownership"`) {
+		t.Errorf("document: %v\n%s", err, document)
+	}
+	for name, want := range map[string]string{
+		"cm/none": `configmaps "none" not found`, "nothing/x": "no type of the name", "x": "is no TYPE/NAME", "leases.coordination.k8s.io/l": "not found",
+	} {
+		if _, err := plinth("owners", "--kubeconfig", kubeconfig, name); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/object"
+)
+
+// remote is a server, as a kubeconfig tells how to reach it.
+type remote struct {
+	url, token, namespace string
+	client                *http.Client
+}
+
+// connect reads the current context of a kubeconfig: certificates and tokens. Whoever logs in by a program of its own
+// pipes the object into plinth owners -f -.
+func connect(kubeconfig string) (*remote, error) {
+	config, err := readObject(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	context := named(config, "contexts", config.At("current-context").Str()).At("context")
+	cluster := named(config, "clusters", context.At("cluster").Str()).At("cluster")
+	user := named(config, "users", context.At("user").Str()).At("user")
+	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(), namespace: context.At("namespace").Str()}
+	if c.url == "" {
+		return nil, fmt.Errorf("%s: the current context names no server", kubeconfig)
+	}
+	if c.namespace == "" {
+		c.namespace = "default"
+	}
+	security := &tls.Config{InsecureSkipVerify: cluster.At("insecure-skip-tls-verify").Bool(), ServerName: cluster.At("tls-server-name").Str()}
+	authority, err := content(cluster, "certificate-authority")
+	if err != nil {
+		return nil, err
+	}
+	if authority != nil {
+		security.RootCAs = x509.NewCertPool()
+		if !security.RootCAs.AppendCertsFromPEM(authority) {
+			return nil, fmt.Errorf("%s: the certificate authority is no PEM", kubeconfig)
+		}
+	}
+	certificate, err := content(user, "client-certificate")
+	if err != nil {
+		return nil, err
+	}
+	key, err := content(user, "client-key")
+	if err != nil {
+		return nil, err
+	}
+	if certificate != nil {
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kubeconfig, err)
+		}
+		security.Certificates = []tls.Certificate{pair}
+	}
+	c.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: security, Proxy: http.ProxyFromEnvironment}}
+	return c, nil
+}
+
+// named is the entry of a list of a kubeconfig that has this name.
+func named(config object.Value, list, name string) object.Value {
+	for _, entry := range config.At(list).Items() {
+		if entry.At("name").Str() == name {
+			return entry
+		}
+	}
+	return object.Nil
+}
+
+// content is what a kubeconfig holds as `NAME-data`, or the file that it names as `NAME`.
+func content(v object.Value, name string) ([]byte, error) {
+	if text := v.At(name + "-data").Str(); text != "" {
+		return base64.StdEncoding.DecodeString(text)
+	}
+	if file := v.At(name).Str(); file != "" {
+		return os.ReadFile(file)
+	}
+	return nil, nil
+}
+
+// get is a GET. An answer other than 200 is an error in the server's words.
+func (c *remote) get(path string, accept ...string) ([]byte, error) {
+	request, err := http.NewRequest(http.MethodGet, c.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header["Accept"] = accept
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		if parsed, err := object.ParseJSON(bytes.Clone(text)); err == nil && parsed.Value.At("message").Str() != "" {
+			return nil, errors.New(parsed.Value.At("message").Str())
+		}
+		return nil, fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return text, nil
+}
+
+// discovery is how all groups are asked for in one document.
+const discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// find is the path of an object that is named as kubectl names it: deployments/web, deploy/web, deployments.apps/web.
+func (c *remote) find(name, namespace string) (string, error) {
+	kind, base, ok := strings.Cut(name, "/")
+	if !ok || kind == "" || base == "" {
+		return "", fmt.Errorf("%q is no TYPE/NAME", name)
+	}
+	if namespace == "" {
+		namespace = c.namespace
+	}
+	for _, root := range []string{"/api", "/apis"} {
+		path, err := c.findIn(root, kind, namespace)
+		if path != "" || err != nil {
+			return path + "/" + url.PathEscape(base), err
+		}
+	}
+	return "", fmt.Errorf("the server has no type of the name %q", kind)
+}
+
+func (c *remote) findIn(root, kind, namespace string) (string, error) {
+	text, err := c.get(root, discovery)
+	if err != nil {
+		return "", err
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		return "", err
+	}
+	plural, group, _ := strings.Cut(kind, ".")
+	for _, g := range parsed.Value.At("items").Items() {
+		if group != "" && g.At("metadata", "name").Str() != group {
+			continue
+		}
+		for _, version := range g.At("versions").Items() {
+			for _, r := range version.At("resources").Items() {
+				if !isCalled(r, plural) {
+					continue
+				}
+				path := root
+				if group := g.At("metadata", "name").Str(); group != "" {
+					path += "/" + group
+				}
+				path += "/" + version.At("version").Str()
+				if r.At("scope").Str() == "Namespaced" {
+					path += "/namespaces/" + url.PathEscape(namespace)
+				}
+				return path + "/" + r.At("resource").Str(), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// isCalled says whether a type has this name: plural, singular, short, or its kind.
+func isCalled(r object.Value, name string) bool {
+	name = strings.ToLower(name)
+	if r.At("resource").Str() == name || r.At("singularResource").Str() == name || strings.ToLower(r.At("responseKind", "kind").Str()) == name {
+		return true
+	}
+	return slices.ContainsFunc(r.At("shortNames").Items(), func(short object.Value) bool { return short.Str() == name })
+}

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"context"
+
+	"plinth/merge"
+	"plinth/object"
+)
+
+// Ownership says who owns what of an object (BEY-1): as a document, or as the object in YAML with the owners of each line
+// behind it.
+func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
+	v, ok := e.store.Get(rq.key())
+	if !ok {
+		return object.Nil, "", rq.notFound()
+	}
+	obj, err := rq.Resource.live(v)
+	if err != nil {
+		return object.Nil, "", err
+	}
+	owned, err := merge.Owners(obj, rq.Resource.Schema())
+	if err != nil {
+		return object.Nil, "", err
+	}
+	managers := make([]object.Value, len(owned.Managers))
+	for i := range owned.Managers {
+		gone, err := e.merging(rq).LetGo(obj, owned.Managers[i])
+		if err != nil {
+			return object.Nil, "", err
+		}
+		managers[i] = managerOf(&owned.Managers[i], gone)
+	}
+	var fields []object.Value
+	for i := range owned.Places {
+		if p := &owned.Places[i]; len(p.Owners) > 0 || p.Orphan() {
+			fields = append(fields, placeOf(p))
+		}
+	}
+	meta := obj.At("metadata")
+	subject := []object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}, {Key: "name", Value: meta.At("name")}}
+	for _, key := range []string{"namespace", "uid"} {
+		if value, ok := meta.Get(key); ok {
+			subject = append(subject, object.Member{Key: key, Value: value})
+		}
+	}
+	return object.Fields(
+		"apiVersion", object.StringOf("plinth/v1"), "kind", object.StringOf("Ownership"), "object", object.MapOf(subject...),
+		"managers", object.ListOf(managers...), "fields", object.ListOf(fields...),
+	), owned.YAML(), nil
+}
+
+// managerOf is a manager, with what would go away if it let go of what it owns.
+func managerOf(m *merge.Entry, gone merge.Set) object.Value {
+	members := []object.Member{
+		{Key: "manager", Value: object.StringOf(m.Manager)}, {Key: "operation", Value: object.StringOf(m.Operation)},
+		{Key: "apiVersion", Value: object.StringOf(m.APIVersion)},
+	}
+	if m.Subresource != "" {
+		members = append(members, object.Member{Key: "subresource", Value: object.StringOf(m.Subresource)})
+	}
+	if m.Time != "" {
+		members = append(members, object.Member{Key: "time", Value: object.StringOf(m.Time)})
+	}
+	var paths []string
+	gone.Each(func(p merge.Path) { paths = append(paths, p.String()) })
+	if len(paths) > 0 {
+		members = append(members, object.Member{Key: "goesWithIt", Value: object.Strings(paths...)})
+	}
+	return object.MapOf(members...)
+}
+
+// placeOf is a place with its owners, as positions among the managers.
+func placeOf(p *merge.Place) object.Value {
+	owners := make([]object.Value, len(p.Owners))
+	for i, owner := range p.Owners {
+		owners[i] = object.IntOf(int64(owner))
+	}
+	members := []object.Member{{Key: "path", Value: object.StringOf(p.Path.String())}, {Key: "owners", Value: object.ListOf(owners...)}}
+	if p.Leaf {
+		members = append(members, object.Member{Key: "value", Value: p.Value})
+	}
+	return object.MapOf(members...)
+}
