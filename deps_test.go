@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"internal/builtin/convert":       {"object"},
 	"internal/builtin/validation":    {"object"},
 	"internal/builtin/columns":       {"object", "internal/engine"},
+	"internal/builtin/warnings":      {"object", "internal/engine"},
 	"internal/auth":                  {"internal/engine"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine"},
 	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine"},
@@ -58,7 +59,7 @@ var allowed = map[string][]string{
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
-	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/wire"},
+	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings", "internal/wire"},
 	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "cmd/plinth"},
 	"k8s.io/kubernetes":                 {},
 	"k8s.io/client-go":                  {},

@@ -3,6 +3,9 @@ package builtin
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
@@ -137,7 +140,7 @@ func matchKeys(term, labels object.Value) object.Value {
 }
 
 // appArmorPrefix begins the annotations that named the security profiles of containers before there was a field.
-const appArmorPrefix = "container.apparmor.security.beta.kubernetes.io/"
+const appArmorPrefix = corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix
 
 // appArmorFromAnnotations gives containers the profile that an annotation names, where they have none of their own and
 // the Pod has another one.
@@ -152,7 +155,7 @@ func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
 			if !has || !c.At("securityContext", "appArmorProfile").IsNull() {
 				continue
 			}
-			if profile := appArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile, ofPod) {
+			if profile := warnings.AppArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile, ofPod) {
 				spec = spec.With(list, spec.At(list).WithItem(i, c.WithAt(profile, "securityContext", "appArmorProfile")))
 			}
 		}
@@ -167,18 +170,4 @@ func hasPrefixed(m object.Value, prefix string) bool {
 		}
 	}
 	return false
-}
-
-// appArmorProfile is the profile that an annotation names; null for one that makes no sense.
-func appArmorProfile(annotation string) object.Value {
-	const maxLength = 4095 - len("localhost/")
-	switch name, local := strings.CutPrefix(annotation, "localhost/"); {
-	case annotation == "unconfined":
-		return object.Fields("type", object.StringOf("Unconfined"))
-	case annotation == "runtime/default":
-		return object.Fields("type", object.StringOf("RuntimeDefault"))
-	case local && name != "" && strings.TrimSpace(name) == name && len(name) <= maxLength:
-		return object.Fields("type", object.StringOf("Localhost"), "localhostProfile", object.StringOf(name))
-	}
-	return object.Nil
 }

@@ -29,12 +29,13 @@ var stays = [...][]string{
 }
 
 // statusOf is the status subresource of a kind.
-func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value) field.ErrorList, warn func(obj, old object.Value) []string) *engine.Subresource {
 	s := &engine.Subresource{
 		Name: "status", Group: r.Group, Version: r.Version, Kind: r.Kind,
 		Verbs:   []string{"get", "patch", "update"},
 		Schema:  r.Schema,
 		Default: r.Default,
+		Warn:    warn,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
 			if r.Default != nil { // with the old spec, other metadata may be wanting

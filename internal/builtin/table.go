@@ -10,6 +10,7 @@ import (
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/merge"
@@ -129,9 +130,11 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	}
 	rules := validation.For(group, version, k.kind)
 	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
+	warned := warnings.For(group, k.kind)
+	r.WarnCreate, r.WarnUpdate, r.WarnDelete = warned.Create, warned.Update, warned.Delete
 	r.PrepareCreate, r.PrepareUpdate = k.prepareCreate, k.prepareUpdate
 	if k.status != noStatus {
-		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status))
+		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status, warned.Status))
 	}
 	r.Subresources = append(r.Subresources, k.more...)
 	if k.special != nil {

@@ -25,6 +25,7 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*
 	if err := rq.namespaceMatches(obj); err != nil {
 		return nil, err
 	}
+	obj = rq.once(obj, false)
 	switch {
 	case rq.Subresource != nil:
 		return e.act(ctx, rq, obj)
@@ -104,6 +105,7 @@ func (e *Engine) make(rq *Request, w written, name string, now time.Time) (objec
 	if !w.owned {
 		obj = e.own(rq, obj, object.Nil, now)
 	}
+	sent := obj
 	if r.PrepareCreate != nil {
 		obj = r.PrepareCreate(obj, rq.User)
 	}
@@ -115,7 +117,7 @@ func (e *Engine) make(rq *Request, w written, name string, now time.Time) (objec
 		return object.Nil, apierr.NewInvalid(r.KindType(), obj.At("metadata", "name").Str(), faults)
 	}
 	if r.WarnCreate != nil {
-		rq.warn(r.WarnCreate(obj)...)
+		rq.warn(r.WarnCreate(obj, sent)...)
 	}
 	return obj, nil
 }

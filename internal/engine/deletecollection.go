@@ -13,6 +13,9 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 	if err != nil {
 		return nil, err
 	}
+	if rq.Resource.WarnDelete != nil { // even if there is nothing to delete
+		rq.warn(rq.Resource.WarnDelete(d)...)
+	}
 	for item := range list.Items {
 		one := *rq
 		one.Namespace, one.Name = splitKey(item.Key.Name)

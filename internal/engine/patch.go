@@ -76,6 +76,7 @@ func (rq *Request) patched(live *store.Version, old object.Value, apply func(obj
 	if err != nil {
 		return object.Nil, notDecodable(raw, err)
 	}
+	obj = rq.once(obj, true)
 	return obj, rq.fits(live, obj, rq.unconditional())
 }
 

@@ -67,8 +67,8 @@ type Resource struct {
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
 	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these options
-	// of a delete do.
-	WarnCreate func(obj object.Value) []string
+	// of a delete do. sent is the object before it was prepared.
+	WarnCreate func(obj, sent object.Value) []string
 	WarnUpdate func(obj, old object.Value) []string
 	WarnDelete func(o DeleteOptions) []string
 	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.

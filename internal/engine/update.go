@@ -27,6 +27,7 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 	if err := rq.namesMatch(obj); err != nil {
 		return nil, err
 	}
+	obj = rq.once(obj, false)
 	seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
 	if err != nil {
 		return nil, err

@@ -1,0 +1,109 @@
+// Package warnings says what the writers of built-in types are warned of, in the words of the reference, which kubectl
+// shows: things that are accepted and will not do what they look like.
+//
+// A rule is a function over values that have passed validation. It takes the beginning of the paths that it names
+// ("spec.template."), and puts paths together only when it has something to say: most objects are written without any
+// warning.
+package warnings
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Rules are the warnings of one kind. A nil function has nothing to say.
+type Rules struct {
+	// Create looks at a new object; sent is what it was before the kind prepared it.
+	Create func(obj, sent object.Value) []string
+	Update func(obj, old object.Value) []string
+	// Status is Update on the status subresource.
+	Status func(obj, old object.Value) []string
+	Delete func(o engine.DeleteOptions) []string
+}
+
+// kinds lists the rules by group and kind: every version of a kind has the same.
+var kinds = map[[2]string]Rules{
+	{"", "Endpoints"}:             always(endpoints),
+	{"", "Node"}:                  always(node),
+	{"", "PersistentVolume"}:      always(volume),
+	{"", "PersistentVolumeClaim"}: always(claim),
+	{"", "Pod"}:                   {Create: pod, Status: podStatus},
+	{"", "PodTemplate"}:           template(false, "template"),
+	{"", "ReplicationController"}: template(true, "spec", "template"),
+	{"", "ResourceQuota"}:         {Create: alone(quota)},
+	{"", "Secret"}:                always(secret),
+	{"", "Service"}:               {Create: alone(service), Update: alone(service), Status: balancerStatus},
+	{"", "ServiceAccount"}:        {Create: alone(account), Update: accountUpdate},
+
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:          {Update: reservedName},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   {Update: reservedName},
+	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}:     {Create: alone(webhooks), Update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        {Update: reservedName},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {Update: reservedName},
+	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}:   {Create: alone(webhooks), Update: webhooksUpdate},
+
+	{"apps", "DaemonSet"}:                    {Create: template(false, "spec", "template").Create, Update: daemonSetUpdate},
+	{"apps", "Deployment"}:                   template(true, "spec", "template"),
+	{"apps", "ReplicaSet"}:                   template(true, "spec", "template"),
+	{"apps", "StatefulSet"}:                  {Create: alone(statefulSet), Update: statefulSetUpdate},
+	{"batch", "CronJob"}:                     {Create: alone(cronJob), Update: cronJobUpdate},
+	{"batch", "Job"}:                         {Create: alone(job), Update: jobUpdate, Delete: jobDelete},
+	{"discovery.k8s.io", "EndpointSlice"}:    {Create: alone(slice), Update: alone(sliceAddresses)},
+	{"networking.k8s.io", "Ingress"}:         {Create: alone(ingress), Status: balancerStatus},
+	{"networking.k8s.io", "NetworkPolicy"}:   always(networkPolicy),
+	{"node.k8s.io", "RuntimeClass"}:          always(runtimeClass),
+	{"resource.k8s.io", "ResourceSlice"}:     always(resourceSlice),
+	{"storage.k8s.io", "CSIDriver"}:          {Create: alone(driver), Update: driverUpdate},
+	{"storage.k8s.io", "CSIStorageCapacity"}: always(capacity),
+	{"storage.k8s.io", "StorageClass"}:       always(class),
+}
+
+// For finds the rules of a kind.
+func For(group, kind string) Rules { return kinds[[2]string{group, kind}] }
+
+// always is a rule for new and changed objects.
+func always(rule func(obj object.Value) []string) Rules {
+	return Rules{Create: alone(rule), Update: alone(rule)}
+}
+
+// alone is a rule that looks at one object only.
+func alone(rule func(obj object.Value) []string) func(obj, other object.Value) []string {
+	return func(obj, _ object.Value) []string { return rule(obj) }
+}
+
+// newGeneration says whether an update changes what the object is meant to be.
+func newGeneration(obj, old object.Value) bool {
+	return obj.At("metadata", "generation").Int() != old.At("metadata", "generation").Int()
+}
+
+func annotated(meta object.Value, key string) bool {
+	_, has := meta.At("annotations").Get(key)
+	return has
+}
+
+// address warns of an IP address that is not written as it should be.
+func address(path, value string) []string {
+	return utilvalidation.GetWarningsForIP(field.NewPath(path), value)
+}
+
+// network warns of a range of addresses that is not written as it should be.
+func network(path, value string) []string {
+	return utilvalidation.GetWarningsForCIDR(field.NewPath(path), value)
+}
+
+// fraction warns of an amount of bytes that is not whole.
+func fraction(warnings []string, path string, amounts object.Value, name string) []string {
+	amount := amounts.At(name)
+	if amount.IsNull() {
+		return warnings
+	}
+	q, err := resource.ParseQuantity(amount.Str())
+	if err != nil || q.MilliValue()%1000 == 0 {
+		return warnings
+	}
+	return append(warnings, path+"["+name+`]: fractional byte value "`+q.String()+`" is invalid, must be an integer`)
+}
