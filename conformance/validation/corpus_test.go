@@ -12,7 +12,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// corpus are the documents of every kind: those of this package first, then the vector, which has every field.
+// testdata holds the documents and the tables that package validation is tested with.
+const testdata = "../../internal/builtin/validation/testdata"
+
+// corpus are the documents of every kind: those of package validation first, then the vector, which has every field.
 func corpus(t testing.TB) map[schema.GroupVersionKind][]map[string]any {
 	documents := map[schema.GroupVersionKind][]map[string]any{}
 	add := func(text []byte) {
@@ -29,7 +32,7 @@ func corpus(t testing.TB) map[schema.GroupVersionKind][]map[string]any {
 		gvk := gv.WithKind(kind)
 		documents[gvk] = append(documents[gvk], doc)
 	}
-	own, err := filepath.Glob("testdata/*.yaml")
+	own, err := filepath.Glob(filepath.Join(testdata, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +22,7 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -197,26 +196,6 @@ func likeBeforeUpdate(obj, old runtime.Object) {
 	now.SetGeneration(max(now.GetGeneration(), was.GetGeneration()))
 }
 
-// Only within upstream's process is there a difference between no list and an empty one: nothing that is served shows it.
-var empties = regexp.MustCompile(`(Invalid value: |Unsupported value: |[a-zA-Z]":)(\[\]|\{\})`)
-
-// causes are the faults of a list, each once, as text; with or without the message.
-func causes(list field.ErrorList, messages bool) []string {
-	var texts []string
-	for _, f := range list {
-		text := string(f.Type) + " " + f.Field
-		if messages {
-			body, _, _ := strings.Cut(f.ErrorBody(), "\n") // behind it: how two objects differ, which is told in other words
-			text += ": " + empties.ReplaceAllString(body, "${1}null")
-		}
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	slices.Sort(texts)
-	return texts
-}
-
 // without is what the first list has and the second has not.
 func without(a, b []string) []string {
 	var rest []string
@@ -229,5 +208,5 @@ func without(a, b []string) []string {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("upstream: %q\nours: %q\nof %s", causes(v.theirs, true), causes(v.ours, true), object.AppendJSON(nil, v.input))
+	return fmt.Sprintf("upstream: %q\nours: %q\nof %s", validationtest.Faults(v.theirs, true), validationtest.Faults(v.ours, true), object.AppendJSON(nil, v.input))
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"plinth/internal/builtin/validation/validationtest"
 )
 
 var (
@@ -26,7 +28,7 @@ type score struct {
 
 func (s *score) add(t *testing.T, what string, v verdict) {
 	s.compared++
-	theirs, ours := causes(v.theirs, false), causes(v.ours, false)
+	theirs, ours := validationtest.Faults(v.theirs, false), validationtest.Faults(v.ours, false)
 	if len(theirs) == 0 && len(ours) > 0 {
 		t.Errorf("%s: refused by us alone\n%s", what, v)
 		return
@@ -37,9 +39,9 @@ func (s *score) add(t *testing.T, what string, v verdict) {
 			s.caught++
 		}
 	}
-	missing, extra := without(causes(v.theirs, true), causes(v.ours, true)), without(causes(v.ours, true), causes(v.theirs, true))
-	s.causes += len(causes(v.theirs, true))
-	s.same += len(causes(v.theirs, true)) - len(missing)
+	missing, extra := without(validationtest.Faults(v.theirs, true), validationtest.Faults(v.ours, true)), without(validationtest.Faults(v.ours, true), validationtest.Faults(v.theirs, true))
+	s.causes += len(validationtest.Faults(v.theirs, true))
+	s.same += len(validationtest.Faults(v.theirs, true)) - len(missing)
 	if len(missing)+len(extra) == 0 {
 		s.exact++
 	} else if s.printed < *report {

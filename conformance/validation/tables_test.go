@@ -1,0 +1,93 @@
+package validation
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/internal/builtin/validation/validationtest"
+	"plinth/object"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what upstream says into the tables of package validation")
+
+// The tables that package validation is tested with say what upstream says.
+//
+// SPEC: VAL-1, VAL-4
+func TestTablesAreUpstreams(t *testing.T) {
+	documents, err := validationtest.Documents(testdata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := validationtest.Read(testdata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[string]*kindUnderTest{}
+	for _, k := range kindsUnderTest(t) {
+		kinds[k.gvk.GroupVersion().String()+" "+k.gvk.Kind] = k
+	}
+	for _, table := range tables {
+		for _, c := range table.Cases {
+			k := kinds[documents[c.Object]["apiVersion"].(string)+" "+documents[c.Object]["kind"].(string)]
+			if k == nil {
+				t.Fatalf("%s:%d: no strategy", table.Name, c.Line)
+			}
+			got, err := k.upstreamSays(t, c, documents)
+			if err != nil {
+				t.Fatalf("%s:%d: %v", table.Name, c.Line, err)
+			}
+			if *rewrite {
+				c.Want = got
+			} else if !slices.Equal(got, c.Want) {
+				t.Errorf("%s:%d: %s\nupstream says %s\nthe table says %s", table.Name, c.Line, c, strings.Join(got, "\n     "), strings.Join(c.Want, "\n     "))
+			}
+		}
+		if *rewrite {
+			file := filepath.Join(testdata, table.Name+".txt")
+			if text := table.Format(); !bytes.Equal(text, read(t, file)) {
+				if err := os.WriteFile(file, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func (k *kindUnderTest) upstreamSays(t *testing.T, c *validationtest.Case, documents map[string]map[string]any) ([]string, error) {
+	doc, err := c.Before(documents)
+	if err != nil {
+		return nil, err
+	}
+	var v verdict
+	if c.Verb == "create" {
+		if doc, err = c.After(doc); err != nil {
+			return nil, err
+		}
+		v, _, err = k.create(t, doc)
+		return validationtest.Faults(v.theirs, true), err
+	}
+	_, old, err := k.create(t, doc)
+	if err != nil {
+		return nil, err
+	}
+	old = k.withStatus(t, doc, old)
+	var kept map[string]any
+	if err := json.Unmarshal(object.AppendJSON(nil, k.value(t, old)), &kept); err != nil {
+		return nil, err
+	}
+	if doc, err = c.After(kept); err != nil {
+		return nil, err
+	}
+	subresource := c.Verb
+	if subresource == "update" {
+		subresource = ""
+	}
+	v, _, err = k.update(t, doc, old, subresource)
+	return validationtest.Faults(v.theirs, true), err
+}

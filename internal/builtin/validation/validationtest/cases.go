@@ -1,0 +1,343 @@
+// Package validationtest reads the tables of cases that package validation is tested with.
+//
+// A table is a text file. A case begins with a line that says what is done to which object; indented lines below it
+// change the object first and then say what is found wrong with it, "ok" if nothing is:
+//
+//	update Pod/web
+//	    was spec.nodeName: null
+//	    set spec.containers[0].image: " "
+//	    FieldValueInvalid spec.containers[0].image: Invalid value: " ": must not have leading or trailing whitespace
+//
+// "was" changes the document before anything is done with it, "set" what is written: the changed document on create, else
+// the object as it was created and stored. The value is YAML on one line; null removes a member.
+// An index that is the length of the list appends to it. <a*253> stands for 253 times a. The objects are the YAML
+// documents beside the tables. A line that begins with # is a comment.
+//
+// Two tests read them: that of package validation checks what it says, and that of conformance/validation what the
+// reference says, which can write it into the tables as well.
+package validationtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+)
+
+// Table is a file of cases.
+type Table struct {
+	Name  string
+	Cases []*Case
+	end   []string // lines behind the last case
+}
+
+// Case is one request and what is wrong with it.
+type Case struct {
+	Line int
+	// Verb is create, update, or the subresource that is updated.
+	Verb string
+	// Object is the kind and the name of a document.
+	Object string
+	// Want are the faults as Faults tells them, none for an object that is accepted.
+	Want  []string
+	edits []edit
+	lead  []string // lines before the case
+}
+
+type edit struct {
+	before     bool
+	path, text string
+}
+
+// String is the first line of the case and its changes.
+func (c *Case) String() string {
+	text := c.Verb + " " + c.Object
+	for _, e := range c.edits {
+		text += "; " + e.String()
+	}
+	return text
+}
+
+func (e edit) String() string {
+	word := "set "
+	if e.before {
+		word = "was "
+	}
+	return word + e.path + ": " + e.text
+}
+
+const accepted = "ok"
+
+// Read reads the tables of a directory.
+func Read(dir string) ([]*Table, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if err != nil {
+		return nil, err
+	}
+	var tables []*Table
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		t, err := parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s:%w", file, err)
+		}
+		t.Name = strings.TrimSuffix(filepath.Base(file), ".txt")
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
+
+func parse(text string) (*Table, error) {
+	t := &Table{}
+	var c *Case
+	var lead []string
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		content, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case line == "" || line[0] == '#':
+			lead = append(lead, line)
+		case !indented:
+			verb, object, ok := strings.Cut(line, " ")
+			if !ok {
+				return nil, fmt.Errorf("%d: a case begins with a verb and an object", i+1)
+			}
+			c = &Case{Line: i + 1, Verb: verb, Object: object, lead: lead}
+			t.Cases = append(t.Cases, c)
+			lead = nil
+		case c == nil:
+			return nil, fmt.Errorf("%d: no case begins above", i+1)
+		case content == accepted:
+		case strings.HasPrefix(content, "set "), strings.HasPrefix(content, "was "):
+			path, value, ok := strings.Cut(content[4:], ": ")
+			if !ok {
+				return nil, fmt.Errorf("%d: a change has a path and a value", i+1)
+			}
+			c.edits = append(c.edits, edit{content[:4] == "was ", path, value})
+		default:
+			c.Want = append(c.Want, expand(content))
+		}
+	}
+	t.end = lead
+	return t, nil
+}
+
+// Format is the text of a table, with the faults that its cases have now.
+func (t *Table) Format() []byte {
+	var b bytes.Buffer
+	for _, c := range t.Cases {
+		for _, line := range c.lead {
+			fmt.Fprintln(&b, line)
+		}
+		fmt.Fprintln(&b, c.Verb, c.Object)
+		for _, e := range c.edits {
+			fmt.Fprintln(&b, "   ", e)
+		}
+		for _, w := range c.Want {
+			fmt.Fprintln(&b, "   ", shorten(w))
+		}
+		if len(c.Want) == 0 {
+			fmt.Fprintln(&b, "   ", accepted)
+		}
+	}
+	for _, line := range t.end {
+		fmt.Fprintln(&b, line)
+	}
+	return b.Bytes()
+}
+
+var repeated = regexp.MustCompile(`<([^<>*]+)\*(\d+)>`)
+
+func expand(s string) string {
+	return repeated.ReplaceAllStringFunc(s, func(match string) string {
+		parts := repeated.FindStringSubmatch(match)
+		n, _ := strconv.Atoi(parts[2])
+		return strings.Repeat(parts[1], n)
+	})
+}
+
+// shorten undoes expand for runs of one character.
+func shorten(s string) string {
+	const long = 40
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		n := 1
+		for i+n < len(s) && s[i+n] == s[i] {
+			n++
+		}
+		if n >= long {
+			fmt.Fprintf(&b, "<%c*%d>", s[i], n)
+		} else {
+			b.WriteString(s[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// Documents reads the YAML documents of a directory, by kind and name.
+func Documents(dir string) (map[string]map[string]any, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	documents := map[string]map[string]any{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for part := range bytes.SplitSeq(text, []byte("\n---\n")) {
+			var doc struct {
+				Kind     string
+				Metadata struct{ Name string }
+			}
+			var content map[string]any
+			if err := yaml.Unmarshal(part, &content); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			if err := yaml.Unmarshal(part, &doc); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			key := doc.Kind + "/" + doc.Metadata.Name
+			if documents[key] != nil {
+				return nil, fmt.Errorf("%s: there are two %s", file, key)
+			}
+			documents[key] = content
+		}
+	}
+	return documents, nil
+}
+
+// Before gives the object of a case as its document and the case say.
+func (c *Case) Before(documents map[string]map[string]any) (map[string]any, error) {
+	doc := documents[c.Object]
+	if doc == nil {
+		return nil, fmt.Errorf("there is no %s", c.Object)
+	}
+	return c.apply(doc, func(e edit) bool { return e.before })
+}
+
+// After gives what is written where there is doc.
+func (c *Case) After(doc map[string]any) (map[string]any, error) {
+	return c.apply(doc, func(e edit) bool { return !e.before })
+}
+
+func (c *Case) apply(doc map[string]any, which func(edit) bool) (map[string]any, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	var root any
+	if err := json.Unmarshal(text, &root); err != nil {
+		return nil, err
+	}
+	for _, e := range c.edits {
+		if !which(e) {
+			continue
+		}
+		var value any
+		if err := yaml.Unmarshal([]byte(expand(e.text)), &value); err != nil {
+			return nil, fmt.Errorf("%s: %w", e, err)
+		}
+		if root, err = put(root, steps(e.path), value); err != nil {
+			return nil, fmt.Errorf("%s: %w", e, err)
+		}
+	}
+	return root.(map[string]any), nil
+}
+
+// steps are the keys and indexes of a path.
+func steps(path string) []string {
+	var all []string
+	for path != "" {
+		if rest, ok := strings.CutPrefix(path, "["); ok {
+			key, behind, _ := strings.Cut(rest, "]")
+			all = append(all, key)
+			path = strings.TrimPrefix(behind, ".")
+			continue
+		}
+		n := strings.IndexAny(path, ".[")
+		if n < 0 {
+			n = len(path)
+		}
+		all = append(all, path[:n])
+		path = strings.TrimPrefix(path[n:], ".")
+	}
+	return all
+}
+
+// put sets what is at a path, making maps on the way.
+func put(node any, path []string, value any) (any, error) {
+	if len(path) == 0 {
+		return value, nil
+	}
+	key := path[0]
+	if list, ok := node.([]any); ok {
+		i, err := strconv.Atoi(key)
+		if err != nil || i < 0 || i > len(list) {
+			return nil, fmt.Errorf("%q is no index of a list of %d", key, len(list))
+		}
+		if i == len(list) {
+			list = append(list, nil)
+		}
+		item, err := put(list[i], path[1:], value)
+		if err != nil {
+			return nil, err
+		}
+		if list[i] = item; item == nil {
+			list = slices.Delete(list, i, i+1)
+		}
+		return list, nil
+	}
+	members, ok := node.(map[string]any)
+	if !ok {
+		if node != nil {
+			return nil, fmt.Errorf("there is no member %q in %v", key, node)
+		}
+		if key == "0" {
+			item, err := put(nil, path[1:], value)
+			return []any{item}, err
+		}
+		members = map[string]any{}
+	}
+	member, err := put(members[key], path[1:], value)
+	if err != nil {
+		return nil, err
+	}
+	if members[key] = member; member == nil {
+		delete(members, key)
+	}
+	return members, nil
+}
+
+// Only within the reference's process is there a difference between no list and an empty one: nothing that is served
+// shows it.
+var empties = regexp.MustCompile(`(Invalid value: |Unsupported value: |[a-zA-Z]":)(\[\]|\{\})`)
+
+// Faults are the faults of a list as text, each once and sorted; with or without the message.
+func Faults(list field.ErrorList, messages bool) []string {
+	var texts []string
+	for _, f := range list {
+		text := string(f.Type) + " " + f.Field
+		if messages {
+			body, _, _ := strings.Cut(f.ErrorBody(), "\n") // behind it: how two objects differ, which is told in other words
+			text += ": " + empties.ReplaceAllString(body, "${1}null")
+		}
+		if !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	slices.Sort(texts)
+	return texts
+}
