@@ -143,7 +143,11 @@ func (k *kind) stored(w write, v object.Value) object.Value {
 	if err != nil {
 		return v
 	}
-	return t.Settle(decoded.Value)
+	settled := t.Settle(decoded.Value)
+	if managed := v.At("metadata", "managedFields"); managed.Kind() == object.List && managed.Len() == 0 {
+		settled = settled.WithAt(managed, "metadata", "managedFields") // an empty list says something on its way in
+	}
+	return settled
 }
 
 // scaleKind is the kind of the scale subresource.

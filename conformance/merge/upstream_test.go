@@ -232,13 +232,18 @@ func (upstream) manager(w write) (*managedfields.FieldManager, error) {
 	if err != nil {
 		return nil, err
 	}
+	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource, k.filters(w.subresource))
+}
+
+// filters are the fields that a write to a subresource does not own, in every version.
+func (k *kind) filters(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{}
-	if r := k.resets(w.subresource); r.include != nil || r.exclude != nil {
+	if r := k.resets(subresource); r.include != nil || r.exclude != nil {
 		for _, v := range k.versions {
 			filters[fieldpath.APIVersion(k.apiVersion(v.name))] = r.filter()
 		}
 	}
-	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource, filters)
+	return filters
 }
 
 // Apply is the engine's.
