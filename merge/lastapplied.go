@@ -57,6 +57,9 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	if err != nil {
 		return Set{}, false
 	}
+	if _, err := survey(withoutManaged(live), k.Type); err != nil {
+		return Set{}, false
+	}
 	diff, err := compare(last, live, k.Type)
 	if err != nil {
 		return Set{}, false

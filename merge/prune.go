@@ -60,7 +60,9 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 		}
 		stays, value := n.marks == 0, item
 		if stays && !n.below.Empty() {
-			value = without(value, itemType(t), n.below)
+			if value = without(value, itemType(t), n.below); value.IsNull() {
+				value = emptyMap // its key has a default; null would not be an item
+			}
 		}
 		if !changed && (!stays || value != item) {
 			changed = true
