@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"plinth/object"
+	"plinth/schema"
 )
 
 // explained is a difference that is meant.
@@ -18,8 +19,9 @@ type explained struct {
 var explanations = []explained{
 	{
 		name: "wedged by its own object",
-		why: "The stored object is not valid in the schema as it has become (a null in what is now a set, items without a key in what " +
-			"is now a map). Upstream refuses every apply from then on, and stops tracking updates without a word.",
+		why: "The stored object, or the one that an update wants to store, is not valid in the schema as it has become: a null in what is " +
+			"now a set, items without a key in what is now a map. Upstream refuses every apply from then on, and stops tracking updates " +
+			"without a word.",
 		is: func(_ *history, d *difference) bool {
 			return strings.Contains(d.want.why(), "failed to create typed live object") ||
 				strings.Contains(d.want.why(), "failed to convert live object") ||
@@ -62,6 +64,16 @@ var explanations = []explained{
 		},
 	},
 	{
+		name: "an item that leaves its key to the default",
+		why: "An intent has a list item without its key, for which the schema has a default. Where the manager has owned that key before " +
+			"(or the API server has filled it in), upstream prunes the key, holds the empty item for null, and takes it out of the list " +
+			"although the intent has it.",
+		is: func(_ *history, d *difference) bool {
+			v := d.kinds.version(d.kinds.apiVersion(d.op.version))
+			return d.op.verb == apply && d.want.err == nil && v != nil && omitsKey(v.typ, d.op.body)
+		},
+	},
+	{
 		name: "an apply and a failed conversion",
 		why: "Objects with duplicate items in a list are let through in the version of the request only. In another version, which " +
 			"a manager has written in, upstream's conversion fails on them.",
@@ -90,6 +102,35 @@ func (h *history) explanation(d *difference) *explained {
 		}
 	}
 	return nil
+}
+
+// omitsKey says whether an associative list has an item that leaves a key to its default.
+func omitsKey(t *schema.Type, v object.Value) bool {
+	switch {
+	case t == nil:
+	case v.Kind() == object.Map:
+		for _, m := range v.Members() {
+			of := t.Elem
+			if f := t.Field(m.Key); f != nil {
+				of = f.Type
+			}
+			if omitsKey(of, m.Value) {
+				return true
+			}
+		}
+	case v.Kind() == object.List:
+		for _, item := range v.Items() {
+			if omitsKey(t.Elem, item) {
+				return true
+			}
+			for _, key := range t.ListKeys {
+				if _, ok := item.Get(key); !ok && item.Kind() == object.Map {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // ancient lists the versions in which there are ancient changes.

@@ -207,6 +207,7 @@ func TestScenarios(t *testing.T) {
 		t.Fatalf("no scenarios: %v", err)
 	}
 	builtinKinds()
+	exercised := map[string]bool{}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -219,7 +220,14 @@ func TestScenarios(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want string
-			synctest.Test(t, func(*testing.T) { want = h.transcript(all[0].text) })
+			var whys []string
+			synctest.Test(t, func(*testing.T) { want, whys = h.transcript(all[0].text) })
+			for _, why := range whys {
+				exercised[why] = true
+			}
+			if exercised[""] {
+				t.Error("a difference that nothing explains")
+			}
 			if *rewrite {
 				if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 					t.Fatal(err)
@@ -231,10 +239,16 @@ func TestScenarios(t *testing.T) {
 			}
 		})
 	}
+	for i := range explanations {
+		if !exercised[explanations[i].name] {
+			t.Errorf("no scenario for %q", explanations[i].name)
+		}
+	}
 }
 
-// transcript runs a history through both engines and is the file that says what they did.
-func (h *history) transcript(why string) string {
+// transcript runs a history through both engines and is the file that says what they did; and the names of the explanations
+// of their differences, "" for one that has none.
+func (h *history) transcript(why string) (text string, whys []string) {
 	var b strings.Builder
 	b.WriteString(why + h.kind.text())
 	theirs, ours := &state{kind: h.kind}, &state{kind: h.kind}
@@ -248,8 +262,13 @@ func (h *history) transcript(why string) string {
 		fmt.Fprintf(&b, "-- %s --\n%s-- outcome --\n%s", op, yamlOf(op.body), want)
 		if got.String() != want.String() {
 			fmt.Fprintf(&b, "-- instead --\n%s", got)
+			name := ""
+			if e := h.explanation(&difference{op: op, want: want, got: got, kinds: theirs.kind}); e != nil {
+				name = e.name
+			}
+			whys = append(whys, name)
 			*ours = *theirs
 		}
 	}
-	return b.String()
+	return b.String(), whys
 }
