@@ -89,7 +89,7 @@ func (s *surveyor) members(members []object.Member, t *schema.Type) Set {
 		before := len(s.found)
 		of, declared := memberType(t, m.Key)
 		n := node{element: FieldElement(m.Key)}
-		if !declared && t.Kind == schema.Struct && len(t.Fields) > 0 {
+		if !declared && t.Kind == schema.Struct && t.Elem == nil && len(t.Fields) > 0 {
 			s.tell("field not declared in schema")
 		}
 		n.marks, n.below = s.at(m.Value, of)

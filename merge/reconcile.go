@@ -39,6 +39,7 @@ func belowType(t *schema.Type, e Element) *schema.Type {
 				return f.Type
 			}
 		}
+		return t.Elem
 	case schema.Map, schema.List:
 		return t.Elem
 	}
@@ -53,7 +54,7 @@ func schemaless(t *schema.Type) bool {
 	case schema.Map:
 		return t.Elem.Kind == schema.Any && !t.Elem.AtomicMap || t.Elem.Kind == schema.IntOrString && t.Elem.Name == ""
 	case schema.Struct:
-		return len(t.Fields) == 0
+		return len(t.Fields) == 0 && (t.Elem == nil || t.Elem.Kind == schema.Any)
 	}
 	return false
 }

@@ -54,6 +54,9 @@ func memberType(t *schema.Type, name string) (of *schema.Type, declared bool) {
 		if f := t.Field(name); f != nil {
 			return f.Type, true
 		}
+		if t.Elem != nil {
+			return t.Elem, false
+		}
 	case schema.Map:
 		return t.Elem, false
 	}

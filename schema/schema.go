@@ -62,7 +62,7 @@ type Type struct {
 	Bits         uint8 // Int, Float: 32 or 64
 
 	Fields []Field // Struct: sorted by name
-	Elem   *Type   // List, Map
+	Elem   *Type   // List, Map; Struct: of the fields that are not declared, nil if there are none
 
 	ListType  ListType
 	ListKeys  []string // Associative
