@@ -28,24 +28,29 @@ func apps() group {
 			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"}, schema: gotypes.Of[appsv1.Deployment],
 			alias:  deploymentAliases,
 			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
-			table: columns.Deployments,
-			more:  []*engine.Subresource{scale(selectorOf)},
+			table: columns.Deployments, blank: noReplicas,
+			more: []*engine.Subresource{scale(selectorOf)},
 		},
 		{
 			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"}, schema: gotypes.Of[appsv1.ReplicaSet],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
-			table: columns.ReplicaSets,
-			more:  []*engine.Subresource{scale(selectorOf)},
+			table: columns.ReplicaSets, blank: noReplicas,
+			more: []*engine.Subresource{scale(selectorOf)},
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
 			naming: label, alias: rolling("updateStrategy", "partition"),
 			status: statusAndMeta, onCreate: typeClaims, onUpdate: func(obj, _ object.Value) object.Value { return typeClaims(obj) },
 			gated: podGates("spec.template.spec"), generation: spec,
-			table: columns.StatefulSets,
-			more:  []*engine.Subresource{scale(selectorOf)},
+			table: columns.StatefulSets, blank: noReplicas,
+			more: []*engine.Subresource{scale(selectorOf)},
 		},
 	}}
+}
+
+// noReplicas says how many replicas an empty object has, which the reference always does.
+func noReplicas(zero object.Value) object.Value {
+	return zero.WithAt(object.IntOf(0), "spec", "replicas")
 }
 
 // specAndAnnotations is the generation of Deployments, which their controller copies the annotations of.

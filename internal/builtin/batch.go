@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"fmt"
+
 	batchv1 "k8s.io/api/batch/v1"
 
 	"plinth/internal/builtin/columns"
@@ -19,9 +21,10 @@ func batch() group {
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
 			status: statusAndMeta, onCreate: newJob, generation: spec,
-			gated:  append(podGates("spec.template.spec"), below("spec", feature{"scheduling"})), /* WorkloadWithJob */
-			fields: []selectable{number("status.successful", "status", "succeeded")},
-			table:  columns.Jobs,
+			gated:        append(podGates("spec.template.spec"), below("spec", feature{"scheduling"})), /* WorkloadWithJob */
+			fields:       []selectable{number("status.successful", "status", "succeeded")},
+			unknownField: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
+			table:        columns.Jobs,
 		},
 	}}
 }

@@ -50,6 +50,9 @@ func resources(c Config) group {
 				text("spec.nodeName", "spec", "nodeName"),
 				text("spec.pool.name", "spec", "pool", "name"),
 			},
+			unknownField: func(name string) string {
+				return "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: " + name
+			},
 			table: columns.ResourceSlices, answersDeleted: true,
 		},
 	}}

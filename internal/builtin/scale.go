@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
+	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -28,7 +29,8 @@ func scale(selector func(obj object.Value) (string, error)) *engine.Subresource 
 			}
 			return scaleOf(obj, selects), nil
 		},
-		Write: setReplicas,
+		Write:   setReplicas,
+		Columns: columns.Scales.Columns, Cells: columns.Scales.Cells,
 	}
 }
 

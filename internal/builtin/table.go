@@ -86,8 +86,12 @@ type kind struct {
 	generation func(obj object.Value) object.Value
 
 	fields []selectable
-	table  columns.Table
-	more   []*engine.Subresource // besides status
+	// unknownField words that a field is not among them (engine.Resource).
+	unknownField func(name string) string
+	// blank makes a bookmark's object (engine.Resource).
+	blank func(zero object.Value) object.Value
+	table columns.Table
+	more  []*engine.Subresource // besides status
 
 	// special sets what only few kinds have.
 	special func(r *engine.Resource)
@@ -116,8 +120,8 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
 		Default:    k.defaulting(group, version, now),
-		Generation: k.generation,
-		Columns:    k.table.Columns, Cells: k.table.Cells,
+		Generation: k.generation, UnknownField: k.unknownField, Blank: k.blank,
+		Columns: k.table.Columns, Cells: k.table.Cells,
 	}
 	if r.Verbs == nil {
 		r.Verbs = allVerbs

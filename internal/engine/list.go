@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"strings"
 
 	"plinth/internal/apierr"
@@ -51,7 +52,11 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 // listFrom says at which revision a list reads (0: the newest) and from which name on.
 func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exact int64, from string, err error) {
 	if o.Continue != "" {
-		return parseContinue(o.Continue, rq.Resource.prefix(rq.Namespace))
+		exact, from, err = parseContinue(o.Continue, rq.Resource.prefix(rq.Namespace))
+		if err == nil && o.ResourceVersion != "" && o.ResourceVersion != "0" {
+			err = apierr.NewBadRequest("specifying resource version is not allowed when using continue")
+		}
+		return exact, from, err
 	}
 	revision, err := parseVersion(o.ResourceVersion)
 	if err != nil {
@@ -155,7 +160,7 @@ func formatContinue(revision int64, start string) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parseContinue reads a token. A revision of -1 goes on at the newest state.
+// parseContinue reads a token. A negative revision goes on at the newest state.
 func parseContinue(text, prefix string) (revision int64, from string, err error) {
 	refuse := func(why string) (int64, string, error) {
 		return 0, "", apierr.NewBadRequest("invalid continue token: continue key is not valid: " + why)
@@ -173,12 +178,16 @@ func parseContinue(text, prefix string) (revision int64, from string, err error)
 		return refuse(fmt.Sprintf("server does not recognize this encoded version %s", token.APIVersion))
 	case token.StartKey == "":
 		return refuse("encoded start key empty (version " + continueVersion + ")")
-	case strings.Contains(token.StartKey, ".."):
-		return refuse("start key is outside of the collection")
-	case token.ResourceVersion == -1:
-		return 0, prefix + token.StartKey, nil
-	case token.ResourceVersion <= 0:
+	}
+	from = strings.TrimPrefix(token.StartKey, "/")
+	if path.Clean("/"+from) != "/"+from { // it leads elsewhere
+		return refuse(token.StartKey)
+	}
+	switch {
+	case token.ResourceVersion < 0:
+		return 0, prefix + from, nil
+	case token.ResourceVersion == 0:
 		return refuse("incorrect encoded start resourceVersion (version " + continueVersion + ")")
 	}
-	return token.ResourceVersion, prefix + token.StartKey, nil
+	return token.ResourceVersion, prefix + from, nil
 }

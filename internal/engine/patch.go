@@ -93,6 +93,10 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 	if seen == 0 && unconditional {
 		seen = live.Revision
 	}
+	if uid := obj.At("metadata", "uid").Str(); rq.ownKind() && uid != "" && uid != live.Sidecar.UID {
+		sub := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Name + "/" + rq.Subresource.Name}
+		return apierr.NewConflict(sub, rq.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
+	}
 	return rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }
 

@@ -77,10 +77,16 @@ type Resource struct {
 	// Fields lists the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7), with
 	// their values in obj. Called with a null value it gives the names alone.
 	Fields func(obj object.Value) []store.Pair
+	// UnknownField words that a field is not among them; nil: as most types do.
+	UnknownField func(name string) string
 	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool or nil.
 	// Nil: Name and Created At.
 	Columns []Column
 	Cells   func(obj object.Value, now time.Time) []any
+
+	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil: it is
+	// that.
+	Blank func(zero object.Value) object.Value
 
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
@@ -111,6 +117,9 @@ type Subresource struct {
 	Validate func(body, obj, old object.Value) field.ErrorList
 	// Warn returns what the writer of obj is warned of.
 	Warn func(obj, old object.Value) []string
+	// Columns and Cells are the Table of the body, as a Resource's.
+	Columns []Column
+	Cells   func(obj object.Value, now time.Time) []any
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
 	// Resets is as a Resource's.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -36,8 +37,8 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 		known = rq.Resource.Fields(object.Nil)
 	}
 	for _, requirement := range o.Fields.Requirements() {
-		if err := knownField(known, requirement.Field); err != nil {
-			return selection{}, err
+		if !knownField(known, requirement.Field) {
+			return selection{}, apierr.NewBadRequest(rq.Resource.unknownField(requirement.Field))
 		}
 	}
 	if name, ok := o.Fields.RequiresExactMatch("metadata.name"); ok && s.name == "" {
@@ -49,19 +50,19 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	return s, nil
 }
 
-func knownField(known []store.Pair, name string) error {
-	if name == "metadata.name" || name == "metadata.namespace" {
-		return nil
+func knownField(known []store.Pair, name string) bool {
+	return name == "metadata.name" || name == "metadata.namespace" || slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
+}
+
+// unknownField words that a field cannot be selected by.
+func (r *Resource) unknownField(name string) string {
+	switch {
+	case r.UnknownField != nil:
+		return r.UnknownField(name)
+	case r.Fields == nil:
+		return fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name)
 	}
-	for _, k := range known {
-		if k.Name == name {
-			return nil
-		}
-	}
-	if known == nil {
-		return apierr.NewBadRequest(fmt.Sprintf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", name))
-	}
-	return apierr.NewBadRequest("field label not supported: " + name)
+	return "field label not supported: " + name
 }
 
 // all says whether everything is selected.

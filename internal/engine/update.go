@@ -28,10 +28,6 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 		return nil, err
 	}
 	obj = rq.once(obj, false)
-	seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
-	if err != nil {
-		return nil, err
-	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, commitFailed(err)
@@ -43,6 +39,10 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 				continue // somebody else has made it meanwhile: now it is an update
 			}
 			return result, err
+		}
+		seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str())
+		if err != nil {
+			return nil, err
 		}
 		if err := rq.stale(live, seen, obj); err != nil {
 			return nil, err
@@ -57,9 +57,16 @@ func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (*
 
 // createOnUpdate is a PUT to a name that nobody has (URI-4).
 func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Value) (*Result, error) {
-	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || rq.IfMatch != "" || obj.At("metadata", "resourceVersion").Str() != "" || obj.At("metadata", "uid").Str() != "" {
+	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || rq.IfMatch != "" {
 		return nil, rq.notFound()
 	}
+	if uid := obj.At("metadata", "uid").Str(); uid != "" { // it is meant for an object that was there
+		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
+	}
+	if _, err := parseVersion(obj.At("metadata", "resourceVersion").Str()); err != nil {
+		return nil, err
+	}
+	obj = obj.WithoutAt("metadata", "resourceVersion") // that of an object that is no more
 	if rq.Authorize != nil {
 		if err := rq.Authorize("create"); err != nil {
 			return nil, err
@@ -70,14 +77,17 @@ func (e *Engine) createOnUpdate(ctx context.Context, rq *Request, obj object.Val
 
 // namesMatch refuses a body whose name or namespace is not the URL's.
 func (rq *Request) namesMatch(obj object.Value) error {
+	if err := rq.namespaceMatches(obj); err != nil {
+		return err
+	}
 	name := obj.At("metadata", "name").Str()
-	if name == "" && rq.Subresource == nil {
+	if name == "" {
 		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", rq.Name))
 	}
 	if name != "" && name != rq.Name {
 		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, rq.Name))
 	}
-	return rq.namespaceMatches(obj)
+	return nil
 }
 
 // stale refuses a write on the condition of a version or a UID that the live object does not have.
@@ -103,7 +113,12 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 // unconditional says whether a write may leave out which version it is a change of. The body of a subresource that is a
 // kind of its own never has to tell.
 func (rq *Request) unconditional() bool {
-	return rq.Resource.UnconditionalUpdate || rq.Subresource != nil && rq.Subresource.Kind != rq.Resource.Kind
+	return rq.Resource.UnconditionalUpdate || rq.ownKind()
+}
+
+// ownKind says whether the body is of a kind that subresources alone have: a Scale.
+func (rq *Request) ownKind() bool {
+	return rq.Subresource != nil && rq.Subresource.Kind != rq.Resource.Kind
 }
 
 // errRaced means that somebody was faster: begin again from the top.

@@ -184,6 +184,9 @@ func (r *Resource) Empty() object.Value {
 	if zero.Kind() != object.Map {
 		zero = object.MapOf()
 	}
+	if r.Blank != nil {
+		zero = r.Blank(zero)
+	}
 	return zero.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(r.APIVersion())},
 		{Key: "kind", Value: object.StringOf(r.Kind)},

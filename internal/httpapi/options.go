@@ -159,9 +159,6 @@ func (x *exchange) listOptions() (p listParams, err error) {
 	if err := invalidOptions("ListOptions", p.faults()); err != nil {
 		return p, err
 	}
-	if p.Continue != "" && !p.watch && p.ResourceVersion != "" && p.ResourceVersion != "0" {
-		return p, apierr.NewBadRequest("specifying resource version is not allowed when using continue")
-	}
 	return p, x.nameSelected(&p)
 }
 

@@ -110,7 +110,7 @@ func TestRefusals(t *testing.T) {
 			`resourceVersionMatch: Unsupported value: "Nearly": supported values: "Exact", "NotOlderThan", ""`)},
 		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=NotOlderThan&continue=x&limit=1", "", "", 422, invalid("ListOptions",
 			"["+unmatched+", resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]")},
-		{"LIST-3", "GET", configMaps + "?continue=x&resourceVersion=5", "", "", 400, "specifying resource version is not allowed when using continue"},
+		{"LIST-3", "GET", configMaps + "?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0&resourceVersion=5", "", "", 400, "specifying resource version is not allowed when using continue"},
 		{"LIST-1", "GET", configMaps + "?resourceVersion=abc", "", "", 400, `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
 		// SPEC: LIST-7
 		{"LIST-7", "GET", configMaps + "?labelSelector=a%3Db%3Dc", "", "", 400, "found '=', expected: ',' or 'end of string'"},

@@ -47,7 +47,10 @@ type Table struct {
 // views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	t := &Table{version: version, include: include, columns: rq.Resource.Columns, cells: rq.Resource.Cells, now: time.Now()}
-	if t.columns == nil || t.cells == nil || rq.Subresource != nil && rq.Subresource.View != nil {
+	if rq.Subresource != nil && rq.Subresource.View != nil {
+		t.columns, t.cells = rq.Subresource.Columns, rq.Subresource.Cells
+	}
+	if t.columns == nil || t.cells == nil {
 		t.columns, t.cells = plainColumns(), plainCells
 	}
 	return t

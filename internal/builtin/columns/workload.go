@@ -5,9 +5,11 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"plinth/object"
@@ -276,3 +278,11 @@ func measured(status object.Value, key string, zero bool) string {
 
 // quantity is written as Go prints a pointer to one.
 func quantity(v object.Value) string { return or(v.Str(), "<nil>") }
+
+// Scales are what the scale subresource shows. As in the reference, its name is not marked as one.
+var Scales = of(
+	str("Name", doc[metav1.ObjectMeta]("name"), text("metadata", "name")),
+	integer("Desired", doc[autoscalingv1.ScaleSpec]("replicas"), whole("spec", "replicas")),
+	integer("Available", doc[autoscalingv1.ScaleStatus]("replicas"), whole("status", "replicas")),
+	age,
+)
