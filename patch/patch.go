@@ -1,5 +1,25 @@
-// Package patch applies the patch languages that need no server: JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7386).
-// It is pure: values in, values out.
+// Package patch applies the patch languages that name no owner: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and
+// Strategic Merge Patch, which is Kubernetes' own. It is pure: values in, values out. Server-side apply is package merge.
+//
+// Strategic Merge Patch is JSON Merge Patch that knows the type: a field whose tags say so has its list merged item by item,
+// told apart by a merge key, instead of replaced. Members that begin with a dollar are directives:
+//
+//	"$patch": "replace"                     this map is the new one; in an item of a list: the other items are the new list
+//	"$patch": "delete"                      this map is emptied; an item with this merge key goes
+//	"$retainKeys": ["type", "recreate"]     what this map has beside these goes
+//	"$deleteFromPrimitiveList/f": ["a"]     these scalars go from the list f
+//	"$setElementOrder/f": [{"name": "a"}]   the order of the list f, told by merge keys, or by the items if they are scalars
+//
+// A patch is applied to untyped JSON. Whether the result fits the type, and what becomes of fields that the type does not
+// have, is for the decoding that follows (schema.Type.Decode).
+//
+// Subtrees that no patch changes are shared between the old and the new object.
+//
+// Caveats. The reference goes through the members of a patch in the random order of a Go map. Here the order is fixed: retained
+// keys, element orders, deletions from lists, everything else; each by key. What upstream's answer is when a list is both
+// deleted from and added to without an element order is up to chance there; here the additions win. Where the reference
+// crashes, there is an error here, and a patch that would keep it busy for minutes (thousands of items with the same merge
+// key) is refused; conformance/patches lists these differences.
 package patch
 
 import (
@@ -27,6 +47,9 @@ var (
 	ErrMalformed = errors.New("patch: malformed")
 	// ErrUnprocessable is a patch that cannot be applied to this object: a failed test, a path that is not there.
 	ErrUnprocessable = errors.New("patch: cannot be applied")
+	// ErrMisfit is a strategic merge patch that does not fit the object or its type, where the reference answers with an
+	// internal error: an item without its merge key, a list whose items differ in kind.
+	ErrMisfit = errors.New("patch: does not fit")
 )
 
 // TooManyError is a JSON Patch with more operations than MaxOperations.
@@ -81,15 +104,17 @@ func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map {
 		obj = object.MapOf()
 	}
-	var set []object.Member
-	var drop []string
+	e := edit{base: obj}
 	for _, m := range patch.Members() {
-		if m.Value.IsNull() {
-			drop = append(drop, m.Key)
-			continue
+		old, exists := obj.Get(m.Key)
+		switch {
+		case m.Value.IsNull():
+			e.drop(m.Key)
+		case exists && m.Value.Kind() == object.Map && old.Kind() == object.Map:
+			e.put(m.Key, old, Merge(old, m.Value))
+		default:
+			e.set(m.Key, Merge(object.Nil, m.Value))
 		}
-		old, _ := obj.Get(m.Key)
-		set = append(set, object.Member{Key: m.Key, Value: Merge(old, m.Value)})
 	}
-	return obj.Edit(set, drop...)
+	return e.done()
 }

@@ -1,0 +1,326 @@
+package patch
+
+import (
+	"container/heap"
+	"slices"
+	"strings"
+
+	"plinth/object"
+)
+
+// lists merges the items of two lists. after is what upstream's live list looks like afterwards: it deletes and appends in
+// place, and whoever enforces an element order then looks at what has become of it.
+func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merged, after []object.Value, err error) {
+	if len(live) == 0 && len(patch) == 0 {
+		return live, live, nil
+	}
+	if err := m.spend(len(live) + len(patch)); err != nil {
+		return nil, nil, err
+	}
+	kind, err := itemKind(live, patch)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kind != object.Map && deletes {
+		listed := indexOf(patch, "")
+		return slices.DeleteFunc(slices.Clone(live), func(v object.Value) bool { return listed.find(v) >= 0 }), live, nil
+	}
+	order := live
+	switch {
+	case kind != object.Map:
+		merged, after = distinct(live, patch)
+		order = after
+	case f.mergeKey == "":
+		return nil, nil, misfit("cannot merge lists without merge key for %s", f.reflected())
+	default:
+		s, err := withSpecialItems(live, patch, f.mergeKey)
+		if err != nil {
+			return nil, nil, err
+		}
+		patch, order = s.patch, s.live
+		if merged, err = m.items(s.live, s.patch, f); err != nil {
+			return nil, nil, err
+		}
+		after = s.slots
+		if appended := merged[len(s.live):]; len(after) > len(s.live) && len(appended) > 0 && !s.replaced {
+			copy(after[len(s.live):], appended)
+		}
+	}
+	ofPatch, others, err := partition(merged, patch, f.mergeKey)
+	if err != nil {
+		return nil, nil, err
+	}
+	merged, err = interleaved(ofPatch, others, patch, order, f.mergeKey, kind)
+	return merged, after, err
+}
+
+// items merges the items of a patch into those of the live list that have the same merge key; new ones come last.
+func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, error) {
+	if len(patch) == 0 {
+		return live, nil
+	}
+	merged := slices.Clone(live)
+	index := indexOf(live, f.mergeKey)
+	for _, item := range patch {
+		key, ok := item.Get(f.mergeKey)
+		if !ok {
+			return nil, noMergeKey(item, f.mergeKey)
+		}
+		at := index.find(key)
+		switch {
+		case at == incomparable:
+			return nil, noScalar(key)
+		case at < 0:
+			index.add(key, len(merged))
+			merged = append(merged, item)
+			continue
+		}
+		made, err := m.maps(merged[at], item, f.place)
+		if err != nil {
+			return nil, err
+		}
+		merged[at] = made
+		if _, still := made.Get(f.mergeKey); !still { // a null key ends the key itself
+			index.next(key, at, merged, f.mergeKey)
+		}
+	}
+	return merged, nil
+}
+
+// special is what the items with a $patch directive leave of two lists.
+type special struct {
+	live, patch []object.Value
+	// slots is upstream's live list, in which each deletion has moved what follows and left the end as it was.
+	slots    []object.Value
+	replaced bool // live is what the patch has
+}
+
+// withSpecialItems carries out the items with a $patch directive, and leaves them out.
+func withSpecialItems(live, patch []object.Value, mergeKey string) (special, error) {
+	s := special{live: live, slots: live}
+	var deleted []object.Value
+	for i, item := range patch {
+		directive, ok := item.Get(patchDirective)
+		if !ok {
+			if s.patch != nil {
+				s.patch = append(s.patch, item)
+			}
+			continue
+		}
+		if s.patch == nil {
+			s.patch = append(make([]object.Value, 0, len(patch)), patch[:i]...)
+		}
+		switch directive.Str() {
+		case deleting:
+			key, ok := item.Get(mergeKey)
+			if !ok {
+				return special{}, noMergeKey(item, mergeKey)
+			}
+			deleted = append(deleted, key)
+		case replacing:
+			s.replaced = true
+		case merging:
+			return special{}, misfit("merging lists cannot yet be specified in the patch")
+		default:
+			return special{}, unknownDirective(directive, item)
+		}
+	}
+	if s.patch == nil {
+		s.patch = patch
+	}
+	if err := s.delete(deleted, mergeKey); err != nil {
+		return special{}, err
+	}
+	if s.replaced {
+		s.live, s.patch = s.patch, nil
+	}
+	return s, nil
+}
+
+// delete takes out the items with these keys.
+func (s *special) delete(keys []object.Value, mergeKey string) error {
+	if len(keys) == 0 || len(s.live) == 0 {
+		return nil
+	}
+	wanted := make(map[scalar][]int, len(keys)) // where they are
+	for _, key := range keys {
+		if id, ok := scalarOf(key); ok {
+			wanted[id] = nil
+		}
+	}
+	var odd index
+	for i, item := range s.live {
+		key, ok := item.Get(mergeKey)
+		if !ok {
+			continue
+		}
+		if id, ok := scalarOf(key); !ok {
+			odd.add(key, i)
+		} else if places, ok := wanted[id]; ok {
+			wanted[id] = append(places, i)
+		}
+	}
+	gone := make([]bool, len(s.live))
+	var tail []object.Value // the last slot first
+	last := len(s.live) - 1
+	for _, key := range keys {
+		id, ok := scalarOf(key)
+		if !ok {
+			if odd.find(key) == incomparable {
+				return noScalar(key)
+			}
+			continue
+		}
+		for _, i := range wanted[id] {
+			tail = append(tail, s.live[last])
+			for gone[i] = true; last >= 0 && gone[last]; {
+				last--
+			}
+		}
+		delete(wanted, id)
+	}
+	if len(tail) == 0 {
+		return nil
+	}
+	kept := make([]object.Value, 0, len(s.live))
+	for i, item := range s.live {
+		if !gone[i] {
+			kept = append(kept, item)
+		}
+	}
+	slices.Reverse(tail)
+	s.slots = append(slices.Clone(kept), tail...)
+	s.live = kept
+	return nil
+}
+
+// distinct appends a list to another and keeps the first of each scalar. As upstream, it fills the place of each duplicate
+// with what is last. slots is the live list as the order of the others is told from: a patch that appends nothing has the
+// live list itself put in order.
+func distinct(live, patch []object.Value) (merged, slots []object.Value) {
+	s := append(slices.Clone(live), patch...)
+	places := make(map[scalar]*heapOfInts, len(s))
+	for i, v := range s {
+		id, _ := scalarOf(v)
+		at := places[id]
+		if at == nil {
+			at = new(heapOfInts)
+			places[id] = at
+		}
+		*at = append(*at, i) // ascending, so that it is a heap
+	}
+	last := len(s) - 1
+	if len(places) <= last {
+		for i := 0; i < last; i++ {
+			id, _ := scalarOf(s[i])
+			at := places[id]
+			for len(*at) > 0 && (*at)[0] <= last {
+				j := heap.Pop(at).(int)
+				if j <= i {
+					continue
+				}
+				s[j] = s[last]
+				if j < last {
+					moved, _ := scalarOf(s[j])
+					heap.Push(places[moved], j)
+				}
+				last--
+			}
+		}
+	}
+	if len(patch) == 0 {
+		return s[:last+1], s
+	}
+	return s[:last+1], live
+}
+
+// heapOfInts is a heap with the smallest on top.
+type heapOfInts []int
+
+func (h heapOfInts) Len() int           { return len(h) }
+func (h heapOfInts) Less(i, j int) bool { return h[i] < h[j] }
+func (h heapOfInts) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *heapOfInts) Push(x any)        { *h = append(*h, x.(int)) }
+func (h *heapOfInts) Pop() any {
+	old := *h
+	x := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return x
+}
+
+// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. settled are
+// the members of the patch that are done with that.
+func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, settled map[string]bool, err error) {
+	e := edit{base: live}
+	for _, directive := range directives {
+		if directive.Value.Kind() != object.List {
+			return object.Nil, nil, notA(object.List, directive.Value)
+		}
+		prefix, key, slash := strings.Cut(directive.Key, "/")
+		if !slash || prefix != orderPrefix {
+			return object.Nil, nil, malformed("invalid patch format of setElementOrder list")
+		}
+		made, found, err := m.ordered(live, patch, p, key, directive.Value.Items())
+		if err != nil {
+			return object.Nil, nil, err
+		}
+		if found {
+			e.set(key, object.ListOf(made...))
+			if settled == nil {
+				settled = make(map[string]bool, len(directives))
+			}
+			settled[key] = true
+		}
+	}
+	return e.done(), settled, nil
+}
+
+// ordered merges one list and puts it in this order. found is false if there is no such list anywhere.
+func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value, found bool, err error) {
+	ofLive, inLive := live.Get(key)
+	if inLive && ofLive.Kind() != object.List {
+		return nil, false, notA(object.List, ofLive)
+	}
+	ofPatch, inPatch := patch.Get(key)
+	if inPatch && ofPatch.Kind() != object.List {
+		return nil, false, notA(object.List, ofPatch)
+	}
+	field, err := p.list(key)
+	if err != nil {
+		return nil, false, err
+	}
+	strategy, err := field.strategy()
+	if err != nil {
+		return nil, false, err
+	}
+	if err := m.spend(ofLive.Len() + ofPatch.Len() + len(order)); err != nil {
+		return nil, false, err
+	}
+	if err := inThatOrder(ofPatch.Items(), order, field.mergeKey); err != nil {
+		return nil, false, err
+	}
+	merged, after := ofLive.Items(), ofLive.Items()
+	switch {
+	case !inLive && !inPatch:
+		return nil, false, nil
+	case !inLive:
+		kept, _ := plain(ofPatch, false)
+		merged = kept.Items()
+	case inPatch && strategy != merging:
+		merged = ofPatch.Items()
+	case inPatch:
+		if merged, after, err = m.lists(merged, ofPatch.Items(), field, false); err != nil {
+			return nil, false, err
+		}
+	}
+	listed, others, err := partition(merged, order, field.mergeKey)
+	if err != nil {
+		return nil, false, err
+	}
+	kind, err := itemKind(after, ofPatch.Items())
+	if err != nil {
+		return nil, false, err
+	}
+	made, err = interleaved(listed, others, order, after, field.mergeKey, kind)
+	return made, true, err
+}

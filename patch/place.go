@@ -1,0 +1,177 @@
+package patch
+
+import (
+	"fmt"
+	"strings"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// place is what the type says of a map or of the items of a list. Where the type says nothing more, as below a scalar, it
+// still has a name, for the errors that tell of it.
+type place struct {
+	kind    schema.Kind
+	t       *schema.Type // nil below what a built-in scalar is made of
+	pointer bool
+	golang  string // the name of the Go kind, where t is nil
+}
+
+// member is what the type says of one member of a map.
+type member struct {
+	place
+	patchStrategy, mergeKey string
+}
+
+func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
+
+// field finds a member of the map by its name, or by a name that differs in case, as decoding once did.
+func (p place) field(key string) (member, error) {
+	if !p.isStruct() {
+		return member{}, misfit("merging an object in json but data type is not struct, instead is: %s", p.kindName())
+	}
+	if p.kind == schema.Struct {
+		field := p.t.Field(key)
+		if field == nil {
+			field = folded(p.t, key)
+		}
+		if field != nil {
+			return member{placeOf(field.Type, field.Pointer), field.PatchStrategy, field.PatchMergeKey}, nil
+		}
+	} else if kind := innards(p.kind, key); kind != "" {
+		return member{place: place{golang: kind}}, nil
+	}
+	return member{}, misfit("unable to find api field in struct %s for the json field %q", p.t.GoName, key)
+}
+
+func folded(t *schema.Type, key string) *schema.Field {
+	for i := range t.Fields {
+		if strings.EqualFold(t.Fields[i].Name, key) {
+			return &t.Fields[i]
+		}
+	}
+	return nil
+}
+
+// list finds a member that is to be a list. Its place is that of the items.
+func (p place) list(key string) (member, error) {
+	field, err := p.field(key)
+	if err != nil {
+		return member{}, err
+	}
+	elem := field.place
+	switch kind := elem.kindName(); {
+	case elem.kind == schema.Bytes && elem.t != nil:
+		elem = place{golang: "uint8"}
+	case kind == "slice":
+		elem = placeOf(elem.t.Elem, false)
+		if !field.pointer && elem.kindName() == "slice" {
+			return member{}, misfit("unexpected slice of slice")
+		}
+	case field.pointer:
+		elem.pointer = false
+	default:
+		return member{}, misfit("expected slice or array type, but got: %s", p.reflected())
+	}
+	field.place = elem
+	return field, nil
+}
+
+// strategy is how a member is merged, whether or not it retains keys: that matters only to who makes patches.
+func (f member) strategy() (string, error) {
+	switch f.patchStrategy {
+	case "", merging, replacing:
+		return f.patchStrategy, nil
+	case retainKeys:
+		return "", nil
+	}
+	parts := strings.Split(f.patchStrategy, ",")
+	switch {
+	case len(parts) == 1:
+		return parts[0], nil
+	case len(parts) == 2 && parts[0] == retainKeys:
+		return parts[1], nil
+	case len(parts) == 2 && parts[1] == retainKeys:
+		return parts[0], nil
+	}
+	return "", misfit("unexpected patch strategy: %v", parts)
+}
+
+func (p place) isStruct() bool { return p.kindName() == "struct" }
+
+// reflected is the name of the Go kind with pointers seen.
+func (p place) reflected() string {
+	if p.pointer {
+		return "ptr"
+	}
+	return p.kindName()
+}
+
+// kindName is the name of the Go kind that the reference has here.
+func (p place) kindName() string {
+	if p.t == nil {
+		return p.golang
+	}
+	switch p.kind {
+	case schema.Map:
+		return "map"
+	case schema.List, schema.Bytes:
+		return "slice"
+	case schema.String:
+		return "string"
+	case schema.Bool:
+		return "bool"
+	case schema.Int:
+		return fmt.Sprintf("int%d", p.t.Bits)
+	case schema.Float:
+		return fmt.Sprintf("float%d", p.t.Bits)
+	}
+	return "struct" // with a text form of its own, or with untyped content
+}
+
+// innards are the exported Go fields of structs that are scalars in JSON. Upstream finds them when a patch has maps there.
+func innards(k schema.Kind, key string) string {
+	for _, f := range goFields[k] {
+		if strings.EqualFold(f[0], key) {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+var goFields = map[schema.Kind][][2]string{
+	schema.Quantity:    {{"Format", "string"}},
+	schema.IntOrString: {{"Type", "int64"}, {"IntVal", "int32"}, {"StrVal", "string"}},
+	schema.Duration:    {{"Duration", "int64"}},
+}
+
+// native is a value as the reference holds it, for the errors that print it.
+func native(v object.Value) any {
+	switch v.Kind() {
+	case object.Bool:
+		return v.Bool()
+	case object.Int:
+		return v.Int()
+	case object.Float, object.Number:
+		return v.Float()
+	case object.String:
+		return v.Str()
+	case object.List:
+		return natives(v.Items())
+	case object.Map:
+		m := make(map[string]any, v.Len())
+		for _, member := range v.Members() {
+			m[member.Key] = native(member.Value)
+		}
+		return m
+	}
+	return nil
+}
+
+func natives(items []object.Value) []any {
+	list := make([]any, len(items))
+	for i, item := range items {
+		list[i] = native(item)
+	}
+	return list
+}

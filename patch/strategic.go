@@ -1,0 +1,321 @@
+package patch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+const (
+	patchDirective = "$patch"
+	replacing      = "replace"
+	deleting       = "delete"
+	merging        = "merge"
+
+	retainKeys   = "retainKeys"
+	retainPrefix = "$" + retainKeys
+	deletePrefix = "$deleteFromPrimitiveList"
+	orderPrefix  = "$setElementOrder"
+)
+
+// maxWork bounds how many members and items one strategic merge patch may make pass: several times what the largest patch
+// of the largest object needs. Only a patch that merges the same item over and over comes near it (WRITE-6).
+const maxWork = 1 << 24
+
+// Strategic applies a Strategic Merge Patch to an object of a built-in type. Errors are *StrategicError.
+//
+// Numbers count as they do without a type: 80 and 80.0 are different merge keys. A null patch changes nothing, as in the
+// reference.
+func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
+	if t == nil || t.Kind != schema.Struct {
+		return object.Nil, malformed("strategic merge patch format is not supported")
+	}
+	if patch.IsNull() {
+		return live, nil
+	}
+	if patch.Kind() != object.Map {
+		return object.Nil, malformed("json: cannot unmarshal %s into Go value of type map[string]interface {}", patch.Kind())
+	}
+	patch, err := patch.Untyped()
+	if err != nil {
+		return object.Nil, malformed("%s", err)
+	}
+	// Untyped content of the live object, kept as it was written, may hold a literal that no number type can: it stays.
+	if untyped, err := live.Untyped(); err == nil {
+		live = untyped
+	}
+	m := merger{work: maxWork}
+	return m.maps(live, patch, place{kind: schema.Struct, t: t})
+}
+
+// merger is one application of a strategic merge patch.
+type merger struct {
+	work int // that may still be done
+}
+
+// spend takes the cost of a step off what may still be done.
+func (m *merger) spend(steps int) error {
+	if m.work -= steps; m.work < 0 {
+		return &StrategicError{kind: ErrUnprocessable, message: "the patch merges the same list items too many times"}
+	}
+	return nil
+}
+
+// maps merges a patch into a map of this type.
+func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
+	if directive, ok := patch.Get(patchDirective); ok {
+		switch directive.Str() {
+		case replacing:
+			return patch.Without(patchDirective), nil
+		case deleting:
+			return object.MapOf(), nil
+		}
+		return object.Nil, unknownDirective(directive, patch)
+	}
+	if err := m.spend(live.Len() + patch.Len()); err != nil {
+		return object.Nil, err
+	}
+	d := directivesOf(patch)
+	if d.retain != nil {
+		var err error
+		if live, err = retained(live, patch, *d.retain); err != nil {
+			return object.Nil, err
+		}
+	}
+	live, settled, err := m.inOrder(live, patch, p, d.orders)
+	if err != nil {
+		return object.Nil, err
+	}
+	if live, err = m.without(live, p, d.deletions); err != nil {
+		return object.Nil, err
+	}
+	e := edit{base: live}
+	for _, member := range patch.Members() {
+		if member.Key == retainPrefix || isParallel(member.Key) || settled[member.Key] {
+			continue
+		}
+		if err := m.member(&e, member.Key, member.Value, p); err != nil {
+			return object.Nil, err
+		}
+	}
+	return e.done(), nil
+}
+
+// member merges one member of a patch that is no directive.
+func (m *merger) member(e *edit, key string, patch object.Value, p place) error {
+	if patch.IsNull() {
+		e.drop(key)
+		return nil
+	}
+	live, exists := e.base.Get(key)
+	switch {
+	case exists && live.Kind() == object.Map && patch.Kind() == object.Map:
+		return m.memberMap(e, key, live, patch, p)
+	case exists && live.Kind() == object.List && patch.Kind() == object.List:
+		made, err := m.memberList(key, live, patch, p, false)
+		if err != nil {
+			return err
+		}
+		e.set(key, object.ListOf(made...))
+		return nil
+	}
+	if fresh, ok := plain(patch, true); ok {
+		e.set(key, fresh)
+	} else {
+		e.drop(key)
+	}
+	return nil
+}
+
+func (m *merger) memberMap(e *edit, key string, live, patch object.Value, p place) error {
+	field, err := p.field(key)
+	if err != nil {
+		return err
+	}
+	strategy, err := field.strategy()
+	if err != nil {
+		return err
+	}
+	if strategy == replacing {
+		e.set(key, patch)
+		return nil
+	}
+	made, err := m.maps(live, patch, field.place)
+	if err != nil {
+		return err
+	}
+	e.put(key, live, made)
+	return nil
+}
+
+func (m *merger) memberList(key string, live, patch object.Value, p place, deletes bool) ([]object.Value, error) {
+	field, err := p.list(key)
+	if err != nil {
+		return nil, err
+	}
+	strategy, err := field.strategy()
+	if err != nil {
+		return nil, err
+	}
+	if strategy != merging && !deletes {
+		return patch.Items(), nil
+	}
+	made, _, err := m.lists(live.Items(), patch.Items(), field, deletes)
+	return made, err
+}
+
+// without takes away what the $deleteFromPrimitiveList directives say. Upstream knows no difference between such a
+// directive and a member, but for lists of scalars and for what does not exist: null ends a list, maps are merged and
+// scalars are replaced.
+func (m *merger) without(live object.Value, p place, deletions []object.Member) (object.Value, error) {
+	e := edit{base: live}
+	for _, d := range deletions {
+		prefix, key, slash := strings.Cut(d.Key, "/")
+		if !slash || prefix != deletePrefix {
+			return object.Nil, malformed("invalid patch format of primitive list")
+		}
+		if key == "" {
+			key = d.Key
+		}
+		old, exists := live.Get(key)
+		switch {
+		case d.Value.IsNull():
+			e.drop(key)
+		case !exists || old.Kind() != d.Value.Kind():
+		case old.Kind() == object.Map:
+			if err := m.memberMap(&e, key, old, d.Value, p); err != nil {
+				return object.Nil, err
+			}
+		case old.Kind() == object.List:
+			made, err := m.memberList(key, old, d.Value, p, true)
+			if err != nil {
+				return object.Nil, err
+			}
+			e.set(key, object.ListOf(made...))
+		default:
+			e.set(key, d.Value)
+		}
+	}
+	return e.done(), nil
+}
+
+// directives are the members of a patch that are told by their names to be none.
+type directives struct {
+	retain    *object.Value
+	orders    []object.Member
+	deletions []object.Member
+}
+
+func directivesOf(patch object.Value) directives {
+	var d directives
+	members := patch.Members()
+	first, _ := slices.BinarySearchFunc(members, "$", func(m object.Member, key string) int { return strings.Compare(m.Key, key) })
+	for _, m := range members[first:] {
+		switch {
+		case !strings.HasPrefix(m.Key, "$"):
+			return d
+		case m.Key == retainPrefix:
+			d.retain = &m.Value
+		case strings.HasPrefix(m.Key, orderPrefix):
+			d.orders = append(d.orders, m)
+		case strings.HasPrefix(m.Key, deletePrefix):
+			d.deletions = append(d.deletions, m)
+		}
+	}
+	return d
+}
+
+// isParallel says whether a member of a patch is a directive that speaks of another member.
+func isParallel(key string) bool {
+	return strings.HasPrefix(key, orderPrefix) || strings.HasPrefix(key, deletePrefix)
+}
+
+// retained is the live map without what $retainKeys does not list. The list must name everything that the patch sets.
+func retained(live, patch, list object.Value) (object.Value, error) {
+	if list.Kind() != object.List {
+		return object.Nil, malformed("invalid patch format of retainKeys")
+	}
+	keys := make(map[string]bool, list.Len())
+	for _, key := range list.Items() {
+		switch key.Kind() {
+		case object.String:
+			keys[key.Str()] = true
+		case object.List, object.Map:
+			return object.Nil, noScalar(key)
+		}
+	}
+	for _, m := range patch.Members() {
+		if m.Key != retainPrefix && !m.Value.IsNull() && !isParallel(m.Key) && !keys[m.Key] {
+			return object.Nil, malformed("invalid patch format of retainKeys")
+		}
+	}
+	e := edit{base: live}
+	for _, m := range live.Members() {
+		if !keys[m.Key] {
+			e.drop(m.Key)
+		}
+	}
+	return e.done(), nil
+}
+
+// plain is what a part of a patch becomes where the object has nothing to merge it with: maps with a $patch directive go,
+// and so do null members, if asked for. It is false if nothing is left of the whole.
+func plain(patch object.Value, dropNulls bool) (object.Value, bool) {
+	switch patch.Kind() {
+	case object.Map:
+		e := edit{base: patch}
+		for _, m := range patch.Members() {
+			if dropNulls && m.Value.IsNull() {
+				e.drop(m.Key)
+				continue
+			}
+			if m.Key == patchDirective {
+				return object.Nil, false
+			}
+			if v, ok := plain(m.Value, dropNulls); ok {
+				e.put(m.Key, m.Value, v)
+			} else {
+				e.drop(m.Key)
+			}
+		}
+		return e.done(), true
+	case object.List:
+		items := patch.Items()
+		kept := make([]object.Value, 0, len(items))
+		changed := false
+		for _, item := range items {
+			v, ok := plain(item, dropNulls)
+			if ok {
+				kept = append(kept, v)
+			}
+			changed = changed || !ok || v != item
+		}
+		if changed {
+			return object.ListOf(kept...), true
+		}
+	}
+	return patch, true
+}
+
+// StrategicError is a strategic merge patch that cannot be applied, worded as the reference words it. It wraps ErrMalformed
+// (400), ErrUnprocessable (422) or ErrMisfit (500 in the reference).
+type StrategicError struct {
+	kind    error
+	message string
+}
+
+func (e *StrategicError) Error() string { return e.message }
+
+// Unwrap is the sentinel that says what kind of error it is.
+func (e *StrategicError) Unwrap() error { return e.kind }
+
+func malformed(format string, args ...any) error {
+	return &StrategicError{kind: ErrMalformed, message: fmt.Sprintf(format, args...)}
+}
+
+func misfit(format string, args ...any) error {
+	return &StrategicError{kind: ErrMisfit, message: fmt.Sprintf(format, args...)}
+}
