@@ -194,9 +194,9 @@ func TestDecode(t *testing.T) {
 // SPEC: SSA-2, SSA-18.
 func TestDecodePart(t *testing.T) {
 	for in, out := range map[string]string{
-		`{}`:                                      `{}`,
-		`{"spec":null}`:                           `{"spec":null}`,
-		`{"spec":{"names":[],"text":"","big":0}}`: `{"spec":{"big":0,"names":[],"text":""}}`,
+		`{}`:            `{}`,
+		`{"spec":null}`: `{"spec":null}`,
+		`{"spec":{"names":[],"text":"","big":0}}`:                                `{"spec":{"big":0,"names":[],"text":""}}`,
 		`{"spec":{"replicas":null,"ports":[{"number":null}],"limits":{"a":{}}}}`: `{"spec":{"limits":{"a":{}},"ports":[{"number":null}],"replicas":null}}`,
 		`{"spec":{"ratio":1.50,"data":"YW\nJj","unknown":1}}`:                    `{"spec":{"data":"YWJj","ratio":1.5}}`,
 	} {
