@@ -47,7 +47,7 @@ var allowed = map[string][]string{
 	"internal/builtin/columns":       {"object", "internal/engine"},
 	"internal/builtin/warnings":      {"object", "internal/engine"},
 	"internal/auth":                  {"internal/engine"},
-	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine"},
+	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
 	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine"},
 	"internal/httpapi":               {"object", "internal/apierr", "internal/engine", "internal/wire", "internal/discovery"},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -144,34 +143,6 @@ func FuzzGet(f *testing.F) {
 			}
 			if doc.ETag != strings.Trim(doc.ETag, `"`) || doc.Location != "" && !strings.HasSuffix(doc.Location, doc.ETag) {
 				t.Fatalf("%q: ETag %q at %q", path, doc.ETag, doc.Location)
-			}
-		}
-	})
-}
-
-func FuzzParseAccept(f *testing.F) {
-	for _, accept := range []string{"", "*", "*/*;q=0.1,a/b", "a/b;x=y;q=2,c", aggregatedJSON, ",,;", "a/b;q=NaN"} {
-		f.Add(accept)
-	}
-	f.Fuzz(func(t *testing.T, accept string) {
-		clauses := parseAccept(accept)
-		if len(clauses) > strings.Count(accept, ",")+1 {
-			t.Fatalf("%d clauses in %q", len(clauses), accept)
-		}
-		if !slices.IsSortedFunc(clauses, func(a, b clause) int {
-			switch {
-			case a.quality != b.quality && a.quality > b.quality:
-				return -1
-			case a.quality != b.quality:
-				return 1
-			}
-			return a.wildcards() - b.wildcards()
-		}) {
-			t.Fatalf("%q is not sorted: %+v", accept, clauses)
-		}
-		for _, c := range clauses {
-			if c.kind == "" || c.sub == "" || !(c.quality >= 0 && c.quality <= 1) {
-				t.Fatalf("%q: %+v", accept, c)
 			}
 		}
 	})

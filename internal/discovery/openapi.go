@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"plinth/internal/apierr"
+	"plinth/internal/wire"
 	"plinth/object"
 )
 
@@ -22,11 +23,11 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	c := d.catalog()
 	switch {
 	case rest == "v2":
-		for _, clause := range parseAccept(accept) {
+		for _, clause := range wire.ParseAccept(accept).Clauses() {
 			switch {
-			case clause.matches(mediaJSON):
+			case clause.Names(mediaJSON):
 				return c.editions.get("v2", func() *Document { return d.openAPI2(c, false) }), true, nil
-			case clause.matches(mediaOpenAPI2AsOld), clause.matches(mediaOpenAPI2):
+			case clause.Names(mediaOpenAPI2AsOld), clause.Names(mediaOpenAPI2):
 				return c.editions.get("v2 protobuf", func() *Document { return d.openAPI2(c, true) }), true, nil
 			}
 		}
@@ -42,8 +43,8 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	if p == nil {
 		return nil, false, nil
 	}
-	for _, clause := range parseAccept(accept) {
-		if clause.matches(mediaJSON) {
+	for _, clause := range wire.ParseAccept(accept).Clauses() {
+		if clause.Names(mediaJSON) {
 			return p.editions.get("v3 "+name, func() *Document { return p.document(d, c) }), true, nil
 		}
 	}

@@ -29,20 +29,18 @@ var contentTypes = map[wire.Encoding][]string{
 func (x *exchange) negotiate() (wire.Media, error) {
 	accept := x.r.Header.Get("Accept")
 	media, ok := wire.Negotiate(accept)
+	literal := wire.Literal(accept, wire.MediaTypes()...)
 	switch {
-	case ok && wire.Literal(accept):
+	case ok && literal:
 		media.Pretty = media.Pretty || x.pretty()
 		return media, nil
-	case !wire.Literal(accept):
+	case !literal:
 		x.unwarn() // the reference does not get as far as to the type
 		available := wire.MediaTypes()
 		if x.target.verb == "list" || x.target.verb == "watch" {
 			available = append(available[:len(available):len(available)], wire.StreamTypes()...)
 		}
-		return media, &apierr.Error{
-			Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Details: &apierr.Details{},
-			Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(available, ", "),
-		}
+		return media, wire.NotLiteral(available...)
 	}
 	return media, apierr.NewNotAcceptable(wire.MediaTypes())
 }

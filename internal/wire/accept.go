@@ -1,31 +1,47 @@
 package wire
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+
+	"plinth/internal/apierr"
 )
 
 // maxClauses is how many media ranges of an Accept header are read; what follows is passed over.
 const maxClauses = 8
 
-// clause is one media range of an Accept header with the parameters that mean something here.
-type clause struct {
+// Clause is one media range of an Accept header.
+type Clause struct {
 	kind, sub string // "application", "json"; either may be "*"
 	quality   float64
 	params    string // what stands behind the first semicolon
 }
 
-// clauses is an Accept header taken apart, the most wanted first.
-type clauses struct {
-	list  [maxClauses]clause
+// Accept is an Accept header taken apart, the most wanted Clause first.
+type Accept struct {
+	list  [maxClauses]Clause
 	count int
 }
+
+// ParseAccept takes a header apart. An empty one wants anything.
+func ParseAccept(header string) *Accept {
+	if header == "" {
+		header = "*/*"
+	}
+	a := &Accept{}
+	a.parse(header)
+	return a
+}
+
+// Clauses are the clauses in order.
+func (a *Accept) Clauses() []Clause { return a.list[:a.count] }
 
 // parse takes a header apart: by quality, and of equals the one that names a type before one with a wildcard. As in the
 // reference, a quality of 0 is the least wanted one and no refusal, one that is no number is 1, and what is no media
 // range is passed over.
-func (cs *clauses) parse(header string) {
-	for len(header) > 0 && cs.count < maxClauses {
+func (a *Accept) parse(header string) {
+	for len(header) > 0 && a.count < maxClauses {
 		var part string
 		part, header, _ = strings.Cut(header, ",")
 		name, params, _ := strings.Cut(part, ";")
@@ -36,7 +52,7 @@ func (cs *clauses) parse(header string) {
 		if !ok || kind == "" || sub == "" {
 			continue
 		}
-		c := clause{kind: kind, sub: sub, quality: 1, params: params}
+		c := Clause{kind: kind, sub: sub, quality: 1, params: params}
 		for key, value := range c.eachParam {
 			if key != "q" {
 				continue
@@ -45,30 +61,30 @@ func (cs *clauses) parse(header string) {
 				c.quality = q
 			}
 		}
-		cs.insert(c)
+		a.insert(c)
 	}
 }
 
 // insert keeps the list in order; of equals the earlier one stays in front.
-func (cs *clauses) insert(c clause) {
-	at := cs.count
-	for at > 0 && cs.list[at-1].less(c) {
-		cs.list[at] = cs.list[at-1]
+func (a *Accept) insert(c Clause) {
+	at := a.count
+	for at > 0 && a.list[at-1].less(c) {
+		a.list[at] = a.list[at-1]
 		at--
 	}
-	cs.list[at] = c
-	cs.count++
+	a.list[at] = c
+	a.count++
 }
 
 // less says whether c is wanted less than d.
-func (c clause) less(d clause) bool {
+func (c Clause) less(d Clause) bool {
 	if c.quality != d.quality {
 		return c.quality < d.quality
 	}
 	return c.wildcards() > d.wildcards()
 }
 
-func (c clause) wildcards() int {
+func (c Clause) wildcards() int {
 	switch {
 	case c.kind == "*":
 		return 2
@@ -78,8 +94,18 @@ func (c clause) wildcards() int {
 	return 0
 }
 
+// Param is a parameter of the clause, or "".
+func (c Clause) Param(name string) (found string) {
+	for key, value := range c.eachParam {
+		if key == name {
+			found = value // the last one counts
+		}
+	}
+	return found
+}
+
 // eachParam yields the parameters in order.
-func (c clause) eachParam(yield func(key, value string) bool) {
+func (c Clause) eachParam(yield func(key, value string) bool) {
 	rest := c.params
 	for len(rest) > 0 {
 		var param string
@@ -91,23 +117,32 @@ func (c clause) eachParam(yield func(key, value string) bool) {
 	}
 }
 
-// names says whether the clause asks for this type of the group "application", parameters aside.
-func (c clause) names(sub string) bool {
-	return (c.kind == "application" && (c.sub == sub || c.sub == "*")) || (c.kind == "*" && c.sub == "*")
+// Names says whether the clause asks for this media type, parameters aside.
+func (c Clause) Names(mediaType string) bool {
+	kind, sub, _ := strings.Cut(mediaType, "/")
+	return (c.kind == kind && (c.sub == sub || c.sub == "*")) || (c.kind == "*" && c.sub == "*")
 }
 
-// Literal says whether an Accept header names a media type that this package prints, letter by letter, or says */*. The
-// reference looks at the header in this way before it negotiates, so that application/* and upper case are refused.
-func Literal(accept string) bool {
+// Literal says whether an Accept header names one of these media types letter by letter, or says */*. The reference looks
+// at the header in this way before it negotiates, so that application/* and upper case are refused there.
+func Literal(accept string, mediaTypes ...string) bool {
 	if accept == "" {
 		return true
 	}
 	for part := range strings.SplitSeq(accept, ",") {
 		name, _, _ := strings.Cut(part, ";")
-		switch strings.Trim(name, " ") {
-		case "*/*", JSON.String(), YAML.String():
+		name = strings.Trim(name, " ")
+		if name == "*/*" || slices.Contains(mediaTypes, name) {
 			return true
 		}
 	}
 	return false
+}
+
+// NotLiteral is the answer to a header that is not.
+func NotLiteral(mediaTypes ...string) *apierr.Error {
+	return &apierr.Error{
+		Code: 406, Reason: apierr.NotAcceptable, Details: &apierr.Details{},
+		Message: "406: Not Acceptable\n\nAvailable representations: " + strings.Join(mediaTypes, ", "),
+	}
 }

@@ -79,7 +79,7 @@ func TestLiteral(t *testing.T) {
 		"": true, "*/*": true, "text/html, */*;q=0.8": true, " application/json ;q=1": true, "application/yaml": true,
 		"application/*": false, "APPLICATION/JSON": false, "*": false, "text/yaml": false, "hello": false,
 	} {
-		if got := Literal(accept); got != want {
+		if got := Literal(accept, MediaTypes()...); got != want {
 			t.Errorf("Literal(%q) = %v", accept, got)
 		}
 	}
@@ -102,6 +102,27 @@ func FuzzNegotiate(f *testing.F) {
 		}
 		if e, ok := NegotiateError(accept); ok && e.Form != Plain {
 			t.Errorf("%q gives an error as %+v", accept, e)
+		}
+	})
+}
+
+// Clauses are sorted by how much they are wanted, whatever the header.
+func FuzzParseAccept(f *testing.F) {
+	for _, accept := range []string{"", "*", "*/*;q=0.1,a/b", "a/b;x=y;q=2,c", ",,;", "a/b;q=NaN"} {
+		f.Add(accept)
+	}
+	f.Fuzz(func(t *testing.T, accept string) {
+		clauses := ParseAccept(accept).Clauses()
+		if len(clauses) > strings.Count(accept, ",")+1 {
+			t.Fatalf("%d clauses in %q", len(clauses), accept)
+		}
+		for i, c := range clauses {
+			if c.kind == "" || c.sub == "" || !(c.quality >= 0 && c.quality <= 1) {
+				t.Fatalf("%q: %+v", accept, c)
+			}
+			if i > 0 && clauses[i-1].less(c) {
+				t.Fatalf("%q is not sorted: %+v", accept, clauses)
+			}
 		}
 	})
 }

@@ -73,12 +73,12 @@ func negotiate(accept string, forms bool) (Media, bool) {
 	case "", "application/json", "*/*", "application/json, */*", "application/vnd.kubernetes.protobuf,application/json":
 		return Media{}, true
 	}
-	var cs clauses
-	cs.parse(accept)
-	for i := range cs.count {
-		c := &cs.list[i]
+	var a Accept
+	a.parse(accept)
+	for i := range a.count {
+		c := &a.list[i]
 		for encoding := range Protobuf {
-			if !c.names(mediaTypes[encoding][len("application/"):]) {
+			if !c.Names(mediaTypes[encoding]) {
 				continue
 			}
 			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) {
@@ -90,7 +90,7 @@ func negotiate(accept string, forms bool) (Media, bool) {
 }
 
 // media reads the parameters of a clause; it is not ok if one of them asks for what there is not.
-func (c *clause) media(encoding Encoding) (Media, bool) {
+func (c *Clause) media(encoding Encoding) (Media, bool) {
 	m := Media{Encoding: encoding}
 	var kind, group string
 	transform := false
