@@ -12,12 +12,14 @@ import (
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/patch"
+	"plinth/schema"
 )
 
 // Patch changes an object by a patch (WRITE-2). One that carries no resourceVersion is tried again when somebody else
 // was faster.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, error) {
-	apply, duplicates, err := p.parse()
+	_, _, _, typ := rq.bodyType()
+	c, err := p.parse(typ)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 			return nil, rq.notFound()
 		}
 		result, err := e.replace(ctx, rq, live, func(old object.Value) (written, error) {
-			obj, err := rq.patched(live, old, apply, duplicates)
+			obj, err := rq.patched(live, old, c)
 			return written{body: obj}, err
 		})
 		if raced(err) {
@@ -40,26 +42,40 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 	}
 }
 
-// parse checks a patch on its own and returns what applies it.
-func (p Patch) parse() (apply func(object.Value) (object.Value, error), duplicates []string, err error) {
+// change is a patch that has been parsed.
+type change struct {
+	apply      func(object.Value) (object.Value, error)
+	duplicates []string     // fields that stand twice in it
+	text       object.Value // what is shown of it where its result is no object of the kind; null: the result
+}
+
+// parse checks a patch on its own. typ is what it is a patch of.
+func (p Patch) parse(typ *schema.Type) (change, error) {
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
-			return nil, nil, apierr.NewBadRequest("error decoding patch: " + err.Error())
+			return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
-		return func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) }, nil, nil
+		return change{apply: func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) }}, nil
 	}
 	parsed, err := object.ParseJSON(p.Body)
 	if err != nil {
-		return nil, nil, apierr.NewBadRequest("error decoding patch: " + err.Error())
+		return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 	}
-	if parsed.Value.Kind() != object.Map {
-		return nil, nil, apierr.NewBadRequest("error decoding patch: a JSON merge patch is an object, this is a JSON " + parsed.Value.Kind().String())
+	v := parsed.Value
+	switch {
+	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
+		return change{
+			apply:      func(obj object.Value) (object.Value, error) { return patch.Strategic(obj, v, typ) },
+			duplicates: parsed.Duplicates, text: v,
+		}, nil
+	case v.Kind() != object.Map:
+		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
 	}
-	return func(obj object.Value) (object.Value, error) { return patch.Merge(obj, parsed.Value), nil }, parsed.Duplicates, nil
+	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, duplicates: parsed.Duplicates}, nil
 }
 
 // patched is the body that the patch makes of the live object, decoded like any body.
-func (rq *Request) patched(live *store.Version, old object.Value, apply func(object.Value) (object.Value, error), duplicates []string) (object.Value, error) {
+func (rq *Request) patched(live *store.Version, old object.Value, c change) (object.Value, error) {
 	shown := old
 	if view := rq.view(); view != nil {
 		var err error
@@ -68,12 +84,15 @@ func (rq *Request) patched(live *store.Version, old object.Value, apply func(obj
 		}
 	}
 	shown = shown.WithAt(object.StringOf(strconv.FormatInt(live.Revision, 10)), "metadata", "resourceVersion")
-	raw, err := apply(shown)
+	raw, err := c.apply(shown)
 	if err != nil {
 		return object.Nil, patchFailed(err)
 	}
-	obj, err := rq.decode(object.Parsed{Value: raw, Duplicates: duplicates})
+	obj, err := rq.decode(object.Parsed{Value: raw, Duplicates: c.duplicates})
 	if err != nil {
+		if !c.text.IsNull() {
+			raw = c.text
+		}
 		return object.Nil, notDecodable(raw, err)
 	}
 	obj = rq.once(obj, true)
@@ -103,9 +122,12 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 // patchFailed words a patch that is not one, or that does not fit the object.
 func patchFailed(err error) error {
 	var many *patch.TooManyError
+	var strategic *patch.StrategicError
 	switch {
 	case errors.As(err, &many):
 		return apierr.NewTooLarge(many.Error())
+	case errors.As(err, &strategic):
+		return strategicFailed(strategic)
 	case errors.Is(err, patch.ErrMalformed):
 		return apierr.NewBadRequest("error decoding patch: " + err.Error())
 	}
@@ -113,6 +135,19 @@ func patchFailed(err error) error {
 		Code: 422, Reason: apierr.Invalid, Details: &apierr.Details{},
 		Message: "the server rejected our request due to an error in our request: " + err.Error(),
 	}
+}
+
+func strategicFailed(err *patch.StrategicError) error {
+	switch {
+	case errors.Is(err, patch.ErrMalformed):
+		return apierr.NewBadRequest(err.Error())
+	case errors.Is(err, patch.ErrUnprocessable):
+		return &apierr.Error{
+			Code: 422, Reason: apierr.Invalid, Details: &apierr.Details{},
+			Message: "the server rejected our request due to an error in our request: " + err.Error(),
+		}
+	}
+	return &apierr.Error{Code: 500, Message: err.Error()} // as the reference calls it
 }
 
 // maxShown bounds how much of a refused object stands in an error.

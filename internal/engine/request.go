@@ -146,6 +146,7 @@ type PatchType uint8
 const (
 	JSONPatch PatchType = iota
 	MergePatch
+	StrategicPatch
 	ApplyPatch // see Engine.Apply
 )
 

@@ -17,9 +17,10 @@ var (
 	}{
 		{"application/json-patch+json", engine.JSONPatch},
 		{"application/merge-patch+json", engine.MergePatch},
+		{"application/strategic-merge-patch+json", engine.StrategicPatch},
 		{"application/apply-patch+yaml", engine.ApplyPatch},
 	}
-	patchesToCome = []string{"application/strategic-merge-patch+json", "application/apply-patch+cbor"}
+	patchesToCome = []string{"application/apply-patch+cbor"}
 )
 
 // patch is a PATCH of an object or a subresource (WRITE-2).

@@ -73,8 +73,8 @@ func TestRefusals(t *testing.T) {
 		{"MED-1", "PUT", configMaps + "/one", "x", ";;;", 415, "the body of the request was in an unknown format"},
 		{"MED-1", "DELETE", configMaps + "/one", "x", "text/plain", 415, "the body of the request was in an unknown format"},
 		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/json", 415, "415: Unsupported Media Type"},
-		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/strategic-merge-patch+json", 415,
-			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json"},
+		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/apply-patch+cbor", 415,
+			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"},
 		// SPEC: WRITE-6
 		{"WRITE-6", "POST", configMaps, `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
 		{"WRITE-6", "DELETE", configMaps + "/one", `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
