@@ -17,5 +17,20 @@
 //
 // Upstream is not always of one mind: where several API versions meet, the order of a Go map decides. A difference counts
 // only if upstream, asked again, keeps to its answer. The differences that are meant are data, with their reasons, in
-// explained_test.go.
+// explained_test.go, and each has a scenario. After one of them both engines go on from where upstream is.
+//
+// What the histories reach of upstream, values of wrong types among them:
+//
+//	go test ./merge -run TestHistories -alone -histories 3000 -coverprofile=/tmp/cover -coverpkg=\
+//	sigs.k8s.io/structured-merge-diff/v6/merge,sigs.k8s.io/structured-merge-diff/v6/typed,k8s.io/apimachinery/pkg/util/managedfields/internal
+//
+// They do not reach what no server calls: in merge the IgnoredFields, the builder, and Conflicts as text, as a set and in
+// comparison; in typed ExtractItems and what only it leads to in remove.go, FromYAML and the parser of schemas, Empty,
+// AsTypedUnvalidated, Comparison's IsSame, String and ExcludeFields, the compareWalker's indexListPathElements,
+// reconcile's fieldSetAtPath and descendToPath, WithPath. Nor what earlier steps rule out: schemas with a reference to
+// nowhere, objects of different schemas or invalid ones after validation, big leaves within leaves. What is left are the
+// branches for a conversion that fails half-way through an apply, having worked before.
+//
+// Caveat: built-in objects are unstructured here and Go structs in the API server, which makes no difference to values that
+// have been decoded. Only the benchmarks give upstream Go structs.
 package merge

@@ -38,6 +38,14 @@ var explanations = []explained{
 		},
 	},
 	{
+		name: "an item of which nothing is left",
+		why: "A list item loses its last field to pruning, as its key is a default, and is null for upstream, which cannot convert such " +
+			"a list to another version: the apply is refused.",
+		is: func(_ *history, d *difference) bool {
+			return strings.Contains(d.want.why(), "failed to prune fields") && strings.Contains(d.want.why(), "null element")
+		},
+	},
+	{
 		name: "ancient changes of the same second",
 		why: "Of more than ten managers the oldest are merged into ancient-changes. If that entry is itself not the oldest one of its " +
 			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned is owned by nobody.",

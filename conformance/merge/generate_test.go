@@ -43,6 +43,9 @@ func (g *generator) kind() *kind {
 			k.versions = append(k.versions, g.otherVersion(k.versions[0], "v3"))
 		}
 	}
+	if len(k.versions) > 1 && !deduced && g.chance(0.15) {
+		k.fragile = pick(g, k.versions[0].root.Properties["spec"].names()...)
+	}
 	if g.chance(0.2) {
 		k.scale = map[string]string{}
 		for _, v := range k.versions {
@@ -634,7 +637,7 @@ func (g *generator) reschema(s *state, op *step) bool {
 	if s.kind.builtin || s.kind.versions[0].root == nil {
 		return false
 	}
-	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, forgetful: s.kind.forgetful, scale: s.kind.scale}
+	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, forgetful: s.kind.forgetful, fragile: s.kind.fragile, scale: s.kind.scale}
 	for _, v := range s.kind.versions {
 		k.versions = append(k.versions, &version{name: v.name, root: v.root.clone(), renames: v.renames})
 	}

@@ -3,6 +3,7 @@ package merge
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -120,7 +121,10 @@ type kind struct {
 	status      bool // there is a status, and a subresource for it
 	// forgetful kinds have no name for the error of a version that is gone, as CustomResourceDefinitions have none.
 	forgetful bool
-	scale     map[string]string // API version to the path of replicas below spec; nil: no scale subresource
+	// fragile is a field of spec in the first version that the conversion of an object cannot do without, as a webhook may
+	// not; "": there is none.
+	fragile string
+	scale   map[string]string // API version to the path of replicas below spec; nil: no scale subresource
 
 	once     sync.Once
 	upstream *upstreamKind
@@ -174,22 +178,39 @@ func (k *kind) convert(v object.Value, to string) (object.Value, error) {
 	if from == target {
 		return v, nil
 	}
+	if k.fragile != "" {
+		if _, ok := v.At("spec").Get(cmp.Or(from.renames[k.fragile], k.fragile)); !ok {
+			return object.Nil, errors.New(fragileMessage)
+		}
+	}
 	v = v.With("apiVersion", object.StringOf(to))
 	spec := v.At("spec")
 	if spec.Kind() != object.Map {
 		return v, nil
 	}
-	back := map[string]string{}
-	for first, here := range from.renames {
-		back[here] = first
-	}
 	var members []object.Member
 	for _, m := range spec.Members() {
-		name := cmp.Or(back[m.Key], m.Key)
-		members = append(members, object.Member{Key: cmp.Or(target.renames[name], name), Value: m.Value})
+		members = append(members, object.Member{Key: target.renamed(from.renamed(m.Key)), Value: m.Value})
 	}
 	return v.With("spec", object.MapOf(members...)), nil
 }
+
+// renamed is what a field of spec is called in the first version if it has this name here, and the other way round: names
+// are swapped, so that nothing is lost on the way to another version and back.
+func (v *version) renamed(name string) string {
+	for first, here := range v.renames {
+		switch name {
+		case first:
+			return here
+		case here:
+			return first
+		}
+	}
+	return name
+}
+
+// fragileMessage is what a fragile conversion fails with.
+const fragileMessage = "conversion webhook failed: a field is missing"
 
 // resets are the fields that a write to this subresource ("": the object itself) does not own: exclude, or all but include.
 type resets struct {

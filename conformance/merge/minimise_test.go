@@ -180,7 +180,7 @@ func (h *history) withoutUnusedFields(shows func(*history) bool) *history {
 
 // clone is a copy that shares no schema with the kind.
 func (k *kind) clone() *kind {
-	c := &kind{group: k.group, name: k.name, builtin: k.builtin, forgetful: k.forgetful, status: k.status, scale: k.scale}
+	c := &kind{group: k.group, name: k.name, builtin: k.builtin, forgetful: k.forgetful, fragile: k.fragile, status: k.status, scale: k.scale}
 	for _, v := range k.versions {
 		c.versions = append(c.versions, &version{name: v.name, root: v.root.clone(), renames: v.renames, typ: v.typ})
 	}

@@ -114,6 +114,8 @@ func readKind(word, rest, text string) (*kind, error) {
 			k.scale[of] = path
 		case key == "status":
 			k.status = true
+		case key == "fragile":
+			k.fragile = value
 		case key == "forgetful":
 			k.forgetful = true
 		default:

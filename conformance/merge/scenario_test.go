@@ -48,6 +48,9 @@ func (k *kind) text() string {
 	if k.forgetful {
 		b.WriteString("forgetful: true\n")
 	}
+	if k.fragile != "" {
+		b.WriteString("fragile: " + k.fragile + "\n")
+	}
 	if k.status {
 		b.WriteString("status: true\n")
 	}
