@@ -6,15 +6,19 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"plinth/internal/engine"
 )
@@ -33,12 +37,14 @@ var ErrInvalid = errors.New("auth: invalid credentials")
 // Authenticator finds out who sends a request.
 type Authenticator struct {
 	// tokens are kept by their hash, so that looking one up tells nothing by its timing.
-	tokens map[[sha256.Size]byte]engine.User
+	tokens  map[[sha256.Size]byte]engine.User
+	clients *x509.CertPool
 }
 
-// New makes an authenticator with the static tokens of a file in kube-apiserver's format; "" for none.
-func New(tokenFile string) (*Authenticator, error) {
-	a := &Authenticator{tokens: map[[sha256.Size]byte]engine.User{}}
+// New makes an authenticator with the authorities that sign client certificates, and with the static tokens of a file in
+// kube-apiserver's format; "" for none.
+func New(clients *x509.CertPool, tokenFile string) (*Authenticator, error) {
+	a := &Authenticator{tokens: map[[sha256.Size]byte]engine.User{}, clients: clients}
 	if tokenFile == "" {
 		return a, nil
 	}
@@ -82,16 +88,19 @@ func (a *Authenticator) readTokens(in io.Reader) error {
 	}
 }
 
-// Authenticate says who sends the request; who shows no credentials is anonymous. The error is ErrInvalid.
+// Authenticate says who sends the request; who shows no credentials is anonymous. The error is ErrInvalid. As in the
+// reference a certificate goes before a token, and one that is no good does no harm beside a token that is.
 func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		subject := r.TLS.VerifiedChains[0][0].Subject
-		groups := append(slices.Clone(subject.Organization), Authenticated)
-		return engine.User{Name: subject.CommonName, Groups: groups}, nil
+	user, byCertificate := a.certified(r)
+	if byCertificate == nil && user.Name != "" {
+		return user, nil
 	}
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	token = strings.TrimSpace(token)
 	if !strings.EqualFold(scheme, "Bearer") || token == "" { // other schemes are nobody's credentials here
+		if byCertificate != nil {
+			return engine.User{}, byCertificate
+		}
 		return engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}, nil
 	}
 	user, ok := a.tokens[sha256.Sum256([]byte(token))]
@@ -99,6 +108,52 @@ func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
 		return engine.User{}, ErrInvalid
 	}
 	return user, nil
+}
+
+// verdict is what the certificate of a connection says. It is found out at the first request: to verify signatures takes
+// longer than most requests do.
+type verdict struct {
+	once sync.Once
+	user engine.User
+	err  error
+}
+
+type verdictKey struct{}
+
+// Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's ConnContext.
+func Remember(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, verdictKey{}, &verdict{})
+}
+
+// certified says who the client certificate is, if there is one.
+func (a *Authenticator) certified(r *http.Request) (engine.User, error) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return engine.User{}, nil
+	}
+	v, ok := r.Context().Value(verdictKey{}).(*verdict)
+	if !ok {
+		return a.verify(r.TLS.PeerCertificates)
+	}
+	v.once.Do(func() { v.user, v.err = a.verify(r.TLS.PeerCertificates) })
+	return v.user, v.err
+}
+
+// verify looks for a chain from a client's certificate, which comes first, to an authority.
+func (a *Authenticator) verify(chain []*x509.Certificate) (engine.User, error) {
+	options := x509.VerifyOptions{
+		Roots: a.clients, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if a.clients == nil { // without roots the system's would count
+		return engine.User{}, ErrInvalid
+	}
+	for _, c := range chain[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	if _, err := chain[0].Verify(options); err != nil || chain[0].Subject.CommonName == "" {
+		return engine.User{}, ErrInvalid
+	}
+	subject := chain[0].Subject
+	return engine.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), Authenticated)}, nil
 }
 
 // public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.

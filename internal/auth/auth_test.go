@@ -1,15 +1,20 @@
 package auth
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"math/big"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"plinth/internal/engine"
 )
@@ -20,7 +25,7 @@ func authenticator(t *testing.T, tokens string) *Authenticator {
 	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(file)
+	a, err := New(nil, file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,20 +62,80 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// signed makes a certificate: of an authority for itself, or of somebody by one.
+func signed(t *testing.T, subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) *tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	parent, parentKey := template, any(key)
+	if by == nil {
+		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
+		template.ExtKeyUsage = nil
+	} else {
+		parent, parentKey = by.Leaf, by.PrivateKey
+	}
+	if edit != nil {
+		edit(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+}
+
 // SPEC: AUTH-1
 func TestAuthenticateByCertificate(t *testing.T) {
-	a := authenticator(t, "")
-	r := httptest.NewRequest("GET", "/", nil)
-	cert := &x509.Certificate{Subject: pkix.Name{CommonName: "carol", Organization: []string{Masters}}}
-	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}}
-	if got, _ := a.Authenticate(r); got.Name != Anonymous {
-		t.Errorf("an unverified certificate counts as %q", got.Name)
+	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil), signed(t, pkix.Name{CommonName: "foreign"}, nil, nil)
+	a := authenticator(t, "sesame,alice,u1\n")
+	a.clients = x509.NewCertPool()
+	a.clients.AddCert(own.Leaf)
+	subject := pkix.Name{CommonName: "carol", Organization: []string{Masters}}
+	carol := engine.User{Name: "carol", Groups: []string{Masters, Authenticated}}
+	alice := engine.User{Name: "alice", UID: "u1", Groups: []string{Authenticated}}
+	good, bad := signed(t, subject, own, nil), signed(t, subject, foreign, nil)
+	for _, c := range []struct {
+		name, token string
+		cert        *tls.Certificate
+		want        engine.User
+		err         error
+	}{
+		{"a certificate", "", good, carol, nil},
+		{"a certificate beside a token", "sesame", good, carol, nil},
+		{"a certificate beside a wrong token", "wrong", good, carol, nil},
+		{"a foreign certificate", "", bad, engine.User{}, ErrInvalid},
+		{"a foreign certificate beside a token", "sesame", bad, alice, nil},
+		{"a foreign certificate beside a wrong token", "wrong", bad, engine.User{}, ErrInvalid},
+		{"an expired one", "", signed(t, subject, own, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), engine.User{}, ErrInvalid},
+		{"a server's", "", signed(t, subject, own, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), engine.User{}, ErrInvalid},
+		{"nobody's", "", signed(t, pkix.Name{}, own, nil), engine.User{}, ErrInvalid},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.Leaf}}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		for range 2 { // the second time on a connection, and again on that
+			got, err := a.Authenticate(r)
+			if !reflect.DeepEqual(got, c.want) || err != c.err {
+				t.Errorf("%s: got %+v, %v", c.name, got, err)
+			}
+			r = r.WithContext(Remember(r.Context(), nil))
+		}
 	}
-	r.TLS.VerifiedChains = [][]*x509.Certificate{{cert}}
-	got, err := a.Authenticate(r)
-	want := engine.User{Name: "carol", Groups: []string{Masters, Authenticated}}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, %v", got, err)
+	a.clients = nil
+	if user, err := a.verify([]*x509.Certificate{good.Leaf}); err != ErrInvalid {
+		t.Errorf("without authorities somebody is %+v", user)
 	}
 }
 
@@ -85,7 +150,7 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 			t.Errorf("%q: got %v, want it to name %s", text, err, want)
 		}
 	}
-	if _, err := New("/does/not/exist"); err == nil {
+	if _, err := New(nil, "/does/not/exist"); err == nil {
 		t.Error("a missing token file is no error")
 	}
 }

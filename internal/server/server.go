@@ -92,9 +92,6 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry})
-	if s.auth, err = auth.New(c.TokenAuthFile); err != nil {
-		return err
-	}
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
@@ -106,6 +103,9 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.auth, err = auth.New(tlsConfig.ClientCAs, c.TokenAuthFile); err != nil {
+		return err
+	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
 	handler, err := s.handler()
 	if err != nil {
@@ -114,6 +114,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.http = &http.Server{
 		Handler:           handler,
 		TLSConfig:         tlsConfig,
+		ConnContext:       auth.Remember,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20,
@@ -192,7 +193,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 	return &tls.Config{
 		Certificates: []tls.Certificate{serving},
 		ClientCAs:    clients,
-		ClientAuth:   tls.VerifyClientCertIfGiven,
+		ClientAuth:   tls.RequestClientCert, // which is package auth's to verify: who fails is told so, with 401
 		MinVersion:   tls.VersionTLS12,
 		NextProtos:   []string{"h2", "http/1.1"},
 	}, nil

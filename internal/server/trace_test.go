@@ -90,6 +90,7 @@ func (w *tracedWriter) Write(b []byte) (int, error) {
 func TestTheWayOfARequest(t *testing.T) {
 	c := Defaults()
 	c.DataDir, c.Storage, c.SecurePort = t.TempDir(), "memory", 0
+	c.TokenAuthFile = tokenFile(t, c.DataDir)
 	log := &tracedLog{Log: memlog.New()}
 	s := &Server{config: c, log: log}
 	if err := s.config.validate(); err != nil {
@@ -101,10 +102,7 @@ func TestTheWayOfARequest(t *testing.T) {
 	defer s.Close()
 	send := func(method, path, body string) *tracedWriter {
 		t.Helper()
-		r := httptest.NewRequest(method, path, strings.NewReader(body))
-		leaf := &x509.Certificate{}
-		leaf.Subject.CommonName, leaf.Subject.Organization = "admin", []string{"system:masters"}
-		r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}
+		r := asAdmin(httptest.NewRequest(method, path, strings.NewReader(body)))
 		w := &tracedWriter{ResponseRecorder: httptest.NewRecorder()}
 		s.http.Handler.ServeHTTP(w, r)
 		if w.Code >= 300 {
