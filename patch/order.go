@@ -183,13 +183,15 @@ type ranked struct {
 func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey string, kind object.Kind) ([]object.Value, error) {
 	if kind != object.Map {
 		mergeKey = ""
+	} else if err := haveKeys(mergeKey, ofPatch, patchOrder, others, liveOrder); err != nil {
+		return nil, err
 	}
-	sorted, err := inOrderOf(ofPatch, patchOrder, indexOf(patchOrder, mergeKey), mergeKey)
+	sorted, err := inOrderOf(ofPatch, indexOf(patchOrder, mergeKey), mergeKey)
 	if err != nil {
 		return nil, err
 	}
 	inLive := indexOf(liveOrder, mergeKey)
-	rest, err := inOrderOf(others, liveOrder, inLive, mergeKey)
+	rest, err := inOrderOf(others, inLive, mergeKey)
 	if err != nil {
 		return nil, err
 	}
@@ -215,19 +217,22 @@ func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey
 	return all, nil
 }
 
-// inOrderOf sorts items by the order of a list. Items to be deleted come last.
-func inOrderOf(items, order []object.Value, index *index, mergeKey string) ([]ranked, error) {
-	list := make([]ranked, 0, len(items))
-	var deleted []ranked
-	if mergeKey != "" {
-		for _, list := range [2][]object.Value{items, order} {
-			for _, item := range list {
-				if _, err := mergeKeyOf(item, mergeKey); err != nil {
-					return nil, err
-				}
+// haveKeys checks that all items are maps with a merge key.
+func haveKeys(mergeKey string, lists ...[]object.Value) error {
+	for _, list := range lists {
+		for _, item := range list {
+			if _, err := mergeKeyOf(item, mergeKey); err != nil {
+				return err
 			}
 		}
 	}
+	return nil
+}
+
+// inOrderOf sorts items by where an index has them. Items to be deleted come last.
+func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, error) {
+	list := make([]ranked, 0, len(items))
+	var deleted []ranked
 	sorted := true
 	for _, item := range items {
 		r := ranked{item, index.find(keyIn(item, mergeKey))}

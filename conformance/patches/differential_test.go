@@ -1,0 +1,146 @@
+package patches
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"plinth/object"
+)
+
+var (
+	cases  = flag.Uint64("cases", 4000, "how many random cases each test compares")
+	seed   = flag.Uint64("seed", 1, "what they are made from")
+	enough = flag.Int64("enough", 5, "how many differences end the run")
+)
+
+// tally counts what the cases consist of, so that a generator that has gone blind is seen.
+type tally struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (c *tally) add(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[what]++
+}
+
+// run compares cases until there are enough differences.
+func run(t *testing.T, differs func(number uint64, count *tally) string) *tally {
+	t.Logf("seed %d", *seed)
+	var next atomic.Uint64
+	var found atomic.Int64
+	count := &tally{counts: map[string]int{}}
+	t.Run("all", func(t *testing.T) {
+		for worker := range runtime.GOMAXPROCS(0) {
+			t.Run(fmt.Sprint(worker), func(t *testing.T) {
+				t.Parallel()
+				for {
+					number := next.Add(1)
+					if number > *cases || found.Load() >= *enough {
+						return
+					}
+					if told := differs(number, count); told != "" {
+						found.Add(1)
+						t.Errorf("case %d of seed %d: %s", number, *seed, told)
+					}
+				}
+			})
+		}
+	})
+	for _, what := range keysOf(count.counts) {
+		t.Logf("%7d %s", count.counts[what], what)
+	}
+	return count
+}
+
+// SPEC: WRITE-2
+func TestStrategicIsUpstreams(t *testing.T) {
+	kinds := kindsOf(t)
+	count := run(t, func(number uint64, count *tally) string {
+		g := newGenerator(*seed, number, kinds)
+		c, how := g.strategic()
+		d := c.difference(g.rng, count.add)
+		if d == nil {
+			count.add("patches " + how)
+			return ""
+		}
+		c = c.minimised(g.rng, d)
+		if smaller := c.difference(g.rng, nil); smaller != nil {
+			d = smaller
+		}
+		return c.tell(d)
+	})
+	for _, outcome := range []string{"made by CreateTwoWayMergePatch", "made by CreateThreeWayMergePatch", "made up", "spoilt"} {
+		if *cases >= 1000 && count.counts["patches "+outcome] < int(*cases/20) {
+			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
+		}
+	}
+	for _, status := range []string{"applied", "applied without a change", "status 400", "status 422", "status 500"} {
+		if *cases >= 4000 && count.counts[status] == 0 {
+			t.Errorf("no case has come to: %s", status)
+		}
+	}
+}
+
+// difference is where the outcomes differ.
+type difference struct{ want, got outcome }
+
+// difference is nil if the outcomes agree, or differ as is explained.
+func (c strategic) difference(rng *rand.Rand, count func(string)) *difference {
+	want, got := c.upstream(nil), c.plinth()
+	if count != nil {
+		switch {
+		case want.status != 200:
+			count(fmt.Sprintf("status %d", want.status))
+		case want.text == string(object.AppendJSON(nil, c.live)):
+			count("applied without a change")
+		default:
+			count("applied")
+		}
+	}
+	if want == got {
+		return nil
+	}
+	tries := 300
+	if count == nil { // being cut down
+		tries = 40
+	}
+	for range tries {
+		if other := c.upstream(rng); other == got {
+			if count != nil {
+				count("of which upstream is of several minds")
+			}
+			return nil
+		} else if name, ok := explain(other, got); ok {
+			if count != nil {
+				count("explained: " + name)
+			}
+			return nil
+		}
+	}
+	return &difference{want, got}
+}
+
+// kind tells differences from each other, so that a case does not lose the one for which it is cut down.
+func (d *difference) kind() string {
+	return fmt.Sprint(d.want.status, d.got.status, d.want.crashed)
+}
+
+func (c strategic) tell(d *difference) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", c.kind.name)
+	for _, line := range []struct {
+		what string
+		text any
+	}{{"live", string(object.AppendJSON(nil, c.live))}, {"patch", string(object.AppendJSON(nil, c.patch))}, {"upstream", d.want}, {"plinth", d.got}} {
+		fmt.Fprintf(&b, "%-9s %v\n", line.what, line.text)
+	}
+	return b.String()
+}

@@ -1,0 +1,142 @@
+package patches
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+
+	"plinth/object"
+	"plinth/patch"
+)
+
+// outcome is what a patch comes to.
+type outcome struct {
+	status  int    // 200, or what the API server makes of the error
+	text    string // the object or the error message
+	crashed bool
+}
+
+func (o outcome) String() string { return fmt.Sprintf("%d %s", o.status, o.text) }
+
+// strategic is one case of a strategic merge patch.
+type strategic struct {
+	kind        *kind
+	live, patch object.Value
+}
+
+// upstream applies the patch as the API server does. The maps are filled in another order for each source of random
+// numbers.
+func (c strategic) upstream(rng *rand.Rand) (o outcome) {
+	live, _ := nativeOf(c.live, rng).(map[string]any)
+	patch, _ := nativeOf(c.patch, rng).(map[string]any)
+	defer func() {
+		if p := recover(); p != nil {
+			o = outcome{status: 500, text: fmt.Sprint(p), crashed: true}
+		}
+	}()
+	made, err := strategicpatch.StrategicMergeMapPatch(live, patch, reflect.New(c.kind.golang).Interface())
+	switch err {
+	case nil:
+		return outcome{status: 200, text: string(jsonOf(map[string]any(made)))}
+	case mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat:
+		return outcome{status: 400, text: err.Error()}
+	case mergepatch.ErrNoListOfLists, mergepatch.ErrPatchContentNotMatchRetainKeys:
+		return outcome{status: 422, text: err.Error()}
+	}
+	return outcome{status: 500, text: err.Error()}
+}
+
+func (c strategic) plinth() outcome {
+	made, err := patch.Strategic(c.live, c.patch, c.kind.typ)
+	switch {
+	case err == nil:
+		return outcome{status: 200, text: string(object.AppendJSON(nil, made))}
+	case errors.Is(err, patch.ErrMalformed):
+		return outcome{status: 400, text: err.Error()}
+	case errors.Is(err, patch.ErrUnprocessable):
+		return outcome{status: 422, text: err.Error()}
+	case errors.Is(err, patch.ErrMisfit):
+		return outcome{status: 500, text: err.Error()}
+	}
+	return outcome{text: "an error of no kind: " + err.Error()}
+}
+
+// nativeOf is a value as upstream holds it. Lists have no room to grow: upstream appends in place where there is, and what
+// it does to lists that hold an item twice depends on it.
+func nativeOf(v object.Value, rng *rand.Rand) any {
+	switch v.Kind() {
+	case object.Bool:
+		return v.Bool()
+	case object.Int:
+		return v.Int()
+	case object.Float, object.Number:
+		return v.Float()
+	case object.String:
+		return v.Str()
+	case object.List:
+		list := make([]any, v.Len())
+		for i, item := range v.Items() {
+			list[i] = nativeOf(item, rng)
+		}
+		return list
+	case object.Map:
+		members := v.Members()
+		if rng != nil {
+			members = slices.Clone(members)
+			rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+		}
+		m := make(map[string]any, len(members))
+		for _, member := range members {
+			m[member.Key] = nativeOf(member.Value, rng)
+		}
+		return m
+	}
+	return nil
+}
+
+func valueOf(v any) object.Value {
+	switch v := v.(type) {
+	case nil:
+		return object.Nil
+	case bool:
+		return object.BoolOf(v)
+	case int64:
+		return object.IntOf(v)
+	case float64:
+		return object.FloatOf(v)
+	case string:
+		return object.StringOf(v)
+	case []any:
+		if v == nil {
+			return object.Nil
+		}
+		items := make([]object.Value, len(v))
+		for i, item := range v {
+			items[i] = valueOf(item)
+		}
+		return object.ListOf(items...)
+	case map[string]any:
+		members := make([]object.Member, 0, len(v))
+		for _, key := range keysOf(v) {
+			members = append(members, object.Member{Key: key, Value: valueOf(v[key])})
+		}
+		return object.MapOf(members...)
+	}
+	panic(fmt.Sprintf("%T is no JSON", v))
+}
+
+func keysOf[K cmp.Ordered, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
