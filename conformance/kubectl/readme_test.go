@@ -10,51 +10,83 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// The session of the README works as it is written there.
-// SPEC: URI-5
-func TestReadmeSession(t *testing.T) {
+// The sessions of the README work as they are written there.
+// SPEC: URI-5, SSA-2, BEY-1
+func TestReadmeSessions(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "## Five minutes with kubectl")
-	if !ok {
-		t.Fatal("the README has no such chapter")
-	}
-	_, rest, _ = strings.Cut(rest, "```\n")
-	script, _, ok := strings.Cut(rest, "```")
-	if !ok || !strings.Contains(script, "kubectl create deployment") {
-		t.Fatalf("the session is not where it is looked for: %q", script)
-	}
 	server := harness.RunTarget(t)
+	dir := session(t, server)
+	for chapter, shown := range map[string][]string{
+		"Five minutes with kubectl": {"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`},
+		"Who owns each field": {
+			"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
+			`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`, "color: red ", "# ops (Apply)",
+		},
+	} {
+		t.Run(chapter, func(t *testing.T) {
+			_, rest, ok := strings.Cut(string(readme), "## "+chapter+"\n")
+			if !ok {
+				t.Fatal("the README has no such chapter")
+			}
+			rest, _, _ = strings.Cut(rest, "\n## ")
+			command := exec.Command("bash", "-eux", "-c", commands(rest))
+			command.Dir = dir
+			command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
+			out, err := command.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			for _, line := range shown {
+				if !strings.Contains(string(out), line) {
+					t.Errorf("the session does not show %q:\n%s", line, out)
+				}
+			}
+		})
+	}
+}
+
+// commands is the blocks of a chapter that are typed into a shell: those that speak of kubectl.
+func commands(chapter string) string {
+	var script strings.Builder
+	for i, block := range strings.Split(chapter, "```\n") {
+		if i%2 == 1 && strings.Contains(block, "kubectl ") {
+			script.WriteString(block)
+		}
+	}
+	return script.String()
+}
+
+// session is a folder as the README assumes it: with the kubeconfig, kubectl on the PATH, and bin/plinth.
+func session(t *testing.T, server *harness.Server) string {
+	t.Helper()
 	kubectl, err := harness.Kubectl()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "plinth-data"), 0o700); err != nil {
+	plinth, err := harness.Program()
+	if err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig, err := os.ReadFile(server.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir := t.TempDir()
+	for _, folder := range []string{"plinth-data", "bin"} {
+		if err := os.Mkdir(filepath.Join(dir, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(dir, "plinth-data", "kubeconfig"), kubeconfig, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(kubectl, filepath.Join(dir, "kubectl")); err != nil {
-		t.Fatal(err)
-	}
-	command := exec.Command("bash", "-eux", "-c", script)
-	command.Dir = dir
-	command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
-	out, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
-	for _, line := range []string{"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`} {
-		if !strings.Contains(string(out), line) {
-			t.Errorf("the session does not show %q:\n%s", line, out)
+	for link, target := range map[string]string{"kubectl": kubectl, "bin/plinth": plinth} {
+		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return dir
 }
