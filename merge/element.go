@@ -166,7 +166,7 @@ var errUnknownElement = errors.New("unknown path element type")
 // parseElement reads an element from FieldsV1.
 func parseElement(text string) (Element, error) {
 	if len(text) < 2 {
-		return Element{}, errors.New("key must be 2 characters long:")
+		return Element{}, errors.New("a path element has a letter and a colon at least")
 	}
 	if text[1] != ':' {
 		return Element{}, fmt.Errorf("missing colon: %v", text)

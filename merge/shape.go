@@ -198,24 +198,6 @@ func (r *roster) next(i int) int {
 	return -1
 }
 
-// unique says whether no two items have the same identity.
-func (r *roster) unique() bool {
-	if r.sorted == nil {
-		for i := range r.ids {
-			if r.next(i) >= 0 {
-				return false
-			}
-		}
-		return true
-	}
-	for i := 1; i < len(r.sorted); i++ {
-		if same(r.ids[r.sorted[i-1]], r.ids[r.sorted[i]]) {
-			return false
-		}
-	}
-	return true
-}
-
 // lowest is where the identities begin that are not below id.
 func (r *roster) lowest(id object.Value) int {
 	lo, hi := 0, len(r.sorted)
