@@ -48,11 +48,11 @@ var explanations = []explained{
 	{
 		name: "ancient changes of the same second",
 		why: "Of more than ten managers the oldest are merged into ancient-changes. If that entry is itself not the oldest one of its " +
-			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned is owned by nobody.",
+			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned by then is owned by nobody.",
 		is: func(_ *history, d *difference) bool {
 			theirs := ancient(d.want.live)
-			return d.want.err == nil && slices.ContainsFunc(ancient(d.got.live), func(version string) bool {
-				return !slices.Contains(theirs, version)
+			return d.want.err == nil && slices.ContainsFunc(ancient(d.got.live), func(path string) bool {
+				return !slices.Contains(theirs, path)
 			})
 		},
 	},
@@ -141,15 +141,15 @@ func omitsKey(t *schema.Type, v object.Value) bool {
 	return false
 }
 
-// ancient lists the versions in which there are ancient changes.
+// ancient lists what ancient-changes owns, by version.
 func ancient(live object.Value) []string {
-	var versions []string
+	var paths []string
 	for _, e := range live.At("metadata", "managedFields").Items() {
 		if e.At("manager").Str() == "ancient-changes" && e.At("operation").Str() == "Update" {
-			versions = append(versions, e.At("apiVersion").Str()+e.At("subresource").Str())
+			paths = appendPaths(paths, e.At("apiVersion").Str()+"|"+e.At("subresource").Str()+"|", e.At("fieldsV1"))
 		}
 	}
-	return versions
+	return paths
 }
 
 // shares lists who owns what, without times, and for updates without the version.
