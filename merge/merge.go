@@ -81,7 +81,10 @@ func (k *Kind) Update(live, next object.Value, w Writer) object.Value {
 	if len(o.entries) == 0 && live.At("metadata", "uid").Str() != "" {
 		return bare // nobody has begun to manage it
 	}
-	if err := o.update(withoutManaged(o.orZero(live)), bare, w.Manager); err != nil {
+	if live.IsNull() {
+		live = o.nothing(next)
+	}
+	if err := o.update(withoutManaged(live), bare, w.Manager); err != nil {
 		return withManaged(bare, live.At("metadata", "managedFields"))
 	}
 	o.cap()
@@ -118,14 +121,6 @@ func withManaged(v, managed object.Value) object.Value {
 		return withoutManaged(v)
 	}
 	return v.WithAt(managed, "metadata", "managedFields")
-}
-
-// orZero is the object, or where there is none what Go's zero value of its kind looks like.
-func (o *operation) orZero(live object.Value) object.Value {
-	if !live.IsNull() {
-		return live
-	}
-	return o.kind.Type.Zero()
 }
 
 // update gives the writer what it changes, and takes that from everybody else, the writer's earlier self included.
@@ -194,9 +189,12 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 	if o.entries, err = parseManaged(live.At("metadata", "managedFields")); err != nil {
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
-	live = withoutManaged(o.orZero(live))
+	if live.IsNull() {
+		live = o.nothing(intent)
+	}
+	live = withoutManaged(live)
 	if len(o.entries) == 0 {
-		if err := o.update(o.empty(live), live, beforeFirstApply); err != nil {
+		if err := o.update(o.nothing(live), live, beforeFirstApply); err != nil {
 			return object.Nil, nil, err
 		}
 	}
@@ -246,13 +244,13 @@ func (o *operation) finish(me, last *entry, changed bool) {
 	}
 }
 
-// empty is what an object of nobody's is compared with to find out what is in it.
-func (o *operation) empty(live object.Value) object.Value {
+// nothing is what an object is compared with where there was none: Go's zero value of its kind, in its version.
+func (o *operation) nothing(obj object.Value) object.Value {
 	zero := o.kind.Type.Zero()
 	if zero.Kind() != object.Map {
 		zero = object.MapOf()
 	}
-	return zero.Edit([]object.Member{{Key: "apiVersion", Value: live.At("apiVersion")}, {Key: "kind", Value: live.At("kind")}})
+	return zero.Edit([]object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}})
 }
 
 func (o *operation) filtered(s Set, version string) Set {
