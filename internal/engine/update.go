@@ -195,7 +195,9 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 	var obj object.Value
 	var faults field.ErrorList
 	if sub := rq.Subresource; sub != nil {
-		warnings = sub.Warn
+		if !rq.ownKind() { // a Scale writes the object as its own URL does
+			warnings = sub.Warn
+		}
 		if sub.Default != nil {
 			body = sub.Default(body)
 		}

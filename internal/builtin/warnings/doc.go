@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
 
 	"plinth/internal/engine"
 	"plinth/object"
@@ -87,11 +88,17 @@ func annotated(meta object.Value, key string) bool {
 
 // address warns of an IP address that is not written as it should be.
 func address(path, value string) []string {
+	if netutils.ParseIPSloppy(value) == nil { // a host name, or what validation has not looked at; apimachinery would log it
+		return nil
+	}
 	return utilvalidation.GetWarningsForIP(field.NewPath(path), value)
 }
 
 // network warns of a range of addresses that is not written as it should be.
 func network(path, value string) []string {
+	if _, _, err := netutils.ParseCIDRSloppy(value); err != nil {
+		return nil
+	}
 	return utilvalidation.GetWarningsForCIDR(field.NewPath(path), value)
 }
 
