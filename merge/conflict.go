@@ -14,8 +14,7 @@ import (
 type Conflict struct {
 	Path Path
 	With Entry // without its fields
-	// Live is what the field holds and Wanted what the intent has for it; null where there is nothing, and for fields in another
-	// API version than the intent's.
+	// Live is what the field holds and Wanted what it would hold; null where there is nothing. Both are in the version of With.
 	Live, Wanted object.Value
 }
 
@@ -74,11 +73,16 @@ func conflictError(all []conflict) *ConflictError {
 	return e
 }
 
-// tell adds the values to conflicts in the version of the intent.
-func (e *ConflictError) tell(live, intent object.Value, t *schema.Type) {
+// tell adds the values to conflicts, as far as the objects can be had in the versions of those who own the fields.
+func (o *operation) tell(e *ConflictError, live, merged object.Value) {
 	for i := range e.Conflicts {
-		if c := &e.Conflicts[i]; c.With.APIVersion == intent.At("apiVersion").Str() {
-			c.Live, c.Wanted = valueAt(live, t, c.Path), valueAt(intent, t, c.Path)
+		c := &e.Conflicts[i]
+		was, t, err := o.in(live, c.With.APIVersion)
+		if err != nil || t == nil {
+			continue
+		}
+		if is, _, err := o.in(merged, c.With.APIVersion); err == nil {
+			c.Live, c.Wanted = valueAt(was, t, c.Path), valueAt(is, t, c.Path)
 		}
 	}
 }

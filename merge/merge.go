@@ -221,7 +221,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 	if _, err := o.settle(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
-			conflict.tell(live, intent, k.Type)
+			o.tell(conflict, live, merged)
 		}
 		return object.Nil, nil, err
 	}
