@@ -78,7 +78,7 @@ func (k kindUnderTest) make(t *testing.T, doc document) (p pair, ok bool) {
 }
 
 func (k kindUnderTest) context() context.Context {
-	ctx := request.WithUser(context.Background(), &user.DefaultInfo{})
+	ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: "writer"})
 	if k.resource.Namespaced {
 		ctx = request.WithNamespace(ctx, "default")
 	}
@@ -187,7 +187,7 @@ func TestCreate(t *testing.T) {
 			}
 			k.upstream.main.PrepareForCreate(k.context(), p.theirs)
 			k.upstream.main.Canonicalize(p.theirs)
-			ours = k.resource.PrepareCreate(ours)
+			ours = k.resource.PrepareCreate(ours, engine.User{Name: "writer"})
 			k.compare(t, round, "create", p.theirs, ours, now)
 			want, got := meta.GetGeneration(), ours.At("metadata", "generation").Int()
 			if uncounted := got == 0 && want == sent; want != got && !uncounted {

@@ -1,0 +1,292 @@
+package builtin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/controlplane"
+	"k8s.io/kubernetes/pkg/controlplane/reconcilers"
+	"k8s.io/kubernetes/pkg/generated/openapi"
+	"k8s.io/kubernetes/pkg/kubeapiserver"
+	"k8s.io/kubernetes/pkg/registry/core/pod"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"plinth/internal/builtin"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// place is where an object is written: "" is its main URL.
+type place struct {
+	schema.GroupVersionResource
+	subresource string
+}
+
+func (p place) String() string {
+	return strings.TrimSuffix(fmt.Sprintf("%s %s/%s", p.GroupVersion(), p.Resource, p.subresource), "/")
+}
+
+// filters are, by API version, what a write to an endpoint may own.
+type filters = map[fieldpath.APIVersion]fieldpath.Filter
+
+// SPEC: SSA-14
+func TestResets(t *testing.T) {
+	served, kinds := map[place]bool{}, map[schema.GroupResource][]schema.GroupVersionKind{}
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
+		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
+		served[place{gvr, ""}] = true
+		for _, s := range r.Subresources {
+			served[place{gvr, s.Name}] = true
+		}
+	}
+	vectors, upstream := vectors(t), resetsOf(t)
+	for e := range served {
+		if _, known := upstream[e]; !known {
+			t.Errorf("%v: not an endpoint of the reference", e)
+		}
+	}
+	compared := 0
+	for e, theirs := range upstream {
+		if !served[e] {
+			if absent := slices.ContainsFunc(builtin.Missing, func(a builtin.Absent) bool {
+				return a.Group == e.Group && a.Resource == e.Resource && a.Subresource == e.subresource
+			}); !absent {
+				t.Errorf("%v: not served", e)
+			}
+			continue
+		}
+		ours := builtin.Resets(e.Group, e.Resource, e.subresource)
+		for _, gvk := range kinds[e.GroupResource()] {
+			apiVersion := gvk.GroupVersion().String()
+			our, filtered := ours[apiVersion]
+			if their := theirs[fieldpath.APIVersion(apiVersion)]; filtered != (their != nil) {
+				t.Errorf("%v, in %s: filtered here: %v; upstream: %v", e, apiVersion, filtered, their != nil)
+			} else if filtered {
+				compared++
+				compareFilters(t, e.String(), gvk, vectors[gvk], &our, their)
+			}
+		}
+		for apiVersion := range ours {
+			if !slices.ContainsFunc(kinds[e.GroupResource()], func(gvk schema.GroupVersionKind) bool {
+				return gvk.GroupVersion().String() == apiVersion
+			}) {
+				t.Errorf("%v: nothing is served in %s", e, apiVersion)
+			}
+		}
+	}
+	t.Logf("%d endpoints, %d filters", len(upstream), compared)
+}
+
+// compareFilters runs both filters on what all of a vector's fields make, and on parts of it.
+func compareFilters(t *testing.T, name string, gvk schema.GroupVersionKind, vector document, ours *merge.Filter, theirs fieldpath.Filter) {
+	t.Helper()
+	if vector == nil {
+		t.Errorf("no vector of %v", gvk)
+		return
+	}
+	for round := range 1 + *objects/10 { // no filter looks deep into an object
+		h := fnv.New64a()
+		fmt.Fprint(h, name, gvk, round)
+		m := &mutator{rand.New(rand.NewPCG(h.Sum64(), *seed)), 0.1}
+		doc, hidden := vector, 0.3
+		if round == 0 {
+			hidden = 0
+		} else {
+			doc = m.mapping(vector)
+		}
+		text, err := json.Marshal(fieldsOf(doc, m.rng, hidden))
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := &fieldpath.Set{}
+		if err := before.FromJSON(bytes.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		filtered, err := theirs.Filter(before).ToJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := ours.Apply(setOf(t, text)), setOf(t, filtered)
+		if !got.Equal(want) {
+			t.Errorf("%s, in %v, round %d: owned here alone:\n%v\nupstream alone:\n%v", name, gvk, round, got.Minus(want), want.Minus(got))
+			return
+		}
+	}
+}
+
+// fieldsOf is a set of paths of a value, as managedFields holds it: all of them, but that each is left out with this
+// likelihood, and what is below it is not.
+func fieldsOf(value any, rng *rand.Rand, hidden float64) document {
+	out := document{}
+	add := func(element string, value any) {
+		below := fieldsOf(value, rng, hidden)
+		// A path without anything below it is one of the set however it is written.
+		if len(below) > 0 && rng.Float64() >= hidden {
+			below["."] = document{}
+		}
+		out[element] = below
+	}
+	switch v := value.(type) {
+	case document:
+		for _, name := range sorted(v) {
+			add("f:"+name, v[name])
+		}
+	case []any:
+		for i, item := range v {
+			if fields, is := item.(document); is && fields["name"] != nil {
+				keys, _ := json.Marshal(document{"name": fields["name"]})
+				add("k:"+string(keys), item)
+			} else {
+				add(fmt.Sprintf("i:%d", i), item)
+			}
+		}
+	}
+	return out
+}
+
+func setOf(t *testing.T, text []byte) merge.Set {
+	t.Helper()
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := merge.ParseFieldsV1(parsed.Value)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return set
+}
+
+// The reference has filters for two subresources of Pods that its storage does not hand on. Once it does, this fails, and
+// the table is to follow.
+//
+// SPEC: SSA-14
+func TestResetsNotHandedOn(t *testing.T) {
+	upstream := resetsOf(t)
+	for subresource, strategy := range map[string]rest.RESTUpdateStrategy{
+		"ephemeralcontainers": pod.EphemeralContainersStrategy, "resize": pod.ResizeStrategy,
+	} {
+		if _, has := strategy.(rest.ResetFieldsFilterStrategy); !has {
+			t.Errorf("the strategy of %s has no filter", subresource)
+		}
+		at := place{schema.GroupVersionResource{Version: "v1", Resource: "pods"}, subresource}
+		if got, known := upstream[at]; !known || len(got) > 0 {
+			t.Errorf("%v: %d filters; served: %v", at, len(got), known)
+		}
+	}
+}
+
+// resetsOf asks the storage of each endpoint of upstream for its filters, as the installer of the API server does.
+func resetsOf(t *testing.T) map[place]filters {
+	t.Helper()
+	config, client := apiServer(t)
+	providers, err := config.Complete().StorageProviders(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[place]filters{}
+	for _, p := range providers {
+		group, err := p.NewRESTStorage(controlplane.DefaultAPIResourceConfigSource(), withoutStorage{})
+		if err != nil {
+			t.Fatalf("%s: %v", p.GroupName(), err)
+		}
+		for version, storages := range group.VersionedResourcesStorageMap {
+			for path, storage := range storages {
+				t.Cleanup(storage.Destroy)
+				resource, subresource, _ := strings.Cut(path, "/")
+				e := place{schema.GroupVersionResource{Group: p.GroupName(), Version: version, Resource: resource}, subresource}
+				all[e] = filters{}
+				switch s := storage.(type) {
+				case rest.ResetFieldsStrategy:
+					all[e] = fieldpath.NewExcludeFilterSetMap(s.GetResetFields())
+				case rest.ResetFieldsFilterStrategy:
+					all[e] = s.GetResetFieldsFilter()
+				}
+			}
+		}
+	}
+	return all
+}
+
+// apiServer is the configuration of an API server that stores nothing. The storage of Services wants to be connected to
+// something, but does without its answers.
+func apiServer(t *testing.T) (*controlplane.Config, *kubernetes.Clientset) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, call grpc.ServerStream) error {
+		<-call.Context().Done()
+		return call.Context().Err()
+	}))
+	go silent.Serve(listener)
+	t.Cleanup(silent.Stop)
+
+	g := genericapiserver.NewConfig(legacyscheme.Codecs)
+	g.EffectiveVersion = compatibility.DefaultKubeEffectiveVersionForTest()
+	g.RESTOptionsGetter = withoutStorage{}
+	g.Authorization.Authorizer = authorizerfactory.NewAlwaysAllowAuthorizer()
+	g.LoopbackClientConfig = &restclient.Config{}
+	g.PublicAddress = net.IPv4(192, 0, 2, 1)
+	g.SecureServing = &genericapiserver.SecureServingInfo{Listener: listener}
+	namer := openapinamer.NewDefinitionNamer(legacyscheme.Scheme)
+	g.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+
+	client, err := kubernetes.NewForConfig(g.LoopbackClientConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoding := kubeapiserver.NewStorageFactoryConfig()
+	encoding.DefaultResourceEncoding.SetEffectiveVersion(g.EffectiveVersion)
+	connected := storagebackend.Config{Transport: storagebackend.TransportConfig{ServerList: []string{listener.Addr().String()}}}
+	c := &controlplane.Config{}
+	c.ControlPlane.Generic = g
+	c.ControlPlane.APIResourceConfigSource = controlplane.DefaultAPIResourceConfigSource()
+	c.ControlPlane.StorageFactory = serverstorage.NewDefaultStorageFactory(connected, runtime.ContentTypeJSON,
+		encoding.Serializer, encoding.DefaultResourceEncoding, c.ControlPlane.APIResourceConfigSource, nil)
+	c.ControlPlane.VersionedInformers = informers.NewSharedInformerFactory(client, 0)
+	c.EndpointReconcilerType = reconcilers.NoneEndpointReconcilerType
+	return c, client
+}
+
+// withoutStorage lets storage objects be made that have nothing below them.
+type withoutStorage struct{}
+
+// GetRESTOptions is asked for each resource.
+func (withoutStorage) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	return generic.RESTOptions{
+		StorageConfig:  &storagebackend.ConfigForResource{},
+		ResourcePrefix: resource.String(),
+		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error), func() runtime.Object,
+			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+			return nil, func() {}, nil
+		},
+	}, nil
+}
