@@ -304,7 +304,7 @@ func (m *merger) ordered(live, patch object.Value, p place, key string, order []
 	case !inLive && !inPatch:
 		return nil, false, nil
 	case !inLive:
-		kept, _ := plain(ofPatch, false)
+		kept, _ := plain(ofPatch, directiveMaps)
 		merged = kept.Items()
 	case inPatch && strategy != merging:
 		merged = ofPatch.Items()

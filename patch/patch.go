@@ -97,21 +97,24 @@ func IsList(patch []byte) error {
 }
 
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
+//
+// RFC 7386 takes lists as they are. As in the reference, maps within a list lose their null members, too; unless the list
+// takes the place of a map.
 func Merge(obj, patch object.Value) object.Value {
-	if patch.Kind() != object.Map {
-		return patch
-	}
-	if obj.Kind() != object.Map {
-		obj = object.MapOf()
+	if obj.Kind() != object.Map || patch.Kind() != object.Map {
+		whole, _ := plain(patch, nullMembers)
+		return whole
 	}
 	e := edit{base: obj}
 	for _, m := range patch.Members() {
-		old, exists := obj.Get(m.Key)
-		switch {
+		old, _ := obj.Get(m.Key)
+		switch isMap := m.Value.Kind() == object.Map; {
 		case m.Value.IsNull():
 			e.drop(m.Key)
-		case exists && m.Value.Kind() == object.Map && old.Kind() == object.Map:
+		case isMap && old.Kind() == object.Map:
 			e.put(m.Key, old, Merge(old, m.Value))
+		case old.Kind() == object.Map:
+			e.set(m.Key, m.Value)
 		default:
 			e.set(m.Key, Merge(object.Nil, m.Value))
 		}

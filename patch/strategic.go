@@ -122,7 +122,7 @@ func (m *merger) member(e *edit, key string, patch object.Value, p place) error 
 		e.set(key, object.ListOf(made...))
 		return nil
 	}
-	if fresh, ok := plain(patch, true); ok {
+	if fresh, ok := plain(patch, nullMembers|directiveMaps); ok {
 		e.set(key, fresh)
 	} else {
 		e.drop(key)
@@ -261,21 +261,28 @@ func retained(live, patch, list object.Value) (object.Value, error) {
 	return e.done(), nil
 }
 
-// plain is what a part of a patch becomes where the object has nothing to merge it with: maps with a $patch directive go,
-// and so do null members, if asked for. It is false if nothing is left of the whole.
-func plain(patch object.Value, dropNulls bool) (object.Value, bool) {
+// unwanted says what a part of a patch loses where the object has nothing to merge it with.
+type unwanted uint8
+
+const (
+	nullMembers   unwanted = 1 << iota // members that are null; null items of lists stay
+	directiveMaps                      // maps with a $patch directive
+)
+
+// plain is a part of a patch without what is unwanted. It is false if that is the whole of it.
+func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	switch patch.Kind() {
 	case object.Map:
 		e := edit{base: patch}
 		for _, m := range patch.Members() {
-			if dropNulls && m.Value.IsNull() {
+			if without&nullMembers != 0 && m.Value.IsNull() {
 				e.drop(m.Key)
 				continue
 			}
-			if m.Key == patchDirective {
+			if without&directiveMaps != 0 && m.Key == patchDirective {
 				return object.Nil, false
 			}
-			if v, ok := plain(m.Value, dropNulls); ok {
+			if v, ok := plain(m.Value, without); ok {
 				e.put(m.Key, m.Value, v)
 			} else {
 				e.drop(m.Key)
@@ -287,7 +294,7 @@ func plain(patch object.Value, dropNulls bool) (object.Value, bool) {
 		kept := make([]object.Value, 0, len(items))
 		changed := false
 		for _, item := range items {
-			v, ok := plain(item, dropNulls)
+			v, ok := plain(item, without)
 			if ok {
 				kept = append(kept, v)
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	cases  = flag.Uint64("cases", 4000, "how many random cases each test compares")
+	cases  = flag.Uint64("cases", 2000, "how many random cases each test compares")
 	seed   = flag.Uint64("seed", 1, "what they are made from")
 	enough = flag.Int64("enough", 5, "how many differences end the run")
 )
@@ -31,8 +31,9 @@ func (c *tally) add(what string) {
 	c.counts[what]++
 }
 
-// run compares cases until there are enough differences.
-func run(t *testing.T, differs func(number uint64, count *tally) string) *tally {
+// run compares families of cases until there are enough differences. differs compares one case of those that prepare has
+// made; cases of one family are compared by one goroutine.
+func run[F any](t *testing.T, prepare func(number uint64) F, differs func(number uint64, f F, count *tally) string) *tally {
 	t.Logf("seed %d", *seed)
 	var next atomic.Uint64
 	var found atomic.Int64
@@ -42,13 +43,16 @@ func run(t *testing.T, differs func(number uint64, count *tally) string) *tally 
 			t.Run(fmt.Sprint(worker), func(t *testing.T) {
 				t.Parallel()
 				for {
-					number := next.Add(1)
-					if number > *cases || found.Load() >= *enough {
+					first := (next.Add(1) - 1) * members
+					if first >= *cases {
 						return
 					}
-					if told := differs(number, count); told != "" {
-						found.Add(1)
-						t.Errorf("case %d of seed %d: %s", number, *seed, told)
+					f := prepare(first)
+					for number := first; number < min(*cases, first+members) && found.Load() < *enough; number++ {
+						if told := differs(number, f, count); told != "" {
+							found.Add(1)
+							t.Errorf("case %d of seed %d: %s", number, *seed, told)
+						}
 					}
 				}
 			})
@@ -63,9 +67,10 @@ func run(t *testing.T, differs func(number uint64, count *tally) string) *tally 
 // SPEC: WRITE-2
 func TestStrategicIsUpstreams(t *testing.T) {
 	kinds := kindsOf(t)
-	count := run(t, func(number uint64, count *tally) string {
-		g := newGenerator(*seed, number, kinds)
-		c, how := g.strategic()
+	prepare := func(number uint64) family { return newGenerator(*seed+1<<32, number).family(kinds) }
+	count := run(t, prepare, func(number uint64, f family, count *tally) string {
+		g := newGenerator(*seed, number)
+		c, how := g.strategic(f)
 		d := c.difference(g.rng, count.add)
 		if d == nil {
 			count.add("patches " + how)
@@ -82,9 +87,14 @@ func TestStrategicIsUpstreams(t *testing.T) {
 			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
 		}
 	}
-	for _, status := range []string{"applied", "applied without a change", "status 400", "status 422", "status 500"} {
-		if *cases >= 4000 && count.counts[status] == 0 {
-			t.Errorf("no case has come to: %s", status)
+	for _, met := range []string{"applied", "applied without a change", "status 400", "status 422", "status 500"} {
+		if *cases >= 10_000 && count.counts[met] == 0 {
+			t.Errorf("no case has come to: %s", met)
+		}
+	}
+	for _, e := range explanations {
+		if *cases >= 50_000 && count.counts["explained: "+e.name] == 0 {
+			t.Errorf("no case is explained by: %s", e.name)
 		}
 	}
 }
@@ -118,7 +128,7 @@ func (c strategic) difference(rng *rand.Rand, count func(string)) *difference {
 				count("of which upstream is of several minds")
 			}
 			return nil
-		} else if name, ok := explain(other, got); ok {
+		} else if name, ok := explain(c, other, got); ok {
 			if count != nil {
 				count("explained: " + name)
 			}

@@ -16,15 +16,34 @@ import (
 
 // generator makes one case.
 type generator struct {
-	rng   *rand.Rand
-	kinds map[string]*kind
-	names []string
-	wild  float64 // how often what is written makes no sense
+	rng  *rand.Rand
+	wild float64 // how often what is written makes no sense
 }
 
-func newGenerator(seed, number uint64, kinds map[string]*kind) *generator {
+// newGenerator makes the generator of one case or family.
+func newGenerator(seed, number uint64) *generator {
 	rng := rand.New(rand.NewPCG(seed, number))
-	return &generator{rng: rng, kinds: kinds, names: keysOf(kinds), wild: []float64{0, 0, 0.02, 0.15}[rng.IntN(4)]}
+	return &generator{rng: rng, wild: []float64{0, 0, 0.02, 0.15}[rng.IntN(4)]}
+}
+
+// family is three variants of an object. Decoding them takes longer than patching them, so several cases share a family.
+type family struct {
+	kind                        *kind
+	original, modified, current map[string]any
+}
+
+// members is how many cases a family has.
+const members = 8
+
+func (g *generator) family(kinds map[string]*kind) family {
+	name := pick(g, often)
+	if g.chance(0.5) {
+		name = pick(g, keysOf(kinds))
+	}
+	f := family{kind: kinds[name]}
+	f.original = g.variant(f.kind, f.kind.vector)
+	f.modified, f.current = g.variant(f.kind, f.original), g.variant(f.kind, f.original)
+	return f
 }
 
 func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
@@ -32,27 +51,20 @@ func (g *generator) chance(p float64) bool { return g.rng.Float64() < p }
 func pick[T any](g *generator, list []T) T { return list[g.rng.IntN(len(list))] }
 
 // strategic makes a case and says how its patch has come about.
-func (g *generator) strategic() (strategic, string) {
-	name := pick(g, often)
-	if g.chance(0.5) {
-		name = pick(g, g.names)
-	}
-	k := g.kinds[name]
-	live := g.variant(k, k.vector)
+func (g *generator) strategic(f family) (strategic, string) {
 	how := "made up"
+	k, live := f.kind, f.current
 	var patch map[string]any
 	switch roll := g.rng.IntN(10); {
 	case roll < 2:
 		how = "made by CreateTwoWayMergePatch"
-		patch = g.twoWay(k, live, g.variant(k, live))
-		if g.chance(0.3) {
-			live = g.variant(k, live)
+		patch = g.twoWay(k, f.original, f.modified)
+		if g.chance(0.7) {
+			live = f.original
 		}
 	case roll < 4:
 		how = "made by CreateThreeWayMergePatch"
-		original := live
-		live = g.variant(k, live)
-		patch = g.threeWay(k, original, g.variant(k, original), live)
+		patch = g.threeWay(k, f.original, f.modified, f.current)
 	}
 	if patch == nil {
 		how = "made up"
@@ -118,6 +130,9 @@ func (g *generator) changed(v any, rate float64) any {
 		}
 		return out
 	case []any:
+		if g.chance(rate / 4) {
+			return []any{}
+		}
 		out := make([]any, 0, len(v)+3)
 		for i, item := range v {
 			if g.chance(rate) {
@@ -330,6 +345,9 @@ func (g *generator) list(patch map[string]any, key string, t *schema.Type, live 
 	}
 	if g.chance(g.wild / 4) {
 		items = slices.Insert(items, 0, g.anything(0))
+	}
+	if g.chance(g.wild/2) || live != nil && len(live) == 0 && g.chance(0.3) {
+		items = []any{pick(g, []any{[]any{"a"}, "a"})}
 	}
 	if !g.chance(0.1) {
 		patch[key] = items
