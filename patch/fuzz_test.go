@@ -1,9 +1,12 @@
 package patch
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"plinth/object"
+	"plinth/schema"
 )
 
 // No patch panics, whatever it says and whatever it is applied to, and what it makes can be printed and read again.
@@ -37,6 +40,74 @@ func FuzzJSON(f *testing.F) {
 			readable(t, Merge(parsed.Value, merge.Value))
 		}
 	})
+}
+
+// SPEC: WRITE-2, WRITE-6
+func FuzzStrategic(f *testing.F) {
+	for _, live := range []string{
+		`{"metadata":{"finalizers":["a","b","a"],"labels":{"a":"1"}},"spec":{"containers":[{"name":"a","ports":[{"containerPort":1}]},{"name":"b"}],"volumes":[{"name":"v"}]}}`,
+		`{"spec":{"ports":[{"port":80},{"port":81.5},{}],"strategy":{"type":"x"},"selector":{"a":{}}},"data":{"a":[1e2]}}`,
+	} {
+		for _, patch := range []string{
+			`{}`, `null`, `[]`, `{"$patch":"replace","a":null}`, `{"$patch":"delete"}`, `{"$patch":{}}`, `{"metadata":{"$retainKeys":["labels"],"labels":{"b":null}}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"finalizers":["c"],"$setElementOrder/finalizers":["c","b"]}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":null,"$deleteFromPrimitiveList/labels":{"a":"2"}}}`,
+			`{"spec":{"containers":[{"name":"b","$patch":"delete"},{"name":"b"},{"name":"b","ports":[{"containerPort":1},{"containerPort":{}}]}]}}`,
+			`{"spec":{"containers":[{"$patch":"replace"},{"name":null},{"name":null}],"$setElementOrder/containers":[{"name":null},1,[]]}}`,
+			`{"spec":{"Containers":[[]],"$setElementOrder/CONTAINERS":[],"$setElementOrder/x":[null],"$setElementOrder":1,"$deleteFromPrimitiveList/":[{}]}}`,
+			`{"spec":{"ports":[{"port":80,"$retainKeys":["port"]},{"port":81.5}],"strategy":{"$retainKeys":[[]]},"selector":{"$patch":"x"}}}`,
+		} {
+			f.Add(live, patch)
+		}
+	}
+	types := []*schema.Type{podType, serviceType, deploymentType, budgetType, revisionType}
+	f.Fuzz(func(t *testing.T, live, patch string) {
+		l, err := object.ParseJSON([]byte(live))
+		if err != nil || l.Value.Kind() != object.Map {
+			return
+		}
+		p, err := object.ParseJSON([]byte(patch))
+		if err != nil {
+			return
+		}
+		base, err := l.Value.Untyped()
+		if err != nil {
+			return
+		}
+		for _, typ := range types {
+			if same, err := Strategic(base, object.MapOf(), typ); err != nil || same != base {
+				t.Errorf("%s: an empty patch makes %s, %v", live, object.AppendJSON(nil, same), err)
+			}
+			made, err := Strategic(base, p.Value, typ)
+			if again, err2 := Strategic(base, p.Value, typ); !object.Equal(made, again) || (err == nil) != (err2 == nil) {
+				t.Errorf("%s patched with %s is one time this, one time that", live, patch)
+			}
+			if err == nil {
+				readable(t, made)
+				untouched(t, base, p.Value, made)
+			} else if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnprocessable) && !errors.Is(err, ErrMisfit) {
+				t.Errorf("%s patched with %s: an error of no kind: %v", live, patch, err)
+			}
+		}
+	})
+}
+
+// untouched checks that the members of which a patch does not speak are the very same ones.
+func untouched(t *testing.T, live, patch, made object.Value) {
+	t.Helper()
+	spoken := map[string]bool{}
+	for _, m := range patch.Members() {
+		_, name, _ := strings.Cut(m.Key, "/")
+		spoken[m.Key], spoken[name] = true, true
+	}
+	if spoken[patchDirective] || spoken[retainPrefix] {
+		return
+	}
+	for _, m := range live.Members() {
+		if got, _ := made.Get(m.Key); !spoken[m.Key] && got != m.Value {
+			t.Errorf("%s is not shared", m.Key)
+		}
+	}
 }
 
 func readable(t *testing.T, v object.Value) {
