@@ -4,6 +4,9 @@ package builtin
 type Absent struct {
 	Group, Resource, Subresource string
 	Why                          string
+	Methods                      []string // of HTTP, that a subresource would have
+	Connect                      bool     // it is a connection to somewhere else
+	Below                        bool     // there are URLs below it
 }
 
 const (
@@ -11,17 +14,27 @@ const (
 	noAccounts = "service account tokens are not issued yet"
 )
 
+// The methods of subresources that are not served.
+var (
+	reads    = []string{"GET"}
+	posts    = []string{"POST"}
+	connects = []string{"GET", "POST"}
+	anything = []string{
+		"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
+	}
+)
+
 // Missing lists what of the reference's built-in API is not served, and why. Requests for it are answered with that, and
 // discovery does not mention it.
 var Missing = []Absent{
-	{"", "nodes", "proxy", noNodes},
-	{"", "pods", "attach", noNodes},
-	{"", "pods", "exec", noNodes},
-	{"", "pods", "log", noNodes},
-	{"", "pods", "portforward", noNodes},
-	{"", "pods", "proxy", noNodes},
-	{"", "services", "proxy", noNodes},
-	{"", "serviceaccounts", "token", noAccounts},
-	{"apiextensions.k8s.io", "customresourcedefinitions", "", "custom resource definitions are not served yet"},
-	{"apiregistration.k8s.io", "apiservices", "", "aggregation of other API servers is not served yet"},
+	{Resource: "nodes", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
+	{Resource: "pods", Subresource: "attach", Why: noNodes, Methods: connects, Connect: true},
+	{Resource: "pods", Subresource: "exec", Why: noNodes, Methods: connects, Connect: true},
+	{Resource: "pods", Subresource: "log", Why: noNodes, Methods: reads},
+	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true},
+	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
+	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
+	{Resource: "serviceaccounts", Subresource: "token", Why: noAccounts, Methods: posts},
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Why: "custom resource definitions are not served yet"},
+	{Group: "apiregistration.k8s.io", Resource: "apiservices", Why: "aggregation of other API servers is not served yet"},
 }

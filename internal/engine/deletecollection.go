@@ -9,6 +9,9 @@ import (
 // DeleteCollection deletes every object that a list selects (DEL-4) and answers that list. An object that somebody else
 // has deleted meanwhile is no error.
 func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions, d DeleteOptions) (*Collection, error) {
+	if rq.Resource.Namespaced && rq.Namespace == "" { // all namespaces can only be looked at
+		return nil, apierr.NewBadRequest("Namespace parameter required.")
+	}
 	if l.Match == "" && l.ResourceVersion != "" && l.ResourceVersion != "0" {
 		l.Match = "Exact" // the reference reads it in chunks, and those are of one version
 	}

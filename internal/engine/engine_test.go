@@ -583,3 +583,46 @@ func TestDuplicateFields(t *testing.T) {
 		t.Errorf("warnings are %q", warnings)
 	}
 }
+
+// SPEC: URI-2, DEL-4
+func TestNamesThatNothingCanHave(t *testing.T) {
+	b := newBench(t)
+	for name, want := range map[string]string{
+		"..":   `Name parameter invalid: "..": may not be '..'`,
+		"a%b":  `Name parameter invalid: "a%b": may not contain '%'`,
+		"none": `widgets.test.example "none" not found`,
+	} {
+		code := 400
+		if name == "none" {
+			code = 404
+		}
+		_, err := b.Get(t.Context(), b.request(name), "")
+		b.wants(err, code, want)
+		_, err = b.Delete(t.Context(), b.request(name), DeleteOptions{})
+		b.wants(err, code, want)
+	}
+	everywhere := b.request("")
+	everywhere.Namespace = ""
+	_, err := b.DeleteCollection(t.Context(), everywhere, ListOptions{}, DeleteOptions{})
+	b.wants(err, 400, "Namespace parameter required.")
+}
+
+// SPEC: VAL-2
+func TestOwnersListedTwice(t *testing.T) {
+	b := newBench(t)
+	const owner = `{"apiVersion":"v1","kind":"A","name":"a","uid":"u"}`
+	var warnings []string
+	rq := b.request("")
+	rq.Warn = func(texts []string) { warnings = append(warnings, texts...) }
+	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,{"apiVersion":"v1","kind":"A","name":"b","uid":"u"},`+owner+`]}}`)))
+	parsed, err := object.ParseJSON(made.Object.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := parsed.Value.At("metadata", "ownerReferences").Len(); n != 2 {
+		t.Errorf("there are %d owners: %s", n, made.Object.Data)
+	}
+	if len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
+		t.Errorf("%q", warnings)
+	}
+}

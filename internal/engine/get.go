@@ -3,8 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"plinth/internal/apierr"
 	"plinth/internal/store"
@@ -36,7 +40,11 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
+// notFound says that there is no object of the request's name, or that there can be none.
 func (rq *Request) notFound() error {
+	if wrong := content.IsPathSegmentName(rq.Name); len(wrong) > 0 {
+		return apierr.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", rq.Name, strings.Join(wrong, ";")))
+	}
 	typ := rq.Resource.Type()
 	if as := rq.Resource.NotFoundAs; as != "" {
 		typ.Name = as

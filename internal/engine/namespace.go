@@ -13,7 +13,7 @@ const Namespaces = "/namespaces"
 // admitNamespace refuses to create an object in a namespace that is not there or is being emptied (URI-5). The
 // precondition that it returns keeps that true until the commit.
 func (e *Engine) admitNamespace(rq *Request, name string) ([]store.Precondition, error) {
-	if !rq.Resource.Namespaced {
+	if !rq.Resource.Namespaced || rq.Namespace == "" { // no namespace is for validation to refuse
 		return nil, nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}

@@ -25,7 +25,7 @@ type Config struct {
 	Authorize func(context.Context, Attributes) (ok bool, why string, err error)
 	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
 	// not ok for subresources that the API has not. Nil: there are none.
-	Missing func(resource *engine.Resource, subresource string) (why string, ok bool)
+	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
 
 	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
 	// or "/console/" for all that is below. They are authorized by path.
@@ -45,6 +45,14 @@ type Config struct {
 
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
+}
+
+// Missing is a subresource that the API has and this server has not.
+type Missing struct {
+	Why     string
+	Methods []string // the HTTP methods that it would have
+	Connect bool     // it is a connection, of which there is no dry run
+	Below   bool     // there are URLs below its own
 }
 
 // Check is one thing that /healthz, /livez and /readyz ask.
@@ -139,7 +147,7 @@ func (c *Config) validate() error {
 		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d and BodyLimit %d; neither may be negative", c.MaxInFlight, c.BodyLimit))
 	}
 	if c.Missing == nil {
-		c.Missing = func(*engine.Resource, string) (string, bool) { return "", false }
+		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }
 	}
 	if c.Closing == nil {
 		c.Closing = context.Background()

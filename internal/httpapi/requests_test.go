@@ -655,9 +655,24 @@ func TestForms(t *testing.T) {
 func TestMissingSubresource(t *testing.T) {
 	s := newServer(t, nil)
 	s.makePods(1)
-	got := s.do("GET", "/api/v1/namespaces/default/pods/pod-00000/log", "")
-	if got.code != 501 || got.message() != `log of pods "pod-00000" is not available here: there are no nodes` {
-		t.Errorf("%d %s", got.code, got.body)
+	const pod = "/api/v1/namespaces/default/pods/pod-00000"
+	const noPath, noMethod = "the server could not find the requested resource", "the server does not allow this method on the requested resource"
+	for _, c := range []struct {
+		method, path string
+		code         int
+		message      string
+	}{
+		{"GET", pod + "/log", 501, `log of pods "pod-00000" is not available here: there are no nodes`},
+		{"GET", pod + "/log?dryRun=All", 501, `log of pods "pod-00000" is not available here: there are no nodes`},
+		{"GET", pod + "x/log", 404, `pods "pod-00000x" not found`},
+		{"POST", pod + "x/log", 405, noMethod},
+		{"GET", pod + "/log/x", 404, noPath},
+		{"GET", pod + "/exec?dryRun=All", 400, "dryRun is not supported"},
+		{"GET", pod + "/proxy/x", 501, `proxy of pods "pod-00000" is not available here: there are no nodes`},
+	} {
+		if got := s.do(c.method, c.path, ""); got.code != c.code || got.message() != c.message {
+			t.Errorf("%s %s: %d %s", c.method, c.path, got.code, got.body)
+		}
 	}
 }
 

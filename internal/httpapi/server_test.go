@@ -63,8 +63,9 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 		Authorize: func(_ context.Context, a Attributes) (bool, string, error) {
 			return a.User.Name == "admin" || a.Path == "/healthz", "", nil
 		},
-		Missing: func(r *engine.Resource, subresource string) (string, bool) {
-			return "there are no nodes", r.Name == "pods" && subresource == "log"
+		Missing: func(r *engine.Resource, subresource string) (Missing, bool) {
+			m := Missing{Why: "there are no nodes", Methods: []string{"GET"}, Connect: subresource != "log", Below: subresource == "proxy"}
+			return m, r.Name == "pods" && (subresource == "log" || subresource == "exec" || subresource == "proxy")
 		},
 		Checks: []Check{{Name: "ping", Run: func(context.Context) error { return nil }}},
 		Logger: slog.New(slog.DiscardHandler),

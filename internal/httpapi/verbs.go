@@ -70,8 +70,8 @@ func (h *Handler) verb(x *exchange) (func(*Handler, *exchange) error, error) {
 // routeSubresource does the same below an object.
 func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error, error) {
 	t, r := &x.target, x.resource
-	if why, ok := h.Missing(r, t.subresource); ok {
-		return nil, h.missing(x, why)
+	if m, ok := h.Missing(r, t.subresource); ok {
+		return nil, h.missing(x, m)
 	}
 	x.subresource = r.Subresource(t.subresource)
 	if x.subresource == nil || t.rest != "" || t.watchPath {
@@ -83,14 +83,22 @@ func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error
 	return verbs[t.verb], nil
 }
 
-// missing is the answer of a subresource that the API has and this server has not (URI-7): it is told of objects that are
-// there.
-func (h *Handler) missing(x *exchange, why string) error {
+// missing is the answer of a subresource that the API has and this server has not (URI-7). What would be refused anyway is
+// refused in the same way, and it is told of objects that are there.
+func (h *Handler) missing(x *exchange, m Missing) error {
 	r, t := x.resource, &x.target
+	switch {
+	case t.rest != "" && !m.Below:
+		return apierr.NewNoSuchPath()
+	case !slices.Contains(m.Methods, x.r.Method):
+		return apierr.NewMethodNotAllowed()
+	case m.Connect && len(x.query()["dryRun"]) > 0:
+		return apierr.NewBadRequest("dryRun is not supported")
+	}
 	if _, err := h.Engine.Get(x.ctx, x.request(), ""); err != nil {
 		return err
 	}
-	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", t.subresource, r.Name, t.name, why),
+	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", t.subresource, r.Name, t.name, m.Why),
 		&apierr.Details{Name: t.name, Group: r.Group, Kind: r.Name})
 }
 

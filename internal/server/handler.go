@@ -60,13 +60,13 @@ func authorize(_ context.Context, a httpapi.Attributes) (ok bool, why string, er
 }
 
 // missing says why a part of the built-in API is not served.
-func missing(r *engine.Resource, subresource string) (why string, ok bool) {
+func missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool) {
 	for _, m := range builtin.Missing {
 		if m.Group == r.Group && m.Resource == r.Name && m.Subresource == subresource {
-			return m.Why, true
+			return httpapi.Missing{Why: m.Why, Methods: m.Methods, Connect: m.Connect, Below: m.Below}, true
 		}
 	}
-	return "", false
+	return httpapi.Missing{}, false
 }
 
 // checks are what the health paths ask.
