@@ -18,9 +18,9 @@ type Versions interface {
 
 // Kind is what is merged: objects of one kind, seen through one endpoint of the API.
 type Kind struct {
-	Type     *schema.Type      // of the version of the request
-	Versions Versions          // nil: there is but that version
-	Reset    map[string]Filter // by API version: what requests to this endpoint may not touch
+	Type     *schema.Type   // of the version of the request
+	Versions Versions       // nil: there is but that version
+	Reset    map[string]Set // by API version: what requests to this endpoint may not touch, with all that is below it
 }
 
 // Writer says who writes, and how.
@@ -198,6 +198,10 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 			return object.Nil, nil, err
 		}
 	}
+	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion, Subresource: w.Subresource}}
+	if at := indexOf(o.entries, &me.Entry); at >= 0 {
+		me.Time = o.entries[at].Time // even if it was in a version that is gone
+	}
 	if err := o.reconcile(live); err != nil {
 		return object.Nil, nil, err
 	}
@@ -205,12 +209,11 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 	if err != nil {
 		return object.Nil, nil, err
 	}
-	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion, Subresource: w.Subresource}}
 	me.set = o.filtered(set, w.APIVersion)
 	var last *entry
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
 		last = o.entries[at]
-		me.Time, me.stored, me.printed = last.Time, last.stored, last.printed
+		me.stored, me.printed = last.stored, last.printed
 		o.entries[at] = me
 	} else {
 		o.entries = append(o.entries, me)
@@ -254,10 +257,7 @@ func (o *operation) nothing(obj object.Value) object.Value {
 }
 
 func (o *operation) filtered(s Set, version string) Set {
-	if f, ok := o.kind.Reset[version]; ok {
-		return f.Apply(s)
-	}
-	return s
+	return s.MinusAll(o.kind.Reset[version])
 }
 
 // reconcile brings the sets of all managers in line with the schemas of their versions. Managers of versions that are gone

@@ -16,7 +16,6 @@ var (
 	seed      = flag.Uint64("seed", 1, "what they are made from")
 	length    = flag.Int("length", 12, "operations in a history")
 	enough    = flag.Int64("enough", 5, "how many differences end the run")
-	open      = flag.Bool("open", false, "types with fields that keep unknown ones, too, which plinth's schemas cannot say yet")
 	alone     = flag.Bool("alone", false, "run the histories through upstream alone, values of wrong types among them")
 )
 
@@ -95,7 +94,6 @@ func TestHistories(t *testing.T) {
 // differs runs one history and tells of a difference.
 func differs(number uint64, count *tally) string {
 	g := newGenerator(*seed, number)
-	g.open = *open || *alone
 	if *alone {
 		g.wrong = 0.003
 	}

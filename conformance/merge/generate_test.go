@@ -15,7 +15,6 @@ import (
 // generator makes random kinds, values and histories. It is the same for the same seed.
 type generator struct {
 	*rand.Rand
-	open  bool    // there are structs that keep unknown fields
 	wrong float64 // how often a value does not have its type
 }
 
@@ -118,7 +117,7 @@ func (g *generator) structure(depth, fields int) *node {
 	case g.chance(0.1):
 		n.MapType = "granular"
 	}
-	n.Preserve = g.open && g.chance(0.08)
+	n.Preserve = g.chance(0.08)
 	return n
 }
 
@@ -149,9 +148,6 @@ func (g *generator) node(depth int) *node {
 	case 1:
 		return &node{Type: "object", Preserve: true}
 	case 2:
-		if !g.open {
-			return &node{Preserve: true}
-		}
 		return &node{Type: "object", Preserve: true, Properties: map[string]*node{"a": g.node(depth - 1), "b": g.scalar()}}
 	}
 	return &node{Preserve: true}
@@ -174,7 +170,7 @@ func (g *generator) scalar() *node {
 // associative is a list with one, two or three keys, some with a default.
 func (g *generator) associative(depth int) *node {
 	item := g.structure(depth, 3)
-	item.Preserve = g.open && g.chance(0.05)
+	item.Preserve = g.chance(0.05)
 	n := &node{Type: "array", Items: item, ListType: "map"}
 	for i := range pick(g, 1, 1, 1, 2, 2, 3) {
 		name := []string{"key", "name", "port"}[i]
@@ -611,9 +607,6 @@ func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) 
 	t := s.kind.version(s.kind.apiVersion(op.version)).typ
 	if s.kind.status && g.chance(0.25) {
 		op.subresource = "status"
-	}
-	if s.kind.builtin && s.kind.name == "Pod" && g.chance(0.2) {
-		op.subresource = pick(g, "resize", "ephemeralcontainers")
 	}
 	switch {
 	case !s.live.IsNull() && g.chance(0.06) && g.reschema(s, &op):

@@ -212,27 +212,15 @@ func (v *version) renamed(name string) string {
 // fragileMessage is what a fragile conversion fails with.
 const fragileMessage = "conversion webhook failed: a field is missing"
 
-// resets are the fields that a write to this subresource ("": the object itself) does not own: exclude, or all but include.
-type resets struct {
-	exclude [][]string
-	include [][]string // "*" stands for any element
-}
-
-func (k *kind) resets(subresource string) resets {
+// resets are the fields that a write to this subresource ("": the object itself) does not own, with all that is below.
+func (k *kind) resets(subresource string) []string {
 	switch {
-	case k.builtin && k.name == "Pod" && subresource == "ephemeralcontainers":
-		return resets{include: [][]string{{"spec", "ephemeralContainers"}}}
-	case k.builtin && k.name == "Pod" && subresource == "resize":
-		return resets{include: [][]string{
-			{"spec", "containers", "*", "resources"}, {"spec", "containers", "*", "resizePolicy"},
-			{"spec", "initContainers", "*", "resources"}, {"spec", "initContainers", "*", "resizePolicy"},
-		}}
 	case !k.status:
-		return resets{}
+		return nil
 	case subresource == "status":
-		return resets{exclude: [][]string{{"metadata"}, {"spec"}}}
+		return []string{"metadata", "spec"}
 	}
-	return resets{exclude: [][]string{{"status"}}}
+	return []string{"status"}
 }
 
 // valueOf makes a value of what encoding/json makes of JSON.

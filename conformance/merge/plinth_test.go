@@ -34,21 +34,12 @@ func (v versions) Convert(o object.Value, apiVersion string) (object.Value, erro
 }
 
 func (plinth) kind(w write) (*merge.Kind, merge.Writer) {
-	k := &merge.Kind{Type: w.kind.version(w.apiVersion()).typ, Reset: map[string]merge.Filter{}}
+	k := &merge.Kind{Type: w.kind.version(w.apiVersion()).typ, Reset: map[string]merge.Set{}}
 	if len(w.kind.versions) > 1 {
 		k.Versions = versions{w.kind}
 	}
-	if r := w.kind.resets(w.subresource); r.include != nil || r.exclude != nil {
-		var f merge.Filter
-		for _, path := range r.exclude {
-			f.Except = f.Except.Union(merge.SetOf(pathOf(path)))
-		}
-		for _, path := range r.include {
-			f.Only = append(f.Only, merge.Pattern(path))
-		}
-		for _, v := range w.kind.versions {
-			k.Reset[w.kind.apiVersion(v.name)] = f
-		}
+	for _, v := range w.kind.versions {
+		k.Reset[w.kind.apiVersion(v.name)] = merge.Fields(w.kind.resets(w.subresource)...)
 	}
 	return k, merge.Writer{Manager: w.manager, APIVersion: w.apiVersion(), Subresource: w.subresource, Force: w.force, Now: w.now.UTC().Format(time.RFC3339)}
 }

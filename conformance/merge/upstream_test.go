@@ -197,33 +197,6 @@ func valueOfObject(o runtime.Object) object.Value {
 	return parse(string(text))
 }
 
-func (r resets) filter() fieldpath.Filter {
-	if r.include != nil {
-		var patterns []*fieldpath.SetMatcher
-		for _, path := range r.include {
-			var parts []any
-			for _, name := range path {
-				if name == "*" {
-					parts = append(parts, fieldpath.MatchAnyPathElement())
-				} else {
-					parts = append(parts, name)
-				}
-			}
-			patterns = append(patterns, fieldpath.MakePrefixMatcherOrDie(parts...))
-		}
-		return fieldpath.NewIncludeMatcherFilter(patterns...)
-	}
-	set := fieldpath.NewSet()
-	for _, path := range r.exclude {
-		var parts []any
-		for _, name := range path {
-			parts = append(parts, name)
-		}
-		set.Insert(fieldpath.MakePathOrDie(parts...))
-	}
-	return fieldpath.NewExcludeSetFilter(set)
-}
-
 // manager puts a field manager together. The filters are there for every version of a custom kind, and for all of a
 // built-in one's, as in the API server.
 func (upstream) manager(w write) (*managedfields.FieldManager, error) {
@@ -238,9 +211,13 @@ func (upstream) manager(w write) (*managedfields.FieldManager, error) {
 // filters are the fields that a write to a subresource does not own, in every version.
 func (k *kind) filters(subresource string) map[fieldpath.APIVersion]fieldpath.Filter {
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{}
-	if r := k.resets(subresource); r.include != nil || r.exclude != nil {
+	if names := k.resets(subresource); len(names) > 0 {
+		set := fieldpath.NewSet()
+		for _, name := range names {
+			set.Insert(fieldpath.MakePathOrDie(name))
+		}
 		for _, v := range k.versions {
-			filters[fieldpath.APIVersion(k.apiVersion(v.name))] = r.filter()
+			filters[fieldpath.APIVersion(k.apiVersion(v.name))] = fieldpath.NewExcludeSetFilter(set)
 		}
 	}
 	return filters

@@ -58,11 +58,7 @@ func versions(group string) []string {
 
 // Resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as the
 // subresource is the main URL. Each version of a type has all of them, as a write changes who owns what in the others, too.
-func Resets(group, resource, subresource string) map[string]merge.Filter {
-	return resets(group, resource, subresource)
-}
-
-func resets(group, resource, subresource string) map[string]merge.Filter {
+func Resets(group, resource, subresource string) map[string]merge.Set {
 	i := slices.IndexFunc(untouchedFields, func(u untouched) bool {
 		return u.group == group && slices.Contains(strings.Fields(u.resources), resource)
 	})
@@ -73,10 +69,10 @@ func resets(group, resource, subresource string) map[string]merge.Filter {
 	if !known {
 		return nil
 	}
-	filters := map[string]merge.Filter{}
+	sets := map[string]merge.Set{}
 	for _, version := range versions(group) {
 		r := engine.Resource{Group: group, Version: version}
-		filters[r.APIVersion()] = merge.Filter{Except: merge.Fields(strings.Fields(paths)...)}
+		sets[r.APIVersion()] = merge.Fields(strings.Fields(paths)...)
 	}
-	return filters
+	return sets
 }

@@ -92,7 +92,7 @@ type Resource struct {
 	TTL time.Duration
 
 	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
-	Resets map[string]merge.Filter
+	Resets map[string]merge.Set
 
 	Subresources []*Subresource
 
@@ -123,7 +123,7 @@ type Subresource struct {
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
 	// Resets is as a Resource's.
-	Resets map[string]merge.Filter
+	Resets map[string]merge.Set
 	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil elsewhere.
 	Replicas merge.Replicas
 	// Deletion makes a POST delete the object, with these options, instead of writing it.
