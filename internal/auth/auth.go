@@ -96,7 +96,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
 		return user, nil
 	}
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	token = strings.TrimSpace(token)
+	token, _, _ = strings.Cut(token, " ")                    // as in the reference what follows means nothing, and two spaces are no token
 	if !strings.EqualFold(scheme, "Bearer") || token == "" { // other schemes are nobody's credentials here
 		if byCertificate != nil {
 			return engine.User{}, byCertificate

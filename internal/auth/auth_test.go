@@ -45,7 +45,9 @@ func TestAuthenticate(t *testing.T) {
 	}{
 		{"", anonymous, nil},
 		{"Bearer sesame", alice, nil},
-		{"bearer  sesame ", alice, nil},
+		{" bearer sesame ", alice, nil},
+		{"Bearer sesame street", alice, nil},
+		{"Bearer  sesame", anonymous, nil},
 		{"Bearer bare", bob, nil},
 		{"Bearer wrong", engine.User{}, ErrInvalid},
 		{"Bearer", anonymous, nil},

@@ -37,7 +37,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 		known = rq.Resource.Fields(object.Nil)
 	}
 	for _, requirement := range o.Fields.Requirements() {
-		if !knownField(known, requirement.Field) {
+		if !rq.Resource.selectable(known, requirement.Field) {
 			return selection{}, apierr.NewBadRequest(rq.Resource.unknownField(requirement.Field))
 		}
 	}
@@ -50,7 +50,11 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	return s, nil
 }
 
-func knownField(known []store.Pair, name string) bool {
+// selectable says whether there is such a field. Types without a namespace and with fields of their own have none for it.
+func (r *Resource) selectable(known []store.Pair, name string) bool {
+	if name == "metadata.namespace" && !r.Namespaced && known != nil {
+		return false
+	}
 	return name == "metadata.name" || name == "metadata.namespace" || slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
 }
 

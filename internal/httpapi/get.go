@@ -17,6 +17,9 @@ func (h *Handler) get(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if isTrue(x.query(), "export") {
+		return apierr.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+	}
 	rq := x.request()
 	result, err := h.Engine.Get(x.ctx, rq, first(x.query(), "resourceVersion"))
 	if err != nil {
