@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	cases  = flag.Uint64("cases", 2000, "how many random cases each test compares")
+	cases  = flag.Uint64("cases", 1000, "how many random cases each test compares")
 	seed   = flag.Uint64("seed", 1, "what they are made from")
 	enough = flag.Int64("enough", 5, "how many differences end the run")
 )

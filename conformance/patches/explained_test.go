@@ -2,6 +2,7 @@ package patches
 
 import (
 	"slices"
+	"strings"
 
 	"plinth/object"
 )
@@ -27,7 +28,8 @@ var explanations = []explained{
 			"appends in place if the deletions have left room, and then takes the order of the live list from what its search for " +
 			"duplicates has made of that. Here the order is the same whether or not there is room.",
 		is: func(c strategic, want, got outcome) bool {
-			return want.status == 200 && got.status == 200 && reordered(c.live, read(want.text), read(got.text))
+			deletes := strings.Contains(string(object.AppendJSON(nil, c.patch)), `"$deleteFromPrimitiveList/`)
+			return deletes && want.status == 200 && got.status == 200 && reordered(c.live, read(want.text), read(got.text))
 		},
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kjson "sigs.k8s.io/json"
 
+	"plinth/object"
 	"plinth/schema"
 )
 
@@ -76,7 +77,12 @@ func (g *generator) strategic(f family) (strategic, string) {
 	if g.chance(g.wild / 2) { // what no server has stored
 		live = g.spoilt(live).(map[string]any)
 	}
-	return strategic{k, valueOf(live), valueOf(patch)}, how
+	c := strategic{k, valueOf(live), valueOf(patch)}
+	if g.chance(0.002) { // too rare otherwise: lists of lists are told apart only where the live list is empty
+		list := object.ListOf(object.Strings("a"))
+		c.live, c.patch = c.live.WithAt(object.ListOf(), "metadata", "finalizers"), object.Fields("metadata", object.Fields("finalizers", list))
+	}
+	return c, how
 }
 
 func (g *generator) twoWay(k *kind, original, modified map[string]any) map[string]any {
