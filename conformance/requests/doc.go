@@ -9,5 +9,5 @@
 //	CONFORMANCE_REFERENCE=1 go test ./requests      and the records are still what the reference answers
 //
 // Answers are normalised: uids and resourceVersions become <uid1>, <rv1> … in the order in which they appear, so that
-// equal ones stay equal; times of today become <time>; managedFields go.
+// equal ones stay equal; times of today become <time>; managedFields become a line for each entry, without its time.
 package requests

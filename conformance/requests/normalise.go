@@ -163,9 +163,6 @@ func (n *names) value(v any, path []string) any {
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
 			v[key] = n.member(v, key, path)
-			if v[key] == nil && key == "managedFields" {
-				delete(v, key)
-			}
 		}
 		return v
 	case []any:
@@ -179,11 +176,33 @@ func (n *names) value(v any, path []string) any {
 	return v
 }
 
+// managers is managedFields without their times, an entry a line.
+func managers(managed any) any {
+	entries, ok := managed.([]any)
+	if !ok {
+		return managed
+	}
+	lines := make([]any, len(entries))
+	for i, entry := range entries {
+		e, _ := entry.(map[string]any)
+		fields, err := json.Marshal(e["fieldsV1"])
+		if err != nil {
+			return managed
+		}
+		line := fmt.Sprint(e["manager"], " ", e["operation"], " ", e["apiVersion"], " ")
+		if sub, ok := e["subresource"]; ok {
+			line += fmt.Sprint("/", sub, " ")
+		}
+		lines[i] = line + string(fields)
+	}
+	return lines
+}
+
 func (n *names) member(in map[string]any, key string, path []string) any {
 	value, inMetadata := in[key], len(path) > 0 && path[len(path)-1] == "metadata"
 	switch {
 	case inMetadata && key == "managedFields":
-		return nil
+		return managers(value)
 	case inMetadata && key == "resourceVersion":
 		rv, _ := value.(string)
 		if rv == "" || rv == "0" {

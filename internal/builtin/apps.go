@@ -18,7 +18,7 @@ func apps() group {
 			table: columns.ControllerRevisions,
 		},
 		{
-			alias: rolling("updateStrategy", "maxSurge", "maxUnavailable"),
+			alias: daemonSetAliases,
 			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"}, schema: gotypes.Of[appsv1.DaemonSet],
 			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
 			gated: podGates("spec.template.spec"), generation: spec,
@@ -101,6 +101,14 @@ func keepRollback(obj, old object.Value) object.Value {
 
 // templateGeneration is the annotation that counts the templates of a DaemonSet, once a field.
 const templateGeneration = appsv1.DeprecatedTemplateGeneration
+
+var rollingDaemonSet = rolling("updateStrategy", "maxSurge", "maxUnavailable")
+
+// daemonSetAliases has the annotation show the field that it was, which is always there, and so belongs to who writes it.
+func daemonSetAliases(obj object.Value) object.Value {
+	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
+	return rollingDaemonSet(withTemplateCount(obj, count))
+}
 
 // newDaemonSet begins to count the templates.
 func newDaemonSet(obj object.Value) object.Value {
