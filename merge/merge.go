@@ -285,36 +285,37 @@ func (o *operation) reconcile(live object.Value) error {
 
 // settle compares what was with what is, and takes from everybody but the writer what they do not own any longer: fields
 // that are gone, and by force those that have changed. Without force a changed field that another manager owns is a
-// conflict. It returns the difference in the version of the request.
+// conflict. It returns the difference in the version of the request. The managers have been reconciled: their versions are
+// there.
 func (o *operation) settle(live, next object.Value, writer *entry, force bool) (Set, error) {
 	type comparison struct {
 		version string
 		diff    Set
 	}
 	var done []comparison
-	diffIn := func(version string) (Set, bool, error) {
+	diffIn := func(version string) (Set, error) {
 		for _, c := range done {
 			if c.version == version {
-				return c.diff, true, nil
+				return c.diff, nil
 			}
 		}
 		was, t, err := o.in(live, version)
-		if err != nil || t == nil {
-			return Set{}, false, err
+		if err != nil {
+			return Set{}, err
 		}
 		is, _, err := o.in(next, version)
 		if err != nil {
-			return Set{}, false, err
+			return Set{}, err
 		}
 		diff, err := compare(was, is, t)
 		if err != nil {
-			return Set{}, false, err
+			return Set{}, err
 		}
 		diff = o.filtered(diff, version)
 		done = append(done, comparison{version, diff})
-		return diff, true, nil
+		return diff, nil
 	}
-	mine, _, err := diffIn(o.writer.APIVersion)
+	mine, err := diffIn(o.writer.APIVersion)
 	if err != nil {
 		return Set{}, err
 	}
@@ -325,12 +326,9 @@ func (o *operation) settle(live, next object.Value, writer *entry, force bool) (
 			kept = append(kept, e)
 			continue
 		}
-		diff, known, err := diffIn(e.APIVersion)
+		diff, err := diffIn(e.APIVersion)
 		if err != nil {
 			return Set{}, err
-		}
-		if !known {
-			continue
 		}
 		if taken := e.set.both(diff, touched); !taken.Empty() && !force {
 			conflicts = append(conflicts, conflict{e, taken})
