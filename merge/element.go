@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -163,8 +164,23 @@ const (
 // written them.
 var errUnknownElement = errors.New("unknown path element type")
 
-// parseElement reads an element from FieldsV1.
-func parseElement(text string) (Element, error) {
+// parseElement reads an element from FieldsV1, and says whether it would be printed in the same way.
+func parseElement(text string) (e Element, same bool, err error) {
+	if rest, ok := strings.CutPrefix(text, fieldPrefix); ok {
+		return FieldElement(rest), true, nil
+	}
+	if rest, ok := strings.CutPrefix(text, keyPrefix); ok {
+		if keys, ok := plainKeys(rest); ok {
+			return KeyElement(keys), true, nil
+		}
+	}
+	if e, err = parseOther(text); err != nil {
+		return Element{}, false, err
+	}
+	return e, e.wire() == text, nil
+}
+
+func parseOther(text string) (Element, error) {
 	if len(text) < 2 {
 		return Element{}, errors.New("a path element has a letter and a colon at least")
 	}
@@ -173,8 +189,6 @@ func parseElement(text string) (Element, error) {
 	}
 	rest := text[2:]
 	switch text[:2] {
-	case fieldPrefix:
-		return FieldElement(rest), nil
 	case keyPrefix:
 		keys, err := parseInner(rest)
 		if err != nil {
@@ -194,11 +208,8 @@ func parseElement(text string) (Element, error) {
 	return Element{}, errUnknownElement
 }
 
-// parseInner reads the JSON within an element. The key of almost every list is one string without escapes.
+// parseInner reads the JSON within an element.
 func parseInner(text string) (object.Value, error) {
-	if key, value, ok := plainKey(text); ok {
-		return object.MapOf(object.Member{Key: key, Value: object.StringOf(value)}), nil
-	}
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil {
 		return object.Nil, err
@@ -206,18 +217,55 @@ func parseInner(text string) (object.Value, error) {
 	return parsed.Value.Untyped()
 }
 
-// plainKey takes `{"name":"value"}` apart, if it needs no parser.
-func plainKey(text string) (key, value string, ok bool) {
-	rest, ok := strings.CutPrefix(text, `{"`)
-	if !ok {
+// plainKeys reads the keys of almost every list without a parser: strings without escapes and short integers, in the form and
+// order in which they are printed.
+func plainKeys(text string) (object.Value, bool) {
+	const most = 4
+	var room [most]object.Member
+	keys := room[:0]
+	rest, ok := strings.CutPrefix(text, "{")
+	for ok && len(keys) < most {
+		var m object.Member
+		if m.Key, rest, ok = plainString(rest); !ok || len(keys) > 0 && keys[len(keys)-1].Key >= m.Key {
+			break
+		}
+		if rest, ok = strings.CutPrefix(rest, ":"); !ok {
+			break
+		}
+		if m.Value, rest, ok = plainScalar(rest); !ok {
+			break
+		}
+		if keys = append(keys, m); rest == "}" {
+			return object.MapOf(slices.Clone(keys)...), true
+		}
+		rest, ok = strings.CutPrefix(rest, ",")
+	}
+	return object.Nil, false
+}
+
+// plainString takes a string without escapes off the front of a text.
+func plainString(text string) (s, rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, `"`); !ok {
 		return "", "", false
 	}
-	key, rest, ok = strings.Cut(rest, `":"`)
-	if !ok {
-		return "", "", false
+	s, rest, ok = strings.Cut(text, `"`)
+	return s, rest, ok && isPlain(s)
+}
+
+// plainScalar takes such a string, or an integer of up to nine digits, off the front of a text.
+func plainScalar(text string) (v object.Value, rest string, ok bool) {
+	if s, rest, ok := plainString(text); ok {
+		return object.StringOf(s), rest, true
 	}
-	value, ok = strings.CutSuffix(rest, `"}`)
-	return key, value, ok && isPlain(key) && isPlain(value)
+	n, i := int64(0), 0
+	for i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9' {
+		n = 10*n + int64(text[i]-'0')
+		i++
+	}
+	if i == 0 || i > 1 && text[0] == '0' {
+		return object.Nil, "", false
+	}
+	return object.IntOf(n), text[i:], true
 }
 
 // isPlain says whether JSON has a string without escapes.

@@ -46,7 +46,7 @@ func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 			p.odd = p.odd || m.Value.Kind() != object.Map || m.Value.Len() > 0
 			continue
 		}
-		element, err := parseElement(m.Key)
+		element, same, err := parseElement(m.Key)
 		if errors.Is(err, errUnknownElement) {
 			p.odd = true
 			continue
@@ -54,7 +54,7 @@ func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 		if err != nil {
 			return Set{}, false, fmt.Errorf("parsing key as path element: %w", err)
 		}
-		p.odd = p.odd || element.step != Field && element.wire() != m.Key
+		p.odd = p.odd || !same
 		n := node{element: element}
 		var own bool
 		if n.below, own, err = p.below(m.Value); err != nil {
