@@ -32,8 +32,8 @@ func (h *Handler) watch(x *exchange) error {
 	}
 	defer w.end()
 	w.begin()
-	if err == nil {
-		err = w.tick.Err() // a watch that is over before it begins says so
+	if err == nil && !w.over() {
+		err = w.tick.Err() // a watch whose time is over before it begins says so
 	}
 	if err == nil {
 		err = w.run()
