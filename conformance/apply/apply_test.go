@@ -1,0 +1,133 @@
+package apply
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/linediff"
+)
+
+var (
+	rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
+	accept  = flag.Bool("accept", false, "record Plinth's answers in the steps that are known to differ")
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+func scripts(t *testing.T) []*script {
+	t.Helper()
+	all, err := loadAll("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("there are no scripts")
+	}
+	return all
+}
+
+// TestScripts: what is printed is what was read, so that recording changes nothing but answers.
+func TestScripts(t *testing.T) {
+	for _, s := range scripts(t) {
+		text, err := os.ReadFile(s.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if printed := string(s.print()); printed != string(text) {
+			t.Errorf("%s is printed otherwise:\n%s", s.file, linediff.Diff(string(text), printed))
+		}
+	}
+}
+
+// TestPlinth holds Plinth against what the reference answered.
+func TestPlinth(t *testing.T) {
+	if *rewrite {
+		return
+	}
+	walk(t, harness.RunTarget(t), func(st *step) string {
+		if st.differs != "" && harness.Target() == harness.Plinth {
+			return st.differently
+		}
+		return st.want
+	}, *accept)
+}
+
+// TestRecords holds the records against the reference, or makes them.
+func TestRecords(t *testing.T) {
+	if !*rewrite && !harness.WantReference() {
+		return
+	}
+	walk(t, harness.Run(t, harness.Options{Kind: harness.Reference}), func(st *step) string { return st.want }, false)
+}
+
+// walk takes all scripts to a server, beside each other: each has its own namespace.
+func walk(t *testing.T, server *harness.Server, want func(*step) string, accept bool) {
+	home := t.TempDir()
+	client := server.Client()
+	t.Cleanup(client.CloseIdleConnections)
+	for _, s := range scripts(t) {
+		t.Run(s.name(), func(t *testing.T) {
+			t.Parallel()
+			r, err := newRunner(server, client, home, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, st := range s.steps {
+				got, err := r.do(st)
+				if err != nil {
+					got = err.Error()
+				}
+				switch {
+				case *rewrite:
+					st.want = got
+				case accept && st.differs != "":
+					st.differently = got
+				case got != want(st):
+					t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", s.file, st.line, st.title, st.command, linediff.Diff(want(st), got))
+				}
+				if st.differs != "" && st.differently == st.want && !*rewrite {
+					t.Errorf("%s:%d: %s: there is no difference: %s", s.file, st.line, st.title, st.differs)
+				}
+			}
+			if *rewrite || accept {
+				if err := os.WriteFile(s.file, s.print(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestExplained: every conflict that Plinth tells of goes on to the values and the ways out (BEY-2), in the shape that the
+// comparison with the reference leaves out.
+func TestExplained(t *testing.T) {
+	if *rewrite || harness.Target() == harness.Reference {
+		return
+	}
+	server := harness.RunTarget(t)
+	client := server.Client()
+	t.Cleanup(client.CloseIdleConnections)
+	r, err := newRunner(server, client, t.TempDir(), &script{file: filepath.Join("testdata", "explained.txt")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {key: "
+	if _, err := r.do(&step{command: "APPLY configmaps/shared?fieldManager=a", stdin: object + "one}"}); err != nil {
+		t.Fatal(err)
+	}
+	_, body, err := r.send("PATCH", r.path("configmaps/shared?fieldManager=b"), object+"two}",
+		map[string][]string{"Content-Type": {"application/apply-patch+yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`Apply failed with 1 conflict: conflict with \"a\": .data.key\n\n`, `configmaps \"shared\" in namespace \"apply-explained\"`,
+		`.data.key is \"one\", owned by \"a\" (Apply, 20`, `this apply wants \"two\"`, `--field-manager=b --force-conflicts`} {
+		if !strings.Contains(string(body), part) {
+			t.Errorf("the conflict does not say %s:\n%s", part, body)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package apply
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"plinth/conformance/internal/linediff"
+)
+
+// What is different in every run, and what stands in its place.
+var different = []struct {
+	found *regexp.Regexp
+	as    string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), "<uid>"},
+	{regexp.MustCompile(`20[23]\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
+	{regexp.MustCompile(`\t20[23]\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \+0000`), " <time>"},
+	{regexp.MustCompile(`(resourceVersion\\*"?: ?\\*")\d+`), "${1}<rv>"},
+	{regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b`), "<clusterIP>"},
+	{regexp.MustCompile(`(nodePort"?: ?)3[0-2]\d{3}`), "${1}<nodePort>"},
+	{regexp.MustCompile(`(LIVE|MERGED)-\d+`), "$1"},
+	{regexp.MustCompile(`kubectl-edit-\d+`), "kubectl-edit"},
+	{regexp.MustCompile(`(?m) +$`), ""},
+}
+
+func (r *runner) normalise(out string) string {
+	out = strings.ReplaceAll(out, r.server.URL, "<server>")
+	out = strings.ReplaceAll(out, r.home, "<home>")
+	for _, d := range different {
+		out = d.found.ReplaceAllString(out, d.as)
+	}
+	return strings.TrimSpace(out)
+}
+
+// explanation is what Plinth says of a conflict behind what the reference says: the object, the values, the owners, and the ways
+// out.
+var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^"\n]*")?:` +
+	`(\n  \.[^\n]* is [^\n]*, owned by "[^\n]*\); this apply wants [^\n]*)+` +
+	`\nTo take these fields over: kubectl apply --server-side --field-manager=[^\n]* --force-conflicts -f FILE` +
+	`\nTo leave them to their owners: [^\n]*\nTo share them: [^\n]*apply it again`)
+
+func withoutExplanation(text string) string { return explanation.ReplaceAllString(text, "") }
+
+// seen is how objects, by uid, looked when they were last printed.
+type seen map[string]struct{ version, text string }
+
+// fullLines is how long an object may be to be printed as a whole again, when it has been before.
+const fullLines = 30
+
+// print prints an object: YAML, as a whole or as the lines that have changed since it was printed before, and its managers.
+func (s seen) print(body []byte) (string, error) {
+	var managed struct {
+		Metadata struct{ ManagedFields []entry }
+	}
+	if err := json.Unmarshal(body, &managed); err != nil {
+		return "", err
+	}
+	if err := ordered(managed.Metadata.ManagedFields); err != nil {
+		return "", err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	var object map[string]any
+	if err := decoder.Decode(&object); err != nil {
+		return "", err
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	uid, _ := metadata["uid"].(string)
+	version, _ := metadata["resourceVersion"].(string)
+	before, again := s[uid]
+	delete(metadata, "managedFields")
+	if version != "" {
+		metadata["resourceVersion"] = "<new>"
+		if before.version == version {
+			metadata["resourceVersion"] = "<same>"
+		}
+	}
+	flat, err := json.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	raw, err := yaml.JSONToYAML(flat)
+	if err != nil {
+		return "", err
+	}
+	text := string(raw)
+	for _, d := range different {
+		text = d.found.ReplaceAllString(text, d.as)
+	}
+	s[uid] = struct{ version, text string }{version, text}
+	if again && strings.Count(text, "\n") > fullLines {
+		text = changes(before.text, text)
+	}
+	return text + printManagers(managed.Metadata.ManagedFields), nil
+}
+
+// changes is the lines that are not in both texts.
+func changes(before, now string) string {
+	var out strings.Builder
+	for line := range strings.Lines(linediff.Diff(before, now)) {
+		if line[0] != ' ' && strings.TrimSpace(line[1:]) != "" {
+			out.WriteString(line)
+		}
+	}
+	if out.Len() == 0 {
+		return "(as before)\n"
+	}
+	return out.String()
+}
+
+// entry is one of managedFields.
+type entry struct {
+	Manager, Operation, APIVersion, Time, FieldsType, Subresource string
+
+	FieldsV1 json.RawMessage
+}
+
+func (e entry) key() string {
+	return fmt.Sprint(e.Operation, "\x00", e.Manager, "\x00", e.APIVersion, "\x00", e.Subresource)
+}
+
+// ordered says whether the entries stand in the order of the reference: by operation, time, and name. Which order that is depends
+// on whether two steps fall into the same second, so that the entries are printed by operation and name.
+func ordered(entries []entry) error {
+	for i := 1; i < len(entries); i++ {
+		a, b := entries[i-1], entries[i]
+		if a.Operation+a.Time+a.key() >= b.Operation+b.Time+b.key() {
+			return fmt.Errorf("managedFields are out of order: %s %s %s comes before %s %s %s", a.Operation, a.Time, a.Manager, b.Operation, b.Time, b.Manager)
+		}
+	}
+	return nil
+}
+
+func printManagers(entries []entry) string {
+	if len(entries) == 0 {
+		return "nobody manages it"
+	}
+	entries = slices.Clone(entries)
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key(), b.key()) })
+	var out strings.Builder
+	out.WriteString("managers:")
+	for _, e := range entries {
+		fmt.Fprintf(&out, "\n  %q %s %s", e.Manager, e.Operation, e.APIVersion)
+		if e.Subresource != "" {
+			out.WriteString(" /" + e.Subresource)
+		}
+		if e.Time == "" {
+			out.WriteString(" (without time)")
+		}
+		if e.FieldsType != "FieldsV1" {
+			fmt.Fprintf(&out, " (%q)", e.FieldsType)
+		}
+		out.WriteString(" " + string(e.FieldsV1))
+	}
+	return out.String()
+}
+
+// answer prints what came back on a request: an object, or a Status with its causes.
+func (r *runner) answer(status int, body []byte) (string, error) {
+	head := fmt.Sprint(status, " ", http.StatusText(status), "\n")
+	var failure struct {
+		Kind, Message, Reason, Status string
+		Details                       map[string]any
+	}
+	if err := json.Unmarshal(body, &failure); err != nil {
+		return head + string(body), nil
+	}
+	if failure.Kind != "Status" {
+		text, err := r.seen.print(body)
+		return head + text, err
+	}
+	var out strings.Builder
+	out.WriteString(head)
+	if failure.Reason != "" {
+		out.WriteString(failure.Reason + ": ")
+	}
+	out.WriteString(withoutExplanation(failure.Message))
+	causes, _ := failure.Details["causes"].([]any)
+	delete(failure.Details, "causes")
+	details, err := json.Marshal(failure.Details)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(&out, "\ndetails %s", details)
+	for _, c := range causes {
+		cause, _ := c.(map[string]any)
+		fmt.Fprintf(&out, "\n- %v at %v: %v", cause["reason"], cause["field"], cause["message"])
+	}
+	return out.String(), nil
+}
