@@ -131,7 +131,7 @@ func (e entry) key() string {
 func ordered(entries []entry) error {
 	for i := 1; i < len(entries); i++ {
 		a, b := entries[i-1], entries[i]
-		if a.Operation+a.Time+a.key() >= b.Operation+b.Time+b.key() {
+		if strings.Join([]string{a.Operation, a.Time, a.key()}, "\x00") >= strings.Join([]string{b.Operation, b.Time, b.key()}, "\x00") {
 			return fmt.Errorf("managedFields are out of order: %s %s %s comes before %s %s %s", a.Operation, a.Time, a.Manager, b.Operation, b.Time, b.Manager)
 		}
 	}
@@ -166,8 +166,8 @@ func printManagers(entries []entry) string {
 func (r *runner) answer(status int, body []byte) (string, error) {
 	head := fmt.Sprint(status, " ", http.StatusText(status), "\n")
 	var failure struct {
-		Kind, Message, Reason, Status string
-		Details                       map[string]any
+		Kind, Message, Reason string
+		Details               map[string]any
 	}
 	if err := json.Unmarshal(body, &failure); err != nil {
 		return head + string(body), nil
@@ -182,16 +182,22 @@ func (r *runner) answer(status int, body []byte) (string, error) {
 		out.WriteString(failure.Reason + ": ")
 	}
 	out.WriteString(withoutExplanation(failure.Message))
-	causes, _ := failure.Details["causes"].([]any)
+	// The reference tells of the managers in a random order.
+	var causes []string
+	told, _ := failure.Details["causes"].([]any)
+	for _, c := range told {
+		cause, _ := c.(map[string]any)
+		causes = append(causes, fmt.Sprintf("\n- %v at %v: %v", cause["reason"], cause["field"], cause["message"]))
+	}
+	slices.Sort(causes)
 	delete(failure.Details, "causes")
 	details, err := json.Marshal(failure.Details)
 	if err != nil {
 		return "", err
 	}
 	fmt.Fprintf(&out, "\ndetails %s", details)
-	for _, c := range causes {
-		cause, _ := c.(map[string]any)
-		fmt.Fprintf(&out, "\n- %v at %v: %v", cause["reason"], cause["field"], cause["message"])
+	for _, cause := range causes {
+		out.WriteString(cause)
 	}
 	return out.String(), nil
 }
