@@ -36,7 +36,7 @@ func (r *runner) normalise(out string) string {
 	for _, d := range different {
 		out = d.found.ReplaceAllString(out, d.as)
 	}
-	return strings.TrimSpace(out)
+	return strings.TrimSpace(advice.ReplaceAllString(out, "! (kubectl's advice)"))
 }
 
 // explanation is what Plinth says of a conflict behind what the reference says: the object, the values, the owners, and the ways
@@ -48,7 +48,10 @@ var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^
 
 func withoutExplanation(text string) string { return explanation.ReplaceAllString(text, "") }
 
-// seen is how objects, by uid, looked when they were last printed.
+// advice is what kubectl says of every conflict.
+var advice = regexp.MustCompile(`(?s)! Please review the fields above--they currently have other managers\. Here\n.*?/server-side-apply/#conflicts`)
+
+// seen is how objects, by kind and uid, looked when they were last printed.
 type seen map[string]struct{ version, text string }
 
 // fullLines is how long an object may be to be printed as a whole again, when it has been before.
@@ -72,7 +75,7 @@ func (s seen) print(body []byte) (string, error) {
 		return "", err
 	}
 	metadata, _ := object["metadata"].(map[string]any)
-	uid, _ := metadata["uid"].(string)
+	uid := fmt.Sprint(object["kind"], metadata["uid"]) // a Scale has the uid of what it scales
 	version, _ := metadata["resourceVersion"].(string)
 	before, again := s[uid]
 	delete(metadata, "managedFields")

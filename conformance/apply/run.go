@@ -50,7 +50,7 @@ type runner struct {
 	server    *harness.Server
 	client    *http.Client
 	namespace string
-	home      string
+	home, dir string
 	env       []string
 	seen      seen
 }
@@ -61,8 +61,11 @@ func newRunner(server *harness.Server, client *http.Client, home string, s *scri
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home, seen: seen{}}
-	kubeconfig := filepath.Join(home, r.namespace+".kubeconfig")
+	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home, dir: filepath.Join(home, s.name()), seen: seen{}}
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(r.dir, "kubeconfig")
 	config, err := clientcmd.LoadFromFile(server.Kubeconfig)
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func newRunner(server *harness.Server, client *http.Client, home string, s *scri
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return nil, err
 	}
-	r.env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "TMPDIR="+home, "TZ=UTC", "LC_ALL=C",
+	r.env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "TMPDIR="+r.dir, "TZ=UTC", "LC_ALL=C",
 		"PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "KUBECTL_KUBERC=false")
 	_, _, err = r.send(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata": {"name": %q}}`, r.namespace),
 		http.Header{"Content-Type": {"application/json"}})
@@ -116,7 +119,7 @@ const commandTimeout = 60 * time.Second
 // shell runs shell lines, with kubectl in their path.
 func (r *runner) shell(command, stdin string) string {
 	cmd := exec.Command("timeout", fmt.Sprint(commandTimeout.Seconds()), "sh", "-c", command)
-	cmd.Env, cmd.Dir = r.env, r.home
+	cmd.Env, cmd.Dir = r.env, r.dir
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
