@@ -7,7 +7,7 @@ KUBERNETES := 1.37.1
 KUBECTL := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 
-.PHONY: help run build kubectl test race lint generate bench conformance fuzz clean
+.PHONY: help run build kubectl test race lint generate bench conformance nightly fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,16 @@ bench: ## drive the reference and Plinth side by side and print DESIGN's budget 
 
 conformance: ## the tests that need the reference: builds it first (minutes the first time)
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 60m ./...
+
+nightly: ## the oracles of merges and patches at length, mutants of the merge, and fuzzing: hours
+	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 1h ./merge -run Mutants -mutations -1
+	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"
+	$(MAKE) fuzz
+
+fuzz: ## every fuzz target of merges and patches for ten minutes
+	for target in FuzzFieldsV1 FuzzSets FuzzMerge; do go test ./merge -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
+	for target in $$(go test ./patch -list Fuzz | grep Fuzz); do go test ./patch -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
 
 clean: ## remove what was built
 	rm -rf bin
