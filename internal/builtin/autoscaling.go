@@ -8,7 +8,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/convert"
-	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -33,7 +32,7 @@ func autoscalingV1() group {
 	v1.table = autoscalersV1()
 	v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
 	v1.special = func(r *engine.Resource) {
-		r.ToStored, r.FromStored = autoscalerToStored, convert.HPAv2ToV1
+		r.ToStored, r.FromStored = convert.HPAv1ToV2, convert.HPAv2ToV1
 		r.PrepareCreate = func(obj object.Value, by engine.User) object.Value { return asV1(v2.prepareCreate(asV2(obj), by)) }
 		r.PrepareUpdate = func(obj, old object.Value) object.Value { return asV1(v2.prepareUpdate(asV2(obj), asV2(old))) }
 		r.Subresource("status").Write = func(old, body object.Value) (object.Value, error) {
@@ -41,15 +40,6 @@ func autoscalingV1() group {
 		}
 	}
 	return group{"autoscaling", "v1", []kind{v1}}
-}
-
-// autoscalerToStored fills in the defaults of v2 as well: what an annotation of v1 says of the behavior may be incomplete.
-func autoscalerToStored(obj object.Value) (object.Value, error) {
-	stored, err := convert.HPAv1ToV2(obj)
-	if err != nil {
-		return object.Nil, err
-	}
-	return defaults.HorizontalPodAutoscalerV2(stored), nil
 }
 
 // asV2 and asV1 convert. What cannot be converted stays as it is, for the conversion to the stored version to refuse.

@@ -77,10 +77,15 @@ const maxStored = 3 << 20
 // version prints an object as it will be stored. The revision is the commit's to say.
 func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.Time) (*store.Version, error) {
 	obj = r.Schema().Settle(obj)
+	stored := e.registry.stored(r.Store)
 	if r.ToStored != nil {
 		var err error
 		if obj, err = r.ToStored(obj); err != nil {
 			return nil, err
+		}
+		// What one version tells in a text, the other one's defaults may complete: the behavior of an autoscaler.
+		if stored.Default != nil {
+			obj = stored.Default(obj)
 		}
 	}
 	data := object.AppendObject(make([]byte, 0, 2048), obj.WithoutAt("metadata", "resourceVersion"))
@@ -88,7 +93,7 @@ func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.
 	if len(data) > maxStored {
 		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
 	}
-	s := sidecar(e.registry.stored(r.Store), obj, data)
+	s := sidecar(stored, obj, data)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
