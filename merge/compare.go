@@ -117,9 +117,13 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	}
 	var out []node
 	put := func(id object.Value, m marks, below Set) {
-		if m != 0 || !below.Empty() {
-			out = append(out, node{elementOf(t, id), m, below})
+		if m == 0 && below.Empty() {
+			return
 		}
+		if out == nil {
+			out = c.room.nodes(max(len(was), len(is)))
+		}
+		out = append(out, node{elementOf(t, id), m, below})
 	}
 	of := itemType(t)
 	for i, id := range olds.ids {

@@ -267,17 +267,26 @@ func (s Set) both(t Set, which marks) Set {
 	return Set{out}
 }
 
-// only is the set of the paths that bear this mark.
+// only is the set of the paths that bear this mark. A part in which all do is shared.
 func (s Set) only(which marks) Set {
-	var out []node
+	var out []node // nil for as long as all do
 	for i := range s.nodes {
 		n := node{element: s.nodes[i].element, below: s.nodes[i].below.only(which)}
 		if s.nodes[i].marks&which != 0 {
 			n.marks = owned
 		}
+		if out == nil {
+			if n.marks == s.nodes[i].marks && n.below.is(s.nodes[i].below) {
+				continue
+			}
+			out = append(make([]node, 0, len(s.nodes)), s.nodes[:i]...)
+		}
 		if n.marks != 0 || len(n.below.nodes) > 0 {
 			out = append(out, n)
 		}
+	}
+	if out == nil {
+		return s
 	}
 	return Set{out}
 }
