@@ -1,6 +1,10 @@
 package object
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf8"
+)
 
 // Locate finds, in a stored object, the offset at which it goes on behind its leading apiVersion and kind (item: '{' and
 // the bytes from there on are the object without its type), and the offset at which resourceVersion belongs (splice).
@@ -106,4 +110,44 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 	dst = strconv.AppendInt(dst, revision, 10)
 	dst = append(dst, `",`...)
 	return append(dst, data[splice:]...)
+}
+
+// Skip returns the offset behind the value at pos of canonical JSON.
+func Skip(data []byte, pos int) int { return skip(data, pos) }
+
+// AppendUnescaped appends what the inside of a string of canonical JSON says.
+func AppendUnescaped(dst, text []byte) []byte {
+	for len(text) > 0 {
+		plain := bytes.IndexByte(text, '\\')
+		if plain < 0 || plain+1 == len(text) {
+			return append(dst, text...)
+		}
+		dst = append(dst, text[:plain]...)
+		c := text[plain+1]
+		text = text[plain+2:]
+		switch c {
+		case 'b':
+			c = '\b'
+		case 'f':
+			c = '\f'
+		case 'n':
+			c = '\n'
+		case 'r':
+			c = '\r'
+		case 't':
+			c = '\t'
+		case 'u':
+			if len(text) < 4 {
+				return dst
+			}
+			r, err := strconv.ParseUint(string(text[:4]), 16, 16)
+			if err != nil {
+				r = utf8.RuneError
+			}
+			dst, text = utf8.AppendRune(dst, rune(r)), text[4:]
+			continue
+		}
+		dst = append(dst, c)
+	}
+	return dst
 }

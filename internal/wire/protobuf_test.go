@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"plinth/internal/builtin"
@@ -16,12 +17,17 @@ import (
 // vectors is the folder of k8s.io/api that holds a filled-in object of every kind in every format.
 func vectors(tb testing.TB, release string) string {
 	tb.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	dir, err := apiModule()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "testdata", release)
+	return filepath.Join(dir, "testdata", release)
 }
+
+var apiModule = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
+	return strings.TrimSpace(string(out)), err
+})
 
 // kinds are the built-in types by the names of their vectors: "apps.v1.Deployment".
 func kinds() map[string]*engine.Resource {

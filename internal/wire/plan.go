@@ -1,0 +1,228 @@
+package wire
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"plinth/schema"
+)
+
+// plan is a struct type as an encoder needs it: its fields by their JSON names, and the order in which the message has
+// them. It is immutable once it has been handed out.
+type plan struct {
+	goName string
+	names  []string  // of fields, sorted
+	fields []planned // by the same index
+	order  []step    // ascending by field number
+	// zero is the message of a struct in which nothing is set: what the generated code writes all the same.
+	zero []byte
+}
+
+// planned is a field.
+type planned struct {
+	tag []byte // number and wire type
+	// none marks what protobuf does not carry: the apiVersion and kind of an object, which stand in its envelope.
+	none   bool
+	absent []byte // what is written where the object does not have the field
+	shape  shape
+	of     element // or of the items, or of the values
+}
+
+// shape says how often there is a value.
+type shape uint8
+
+const (
+	single shape = iota
+	repeated
+	entries
+)
+
+// element is what stands under a tag once.
+type element struct {
+	t    *schema.Type
+	plan *plan   // Struct
+	item *items // List: it is wrapped, and these are its items
+	zero []byte  // the zero value, without its tag
+}
+
+// items are the items of a wrapped list.
+type items struct {
+	tag []byte
+	of  element
+}
+
+// step is one field of a message in order: a field of the struct, or an embedded struct with numbers of its own.
+type step struct {
+	number   int
+	field    int // index into plan.fields; -1: embedded
+	tag      []byte
+	embedded []step
+}
+
+var plans struct {
+	ready sync.Map // *schema.Type → *plan
+	mu    sync.Mutex
+	known map[*schema.Type]*plan // complete whenever mu is free
+}
+
+// planOf is the plan of a struct type.
+func planOf(t *schema.Type) *plan {
+	if known, ok := plans.ready.Load(t); ok {
+		return known.(*plan)
+	}
+	plans.mu.Lock()
+	defer plans.mu.Unlock()
+	if plans.known == nil {
+		plans.known = map[*schema.Type]*plan{}
+	}
+	p := makePlan(t)
+	plans.ready.Store(t, p)
+	return p
+}
+
+// makePlan plans a type and everything below it. Types that refer to themselves do so through lists, maps and pointers,
+// of which no zero value is written: so the zero values of what is not complete yet are not needed.
+func makePlan(t *schema.Type) *plan {
+	if p := plans.known[t]; p != nil {
+		return p
+	}
+	p := &plan{goName: t.GoName}
+	plans.known[t] = p
+	for i := range t.Fields {
+		f := &t.Fields[i]
+		p.names = append(p.names, f.Name)
+		if f.Number == 0 || slices.Contains(f.Within, 0) {
+			p.fields = append(p.fields, planned{none: true})
+			continue
+		}
+		field := planField(f)
+		p.fields = append(p.fields, field)
+		at := &p.order
+		for _, number := range f.Within {
+			at = &embeddedAt(at, number).embedded
+		}
+		*at = append(*at, step{number: f.Number, field: i})
+	}
+	sortSteps(p.order)
+	p.zero = p.appendZero(nil, p.order)
+	return p
+}
+
+// embeddedAt is the step of an embedded struct.
+func embeddedAt(steps *[]step, number int) *step {
+	at := slices.IndexFunc(*steps, func(s step) bool { return s.number == number })
+	if at < 0 {
+		at = len(*steps)
+		*steps = append(*steps, step{number: number, field: -1, tag: tagOf(number, protowire.BytesType)})
+	}
+	return &(*steps)[at]
+}
+
+func sortSteps(steps []step) {
+	slices.SortFunc(steps, func(a, b step) int { return a.number - b.number })
+	for i := range steps {
+		sortSteps(steps[i].embedded)
+	}
+}
+
+// appendZero appends what is written of a struct of which nothing is there.
+func (p *plan) appendZero(dst []byte, order []step) []byte {
+	for i := range order {
+		s := &order[i]
+		if s.field >= 0 {
+			dst = append(dst, p.fields[s.field].absent...)
+			continue
+		}
+		dst = append(dst, s.tag...)
+		start := len(dst)
+		dst = insertLength(p.appendZero(dst, s.embedded), start)
+	}
+	return dst
+}
+
+func planField(f *schema.Field) planned {
+	t := f.Type
+	out := planned{}
+	switch {
+	case t.Kind == schema.List && !t.Wrapped:
+		out.shape, t = repeated, t.Elem
+	case t.Kind == schema.Map:
+		out.shape, t = entries, t.Elem
+	}
+	out.of = planElement(t)
+	if out.shape == entries {
+		out.tag = tagOf(f.Number, protowire.BytesType)
+		return out
+	}
+	out.tag = tagOf(f.Number, wireType(t))
+	if out.shape == single && !f.Pointer && t.Kind != schema.Bytes && t.Kind != schema.List {
+		out.absent = append(slices.Clone(out.tag), out.of.zero...)
+	}
+	return out
+}
+
+func planElement(t *schema.Type) element {
+	e := element{t: t}
+	switch t.Kind {
+	case schema.Struct:
+		e.plan = makePlan(t)
+		e.zero = append(binary.AppendUvarint(nil, uint64(len(e.plan.zero))), e.plan.zero...)
+	case schema.List:
+		e.item = &items{tag: tagOf(1, wireType(t.Elem)), of: planElement(t.Elem)}
+		e.zero = []byte{0}
+	case schema.Float:
+		e.zero = make([]byte, t.Bits/8)
+	case schema.Quantity:
+		e.zero = []byte{3, stringTag, 1, '0'}
+	case schema.IntOrString:
+		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0, 3<<3 | byte(protowire.BytesType), 0}
+	case schema.Duration:
+		e.zero = []byte{2, 1<<3 | byte(protowire.VarintType), 0}
+	default: // a number, false, no text, no time
+		e.zero = []byte{0}
+	}
+	return e
+}
+
+// wireType is how a value of a type stands on the wire.
+func wireType(t *schema.Type) protowire.Type {
+	switch {
+	case t.Kind == schema.Int, t.Kind == schema.Bool:
+		return protowire.VarintType
+	case t.Kind == schema.Float && t.Bits == 32:
+		return protowire.Fixed32Type
+	case t.Kind == schema.Float:
+		return protowire.Fixed64Type
+	}
+	return protowire.BytesType
+}
+
+func tagOf(number int, typ protowire.Type) []byte {
+	return protowire.AppendTag(nil, protowire.Number(number), typ)
+}
+
+// find is the index of a field; from is where to look first, for members mostly come in order.
+func (p *plan) find(name string, from int) (int, bool) {
+	if from >= len(p.names) || p.names[from] > name {
+		if from == 0 || p.names[from-1] < name {
+			return from, false
+		}
+		from = 0
+	}
+	if from < len(p.names) && p.names[from] == name {
+		return from, true
+	}
+	low, high := from, len(p.names)
+	for low < high {
+		mid := int(uint(low+high) / 2)
+		if p.names[mid] < name {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low, low < len(p.names) && p.names[low] == name
+}

@@ -1,0 +1,413 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// stringTag is field 1 with bytes.
+const stringTag = 1<<3 | byte(protowire.BytesType)
+
+// transcoder turns the canonical JSON of an object into the message of its type, in one pass over the bytes. JSON has
+// its members by name, and a message its fields by number: so the fields of a struct are written as they come, and put
+// in order when it is complete. That moves each byte once for every message around it, which is less work than to look
+// for every field in turn.
+//
+// The bytes have been checked before they were stored. What does not fit the type all the same (it was stored by a
+// version of the server that knew another one) ends the pass with an error.
+type transcoder struct {
+	in  []byte
+	pos int
+	buf []byte // complete messages, and the fields of those that are not
+	tmp []byte // in which fields are put in order, and text is unescaped
+	// cuts are where the fields of incomplete messages stand in buf: for every one a run, by the index of the field.
+	cuts []cut
+	err  error
+
+	splice   int // where resourceVersion belongs, and what it is
+	revision int64
+}
+
+// cut is a part of the buffer; a start of 0 and an end of 0 is none.
+type cut struct{ start, end int }
+
+var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
+
+// maxScratch is the size of the buffers that a transcoder keeps for the next object.
+const maxScratch = 256 << 10
+
+// appendMessage appends the message of a JSON object, which has to be canonical. With a revision above 0 its
+// resourceVersion goes in at the offset splice.
+func appendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
+	e := transcoders.Get().(*transcoder)
+	e.in, e.pos, e.err = data, 0, nil
+	e.splice, e.revision = splice, revision
+	if revision == 0 {
+		e.splice = -1
+	}
+	if t.Kind != schema.Struct {
+		e.fail(t, "is no message")
+	} else {
+		e.message(planOf(t))
+	}
+	err := e.err
+	if err == nil {
+		dst = append(dst, e.buf...)
+	}
+	e.in, e.buf, e.tmp, e.cuts = nil, e.buf[:0], e.tmp[:0], e.cuts[:0]
+	if cap(e.buf)+cap(e.tmp) <= maxScratch {
+		transcoders.Put(e)
+	}
+	return dst, err
+}
+
+// fail notes the first thing that does not fit, and ends the pass.
+func (e *transcoder) fail(t *schema.Type, what string) {
+	if e.err == nil {
+		e.err = fmt.Errorf("protobuf: offset %d: %s %s", e.pos, t.Kind, what)
+	}
+	e.pos = len(e.in)
+}
+
+// peek is the byte at pos, or 0 at the end.
+func (e *transcoder) peek() byte {
+	if e.pos < len(e.in) {
+		return e.in[e.pos]
+	}
+	return 0
+}
+
+// message appends the message of the JSON object at pos, without its length.
+func (e *transcoder) message(p *plan) {
+	if e.peek() != '{' {
+		e.fail(&schema.Type{Kind: schema.Struct}, p.goName+" is no JSON object")
+		return
+	}
+	e.pos++
+	start, base := len(e.buf), len(e.cuts)
+	e.cuts = append(e.cuts, make([]cut, len(p.fields))...)
+	next := 0
+	for e.peek() == '"' {
+		if e.pos == e.splice {
+			e.version(p, base)
+		}
+		key := e.text()
+		if e.pos++; e.pos >= len(e.in) { // a colon
+			break
+		}
+		at, known := p.find(string(key), next)
+		if next = at; !known || p.fields[at].none {
+			e.skip()
+		} else if e.peek() == 'n' {
+			e.pos += len("null")
+		} else {
+			from := len(e.buf)
+			e.field(&p.fields[at])
+			e.cuts[base+at] = cut{from, len(e.buf)}
+		}
+		if e.peek() == ',' {
+			e.pos++
+		}
+	}
+	if e.peek() != '}' {
+		e.fail(&schema.Type{Kind: schema.Struct}, p.goName+" does not end")
+		return
+	}
+	e.pos++
+	e.tmp = e.arrange(e.tmp[:0], p, p.order, e.cuts[base:])
+	e.buf = append(e.buf[:start], e.tmp...)
+	e.cuts = e.cuts[:base]
+}
+
+// arrange appends the fields that were found, in order, and what stands for those that were not.
+func (e *transcoder) arrange(dst []byte, p *plan, order []step, cuts []cut) []byte {
+	for i := range order {
+		s := &order[i]
+		switch {
+		case s.field < 0:
+			dst = append(dst, s.tag...)
+			start := len(dst)
+			dst = insertLength(e.arrange(dst, p, s.embedded, cuts), start)
+		case cuts[s.field].end > 0:
+			dst = append(dst, e.buf[cuts[s.field].start:cuts[s.field].end]...)
+		default:
+			dst = append(dst, p.fields[s.field].absent...)
+		}
+	}
+	return dst
+}
+
+// version appends resourceVersion to the metadata.
+func (e *transcoder) version(p *plan, base int) {
+	at, known := p.find("resourceVersion", 0)
+	if !known {
+		return
+	}
+	from := len(e.buf)
+	var digits [20]byte
+	text := strconv.AppendInt(digits[:0], e.revision, 10)
+	e.buf = append(e.buf, p.fields[at].tag...)
+	e.buf = append(e.buf, byte(len(text)))
+	e.buf = append(e.buf, text...)
+	e.cuts[base+at] = cut{from, len(e.buf)}
+}
+
+// field appends all that a member makes: one field, or one for each item.
+func (e *transcoder) field(f *planned) {
+	switch f.shape {
+	case single:
+		e.buf = append(e.buf, f.tag...)
+		e.element(&f.of)
+	case repeated:
+		e.list(f.tag, &f.of)
+	default:
+		e.entries(f)
+	}
+}
+
+// list appends the items of a JSON list.
+func (e *transcoder) list(tag []byte, of *element) {
+	if e.peek() != '[' {
+		e.fail(of.t, "is in no list")
+		return
+	}
+	e.pos++
+	for e.pos < len(e.in) && e.in[e.pos] != ']' {
+		e.buf = append(e.buf, tag...)
+		e.element(of)
+		if e.peek() == ',' {
+			e.pos++
+		}
+	}
+	e.pos++
+}
+
+// entries appends the members of a JSON object as messages of a key and a value.
+func (e *transcoder) entries(f *planned) {
+	if e.peek() != '{' {
+		e.fail(f.of.t, "is in no map")
+		return
+	}
+	e.pos++
+	for e.peek() == '"' {
+		e.buf = append(e.buf, f.tag...)
+		start := len(e.buf)
+		key := e.text()
+		e.buf = append(e.buf, stringTag)
+		e.buf = binary.AppendUvarint(e.buf, uint64(len(key)))
+		e.buf = append(e.buf, key...)
+		e.buf = append(e.buf, 2<<3|byte(wireType(f.of.t)))
+		e.pos++
+		e.element(&f.of)
+		e.buf = insertLength(e.buf, start)
+		if e.peek() == ',' {
+			e.pos++
+		}
+	}
+	e.pos++
+}
+
+// element appends one value behind its tag.
+func (e *transcoder) element(of *element) {
+	if e.peek() == 'n' {
+		e.pos += len("null")
+		e.buf = append(e.buf, of.zero...)
+		return
+	}
+	switch of.t.Kind {
+	case schema.String:
+		text := e.string(of.t)
+		e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
+		e.buf = append(e.buf, text...)
+	case schema.Int:
+		e.buf = binary.AppendUvarint(e.buf, uint64(e.integer(of.t)))
+	case schema.Bool:
+		e.bool(of.t)
+	case schema.Float:
+		e.float(of.t)
+	default:
+		start := len(e.buf)
+		switch of.t.Kind {
+		case schema.Struct:
+			e.message(of.plan)
+		case schema.List:
+			e.list(of.item.tag, &of.item.of)
+		default:
+			e.special(of.t)
+		}
+		e.buf = insertLength(e.buf, start)
+	}
+}
+
+// special appends what stands in JSON in another form than on the wire.
+func (e *transcoder) special(t *schema.Type) {
+	switch t.Kind {
+	case schema.Bytes:
+		decoded, err := base64.StdEncoding.AppendDecode(e.buf, e.string(t))
+		if err != nil {
+			e.fail(t, err.Error())
+			return
+		}
+		e.buf = decoded
+	case schema.Quantity:
+		text := e.string(t)
+		e.buf = append(e.buf, stringTag)
+		e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
+		e.buf = append(e.buf, text...)
+	case schema.IntOrString:
+		e.intOrString(t)
+	case schema.Time, schema.MicroTime:
+		e.time(t)
+	case schema.Duration:
+		d, err := time.ParseDuration(string(e.string(t)))
+		if err != nil {
+			e.fail(t, err.Error())
+			return
+		}
+		e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 1, protowire.VarintType), uint64(d))
+	default: // RawExtension, FieldsV1: the JSON itself
+		start := e.pos
+		e.skip()
+		e.buf = append(e.buf, stringTag)
+		e.buf = binary.AppendUvarint(e.buf, uint64(e.pos-start))
+		e.buf = append(e.buf, e.in[start:e.pos]...)
+	}
+}
+
+func (e *transcoder) intOrString(t *schema.Type) {
+	var kind, number uint64
+	var text []byte
+	if e.peek() == '"' {
+		kind, text = 1, e.text()
+	} else {
+		number = uint64(e.integer(t))
+	}
+	e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 1, protowire.VarintType), kind)
+	e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 2, protowire.VarintType), number)
+	e.buf = protowire.AppendBytes(protowire.AppendTag(e.buf, 3, protowire.BytesType), text)
+}
+
+// time appends seconds and the rest in nanoseconds, which a Time does not carry.
+func (e *transcoder) time(t *schema.Type) {
+	text := e.string(t)
+	moment, err := time.Parse(time.RFC3339, string(text))
+	if err != nil {
+		e.fail(t, err.Error())
+		return
+	}
+	nanos := 0
+	if t.Kind == schema.MicroTime {
+		nanos = moment.Nanosecond() / 1000 * 1000
+	}
+	e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 1, protowire.VarintType), uint64(moment.Unix()))
+	e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 2, protowire.VarintType), uint64(nanos))
+}
+
+func (e *transcoder) integer(t *schema.Type) int64 {
+	start := e.pos
+	n, negative := uint64(0), e.peek() == '-'
+	if negative {
+		e.pos++
+	}
+	digits := e.pos
+	for e.pos < len(e.in) && e.in[e.pos] >= '0' && e.in[e.pos] <= '9' {
+		n = n*10 + uint64(e.in[e.pos]-'0')
+		e.pos++
+	}
+	if count := e.pos - digits; count > 0 && count < 19 {
+		if negative {
+			return -int64(n)
+		}
+		return int64(n)
+	}
+	exact, err := strconv.ParseInt(string(e.in[start:e.pos]), 10, 64)
+	if err != nil {
+		e.fail(t, err.Error())
+	}
+	return exact
+}
+
+func (e *transcoder) bool(t *schema.Type) {
+	switch e.peek() {
+	case 't':
+		e.pos += len("true")
+		e.buf = append(e.buf, 1)
+	case 'f':
+		e.pos += len("false")
+		e.buf = append(e.buf, 0)
+	default:
+		e.fail(t, "is none")
+	}
+}
+
+func (e *transcoder) float(t *schema.Type) {
+	start := e.pos
+	e.skip()
+	f, err := strconv.ParseFloat(string(e.in[start:e.pos]), int(t.Bits))
+	switch {
+	case err != nil:
+		e.fail(t, err.Error())
+	case t.Bits == 32:
+		e.buf = protowire.AppendFixed32(e.buf, math.Float32bits(float32(f)))
+	default:
+		e.buf = protowire.AppendFixed64(e.buf, math.Float64bits(f))
+	}
+}
+
+// string is text, which the value at pos has to be. It is good until the next message is complete.
+func (e *transcoder) string(t *schema.Type) []byte {
+	if e.peek() != '"' {
+		e.fail(t, "is no string")
+		return nil
+	}
+	return e.text()
+}
+
+// text is the JSON string at pos; it is a part of the input if nothing in it is escaped.
+func (e *transcoder) text() []byte {
+	start := e.pos + 1
+	end := bytes.IndexByte(e.in[start:], '"')
+	if end < 0 {
+		e.fail(&schema.Type{Kind: schema.String}, "does not end")
+		return nil
+	}
+	end += start
+	if bytes.IndexByte(e.in[start:end], '\\') < 0 {
+		e.pos = end + 1
+		return e.in[start:end]
+	}
+	e.skip()
+	e.tmp = object.AppendUnescaped(e.tmp[:0], e.in[start:max(start, e.pos-1)])
+	return e.tmp
+}
+
+// skip goes on behind the value at pos.
+func (e *transcoder) skip() { e.pos = object.Skip(e.in, e.pos) }
+
+// insertLength puts the length of what begins at start in front of it.
+func insertLength(b []byte, start int) []byte {
+	size := len(b) - start
+	if size < 0x80 {
+		b = append(b, 0)
+		copy(b[start+1:], b[start:])
+		b[start] = byte(size)
+		return b
+	}
+	var length [binary.MaxVarintLen64]byte
+	n := binary.PutUvarint(length[:], uint64(size))
+	b = append(b, length[:n]...)
+	copy(b[start+n:], b[start:start+size])
+	copy(b[start:], length[:n])
+	return b
+}
