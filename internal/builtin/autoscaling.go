@@ -1,8 +1,6 @@
 package builtin
 
 import (
-	"time"
-
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 
@@ -57,7 +55,7 @@ func converted(obj object.Value, convert func(object.Value) (object.Value, error
 // autoscalersV1 is the table of the version that is stored, over objects of the other one.
 func autoscalersV1() columns.Table {
 	stored := columns.HorizontalPodAutoscalers
-	return columns.Table{Columns: stored.Columns, Cells: func(obj object.Value, now time.Time) []any {
-		return stored.Cells(asV2(obj), now)
+	return columns.Table{Columns: stored.Columns, Cells: func(obj object.Value) []any {
+		return stored.Cells(asV2(obj))
 	}}
 }

@@ -79,10 +79,13 @@ type Resource struct {
 	Fields func(obj object.Value) []store.Pair
 	// UnknownField words that a field is not among them; nil: as most types do.
 	UnknownField func(name string) string
-	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool or nil.
-	// Nil: Name and Created At.
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool, Age or nil.
+	// Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
 	Columns []Column
-	Cells   func(obj object.Value, now time.Time) []any
+	Cells   func(obj object.Value) []any
+	// Foremost says whether a list's Table marks obj as the default one rather than than, which is null at first; nil: it
+	// marks none.
+	Foremost func(obj, than object.Value) bool
 
 	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil: it is
 	// that.
@@ -119,7 +122,7 @@ type Subresource struct {
 	Warn func(obj, old object.Value) []string
 	// Columns and Cells are the Table of the body, as a Resource's.
 	Columns []Column
-	Cells   func(obj object.Value, now time.Time) []any
+	Cells   func(obj object.Value) []any
 	// Default fills in the body.
 	Default func(body object.Value) object.Value
 	// Resets is as a Resource's.
@@ -128,12 +131,6 @@ type Subresource struct {
 	Replicas merge.Replicas
 	// Deletion makes a POST delete the object, with these options, instead of writing it.
 	Deletion func(body object.Value) (DeleteOptions, error)
-}
-
-// Column is one column of a Table.
-type Column struct {
-	Name, Type, Format, Description string
-	Priority                        int32 // above 0: only in wide output
 }
 
 // APIVersion is "apps/v1", or "v1" in the core group.

@@ -146,9 +146,9 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
 	}
-	s := *v.Sidecar
+	s := v.Sidecar.Clone()
 	s.Item, s.Splice = item, splice
-	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: &s}, nil
+	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
 }
 
 func (rq *Request) view() func(object.Value) (object.Value, error) {

@@ -38,6 +38,11 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 	if err != nil {
 		return err
 	}
+	if table != nil {
+		if err := table.Mark(c.Items); err != nil {
+			return err
+		}
+	}
 	printer := wire.NewList(rq.Resource, media, table)
 	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
 	if media.Encoding != wire.JSON || media.Pretty {

@@ -301,9 +301,8 @@ func (d *decoder) version(o *op) {
 func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
 	sc := s.config.Describe(k, data)
 	if !sc.Expire.Equal(expire) {
-		own := *sc
-		own.Expire = expire
-		sc = &own
+		sc = sc.Clone()
+		sc.Expire = expire
 	}
 	return sc
 }

@@ -15,6 +15,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -45,6 +46,23 @@ type Sidecar struct {
 	Item, Splice int
 	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
 	Unreadable error
+	// Row is kept here by whoever shows the version in Tables; nil as long as nobody has.
+	Row atomic.Pointer[Row]
+}
+
+// Clone is the same facts for somebody who changes some: nothing is kept with them.
+func (s *Sidecar) Clone() *Sidecar {
+	return &Sidecar{
+		Labels: s.Labels, Fields: s.Fields, Owners: s.Owners, UID: s.UID, Deleting: s.Deleting, Expire: s.Expire,
+		Item: s.Item, Splice: s.Splice, Unreadable: s.Unreadable,
+	}
+}
+
+// Row is what a Table shows of a version, printed.
+type Row struct {
+	By       any    // whose columns they are: a row by anybody else is of no use
+	Text     []byte // of the cells
+	Metadata int    // offset into Version.Data behind its metadata
 }
 
 // Version is one stored state of one object. It is immutable.

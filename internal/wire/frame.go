@@ -149,7 +149,7 @@ func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte 
 func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
 	dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
 	f.headed = true
-	dst = f.table.appendCells(dst, f.empty)
+	dst = f.table.appendCells(dst, appendText(nil, f.table.cells(f.empty)))
 	switch {
 	case f.table.include == IncludeObject:
 		metadata := object.Fields("resourceVersion", object.StringOf(strconv.FormatInt(revision, 10)))

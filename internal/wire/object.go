@@ -27,9 +27,20 @@ func AppendItem(dst []byte, o *engine.Object) []byte {
 
 // AppendPartial prints the metadata of an object alone (MED-7).
 func AppendPartial(dst []byte, o *engine.Object, version string) []byte {
+	return appendPartial(dst, o, version, endOfMetadata(o))
+}
+
+// appendPartial is AppendPartial for who knows where the metadata ends.
+func appendPartial(dst []byte, o *engine.Object, version string, end int) []byte {
 	dst = appendType(dst, "PartialObjectMetadata", version)
 	dst = append(dst, `,"metadata":`...)
-	return append(appendMetadata(dst, o), '}')
+	start := o.Sidecar.Item + len(metadataKey)
+	if o.Revision == 0 {
+		dst = append(dst, o.Data[start:end]...)
+	} else {
+		dst = object.AppendVersioned(dst, o.Data[start:end], o.Sidecar.Splice-start, o.Revision)
+	}
+	return append(dst, '}')
 }
 
 // appendType begins an object of the group meta.k8s.io.
@@ -44,18 +55,14 @@ func appendType(dst []byte, kind, version string) []byte {
 // metadataKey is what a canonical object goes on with behind its type.
 const metadataKey = `"metadata":`
 
-// appendMetadata prints the value of an object's metadata.
-func appendMetadata(dst []byte, o *engine.Object) []byte {
+// endOfMetadata is the offset behind the metadata of an object.
+func endOfMetadata(o *engine.Object) int {
 	start := o.Sidecar.Item + len(metadataKey)
 	end := endOfMap(o.Data, start)
 	if end < 0 || string(o.Data[o.Sidecar.Item:start]) != metadataKey {
 		panic(fmt.Sprintf("wire: %s is not canonical: its metadata is not in front", o.Key))
 	}
-	metadata := o.Data[start:end]
-	if o.Revision == 0 {
-		return append(dst, metadata...)
-	}
-	return object.AppendVersioned(dst, metadata, o.Sidecar.Splice-start, o.Revision)
+	return end
 }
 
 // endOfMap is the offset behind the JSON object that starts at pos, or -1.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -35,7 +34,7 @@ func thingType(t testing.TB) *engine.Resource {
 		Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
 		Schema:  func() *schema.Type { return &schema.Type{} },
 		Columns: []engine.Column{{Name: "Name", Type: "string"}, {Name: "N", Type: "integer", Priority: 1}, {Name: "Up", Type: "boolean"}, {Name: "None", Type: "string"}},
-		Cells: func(obj object.Value, now time.Time) []any {
+		Cells: func(obj object.Value) []any {
 			return []any{obj.At("metadata", "name").Str(), obj.At("spec", "n").Int(), true, nil}
 		},
 	}

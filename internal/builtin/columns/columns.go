@@ -1,9 +1,9 @@
 // Package columns holds the Table columns of the built-in types (MED-6), as the reference prints them, and what fills
 // their cells from an object.
 //
-// A cell is a string, an int64, a bool or nil. Functions get objects in the version of their type and the time against
-// which ages are told; they change nothing. Descriptions are those of the fields that the columns show, where there is
-// such a field: they come from the API types at run time.
+// A cell is a string, an int64, a bool, an engine.Age or nil. Functions get objects in the version of their type, and
+// nothing else: what they make of one can be kept as long as the object. Descriptions are those of the fields that the
+// columns show, where there is such a field: they come from the API types at run time.
 package columns
 
 import (
@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apilabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"plinth/internal/engine"
 	"plinth/object"
@@ -22,11 +21,11 @@ import (
 // ones: Name and Created At.
 type Table struct {
 	Columns []engine.Column
-	Cells   func(obj object.Value, now time.Time) []any
+	Cells   func(obj object.Value) []any
 }
 
 // cell is what stands in one column for an object.
-type cell func(obj object.Value, now time.Time) any
+type cell func(obj object.Value) any
 
 type column struct {
 	engine.Column
@@ -40,10 +39,10 @@ func of(columns ...column) Table {
 	for i, c := range columns {
 		t.Columns[i], cells[i] = c.Column, c.cell
 	}
-	t.Cells = func(obj object.Value, now time.Time) []any {
+	t.Cells = func(obj object.Value) []any {
 		row := make([]any, len(cells))
 		for i, c := range cells {
-			row[i] = c(obj, now)
+			row[i] = c(obj)
 		}
 		return row
 	}
@@ -100,12 +99,12 @@ const (
 
 // text is the text at the end of a path.
 func text(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any { return obj.At(path...).Str() }
+	return func(obj object.Value) any { return obj.At(path...).Str() }
 }
 
 // textOr is the text at the end of a path, or something else where there is none.
 func textOr(otherwise string, path ...string) cell {
-	return func(obj object.Value, _ time.Time) any { return or(obj.At(path...).Str(), otherwise) }
+	return func(obj object.Value) any { return or(obj.At(path...).Str(), otherwise) }
 }
 
 func or(text, otherwise string) string {
@@ -117,17 +116,17 @@ func or(text, otherwise string) string {
 
 // whole is the integer at the end of a path.
 func whole(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any { return obj.At(path...).Int() }
+	return func(obj object.Value) any { return obj.At(path...).Int() }
 }
 
 // size is how many items or members there are at the end of a path.
 func size(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any { return int64(obj.At(path...).Len()) }
+	return func(obj object.Value) any { return int64(obj.At(path...).Len()) }
 }
 
 // truth is the boolean at the end of a path, or something else where there is none.
 func truth(otherwise bool, path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
 			return v.Bool()
 		}
@@ -137,16 +136,16 @@ func truth(otherwise bool, path ...string) cell {
 
 // since is how long ago the time at the end of a path was.
 func since(path ...string) cell {
-	return func(obj object.Value, now time.Time) any { return ago(obj.At(path...), now) }
+	return func(obj object.Value) any { return ago(obj.At(path...)) }
 }
 
 // ago tells how long ago a time was.
-func ago(v object.Value, now time.Time) string {
+func ago(v object.Value) any {
 	t := at(v)
 	if t.IsZero() {
 		return unknown
 	}
-	return duration.HumanDuration(now.Sub(t))
+	return engine.Age{Since: t}
 }
 
 // at reads a time; the zero time where there is none.
@@ -169,12 +168,12 @@ func list(items object.Value, path ...string) []string {
 
 // joined is the texts of a list, separated by commas.
 func joined(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any { return strings.Join(list(obj.At(path...)), ",") }
+	return func(obj object.Value) any { return strings.Join(list(obj.At(path...)), ",") }
 }
 
 // labels writes a map of labels.
 func labels(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		return or(apilabels.Set(stringMap(obj.At(path...))).String(), none)
 	}
 }
@@ -189,7 +188,7 @@ func stringMap(v object.Value) map[string]string {
 
 // selector writes a LabelSelector; one that selects everything is none.
 func selector(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		text, err := selectorText(obj.At(path...))
 		switch {
 		case err != nil:
@@ -226,7 +225,7 @@ func labelSelector(v object.Value) *metav1.LabelSelector {
 // containers are the wide columns that name the containers of a Pod template and their images.
 func containers(path ...string) []column {
 	cellOf := func(field string) cell {
-		return func(obj object.Value, _ time.Time) any {
+		return func(obj object.Value) any {
 			return strings.Join(list(obj.At(path...).At("containers"), field), ",")
 		}
 	}

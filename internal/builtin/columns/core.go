@@ -3,7 +3,6 @@ package columns
 import (
 	"sort"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,7 @@ var (
 	)
 
 	ConfigMaps = of(name,
-		str("Data", doc[corev1.ConfigMap]("data"), func(obj object.Value, _ time.Time) any {
+		str("Data", doc[corev1.ConfigMap]("data"), func(obj object.Value) any {
 			return int64(obj.At("data").Len() + obj.At("binaryData").Len())
 		}),
 		age,
@@ -69,7 +68,7 @@ var (
 	ServiceAccounts = of(name, age)
 )
 
-func componentHealth(obj object.Value, _ time.Time) any {
+func componentHealth(obj object.Value) any {
 	c, has := condition(obj.At("conditions"), "Healthy")
 	switch {
 	case !has:
@@ -81,13 +80,13 @@ func componentHealth(obj object.Value, _ time.Time) any {
 }
 
 func healthText(field string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		c, _ := condition(obj.At("conditions"), "Healthy")
 		return c.At(field).Str()
 	}
 }
 
-func nodeStatus(obj object.Value, _ time.Time) any {
+func nodeStatus(obj object.Value) any {
 	status := "Unknown"
 	for _, c := range obj.At("status", "conditions").Items() { // the last one counts
 		if c.At("type").Str() == "Ready" {
@@ -104,7 +103,7 @@ func nodeStatus(obj object.Value, _ time.Time) any {
 }
 
 // nodeRoles are the roles that a Node's labels give it, in one of two notations.
-func nodeRoles(obj object.Value, _ time.Time) any {
+func nodeRoles(obj object.Value) any {
 	roles := sets.New[string]()
 	for _, m := range obj.At("metadata", "labels").Members() {
 		role, is := strings.CutPrefix(m.Key, "node-role.kubernetes.io/")
@@ -119,7 +118,7 @@ func nodeRoles(obj object.Value, _ time.Time) any {
 }
 
 func nodeAddress(typ string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		c, has := condition(obj.At("status", "addresses"), typ)
 		if !has {
 			return none
@@ -128,7 +127,7 @@ func nodeAddress(typ string) cell {
 	}
 }
 
-func nodeKernel(obj object.Value, _ time.Time) any {
+func nodeKernel(obj object.Value) any {
 	info := obj.At("status", "nodeInfo")
 	kernel := or(info.At("kernelVersion").Str(), unknown)
 	if architecture := info.At("architecture").Str(); architecture != "" {
@@ -139,7 +138,7 @@ func nodeKernel(obj object.Value, _ time.Time) any {
 
 // quota lists what is used of what there is, limits or all the rest.
 func quota(limits bool) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		hard, used := obj.At("status", "hard"), obj.At("status", "used")
 		var parts []string
 		for _, m := range hard.Members() {
@@ -159,25 +158,25 @@ var (
 )
 
 func eventTable(first, last, count, about, source, controller, instance, message string) Table {
-	firstSeen := func(obj object.Value, now time.Time) string {
+	firstSeen := func(obj object.Value) any {
 		if v := obj.At(first); !v.IsNull() {
-			return ago(v, now)
+			return ago(v)
 		}
-		return ago(obj.At("eventTime"), now)
+		return ago(obj.At("eventTime"))
 	}
 	return of(
-		str("Last Seen", doc[corev1.Event]("lastTimestamp"), func(obj object.Value, now time.Time) any {
+		str("Last Seen", doc[corev1.Event]("lastTimestamp"), func(obj object.Value) any {
 			if series := obj.At("series"); !series.IsNull() {
-				return ago(series.At("lastObservedTime"), now)
+				return ago(series.At("lastObservedTime"))
 			}
 			if v := obj.At(last); !v.IsNull() {
-				return ago(v, now)
+				return ago(v)
 			}
-			return firstSeen(obj, now)
+			return firstSeen(obj)
 		}),
 		str("Type", doc[corev1.Event]("type"), text("type")),
 		str("Reason", doc[corev1.Event]("reason"), text("reason")),
-		str("Object", doc[corev1.Event]("involvedObject"), func(obj object.Value, _ time.Time) any {
+		str("Object", doc[corev1.Event]("involvedObject"), func(obj object.Value) any {
 			target := strings.ToLower(obj.At(about, "kind").Str())
 			if name := obj.At(about, "name").Str(); name != "" {
 				target += "/" + name
@@ -185,18 +184,18 @@ func eventTable(first, last, count, about, source, controller, instance, message
 			return target
 		}),
 		wide(str("Subobject", doc[corev1.ObjectReference]("fieldPath"), text(about, "fieldPath"))),
-		wide(str("Source", doc[corev1.Event]("source"), func(obj object.Value, _ time.Time) any {
+		wide(str("Source", doc[corev1.Event]("source"), func(obj object.Value) any {
 			from := or(obj.At(source, "component").Str(), obj.At(controller).Str())
 			if host := or(obj.At(source, "host").Str(), obj.At(instance).Str()); host != "" {
 				from += ", " + host
 			}
 			return from
 		})),
-		str("Message", doc[corev1.Event]("message"), func(obj object.Value, _ time.Time) any {
+		str("Message", doc[corev1.Event]("message"), func(obj object.Value) any {
 			return strings.TrimSpace(obj.At(message).Str())
 		}),
-		wide(str("First Seen", doc[corev1.Event]("firstTimestamp"), func(obj object.Value, now time.Time) any { return firstSeen(obj, now) })),
-		wide(str("Count", doc[corev1.Event]("count"), func(obj object.Value, _ time.Time) any {
+		wide(str("First Seen", doc[corev1.Event]("firstTimestamp"), firstSeen)),
+		wide(str("Count", doc[corev1.Event]("count"), func(obj object.Value) any {
 			if series := obj.At("series"); !series.IsNull() {
 				return series.At("count").Int()
 			}
@@ -228,12 +227,12 @@ var (
 
 	PersistentVolumes = of(name,
 		str("Capacity", doc[corev1.PersistentVolumeSpec]("capacity"), textOr("0", "spec", "capacity", "storage")),
-		str("Access Modes", doc[corev1.PersistentVolumeSpec]("accessModes"), func(obj object.Value, _ time.Time) any {
+		str("Access Modes", doc[corev1.PersistentVolumeSpec]("accessModes"), func(obj object.Value) any {
 			return accessModes(obj.At("spec", "accessModes"))
 		}),
 		str("Reclaim Policy", doc[corev1.PersistentVolumeSpec]("persistentVolumeReclaimPolicy"), text("spec", "persistentVolumeReclaimPolicy")),
 		str("Status", doc[corev1.PersistentVolumeStatus]("phase"), phaseOrTerminating),
-		str("Claim", doc[corev1.PersistentVolumeSpec]("claimRef"), func(obj object.Value, _ time.Time) any {
+		str("Claim", doc[corev1.PersistentVolumeSpec]("claimRef"), func(obj object.Value) any {
 			claim := obj.At("spec", "claimRef")
 			if claim.IsNull() {
 				return ""
@@ -250,7 +249,7 @@ var (
 
 // present is the text at the end of a path, even an empty one, or that it is not there.
 func present(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
 			return v.Str()
 		}
@@ -258,7 +257,7 @@ func present(path ...string) cell {
 	}
 }
 
-func phaseOrTerminating(obj object.Value, _ time.Time) any {
+func phaseOrTerminating(obj object.Value) any {
 	if deleted(obj) {
 		return "Terminating"
 	}
@@ -267,7 +266,7 @@ func phaseOrTerminating(obj object.Value, _ time.Time) any {
 
 // ifBound is for what a claim has once it has a volume.
 func ifBound(get func(obj object.Value) string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		if obj.At("spec", "volumeName").Str() == "" {
 			return ""
 		}
@@ -275,7 +274,7 @@ func ifBound(get func(obj object.Value) string) cell {
 	}
 }
 
-func storageClassName(obj object.Value, _ time.Time) any {
+func storageClassName(obj object.Value) any {
 	if class, has := obj.At("metadata", "annotations").Get("volume.beta.kubernetes.io/storage-class"); has {
 		return class.Str()
 	}

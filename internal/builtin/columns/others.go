@@ -22,7 +22,7 @@ var (
 	CertificateSigningRequests = of(name, age,
 		str("SignerName", doc[certificatesv1beta1.CertificateSigningRequestSpec]("signerName"), textOr(none, "spec", "signerName")),
 		str("Requestor", doc[certificatesv1beta1.CertificateSigningRequestSpec]("request"), text("spec", "username")),
-		str("RequestedDuration", doc[certificatesv1beta1.CertificateSigningRequestSpec]("expirationSeconds"), func(obj object.Value, _ time.Time) any {
+		str("RequestedDuration", doc[certificatesv1beta1.CertificateSigningRequestSpec]("expirationSeconds"), func(obj object.Value) any {
 			if v := obj.At("spec", "expirationSeconds"); !v.IsNull() {
 				return duration.HumanDuration(time.Duration(v.Int()) * time.Second)
 			}
@@ -38,7 +38,7 @@ var (
 		str("ServiceAccountName", doc[certificatesv1.PodCertificateRequestSpec]("serviceAccountName"), text("spec", "serviceAccountName")),
 		str("NodeName", doc[certificatesv1.PodCertificateRequestSpec]("nodeName"), text("spec", "nodeName")),
 		str("SignerName", doc[certificatesv1.PodCertificateRequestSpec]("signerName"), text("spec", "signerName")),
-		str("State", "Is the request Pending, Issued, Denied, or Failed?", func(obj object.Value, _ time.Time) any {
+		str("State", "Is the request Pending, Issued, Denied, or Failed?", func(obj object.Value) any {
 			state := "Pending"
 			for _, c := range obj.At("status", "conditions").Items() {
 				if t := c.At("type").Str(); t == "Issued" || t == "Denied" || t == "Failed" {
@@ -51,7 +51,7 @@ var (
 	)
 )
 
-func requestState(obj object.Value, _ time.Time) any {
+func requestState(obj object.Value) any {
 	conditions := obj.At("status", "conditions")
 	has := func(typ string) bool {
 		_, is := condition(conditions, typ)
@@ -82,7 +82,7 @@ var (
 
 func bindings(role, kind string) Table {
 	return of(name,
-		str("Role", role, func(obj object.Value, _ time.Time) any {
+		str("Role", role, func(obj object.Value) any {
 			return obj.At("roleRef", "kind").Str() + "/" + obj.At("roleRef", "name").Str()
 		}),
 		age,
@@ -93,7 +93,7 @@ func bindings(role, kind string) Table {
 }
 
 func subjects(kind string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		var names []string
 		for _, s := range obj.At("subjects").Items() {
 			if s.At("kind").Str() != kind {
@@ -115,14 +115,14 @@ var (
 		boolean("AttachRequired", doc[storagev1.CSIDriverSpec]("attachRequired"), truth(true, "spec", "attachRequired")),
 		boolean("PodInfoOnMount", doc[storagev1.CSIDriverSpec]("podInfoOnMount"), truth(false, "spec", "podInfoOnMount")),
 		boolean("StorageCapacity", doc[storagev1.CSIDriverSpec]("storageCapacity"), truth(false, "spec", "storageCapacity")),
-		str("TokenRequests", doc[storagev1.CSIDriverSpec]("tokenRequests"), func(obj object.Value, _ time.Time) any {
+		str("TokenRequests", doc[storagev1.CSIDriverSpec]("tokenRequests"), func(obj object.Value) any {
 			if v := obj.At("spec", "tokenRequests"); !v.IsNull() {
 				return strings.Join(list(v, "audience"), ",")
 			}
 			return unset
 		}),
 		boolean("RequiresRepublish", doc[storagev1.CSIDriverSpec]("requiresRepublish"), truth(false, "spec", "requiresRepublish")),
-		str("Modes", doc[storagev1.CSIDriverSpec]("volumeLifecycleModes"), func(obj object.Value, _ time.Time) any {
+		str("Modes", doc[storagev1.CSIDriverSpec]("volumeLifecycleModes"), func(obj object.Value) any {
 			return or(strings.Join(list(obj.At("spec", "volumeLifecycleModes")), ","), none)
 		}),
 		age,
@@ -133,7 +133,7 @@ var (
 	CSIStorageCapacities Table
 
 	StorageClasses = of(
-		isName(str("Name", name.Description, func(obj object.Value, _ time.Time) any {
+		isName(str("Name", name.Description, func(obj object.Value) any {
 			shown := obj.At("metadata", "name").Str()
 			if isDefaultClass(obj.At("metadata", "annotations")) {
 				shown += " (default)"
@@ -182,7 +182,7 @@ var (
 
 	webhooks = integer("Webhooks", "Webhooks indicates the number of webhooks registered in this configuration", size("webhooks"))
 
-	paramKind = str("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy", func(obj object.Value, _ time.Time) any {
+	paramKind = str("ParamKind", "ParamKind specifies the kind of resources used to parameterize this policy", func(obj object.Value) any {
 		kind := obj.At("spec", "paramKind")
 		if kind.IsNull() {
 			return unset
@@ -192,7 +192,7 @@ var (
 
 	policyName = str("PolicyName", "PolicyName indicates the policy definition which the policy binding binded to", text("spec", "policyName"))
 
-	paramRef = str("ParamRef", "ParamRef indicates the param resource which sets the configuration param", func(obj object.Value, _ time.Time) any {
+	paramRef = str("ParamRef", "ParamRef indicates the param resource which sets the configuration param", func(obj object.Value) any {
 		ref := obj.At("spec", "paramRef")
 		name, namespace := ref.At("name").Str(), ref.At("namespace").Str()
 		switch {
@@ -221,14 +221,14 @@ var (
 	FlowSchemas = of(name,
 		str("PriorityLevel", doc[flowcontrolv1.PriorityLevelConfigurationReference]("name"), text("spec", "priorityLevelConfiguration", "name")),
 		str("MatchingPrecedence", doc[flowcontrolv1.FlowSchemaSpec]("matchingPrecedence"), whole("spec", "matchingPrecedence")),
-		str("DistinguisherMethod", doc[flowcontrolv1.FlowSchemaSpec]("distinguisherMethod"), func(obj object.Value, _ time.Time) any {
+		str("DistinguisherMethod", doc[flowcontrolv1.FlowSchemaSpec]("distinguisherMethod"), func(obj object.Value) any {
 			if m := obj.At("spec", "distinguisherMethod"); !m.IsNull() {
 				return m.At("type").Str()
 			}
 			return none
 		}),
 		age,
-		str("MissingPL", "references a broken or non-existent PriorityLevelConfiguration", func(obj object.Value, _ time.Time) any {
+		str("MissingPL", "references a broken or non-existent PriorityLevelConfiguration", func(obj object.Value) any {
 			if c, has := condition(obj.At("status", "conditions"), "Dangling"); has {
 				return c.At("status").Str()
 			}
@@ -252,9 +252,9 @@ var (
 		str("Key", doc[resourcev1.DeviceTaint]("key"), text("spec", "taint", "key")),
 		str("Value", doc[resourcev1.DeviceTaint]("value"), text("spec", "taint", "value")),
 		str("Effect", doc[resourcev1.DeviceTaint]("effect"), text("spec", "taint", "effect")),
-		str("TimeAdded", doc[resourcev1.DeviceTaint]("timeAdded"), func(obj object.Value, now time.Time) any {
+		str("TimeAdded", doc[resourcev1.DeviceTaint]("timeAdded"), func(obj object.Value) any {
 			if v := obj.At("spec", "taint", "timeAdded"); !v.IsNull() {
-				return ago(v, now)
+				return ago(v)
 			}
 			return ""
 		}),
@@ -274,14 +274,14 @@ var (
 
 	StorageVersionMigrations = of(
 		str("Name", name.Description, name.cell),
-		str("Resource", "GroupResource to migrate", func(obj object.Value, _ time.Time) any {
+		str("Resource", "GroupResource to migrate", func(obj object.Value) any {
 			resource := obj.At("spec", "resource", "resource").Str()
 			if group := obj.At("spec", "resource", "group").Str(); group != "" {
 				resource += "." + group
 			}
 			return resource
 		}),
-		str("Status", "Status of the migration", func(obj object.Value, _ time.Time) any {
+		str("Status", "Status of the migration", func(obj object.Value) any {
 			status := "Unknown"
 			for _, c := range obj.At("status", "conditions").Items() {
 				if t := c.At("type").Str(); isTrue(c) && (t == "Running" || t == "Failed" || t == "Succeeded") {
@@ -295,7 +295,7 @@ var (
 
 // within is a number of a part of a priority level that not every one has.
 func within(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		v := obj.At("spec")
 		for _, key := range path[:len(path)-1] {
 			if v = v.At(key); v.IsNull() {
@@ -306,7 +306,7 @@ func within(path ...string) cell {
 	}
 }
 
-func claimState(obj object.Value, _ time.Time) any {
+func claimState(obj object.Value) any {
 	var states []string
 	allocated := !obj.At("status", "allocation").IsNull()
 	if deleted(obj) {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/duration"
 
+	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -33,13 +33,13 @@ var PodTemplates = of(name,
 	str("Pod Labels", "The labels for the pod template.", labels("template", "metadata", "labels")),
 )
 
-func podCells(obj object.Value, now time.Time) []any {
+func podCells(obj object.Value) []any {
 	spec, status := obj.At("spec"), obj.At("status")
 	p := podState{spec: spec, status: status, total: spec.At("containers").Len()}
 	p.look(obj)
-	restarts := itoa(p.restarts)
+	var restarts any = itoa(p.restarts)
 	if p.restarts != 0 && !p.last.IsZero() {
-		restarts += " (" + duration.HumanDuration(now.Sub(p.last)) + " ago)"
+		restarts = engine.Age{Before: itoa(p.restarts) + " (", Since: p.last, After: " ago)"}
 	}
 	ip := ""
 	if ips := status.At("podIPs").Items(); len(ips) > 0 {
@@ -47,7 +47,7 @@ func podCells(obj object.Value, now time.Time) []any {
 	}
 	return []any{
 		obj.At("metadata", "name").Str(), fraction(p.ready, p.total), p.reason, restarts,
-		ago(obj.At("metadata", "creationTimestamp"), now),
+		ago(obj.At("metadata", "creationTimestamp")),
 		or(ip, none), or(spec.At("nodeName").Str(), none), or(status.At("nominatedNodeName").Str(), none), readinessGates(spec, status),
 	}
 }

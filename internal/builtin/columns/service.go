@@ -3,7 +3,6 @@ package columns
 import (
 	"net"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -17,7 +16,7 @@ import (
 var (
 	Services = of(name,
 		str("Type", doc[corev1.ServiceSpec]("type"), text("spec", "type")),
-		str("Cluster-IP", doc[corev1.ServiceSpec]("clusterIP"), func(obj object.Value, _ time.Time) any {
+		str("Cluster-IP", doc[corev1.ServiceSpec]("clusterIP"), func(obj object.Value) any {
 			if ips := obj.At("spec", "clusterIPs").Items(); len(ips) > 0 {
 				return ips[0].Str()
 			}
@@ -41,10 +40,10 @@ var (
 	Ingresses = of(name,
 		str("Class", "The name of the IngressClass resource that should be used for additional configuration", presentOr(none, "spec", "ingressClassName")),
 		str("Hosts", "Hosts that incoming requests are matched against before the ingress rule", ingressHosts),
-		str("Address", "Address is a list containing ingress points for the load-balancer", func(obj object.Value, _ time.Time) any {
+		str("Address", "Address is a list containing ingress points for the load-balancer", func(obj object.Value) any {
 			return balancers(obj)
 		}),
-		str("Ports", "Ports of TLS configurations that open", func(obj object.Value, _ time.Time) any {
+		str("Ports", "Ports of TLS configurations that open", func(obj object.Value) any {
 			if obj.At("spec", "tls").Len() > 0 {
 				return "80, 443"
 			}
@@ -54,7 +53,7 @@ var (
 	)
 
 	IngressClasses = of(
-		isName(str("Name", name.Description, func(obj object.Value, _ time.Time) any {
+		isName(str("Name", name.Description, func(obj object.Value) any {
 			shown := obj.At("metadata", "name").Str()
 			if obj.At("metadata", "annotations", networkingv1.AnnotationIsDefaultIngressClass).Str() == "true" {
 				shown += " (default)"
@@ -75,7 +74,7 @@ var (
 
 // presentOr is the text at the end of a path, even an empty one, or something else where there is none.
 func presentOr(otherwise string, path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		if v := obj.At(path...); !v.IsNull() {
 			return v.Str()
 		}
@@ -94,7 +93,7 @@ func balancers(obj object.Value) string {
 	return strings.Join(sets.List(addresses), ",")
 }
 
-func externalIP(obj object.Value, _ time.Time) any {
+func externalIP(obj object.Value) any {
 	ips := strings.Join(list(obj.At("spec", "externalIPs")), ",")
 	switch obj.At("spec", "type").Str() {
 	case "ClusterIP", "NodePort":
@@ -111,7 +110,7 @@ func externalIP(obj object.Value, _ time.Time) any {
 	return unknown
 }
 
-func servicePorts(obj object.Value, _ time.Time) any {
+func servicePorts(obj object.Value) any {
 	var ports []string
 	for _, p := range obj.At("spec", "ports").Items() {
 		port := itoa(p.At("port").Int())
@@ -127,7 +126,7 @@ func servicePorts(obj object.Value, _ time.Time) any {
 const mostShown = 3
 
 // endpoints are the first addresses, with each of their ports.
-func endpoints(obj object.Value, _ time.Time) any {
+func endpoints(obj object.Value) any {
 	subsets := obj.At("subsets").Items()
 	if len(subsets) == 0 {
 		return none
@@ -155,7 +154,7 @@ func endpoints(obj object.Value, _ time.Time) any {
 	return more(first, mostShown, all)
 }
 
-func slicePorts(obj object.Value, _ time.Time) any {
+func slicePorts(obj object.Value) any {
 	var first []string
 	ports := obj.At("ports").Items()
 	for _, p := range ports[:min(mostShown, len(ports))] {
@@ -172,7 +171,7 @@ func slicePorts(obj object.Value, _ time.Time) any {
 	return or(more(first, mostShown, len(ports)), unset)
 }
 
-func sliceAddresses(obj object.Value, _ time.Time) any {
+func sliceAddresses(obj object.Value) any {
 	var first []string
 	all := 0
 	for _, e := range obj.At("endpoints").Items() {
@@ -186,7 +185,7 @@ func sliceAddresses(obj object.Value, _ time.Time) any {
 }
 
 // ingressHosts are the hosts of the first rules that have one.
-func ingressHosts(obj object.Value, _ time.Time) any {
+func ingressHosts(obj object.Value) any {
 	var hosts []string
 	rules := obj.At("spec", "rules").Items()
 	for _, r := range rules {
@@ -200,7 +199,7 @@ func ingressHosts(obj object.Value, _ time.Time) any {
 	return or(strings.Join(hosts, ","), "*")
 }
 
-func classParameters(obj object.Value, _ time.Time) any {
+func classParameters(obj object.Value) any {
 	p := obj.At("spec", "parameters")
 	if p.IsNull() {
 		return none
@@ -212,7 +211,7 @@ func classParameters(obj object.Value, _ time.Time) any {
 	return kind + "/" + p.At("name").Str()
 }
 
-func parentRef(obj object.Value, _ time.Time) any {
+func parentRef(obj object.Value) any {
 	p := obj.At("spec", "parentRef")
 	if p.IsNull() {
 		return none

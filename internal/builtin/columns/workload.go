@@ -2,7 +2,6 @@ package columns
 
 import (
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -41,7 +41,7 @@ var (
 		str("Up-to-date", doc[appsv1.DeploymentStatus]("updatedReplicas"), whole("status", "updatedReplicas")),
 		str("Available", doc[appsv1.DeploymentStatus]("availableReplicas"), whole("status", "availableReplicas")),
 		age, template[0], template[1],
-		wide(str("Selector", doc[appsv1.DeploymentSpec]("selector"), func(obj object.Value, _ time.Time) any {
+		wide(str("Selector", doc[appsv1.DeploymentSpec]("selector"), func(obj object.Value) any {
 			text, err := selectorText(obj.At("spec", "selector"))
 			if err != nil {
 				return "<invalid>"
@@ -65,9 +65,9 @@ var (
 		str("Timezone", doc[batchv1.CronJobSpec]("timeZone"), presentOr(none, "spec", "timeZone")),
 		boolean("Suspend", doc[batchv1.CronJobSpec]("suspend"), suspended),
 		integer("Active", doc[batchv1.CronJobStatus]("active"), size("status", "active")),
-		str("Last Schedule", doc[batchv1.CronJobStatus]("lastScheduleTime"), func(obj object.Value, now time.Time) any {
+		str("Last Schedule", doc[batchv1.CronJobStatus]("lastScheduleTime"), func(obj object.Value) any {
 			if v := obj.At("status", "lastScheduleTime"); !v.IsNull() {
-				return ago(v, now)
+				return ago(v)
 			}
 			return none
 		}),
@@ -83,7 +83,7 @@ var (
 		wide(str("Selector", doc[batchv1.JobSpec]("selector"), selector("spec", "selector"))),
 	)
 
-	HorizontalPodAutoscalers = autoscalers(func(obj object.Value, _ time.Time) any {
+	HorizontalPodAutoscalers = autoscalers(func(obj object.Value) any {
 		return metrics(obj.At("spec", "metrics").Items(), obj.At("status", "currentMetrics").Items())
 	})
 
@@ -95,12 +95,12 @@ var (
 	)
 )
 
-func readyOfDesired(obj object.Value, _ time.Time) any {
+func readyOfDesired(obj object.Value) any {
 	return fraction(obj.At("status", "readyReplicas").Int(), obj.At("spec", "replicas").Int())
 }
 
 // controller names the object that owns this one.
-func controller(obj object.Value, _ time.Time) any {
+func controller(obj object.Value) any {
 	for _, o := range obj.At("metadata", "ownerReferences").Items() {
 		if !o.At("controller").Bool() {
 			continue
@@ -121,7 +121,7 @@ func controller(obj object.Value, _ time.Time) any {
 	return none
 }
 
-func suspended(obj object.Value, _ time.Time) any {
+func suspended(obj object.Value) any {
 	switch v := obj.At("spec", "suspend"); {
 	case v.IsNull():
 		return unset
@@ -131,7 +131,7 @@ func suspended(obj object.Value, _ time.Time) any {
 	return "False"
 }
 
-func jobStatus(obj object.Value, _ time.Time) any {
+func jobStatus(obj object.Value) any {
 	conditions := obj.At("status", "conditions")
 	is := func(typ string) bool {
 		c, has := condition(conditions, typ)
@@ -154,7 +154,7 @@ func jobStatus(obj object.Value, _ time.Time) any {
 	return "Running"
 }
 
-func completions(obj object.Value, _ time.Time) any {
+func completions(obj object.Value) any {
 	done := obj.At("status", "succeeded").Int()
 	if want := obj.At("spec", "completions"); !want.IsNull() {
 		return fraction(done, want.Int())
@@ -165,19 +165,19 @@ func completions(obj object.Value, _ time.Time) any {
 	return fraction(done, 1)
 }
 
-func jobDuration(obj object.Value, now time.Time) any {
+func jobDuration(obj object.Value) any {
 	start, end := obj.At("status", "startTime"), obj.At("status", "completionTime")
 	switch {
 	case start.IsNull():
 		return ""
 	case end.IsNull():
-		return duration.HumanDuration(now.Sub(at(start)))
+		return engine.Age{Since: at(start)}
 	}
 	return duration.HumanDuration(at(end).Sub(at(start)))
 }
 
 func intOrPercent(path ...string) cell {
-	return func(obj object.Value, _ time.Time) any {
+	return func(obj object.Value) any {
 		switch v := obj.At(path...); v.Kind() {
 		case object.Int:
 			return itoa(v.Int())
@@ -191,11 +191,11 @@ func intOrPercent(path ...string) cell {
 // autoscalers is the table of HorizontalPodAutoscalers, whose metrics every version keeps in another place.
 func autoscalers(targets cell) Table {
 	return of(name,
-		str("Reference", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("scaleTargetRef"), func(obj object.Value, _ time.Time) any {
+		str("Reference", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("scaleTargetRef"), func(obj object.Value) any {
 			return obj.At("spec", "scaleTargetRef", "kind").Str() + "/" + obj.At("spec", "scaleTargetRef", "name").Str()
 		}),
 		str("Targets", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("metrics"), targets),
-		str("MinPods", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("minReplicas"), func(obj object.Value, _ time.Time) any {
+		str("MinPods", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("minReplicas"), func(obj object.Value) any {
 			if v := obj.At("spec", "minReplicas"); !v.IsNull() {
 				return itoa(v.Int())
 			}

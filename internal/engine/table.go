@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"strconv"
+	"time"
+)
+
+// Column is one column of a Table.
+type Column struct {
+	Name, Type, Format, Description string
+	Priority                        int32 // above 0: only in wide output
+}
+
+// Age is a cell that tells how long ago something was, between two texts: "3 (5m ago)". It is the only kind of cell that
+// depends on when somebody looks.
+type Age struct {
+	Before string
+	Since  time.Time
+	After  string
+}
+
+// Text is the cell as of now.
+func (a Age) Text(now time.Time) string {
+	return a.Before + string(AppendDuration(nil, now.Sub(a.Since))) + a.After
+}
+
+const (
+	minute = int64(time.Minute / time.Second)
+	hour   = 60 * minute
+	day    = 24 * hour
+	year   = 365 * day
+)
+
+// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, and the longer it is the fewer. Clocks
+// differ, so a second before its time is no fault, and more is invalid.
+func AppendDuration(dst []byte, d time.Duration) []byte {
+	seconds := int64(d / time.Second)
+	switch {
+	case seconds < -1:
+		return append(dst, "<invalid>"...)
+	case seconds < 0:
+		return append(dst, "0s"...)
+	case seconds < 2*minute:
+		return appendUnits(dst, seconds, 1, 's', 0, 0)
+	case seconds < 10*minute:
+		return appendUnits(dst, seconds, minute, 'm', 1, 's')
+	case seconds < 3*hour:
+		return appendUnits(dst, seconds, minute, 'm', 0, 0)
+	case seconds < 8*hour:
+		return appendUnits(dst, seconds, hour, 'h', minute, 'm')
+	case seconds < 2*day:
+		return appendUnits(dst, seconds, hour, 'h', 0, 0)
+	case seconds < 8*day:
+		return appendUnits(dst, seconds, day, 'd', hour, 'h')
+	case seconds < 2*year:
+		return appendUnits(dst, seconds, day, 'd', 0, 0)
+	case seconds < 8*year:
+		return appendUnits(dst, seconds, year, 'y', day, 'd')
+	}
+	return appendUnits(dst, seconds, year, 'y', 0, 0)
+}
+
+// appendUnits writes whole units, and what is left of them in smaller ones, if there are to be any and some are left.
+func appendUnits(dst []byte, seconds, unit int64, name byte, smaller int64, smallName byte) []byte {
+	dst = append(strconv.AppendInt(dst, seconds/unit, 10), name)
+	if smaller == 0 || seconds%unit < smaller {
+		return dst
+	}
+	return append(strconv.AppendInt(dst, seconds%unit/smaller, 10), smallName)
+}
