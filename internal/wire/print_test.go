@@ -210,13 +210,3 @@ func BenchmarkEvent(b *testing.B) {
 		_, _ = frames.Append(buf, e)
 	}
 }
-
-func BenchmarkTableRow(b *testing.B) {
-	o := stored(b, thing, 7)
-	table := NewTable(&engine.Request{Resource: thingType(b)}, "v1", IncludeMetadata)
-	buf := make([]byte, 0, 4096)
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _ = table.row(buf, o)
-	}
-}
