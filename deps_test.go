@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"internal/builtin/warnings":      {"object", "internal/engine"},
 	"internal/auth":                  {"internal/engine"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
-	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine"},
+	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine", "internal/store"},
 	"internal/httpapi":               {"object", "internal/apierr", "internal/engine", "internal/wire", "internal/discovery"},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},

@@ -74,7 +74,7 @@ func (x *exchange) bodyEncoding() (wire.Encoding, error) {
 			return wire.Protobuf, nil
 		}
 	}
-	return 0, apierr.NewUnsupportedMediaType(wire.BodyTypes())
+	return 0, apierr.NewUnsupportedMediaType(wire.MediaTypes())
 }
 
 // parse reads a body as a value. typ is what a protobuf body is: its field numbers mean nothing without.

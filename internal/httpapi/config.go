@@ -38,6 +38,7 @@ type Config struct {
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
 	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
+	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
 	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.
@@ -143,8 +144,11 @@ func (c *Config) validate() error {
 	if c.BodyLimit == 0 {
 		c.BodyLimit = 3 << 20
 	}
-	if c.MaxInFlight < 0 || c.BodyLimit < 0 {
-		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d and BodyLimit %d; neither may be negative", c.MaxInFlight, c.BodyLimit))
+	if c.FormBytes == 0 {
+		c.FormBytes = 32 << 20
+	}
+	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.FormBytes < 0 {
+		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d and FormBytes %d; none may be negative", c.MaxInFlight, c.BodyLimit, c.FormBytes))
 	}
 	if c.Missing == nil {
 		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }

@@ -9,7 +9,6 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
-	"plinth/object"
 )
 
 // errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups that
@@ -44,7 +43,7 @@ func (h *Handler) fail(x *exchange, err error) {
 		media = wire.Media{Pretty: true}
 	}
 	media.Pretty = media.Pretty || x.pretty()
-	if err := x.send(status.Code, media, object.AppendObject(nil, status.Status())); err != nil {
+	if err := x.sendStatus(status.Code, media, status.Status()); err != nil {
 		h.Logger.Debug("an error could not be sent", "audit-id", x.auditID, "error", err)
 	}
 }

@@ -12,11 +12,13 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/wire"
 )
 
 // Handler serves the API.
 type Handler struct {
 	Config
+	forms    *wire.Forms
 	inFlight atomic.Int64
 }
 
@@ -25,7 +27,7 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return &Handler{Config: c}, nil
+	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes)}, nil
 }
 
 // steps are what every request goes through, in this order. The first one that returns an error ends it.

@@ -44,8 +44,12 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		}
 	}
 	printer := wire.NewList(rq.Resource, media, table)
+	printer.Forms = x.h.forms
+	if err := printer.Measure(c.Items); err != nil {
+		return err
+	}
 	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
-	if media.Encoding != wire.JSON || media.Pretty {
+	if media.Encoding == wire.YAML || media.Pretty {
 		text := printer.Head(nil, meta)
 		for item := range c.Items {
 			if text, err = printer.Item(text, item); err != nil {
@@ -54,7 +58,7 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		}
 		return x.send(http.StatusOK, media, printer.Tail(text))
 	}
-	s := newStream(x)
+	s := newStream(x, media)
 	defer s.end()
 	s.buf = printer.Head(s.buf, meta)
 	for item := range c.Items {
@@ -68,13 +72,14 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		}
 	}
 	s.buf = printer.Tail(s.buf)
-	return s.finish(media)
+	return s.finish()
 }
 
 // stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does not
 // may be compressed on the way.
 type stream struct {
 	x     *exchange
+	media wire.Media
 	held  *[]byte // where buf comes from
 	buf   []byte
 	guard *guard
@@ -82,16 +87,16 @@ type stream struct {
 	gz    *gzip.Writer
 }
 
-func newStream(x *exchange) *stream {
+func newStream(x *exchange, media wire.Media) *stream {
 	held := largeBuffers.Get().(*[]byte)
-	return &stream{x: x, held: held, buf: *held}
+	return &stream{x: x, media: media, held: held, buf: *held}
 }
 
 // flush writes out what the buffer holds.
 func (s *stream) flush() error {
 	if s.out == nil {
 		s.guard = s.x.guard()
-		s.x.w.Header()["Content-Type"] = contentTypes[wire.JSON]
+		s.x.w.Header()["Content-Type"] = contentTypes[s.media.Encoding]
 		s.out = s.x
 		if len(s.buf) >= compressFrom && s.x.compresses() {
 			s.gz = s.x.compressor()
@@ -107,9 +112,9 @@ func (s *stream) flush() error {
 }
 
 // finish writes the rest.
-func (s *stream) finish(media wire.Media) error {
+func (s *stream) finish() error {
 	if s.out == nil {
-		return s.x.send(http.StatusOK, media, s.buf)
+		return s.x.send(http.StatusOK, s.media, s.buf)
 	}
 	if err := s.flush(); err != nil {
 		return err

@@ -201,7 +201,8 @@ func TestErrorsAreNegotiated(t *testing.T) {
 			t.Errorf("%s as %s: %d %s %s", c.path, c.accept, got.code, got.header.Get("Content-Type"), got.body)
 		}
 	}
-	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got, "Available representations: application/json, application/yaml, application/json;stream=watch") {
+	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got, "Available representations: application/json, application/yaml, "+
+		"application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch") {
 		t.Errorf("got %q", got)
 	}
 }

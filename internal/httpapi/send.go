@@ -20,9 +20,16 @@ import (
 const compressFrom = 128 << 10
 
 // contentTypes are the values of the Content-Type header, made once.
-var contentTypes = map[wire.Encoding][]string{
-	wire.JSON: {wire.JSON.String()},
-	wire.YAML: {wire.YAML.String()},
+var contentTypes = [...][]string{
+	wire.JSON:     {wire.JSON.String()},
+	wire.YAML:     {wire.YAML.String()},
+	wire.Protobuf: {wire.Protobuf.String()},
+}
+
+// streamTypes are those of a watch. That JSON is streamed the reference does not say there.
+var streamTypes = [...][]string{
+	wire.JSON:     {wire.JSON.String()},
+	wire.Protobuf: {wire.Protobuf.String() + ";stream=watch"},
 }
 
 // negotiate finds out how the client wants the result of a verb.
@@ -32,7 +39,7 @@ func (x *exchange) negotiate() (wire.Media, error) {
 	literal := wire.Literal(accept, wire.MediaTypes()...)
 	switch {
 	case ok && literal:
-		media.Pretty = media.Pretty || x.pretty()
+		media.Pretty = media.Encoding != wire.Protobuf && (media.Pretty || x.pretty())
 		return media, nil
 	case !literal:
 		x.unwarn() // the reference does not get as far as to the type
@@ -120,35 +127,63 @@ func (x *exchange) reply(media wire.Media, rq *engine.Request, result *engine.Re
 
 func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
 	if result.Object == nil {
-		return x.send(code, media, append(object.AppendObject(nil, result.Status), '\n'))
+		return x.sendStatus(code, media, result.Status)
 	}
 	table, err := x.table(media, rq)
 	if err != nil {
 		return err
 	}
+	if media.Form == wire.AsPartials {
+		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + x.resource.Kind + ")")
+	}
 	b, release := buffer(wire.Size(result.Object) + 1)
 	defer release(b)
-	switch media.Form {
-	case wire.AsTable:
-		if *b, err = wire.AppendTable(*b, result.Object, table); err != nil {
-			return err
-		}
-	case wire.AsPartial:
+	switch {
+	case media.Encoding == wire.Protobuf && media.Form == wire.AsPartial:
+		*b, err = wire.AppendProtobufPartial(*b, result.Object, media.Version)
+	case media.Encoding == wire.Protobuf:
+		*b, err = wire.AppendProtobuf(*b, x.answers(rq), result.Object)
+	case media.Form == wire.AsTable:
+		*b, err = wire.AppendTable(*b, result.Object, table)
+	case media.Form == wire.AsPartial:
 		*b = wire.AppendPartial(*b, result.Object, media.Version)
-	case wire.AsPartials:
-		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + x.resource.Kind + ")")
 	default:
 		*b = wire.AppendObject(*b, result.Object)
 	}
-	*b = append(*b, '\n')
+	if err != nil {
+		return err
+	}
+	if media.Encoding != wire.Protobuf {
+		*b = append(*b, '\n')
+	}
 	return x.send(code, media, *b)
+}
+
+// answers is the type of the object that a request is answered with.
+func (x *exchange) answers(rq *engine.Request) wire.Type {
+	if sub := rq.Subresource; sub != nil && sub.View != nil {
+		return sub.Schema()
+	}
+	return rq.Resource.Schema()
+}
+
+// sendStatus answers with a Status.
+func (x *exchange) sendStatus(code int, media wire.Media, status object.Value) error {
+	if media.Encoding != wire.Protobuf {
+		return x.send(code, media, append(object.AppendObject(nil, status), '\n'))
+	}
+	b, err := wire.AppendStatus(nil, status)
+	if err != nil {
+		return err
+	}
+	return x.send(code, media, b)
 }
 
 func notTheForm(message string) error {
 	return &apierr.Error{Code: http.StatusNotAcceptable, Reason: apierr.NotAcceptable, Message: message}
 }
 
-// send writes a whole answer, given as JSON.
+// send writes a whole answer, given as JSON, or as it is where it is not text.
 func (x *exchange) send(code int, media wire.Media, text []byte) error {
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
@@ -158,7 +193,7 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		if text, err = object.YAML(text); err != nil {
 			return err
 		}
-	case media.Pretty:
+	case media.Pretty && media.Encoding == wire.JSON:
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, text, "", "  "); err != nil {
 			return err

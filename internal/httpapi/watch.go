@@ -170,9 +170,10 @@ func (w *watching) end() {
 // begin sends the header, so that the client knows that it watches.
 func (w *watching) begin() {
 	w.frames = wire.NewFrames(w.x.resource, w.media, w.table)
+	w.frames.Forms = w.x.h.forms
 	w.guard = w.x.guard()
 	w.flusher = w.x
-	w.x.w.Header()["Content-Type"] = contentTypes[wire.JSON]
+	w.x.w.Header()["Content-Type"] = streamTypes[w.media.Encoding]
 	w.x.WriteHeader(http.StatusOK)
 	w.flush(nil)
 }
@@ -241,7 +242,9 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		w.told = events[len(events)-1].Revision
 	}
 	if !failed.IsNull() {
-		buf = wire.AppendError(buf, failed)
+		if buf, err = w.frames.AppendError(buf, failed); err != nil {
+			return err
+		}
 	}
 	total += len(buf)
 	if told := w.x.h.Metrics.Events; told != nil {

@@ -48,6 +48,18 @@ type Sidecar struct {
 	Unreadable error
 	// Row is kept here by whoever shows the version in Tables; nil as long as nobody has.
 	Row atomic.Pointer[Row]
+	// Forms are kept here by whoever writes the version out in another encoding than that of Data. The slots, and how long
+	// their forms stay, are their business.
+	Forms [FormSlots]atomic.Pointer[Form]
+}
+
+// FormSlots is how many encoded forms of one version can be kept.
+const FormSlots = 2
+
+// Form is an encoded form of a version.
+type Form struct {
+	Revision int64 // as which it was written
+	Bytes    []byte
 }
 
 // Clone is the same facts for somebody who changes some: nothing is kept with them.

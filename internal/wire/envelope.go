@@ -2,41 +2,46 @@ package wire
 
 import (
 	"encoding/binary"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/object"
 )
 
-// The fields of a runtime.Unknown, which is around every object. The last two are always empty, and always there.
+// The tags of what stands around objects: field 1 or 2 with bytes.
 const (
-	typeTag      = 1<<3 | byte(protowire.BytesType)
-	rawTag       = 2<<3 | byte(protowire.BytesType)
-	envelopeTail = "\x1a\x00\x22\x00"
+	firstTag  = 1<<3 | byte(protowire.BytesType)
+	secondTag = 2<<3 | byte(protowire.BytesType)
 )
 
-// envelope says what a message is of.
+// An envelope is what is around every object: a magic number, and a runtime.Unknown of apiVersion and kind, the message,
+// and two texts that are always empty and always there.
 type envelope struct{ apiVersion, kind string }
 
+const envelopeTail = "\x1a\x00\x22\x00"
+
+// fieldSize is the size of a field with so many bytes, of one of the first fifteen numbers.
+func fieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
+
 // typeSize is the size of the message of apiVersion and kind.
-func (v envelope) typeSize() int {
-	return 1 + protowire.SizeBytes(len(v.apiVersion)) + 1 + protowire.SizeBytes(len(v.kind))
-}
+func (v envelope) typeSize() int { return fieldSize(len(v.apiVersion)) + fieldSize(len(v.kind)) }
 
-// size is how much an envelope around so many bytes takes, with them.
+// size is how much the envelope of a message of so many bytes takes, with the message.
 func (v envelope) size(message int) int {
-	return len(magic) + 1 + protowire.SizeBytes(v.typeSize()) + 1 + protowire.SizeBytes(message) + len(envelopeTail)
+	return len(magic) + fieldSize(v.typeSize()) + fieldSize(message) + len(envelopeTail)
 }
 
-// appendHead appends what comes before a message of so many bytes.
+// appendHead appends what comes before a message of so many bytes. envelopeTail comes behind it.
 func (v envelope) appendHead(dst []byte, message int) []byte {
 	dst = append(dst, magic...)
-	dst = append(dst, typeTag)
-	dst = binary.AppendUvarint(dst, uint64(v.typeSize()))
-	dst = append(dst, stringTag)
-	dst = protowire.AppendString(dst, v.apiVersion)
-	dst = append(dst, 2<<3|byte(protowire.BytesType))
-	dst = protowire.AppendString(dst, v.kind)
-	dst = append(dst, rawTag)
-	return binary.AppendUvarint(dst, uint64(message))
+	dst = appendLength(dst, firstTag, v.typeSize())
+	dst = appendField(dst, firstTag, v.apiVersion)
+	dst = appendField(dst, secondTag, v.kind)
+	return appendLength(dst, secondTag, message)
 }
 
 // append appends a message in its envelope.
@@ -46,10 +51,19 @@ func (v envelope) append(dst, message []byte) []byte {
 	return append(dst, envelopeTail...)
 }
 
+// appendLength begins a field of so many bytes.
+func appendLength(dst []byte, tag byte, size int) []byte {
+	return binary.AppendUvarint(append(dst, tag), uint64(size))
+}
+
+func appendField(dst []byte, tag byte, text string) []byte {
+	return append(appendLength(dst, tag, len(text)), text...)
+}
+
 // envelopeOf reads apiVersion and kind of canonical JSON, where they are in front.
 func envelopeOf(data []byte) (v envelope) {
-	for pos := 1; pos < len(data) && data[pos] == '"'; pos++ {
-		e := transcoder{in: data, pos: pos, splice: -1}
+	e := transcoder{in: data, pos: 1, splice: -1}
+	for e.peek() == '"' {
 		key := string(e.text())
 		if key != "apiVersion" && key != "kind" {
 			break
@@ -61,16 +75,75 @@ func envelopeOf(data []byte) (v envelope) {
 		} else {
 			v.apiVersion = value
 		}
-		pos = e.pos
+		e.pos++
 	}
 	return v
 }
 
-// AppendProtobuf appends an object in its envelope. It is given as canonical JSON.
-func AppendProtobuf(dst []byte, t Type, data []byte) ([]byte, error) {
+// AppendProtobufJSON appends an object in its envelope. It is given as canonical JSON.
+func AppendProtobufJSON(dst []byte, t Type, data []byte) ([]byte, error) {
 	message, err := appendMessage(nil, t, data, 0, 0)
 	if err != nil {
 		return dst, err
 	}
 	return envelopeOf(data).append(dst, message), nil
+}
+
+// AppendStatus appends a Status in its envelope.
+func AppendStatus(dst []byte, status object.Value) ([]byte, error) {
+	return AppendProtobufJSON(dst, gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
+}
+
+// message is the message of an object of a type. It may be a kept one, which is not to be changed.
+func (f *Forms) message(t Type, o *engine.Object) ([]byte, error) {
+	if known := kept(o, formProtobuf); known != nil {
+		return known, nil
+	}
+	b, err := appendMessage(nil, t, o.Data, o.Sidecar.Splice, o.Revision)
+	if err == nil {
+		f.keep(o, formProtobuf, b)
+	}
+	return b, err
+}
+
+// AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so soon.
+func AppendProtobuf(dst []byte, t Type, o *engine.Object) ([]byte, error) {
+	var none *Forms
+	b, err := none.message(t, o)
+	if err != nil {
+		return dst, err
+	}
+	return envelopeOf(o.Data).append(dst, b), nil
+}
+
+// AppendProtobufPartial appends the metadata of an object alone (MED-7).
+func AppendProtobufPartial(dst []byte, o *engine.Object, version string) ([]byte, error) {
+	b, err := partialMessage(o)
+	if err != nil {
+		return dst, err
+	}
+	return envelope{metaGroup + "/" + version, "PartialObjectMetadata"}.append(dst, b), nil
+}
+
+// partialMessage is the message of a PartialObjectMetadata.
+func partialMessage(o *engine.Object) ([]byte, error) {
+	start := o.Sidecar.Item + len(metadataKey)
+	b, err := appendMessage([]byte{firstTag}, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], o.Sidecar.Splice-start, o.Revision)
+	return insertLength(b, 1), err
+}
+
+// message is the message of a ListMeta.
+func (m *ListMeta) message() []byte {
+	var digits [20]byte
+	revision := digits[:0]
+	if m.Revision != 0 {
+		revision = strconv.AppendInt(revision, m.Revision, 10)
+	}
+	b := appendField(nil, firstTag, "") // selfLink
+	b = appendField(b, secondTag, string(revision))
+	b = appendField(b, 3<<3|byte(protowire.BytesType), m.Continue)
+	if m.Remaining != nil {
+		b = protowire.AppendVarint(append(b, 4<<3|byte(protowire.VarintType)), uint64(*m.Remaining))
+	}
+	return b
 }

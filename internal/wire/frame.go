@@ -5,6 +5,9 @@ import (
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -14,11 +17,17 @@ import (
 const (
 	slotPartial = iota
 	slotPartialBeta
+	slotMessage
+	slotPartialMessage
 )
 
-// Frames prints the events of one watch as JSON, one a line (WATCH-1). It is not for use by two goroutines at a time.
+// Frames prints the events of one watch (WATCH-1): as JSON, one a line, or as protobuf, each behind its length. It is not
+// for use by two goroutines at a time.
 type Frames struct {
+	Forms *Forms // where messages are kept for others; nil: nowhere
+
 	media  Media
+	typ    Type         // of the objects, where they are written as messages
 	empty  object.Value // the kind's zero value, for bookmarks in a table
 	table  *Table
 	headed bool // the table has shown its columns
@@ -30,6 +39,11 @@ type Frames struct {
 // NewFrames makes the printer of one watch. The table is needed where the media type is one.
 func NewFrames(r *engine.Resource, m Media, t *Table) *Frames {
 	f := &Frames{media: m, table: t}
+	if m.Encoding == Protobuf {
+		if f.typ = r.Schema(); m.Form == AsPartial {
+			f.typ = gotypes.Of[metav1.PartialObjectMetadata]()
+		}
+	}
 	switch m.Form {
 	case AsTable:
 		f.empty = r.Empty()
@@ -69,13 +83,16 @@ func (f *Frames) Size(e *engine.Event) int {
 // Append prints an event. The object of a DELETED event shows the revision of the deletion.
 func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	if e.Type == engine.Bookmark {
-		return f.AppendBookmark(dst, e.Revision, e.InitialEnd), nil
+		return f.AppendBookmark(dst, e.Revision, e.InitialEnd)
 	}
 	o := e.Object
 	if e.Type == engine.Deleted && o.Revision != e.Revision {
 		last := *o
 		last.Revision = e.Revision
 		o = &last
+	}
+	if f.media.Encoding == Protobuf {
+		return f.appendMessage(dst, o, e)
 	}
 	dst = append(dst, frameHeads[e.Type]...)
 	switch f.media.Form {
@@ -122,16 +139,21 @@ func (f *Frames) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
 const initialEventsEnd = "k8s.io/initial-events-end"
 
 // AppendBookmark prints a bookmark: the kind's zero value with a resourceVersion (WATCH-4).
-func (f *Frames) AppendBookmark(dst []byte, revision int64, initialEnd bool) []byte {
+func (f *Frames) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]byte, error) {
+	if f.media.Encoding == Protobuf {
+		text := append([]byte(nil), f.before...)
+		text = append(appendBookmarkMetadata(text, revision, initialEnd), f.after...)
+		return appendMessageFrame(dst, engine.Bookmark.String(), f.typ, text)
+	}
 	dst = append(dst, frameHeads[engine.Bookmark]...)
 	if f.media.Form == AsTable {
 		dst = f.appendTableBookmark(dst, revision, initialEnd)
-		return append(dst, frameTail...)
+		return append(dst, frameTail...), nil
 	}
 	dst = append(dst, f.before...)
 	dst = appendBookmarkMetadata(dst, revision, initialEnd)
 	dst = append(dst, f.after...)
-	return append(dst, frameTail...)
+	return append(dst, frameTail...), nil
 }
 
 func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte {
@@ -169,8 +191,11 @@ func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool
 }
 
 // AppendError prints an ERROR event about a Status.
-func AppendError(dst []byte, status object.Value) []byte {
+func (f *Frames) AppendError(dst []byte, status object.Value) ([]byte, error) {
+	if f.media.Encoding == Protobuf {
+		return appendMessageFrame(dst, "ERROR", gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
+	}
 	dst = append(dst, errorHead...)
 	dst = object.AppendObject(dst, status)
-	return append(dst, frameTail...)
+	return append(dst, frameTail...), nil
 }

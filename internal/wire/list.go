@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"iter"
 	"strconv"
 
 	"plinth/internal/engine"
@@ -33,13 +34,18 @@ func (m *ListMeta) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// List prints a collection: Head, then for every object Item, then Tail.
+// List prints a collection: Head, then for every object Item, then Tail. What is written in front of protobuf says how long
+// all of it is, so a list is measured before (Measure).
 type List struct {
+	Forms *Forms // where messages are kept for the next list; nil: nowhere
+
 	media Media
 	kind  string // of the list
 	group string // group/version of it
 	table *Table
 	items int
+	typ   Type // of the items, where they are written as messages
+	size  int  // of the items in protobuf
 }
 
 // NewList is a list of a resource type, printed as a media type says. The table is needed where that is a Table.
@@ -48,13 +54,45 @@ func NewList(r *engine.Resource, m Media, t *Table) *List {
 	if m.Form == AsPartials {
 		l.kind, l.group = "PartialObjectMetadataList", metaGroup+"/"+m.Version
 	}
+	if m.Encoding == Protobuf {
+		l.typ = r.Schema()
+	}
 	return l
+}
+
+// Measure looks at all items before the first is written, where that is necessary.
+func (l *List) Measure(items iter.Seq[*engine.Object]) error {
+	if l.media.Encoding != Protobuf {
+		return nil
+	}
+	for o := range items {
+		message, err := l.message(o)
+		if err != nil {
+			return err
+		}
+		l.size += fieldSize(len(message))
+	}
+	return nil
+}
+
+// message is the message of an item. That of a large list is not held from measuring to writing but found again, or made
+// again where there is no room to keep it.
+func (l *List) message(o *engine.Object) ([]byte, error) {
+	if l.media.Form == AsPartials {
+		return partialMessage(o)
+	}
+	return l.Forms.message(l.typ, o)
 }
 
 // Head prints what comes before the items.
 func (l *List) Head(dst []byte, m ListMeta) []byte {
-	if l.table != nil {
+	switch {
+	case l.table != nil:
 		return l.table.head(dst, &m, true)
+	case l.media.Encoding == Protobuf:
+		head := m.message()
+		dst = envelope{l.group, l.kind}.appendHead(dst, fieldSize(len(head))+l.size)
+		return append(appendLength(dst, firstTag, len(head)), head...)
 	}
 	dst = append(dst, `{"kind":`...)
 	dst = object.AppendString(dst, l.kind)
@@ -67,6 +105,10 @@ func (l *List) Head(dst []byte, m ListMeta) []byte {
 
 // Item prints one object, comma included.
 func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
+	if l.media.Encoding == Protobuf {
+		message, err := l.message(o)
+		return append(appendLength(dst, secondTag, len(message)), message...), err
+	}
 	if l.items++; l.items > 1 {
 		dst = append(dst, ',')
 	}
@@ -80,4 +122,9 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 }
 
 // Tail prints what comes after the items.
-func (l *List) Tail(dst []byte) []byte { return append(dst, "]}\n"...) }
+func (l *List) Tail(dst []byte) []byte {
+	if l.media.Encoding == Protobuf {
+		return append(dst, envelopeTail...)
+	}
+	return append(dst, "]}\n"...)
+}

@@ -7,25 +7,37 @@ type Encoding uint8
 const (
 	JSON Encoding = iota
 	YAML
-	Protobuf // of request bodies only; answers are in the ones before
+	Protobuf
+	encodings = iota // how many there are
 )
 
-var mediaTypes = [...]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf"}
+var mediaTypes = [encodings]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf"}
 
-// MediaTypes lists the media types that are written.
-func MediaTypes() []string { return mediaTypes[:Protobuf] }
+// streamTypes are those of a watch; "" where it has none (MED-2).
+var streamTypes = [encodings]string{JSON: "application/json;stream=watch", Protobuf: "application/vnd.kubernetes.protobuf;stream=watch"}
 
-// BodyTypes lists the media types that are read.
-func BodyTypes() []string { return mediaTypes[:] }
+// MediaTypes lists the media types that are written and read.
+func MediaTypes() []string { return mediaTypes[:] }
 
-// StreamTypes lists those that a watch is written in (MED-2: YAML has no stream).
-func StreamTypes() []string { return []string{mediaTypes[JSON] + ";stream=watch"} }
+// StreamTypes lists those that a watch is written in.
+func StreamTypes() []string {
+	var all []string
+	for _, t := range streamTypes {
+		if t != "" {
+			all = append(all, t)
+		}
+	}
+	return all
+}
 
 // String is the media type.
 func (e Encoding) String() string { return mediaTypes[e] }
 
 // Streams says whether a watch can be written in the encoding.
-func (e Encoding) Streams() bool { return e == JSON }
+func (e Encoding) Streams() bool { return streamTypes[e] != "" }
+
+// tables says whether there are Tables in the encoding: they hold whatever JSON can say, and so have no message.
+func (e Encoding) tables() bool { return e != Protobuf }
 
 // Form is what is made of an object before it is printed.
 type Form uint8
@@ -70,14 +82,16 @@ func NegotiateError(accept string) (m Media, ok bool) { return negotiate(accept,
 
 func negotiate(accept string, forms bool) (Media, bool) {
 	switch accept {
-	case "", "application/json", "*/*", "application/json, */*", "application/vnd.kubernetes.protobuf,application/json":
+	case "", "application/json", "*/*", "application/json, */*":
 		return Media{}, true
+	case "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json":
+		return Media{Encoding: Protobuf}, true
 	}
 	var a Accept
 	a.parse(accept)
 	for i := range a.count {
 		c := &a.list[i]
-		for encoding := range Protobuf {
+		for encoding := range Encoding(encodings) {
 			if !c.Names(mediaTypes[encoding]) {
 				continue
 			}
@@ -119,5 +133,5 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 	}
 	form, ok := formOf(kind)
 	m.Form = form
-	return m, ok && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
+	return m, ok && (form != AsTable || encoding.tables()) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
 }

@@ -43,9 +43,9 @@ const (
 // element is what stands under a tag once.
 type element struct {
 	t    *schema.Type
-	plan *plan   // Struct
+	plan *plan  // Struct
 	item *items // List: it is wrapped, and these are its items
-	zero []byte  // the zero value, without its tag
+	zero []byte // the zero value, without its tag
 }
 
 // items are the items of a wrapped list.
@@ -176,7 +176,7 @@ func planElement(t *schema.Type) element {
 	case schema.Float:
 		e.zero = make([]byte, t.Bits/8)
 	case schema.Quantity:
-		e.zero = []byte{3, stringTag, 1, '0'}
+		e.zero = []byte{3, firstTag, 1, '0'}
 	case schema.IntOrString:
 		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0, 3<<3 | byte(protowire.BytesType), 0}
 	case schema.Duration:

@@ -176,7 +176,11 @@ func frame(t *testing.T, f *Frames, e engine.Event, want string) {
 // SPEC: WATCH-3
 func TestErrorFrame(t *testing.T) {
 	status := object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "code", object.IntOf(410))
-	check(t, "error", AppendError(nil, status), `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","code":410}}`+"\n")
+	failed, err := NewFrames(thingType(t), Media{}, nil).AppendError(nil, status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, "error", failed, `{"type":"ERROR","object":{"apiVersion":"v1","kind":"Status","code":410}}`+"\n")
 }
 
 // An item of a list and an event of a watch cost a copy, and nothing else.

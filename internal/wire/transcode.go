@@ -16,9 +16,6 @@ import (
 	"plinth/schema"
 )
 
-// stringTag is field 1 with bytes.
-const stringTag = 1<<3 | byte(protowire.BytesType)
-
 // transcoder turns the canonical JSON of an object into the message of its type, in one pass over the bytes. JSON has
 // its members by name, and a message its fields by number: so the fields of a struct are written as they come, and put
 // in order when it is complete. That moves each byte once for every message around it, which is less work than to look
@@ -204,7 +201,7 @@ func (e *transcoder) entries(f *planned) {
 		e.buf = append(e.buf, f.tag...)
 		start := len(e.buf)
 		key := e.text()
-		e.buf = append(e.buf, stringTag)
+		e.buf = append(e.buf, firstTag)
 		e.buf = binary.AppendUvarint(e.buf, uint64(len(key)))
 		e.buf = append(e.buf, key...)
 		e.buf = append(e.buf, 2<<3|byte(wireType(f.of.t)))
@@ -262,7 +259,7 @@ func (e *transcoder) special(t *schema.Type) {
 		e.buf = decoded
 	case schema.Quantity:
 		text := e.string(t)
-		e.buf = append(e.buf, stringTag)
+		e.buf = append(e.buf, firstTag)
 		e.buf = binary.AppendUvarint(e.buf, uint64(len(text)))
 		e.buf = append(e.buf, text...)
 	case schema.IntOrString:
@@ -279,7 +276,7 @@ func (e *transcoder) special(t *schema.Type) {
 	default: // RawExtension, FieldsV1: the JSON itself
 		start := e.pos
 		e.skip()
-		e.buf = append(e.buf, stringTag)
+		e.buf = append(e.buf, firstTag)
 		e.buf = binary.AppendUvarint(e.buf, uint64(e.pos-start))
 		e.buf = append(e.buf, e.in[start:e.pos]...)
 	}

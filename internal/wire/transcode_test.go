@@ -54,7 +54,7 @@ func TestProtobufVectors(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			stored := object.AppendObject(nil, decoded.Value)
-			got, err := wire.AppendProtobuf(nil, r.Schema(), stored)
+			got, err := wire.AppendProtobufJSON(nil, r.Schema(), stored)
 			if err != nil {
 				t.Errorf("%s %s: %v", release, name, err)
 				continue
