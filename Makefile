@@ -7,7 +7,7 @@ KUBERNETES := 1.37.1
 KUBECTL := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 
-.PHONY: help run build kubectl test race lint generate bench conformance nightly fuzz clean
+.PHONY: help run build kubectl test race lint generate bench conformance languages nightly fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ bench: ## drive the reference and Plinth side by side and print DESIGN's budget 
 
 conformance: ## the tests that need the reference: builds it first (minutes the first time)
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 60m ./...
+
+languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
+	cd conformance && go run ./languages
 
 nightly: ## the oracles of merges and patches at length, mutants of the merge, and fuzzing: hours
 	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
