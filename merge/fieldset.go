@@ -36,6 +36,12 @@ type surveyor struct {
 
 // at is what is below a place, and whether the place itself is owned whoever holds it.
 func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
+	if s.strict {
+		if want := expected(t, v); want != "" {
+			s.tell("expected %s, got %s", want, object.AppendJSON(nil, v))
+			return owned, Set{}
+		}
+	}
 	kind := shapeOf(t, v)
 	switch {
 	case kind == leaf:
@@ -49,6 +55,42 @@ func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
 		return 0, s.members(v.Members(), t)
 	}
 	return 0, s.items(v.Items(), t)
+}
+
+// expected is what a value has to be to have its type, or "" if it is that. Null always is.
+func expected(t *schema.Type, v object.Value) string {
+	is := v.Kind()
+	if is == object.Null {
+		return ""
+	}
+	numeric := is == object.Int || is == object.Float || is == object.Number
+	switch t.Kind {
+	case schema.Struct, schema.Map:
+		if is != object.Map {
+			return "map"
+		}
+	case schema.List:
+		if is != object.List {
+			return "list"
+		}
+	case schema.Int, schema.Float:
+		if !numeric {
+			return "numeric (int or float)"
+		}
+	case schema.Bool:
+		if is != object.Bool {
+			return "boolean"
+		}
+	case schema.IntOrString, schema.Quantity:
+		if is == object.Map || is == object.List {
+			return "any scalar"
+		}
+	case schema.String, schema.Bytes, schema.Time, schema.MicroTime, schema.Duration:
+		if is != object.String {
+			return "string"
+		}
+	}
+	return ""
 }
 
 // inside looks for what is wrong with the content of something atomic, which nobody owns by parts.

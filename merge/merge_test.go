@@ -78,8 +78,8 @@ func TestHistories(t *testing.T) {
 				owners: "a Apply .spec.selector\nb Update .spec.replicas"},
 		}},
 		{"what is given up goes, unless it is somebody else's, too", []step{ // SPEC: SSA-3, SSA-5
-			{apply: "a", body: "spec: {replicas: 1}\nmetadata: {labels: {x: y, z: z}}"},
-			{apply: "b", body: "metadata: {labels: {x: y}}"},
+			{apply: "a", body: "spec: {replicas: 1}\nmetadata: {labels: {x: w, z: z}}"},
+			{apply: "b", body: "metadata: {labels: {x: w}}"},
 			{apply: "a", body: "spec: {}", spec: "null", owners: "b Apply .metadata.labels.x\na Apply .spec"},
 		}},
 		{"conflicts", []step{ // SPEC: SSA-4

@@ -73,12 +73,21 @@ var explanations = []explained{
 	},
 	{
 		name: "an item that leaves its key to the default",
-		why: "An intent has a list item without its key, for which the schema has a default. Where the manager has owned that key before " +
-			"(or the API server has filled it in), upstream prunes the key, holds the empty item for null, and takes it out of the list " +
-			"although the intent has it.",
+		why: "A list item is without its key, for which the schema has a default, in an intent or as somebody else has stored it. Where the " +
+			"manager has owned all that is in it (or the key, filled in by the API server), upstream prunes that, holds the empty item for " +
+			"null, and takes it out of the list although others own it or the intent has it.",
 		is: func(_ *history, d *difference) bool {
 			v := d.kinds.version(d.kinds.apiVersion(d.op.version))
-			return d.op.verb == apply && d.want.err == nil && v != nil && omitsKey(v.typ, d.op.body)
+			return d.op.verb == apply && d.want.err == nil && v != nil && (omitsKey(v.typ, d.op.body) || omitsKey(v.typ, d.got.live))
+		},
+	},
+	{
+		name: "a conversion of half an object",
+		why: "Upstream takes out all that the manager has owned and converts what is left, to add back what others own, even where the intent " +
+			"gives up nothing. A conversion that needs one of those fields fails, and with it the apply. Here what is not given up is not " +
+			"taken out. kubernetes/kubernetes#117260",
+		is: func(_ *history, d *difference) bool {
+			return d.op.verb == apply && strings.Contains(d.want.why(), "failed to prune fields: failed add back owned items: failed to convert pruned object")
 		},
 	},
 	{
