@@ -195,6 +195,7 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		}
 	case media.Pretty && media.Encoding == wire.JSON:
 		var indented bytes.Buffer
+		text = bytes.TrimSuffix(text, []byte("\n")) // as the reference has it: a line ends where there is one line
 		if err := json.Indent(&indented, text, "", "  "); err != nil {
 			return err
 		}

@@ -36,8 +36,11 @@ const formOverhead = 96
 // NewForms keeps forms of up to so many bytes.
 func NewForms(limit int64) *Forms { return &Forms{limit: limit} }
 
-// formProtobuf is the slot of messages.
-const formProtobuf = 0
+// The slots: messages, and rows of Tables.
+const (
+	formProtobuf = iota
+	formRow
+)
 
 // kept is the form of an object in a slot, or nil.
 func kept(o *engine.Object, slot int) []byte {
@@ -52,10 +55,35 @@ func (f *Forms) keep(o *engine.Object, slot int, b []byte) {
 	if f == nil || o.Revision == 0 {
 		return
 	}
-	form := &store.Form{Revision: o.Revision, Bytes: b}
+	f.put(o, slot, &store.Form{Revision: o.Revision, Bytes: b})
+}
+
+// keptRow is the row of an object in the Tables of a type, or nil. It does not tell of a revision.
+func keptRow(o *engine.Object, by *engine.Resource) []byte {
+	if form := o.Sidecar.Forms[formRow].Load(); form != nil && form.By == by {
+		return form.Bytes
+	}
+	return nil
+}
+
+// keepRow keeps a row. One of a type that has had other columns goes.
+func (f *Forms) keepRow(o *engine.Object, by *engine.Resource, b []byte) {
+	if f == nil {
+		return
+	}
+	form := &store.Form{By: by, Bytes: b}
+	if old := o.Sidecar.Forms[formRow].Load(); old != nil {
+		o.Sidecar.Forms[formRow].CompareAndSwap(old, form) // about as long, so it counts as much
+		return
+	}
+	f.put(o, formRow, form)
+}
+
+func (f *Forms) put(o *engine.Object, slot int, form *store.Form) {
 	if !o.Sidecar.Forms[slot].CompareAndSwap(nil, form) {
 		return
 	}
+	b := form.Bytes
 	size := int32(len(b) + formOverhead)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -131,7 +131,7 @@ func (f *Frames) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
 	f.table.now = time.Now()
 	dst = f.table.head(dst, &ListMeta{Revision: o.Revision}, !f.headed)
 	f.headed = true
-	dst, err := f.table.row(dst, o)
+	dst, err := f.table.row(dst, o, f.Forms)
 	return append(dst, "]}"...), err
 }
 

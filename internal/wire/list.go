@@ -114,7 +114,7 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	}
 	switch l.media.Form {
 	case AsTable:
-		return l.table.row(dst, o)
+		return l.table.row(dst, o, l.Forms)
 	case AsPartials:
 		return AppendPartial(dst, o, l.media.Version), nil
 	}
@@ -125,6 +125,9 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 func (l *List) Tail(dst []byte) []byte {
 	if l.media.Encoding == Protobuf {
 		return append(dst, envelopeTail...)
+	}
+	if l.items == 0 && l.table != nil && l.table.common {
+		return append(dst[:len(dst)-1], "null}\n"...) // as the reference has it, which writes [] for every other type
 	}
 	return append(dst, "]}\n"...)
 }

@@ -27,6 +27,7 @@ type planned struct {
 	// none marks what protobuf does not carry: the apiVersion and kind of an object, which stand in its envelope.
 	none   bool
 	absent []byte // what is written where the object does not have the field
+	null   []byte // what is written where the field is there and null
 	shape  shape
 	of     element // or of the items, or of the values
 }
@@ -160,6 +161,11 @@ func planField(f *schema.Field) planned {
 	out.tag = tagOf(f.Number, wireType(t))
 	if out.shape == single && !f.Pointer && t.Kind != schema.Bytes && t.Kind != schema.List {
 		out.absent = append(slices.Clone(out.tag), out.of.zero...)
+	}
+	out.null = out.absent
+	if f.Pointer && f.OmitEmpty && (t.Kind == schema.Time || t.Kind == schema.MicroTime) {
+		// A pointer that is not there is left out; so this is one to the zero of all times, which prints as null.
+		out.null = append(slices.Clone(out.tag), out.of.zero...)
 	}
 	return out
 }

@@ -284,6 +284,9 @@ func (c *collector) packed(field *schema.Field, b []byte) error {
 // entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
 func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 	entry := object.Member{Value: t.Elem.Zero()}
+	if t.Elem.Kind == schema.Bytes {
+		entry.Value = object.StringOf("")
+	}
 	if f.typ != protowire.BytesType {
 		return entry, fmt.Errorf("an entry has wire type %d", f.typ)
 	}
@@ -372,7 +375,10 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		return object.IntOf(int64(int32(numbers[2]))), nil
 	case schema.Time, schema.MicroTime:
-		return timeOf(t.Kind, numbers[1], int64(int32(numbers[2]))), nil
+		if len(b) == 0 { // no time, which is not the same as no member
+			return timeOf(t.Kind, time.Time{}), nil
+		}
+		return timeOf(t.Kind, time.Unix(numbers[1], int64(int32(numbers[2])))), nil
 	case schema.Duration:
 		return object.StringOf(time.Duration(numbers[1]).String()), nil
 	case schema.Any: // RawExtension, FieldsV1: JSON
@@ -385,16 +391,12 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 	return object.Nil, fmt.Errorf("%s has no protobuf form", t.GoName)
 }
 
-// timeOf is null for the zero of both seconds and nanoseconds, as metav1.Time reads it.
-func timeOf(kind schema.Kind, seconds, nanos int64) object.Value {
-	if seconds == 0 && nanos == 0 {
-		return object.Nil
-	}
-	at := time.Unix(seconds, nanos).UTC()
+// timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says.
+func timeOf(kind schema.Kind, at time.Time) object.Value {
 	if kind == schema.MicroTime {
-		return object.StringOf(at.Format("2006-01-02T15:04:05.000000Z07:00"))
+		return object.StringOf(at.UTC().Format("2006-01-02T15:04:05.000000Z07:00"))
 	}
-	return object.StringOf(at.Format(time.RFC3339))
+	return object.StringOf(at.UTC().Format(time.RFC3339))
 }
 
 // floatOf keeps a float as its literal, as a parsed body would have it.

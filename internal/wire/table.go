@@ -45,10 +45,12 @@ type Table struct {
 	include Include
 	columns []engine.Column
 	cells   func(obj object.Value) []any
-	now     time.Time // what ages are counted from
-	// by is the type whose columns these are. foremost and marked are for those that mark one object of a list.
-	by       *engine.Resource
+	now     time.Time        // what ages are counted from
+	by      *engine.Resource // whose columns these are
+	// common says that the columns are the common ones.
+	common   bool
 	foremost func(obj, than object.Value) bool
+	order    func(a, b object.Value) int
 	marked   *store.Key // nil: none
 }
 
@@ -56,12 +58,13 @@ type Table struct {
 // views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
-	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, foremost: r.Foremost}
+	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, foremost: r.Foremost, order: r.RowOrder}
 	if rq.Subresource != nil && rq.Subresource.View != nil {
 		t.columns, t.cells, t.foremost = rq.Subresource.Columns, rq.Subresource.Cells, nil
+		t.order = nil
 	}
 	if t.columns == nil || t.cells == nil {
-		t.columns, t.cells = plainColumns(), plainCells
+		t.columns, t.cells, t.common = plainColumns(), plainCells, true
 	}
 	return t
 }
@@ -76,7 +79,11 @@ func plainColumns() []engine.Column {
 
 func plainCells(obj object.Value) []any {
 	meta := obj.At("metadata")
-	return []any{meta.At("name").Str(), meta.At("creationTimestamp").Str()}
+	created := meta.At("creationTimestamp").Str()
+	if created == "" { // that of a bookmark
+		created = "0001-01-01T00:00:00Z"
+	}
+	return []any{meta.At("name").Str(), created}
 }
 
 // head prints what comes before the rows. Only the first event of a watch carries the columns.
@@ -107,22 +114,37 @@ func (t *Table) head(dst []byte, m *ListMeta, columns bool) []byte {
 	return append(dst, `],"rows":[`...)
 }
 
-// Mark looks over a whole list before it is printed, where a type marks one of its objects as the default one.
-func (t *Table) Mark(items iter.Seq[*engine.Object]) error {
-	if t.foremost == nil {
-		return nil
+// Arrange looks over a whole list before it is printed, where a row depends on the others: it marks the one that is the
+// default, and returns the list in the order in which it is shown.
+func (t *Table) Arrange(items iter.Seq[*engine.Object]) (iter.Seq[*engine.Object], error) {
+	if t.foremost == nil && t.order == nil {
+		return items, nil
 	}
+	type item struct {
+		object *engine.Object
+		value  object.Value
+	}
+	var all []item
 	best := object.Nil
 	for o := range items {
-		parsed, err := parse(o)
+		obj, err := parse(o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if t.foremost(parsed, best) {
-			best, t.marked = parsed, &o.Key
+		if all = append(all, item{o, obj}); t.foremost != nil && t.foremost(obj, best) {
+			best, t.marked = obj, &o.Key
 		}
 	}
-	return nil
+	if t.order != nil {
+		slices.SortStableFunc(all, func(a, b item) int { return t.order(a.value, b.value) })
+	}
+	return func(yield func(*engine.Object) bool) {
+		for _, i := range all {
+			if !yield(i.object) {
+				return
+			}
+		}
+	}, nil
 }
 
 func parse(o *engine.Object) (object.Value, error) {
@@ -134,32 +156,29 @@ func parse(o *engine.Object) (object.Value, error) {
 }
 
 // row prints one object.
-func (t *Table) row(dst []byte, o *engine.Object) ([]byte, error) {
-	row, err := t.printed(o)
+func (t *Table) row(dst []byte, o *engine.Object, forms *Forms) ([]byte, error) {
+	row, err := t.printed(o, forms)
 	if err != nil {
 		return dst, err
 	}
-	dst = t.appendCells(dst, row.Text)
+	dst = t.appendCells(dst, row[metadataSize:])
 	switch t.include {
 	case IncludeObject:
 		dst = AppendObject(dst, o)
 	case IncludeMetadata:
-		dst = appendPartial(dst, o, t.version, row.Metadata)
+		dst = appendPartial(dst, o, t.version, int(binary.LittleEndian.Uint32(row)))
 	default:
 		dst = append(dst, "null"...)
 	}
 	return append(dst, '}'), nil
 }
 
-// maxKept bounds what is kept of a row: with every object at most this much more is held than the object itself. Few rows
-// are longer, and those are of long objects.
-const maxKept = 512
-
-// printed is what the row of an object shows. It is made once for every stored version, and kept with it for as long as
-// somebody holds that: of 5,000 Pods a second list parses those that have changed since the first.
-func (t *Table) printed(o *engine.Object) (*store.Row, error) {
+// printed is what the row of an object shows: where its metadata ends, in metadataSize bytes, and the text of the cells.
+// It is made once for every stored version, and kept with it: of 5,000 Pods a second list parses those that have changed
+// since the first.
+func (t *Table) printed(o *engine.Object, forms *Forms) ([]byte, error) {
 	marked := t.marked != nil && *t.marked == o.Key
-	if row := o.Sidecar.Row.Load(); row != nil && row.By == t.by && !marked {
+	if row := keptRow(o, t.by); row != nil && !marked {
 		return row, nil
 	}
 	obj, err := parse(o)
@@ -170,13 +189,16 @@ func (t *Table) printed(o *engine.Object) (*store.Row, error) {
 	if marked {
 		cells[0] = cells[0].(string) + " (default)"
 	}
-	row := &store.Row{By: t.by, Text: appendText(make([]byte, 0, 128), cells), Metadata: endOfMetadata(o)}
-	if !marked && len(row.Text) <= maxKept {
-		row.Text = slices.Clip(row.Text)
-		o.Sidecar.Row.Store(row)
+	row := binary.LittleEndian.AppendUint32(make([]byte, 0, 160), uint32(endOfMetadata(o)))
+	row = appendText(row, cells)
+	if !marked {
+		forms.keepRow(o, t.by, bytes.Clone(row))
 	}
 	return row, nil
 }
+
+// metadataSize is what the end of the metadata takes in front of a row that is kept.
+const metadataSize = 4
 
 // In the text of a row an age is a hole: this byte, which no JSON contains, and the time in microseconds in 8 bytes.
 const (
@@ -236,6 +258,6 @@ func (t *Table) appendCells(dst, text []byte) []byte {
 // AppendTable prints a table of one object.
 func AppendTable(dst []byte, o *engine.Object, t *Table) ([]byte, error) {
 	dst = t.head(dst, &ListMeta{Revision: o.Revision}, true)
-	dst, err := t.row(dst, o)
+	dst, err := t.row(dst, o, nil)
 	return append(dst, "]}"...), err
 }

@@ -106,11 +106,14 @@ func (e *transcoder) message(p *plan) {
 		at, known := p.find(string(key), next)
 		if next = at; !known || p.fields[at].none {
 			e.skip()
-		} else if e.peek() == 'n' {
-			e.pos += len("null")
 		} else {
 			from := len(e.buf)
-			e.field(&p.fields[at])
+			if e.peek() == 'n' {
+				e.pos += len("null")
+				e.buf = append(e.buf, p.fields[at].null...)
+			} else {
+				e.field(&p.fields[at])
+			}
 			e.cuts[base+at] = cut{from, len(e.buf)}
 		}
 		if e.peek() == ',' {
@@ -204,9 +207,12 @@ func (e *transcoder) entries(f *planned) {
 		e.buf = append(e.buf, firstTag)
 		e.buf = binary.AppendUvarint(e.buf, uint64(len(key)))
 		e.buf = append(e.buf, key...)
-		e.buf = append(e.buf, 2<<3|byte(wireType(f.of.t)))
-		e.pos++
-		e.element(&f.of)
+		if e.pos++; e.peek() == 'n' && f.of.t.Kind == schema.Bytes {
+			e.pos += len("null") // there can be no bytes at all, which are not the same as none
+		} else {
+			e.buf = append(e.buf, 2<<3|byte(wireType(f.of.t)))
+			e.element(&f.of)
+		}
 		e.buf = insertLength(e.buf, start)
 		if e.peek() == ',' {
 			e.pos++

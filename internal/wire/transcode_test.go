@@ -81,3 +81,29 @@ func TestProtobufVectors(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkProtobuf turns the Pod of the vectors, in which every field is set, into a message.
+func BenchmarkProtobuf(b *testing.B) {
+	r := kinds()["core.v1.Pod"]
+	text, err := os.ReadFile(filepath.Join(vectors(b, "HEAD"), "core.v1.Pod.json"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		b.Fatal(err)
+	}
+	decoded, err := r.Schema().Decode(parsed.Value)
+	if err != nil {
+		b.Fatal(err)
+	}
+	stored := object.AppendObject(nil, decoded.Value)
+	b.SetBytes(int64(len(stored)))
+	b.ReportAllocs()
+	var buf []byte
+	for b.Loop() {
+		if buf, err = wire.AppendProtobufJSON(buf[:0], r.Schema(), stored); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package schema
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/wire"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// message is what we make of a value of a type: its envelope taken off.
+func message(t *testing.T, typ *schema.Type, v object.Value) []byte {
+	t.Helper()
+	text := object.AppendObject(nil, v)
+	enclosed, err := wire.AppendProtobufJSON(nil, typ, text)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", typ.GoName, text, err)
+	}
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(enclosed[len("k8s\x00"):]); err != nil {
+		t.Fatalf("%s: %v", typ.GoName, err)
+	}
+	return unknown.Raw
+}
+
+// enclose is a message in an envelope.
+func enclose(t *testing.T, message []byte) []byte {
+	t.Helper()
+	unknown := runtime.Unknown{Raw: message}
+	b, err := unknown.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), b...)
+}
+
+// compareMessages encodes one value with both, as it is and as it is stored, and reads what the other one has written. It
+// says whether the value has the type and the type a message.
+func compareMessages(t *testing.T, typ reflect.Type, input object.Value) bool {
+	t.Helper()
+	compiled := gotypes.OfType(typ)
+	into, ok := reflect.New(typ).Interface().(protobuf)
+	decoded, err := compiled.Decode(input)
+	if !ok || err != nil {
+		return false
+	}
+	if _, err := kjson.UnmarshalStrict(object.AppendJSON(nil, input), into); err != nil {
+		return false
+	}
+	forget(reflect.ValueOf(into).Elem())
+	want, err := into.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := message(t, compiled, decoded.Value); !bytes.Equal(got, want) {
+		t.Errorf("%s: %s\n ours %x\nwant %x", typ, object.AppendJSON(nil, input), got, want)
+	}
+	back := reflect.New(typ).Interface().(protobuf)
+	if err := back.Unmarshal(want); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := back.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := message(t, compiled, compiled.Settle(decoded.Value)); !bytes.Equal(got, stored) {
+		t.Errorf("%s: stored: %s\n ours %x\nwant %x", typ, object.AppendJSON(nil, input), got, stored)
+	}
+	compareRead(t, typ, want)
+	return true
+}
+
+// forget makes empty bytes that are there into none where JSON leaves them out: what is stored here is what JSON can tell,
+// and so we cannot know of them.
+func forget(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			forget(v.Elem())
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			forget(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Field(i)
+			if f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Uint8 {
+				if f.Len() == 0 && f.CanSet() && strings.Contains(v.Type().Field(i).Tag.Get("json"), ",omitempty") {
+					f.SetZero()
+				}
+			} else {
+				forget(f)
+			}
+		}
+	}
+}
+
+// compareRead reads a message with both and says whether it can be read.
+func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
+	t.Helper()
+	compiled := gotypes.OfType(typ)
+	back := reflect.New(typ).Interface().(protobuf)
+	refused := back.Unmarshal(message)
+	got, err := readMessage(compiled, enclose(t, message))
+	switch {
+	case (err == nil) != (refused == nil):
+		t.Errorf("%s: %x: we say %v, they %v", typ, message, err, refused)
+	case err == nil:
+		if want := sortedJSON(t, back); got != want {
+			t.Errorf("%s: %x is read\n as   %s\nnot as %s", typ, message, got, want)
+		}
+	}
+	return refused == nil
+}
+
+func readMessage(typ *schema.Type, body []byte) (string, error) {
+	value, err := wire.ParseProtobuf(typ, body)
+	if err != nil {
+		return "", err
+	}
+	decoded, err := typ.Decode(value)
+	if err != nil {
+		return "", fmt.Errorf("decode: %w", err)
+	}
+	return string(object.AppendJSON(nil, decoded.Value)), nil
+}
+
+// Every field of every struct, with every replacement.
+//
+// SPEC: MED-3
+func TestEveryFieldInProtobuf(t *testing.T) {
+	inputs := make([]object.Value, len(replacements))
+	for i, text := range replacements {
+		inputs[i] = parse(t, []byte(text))
+	}
+	same, structs := 0, 0
+	for _, typ := range allStructs(t) {
+		if compareMessages(t, typ, object.Fields()) {
+			structs++
+		}
+		for _, f := range gotypes.OfType(typ).Fields {
+			for _, input := range inputs {
+				if compareMessages(t, typ, object.Fields(f.Name, input)) {
+					same++
+				}
+			}
+		}
+	}
+	t.Logf("%d messages of %d structs", same, structs)
+	if structs < 750 || same < 40_000 {
+		t.Errorf("%d messages of %d structs were compared", same, structs)
+	}
+}
+
+// SPEC: MED-3
+func TestMutatedVectorsInProtobuf(t *testing.T) {
+	list := allVectors(t)
+	start := *seed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
+	}
+	same := 0
+	for i := range *cases {
+		random := rand.New(rand.NewPCG(start, uint64(i)))
+		v := list[i%len(list)]
+		input := parse(t, v.json)
+		for range random.IntN(4) {
+			input = mutate(random, input)
+		}
+		if compareMessages(t, v.typ(t), input) {
+			same++
+		}
+		if t.Failed() {
+			t.Fatalf("case %d of -seed %d", i, start)
+		}
+	}
+	t.Logf("%d messages", same)
+	if same < *cases/4 {
+		t.Errorf("only %d of %d cases were compared", same, *cases)
+	}
+}
+
+// Messages that were cut short, and messages in which bytes are others, are read as the generated code reads them, or
+// refused where it refuses them.
+//
+// SPEC: MED-3, WRITE-6
+func TestDamagedMessages(t *testing.T) {
+	list := allVectors(t)
+	start := *seed
+	if start == 0 {
+		start = uint64(time.Now().UnixNano())
+	}
+	read := 0
+	for i := range *cases {
+		random := rand.New(rand.NewPCG(start, uint64(i)))
+		v := list[i%len(list)]
+		typ := v.typ(t)
+		into, ok := reflect.New(typ).Interface().(protobuf)
+		if !ok {
+			continue
+		}
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(v.json, into); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := into.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(whole) == 0 {
+			continue
+		}
+		switch random.IntN(4) {
+		case 0:
+			whole = whole[:random.IntN(len(whole))]
+		case 1: // a part is missing
+			from := random.IntN(len(whole))
+			whole = append(whole[:from:from], whole[min(len(whole), from+1+random.IntN(4)):]...)
+		default:
+			for range 1 + random.IntN(2) {
+				whole[random.IntN(len(whole))] = byte(random.IntN(256))
+			}
+		}
+		if compareRead(t, typ, whole) {
+			read++
+		}
+		if t.Failed() {
+			t.Fatalf("case %d of -seed %d", i, start)
+		}
+	}
+	t.Logf("%d of %d damaged messages can be read", read, *cases)
+}
