@@ -2,6 +2,7 @@ package schema
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -112,13 +113,25 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	compiled := gotypes.OfType(typ)
 	back := reflect.New(typ).Interface().(protobuf)
 	refused := back.Unmarshal(message)
+	if refused == nil {
+		_, refused = json.Marshal(back) // text that is no JSON, where JSON is, is found only here
+	}
 	got, err := readMessage(compiled, enclose(t, message))
 	switch {
+	case err != nil && strings.Contains(err.Error(), "an entry: "):
+		// The generated code lets an entry of a map read on behind its own end, and takes no notice of wire types there.
+		return false
 	case (err == nil) != (refused == nil):
 		t.Errorf("%s: %x: we say %v, they %v", typ, message, err, refused)
 	case err == nil:
-		if want := sortedJSON(t, back); got != want {
-			t.Errorf("%s: %x is read\n as   %s\nnot as %s", typ, message, got, want)
+		// Fields that are there and empty print as null; here they are not there.
+		if want := strings.ReplaceAll(sortedJSON(t, back), `"fieldsV1":null,`, ""); got != want {
+			at := 0
+			for at < min(len(got), len(want)) && got[at] == want[at] {
+				at++
+			}
+			from := max(0, at-80)
+			t.Errorf("%s: %x is read, at %d,\n as   %.200s\nnot as %.200s", typ, message, at, got[from:], want[from:])
 		}
 	}
 	return refused == nil

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,7 +111,9 @@ func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
 			f.n = uint64(short)
 		case protowire.BytesType:
 			f.bytes, n = protowire.ConsumeBytes(b)
-		default: // groups, which no API has
+		case protowire.StartGroupType: // which no API has; a field that is passed over may be one
+			n = group(b)
+		default:
 			return fmt.Errorf("field %d has wire type %d", number, typ)
 		}
 		if n < 0 {
@@ -122,6 +125,30 @@ func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
 		}
 	}
 	return nil
+}
+
+// group is the size of a group behind its tag. As in the generated code, any tag that ends a group ends it.
+func group(b []byte) int {
+	size := 0
+	for depth := 1; depth > 0; {
+		number, typ, n := protowire.ConsumeTag(b[size:])
+		if n < 0 {
+			return n
+		}
+		size += n
+		switch typ {
+		case protowire.StartGroupType:
+			depth++
+		case protowire.EndGroupType:
+			depth--
+		default:
+			if n = protowire.ConsumeFieldValue(number, typ, b[size:]); n < 0 {
+				return n
+			}
+			size += n
+		}
+	}
+	return size
 }
 
 // numbers is a message type as the wire sees it: what stands under each field number of a struct, where JSON sees
@@ -179,9 +206,16 @@ func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 // collector gathers the fields of one message: repeated ones come one by one, and not necessarily in a row.
 type collector struct {
 	members []object.Member
+	singles []part
 	lists   []list
 	maps    []list
 	depth   int
+}
+
+// part is a message that has come as the value of a field that is there once.
+type part struct {
+	field *schema.Field
+	bytes []byte
 }
 
 type list struct {
@@ -225,11 +259,12 @@ func (c *collector) field(field *schema.Field, f wireField) error {
 	case t.Kind == schema.Map:
 		entry, err := entryOf(t, f, c.depth)
 		if err != nil {
-			return err
+			return fmt.Errorf("an entry: %w", err)
 		}
 		l := slotOf(&c.maps, field)
 		l.entries = append(l.entries, entry)
 	default:
+		c.join(field, &f)
 		value, err := scalarOrMessage(t, f, c.depth)
 		if err != nil {
 			return err
@@ -237,6 +272,23 @@ func (c *collector) field(field *schema.Field, f wireField) error {
 		c.members = append(c.members, object.Member{Key: field.Name, Value: value})
 	}
 	return nil
+}
+
+// join puts the parts of a message together that comes in several: that is what reading one after the other means.
+func (c *collector) join(field *schema.Field, f *wireField) {
+	switch field.Type.Kind {
+	case schema.Struct, schema.List, schema.IntOrString, schema.Duration, schema.Any:
+	default: // the last one counts
+		return
+	}
+	for i := range c.singles {
+		if p := &c.singles[i]; p.field == field {
+			p.bytes = slices.Concat(p.bytes, f.bytes)
+			f.bytes = p.bytes
+			return
+		}
+	}
+	c.singles = append(c.singles, part{field, f.bytes})
 }
 
 func slotOf(all *[]list, field *schema.Field) *list {
@@ -288,12 +340,15 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 		entry.Value = object.StringOf("")
 	}
 	if f.typ != protowire.BytesType {
-		return entry, fmt.Errorf("an entry has wire type %d", f.typ)
+		return entry, fmt.Errorf("has wire type %d", f.typ)
 	}
 	err := eachField(f.bytes, func(number protowire.Number, f wireField) (err error) {
 		switch number {
 		case 1:
-			entry.Key = string(f.bytes)
+			if f.typ != protowire.BytesType {
+				err = fmt.Errorf("a key has wire type %d", f.typ)
+			}
+			entry.Key = textOf(f.bytes)
 		case 2:
 			entry.Value, err = scalarOrMessage(t.Elem, f, depth)
 		}
@@ -328,7 +383,7 @@ func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, erro
 	case schema.Float:
 		return floatOf(t, f.n)
 	case schema.String:
-		return object.StringOf(string(f.bytes)), nil
+		return object.StringOf(textOf(f.bytes)), nil
 	case schema.Bytes:
 		return object.StringOf(base64.StdEncoding.EncodeToString(f.bytes)), nil
 	case schema.Struct:
@@ -337,6 +392,14 @@ func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, erro
 		return wrapped(t, f.bytes, depth+1)
 	}
 	return special(t, f.bytes)
+}
+
+// textOf is the text of a field. Bytes that are no UTF-8 become what JSON makes of them.
+func textOf(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return string([]rune(string(b)))
 }
 
 // wrapped reads a list that has a message of its own: its items are field 1.
@@ -358,9 +421,13 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 	var numbers [4]int64
 	var texts [4][]byte
 	err := eachField(b, func(number protowire.Number, f wireField) error {
-		if number < 4 {
-			numbers[number], texts[number] = int64(f.n), f.bytes
+		if number >= 4 {
+			return nil
 		}
+		if want := specialWire(t.Kind, number); want != f.typ && want >= 0 {
+			return fmt.Errorf("field %d has wire type %d", number, f.typ)
+		}
+		numbers[number], texts[number] = int64(f.n), f.bytes
 		return nil
 	})
 	if err != nil {
@@ -368,12 +435,18 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 	}
 	switch t.Kind {
 	case schema.Quantity:
-		return object.StringOf(string(texts[1])), nil
-	case schema.IntOrString:
-		if numbers[1] == 1 {
-			return object.StringOf(string(texts[3])), nil
+		if texts[1] == nil {
+			return object.StringOf("0"), nil
 		}
-		return object.IntOf(int64(int32(numbers[2]))), nil
+		return object.StringOf(textOf(texts[1])), nil
+	case schema.IntOrString:
+		switch numbers[1] {
+		case 0:
+			return object.IntOf(int64(int32(numbers[2]))), nil
+		case 1:
+			return object.StringOf(textOf(texts[3])), nil
+		}
+		return object.Nil, fmt.Errorf("is neither a number nor text, but %d", numbers[1])
 	case schema.Time, schema.MicroTime:
 		if len(b) == 0 { // no time, which is not the same as no member
 			return timeOf(t.Kind, time.Time{}), nil
@@ -389,6 +462,17 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		return parsed.Value, err
 	}
 	return object.Nil, fmt.Errorf("%s has no protobuf form", t.GoName)
+}
+
+// specialWire is the wire type of a field of those, or -1 for a field that they have not.
+func specialWire(kind schema.Kind, number protowire.Number) protowire.Type {
+	switch {
+	case kind == schema.IntOrString && number == 3, number == 1 && (kind == schema.Quantity || kind == schema.Any):
+		return protowire.BytesType
+	case number == 1, number == 2 && kind != schema.Duration && kind != schema.Quantity && kind != schema.Any:
+		return protowire.VarintType
+	}
+	return -1
 }
 
 // timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says.
