@@ -131,18 +131,18 @@ func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
 func group(b []byte) int {
 	size := 0
 	for depth := 1; depth > 0; {
-		number, typ, n := protowire.ConsumeTag(b[size:])
+		tag, n := protowire.ConsumeVarint(b[size:])
 		if n < 0 {
 			return n
 		}
 		size += n
-		switch typ {
+		switch typ := protowire.Type(tag & 7); typ {
 		case protowire.StartGroupType:
 			depth++
 		case protowire.EndGroupType:
 			depth--
 		default:
-			if n = protowire.ConsumeFieldValue(number, typ, b[size:]); n < 0 {
+			if n = protowire.ConsumeFieldValue(1, typ, b[size:]); n < 0 {
 				return n
 			}
 			size += n
@@ -336,8 +336,11 @@ func (c *collector) packed(field *schema.Field, b []byte) error {
 // entryOf reads an entry of a map: a message of a key and a value, either of which may be left out when it is empty.
 func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 	entry := object.Member{Value: t.Elem.Zero()}
-	if t.Elem.Kind == schema.Bytes {
+	switch t.Elem.Kind { // where the generated code begins with an empty value, and not with none
+	case schema.Bytes:
 		entry.Value = object.StringOf("")
+	case schema.List:
+		entry.Value = object.ListOf()
 	}
 	if f.typ != protowire.BytesType {
 		return entry, fmt.Errorf("has wire type %d", f.typ)
