@@ -3,6 +3,7 @@ package requests
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,10 +47,33 @@ func (r *Runner) Close() {
 	r.client.CloseIdleConnections()
 }
 
-var macro = regexp.MustCompile(`\$\(repeat (\d+) "((?:[^"\\]|\\.)*)"\)|\$\{(\w+)\}`)
+var (
+	macro     = regexp.MustCompile(`\$\(repeat (\d+) "((?:[^"\\]|\\.)*)"\)|\$\{(\w+)\}`)
+	continues = regexp.MustCompile(`\$\(continue (-?\d+) ([^)]*)\)`)
+)
 
-// expand puts in the values of variables, and repetitions: $(repeat 100 "x").
+// expand puts in the values of variables, repetitions: $(repeat 100 "x"), and, behind these, continue tokens:
+// $(continue VERSION START), where START may have the escapes of Go's strings.
 func (r *Runner) expand(text string) (string, error) {
+	text, err := r.expandValues(text)
+	if err != nil {
+		return "", err
+	}
+	out := continues.ReplaceAllStringFunc(text, func(found string) string {
+		m := continues.FindStringSubmatch(found)
+		start, unquoteErr := strconv.Unquote(`"` + m[2] + `"`)
+		if unquoteErr != nil {
+			err = fmt.Errorf("%s: %w", found, unquoteErr)
+			return ""
+		}
+		token, printErr := json.Marshal(map[string]any{"v": "meta.k8s.io/v1", "rv": json.Number(m[1]), "start": start})
+		err = errors.Join(err, printErr)
+		return base64.RawURLEncoding.EncodeToString(token)
+	})
+	return out, err
+}
+
+func (r *Runner) expandValues(text string) (string, error) {
 	var failed error
 	out := macro.ReplaceAllStringFunc(text, func(found string) string {
 		m := macro.FindStringSubmatch(found)

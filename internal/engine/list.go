@@ -27,7 +27,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	}
 	snapshot, err := e.store.Snapshot(exact, rq.Resource.Store)
 	if err != nil {
-		return nil, e.snapshotFailed(err, exact, from)
+		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
 	c := &Collection{Revision: snapshot.Revision()}
 	limit := o.Limit
@@ -71,7 +71,8 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 	return 0, "", nil
 }
 
-// snapshotFailed words why a past state cannot be read. A continued list is told how to go on inconsistently (LIST-5).
+// snapshotFailed words why a past state cannot be read. A continued list is told how to go on inconsistently (LIST-5); from
+// is where, below the prefix of the request.
 func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	if errors.Is(err, store.ErrFuture) { // a token of another life of the store, or a forged one
 		return apierr.NewTooLargeVersion(revision, e.store.Revision())
@@ -80,7 +81,7 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 		return err
 	}
 	if from == "" {
-		return apierr.NewExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", revision))
+		return apierr.NewExpired("The resourceVersion for the provided list is too old.")
 	}
 	expired := apierr.NewExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	expired.Continue = formatContinue(-1, from)
@@ -92,11 +93,13 @@ func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, 
 	var items []*Object
 	var failed error
 	last, next := "", ""
+	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
 	snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
-		if !sel.matches(v) {
+		full := int64(len(items)) == limit
+		if (!full || only) && !sel.matches(v) {
 			return true
 		}
-		if int64(len(items)) == limit {
+		if full { // what comes next may not be selected: that is for the next page to find out
 			next = v.Key.Name
 			return false
 		}
