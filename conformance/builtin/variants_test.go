@@ -242,6 +242,8 @@ var meaningful = map[string]map[string][]string{
 		"deprecated.deployment.rollback.to":                        {"3"},
 		"volume.beta.kubernetes.io/storage-class":                  {"", "beta"},
 		"ingressclass.kubernetes.io/is-default-class":              {"true", "false"},
+		"storageclass.kubernetes.io/is-default-class":              {"true", "false"},
+		"storageclass.beta.kubernetes.io/is-default-class":         {"true", "false"},
 	},
 	"labels": {
 		"node-role.kubernetes.io/worker": {""}, "node-role.kubernetes.io/": {""}, "kubernetes.io/role": {"", "r"},

@@ -121,7 +121,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
 		Default:    k.defaulting(group, version, now),
 		Generation: k.generation, UnknownField: k.unknownField, Blank: k.blank,
-		Columns: k.table.Columns, Cells: k.table.Cells,
+		Columns: k.table.Columns, Cells: k.table.Cells, Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
 	}
 	if r.Verbs == nil {
 		r.Verbs = allVerbs

@@ -86,6 +86,8 @@ type Resource struct {
 	// Foremost says whether a list's Table marks obj as the default one rather than than, which is null at first; nil: it
 	// marks none.
 	Foremost func(obj, than object.Value) bool
+	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
+	RowOrder func(a, b object.Value) int
 
 	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil: it is
 	// that.

@@ -39,7 +39,7 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		return err
 	}
 	if table != nil {
-		if err := table.Mark(c.Items); err != nil {
+		if c.Items, err = table.Arrange(c.Items); err != nil {
 			return err
 		}
 	}

@@ -46,10 +46,8 @@ type Sidecar struct {
 	Item, Splice int
 	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
 	Unreadable error
-	// Row is kept here by whoever shows the version in Tables; nil as long as nobody has.
-	Row atomic.Pointer[Row]
-	// Forms are kept here by whoever writes the version out in another encoding than that of Data. The slots, and how long
-	// their forms stay, are their business.
+	// Forms are kept here by whoever writes the version out otherwise than as Data has it. The slots, and how long their
+	// forms stay, are their business.
 	Forms [FormSlots]atomic.Pointer[Form]
 }
 
@@ -58,7 +56,8 @@ const FormSlots = 2
 
 // Form is an encoded form of a version.
 type Form struct {
-	Revision int64 // as which it was written
+	Revision int64 // as which it was written; 0 where the form does not tell
+	By       any   // whose form it is, where there are several ways to write it; nil: anybody's
 	Bytes    []byte
 }
 
@@ -68,13 +67,6 @@ func (s *Sidecar) Clone() *Sidecar {
 		Labels: s.Labels, Fields: s.Fields, Owners: s.Owners, UID: s.UID, Deleting: s.Deleting, Expire: s.Expire,
 		Item: s.Item, Splice: s.Splice, Unreadable: s.Unreadable,
 	}
-}
-
-// Row is what a Table shows of a version, printed.
-type Row struct {
-	By       any    // whose columns they are: a row by anybody else is of no use
-	Text     []byte // of the cells
-	Metadata int    // offset into Version.Data behind its metadata
 }
 
 // Version is one stored state of one object. It is immutable.

@@ -22,6 +22,9 @@ import (
 type Table struct {
 	Columns []engine.Column
 	Cells   func(obj object.Value) []any
+	// Foremost and RowOrder are engine.Resource's.
+	Foremost func(obj, than object.Value) bool
+	RowOrder func(a, b object.Value) int
 }
 
 // cell is what stands in one column for an object.

@@ -1,6 +1,7 @@
 package columns
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -132,20 +133,14 @@ var (
 
 	CSIStorageCapacities Table
 
-	StorageClasses = of(
-		isName(str("Name", name.Description, func(obj object.Value) any {
-			shown := obj.At("metadata", "name").Str()
-			if isDefaultClass(obj.At("metadata", "annotations")) {
-				shown += " (default)"
-			}
-			return shown
-		})),
+	StorageClasses = marking(foremostClass, of(
+		name,
 		str("Provisioner", doc[storagev1.StorageClass]("provisioner"), text("provisioner")),
 		str("ReclaimPolicy", doc[storagev1.StorageClass]("reclaimPolicy"), presentOr("Delete", "reclaimPolicy")),
 		str("VolumeBindingMode", doc[storagev1.StorageClass]("volumeBindingMode"), presentOr("Immediate", "volumeBindingMode")),
 		str("AllowVolumeExpansion", doc[storagev1.StorageClass]("allowVolumeExpansion"), truth(false, "allowVolumeExpansion")),
 		age,
-	)
+	))
 
 	VolumeAttachments = of(name,
 		isName(str("Attacher", doc[storagev1.VolumeAttachmentSpec]("attacher"), text("spec", "attacher"))),
@@ -158,8 +153,25 @@ var (
 	VolumeAttributesClasses = of(name, str("DriverName", doc[storagev1.VolumeAttributesClass]("driverName"), text("driverName")), age)
 )
 
-// isDefaultClass says whether a StorageClass is marked as the default one. Of several, the reference shows only the
-// newest as such, and none when it is asked for one class alone; a row of this table knows of itself only.
+// marking is a table that marks one object of a list.
+func marking(foremost func(obj, than object.Value) bool, t Table) Table {
+	t.Foremost = foremost
+	return t
+}
+
+// foremostClass says whether a StorageClass is the default one rather than another. Of several that are marked as such it
+// is the newest, and among those that are equally old the first by name. One class alone is never shown as the default.
+func foremostClass(obj, than object.Value) bool {
+	if !isDefaultClass(obj.At("metadata", "annotations")) {
+		return false
+	}
+	if than.IsNull() {
+		return true
+	}
+	is, was := at(obj.At("metadata", "creationTimestamp")), at(than.At("metadata", "creationTimestamp"))
+	return is.After(was) || is.Equal(was) && obj.At("metadata", "name").Str() < than.At("metadata", "name").Str()
+}
+
 func isDefaultClass(annotations object.Value) bool {
 	return annotations.At("storageclass.kubernetes.io/is-default-class").Str() == "true" ||
 		annotations.At("storageclass.beta.kubernetes.io/is-default-class").Str() == "true"
@@ -218,7 +230,8 @@ var (
 		str("PreemptionPolicy", doc[schedulingv1.PriorityClass]("preemptionPolicy"), text("preemptionPolicy")),
 	)
 
-	FlowSchemas = of(name,
+	FlowSchemas = ordered(byPrecedence, of(
+		name,
 		str("PriorityLevel", doc[flowcontrolv1.PriorityLevelConfigurationReference]("name"), text("spec", "priorityLevelConfiguration", "name")),
 		str("MatchingPrecedence", doc[flowcontrolv1.FlowSchemaSpec]("matchingPrecedence"), whole("spec", "matchingPrecedence")),
 		str("DistinguisherMethod", doc[flowcontrolv1.FlowSchemaSpec]("distinguisherMethod"), func(obj object.Value) any {
@@ -234,7 +247,7 @@ var (
 			}
 			return "?"
 		}),
-	)
+	))
 
 	PriorityLevelConfigurations = of(name,
 		str("Type", doc[flowcontrolv1.PriorityLevelConfigurationSpec]("type"), text("spec", "type")),
@@ -292,6 +305,20 @@ var (
 		}),
 	)
 )
+
+// ordered is a table whose lists have an order of their own.
+func ordered(order func(a, b object.Value) int, t Table) Table {
+	t.RowOrder = order
+	return t
+}
+
+// byPrecedence is the order in which requests are held against FlowSchemas.
+func byPrecedence(a, b object.Value) int {
+	return cmp.Or(
+		cmp.Compare(a.At("spec", "matchingPrecedence").Int(), b.At("spec", "matchingPrecedence").Int()),
+		cmp.Compare(a.At("metadata", "name").Str(), b.At("metadata", "name").Str()),
+	)
+}
 
 // within is a number of a part of a priority level that not every one has.
 func within(path ...string) cell {

@@ -65,12 +65,19 @@ var (
 		age,
 	)
 
-	IPAddresses = of(name, str("ParentRef", doc[networkingv1.IPAddressSpec]("parentRef"), parentRef))
+	// IPAddresses have an age in their rows, as in the reference, and no column for it.
+	IPAddresses = withoutLast(of(name, str("ParentRef", doc[networkingv1.IPAddressSpec]("parentRef"), parentRef), age))
 
 	NetworkPolicies = of(name, str("Pod-Selector", doc[networkingv1.NetworkPolicySpec]("podSelector"), selector("spec", "podSelector")), age)
 
 	ServiceCIDRs = of(name, str("CIDRs", doc[networkingv1.ServiceCIDRSpec]("cidrs"), joined("spec", "cidrs")), age)
 )
+
+// withoutLast is a table that does not tell of its last column.
+func withoutLast(t Table) Table {
+	t.Columns = t.Columns[:len(t.Columns)-1]
+	return t
+}
 
 // presentOr is the text at the end of a path, even an empty one, or something else where there is none.
 func presentOr(otherwise string, path ...string) cell {

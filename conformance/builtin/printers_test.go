@@ -1,0 +1,206 @@
+package builtin
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/printers"
+	printersinternal "k8s.io/kubernetes/pkg/printers/internalversion"
+	printerstorage "k8s.io/kubernetes/pkg/printers/storage"
+
+	"plinth/conformance/internal/linediff"
+	"plinth/internal/builtin"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/wire"
+	"plinth/object"
+)
+
+// noPrinter lists the kinds that the reference prints with the common columns.
+var noPrinter = map[string]bool{"LimitRange": true, "ClusterRole": true, "Role": true, "CSIStorageCapacity": true}
+
+var generated = printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers)}
+
+// tables are upstream's printers of a kind.
+func tables(gvk schema.GroupVersionKind) rest.TableConvertor {
+	if noPrinter[gvk.Kind] {
+		return rest.NewDefaultTableConvertor(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind})
+	}
+	return generated
+}
+
+// Whole Tables are compared, columns and rows, of one object and of lists of several, for every kind.
+//
+// SPEC: MED-6
+func TestTables(t *testing.T) {
+	each(t, func(t *testing.T, k kindUnderTest) {
+		for round := range *objects {
+			compareTables(t, k.gvk, k.resource, round, k.mutator(round).rng, func(m *mutator) document { return m.variant(k.vector) })
+		}
+	})
+}
+
+// ComponentStatuses can be read only, and so have no strategies.
+//
+// SPEC: MED-6
+func TestTablesOfComponentStatuses(t *testing.T) {
+	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ComponentStatus"}
+	vector := vectors(t)[gvk]
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		if r.Kind != gvk.Kind {
+			continue
+		}
+		k := kindUnderTest{gvk: gvk, vector: vector, resource: r}
+		for round := range *objects {
+			compareTables(t, gvk, r, round, k.mutator(round).rng, func(m *mutator) document {
+				doc := m.variant(vector)
+				if conditions, is := doc["conditions"].([]any); is && m.rng.IntN(2) == 0 {
+					for _, c := range conditions {
+						c.(document)["type"] = "Healthy"
+					}
+				}
+				return doc
+			})
+		}
+	}
+}
+
+// compareTables makes variants of a kind, as they would be stored, and has both sides print them: the first one alone, and
+// all together.
+func compareTables(t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource, round int, rng *rand.Rand, variant func(*mutator) document) {
+	t.Helper()
+	k := kindUnderTest{gvk: gvk, resource: r}
+	var theirs []runtime.Object
+	var ours []*engine.Object
+	for i := range 1 + rng.IntN(4) {
+		doc := variant(&mutator{rng, []float64{0.005, 0.02, 0.05, 0.1, 0.2}[rng.IntN(5)]})
+		doc["metadata"].(document)["name"] = fmt.Sprint("n", 9-i)
+		p, ok := k.make(t, doc)
+		if !ok {
+			continue
+		}
+		internal, value, ok := stored(t, gvk, p.theirs)
+		if !ok || internal == nil {
+			continue
+		}
+		theirs, ours = append(theirs, internal), append(ours, asStored(t, r, value))
+	}
+	if len(theirs) == 0 {
+		return
+	}
+	list, err := legacyscheme.Scheme.New(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind + "List"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := meta.SetList(list, theirs); err != nil {
+		t.Fatal(err)
+	}
+	request := &engine.Request{Resource: r}
+	sameTable(t, round, gvk, theirs[0], func() ([]byte, error) {
+		return wire.AppendTable(nil, ours[0], wire.NewTable(request, "v1", wire.IncludeNone))
+	})
+	for range 2 { // the second time of what has been kept
+		sameTable(t, round, gvk, list, func() ([]byte, error) { return ourList(request, ours) })
+	}
+}
+
+// asStored is an object as the store holds it.
+func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Object {
+	t.Helper()
+	data := object.AppendObject(nil, value)
+	item, splice, ok := object.Locate(data)
+	if !ok {
+		t.Fatalf("%s is no stored object", data)
+	}
+	return &engine.Object{
+		Key: store.Key{Resource: r.Store, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
+		Sidecar: &store.Sidecar{Item: item, Splice: splice},
+	}
+}
+
+var forms = wire.NewForms(1 << 20)
+
+func ourList(request *engine.Request, objects []*engine.Object) ([]byte, error) {
+	table := wire.NewTable(request, "v1", wire.IncludeNone)
+	items := func(yield func(*engine.Object) bool) {
+		for _, o := range objects {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+	arranged, err := table.Arrange(items)
+	if err != nil {
+		return nil, err
+	}
+	l := wire.NewList(request.Resource, wire.Media{Form: wire.AsTable, Version: "v1"}, table)
+	l.Forms = forms
+	text := l.Head(nil, wire.ListMeta{Revision: 1})
+	for o := range arranged {
+		if text, err = l.Item(text, o); err != nil {
+			return nil, err
+		}
+	}
+	return l.Tail(text), nil
+}
+
+// sameTable compares upstream's Table of an object or a list with ours. Both tell ages as of now, which is not the same
+// moment, so that a difference has to show several times.
+func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime.Object, ours func() ([]byte, error)) {
+	t.Helper()
+	var got, want string
+	for range 3 {
+		table := convert(tables(gvk), obj)
+		if table == nil {
+			return
+		}
+		want = text(t, table.ColumnDefinitions, table.Rows)
+		printed, err := ours()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read metav1.Table
+		if err := json.Unmarshal(printed, &read); err != nil {
+			t.Fatalf("%v: %s", err, printed)
+		}
+		if got = text(t, read.ColumnDefinitions, read.Rows); got == want {
+			return
+		}
+	}
+	t.Fatalf("round %d:\n--- reference\n+++ here\n%s", round, linediff.Diff(want, got))
+}
+
+// convert makes a Table; nil where upstream panics, which it does on some objects that validation would not let in.
+func convert(convertor rest.TableConvertor, obj runtime.Object) (table *metav1.Table) {
+	defer func() {
+		if recover() != nil {
+			table = nil
+		}
+	}()
+	table, err := convertor.ConvertToTable(nil, obj, nil)
+	if err != nil {
+		return nil
+	}
+	return table
+}
+
+func text(t *testing.T, columns []metav1.TableColumnDefinition, rows []metav1.TableRow) string {
+	t.Helper()
+	cells := make([][]any, len(rows))
+	for i := range rows {
+		cells[i] = rows[i].Cells
+	}
+	out, err := json.MarshalIndent([]any{columns, cells}, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
