@@ -347,6 +347,20 @@ func (t *Type) Doc() string { return docOf(t.golang, "") }
 // Doc is the description of the field.
 func (f *Field) Doc() string { return docOf(f.owner, f.Name) }
 
+// GoName is what the Go struct calls the field, which errors about protobuf use; "" where there is none.
+func (f *Field) GoName() string {
+	if f.owner == nil {
+		return ""
+	}
+	for i := range f.owner.NumField() {
+		field := f.owner.Field(i)
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name == f.Name {
+			return field.Name
+		}
+	}
+	return ""
+}
+
 // goString is how error messages name the type: "v1.DeploymentSpec", "[]string".
 func (t *Type) goString() string {
 	if t.golang == nil {

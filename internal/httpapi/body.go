@@ -107,10 +107,26 @@ func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Pars
 		kind, typ = x.subresource.Kind, x.subresource.Schema
 	}
 	parsed, err := parse(encoding, body, typ())
-	if err == nil {
+	var message *wire.MessageError
+	switch {
+	case err == nil:
 		return parsed, nil
+	case errors.As(err, &message):
+		return parsed, apierr.NewBadRequest(unhandled(message, kind))
 	}
 	return parsed, apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)", kind, words(err), summary))
+}
+
+// unhandled words that a message cannot be read.
+func unhandled(e *wire.MessageError, want string) string {
+	kind, version := e.Kind, e.APIVersion
+	if kind == "" {
+		kind = want
+	}
+	if _, after, ok := strings.Cut(version, "/"); ok {
+		version = after
+	}
+	return fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind, version, want, e.Err)
 }
 
 // words names the format along with what is wrong with it.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -35,21 +36,36 @@ var magic = []byte("k8s\x00")
 // IsProtobuf says whether bytes begin like a Kubernetes protobuf body.
 func IsProtobuf(body []byte) bool { return bytes.HasPrefix(body, magic) }
 
-var errTruncated = errors.New("the message ends too early")
+// MessageError is a message that cannot be read, in an envelope that can.
+type MessageError struct {
+	APIVersion, Kind string // of the envelope
+	Err              error
+}
+
+func (e *MessageError) Error() string { return e.Err.Error() }
 
 // ParseProtobuf reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field
 // numbers of its type. Fields that the type has not are passed over, as protobuf has it; what the zero value of a field
-// means is for [schema.Type.Decode] to say, which takes the result like any parsed body.
+// means is for [schema.Type.Decode] to say, which takes the result like any parsed body. Of an object of another kind
+// there is only apiVersion and kind, by which it will be refused. What is wrong is worded as in the generated code.
 func ParseProtobuf(t *schema.Type, body []byte) (object.Value, error) {
-	if !IsProtobuf(body) {
+	switch {
+	case len(body) == 0:
+		return object.Nil, errors.New("empty data")
+	case !IsProtobuf(body):
 		return object.Nil, errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+	case len(body) == len(magic):
+		return object.Nil, errors.New("empty body")
 	}
 	var apiVersion, kind string
 	var raw []byte
-	err := eachField(body[len(magic):], func(number protowire.Number, f wireField) error {
+	err := eachField("Unknown", body[len(magic):], func(number protowire.Number, f wireField) error {
+		if (number == 1 || number == 2) && f.typ != protowire.BytesType {
+			return wrongWire(f, [...]string{1: "TypeMeta", 2: "Raw"}[number])
+		}
 		switch number {
 		case 1:
-			return eachField(f.bytes, func(number protowire.Number, f wireField) error {
+			return eachField("TypeMeta", f.bytes, func(number protowire.Number, f wireField) error {
 				switch number {
 				case 1:
 					apiVersion = string(f.bytes)
@@ -60,19 +76,17 @@ func ParseProtobuf(t *schema.Type, body []byte) (object.Value, error) {
 			})
 		case 2:
 			raw = f.bytes
-		case 3:
-			if len(f.bytes) > 0 {
-				return fmt.Errorf("content encoding %q is not known", f.bytes)
-			}
 		}
 		return nil
 	})
 	if err != nil {
-		return object.Nil, fmt.Errorf("protobuf: %w", err)
+		return object.Nil, err
 	}
-	value, err := message(t, raw, 0)
-	if err != nil {
-		return object.Nil, fmt.Errorf("protobuf: %s: %w", t.GoName, err)
+	value := object.MapOf()
+	if kind == "" || kind == t.GoName {
+		if value, err = message(t, raw, 0); err != nil {
+			return object.Nil, &MessageError{apiVersion, kind, err}
+		}
 	}
 	var named []object.Member
 	if apiVersion != "" {
@@ -84,6 +98,10 @@ func ParseProtobuf(t *schema.Type, body []byte) (object.Value, error) {
 	return value.Edit(named), nil
 }
 
+func wrongWire(f wireField, name string) error {
+	return fmt.Errorf("proto: wrong wireType = %d for field %s", f.typ, name)
+}
+
 // wireField is the value of one field as the wire has it: a number or bytes.
 type wireField struct {
 	typ   protowire.Type
@@ -92,11 +110,18 @@ type wireField struct {
 }
 
 // eachField goes through the fields of a message.
-func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
+func eachField(name string, b []byte, visit func(protowire.Number, wireField) error) error {
 	for len(b) > 0 {
-		number, typ, n := protowire.ConsumeTag(b)
+		tag, n := protowire.ConsumeVarint(b)
 		if n < 0 {
-			return errTruncated
+			return broken(n)
+		}
+		number, typ := protowire.Number(tag>>3), protowire.Type(tag&7)
+		switch {
+		case typ == protowire.EndGroupType:
+			return fmt.Errorf("proto: %s: wiretype end group for non-group", name)
+		case number <= 0:
+			return fmt.Errorf("proto: %s: illegal tag %d (wire type %d)", name, number, tag)
 		}
 		b = b[n:]
 		f := wireField{typ: typ}
@@ -113,11 +138,14 @@ func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
 			f.bytes, n = protowire.ConsumeBytes(b)
 		case protowire.StartGroupType: // which no API has; a field that is passed over may be one
 			n = group(b)
-		default:
-			return fmt.Errorf("field %d has wire type %d", number, typ)
+		default: // what is known of the field says whether it was to be something else
+			if err := visit(number, f); err != nil {
+				return err
+			}
+			return fmt.Errorf("proto: illegal wireType %d", typ)
 		}
 		if n < 0 {
-			return errTruncated
+			return broken(n)
 		}
 		b = b[n:]
 		if err := visit(number, f); err != nil {
@@ -125,6 +153,14 @@ func eachField(b []byte, visit func(protowire.Number, wireField) error) error {
 		}
 	}
 	return nil
+}
+
+// broken words what protowire says of bytes that it cannot read.
+func broken(code int) error {
+	if err := protowire.ParseError(code); errors.Is(err, io.ErrUnexpectedEOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return errors.New("proto: integer overflow")
 }
 
 // group is the size of a group behind its tag. As in the generated code, any tag that ends a group ends it.
@@ -197,7 +233,7 @@ func message(t *schema.Type, b []byte, depth int) (object.Value, error) {
 		return object.Nil, fmt.Errorf("%s is no message", t.GoName)
 	}
 	c := collector{depth: depth}
-	if err := c.fields(numbersFor(t), b); err != nil {
+	if err := c.fields(t.GoName, numbersFor(t), b); err != nil {
 		return object.Nil, err
 	}
 	return c.value(), nil
@@ -224,27 +260,31 @@ type list struct {
 	entries []object.Member
 }
 
-func (c *collector) fields(all numbers, b []byte) error {
-	return eachField(b, func(number protowire.Number, f wireField) error {
+func (c *collector) fields(name string, all numbers, b []byte) error {
+	return eachField(name, b, func(number protowire.Number, f wireField) error {
 		s, known := all[number]
 		switch {
 		case !known:
 			return nil
 		case s.embedded != nil:
 			if f.typ != protowire.BytesType {
-				return fmt.Errorf("field %d has wire type %d", number, f.typ)
+				return wrongWire(f, strconv.Itoa(int(number)))
 			}
-			return c.fields(s.embedded, f.bytes)
+			return c.fields(name, s.embedded, f.bytes)
 		}
-		if err := c.field(s.field, f); err != nil {
-			return fmt.Errorf("%s: %w", s.field.Name, err)
-		}
-		return nil
+		return c.field(s.field, f)
 	})
 }
 
 func (c *collector) field(field *schema.Field, f wireField) error {
 	t := field.Type
+	of := t
+	if t.Kind == schema.List && !t.Wrapped {
+		of = t.Elem
+	}
+	if want := wireType(of); f.typ != want && !(of != t && isScalarNumber(of) && f.typ == protowire.BytesType) {
+		return wrongWire(f, field.GoName())
+	}
 	switch {
 	case t.Kind == schema.List && !t.Wrapped:
 		if f.typ == protowire.BytesType && isScalarNumber(t.Elem) {
@@ -321,7 +361,7 @@ func (c *collector) packed(field *schema.Field, b []byte) error {
 	for len(b) > 0 {
 		n, size := protowire.ConsumeVarint(b)
 		if size < 0 {
-			return errTruncated
+			return broken(size)
 		}
 		b = b[size:]
 		item, err := scalarOrMessage(field.Type.Elem, wireField{typ: protowire.VarintType, n: n}, c.depth)
@@ -342,14 +382,11 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 	case schema.List:
 		entry.Value = object.ListOf()
 	}
-	if f.typ != protowire.BytesType {
-		return entry, fmt.Errorf("has wire type %d", f.typ)
-	}
-	err := eachField(f.bytes, func(number protowire.Number, f wireField) (err error) {
+	err := eachField("entry", f.bytes, func(number protowire.Number, f wireField) (err error) {
 		switch number {
 		case 1:
 			if f.typ != protowire.BytesType {
-				err = fmt.Errorf("a key has wire type %d", f.typ)
+				err = wrongWire(f, "key")
 			}
 			entry.Key = textOf(f.bytes)
 		case 2:
@@ -362,18 +399,8 @@ func entryOf(t *schema.Type, f wireField, depth int) (object.Member, error) {
 
 // scalarOrMessage reads one value that is no plain list or map.
 func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, error) {
-	want := protowire.BytesType
-	switch t.Kind {
-	case schema.Int, schema.Bool:
-		want = protowire.VarintType
-	case schema.Float:
-		want = protowire.Fixed64Type
-		if t.Bits == 32 {
-			want = protowire.Fixed32Type
-		}
-	}
-	if f.typ != want {
-		return object.Nil, fmt.Errorf("has wire type %d, not %d", f.typ, want)
+	if f.typ != wireType(t) {
+		return object.Nil, wrongWire(f, "value")
 	}
 	switch t.Kind {
 	case schema.Int:
@@ -408,7 +435,7 @@ func textOf(b []byte) string {
 // wrapped reads a list that has a message of its own: its items are field 1.
 func wrapped(t *schema.Type, b []byte, depth int) (object.Value, error) {
 	items := []object.Value{}
-	err := eachField(b, func(number protowire.Number, f wireField) error {
+	err := eachField(t.GoName, b, func(number protowire.Number, f wireField) error {
 		if number != 1 {
 			return nil
 		}
@@ -423,12 +450,16 @@ func wrapped(t *schema.Type, b []byte, depth int) (object.Value, error) {
 func special(t *schema.Type, b []byte) (object.Value, error) {
 	var numbers [4]int64
 	var texts [4][]byte
-	err := eachField(b, func(number protowire.Number, f wireField) error {
+	name := t.GoName
+	if t.Kind == schema.Time || t.Kind == schema.MicroTime {
+		name = "Timestamp"
+	}
+	err := eachField(name, b, func(number protowire.Number, f wireField) error {
 		if number >= 4 {
 			return nil
 		}
 		if want := specialWire(t.Kind, number); want != f.typ && want >= 0 {
-			return fmt.Errorf("field %d has wire type %d", number, f.typ)
+			return wrongWire(f, specialFields(t.Kind)[number])
 		}
 		numbers[number], texts[number] = int64(f.n), f.bytes
 		return nil
@@ -476,6 +507,21 @@ func specialWire(kind schema.Kind, number protowire.Number) protowire.Type {
 		return protowire.VarintType
 	}
 	return -1
+}
+
+// specialFields are the names of their fields, by number.
+func specialFields(kind schema.Kind) [4]string {
+	switch kind {
+	case schema.Quantity:
+		return [4]string{1: "String_"}
+	case schema.IntOrString:
+		return [4]string{"", "Type", "IntVal", "StrVal"}
+	case schema.Time, schema.MicroTime:
+		return [4]string{1: "Seconds", 2: "Nanos"}
+	case schema.Duration:
+		return [4]string{1: "Duration"}
+	}
+	return [4]string{1: "Raw"}
 }
 
 // timeOf prints a time as JSON has it. A Time has no nanoseconds, whatever the message says.
