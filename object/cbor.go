@@ -20,11 +20,6 @@ import (
 // selfDescribed is the head of the tag that says of what follows that it is CBOR (RFC 8949, 3.4.6).
 const selfDescribed = "\xd9\xd9\xf7"
 
-// IsCBOR says whether a body begins as Kubernetes begins its CBOR.
-func IsCBOR(data []byte) bool {
-	return strings.HasPrefix(string(data[:min(len(data), len(selfDescribed))]), selfDescribed)
-}
-
 // cborReader reads CBOR as Kubernetes does: strings of either type, maps without duplicates, numbers that JSON has, and bytes
 // that are to become base64 as such text.
 var cborReader = sync.OnceValue(func() cbor.DecMode {
@@ -159,8 +154,13 @@ func AppendCBOR(dst []byte, text []byte) []byte {
 	return dst
 }
 
-// AppendCBORStart begins a document.
+// AppendCBORStart begins a document that says of itself what it is.
 func AppendCBORStart(dst []byte) []byte { return append(dst, selfDescribed...) }
+
+// CBOR is a whole document of JSON text, which this package has printed, as CBOR.
+func CBOR(text []byte) []byte {
+	return AppendCBOR(AppendCBORStart(make([]byte, 0, len(text))), text)
+}
 
 // The heads of items (RFC 8949, appendix B).
 const (

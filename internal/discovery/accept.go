@@ -9,30 +9,37 @@ const (
 	mediaJSON     = "application/json"
 	mediaYAML     = "application/yaml"
 	mediaProtobuf = "application/vnd.kubernetes.protobuf"
+	mediaCBOR     = "application/cbor"
 )
 
 // representations are the media types of the discovery documents.
-var representations = []string{mediaJSON, mediaYAML, mediaProtobuf}
+func (d *Documents) representations() []string {
+	all := []string{mediaJSON, mediaYAML, mediaProtobuf, mediaCBOR}
+	if d.noCBOR {
+		return all[:3]
+	}
+	return all
+}
 
 // aggregatedParams are the parameters with which a client asks for aggregated discovery.
 const aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 // negotiate picks the representation of a discovery document; where aggregated discovery is to be had, it says whether
 // that is what the client wants.
-func negotiate(accept string, aggregated bool) (mediaType string, asked bool, err error) {
+func (d *Documents) negotiate(accept string, aggregated bool) (mediaType string, asked bool, err error) {
 	for _, c := range wire.ParseAccept(accept).Clauses() {
 		as, group, version := c.Param("as"), c.Param("g"), c.Param("v")
 		transform := as != "" || group != "" || version != ""
 		if transform && !(aggregated && group == "apidiscovery.k8s.io" && version == "v2" && as == "APIGroupDiscoveryList") {
 			continue
 		}
-		for _, m := range representations {
+		for _, m := range d.representations() {
 			if c.Names(m) {
 				return m, transform, nil
 			}
 		}
 	}
-	return "", false, apierr.NewNotAcceptable(representations)
+	return "", false, apierr.NewNotAcceptable(d.representations())
 }
 
 // literal refuses a header that names none of these media types as it is written and does not say */* either. Some

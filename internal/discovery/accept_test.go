@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	refusedByName = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
-	refused       = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	refusedByName = "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"
+	refused       = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"
 )
 
 // The answers are the reference's to the same header: the media type, or the message of its 406.
@@ -27,7 +27,7 @@ func TestAccept(t *testing.T) {
 		{"/api", "application/json;pretty=1", mediaJSON},
 		{"/api", "application/json;q=0.5,text/html", mediaJSON},
 		{"/api", "text/html", refusedByName},
-		{"/api", "application/cbor", refusedByName},
+		{"/api", "application/cbor", mediaCBOR},
 		{"/api", "application/*", refusedByName},
 		{"/api", "text/*", refusedByName},
 		{"/api", "bla", refusedByName},
@@ -59,7 +59,7 @@ func TestAccept(t *testing.T) {
 		{"/apis/apps", "application/*", mediaJSON},
 		{"/apis/apps", aggregatedJSON, refused},
 		{"/apis/apps/v1", "application/yaml", mediaYAML},
-		{"/apis/apps/v1", "application/cbor", refusedByName},
+		{"/apis/apps/v1", "application/cbor", mediaCBOR},
 
 		{"/version", "", mediaJSON},
 		{"/version", "application/json;q=0", mediaJSON},

@@ -17,6 +17,8 @@ func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
 	switch mediaType {
 	case mediaProtobuf:
 		doc.Body = appendProtobuf(nil, "APIGroupDiscoveryList", value())
+	case mediaCBOR:
+		doc.Body = object.CBOR(object.AppendJSON(nil, value()))
 	case mediaYAML:
 		doc.Body = yamlOf(value())
 	default:

@@ -23,6 +23,8 @@ type Config struct {
 	// Model finds a type that no resource has as its own by its OpenAPI name: the lists of kinds, the options of
 	// requests, Status and the like. Nil, or a nil answer: the type is not described.
 	Model func(name string) *schema.Type
+	// NoCBOR says that there is no CBOR to be had here (gate CBORServingAndStorage).
+	NoCBOR bool
 }
 
 // Documents makes and keeps the documents. Its methods may be called at the same time.
@@ -32,6 +34,7 @@ type Documents struct {
 	identity []byte // the version as it is told
 	address  string
 	model    func(name string) *schema.Type
+	noCBOR   bool
 
 	mu      sync.Mutex
 	current *catalog
@@ -44,7 +47,7 @@ func New(c Config) *Documents {
 	}
 	return &Documents{
 		registry: c.Registry, version: c.Version, identity: object.AppendJSON(nil, c.Version.value()),
-		address: c.ServerAddress, model: c.Model,
+		address: c.ServerAddress, model: c.Model, noCBOR: c.NoCBOR,
 	}
 }
 

@@ -27,11 +27,11 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 		}
 	}
 	if parts[0] == "api" || gv != nil {
-		if err := literal(accept, representations...); err != nil {
+		if err := literal(accept, d.representations()...); err != nil {
 			return nil, true, err
 		}
 	}
-	mediaType, aggregated, err := negotiate(accept, len(parts) == 1)
+	mediaType, aggregated, err := d.negotiate(accept, len(parts) == 1)
 	if err != nil {
 		return nil, true, err
 	}
@@ -54,6 +54,8 @@ func represent(mediaType string, editions *editions, name, kind string, value fu
 	switch mediaType {
 	case mediaProtobuf:
 		return &Document{MediaType: mediaType, Body: appendProtobuf(nil, kind, value())}
+	case mediaCBOR:
+		return &Document{MediaType: mediaType, Body: object.CBOR(object.AppendJSON(nil, value()))}
 	case mediaYAML:
 		return &Document{MediaType: mediaType, Body: yamlOf(value())}
 	}

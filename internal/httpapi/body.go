@@ -72,9 +72,13 @@ func (x *exchange) bodyEncoding() (wire.Encoding, error) {
 			return wire.YAML, nil
 		case wire.Protobuf.String():
 			return wire.Protobuf, nil
+		case wire.CBOR.String():
+			if x.h.offer.CBOR {
+				return wire.CBOR, nil
+			}
 		}
 	}
-	return 0, apierr.NewUnsupportedMediaType(wire.MediaTypes())
+	return 0, apierr.NewUnsupportedMediaType(x.h.offer.MediaTypes())
 }
 
 // parse reads a body as a value. typ is what a protobuf body is: its field numbers mean nothing without.
@@ -83,6 +87,12 @@ func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, e
 	case wire.Protobuf:
 		value, err := wire.ParseProtobuf(typ, body)
 		return object.Parsed{Value: value}, err
+	case wire.CBOR:
+		parsed, err := object.ParseCBOR(body)
+		if err != nil {
+			err = fmt.Errorf("unable to determine group/version/kind: %w", err)
+		}
+		return parsed, err
 	case wire.YAML:
 		parsed, err := object.ParseYAML(body)
 		var syntax *object.SyntaxError

@@ -77,6 +77,12 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 	if v.Kind() != object.Map && !v.IsNull() {
 		return apierr.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: DeleteOptions are an object, not a JSON %s", v.Kind()))
 	}
+	for _, name := range [...]string{"apiVersion", "kind"} {
+		if is := v.At(name); is.Kind() != object.String && !is.IsNull() {
+			return apierr.NewBadRequest(fmt.Sprintf(
+				"couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string", jsonKind(is), name))
+		}
+	}
 	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {
 		return apierr.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind, v.At("apiVersion").Str()))
 	}

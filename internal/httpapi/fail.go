@@ -38,7 +38,7 @@ func (h *Handler) fail(x *exchange, err error) {
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		x.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
 	}
-	media, ok := wire.NegotiateError(x.r.Header.Get("Accept"))
+	media, ok := h.offer.NegotiateError(x.r.Header.Get("Accept"))
 	if !ok { // it is told all the same, in JSON that one can read
 		media = wire.Media{Pretty: true}
 	}

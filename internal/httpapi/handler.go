@@ -19,6 +19,7 @@ import (
 type Handler struct {
 	Config
 	forms    *wire.Forms
+	offer    wire.Offer // how answers can be written and bodies read
 	inFlight atomic.Int64
 }
 
@@ -27,7 +28,7 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes)}, nil
+	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR}}, nil
 }
 
 // steps are what every request goes through, in this order. The first one that returns an error ends it.

@@ -8,6 +8,7 @@ import (
 
 	"plinth/internal/engine"
 	"plinth/internal/wire"
+	"plinth/object"
 )
 
 // list is a GET of a collection (LIST-3).
@@ -82,6 +83,7 @@ type stream struct {
 	media wire.Media
 	held  *[]byte // where buf comes from
 	buf   []byte
+	cbor  []byte // what of buf is written, where that is CBOR
 	guard *guard
 	out   io.Writer // nil as long as nothing has been written
 	gz    *gzip.Writer
@@ -103,11 +105,19 @@ func (s *stream) flush() error {
 			s.out = s.gz
 		}
 		s.x.WriteHeader(http.StatusOK)
+		if s.media.Encoding == wire.CBOR {
+			s.cbor = object.AppendCBORStart(s.cbor)
+		}
+	}
+	text := s.buf
+	if s.media.Encoding == wire.CBOR {
+		s.cbor = object.AppendCBOR(s.cbor, text)
+		text = s.cbor
 	}
 	s.guard.arm()
-	_, err := s.out.Write(s.buf)
+	_, err := s.out.Write(text)
 	s.guard.disarm()
-	s.buf = s.buf[:0]
+	s.buf, s.cbor = s.buf[:0], s.cbor[:0]
 	return err
 }
 

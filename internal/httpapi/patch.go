@@ -9,23 +9,25 @@ import (
 	"plinth/object"
 )
 
-// The patch types by their Content-Type. Those of patchesToCome are of the API and not of this server yet.
-var (
-	patchTypes = []struct {
-		mediaType string
-		patch     engine.PatchType
-	}{
-		{"application/json-patch+json", engine.JSONPatch},
-		{"application/merge-patch+json", engine.MergePatch},
-		{"application/strategic-merge-patch+json", engine.StrategicPatch},
-		{"application/apply-patch+yaml", engine.ApplyPatch},
-	}
-	patchesToCome = []string{"application/apply-patch+cbor"}
-)
+// patchTypes are the patch types by their Content-Type.
+var patchTypes = []struct {
+	mediaType string
+	patch     engine.PatchType
+}{
+	{"application/json-patch+json", engine.JSONPatch},
+	{"application/merge-patch+json", engine.MergePatch},
+	{"application/strategic-merge-patch+json", engine.StrategicPatch},
+	{"application/apply-patch+yaml", engine.ApplyPatch},
+	{applyCBOR, engine.ApplyPatch},
+}
+
+// applyCBOR is the one patch that has a form in CBOR (MED-4).
+const applyCBOR = "application/apply-patch+cbor"
 
 // patch is a PATCH of an object or a subresource (WRITE-2).
 func (h *Handler) patch(x *exchange) error {
-	typ, err := x.patchType()
+	name := mediaName(x.r.Header.Get("Content-Type"))
+	typ, err := x.patchType(name)
 	if err != nil {
 		return err
 	}
@@ -45,7 +47,7 @@ func (h *Handler) patch(x *exchange) error {
 	var result *engine.Result
 	if typ == engine.ApplyPatch {
 		var intent object.Parsed
-		if intent, err = parseIntent(body); err != nil {
+		if intent, err = parseIntent(name, body); err != nil {
 			return err
 		}
 		result, err = h.Engine.Apply(x.ctx, rq, intent)
@@ -59,7 +61,14 @@ func (h *Handler) patch(x *exchange) error {
 }
 
 // parseIntent reads the body of an apply. It is YAML, which most clients send as JSON; that is read much faster.
-func parseIntent(body []byte) (object.Parsed, error) {
+func parseIntent(mediaType string, body []byte) (object.Parsed, error) {
+	if mediaType == applyCBOR {
+		parsed, err := object.ParseCBOR(body)
+		if err != nil {
+			return object.Parsed{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
+		}
+		return parsed, nil
+	}
 	if len(body) > 0 && body[0] == '{' {
 		// The parser takes its input over, and YAML may have to have another look.
 		if parsed, err := object.ParseJSON(bytes.Clone(body)); err == nil {
@@ -75,19 +84,19 @@ func parseIntent(body []byte) (object.Parsed, error) {
 
 // patchType is the language of the patch. A type that no patch could have is refused in other words than one that is not
 // to be had here.
-func (x *exchange) patchType() (engine.PatchType, error) {
-	name := mediaName(x.r.Header.Get("Content-Type"))
-	accepted := make([]string, 0, len(patchTypes))
+func (x *exchange) patchType(name string) (engine.PatchType, error) {
+	var accepted []string
 	for _, t := range patchTypes {
-		if t.mediaType == name {
+		switch {
+		case t.mediaType == applyCBOR && !x.h.offer.CBOR:
+		case t.mediaType == name:
 			return t.patch, nil
+		default:
+			accepted = append(accepted, t.mediaType)
 		}
-		accepted = append(accepted, t.mediaType)
 	}
-	for _, toCome := range patchesToCome {
-		if toCome == name {
-			return 0, apierr.NewUnsupportedMediaType(accepted)
-		}
+	if name == applyCBOR {
+		return 0, apierr.NewUnsupportedMediaType(accepted)
 	}
 	return 0, &apierr.Error{
 		Code: http.StatusUnsupportedMediaType, Reason: apierr.UnsupportedMediaType, Details: &apierr.Details{},

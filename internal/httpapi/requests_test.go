@@ -73,8 +73,12 @@ func TestRefusals(t *testing.T) {
 		{"MED-1", "PUT", configMaps + "/one", "x", ";;;", 415, "the body of the request was in an unknown format"},
 		{"MED-1", "DELETE", configMaps + "/one", "x", "text/plain", 415, "the body of the request was in an unknown format"},
 		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/json", 415, "415: Unsupported Media Type"},
-		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/apply-patch+cbor", 415,
-			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"},
+		{"MED-4", "PATCH", configMaps + "/one", "{}", "application/merge-patch+cbor", 415, "415: Unsupported Media Type"},
+		{"MED-4", "PATCH", configMaps + "/one?fieldManager=a", "\xff", "application/apply-patch+cbor", 400, `error decoding patch: cbor: unexpected "break" code`},
+		{"MED-4", "POST", configMaps, "\xa1", "application/cbor", 400,
+			"the object provided is unrecognized (must be of type ConfigMap): unable to determine group/version/kind: unexpected EOF (a1)"},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"kind":1}`, "", 400,
+			"couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"},
 		// SPEC: WRITE-6
 		{"WRITE-6", "POST", configMaps, `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
 		{"WRITE-6", "DELETE", configMaps + "/one", `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
@@ -202,7 +206,7 @@ func TestErrorsAreNegotiated(t *testing.T) {
 		}
 	}
 	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got, "Available representations: application/json, application/yaml, "+
-		"application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch") {
+		"application/vnd.kubernetes.protobuf, application/cbor, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq") {
 		t.Errorf("got %q", got)
 	}
 }

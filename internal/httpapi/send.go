@@ -24,32 +24,34 @@ var contentTypes = [...][]string{
 	wire.JSON:     {wire.JSON.String()},
 	wire.YAML:     {wire.YAML.String()},
 	wire.Protobuf: {wire.Protobuf.String()},
+	wire.CBOR:     {wire.CBOR.String()},
 }
 
 // streamTypes are those of a watch. That JSON is streamed the reference does not say there.
 var streamTypes = [...][]string{
 	wire.JSON:     {wire.JSON.String()},
 	wire.Protobuf: {wire.Protobuf.String() + ";stream=watch"},
+	wire.CBOR:     {wire.CBOR.String() + "-seq"},
 }
 
 // negotiate finds out how the client wants the result of a verb.
 func (x *exchange) negotiate() (wire.Media, error) {
 	accept := x.r.Header.Get("Accept")
-	media, ok := wire.Negotiate(accept)
-	literal := wire.Literal(accept, wire.MediaTypes()...)
+	available := x.h.offer.MediaTypes()
+	if x.target.verb == "list" || x.target.verb == "watch" {
+		available = x.h.offer.CollectionTypes()
+	}
+	media, ok := x.h.offer.Negotiate(accept)
+	literal := wire.Literal(accept, available...)
 	switch {
 	case ok && literal:
-		media.Pretty = media.Encoding != wire.Protobuf && (media.Pretty || x.pretty())
+		media.Pretty = media.Encoding < wire.Protobuf && (media.Pretty || x.pretty())
 		return media, nil
 	case !literal:
 		x.unwarn() // the reference does not get as far as to the type
-		available := wire.MediaTypes()
-		if x.target.verb == "list" || x.target.verb == "watch" {
-			available = append(available[:len(available):len(available)], wire.StreamTypes()...)
-		}
 		return media, wire.NotLiteral(available...)
 	}
-	return media, apierr.NewNotAcceptable(wire.MediaTypes())
+	return media, apierr.NewNotAcceptable(x.h.offer.MediaTypes())
 }
 
 // pretty says whether a person is going to read the answer (MED-9).
@@ -188,6 +190,8 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
 	switch {
+	case media.Encoding == wire.CBOR:
+		text = object.CBOR(text)
 	case media.Encoding == wire.YAML:
 		var err error
 		if text, err = object.YAML(text); err != nil {

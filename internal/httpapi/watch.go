@@ -60,7 +60,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 	case err != nil:
 		return nil, err
 	case !media.Encoding.Streams():
-		return nil, apierr.NewNotAcceptable(wire.StreamTypes())
+		return nil, apierr.NewNotAcceptable(h.offer.StreamTypes())
 	case media.Form == wire.AsPartials:
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}

@@ -12,6 +12,7 @@ import (
 // differs, the reason stands beside it.
 var gates = map[string]bool{
 	"APIResponseCompression": true,
+	"CBORServingAndStorage":  true, // alpha and off in the reference; a client that does not ask for CBOR does not meet it
 	"WatchList":              true,
 }
 

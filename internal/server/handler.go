@@ -27,6 +27,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Engine: s.engine, Registry: s.registry,
 		Documents: discovery.New(discovery.Config{
 			Registry: s.registry, Version: version(), ServerAddress: strings.TrimPrefix(s.URL(), "https://"), Model: gotypes.Model,
+			NoCBOR: !features["CBORServingAndStorage"],
 		}),
 		Authenticate:   s.auth.Authenticate,
 		Authorize:      authorize,
@@ -35,6 +36,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Checks:         s.checks(),
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		NoCompression: !features["APIResponseCompression"],
+		NoCBOR:        !features["CBORServingAndStorage"],
 		Closing:       s.closing,
 		Logger:        c.Logger, Metrics: figures.hooks(),
 	})

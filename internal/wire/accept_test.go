@@ -6,6 +6,9 @@ import (
 )
 
 // SPEC: MED-1, MED-2, MED-6, MED-7
+// offered is all there is.
+var offered = Offer{CBOR: true}
+
 func TestNegotiate(t *testing.T) {
 	const (
 		table    = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -28,7 +31,10 @@ func TestNegotiate(t *testing.T) {
 		{protobuf + ";stream=watch", Media{Encoding: Protobuf}, true},
 		{protobuf + ";as=Table;g=meta.k8s.io;v=v1", Media{}, false},
 		{protobuf + ";as=Table;g=meta.k8s.io;v=v1," + protobuf, Media{Encoding: Protobuf}, true},
-		{"application/cbor", Media{}, false},
+		{"application/cbor", Media{Encoding: CBOR}, true},
+		{"application/cbor;as=Table;g=meta.k8s.io;v=v1", Media{}, false},
+		{"application/cbor;stream=watch", Media{Encoding: CBOR}, true},
+		{"application/cbor-seq", Media{}, false},
 		{"image/png, application/yaml, application/json", Media{Encoding: YAML}, true},
 		{"application/json;q=0.1, application/yaml;q=0.9", Media{Encoding: YAML}, true},
 		{"application/json;q=x, application/yaml;q=0.9", Media{}, true},
@@ -59,7 +65,7 @@ func TestNegotiate(t *testing.T) {
 		{"application/json;sv=v1", Media{}, true},
 		{"application/json;sv=v2", Media{}, false},
 	} {
-		got, ok := Negotiate(c.accept)
+		got, ok := offered.Negotiate(c.accept)
 		if ok != c.ok || ok && got != c.want {
 			t.Errorf("Negotiate(%q) = %+v, %v; want %+v, %v", c.accept, got, ok, c.want, c.ok)
 		}
@@ -70,10 +76,10 @@ func TestNegotiate(t *testing.T) {
 //
 // SPEC: URI-9
 func TestNegotiateError(t *testing.T) {
-	if m, ok := NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok || m != (Media{Encoding: YAML}) {
+	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok || m != (Media{Encoding: YAML}) {
 		t.Errorf("got %+v, %v", m, ok)
 	}
-	if m, ok := NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io"); ok {
+	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io"); ok {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -83,7 +89,7 @@ func TestLiteral(t *testing.T) {
 		"": true, "*/*": true, "text/html, */*;q=0.8": true, " application/json ;q=1": true, "application/yaml": true,
 		"application/*": false, "APPLICATION/JSON": false, "*": false, "text/yaml": false, "hello": false,
 	} {
-		if got := Literal(accept, MediaTypes()...); got != want {
+		if got := Literal(accept, offered.MediaTypes()...); got != want {
 			t.Errorf("Literal(%q) = %v", accept, got)
 		}
 	}
@@ -94,7 +100,7 @@ func FuzzNegotiate(f *testing.F) {
 	f.Add("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;q=0.5")
 	f.Add("a/b;q=1;q=2,*/*;;=,;")
 	f.Fuzz(func(t *testing.T, accept string) {
-		m, ok := Negotiate(accept)
+		m, ok := offered.Negotiate(accept)
 		if !ok {
 			return
 		}
@@ -104,7 +110,7 @@ func FuzzNegotiate(f *testing.F) {
 		if m.Encoding == YAML && !strings.Contains(accept, "yaml") && !strings.Contains(accept, "*") {
 			t.Errorf("%q gives YAML", accept)
 		}
-		if e, ok := NegotiateError(accept); ok && e.Form != Plain {
+		if e, ok := offered.NegotiateError(accept); ok && e.Form != Plain {
 			t.Errorf("%q gives an error as %+v", accept, e)
 		}
 	})
@@ -134,6 +140,6 @@ func FuzzParseAccept(f *testing.F) {
 func BenchmarkNegotiate(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		Negotiate("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+		offered.Negotiate("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
 	}
 }

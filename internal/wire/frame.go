@@ -21,8 +21,8 @@ const (
 	slotPartialMessage
 )
 
-// Frames prints the events of one watch (WATCH-1): as JSON, one a line, or as protobuf, each behind its length. It is not
-// for use by two goroutines at a time.
+// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a sequence
+// of CBOR items. It is not for use by two goroutines at a time.
 type Frames struct {
 	Forms *Forms // where messages are kept for others; nil: nowhere
 
@@ -94,6 +94,19 @@ func (f *Frames) Append(dst []byte, e *engine.Event) ([]byte, error) {
 	if f.media.Encoding == Protobuf {
 		return f.appendMessage(dst, o, e)
 	}
+	return f.encoded(dst, func(dst []byte) ([]byte, error) { return f.appendText(dst, o, e) })
+}
+
+// encoded turns a frame of JSON into one of CBOR, where that is wanted.
+func (f *Frames) encoded(dst []byte, appendText func(dst []byte) ([]byte, error)) ([]byte, error) {
+	if f.media.Encoding != CBOR {
+		return appendText(dst)
+	}
+	text, err := appendText(nil)
+	return append(dst, object.CBOR(text)...), err
+}
+
+func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
 	dst = append(dst, frameHeads[e.Type]...)
 	switch f.media.Form {
 	case AsTable:
@@ -145,15 +158,17 @@ func (f *Frames) AppendBookmark(dst []byte, revision int64, initialEnd bool) ([]
 		text = append(appendBookmarkMetadata(text, revision, initialEnd), f.after...)
 		return appendMessageFrame(dst, engine.Bookmark.String(), f.typ, text)
 	}
-	dst = append(dst, frameHeads[engine.Bookmark]...)
-	if f.media.Form == AsTable {
-		dst = f.appendTableBookmark(dst, revision, initialEnd)
+	return f.encoded(dst, func(dst []byte) ([]byte, error) {
+		dst = append(dst, frameHeads[engine.Bookmark]...)
+		if f.media.Form == AsTable {
+			dst = f.appendTableBookmark(dst, revision, initialEnd)
+			return append(dst, frameTail...), nil
+		}
+		dst = append(dst, f.before...)
+		dst = appendBookmarkMetadata(dst, revision, initialEnd)
+		dst = append(dst, f.after...)
 		return append(dst, frameTail...), nil
-	}
-	dst = append(dst, f.before...)
-	dst = appendBookmarkMetadata(dst, revision, initialEnd)
-	dst = append(dst, f.after...)
-	return append(dst, frameTail...), nil
+	})
 }
 
 func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte {
@@ -195,7 +210,9 @@ func (f *Frames) AppendError(dst []byte, status object.Value) ([]byte, error) {
 	if f.media.Encoding == Protobuf {
 		return appendMessageFrame(dst, "ERROR", gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
 	}
-	dst = append(dst, errorHead...)
-	dst = object.AppendObject(dst, status)
-	return append(dst, frameTail...), nil
+	return f.encoded(dst, func(dst []byte) ([]byte, error) {
+		dst = append(dst, errorHead...)
+		dst = object.AppendObject(dst, status)
+		return append(dst, frameTail...), nil
+	})
 }

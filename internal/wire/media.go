@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // Encoding is the format that an answer is printed in.
 type Encoding uint8
 
@@ -8,27 +10,57 @@ const (
 	JSON Encoding = iota
 	YAML
 	Protobuf
+	CBOR
 	encodings = iota // how many there are
 )
 
-var mediaTypes = [encodings]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf"}
+var mediaTypes = [encodings]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf", CBOR: "application/cbor"}
 
 // streamTypes are those of a watch; "" where it has none (MED-2).
-var streamTypes = [encodings]string{JSON: "application/json;stream=watch", Protobuf: "application/vnd.kubernetes.protobuf;stream=watch"}
+var streamTypes = [encodings]string{
+	JSON: "application/json;stream=watch", Protobuf: "application/vnd.kubernetes.protobuf;stream=watch", CBOR: "application/cbor-seq",
+}
+
+// Offer is what a server writes and reads: all encodings, or all but CBOR (gate CBORServingAndStorage).
+type Offer struct{ CBOR bool }
+
+// end is behind the last encoding of the offer.
+func (o Offer) end() Encoding {
+	if o.CBOR {
+		return encodings
+	}
+	return CBOR
+}
 
 // MediaTypes lists the media types that are written and read.
-func MediaTypes() []string { return mediaTypes[:] }
+func (o Offer) MediaTypes() []string { return mediaTypes[:o.end()] }
 
 // StreamTypes lists those that a watch is written in.
-func StreamTypes() []string {
-	var all []string
-	for _, t := range streamTypes {
-		if t != "" {
-			all = append(all, t)
+func (o Offer) StreamTypes() []string {
+	whole := len(o.MediaTypes())
+	return o.CollectionTypes()[whole:]
+}
+
+// CollectionTypes lists all that a collection is written in: whole or as a watch.
+func (o Offer) CollectionTypes() []string {
+	if o.CBOR {
+		return collectionTypes[encodings]
+	}
+	return collectionTypes[CBOR]
+}
+
+// collectionTypes are those of an offer that ends before an encoding, made once.
+var collectionTypes = func() (of [encodings + 1][]string) {
+	for end := range of {
+		of[end] = slices.Clone(mediaTypes[:end])
+		for _, t := range streamTypes[:end] {
+			if t != "" {
+				of[end] = append(of[end], t)
+			}
 		}
 	}
-	return all
-}
+	return of
+}()
 
 // String is the media type.
 func (e Encoding) String() string { return mediaTypes[e] }
@@ -36,8 +68,8 @@ func (e Encoding) String() string { return mediaTypes[e] }
 // Streams says whether a watch can be written in the encoding.
 func (e Encoding) Streams() bool { return streamTypes[e] != "" }
 
-// tables says whether there are Tables in the encoding: they hold whatever JSON can say, and so have no message.
-func (e Encoding) tables() bool { return e != Protobuf }
+// tables says whether there are Tables in the encoding: the reference has them in text alone.
+func (e Encoding) tables() bool { return e < Protobuf }
 
 // Form is what is made of an object before it is printed.
 type Form uint8
@@ -75,12 +107,12 @@ type Media struct {
 const metaGroup = "meta.k8s.io"
 
 // Negotiate picks what an Accept header wants most. An empty header is JSON. It is not ok if nothing is acceptable.
-func Negotiate(accept string) (m Media, ok bool) { return negotiate(accept, true) }
+func (o Offer) Negotiate(accept string) (m Media, ok bool) { return o.negotiate(accept, true) }
 
 // NegotiateError is Negotiate for an error: it has no other form than itself.
-func NegotiateError(accept string) (m Media, ok bool) { return negotiate(accept, false) }
+func (o Offer) NegotiateError(accept string) (m Media, ok bool) { return o.negotiate(accept, false) }
 
-func negotiate(accept string, forms bool) (Media, bool) {
+func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 	switch accept {
 	case "", "application/json", "*/*", "application/json, */*":
 		return Media{}, true
@@ -91,7 +123,7 @@ func negotiate(accept string, forms bool) (Media, bool) {
 	a.parse(accept)
 	for i := range a.count {
 		c := &a.list[i]
-		for encoding := range Encoding(encodings) {
+		for encoding := range o.end() {
 			if !c.Names(mediaTypes[encoding]) {
 				continue
 			}
