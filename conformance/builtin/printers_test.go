@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -162,7 +164,6 @@ func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime
 		if table == nil {
 			return
 		}
-		want = text(t, table.ColumnDefinitions, table.Rows)
 		printed, err := ours()
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +172,10 @@ func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime
 		if err := json.Unmarshal(printed, &read); err != nil {
 			t.Fatalf("%v: %s", err, printed)
 		}
-		if got = text(t, read.ColumnDefinitions, read.Rows); got == want {
+		if !slices.Equal(read.ColumnDefinitions, table.ColumnDefinitions) {
+			t.Fatalf("columns:\nhave %+v\nwant %+v", read.ColumnDefinitions, table.ColumnDefinitions)
+		}
+		if got, want = cells(t, read.Rows), cells(t, table.Rows); got == want {
 			return
 		}
 	}
@@ -192,15 +196,16 @@ func convert(convertor rest.TableConvertor, obj runtime.Object) (table *metav1.T
 	return table
 }
 
-func text(t *testing.T, columns []metav1.TableColumnDefinition, rows []metav1.TableRow) string {
+// cells are those of all rows, a row a line.
+func cells(t *testing.T, rows []metav1.TableRow) string {
 	t.Helper()
-	cells := make([][]any, len(rows))
+	var out strings.Builder
 	for i := range rows {
-		cells[i] = rows[i].Cells
+		row, err := json.Marshal(rows[i].Cells)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(append(row, '\n'))
 	}
-	out, err := json.MarshalIndent([]any{columns, cells}, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
+	return out.String()
 }
