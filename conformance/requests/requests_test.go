@@ -45,7 +45,8 @@ func TestPlinth(t *testing.T) {
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel() // most of the time they wait
-			server := harness.RunTarget(t, mode.flags...)
+			// The records are of a reference in which this gate is off, and many of them list the media types.
+			server := harness.RunTarget(t, append(mode.flags, "--feature-gates=CBORServingAndStorage=false")...)
 			for _, script := range scripts(t) {
 				t.Run(name(script), func(t *testing.T) {
 					t.Parallel() // each has its own namespace
