@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	selects "k8s.io/apimachinery/pkg/selection"
 
 	"plinth/internal/apierr"
 	"plinth/internal/store"
@@ -79,6 +80,50 @@ func (rq *Request) reach(s *selection) string {
 		return ""
 	}
 	return rq.Resource.prefix(rq.Namespace) + s.name
+}
+
+// term is what every version has that can match, as far as the store knows it: by that a watch sleeps through all the
+// changes of others. Of several it is the one that is likely to be of the fewest objects; a wrong guess costs wakes and
+// never events.
+func (s *selection) term() (best store.Term) {
+	if s.fields != nil && s.convert == nil {
+		least := len(coarseness) + 1
+		for _, r := range s.fields.Requirements() {
+			name, _, _ := strings.Cut(r.Field, ".")
+			// What is not there reads as empty, so an empty value finds nothing.
+			if r.Operator != selects.Equals && r.Operator != selects.DoubleEquals || r.Value == "" || name == "metadata" {
+				continue
+			}
+			if coarse := coarseOf(r.Field); coarse < least {
+				best, least = store.Term{Name: r.Field, Value: r.Value}, coarse
+			}
+		}
+	}
+	if best != (store.Term{}) || s.labels == nil {
+		return best
+	}
+	requirements, _ := s.labels.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selects.Equals, selects.DoubleEquals, selects.In:
+			if values := r.ValuesUnsorted(); len(values) == 1 {
+				return store.Term{Label: true, Name: r.Key(), Value: values[0]}
+			}
+		}
+	}
+	return best
+}
+
+// coarseness is how names of fields end whose values tell many objects apart, the finest first.
+var coarseness = [...]string{"uid", "nodeName", ".name"}
+
+func coarseOf(field string) int {
+	for i, end := range coarseness {
+		if strings.HasSuffix(field, end) {
+			return i
+		}
+	}
+	return len(coarseness)
 }
 
 // matches says whether a version is selected. A version that cannot be read matches, so that nobody overlooks it.

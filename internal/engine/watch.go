@@ -58,7 +58,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 			w.initial = snapshot
 		}
 	}
-	w.cursor, err = e.store.Watch(rq.Resource.Store, w.prefix, w.start)
+	w.cursor, err = e.store.WatchTerm(rq.Resource.Store, w.prefix, sel.term(), w.start)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, tooOld(w.start, e.store.Revision())
 	}

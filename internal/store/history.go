@@ -95,21 +95,14 @@ type feed struct {
 	records  queue[*Record]
 	floor    int64 // revision of the newest record of this resource that memory lost
 
-	waiting sync.Mutex // guards groups; taken with the store's lock held at least for reading
-	groups  map[string]*group
-}
-
-// group is all cursors that wait for the next record under one prefix. One channel wakes them all.
-type group struct {
-	wake    chan struct{}
-	waiters int
-	first   int64 // revision of the record that woke it; 0 while it sleeps. Written before wake is closed.
+	mu      sync.Mutex // guards waiting; taken with the store's lock held at least for reading
+	waiting waiting
 }
 
 func (h *history) feed(resource string) *feed {
 	f := h.feeds[resource]
 	if f == nil {
-		f = &feed{resource: strings.Clone(resource), floor: h.opened, groups: map[string]*group{}}
+		f = &feed{resource: strings.Clone(resource), floor: h.opened, waiting: newWaiting()}
 		h.feeds[f.resource] = f
 	}
 	return f
@@ -211,51 +204,23 @@ func (h *history) due(revision int64) time.Time {
 
 // fire takes the groups that wait for r out of the feed.
 func (f *feed) fire(r *Record, woken []*group) []*group {
-	f.waiting.Lock()
-	defer f.waiting.Unlock()
-	wake := func(prefix string, g *group) {
-		delete(f.groups, prefix)
-		g.first = r.Revision
-		woken = append(woken, g)
-	}
-	name := r.Key.Name
-	if len(f.groups) <= len(name) {
-		for prefix, g := range f.groups {
-			if strings.HasPrefix(name, prefix) {
-				wake(prefix, g)
-			}
-		}
-		return woken
-	}
-	// With thousands of watchers of single objects, asking for each prefix of this one name is what does not thunder.
-	for n := 0; n <= len(name); n++ {
-		if g := f.groups[name[:n]]; g != nil {
-			wake(name[:n], g)
-		}
-	}
-	return woken
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiting.fire(r, woken)
 }
 
-// join returns the group of a prefix. The store's lock is held, so nothing is missed in between.
-func (f *feed) join(prefix string) *group {
-	f.waiting.Lock()
-	defer f.waiting.Unlock()
-	g := f.groups[prefix]
-	if g == nil {
-		g = &group{wake: make(chan struct{})}
-		f.groups[prefix] = g
-	}
-	g.waiters++
-	return g
+// join returns the group of a prefix and a term. The store's lock is held, so nothing is missed in between.
+func (f *feed) join(prefix string, t Term) *group {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiting.join(prefix, t)
 }
 
 // leave takes one waiter out of a group that did not wake it.
-func (f *feed) leave(prefix string, g *group) {
-	f.waiting.Lock()
-	defer f.waiting.Unlock()
-	if g.waiters--; g.waiters == 0 && f.groups[prefix] == g {
-		delete(f.groups, prefix)
-	}
+func (f *feed) leave(prefix string, t Term, g *group) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting.leave(prefix, t, g)
 }
 
 // queue is a ring that grows and shrinks, oldest first.

@@ -245,12 +245,12 @@ func (s *Store) Close() error {
 	s.closed = true
 	var woken []*group
 	for _, f := range s.history.feeds {
-		f.waiting.Lock()
-		for _, g := range f.groups {
+		f.mu.Lock()
+		for g := range f.waiting.all {
 			woken = append(woken, g)
 		}
-		clear(f.groups)
-		f.waiting.Unlock()
+		f.waiting = newWaiting()
+		f.mu.Unlock()
 	}
 	waiters := s.arrived
 	s.arrived = nil
@@ -334,11 +334,11 @@ func (s *Store) Stats() Stats {
 		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).time))
 	}
 	for _, f := range h.feeds {
-		f.waiting.Lock()
-		for _, g := range f.groups {
+		f.mu.Lock()
+		for g := range f.waiting.all {
 			st.Waiting += g.waiters
 		}
-		f.waiting.Unlock()
+		f.mu.Unlock()
 	}
 	return st
 }

@@ -18,7 +18,8 @@ type Cursor struct {
 	store  *Store
 	feed   *feed
 	prefix string
-	after  int64 // invariant: every record of this resource and prefix up to here was handed out
+	term   Term
+	after  int64 // invariant: every record of this resource, prefix and term up to here was handed out
 	buffer []*Record
 	closed atomic.Bool
 }
@@ -26,6 +27,12 @@ type Cursor struct {
 // Watch returns a cursor behind the revision after, over the records of a resource whose name has the prefix.
 // ErrCompacted says that some of them are gone. A revision in the future is waited for.
 func (s *Store) Watch(resource, prefix string, after int64) (*Cursor, error) {
+	return s.WatchTerm(resource, prefix, Term{}, after)
+}
+
+// WatchTerm is Watch of the records whose object has a term, or had it before. Nothing else wakes the cursor: what a
+// change costs depends on how many it concerns, and not on how many wait.
+func (s *Store) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	if s.closed {
 		s.mu.RUnlock()
@@ -50,7 +57,8 @@ func (s *Store) Watch(resource, prefix string, after int64) (*Cursor, error) {
 			return nil, err
 		}
 	}
-	return &Cursor{store: s, feed: f, prefix: strings.Clone(prefix), after: after}, nil
+	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
+	return &Cursor{store: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
 
 func (s *Store) floor(f *feed) int64 {
@@ -96,7 +104,7 @@ func (c *Cursor) Poll() ([]*Record, error) {
 var idle = &group{}
 
 // Revision is up to where everything was handed out. It moves on with every call of Next or Poll, also when nothing
-// happened under the prefix, and so may go into a bookmark.
+// happened that concerns the cursor, and so may go into a bookmark.
 func (c *Cursor) Revision() int64 { return c.after }
 
 // Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end one that waits, cancel its context.
@@ -129,7 +137,7 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 	if !join {
 		return nil, idle, nil
 	}
-	return nil, c.feed.join(c.prefix), nil
+	return nil, c.feed.join(c.prefix, c.term), nil
 }
 
 // readMemory fills the buffer from the records in memory and says whether it came to their end. The caller holds the
@@ -147,7 +155,7 @@ func (c *Cursor) readMemory() (end bool) {
 				return false
 			}
 		}
-		if strings.HasPrefix(r.Key.Name, c.prefix) {
+		if r.concerns(c.prefix, c.term) {
 			c.push(r)
 			bytes += int(changeBytes(r))
 		}
@@ -193,6 +201,9 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 				return nil
 			}
 			r := c.store.record(p, o)
+			if !r.concerns(c.prefix, c.term) {
+				return nil
+			}
 			c.push(r)
 			bytes += int(changeBytes(r))
 			return nil
@@ -229,5 +240,5 @@ func (c *Cursor) leave(g *group) {
 		return
 	}
 	c.after = max(c.after, s.revision)
-	c.feed.leave(c.prefix, g)
+	c.feed.leave(c.prefix, c.term, g)
 }

@@ -28,9 +28,9 @@ type player struct {
 
 // follower is a cursor that is read now and then, and what it should have said by then.
 type follower struct {
-	c                *store.Cursor
-	resource, prefix string
-	after            int64 // compared up to here
+	c                       *store.Cursor
+	resource, prefix, first string
+	after                   int64 // compared up to here
 }
 
 func (p *player) pick(list []string) string { return list[p.rng.IntN(len(list))] }
@@ -245,7 +245,7 @@ func (p *player) history() {
 		return
 	}
 	have := drain(p.t, f.c)
-	if want := p.w.history(f.resource, f.prefix, f.after, p.w.revision); have != want {
+	if want := p.w.history(f.resource, f.prefix, f.first, f.after, p.w.revision); have != want {
 		p.t.Fatalf("%s %q behind %d:\n%s\nshould be\n%s", f.resource, f.prefix, f.after, have, want)
 	}
 	if want := max(p.w.revision, f.after); f.c.Revision() != want {
@@ -258,8 +258,8 @@ func (p *player) history() {
 }
 
 func (p *player) cursor() *follower {
-	f := &follower{resource: p.pick(resources), prefix: p.prefix(), after: p.past()}
-	c, err := p.x.Watch(f.resource, f.prefix, f.after)
+	f := &follower{resource: p.pick(resources), prefix: p.prefix(), first: p.pick([]string{"", "", "a", "b", "x"}), after: p.past()}
+	c, err := p.x.WatchTerm(f.resource, f.prefix, firstIs(f.first), f.after)
 	if err != nil {
 		if f.after >= p.x.Stats().Horizon && p.x.b.Durable || err != store.ErrCompacted {
 			p.t.Fatalf("Watch behind %d, from %d: %v", f.after, p.x.Stats().Horizon, err)
@@ -294,7 +294,7 @@ func (p *player) read() {
 		p.t.Fatal(err)
 	}
 	f.after = f.c.Revision()
-	if want := p.w.history(f.resource, f.prefix, before, f.after); lines(records) != want {
+	if want := p.w.history(f.resource, f.prefix, f.first, before, f.after); lines(records) != want {
 		p.t.Fatalf("%s %q from %d to %d:\n%s\nshould be\n%s", f.resource, f.prefix, before, f.after, lines(records), want)
 	}
 	for _, r := range records {

@@ -40,7 +40,9 @@ func Run(t *testing.T, b Backend) {
 		{"SnapshotStays", testSnapshotStays},
 		{"WatchFuture", testWatchFuture},
 		{"WatchWakes", testWatchWakes},
+		{"WatchTerms", testWatchTerms},
 		{"WatchManyWriters", testWatchManyWriters},
+		{"WatchTermsManyWriters", testWatchTermsManyWriters},
 		{"WatchQuiet", testWatchQuiet},
 		{"WatchSlow", testWatchSlow},
 		{"WatchLeavesNothing", testWatchLeavesNothing},
@@ -133,6 +135,23 @@ func (x *box) commit(changes ...store.Change) int64 {
 func (x *box) watch(resource, prefix string, after int64) *store.Cursor {
 	x.t.Helper()
 	c, err := x.Watch(resource, prefix, after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return c
+}
+
+// firstIs is the term that Describe gives to data that begin so; none for "".
+func firstIs(first string) store.Term {
+	if first == "" {
+		return store.Term{}
+	}
+	return store.Term{Label: true, Name: "first", Value: first}
+}
+
+func (x *box) watchTerm(prefix string, t store.Term) *store.Cursor {
+	x.t.Helper()
+	c, err := x.WatchTerm("/pods", prefix, t, x.Revision())
 	if err != nil {
 		x.t.Fatal(err)
 	}

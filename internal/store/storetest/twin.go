@@ -72,14 +72,17 @@ func (w *twin) list(resource, prefix, from string, revision int64) []string {
 	return out
 }
 
-// history returns the records behind one revision and up to another, as text.
-func (w *twin) history(resource, prefix string, after, until int64) string {
+// history returns the records behind one revision and up to another, as text: those whose data begin with first, or did.
+func (w *twin) history(resource, prefix, first string, after, until int64) string {
 	var b strings.Builder
 	for _, c := range w.changes {
 		if c.key.Resource != resource || !strings.HasPrefix(c.key.Name, prefix) || c.revision <= after || c.revision > until {
 			continue
 		}
 		old, _, was := w.get(c.key, c.revision-1)
+		if !(was && strings.HasPrefix(old, first)) && !(c.data != nil && strings.HasPrefix(*c.data, first)) {
+			continue
+		}
 		switch {
 		case !was:
 			fmt.Fprintf(&b, "%d +%s=%s\n", c.revision, c.key, *c.data)

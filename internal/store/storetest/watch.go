@@ -3,8 +3,11 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"sort"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +113,117 @@ func testWatchWakes(t *testing.T, b Backend) {
 	if n := x.Stats().Waiting; n != 0 {
 		t.Fatalf("%d cursors still wait", n)
 	}
+}
+
+// testWatchTerms: a cursor with a term wakes when an object gets, has or loses it, and for nothing else; a version that
+// cannot be read wakes everybody.
+//
+// SPEC: WATCH-1
+func testWatchTerms(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	type place struct {
+		prefix string
+		term   store.Term
+	}
+	field := store.Term{Name: "node", Value: "n1"}
+	got := make(chan string)
+	waiting := 0
+	wait := func(places ...place) {
+		for _, p := range places {
+			c := x.watchTerm(p.prefix, p.term)
+			go func() { got <- p.prefix + " " + p.term.Name + "=" + p.term.Value + ": " + lines(next(t, c)) }()
+			waiting++
+		}
+		eventually(t, "all cursors wait", func() bool { return x.Stats().Waiting == waiting })
+	}
+	check := func(want ...string) {
+		t.Helper()
+		var have []string
+		for range want {
+			have = append(have, <-got)
+		}
+		waiting -= len(want)
+		sort.Strings(have)
+		if h, w := strings.Join(have, ""), strings.Join(want, ""); h != w || x.Stats().Waiting != waiting {
+			t.Fatalf("woke, and %d wait:\n%sshould be, and %d:\n%s", x.Stats().Waiting, h, waiting, w)
+		}
+	}
+	wait(place{"", firstIs("a")}, place{"ns/", firstIs("a")}, place{"other/", firstIs("a")}, place{"", firstIs("b")}, place{"", field}, place{"ns/", store.Term{}})
+	x.put(pod("ns/p"), "c")
+	check("ns/ =: 2 +/pods/ns/p=c\n")
+	x.put(pod("ns/p"), "a1")
+	check(" first=a: 3 ~/pods/ns/p=c→a1\n", "ns/ first=a: 3 ~/pods/ns/p=c→a1\n")
+	wait(place{"", firstIs("a")})
+	x.put(pod("ns/p"), "b")
+	check(" first=a: 4 ~/pods/ns/p=a1→b\n", " first=b: 4 ~/pods/ns/p=a1→b\n")
+	wait(place{"", firstIs("b")})
+	x.commit(store.Change{Key: pod("ns/p")})
+	check(" first=b: 5 -/pods/ns/p=b\n")
+	// A field is not a label of the same name, and of two values only one counts.
+	for i, s := range []*store.Sidecar{{Labels: []store.Pair{pair(field)}}, {Fields: []store.Pair{{Name: "node", Value: "n2"}}}} {
+		x.commit(store.Change{Key: pod(fmt.Sprint("ns/q", i)), Data: []byte("q"), Sidecar: s})
+	}
+	if n := x.Stats().Waiting; n != waiting {
+		t.Fatalf("%d cursors wait, should be %d", n, waiting)
+	}
+	x.commit(store.Change{Key: pod("ns/q"), Data: []byte("q"), Sidecar: &store.Sidecar{Fields: []store.Pair{pair(field)}}})
+	check(" node=n1: 8 +/pods/ns/q=q\n")
+	wait(place{"", firstIs("zz")}, place{"", field})
+	x.commit(store.Change{Key: pod("ns/q"), Data: []byte("?"), Sidecar: &store.Sidecar{Unreadable: errors.New("no")}})
+	check(" first=zz: 9 ~/pods/ns/q=q→?\n", " node=n1: 9 ~/pods/ns/q=q→?\n")
+	if waiting != 1 {
+		t.Fatalf("%d wait", waiting)
+	}
+	x.put(pod("other/p"), "a")
+	check("other/ first=a: 10 +/pods/other/p=a\n")
+	if n := x.Stats().Waiting; n != 0 {
+		t.Fatalf("%d cursors still wait", n)
+	}
+}
+
+func pair(t store.Term) store.Pair { return store.Pair{Name: t.Name, Value: t.Value} }
+
+// testWatchTermsManyWriters: while many write, every cursor with a term sees what concerns it, once and in order.
+//
+// SPEC: WATCH-1, WATCH-6
+func testWatchTermsManyWriters(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	const writers, writes = 4, 80
+	letters := []string{"a", "b", "c", "d"}
+	var wait sync.WaitGroup
+	for w := range writers {
+		for l, letter := range letters {
+			c := x.watchTerm(fmt.Sprintf("ns%d/", w), firstIs(letter))
+			count := writes / 2 // it gets the letter, and loses it again
+			if l == len(letters)-1 {
+				count-- // the last one stays
+			}
+			wait.Go(func() {
+				last := int64(1)
+				for seen := 0; seen < count; {
+					for _, r := range next(t, c) {
+						if r.Revision <= last {
+							t.Errorf("revision %d comes behind %d", r.Revision, last)
+						}
+						last = r.Revision
+						seen++
+					}
+					if t.Failed() {
+						return
+					}
+				}
+				if more, err := c.Poll(); err != nil || len(more) > 0 {
+					t.Errorf("%s in ns%d: there is more: %s, %v", letter, w, lines(more), err)
+				}
+			})
+		}
+		wait.Go(func() {
+			for i := range writes {
+				x.put(pod(fmt.Sprintf("ns%d/p", w)), letters[i%len(letters)])
+			}
+		})
+	}
+	wait.Wait()
 }
 
 // testWatchManyWriters: every watcher sees every event of its own once, in order, while many write.
@@ -299,13 +413,13 @@ func testWatchReopen(t *testing.T, b Backend) {
 	for round := range 3 {
 		x.reopen()
 		for after := int64(1); after <= x.Revision(); after += 7 {
-			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", after, w.revision); s != want {
+			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after, w.revision); s != want {
 				t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 			}
 		}
 		c := x.watch("/pods", "p3", 10)
 		put("p3", fmt.Sprint("after ", round))
-		if s, want := drain(t, c), w.history("/pods", "p3", 10, w.revision); s != want {
+		if s, want := drain(t, c), w.history("/pods", "p3", "", 10, w.revision); s != want {
 			t.Fatalf("%s\nshould be\n%s", s, want)
 		}
 	}
@@ -404,7 +518,7 @@ func testWindowBase(t *testing.T, b Backend) {
 		t.Fatalf("after 20 minutes the horizon is at %d", h)
 	}
 	for after := int64(1); after <= w.revision; after++ {
-		if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", after, w.revision); s != want {
+		if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after, w.revision); s != want {
 			t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 		}
 	}
