@@ -138,8 +138,10 @@ var different = []struct {
 func (s *shell) normalise(out string) string {
 	out = strings.ReplaceAll(out, s.server.URL, "<server>")
 	out = strings.ReplaceAll(out, s.home, "<home>")
-	for _, d := range different {
-		out = d.found.ReplaceAllString(out, d.as)
+	for range 2 { // two ages side by side share the space between them
+		for _, d := range different {
+			out = d.found.ReplaceAllString(out, d.as)
+		}
 	}
 	return strings.TrimSpace(out)
 }
