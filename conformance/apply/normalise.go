@@ -27,6 +27,7 @@ var different = []struct {
 	{regexp.MustCompile(`(nodePort"?: ?)3[0-2]\d{3}`), "${1}<nodePort>"},
 	{regexp.MustCompile(`(LIVE|MERGED)-\d+`), "$1"},
 	{regexp.MustCompile(`kubectl-edit-\d+`), "kubectl-edit"},
+	{regexp.MustCompile(`[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ `), ""},
 	{regexp.MustCompile(`(?m) +$`), ""},
 }
 
@@ -52,10 +53,19 @@ func withoutExplanation(text string) string { return explanation.ReplaceAllStrin
 var advice = regexp.MustCompile(`(?s)! Please review the fields above--they currently have other managers\. Here\n.*?/server-side-apply/#conflicts`)
 
 // seen is how objects, by kind and uid, looked when they were last printed.
-type seen map[string]struct{ version, text string }
+type seen map[string]look
 
-// fullLines is how long an object may be to be printed as a whole again, when it has been before.
-const fullLines = 30
+type look struct {
+	version, text string
+	managers      []string
+}
+
+// fullLines is how long an object may be to be printed as a whole again when it has been before, and longEntry is how long the
+// entry of a manager may be.
+const (
+	fullLines = 30
+	longEntry = 160
+)
 
 // print prints an object: YAML, as a whole or as the lines that have changed since it was printed before, and its managers.
 func (s seen) print(body []byte) (string, error) {
@@ -79,12 +89,7 @@ func (s seen) print(body []byte) (string, error) {
 	version, _ := metadata["resourceVersion"].(string)
 	before, again := s[uid]
 	delete(metadata, "managedFields")
-	if version != "" {
-		metadata["resourceVersion"] = "<new>"
-		if before.version == version {
-			metadata["resourceVersion"] = "<same>"
-		}
-	}
+	delete(metadata, "resourceVersion")
 	flat, err := json.Marshal(object)
 	if err != nil {
 		return "", err
@@ -97,11 +102,19 @@ func (s seen) print(body []byte) (string, error) {
 	for _, d := range different {
 		text = d.found.ReplaceAllString(text, d.as)
 	}
-	s[uid] = struct{ version, text string }{version, text}
+	now := look{version, text, managers(managed.Metadata.ManagedFields)}
+	s[uid] = now
 	if again && strings.Count(text, "\n") > fullLines {
 		text = changes(before.text, text)
 	}
-	return text + printManagers(managed.Metadata.ManagedFields), nil
+	switch version {
+	case "":
+	case before.version:
+		text += "resourceVersion: the same\n"
+	default:
+		text += "resourceVersion: another\n"
+	}
+	return text + printManagers(now.managers, before.managers), nil
 }
 
 // changes is the lines that are not in both texts.
@@ -141,26 +154,40 @@ func ordered(entries []entry) error {
 	return nil
 }
 
-func printManagers(entries []entry) string {
-	if len(entries) == 0 {
-		return "nobody manages it"
-	}
+// managers prints each entry as a line.
+func managers(entries []entry) []string {
 	entries = slices.Clone(entries)
 	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key(), b.key()) })
-	var out strings.Builder
-	out.WriteString("managers:")
+	var lines []string
 	for _, e := range entries {
-		fmt.Fprintf(&out, "\n  %q %s %s", e.Manager, e.Operation, e.APIVersion)
+		line := fmt.Sprintf("%q %s %s", e.Manager, e.Operation, e.APIVersion)
 		if e.Subresource != "" {
-			out.WriteString(" /" + e.Subresource)
+			line += " /" + e.Subresource
 		}
 		if e.Time == "" {
-			out.WriteString(" (without time)")
+			line += " (without time)"
 		}
 		if e.FieldsType != "FieldsV1" {
-			fmt.Fprintf(&out, " (%q)", e.FieldsType)
+			line += fmt.Sprintf(" (%q)", e.FieldsType)
 		}
-		out.WriteString(" " + string(e.FieldsV1))
+		lines = append(lines, line+" "+string(e.FieldsV1))
+	}
+	return lines
+}
+
+// printManagers leaves out what long entries say if they said it before, too.
+func printManagers(now, before []string) string {
+	if len(now) == 0 {
+		return "nobody manages it"
+	}
+	var out strings.Builder
+	out.WriteString("managers:")
+	for _, line := range now {
+		if len(line) > longEntry && slices.Contains(before, line) {
+			line, _, _ = strings.Cut(line, " {")
+			line += " (as before)"
+		}
+		out.WriteString("\n  " + line)
 	}
 	return out.String()
 }

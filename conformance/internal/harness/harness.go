@@ -123,8 +123,14 @@ func Start(o Options) (*Server, error) {
 }
 
 func (s *Server) start() error {
-	began := time.Now()
 	var err error
+	if s.Kind == Plinth {
+		// Building it may take longer than it may take to become ready.
+		if _, err = Program(); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
 	if s.Kind == Reference {
 		err = s.startReference()
 	} else {
