@@ -6,47 +6,62 @@ import (
 	"unicode/utf8"
 )
 
-// Locate finds, in a stored object, the offset at which it goes on behind its leading apiVersion and kind (item: '{' and
-// the bytes from there on are the object without its type), and the offset at which resourceVersion belongs (splice).
-// ok is false for bytes that are no canonical object with a UID.
-func Locate(data []byte) (item, splice int, ok bool) {
+// Places are offsets into a stored object: what one has to know to print it otherwise than as a whole.
+type Places struct {
+	// Item is where the object goes on behind its leading apiVersion and kind: '{' and the bytes from there on are the
+	// object without its type.
+	Item int
+	// Splice is where resourceVersion belongs.
+	Splice int
+	// Managed and ManagedEnd are where managedFields begins, and what is behind it and its comma; both are 0 where there
+	// is none.
+	Managed, ManagedEnd int
+}
+
+// Locate finds the places of a stored object. ok is false for bytes that are no canonical object with a UID.
+func Locate(data []byte) (at Places, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
-		return 0, 0, false
+		return at, false
 	}
 	for pos := 1; pos < len(data) && data[pos] == '"'; {
 		key, value := keyAt(data, pos)
 		if value >= len(data) {
-			return 0, 0, false
+			return at, false
 		}
-		if item == 0 && key != "apiVersion" && key != "kind" {
-			item = pos
+		if at.Item == 0 && key != "apiVersion" && key != "kind" {
+			at.Item = pos
 		}
 		if key == "metadata" {
-			splice = spliceIn(data, value)
-			return item, splice, splice > 0
+			return at, at.inMetadata(data, value)
 		}
 		if pos = skip(data, value) + 1; pos > len(data) || data[pos-1] != ',' {
-			return 0, 0, false
+			return at, false
 		}
 	}
-	return 0, 0, false
+	return at, false
 }
 
-// spliceIn finds the first key behind resourceVersion in the metadata that starts at pos; 0 if there is none.
-func spliceIn(data []byte, pos int) int {
+// inMetadata finds managedFields and the first key behind resourceVersion in the metadata that starts at pos. It is false
+// if there is no such key.
+func (at *Places) inMetadata(data []byte, pos int) bool {
 	if data[pos] != '{' {
-		return 0
+		return false
 	}
 	for pos++; pos < len(data) && data[pos] == '"'; pos++ {
 		key, value := keyAt(data, pos)
 		if key > "resourceVersion" {
-			return pos
+			at.Splice = pos
+			return true
 		}
+		start := pos
 		if pos = skip(data, value); pos >= len(data) || data[pos] != ',' {
-			return 0
+			return false
+		}
+		if key == "managedFields" {
+			at.Managed, at.ManagedEnd = start, pos+1
 		}
 	}
-	return 0
+	return false
 }
 
 // keyAt reads the key at pos and returns the offset of its value.

@@ -32,17 +32,17 @@ func TestLocate(t *testing.T) {
 				t.Fatal(err)
 			}
 			data := AppendObject(nil, p.Value)
-			item, splice, ok := Locate(data)
+			at, ok := Locate(data)
 			if ok != (c.item != "") {
 				t.Fatalf("located: %v", ok)
 			}
 			if !ok {
 				return
 			}
-			if got := string(data[item:]); got != c.item {
+			if got := string(data[at.Item:]); got != c.item {
 				t.Errorf("item %s", got)
 			}
-			if got := string(AppendVersioned(nil, data, splice, 42)); got != c.versioned {
+			if got := string(AppendVersioned(nil, data, at.Splice, 42)); got != c.versioned {
 				t.Errorf("versioned %s", got)
 			}
 		})
@@ -56,6 +56,7 @@ func FuzzLocate(f *testing.F) {
 	}
 	f.Add([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"n","uid":"u"},"spec":{}}`))
 	f.Add([]byte(`{"metadata":{"a":"\\`))
+	f.Add([]byte(`{"metadata":{"labels":{},"managedFields":[{"a":"]"}],"name":"n"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		Locate(text)
 		p, err := ParseJSON(text)
@@ -68,16 +69,19 @@ func FuzzLocate(f *testing.F) {
 		}
 		v = v.WithAt(StringOf("u"), "metadata", "uid").WithoutAt("metadata", "resourceVersion")
 		data := AppendObject(nil, v)
-		item, splice, ok := Locate(data)
+		at, ok := Locate(data)
 		if !ok {
 			t.Fatalf("not located in %s", data)
 		}
 		want := AppendObject(nil, v.WithAt(StringOf("7"), "metadata", "resourceVersion"))
-		if got := AppendVersioned(nil, data, splice, 7); string(got) != string(want) {
+		if got := AppendVersioned(nil, data, at.Splice, 7); string(got) != string(want) {
 			t.Fatalf("versioned %s, not %s", got, want)
 		}
+		if lean := string(data[:at.Managed]) + string(data[at.ManagedEnd:]); lean != string(AppendObject(nil, v.WithoutAt("metadata", "managedFields"))) {
+			t.Fatalf("without managedFields %s", lean)
+		}
 		bare := string(AppendObject(nil, v.Without("apiVersion").Without("kind")))
-		if got := "{" + string(data[item:]); got != bare {
+		if got := "{" + string(data[at.Item:]); got != bare {
 			t.Fatalf("item %s, not %s", got, bare)
 		}
 	})
@@ -85,7 +89,7 @@ func FuzzLocate(f *testing.F) {
 
 func TestLocateIsLinear(t *testing.T) {
 	long := strings.Repeat(`"`, 1<<20)
-	if _, _, ok := Locate([]byte(`{"a":` + long)); ok {
+	if _, ok := Locate([]byte(`{"a":` + long)); ok {
 		t.Error("located in rubbish")
 	}
 }

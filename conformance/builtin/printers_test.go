@@ -118,13 +118,13 @@ func compareTables(t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource
 func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Object {
 	t.Helper()
 	data := object.AppendObject(nil, value)
-	item, splice, ok := object.Locate(data)
+	at, ok := object.Locate(data)
 	if !ok {
 		t.Fatalf("%s is no stored object", data)
 	}
 	return &engine.Object{
 		Key: store.Key{Resource: r.Store, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
-		Sidecar: &store.Sidecar{Item: item, Splice: splice},
+		Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd},
 	}
 }
 

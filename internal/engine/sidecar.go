@@ -23,13 +23,13 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 
 // sidecar notes what reads and watches need to know of an object. r may be nil: a type that is no longer served.
 func sidecar(r *Resource, obj object.Value, data []byte) *store.Sidecar {
-	item, splice, ok := object.Locate(data)
+	at, ok := object.Locate(data)
 	if !ok {
 		return &store.Sidecar{Unreadable: fmt.Errorf("the stored bytes are no canonical object")}
 	}
 	meta := obj.At("metadata")
 	s := &store.Sidecar{
-		Item: item, Splice: splice,
+		Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd,
 		UID:      own(meta.At("uid").Str()),
 		Deleting: deleting(obj),
 		Labels:   pairs(meta.At("labels")),
@@ -142,12 +142,12 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 		}
 	}
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
-	item, splice, ok := object.Locate(data)
+	at, ok := object.Locate(data)
 	if !ok {
 		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
 	}
 	s := v.Sidecar.Clone()
-	s.Item, s.Splice = item, splice
+	s.Item, s.Splice, s.Managed, s.ManagedEnd = at.Item, at.Splice, at.Managed, at.ManagedEnd
 	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
 }
 

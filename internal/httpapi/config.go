@@ -40,6 +40,7 @@ type Config struct {
 	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
 	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
+	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
 	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.

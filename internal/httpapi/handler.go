@@ -28,7 +28,7 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR}}, nil
+	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}, nil
 }
 
 // steps are what every request goes through, in this order. The first one that returns an error ends it.

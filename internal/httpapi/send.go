@@ -77,7 +77,9 @@ func (x *exchange) table(media wire.Media, rq *engine.Request) (*wire.Table, err
 		return nil, apierr.NewBadRequest("Unable to convert to Table as requested: includeObject: Invalid value: " +
 			strconv.Quote(text) + ": must be 'Metadata', 'Object', 'None', or empty")
 	}
-	return wire.NewTable(rq, media.Version, include), nil
+	t := wire.NewTable(rq, media.Version, include)
+	t.Lean = media.Lean
+	return t, nil
 }
 
 // buffers keeps those that answers were printed into. Large ones are kept apart, so that a small answer does not sit in
@@ -142,15 +144,15 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 	defer release(b)
 	switch {
 	case media.Encoding == wire.Protobuf && media.Form == wire.AsPartial:
-		*b, err = wire.AppendProtobufPartial(*b, result.Object, media.Version)
+		*b, err = wire.AppendProtobufPartial(*b, result.Object, media.Version, media.Lean)
 	case media.Encoding == wire.Protobuf:
-		*b, err = wire.AppendProtobuf(*b, x.answers(rq), result.Object)
+		*b, err = wire.AppendProtobuf(*b, x.answers(rq), result.Object, media.Lean)
 	case media.Form == wire.AsTable:
 		*b, err = wire.AppendTable(*b, result.Object, table)
 	case media.Form == wire.AsPartial:
-		*b = wire.AppendPartial(*b, result.Object, media.Version)
+		*b = wire.AppendPartial(*b, result.Object, media.Version, media.Lean)
 	default:
-		*b = wire.AppendObject(*b, result.Object)
+		*b = wire.AppendObject(*b, result.Object, media.Lean)
 	}
 	if err != nil {
 		return err

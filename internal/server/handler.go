@@ -36,6 +36,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Checks:         s.checks(),
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		NoCompression: !features["APIResponseCompression"],
+		NoLean:        !features["ManagedFieldsOptOut"],
 		NoCBOR:        !features["CBORServingAndStorage"],
 		Closing:       s.closing,
 		Logger:        c.Logger, Metrics: figures.hooks(),

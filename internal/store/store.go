@@ -44,6 +44,8 @@ type Sidecar struct {
 	// Offsets into Version.Data: Item is where the object goes on behind its leading apiVersion and kind (so that
 	// '{' + Data[Item:] is a list item without its type), and Splice is where `"resourceVersion":"N",` belongs.
 	Item, Splice int
+	// Managed and ManagedEnd are where `"managedFields":[…],` begins and ends there; both are 0 where there is none.
+	Managed, ManagedEnd int
 	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
 	Unreadable error
 	// Forms are kept here by whoever writes the version out otherwise than as Data has it. The slots, and how long their
@@ -65,7 +67,7 @@ type Form struct {
 func (s *Sidecar) Clone() *Sidecar {
 	return &Sidecar{
 		Labels: s.Labels, Fields: s.Fields, Owners: s.Owners, UID: s.UID, Deleting: s.Deleting, Expire: s.Expire,
-		Item: s.Item, Splice: s.Splice, Unreadable: s.Unreadable,
+		Item: s.Item, Splice: s.Splice, Managed: s.Managed, ManagedEnd: s.ManagedEnd, Unreadable: s.Unreadable,
 	}
 }
 

@@ -107,20 +107,26 @@ func (f *Forms) message(t Type, o *engine.Object) ([]byte, error) {
 }
 
 // AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so soon.
-func AppendProtobuf(dst []byte, t Type, o *engine.Object) ([]byte, error) {
+func AppendProtobuf(dst []byte, t Type, o *engine.Object, lean bool) ([]byte, error) {
 	var none *Forms
 	b, err := none.message(t, o)
 	if err != nil {
 		return dst, err
 	}
+	if lean {
+		b = appendLean(nil, b)
+	}
 	return envelopeOf(o.Data).append(dst, b), nil
 }
 
 // AppendProtobufPartial appends the metadata of an object alone (MED-7).
-func AppendProtobufPartial(dst []byte, o *engine.Object, version string) ([]byte, error) {
+func AppendProtobufPartial(dst []byte, o *engine.Object, version string, lean bool) ([]byte, error) {
 	b, err := partialMessage(o)
 	if err != nil {
 		return dst, err
+	}
+	if lean {
+		b = appendLean(nil, b)
 	}
 	return envelope{metaGroup + "/" + version, "PartialObjectMetadata"}.append(dst, b), nil
 }
@@ -130,6 +136,29 @@ func partialMessage(o *engine.Object) ([]byte, error) {
 	start := o.Sidecar.Item + len(metadataKey)
 	b, err := appendMessage([]byte{firstTag}, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], o.Sidecar.Splice-start, o.Revision)
 	return insertLength(b, 1), err
+}
+
+// managedTag begins an entry of managedFields: field 17 of ObjectMeta, and the last one.
+const managedTag = 17<<3 | uint64(protowire.BytesType)
+
+// appendLean appends a message without what its first field, the metadata, has of managedFields.
+func appendLean(dst, message []byte) []byte {
+	metadata, n := protowire.ConsumeBytes(message[1:])
+	if n < 0 || message[0] != firstTag {
+		return append(dst, message...) // nothing of ours
+	}
+	at := 0
+	for at < len(metadata) {
+		tag, size := protowire.ConsumeVarint(metadata[at:])
+		if size < 0 || tag == managedTag {
+			break
+		}
+		number, typ := protowire.DecodeTag(tag)
+		size += max(0, protowire.ConsumeFieldValue(number, typ, metadata[at+size:]))
+		at += size
+	}
+	dst = append(appendLength(dst, firstTag, at), metadata[:at]...)
+	return append(dst, message[1+n:]...)
 }
 
 // message is the message of a ListMeta.

@@ -117,7 +117,7 @@ func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]by
 	case AsPartial:
 		dst = f.appendPartial(dst, o, e)
 	default:
-		dst = AppendObject(dst, o)
+		dst = AppendObject(dst, o, f.media.Lean)
 	}
 	return append(dst, frameTail...), nil
 }
@@ -125,8 +125,8 @@ func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]by
 // appendPartial prints metadata, once for all watchers where they share the record. Whatever the type of the event is for
 // each of them, the object of one record is the same one.
 func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []byte {
-	if e.Record == nil {
-		return AppendPartial(dst, o, f.media.Version)
+	if e.Record == nil || f.media.Lean {
+		return AppendPartial(dst, o, f.media.Version, f.media.Lean)
 	}
 	slot := slotPartial
 	if f.media.Version != "v1" {
@@ -135,7 +135,7 @@ func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []
 	if known := e.Record.Memo.Load(slot); known != nil {
 		return append(dst, known...)
 	}
-	printed := AppendPartial(nil, o, f.media.Version)
+	printed := AppendPartial(nil, o, f.media.Version, false)
 	e.Record.Memo.Store(slot, printed)
 	return append(dst, printed...)
 }

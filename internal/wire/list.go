@@ -46,6 +46,8 @@ type List struct {
 	items int
 	typ   Type // of the items, where they are written as messages
 	size  int  // of the items in protobuf
+
+	scratch []byte // the last message without its managedFields
 }
 
 // NewList is a list of a resource type, printed as a media type says. The table is needed where that is a Table.
@@ -78,10 +80,18 @@ func (l *List) Measure(items iter.Seq[*engine.Object]) error {
 // message is the message of an item. That of a large list is not held from measuring to writing but found again, or made
 // again where there is no room to keep it.
 func (l *List) message(o *engine.Object) ([]byte, error) {
+	var message []byte
+	var err error
 	if l.media.Form == AsPartials {
-		return partialMessage(o)
+		message, err = partialMessage(o)
+	} else {
+		message, err = l.Forms.message(l.typ, o)
 	}
-	return l.Forms.message(l.typ, o)
+	if err == nil && l.media.Lean {
+		l.scratch = appendLean(l.scratch[:0], message)
+		message = l.scratch
+	}
+	return message, err
 }
 
 // Head prints what comes before the items.
@@ -116,9 +126,9 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	case AsTable:
 		return l.table.row(dst, o, l.Forms)
 	case AsPartials:
-		return AppendPartial(dst, o, l.media.Version), nil
+		return AppendPartial(dst, o, l.media.Version, l.media.Lean), nil
 	}
-	return AppendItem(dst, o), nil
+	return AppendItem(dst, o, l.media.Lean), nil
 }
 
 // Tail prints what comes after the items.

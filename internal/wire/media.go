@@ -1,6 +1,9 @@
 package wire
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Encoding is the format that an answer is printed in.
 type Encoding uint8
@@ -21,8 +24,11 @@ var streamTypes = [encodings]string{
 	JSON: "application/json;stream=watch", Protobuf: "application/vnd.kubernetes.protobuf;stream=watch", CBOR: "application/cbor-seq",
 }
 
-// Offer is what a server writes and reads: all encodings, or all but CBOR (gate CBORServingAndStorage).
-type Offer struct{ CBOR bool }
+// Offer is what a server writes and reads.
+type Offer struct {
+	CBOR bool // among the encodings (gate CBORServingAndStorage)
+	Lean bool // clients may do without managedFields (gate ManagedFieldsOptOut)
+}
 
 // end is behind the last encoding of the offer.
 func (o Offer) end() Encoding {
@@ -101,6 +107,8 @@ type Media struct {
 	Form     Form
 	Version  string // of the group meta.k8s.io, for forms other than Plain: "v1" or "v1beta1"
 	Pretty   bool
+	// Lean leaves metadata.managedFields out, as the parameter drop=metadata.managedFields wants it (BEY-5, KEP-5958).
+	Lean bool
 }
 
 // metaGroup is the API group of tables and partial objects.
@@ -128,6 +136,7 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 				continue
 			}
 			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) {
+				m.Lean = m.Lean && o.Lean
 				return m, true
 			}
 		}
@@ -158,6 +167,8 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 			}
 		case "pretty":
 			m.Pretty = value == "1"
+		case "drop":
+			m.Lean = m.Lean || dropsManaged(value)
 		}
 	}
 	if !transform {
@@ -166,4 +177,15 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 	form, ok := formOf(kind)
 	m.Form = form
 	return m, ok && (form != AsTable || encoding.tables()) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
+}
+
+// dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as the KEP
+// has it: they may be known one day.
+func dropsManaged(fields string) bool {
+	for field := range strings.SplitSeq(fields, "+") {
+		if field == "metadata.managedFields" {
+			return true
+		}
+	}
+	return false
 }

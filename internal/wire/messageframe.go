@@ -19,6 +19,9 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 	if err != nil {
 		return dst, err
 	}
+	if f.media.Lean {
+		message = appendLean(nil, message)
+	}
 	return v.appendFrame(dst, e.Type.String(), message), nil
 }
 

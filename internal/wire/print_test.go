@@ -19,11 +19,11 @@ func stored(t testing.TB, text string, revision int64) *engine.Object {
 		t.Fatal(err)
 	}
 	data := object.AppendObject(nil, parsed.Value)
-	item, splice, ok := object.Locate(data)
+	at, ok := object.Locate(data)
 	if !ok {
 		t.Fatalf("%s is no stored object", data)
 	}
-	return &engine.Object{Data: data, Revision: revision, Sidecar: &store.Sidecar{Item: item, Splice: splice}}
+	return &engine.Object{Data: data, Revision: revision, Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd}}
 }
 
 const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{"a}":"\"}{\\"},"name":"x","uid":"u"},"spec":{"n":1}}`
@@ -43,13 +43,13 @@ func thingType(t testing.TB) *engine.Resource {
 func TestObject(t *testing.T) {
 	o := stored(t, thing, 7)
 	const versioned = `{"annotations":{"a}":"\"}{\\"},"name":"x","resourceVersion":"7","uid":"u"}`
-	check(t, "object", AppendObject(nil, o), `{"apiVersion":"example.com/v1","kind":"Thing","metadata":`+versioned+`,"spec":{"n":1}}`)
-	check(t, "item", AppendItem(nil, o), `{"metadata":`+versioned+`,"spec":{"n":1}}`)
-	check(t, "metadata", AppendPartial(nil, o, "v1"), `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+versioned+`}`)
+	check(t, "object", AppendObject(nil, o, false), `{"apiVersion":"example.com/v1","kind":"Thing","metadata":`+versioned+`,"spec":{"n":1}}`)
+	check(t, "item", AppendItem(nil, o, false), `{"metadata":`+versioned+`,"spec":{"n":1}}`)
+	check(t, "metadata", AppendPartial(nil, o, "v1", false), `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+versioned+`}`)
 
 	dry := stored(t, thing, 0)
-	check(t, "dry object", AppendObject(nil, dry), string(dry.Data))
-	if got := string(AppendPartial(nil, dry, "v1")); strings.Contains(got, "resourceVersion") {
+	check(t, "dry object", AppendObject(nil, dry, false), string(dry.Data))
+	if got := string(AppendPartial(nil, dry, "v1", false)); strings.Contains(got, "resourceVersion") {
 		t.Errorf("a dry run has no resourceVersion: %s", got)
 	}
 }
@@ -100,8 +100,8 @@ func TestList(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := strings.ReplaceAll(c.want, "ITEM", string(AppendItem(nil, o)))
-		check(t, c.name, l.Tail(got), strings.ReplaceAll(want, "PARTIAL", string(AppendPartial(nil, o, map[bool]string{true: c.media.Version, false: "v1"}[c.media.Form != Plain]))))
+		want := strings.ReplaceAll(c.want, "ITEM", string(AppendItem(nil, o, false)))
+		check(t, c.name, l.Tail(got), strings.ReplaceAll(want, "PARTIAL", string(AppendPartial(nil, o, map[bool]string{true: c.media.Version, false: "v1"}[c.media.Form != Plain], false))))
 	}
 }
 
@@ -109,7 +109,7 @@ func TestList(t *testing.T) {
 func TestTableOfOne(t *testing.T) {
 	o := stored(t, thing, 7)
 	for include, object := range map[Include]string{
-		IncludeNone: "null", IncludeObject: string(AppendObject(nil, o)), IncludeMetadata: string(AppendPartial(nil, o, "v1")),
+		IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)), IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
 	} {
 		got, err := AppendTable(nil, o, NewTable(&engine.Request{Resource: thingType(t)}, "v1", include))
 		if err != nil {
@@ -130,7 +130,7 @@ func TestTableOfOne(t *testing.T) {
 func TestFrames(t *testing.T) {
 	r := thingType(t)
 	o := stored(t, thing, 7)
-	object := string(AppendObject(nil, o))
+	object := string(AppendObject(nil, o, false))
 	plain := NewFrames(r, Media{}, nil)
 	frame(t, plain, engine.Event{Type: engine.Added, Object: o, Revision: 7}, `{"type":"ADDED","object":`+object+"}\n")
 	frame(t, plain, engine.Event{Type: engine.Modified, Object: o, Revision: 7}, `{"type":"MODIFIED","object":`+object+"}\n")
@@ -143,7 +143,7 @@ func TestFrames(t *testing.T) {
 
 	metadata := NewFrames(r, Media{Form: AsPartial, Version: "v1"}, nil)
 	record := &store.Record{New: o, Revision: 7}
-	want := `{"type":"ADDED","object":` + string(AppendPartial(nil, o, "v1")) + "}\n"
+	want := `{"type":"ADDED","object":` + string(AppendPartial(nil, o, "v1", false)) + "}\n"
 	for range 2 { // printed, and from the memo
 		frame(t, metadata, engine.Event{Type: engine.Added, Object: o, Revision: 7, Record: record}, want)
 	}

@@ -41,6 +41,8 @@ func ParseInclude(text string) (i Include, ok bool) {
 
 // Table prints objects as rows (MED-6).
 type Table struct {
+	Lean bool // objects come without managedFields
+
 	version string
 	include Include
 	columns []engine.Column
@@ -164,9 +166,9 @@ func (t *Table) row(dst []byte, o *engine.Object, forms *Forms) ([]byte, error) 
 	dst = t.appendCells(dst, row[metadataSize:])
 	switch t.include {
 	case IncludeObject:
-		dst = AppendObject(dst, o)
+		dst = AppendObject(dst, o, t.Lean)
 	case IncludeMetadata:
-		dst = appendPartial(dst, o, t.version, int(binary.LittleEndian.Uint32(row)))
+		dst = appendPartial(dst, o, t.version, int(binary.LittleEndian.Uint32(row)), t.Lean)
 	default:
 		dst = append(dst, "null"...)
 	}

@@ -49,7 +49,7 @@ func TestRowsAreKept(t *testing.T) {
 	} {
 		now := born.Add(time.Duration(hours) * time.Hour)
 		for include, object := range map[Include]string{
-			IncludeNone: "null", IncludeObject: string(AppendObject(nil, o)), IncludeMetadata: string(AppendPartial(nil, o, "v1")),
+			IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)), IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
 		} {
 			table := NewTable(&engine.Request{Resource: r}, "v1", include)
 			check(t, fmt.Sprint(hours, " hours, ", include), []byte(rowAsOf(t, table, o, now)), `{"cells":`+want+`,"object":`+object+`}`)

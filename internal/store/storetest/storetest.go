@@ -227,7 +227,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 func checkSidecar(t testing.TB, v *store.Version) {
 	t.Helper()
 	want, have := Describe(v.Key, v.Data), v.Sidecar
-	if have == nil || have.UID != want.UID || have.Item != want.Item || have.Splice != want.Splice || have.Deleting != want.Deleting {
+	if have == nil || have.UID != want.UID || have.Item != want.Item || have.Splice != want.Splice || have.Managed != want.Managed || have.ManagedEnd != want.ManagedEnd || have.Deleting != want.Deleting {
 		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)
 	}
 }
