@@ -157,8 +157,11 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 		return verdict{}, nil, err
 	}
 	strategy, rule := k.upstream.update, k.rules.Update
-	if subresource == "status" {
+	switch subresource {
+	case "status":
 		strategy, rule = k.upstream.status, k.rules.Status
+	case "approval":
+		strategy, rule = k.upstream.approval, k.rules.Approval
 	}
 	ctx := k.context(subresource)
 	old = old.DeepCopyObject()

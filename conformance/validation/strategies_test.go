@@ -1,7 +1,11 @@
 package validation
 
 import (
+	"context"
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
 	_ "k8s.io/kubernetes/pkg/apis/apps/install"
@@ -26,6 +30,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration"
+	"k8s.io/kubernetes/pkg/registry/admissionregistration/resolver"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/validatingwebhookconfiguration"
@@ -83,6 +88,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattachment"
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 	"k8s.io/kubernetes/pkg/registry/storagemigration/storagemigration"
+	clock "k8s.io/utils/clock/testing"
 )
 
 // strategies are what the reference calls for a kind: on its main URL, and on status, nil where that is not there or not
@@ -91,6 +97,8 @@ type strategies struct {
 	create rest.RESTCreateStrategy
 	update rest.RESTUpdateStrategy
 	status rest.RESTUpdateStrategy
+	// approval is for the one kind that has this subresource.
+	approval rest.RESTUpdateStrategy
 }
 
 // both is a strategy that says how to create and how to update.
@@ -99,14 +107,32 @@ type both interface {
 	rest.RESTUpdateStrategy
 }
 
-func plain(s both) strategies { return strategies{s, s, nil} }
+func plain(s both) strategies { return strategies{create: s, update: s} }
 
-func withStatus(s both, status rest.RESTUpdateStrategy) strategies { return strategies{s, s, status} }
+func withStatus(s both, status rest.RESTUpdateStrategy) strategies {
+	return strategies{create: s, update: s, status: status}
+}
 
 var (
 	policies = validatingadmissionpolicy.NewStrategy(nil, nil)
 	claims   = resourceclaim.NewStrategy(nil, nil)
+
+	// unresolved is asked of a binding with parameters whether it is there, and of nobody's rights.
+	unresolved = resolver.ResourceResolverFunc(func(schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+		return schema.GroupVersionResource{}, nil
+	})
+
+	podCertificates = podcertificaterequest.NewStrategy()
+	// chainBegins is when the certificates in testdata begin.
+	chainBegins = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 )
+
+// anybody lets everybody do everything.
+type anybody struct{}
+
+func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
+}
 
 var strategiesOf = map[schema.GroupKind]strategies{
 	{Kind: "ConfigMap"}:             plain(configmap.Strategy),
@@ -138,9 +164,9 @@ var strategiesOf = map[schema.GroupKind]strategies{
 
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: withStatus(horizontalpodautoscaler.Strategy, horizontalpodautoscaler.StatusStrategy),
 
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: withStatus(certificates.Strategy, certificates.StatusStrategy),
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {certificates.Strategy, certificates.Strategy, certificates.StatusStrategy, certificates.ApprovalStrategy},
 	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        plain(clustertrustbundle.Strategy),
-	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     plain(podcertificaterequest.NewStrategy()),
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     withStatus(podCertificates, podcertificaterequest.NewStatusStrategy(podCertificates, anybody{}, clock.NewFakePassiveClock(chainBegins))),
 
 	{Group: "coordination.k8s.io", Kind: "Lease"}: plain(lease.Strategy),
 
@@ -182,9 +208,9 @@ var strategiesOf = map[schema.GroupKind]strategies{
 	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: withStatus(storagemigration.Strategy, storagemigration.StatusStrategy),
 
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:          plain(mutatingadmissionpolicy.NewStrategy(nil, nil)),
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, nil)),
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
 	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     plain(mutatingwebhookconfiguration.Strategy),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        withStatus(policies, validatingadmissionpolicy.NewStatusStrategy(policies)),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: plain(validatingadmissionpolicybinding.NewStrategy(nil, nil, nil)),
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: plain(validatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   plain(validatingwebhookconfiguration.Strategy),
 }

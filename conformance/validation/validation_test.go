@@ -80,6 +80,9 @@ func TestValidationIsUpstreams(t *testing.T) {
 				if k.upstream.status != nil {
 					k.updates(t, m, good, "status", start)
 				}
+				if k.upstream.approval != nil {
+					k.updates(t, m, good, "approval", start)
+				}
 			}
 		})
 	}
@@ -115,16 +118,23 @@ func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime
 	if k.upstream.status == nil || doc["status"] == nil {
 		return obj
 	}
-	v, updated, err := k.update(t, doc, obj, "status")
-	switch {
-	case err != nil:
-		t.Fatal(err)
-	case len(v.theirs) > 0:
-		t.Errorf("status of %s is to be valid: %v", v.input.At("metadata", "name").Str(), v.theirs)
-	case len(v.ours) > 0:
-		t.Errorf("status refused by us alone\n%s", v)
+	subresources := []string{"status"}
+	if k.upstream.approval != nil {
+		subresources = []string{"approval", "status"} // who signs keeps what who approves has written
 	}
-	return updated
+	for _, subresource := range subresources {
+		v, updated, err := k.update(t, doc, obj, subresource)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case len(v.theirs) > 0:
+			t.Errorf("%s of %s is to be valid: %v", subresource, v.input.At("metadata", "name").Str(), v.theirs)
+		case len(v.ours) > 0:
+			t.Errorf("%s refused by us alone\n%s", subresource, v)
+		}
+		obj = updated
+	}
+	return obj
 }
 
 func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any, start uint64) {
@@ -144,7 +154,7 @@ func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any,
 func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subresource string, start uint64) {
 	var s score
 	below := ""
-	if subresource == "status" {
+	if subresource != "" {
 		below = ".status"
 	}
 	for i := 0; s.compared < *objects && i < 3**objects; i++ {

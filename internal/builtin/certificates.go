@@ -1,8 +1,6 @@
 package builtin
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -10,6 +8,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -34,9 +33,8 @@ func certificates(c Config) group {
 		{
 			name: "clustertrustbundles", kind: "ClusterTrustBundle", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
 			cluster: true, naming: segment, conditional: true,
-			fields:  []selectable{text("spec.signerName", "spec", "signerName")},
-			table:   columns.ClusterTrustBundles,
-			special: func(r *engine.Resource) { checked(r, bundleName) },
+			fields: []selectable{text("spec.signerName", "spec", "signerName")},
+			table:  columns.ClusterTrustBundles,
 		},
 		{
 			name: "podcertificaterequests", kind: "PodCertificateRequest", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
@@ -71,6 +69,7 @@ func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value 
 
 // approval is the subresource through which requests are approved and denied.
 func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
+	rule := validation.For(r.Group, r.Version, r.Kind).Approval
 	return &engine.Subresource{
 		Name: "approval", Group: r.Group, Version: r.Version, Kind: r.Kind,
 		Verbs:   []string{"get", "patch", "update"},
@@ -80,6 +79,7 @@ func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
 			conditions := dateConditions(body.At("status", "conditions"), old.At("status", "conditions"), now())
 			return withConditions(keep(keep(body, old, "spec"), old, "status"), conditions), nil
 		},
+		Validate: func(_, obj, old object.Value) field.ErrorList { return rule(obj, old) },
 	}
 }
 
@@ -135,30 +135,4 @@ func dateConditions(is, was object.Value, now time.Time) object.Value {
 		is = is.WithItem(i, dated)
 	}
 	return is
-}
-
-// bundleName demands that the name of a ClusterTrustBundle begins with its signer's, if it has one.
-func bundleName(obj object.Value) field.ErrorList {
-	name, signer := obj.At("metadata", "name").Str(), obj.At("spec", "signerName").Str()
-	var wrong []string
-	rest := name
-	if signer == "" {
-		if strings.Contains(name, ":") {
-			wrong = []string{`ClusterTrustBundle without signer name must not have ":" in its name`}
-		}
-	} else {
-		prefix := strings.ReplaceAll(signer, "/", ":") + ":"
-		if !strings.HasPrefix(name, prefix) {
-			wrong = []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
-		}
-		rest = strings.TrimPrefix(name, prefix)
-	}
-	if wrong == nil {
-		wrong = subdomain(rest, false)
-	}
-	var faults field.ErrorList
-	for _, w := range wrong {
-		faults = append(faults, field.Invalid(field.NewPath("metadata", "name"), name, w))
-	}
-	return faults
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
-
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -222,15 +220,3 @@ func once(object.Value) object.Value { return object.Nil }
 
 // uncounted is for kinds whose generations are counted from the first update on.
 func uncounted(obj object.Value) object.Value { return obj.WithoutAt("metadata", "generation") }
-
-// checked adds a rule to the validation that package validation knows of.
-func checked(r *engine.Resource, rule func(obj object.Value) field.ErrorList) {
-	create := r.Validate
-	r.Validate = func(obj object.Value) field.ErrorList {
-		faults := rule(obj)
-		if create != nil {
-			faults = append(faults, create(obj)...)
-		}
-		return faults
-	}
-}

@@ -15,6 +15,8 @@ type Rules struct {
 	Update func(obj, old object.Value) field.ErrorList
 	// Status is Update on the status subresource.
 	Status func(obj, old object.Value) field.ErrorList
+	// Approval is Update on the subresource through which certificates are approved.
+	Approval func(obj, old object.Value) field.ErrorList
 }
 
 // rule is what the kinds' files write: a function that adds to the faults found so far.
@@ -22,6 +24,8 @@ type rule struct {
 	create func(f *faults, obj object.Value)
 	update func(f *faults, obj, old object.Value)
 	status func(f *faults, obj, old object.Value)
+	// approval is for the one kind that has this subresource.
+	approval func(f *faults, obj, old object.Value)
 }
 
 // kinds lists the rules by group and kind: every version of a kind has the same.
@@ -67,6 +71,18 @@ var kinds = map[[2]string]rule{
 	{"storage.k8s.io", "VolumeAttachment"}:                         {create: attachmentCreate, update: attachmentUpdate, status: attachmentUpdate},
 	{"storage.k8s.io", "VolumeAttributesClass"}:                    {create: attributesClassCreate, update: attributesClassUpdate},
 
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:          {create: mutatingPolicyCreate, update: mutatingPolicyUpdate},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   {create: mutatingBindingCreate, update: mutatingBindingUpdate},
+	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}:     {create: webhooksCreate, update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        {create: validatingPolicyCreate, update: validatingPolicyUpdate, status: validatingPolicyStatus},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {create: validatingBindingCreate, update: validatingBindingUpdate},
+	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}:   {create: webhooksCreate, update: webhooksUpdate},
+
+	{"certificates.k8s.io", "CertificateSigningRequest"}:   {create: signingRequestCreate, update: signingRequestUpdate, status: signingRequestStatus, approval: signingRequestApproval},
+	{"certificates.k8s.io", "ClusterTrustBundle"}:          {create: trustBundleCreate, update: trustBundleUpdate},
+	{"certificates.k8s.io", "PodCertificateRequest"}:       {create: podCertificateCreate, update: podCertificateUpdate, status: podCertificateStatus},
+	{"storagemigration.k8s.io", "StorageVersionMigration"}: {create: migrationCreate, update: migrationUpdate, status: migrationStatus},
+
 	{"apps", "ControllerRevision"}: {create: controllerRevisionCreate, update: controllerRevisionUpdate},
 	{"apps", "DaemonSet"}:          {create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus},
 	{"apps", "Deployment"}:         {create: deploymentCreate, update: deploymentUpdate, status: deploymentStatus},
@@ -94,19 +110,17 @@ func For(group, version, kind string) Rules {
 			return f.list
 		}
 	}
-	if r.update != nil {
-		rules.Update = func(obj, old object.Value) field.ErrorList {
-			var f faults
-			r.update(&f, obj, old)
-			return f.list
-		}
-	}
-	if r.status != nil {
-		rules.Status = func(obj, old object.Value) field.ErrorList {
-			var f faults
-			r.status(&f, obj, old)
-			return f.list
-		}
-	}
+	rules.Update, rules.Status, rules.Approval = comparing(r.update), comparing(r.status), comparing(r.approval)
 	return rules
+}
+
+func comparing(rule func(f *faults, obj, old object.Value)) func(obj, old object.Value) field.ErrorList {
+	if rule == nil {
+		return nil
+	}
+	return func(obj, old object.Value) field.ErrorList {
+		var f faults
+		rule(&f, obj, old)
+		return f.list
+	}
 }

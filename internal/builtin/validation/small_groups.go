@@ -4,10 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
 	"plinth/object"
 )
 
-// This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy.
+// This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy,
+// storagemigration.k8s.io.
 
 func leaseCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
@@ -143,3 +147,63 @@ func budgetStatus(f *faults, obj, _ object.Value) {
 	f.conditions(status.At("conditions"), p.to("conditions"))
 	f.nonNegativeMembers(status, p, "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 }
+
+var migrationFields = []goField{{name: "Resource", member: "resource", inner: []goField{{name: "group", member: "group", zero: `""`}, {name: "resource", member: "resource", zero: `""`}}}}
+
+func migrationCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec").to("resource")
+	of := obj.At("spec", "resource")
+	if name := text(of, "resource"); name == "" {
+		f.required(p.to("resource"), "resource is required to be set")
+	} else if wrong := utilvalidation.IsDNS1035Label(name); len(wrong) > 0 {
+		f.invalid(p.to("resource"), name, strings.Join(wrong, ","))
+	}
+	if group := text(of, "group"); group != "" {
+		if wrong := subdomainFaults(group); len(wrong) > 0 {
+			f.invalid(p.to("group"), group, strings.Join(wrong, ","))
+		}
+	}
+}
+
+func migrationUpdate(f *faults, obj, old object.Value) {
+	migrationCreate(f, obj)
+	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
+		f.invalid((*place)(nil).to("spec"), goForm{spec, migrationFields}, immutable)
+	}
+}
+
+func migrationStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("status")
+	status, was := obj.At("status"), old.At("status")
+	version := text(status, "resourceVersion")
+	if version != "" {
+		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
+			f.invalid(p.to("resourceVersion"), version, err.Error())
+		}
+	}
+	f.conditions(status.At("conditions"), p.to("conditions"))
+	if before := text(was, "resourceVersion"); before != "" && before != version {
+		f.invalid(p.to("resourceVersion"), version, immutable)
+	}
+	// The last condition of a type does not count, the first does.
+	holds := func(status object.Value, kind string) bool {
+		conditions := ofType(status.At("conditions"), kind)
+		return len(conditions) > 0 && text(conditions[0], "status") == "True"
+	}
+	complain := func(detail string) {
+		f.invalid(p.to("conditions"), showList(status.At("conditions"), conditionOrder), detail)
+	}
+	if holds(status, "Succeeded") && holds(status, "Failed") {
+		complain("Both success and failed conditions cannot be true at the same time")
+	}
+	if holds(was, "Succeeded") && !holds(status, "Succeeded") {
+		complain("Success condition cannot be set to false once it is true")
+	}
+	if holds(was, "Failed") && !holds(status, "Failed") {
+		complain("Failed condition cannot be set to false once it is true")
+	}
+}
+
+var conditionOrder = []string{"type", "status", "observedGeneration", "lastTransitionTime", "reason", "message"}

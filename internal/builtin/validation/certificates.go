@@ -1,0 +1,579 @@
+package validation
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/mail"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"plinth/object"
+)
+
+// This file has the rules of certificates.k8s.io.
+
+var (
+	keyUsages = []string{"any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
+		"decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user",
+		"key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"}
+	verdicts       = []string{"Approved", "Denied", "Failed"}
+	onlyTrue       = []string{"True"}
+	pemCertificate = "CERTIFICATE"
+)
+
+const (
+	legacySigner       = "kubernetes.io/legacy-unknown"
+	minCertificateLife = 600
+	maxTrustBundle     = 1 << 20
+	maxUIDLength       = 128
+	maxRequestBytes    = 10 << 10
+	maxChainBytes      = 100 << 10
+	refreshMargin      = 10 * time.Minute
+	minRequestLife     = 60 * 60
+	maxRequestLife     = 91 * 24 * 60 * 60
+	maxKubernetesLife  = 24 * 60 * 60
+	omitted            = "<value omitted>"
+	badStubRequest     = "must be a valid PKCS#10 CSR"
+	badCurve           = "elliptic public keys must use curve P256, P384, or P521"
+	badModulus         = "RSA keys must have modulus size 3072 or 4096"
+	unknownKey         = "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
+	// The words name two members that only the beta version has.
+	noStubRequest     = "exactly one of (stubPKCS10Request) or (pkixPublicKey, proofOfPossession) must be set"
+	approvedShown     = `conditions[{"type": "Approved"}]`
+	deniedShown       = `conditions[{"type": "Denied"}]`
+	bothVerdictsShown = "{" + approvedShown + ", " + deniedShown + "}"
+)
+
+// decodedBytes are what a member with binary content stands for.
+func decodedBytes(v object.Value) []byte {
+	content, err := base64.StdEncoding.DecodeString(v.Str())
+	if err != nil { // cannot be: the value has been decoded
+		return nil
+	}
+	return content
+}
+
+// tolerated is what a request for a certificate may be because the stored one is.
+type tolerated struct {
+	bothVerdicts, legacySigner, sameTypes, noType, anyCertificate, sameUsages, anyUsage bool
+}
+
+func toleratedOf(obj, old object.Value) tolerated {
+	if old.IsNull() {
+		return tolerated{}
+	}
+	var t tolerated
+	var types, usages seen
+	for _, condition := range old.At("status", "conditions").Items() {
+		kind := text(condition, "type")
+		t.noType = t.noType || kind == ""
+		t.sameTypes = types.add(kind) || t.sameTypes
+	}
+	t.bothVerdicts = types.has("Approved") && types.has("Denied")
+	t.legacySigner = text(old.At("spec"), "signerName") == legacySigner
+	for _, usage := range old.At("spec", "usages").Items() {
+		t.anyUsage = t.anyUsage || !slices.Contains(keyUsages, usage.Str())
+		t.sameUsages = usages.add(usage.Str()) || t.sameUsages
+	}
+	was := old.At("status", "certificate")
+	t.anyCertificate = same(was, obj.At("status", "certificate")) || certificateFault(decodedBytes(was)) != nil
+	return t
+}
+
+func signingRequestCreate(f *faults, obj object.Value) { f.signingRequest(obj, tolerated{}) }
+
+func signingRequestUpdate(f *faults, obj, old object.Value) {
+	f.signingRequest(obj, toleratedOf(obj, old))
+	f.verdictsKept(obj, old, true)
+	f.certificateKept(obj, old, false)
+}
+
+func signingRequestStatus(f *faults, obj, old object.Value) {
+	f.signingRequest(obj, toleratedOf(obj, old))
+	f.verdictsKept(obj, old, true)
+	f.certificateKept(obj, old, true)
+}
+
+func signingRequestApproval(f *faults, obj, old object.Value) {
+	f.signingRequest(obj, toleratedOf(obj, old))
+	f.verdictsKept(obj, old, false)
+	f.certificateKept(obj, old, false)
+}
+
+func (f *faults) signingRequest(obj object.Value, t tolerated) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec := obj.At("spec")
+	if err := signingRequestFault(decodedBytes(spec.At("request"))); err != nil {
+		f.invalid(p.to("request"), show(spec.At("request")), err.Error())
+	}
+	usages := spec.At("usages")
+	if usages.Len() == 0 {
+		f.required(p.to("usages"), "")
+	}
+	var met seen
+	for i, item := range usages.Items() {
+		if !t.anyUsage {
+			f.only(p.to("usages").item(i), item.Str(), keyUsages)
+		}
+		if met.add(item.Str()) && !t.sameUsages {
+			f.duplicate(p.to("usages").item(i), word(item.Str()))
+		}
+	}
+	signer := text(spec, "signerName")
+	if signer == legacySigner && !t.legacySigner {
+		f.invalid(p.to("signerName"), signer, "the legacy signerName is not allowed via this API version")
+	} else {
+		f.signerName(p.to("signerName"), signer)
+	}
+	if seconds := spec.At("expirationSeconds"); !seconds.IsNull() && seconds.Int() < minCertificateLife {
+		f.invalid(p.to("expirationSeconds"), seconds.Int(), "may not specify a duration less than 600 seconds (10 minutes)")
+	}
+	p = (*place)(nil).to("status")
+	f.requestConditions(obj.At("status", "conditions"), t, p.to("conditions"))
+	if !t.anyCertificate {
+		if err := certificateFault(decodedBytes(obj.At("status", "certificate"))); err != nil {
+			f.invalid(p.to("certificate"), "<certificate data>", err.Error())
+		}
+	}
+}
+
+// signingRequestFault says what is wrong with a request in PEM.
+func signingRequestFault(content []byte) error {
+	block, _ := pem.Decode(content)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" {
+		return errors.New("PEM block type must be CERTIFICATE REQUEST")
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return err
+	}
+	return request.CheckSignature()
+}
+
+// certificateFault says what is wrong with certificates in PEM; none at all is good.
+func certificateFault(content []byte) error {
+	if len(content) == 0 {
+		return nil
+	}
+	n := 0
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		n++
+		switch {
+		case block.Type != pemCertificate:
+			return fmt.Errorf("only CERTIFICATE PEM blocks are allowed, found %q", block.Type)
+		case len(block.Headers) != 0:
+			return errors.New("no PEM block headers are permitted")
+		}
+		certificates, err := x509.ParseCertificates(block.Bytes)
+		if err != nil {
+			return err
+		}
+		if len(certificates) == 0 {
+			return errors.New("found CERTIFICATE PEM block containing 0 certificates")
+		}
+	}
+	if n == 0 {
+		return errors.New("must contain at least one CERTIFICATE PEM block")
+	}
+	return nil
+}
+
+func (f *faults) requestConditions(conditions object.Value, t tolerated, p *place) {
+	var types seen
+	for i, condition := range conditions.Items() {
+		p := p.item(i)
+		kind := text(condition, "type")
+		if kind == "" && !t.noType {
+			f.required(p.to("type"), "")
+		}
+		statuses := conditionStatuses
+		if slices.Contains(verdicts, kind) {
+			statuses = onlyTrue
+		}
+		f.oneOf(p.to("status"), text(condition, "status"), statuses)
+		if types.add(kind) && !t.sameTypes {
+			f.duplicate(p.to("type"), word(kind))
+		}
+	}
+	if types.has("Approved") && types.has("Denied") && !t.bothVerdicts {
+		f.invalid(p, bothVerdictsShown, "must specify at most one of: `"+approvedShown+"`, `"+deniedShown+"`")
+	}
+}
+
+// ofType are the conditions of a type.
+func ofType(conditions object.Value, kind string) []object.Value {
+	var of []object.Value
+	for _, condition := range conditions.Items() {
+		if text(condition, "type") == kind {
+			of = append(of, condition)
+		}
+	}
+	return of
+}
+
+// verdictsKept demands that no verdict goes away, and, if strict, that approval and denial are what they were.
+func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
+	p := (*place)(nil).to("status").to("conditions")
+	is, was := obj.At("status", "conditions"), old.At("status", "conditions")
+	for _, kind := range verdicts {
+		if len(ofType(is, kind)) < len(ofType(was, kind)) {
+			f.forbidden(p, fmt.Sprintf("updates may not remove a condition of type %q", kind))
+		}
+	}
+	if !strict {
+		return
+	}
+	for _, kind := range [...]string{"Approved", "Denied"} {
+		now, before := ofType(is, kind), ofType(was, kind)
+		if len(now) > len(before) {
+			f.forbidden(p, fmt.Sprintf("updates may not add a condition of type %q", kind))
+		} else if len(now) == len(before) && !slices.EqualFunc(now, before, same) {
+			f.forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind, difference(object.ListOf(before...), object.ListOf(now...))))
+		}
+	}
+}
+
+// certificateKept demands that a certificate is set once, and where it may be set.
+func (f *faults) certificateKept(obj, old object.Value, may bool) {
+	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
+	p := (*place)(nil).to("status").to("certificate")
+	switch {
+	case same(is, was) || is.Len() == 0 && was.Len() == 0:
+	case !may:
+		f.forbidden(p, "updates may not set certificate content")
+	case was.Len() > 0:
+		f.forbidden(p, "updates may not modify existing certificate content")
+	}
+}
+
+func trustBundleCreate(f *faults, obj object.Value) { f.trustBundle(obj, true) }
+
+func trustBundleUpdate(f *faults, obj, old object.Value) {
+	f.trustBundle(obj, text(obj.At("spec"), "trustBundle") != text(old.At("spec"), "trustBundle"))
+	if signer := text(obj.At("spec"), "signerName"); signer != text(old.At("spec"), "signerName") {
+		f.invalid((*place)(nil).to("spec").to("signerName"), signer, immutable)
+	}
+}
+
+func (f *faults) trustBundle(obj object.Value, parse bool) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec := obj.At("spec")
+	signer := text(spec, "signerName")
+	if name := text(obj.At("metadata"), "name"); name != "" {
+		f.each((*place)(nil).to("metadata").to("name"), name, trustBundleNameFaults(name, signer))
+	}
+	if signer != "" {
+		f.signerName(p.to("signerName"), signer)
+	}
+	if parse {
+		f.trustAnchors(text(spec, "trustBundle"), p.to("trustBundle"))
+	}
+}
+
+// trustAnchors demands certificates of authorities, each once.
+func (f *faults) trustAnchors(bundle string, p *place) {
+	if len(bundle) > maxTrustBundle {
+		f.tooLong(p, maxTrustBundle)
+		return
+	}
+	before := len(f.list)
+	at := map[string][]int{}
+	var order []string
+	i := 0
+	for block, rest := pem.Decode([]byte(bundle)); block != nil; block, rest = pem.Decode(rest) {
+		if why := trustAnchorFault(block); why != "" {
+			f.invalid(p, omitted, fmt.Sprintf("entry %d %s", i, why))
+		} else {
+			anchor := string(block.Bytes)
+			if at[anchor] == nil {
+				order = append(order, anchor)
+			}
+			at[anchor] = append(at[anchor], i)
+		}
+		i++
+	}
+	if len(f.list) > before {
+		return
+	}
+	if len(order) == 0 {
+		f.invalid(p, omitted, "at least one trust anchor must be provided")
+	}
+	for _, anchor := range order {
+		if len(at[anchor]) > 1 {
+			f.invalid(p, omitted, fmt.Sprintf("duplicate trust anchor (indices %v)", at[anchor]))
+		}
+	}
+}
+
+func trustAnchorFault(block *pem.Block) string {
+	if block.Type != pemCertificate {
+		return "has bad block type: " + block.Type
+	}
+	if len(block.Headers) != 0 {
+		return "has PEM block headers"
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	switch {
+	case err != nil:
+		return "does not parse as X.509"
+	case !certificate.IsCA:
+		return "does not have the CA bit set"
+	case !certificate.BasicConstraintsValid:
+		return "has invalid basic constraints"
+	}
+	return ""
+}
+
+func podCertificateCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("spec")
+	spec := obj.At("spec")
+	signer := text(spec, "signerName")
+	f.signerName(p.to("signerName"), signer)
+	f.userAnnotations(spec.At("unverifiedUserAnnotations"), p.to("unverifiedUserAnnotations"))
+	for _, of := range [...][2]string{{"podName", "podUID"}, {"serviceAccountName", "serviceAccountUID"}, {"nodeName", "nodeUID"}} {
+		name, uid := text(spec, of[0]), text(spec, of[1])
+		f.subdomain(p.to(of[0]), name)
+		if uid == "" {
+			f.invalid(p.to(of[1]), uid, "must not be empty")
+		} else if len(uid) > maxUIDLength {
+			f.tooLong(p.to(of[1]), maxUIDLength)
+		}
+	}
+	life := spec.At("maxExpirationSeconds")
+	if life.IsNull() {
+		f.required(p.to("maxExpirationSeconds"), "must be set")
+		return
+	}
+	longest := int64(maxRequestLife)
+	if isKubernetesSigner(signer) {
+		longest = maxKubernetesLife
+	}
+	if n := life.Int(); n < minRequestLife || n > longest {
+		f.invalid(p.to("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife, longest))
+	}
+	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
+		f.stubRequest(stub, p.to("stubPKCS10Request"))
+	} else {
+		f.invalidAsSuch(p, noStubRequest)
+	}
+}
+
+func (f *faults) stubRequest(stub []byte, p *place) {
+	if len(stub) > maxRequestBytes {
+		f.tooLong(p, maxRequestBytes)
+		return
+	}
+	request, err := x509.ParseCertificateRequest(stub)
+	if err != nil {
+		f.invalidAsSuch(p, badStubRequest)
+		return
+	}
+	if bad, why := keyFault(request.PublicKey); bad != nil {
+		f.invalid(p, *bad, why)
+	} else if why != "" {
+		f.invalidAsSuch(p, why)
+	} else if request.CheckSignature() != nil {
+		f.invalidAsSuch(p, "invalid signature")
+	}
+}
+
+// keyFault says which part of a public key is wrong, and why; a nil part means all of it.
+func keyFault(key any) (part *string, why string) {
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return nil, ""
+	case *ecdsa.PublicKey:
+		if key.Curve != elliptic.P256() && key.Curve != elliptic.P384() && key.Curve != elliptic.P521() {
+			name := "curve " + key.Params().Name
+			return &name, badCurve
+		}
+		return nil, ""
+	case *rsa.PublicKey:
+		if bits := key.Size() * 8; bits != 3072 && bits != 4096 {
+			name := strconv.Itoa(bits) + "-bit modulus"
+			return &name, badModulus
+		}
+		return nil, ""
+	}
+	return nil, unknownKey
+}
+
+var podCertificateFields = []goField{{name: "SignerName", member: "signerName", zero: `""`},
+	{name: "PodName", member: "podName", zero: `""`}, {name: "PodUID", member: "podUID", zero: `""`},
+	{name: "ServiceAccountName", member: "serviceAccountName", zero: `""`}, {name: "ServiceAccountUID", member: "serviceAccountUID", zero: `""`},
+	{name: "NodeName", member: "nodeName", zero: `""`}, {name: "NodeUID", member: "nodeUID", zero: `""`},
+	{name: "MaxExpirationSeconds", member: "maxExpirationSeconds"}, {name: "PKIXPublicKey", member: "pkixPublicKey"},
+	{name: "ProofOfPossession", member: "proofOfPossession"}, {name: "StubPKCS10Request", member: "stubPKCS10Request"},
+	{name: "UnverifiedUserAnnotations", member: "unverifiedUserAnnotations"}}
+
+func podCertificateUpdate(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
+		f.invalid((*place)(nil).to("spec"), goForm{spec, podCertificateFields}, immutable)
+	}
+}
+
+var podCertificateVerdicts = []string{"Issued", "Denied", "Failed"}
+
+func podCertificateStatus(f *faults, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
+	p := (*place)(nil).to("status")
+	status, was := obj.At("status"), old.At("status")
+	known := 0
+	for i, condition := range status.At("conditions").Items() {
+		p := p.to("conditions").to("[" + strconv.Itoa(i) + "]") // the reference takes the index for a name
+		kind := text(condition, "type")
+		if !slices.Contains(podCertificateVerdicts, kind) {
+			f.unsupportedText(p.to("type"), kind, podCertificateVerdicts)
+			continue
+		}
+		if known++; known > 1 {
+			f.invalid(p.to("type"), kind, `There may be at most one condition with type "Issued", "Denied", or "Failed"`)
+		}
+		f.only(p.to("status"), text(condition, "status"), onlyTrue)
+	}
+	f.conditions(status.At("conditions"), p.to("conditions"))
+	if len(f.list) > 0 {
+		return
+	}
+	isTrue := func(status object.Value, kinds ...string) bool {
+		return slices.ContainsFunc(status.At("conditions").Items(), func(c object.Value) bool {
+			return slices.Contains(kinds, text(c, "type")) && text(c, "status") == "True"
+		})
+	}
+	switch {
+	case isTrue(was, podCertificateVerdicts...):
+		if !same(status, was) {
+			f.invalidAsSuch(p, "immutable after PodCertificateRequest is issued, denied, or failed")
+		}
+	case isTrue(status, "Denied", "Failed"):
+		if !same(status.Without("conditions"), object.MapOf()) {
+			f.invalidAsSuch(p, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
+		}
+	case isTrue(status, "Issued"):
+		f.issued(status, old.At("spec"), p)
+	case !same(status, was):
+		f.invalidAsSuch(p, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
+	}
+}
+
+// issued checks a chain of certificates that a signer has just issued.
+func (f *faults) issued(status, spec object.Value, p *place) {
+	chain := text(status, "certificateChain")
+	at := p.to("certificateChain")
+	if len(chain) > maxChainBytes {
+		f.tooLong(at, maxChainBytes)
+		return
+	}
+	block, rest := pem.Decode([]byte(chain))
+	if block == nil {
+		f.invalid(at, chain, "issued certificate chain must contain at least one certificate")
+		return
+	}
+	if block.Type != pemCertificate {
+		f.invalid(at, chain, "issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+		return
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		f.invalid(at, chain, "leaf certificate does not parse as valid X.509")
+		return
+	}
+	f.leafNames(leaf, at)
+	request, err := x509.ParseCertificateRequest(decodedBytes(spec.At("stubPKCS10Request")))
+	if err != nil {
+		f.invalidAsSuch(p.up.to("spec").to("stubPKCS10Request"), badStubRequest)
+		return
+	}
+	if key, ok := request.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
+		f.invalid(at, chain, "leaf certificate was not issued to the requested public key")
+		return
+	}
+	before := len(f.list)
+	if f.validity(status, spec, leaf, p); len(f.list) > before {
+		return
+	}
+	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != pemCertificate {
+			f.invalid(at, chain, "issued certificate chain must consist entirely of CERTFICATE PEM blocks")
+			return
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			f.invalid(at, chain, "intermediate certificate does not parse as valid X.509")
+			return
+		}
+	}
+}
+
+func (f *faults) leafNames(leaf *x509.Certificate, p *place) {
+	for _, name := range leaf.DNSNames {
+		if name == "" {
+			f.invalid(p, name, "leaf certificate should not contain empty DNSName")
+		}
+		if strings.Contains(name, "..") {
+			f.invalid(p, name, "leaf certificate's DNSName should not contain '..'")
+		}
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
+			f.invalid(p, name, "leaf certificate's DNSName should not start or end with '.'")
+		}
+	}
+	for _, address := range leaf.EmailAddresses {
+		if _, err := mail.ParseAddress(address); err != nil {
+			f.invalid(p, address, "leaf certificate should not contain invalid EmailAddress")
+		}
+	}
+}
+
+// validity compares the times of a status with those of the certificate; it does not ask for the time of day.
+func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *place) {
+	for _, key := range [...]string{"notBefore", "notAfter"} {
+		if !has(status, key) {
+			f.required(p.to(key), "must be present and consistent with the issued certificate")
+		}
+	}
+	if !has(status, "beginRefreshAt") {
+		f.required(p.to("beginRefreshAt"), "must be present and in the range [notbefore+10min, notafter-10min]")
+	}
+	if len(f.list) > 0 {
+		return
+	}
+	start, end, refresh := moment(status.At("notBefore")), moment(status.At("notAfter")), moment(status.At("beginRefreshAt"))
+	life := leaf.NotAfter.Sub(leaf.NotBefore)
+	longest := number(spec, "maxExpirationSeconds")
+	switch {
+	case !start.Equal(leaf.NotBefore):
+		f.invalid(p.to("notBefore"), start, "must be set to the NotBefore time encoded in the leaf certificate")
+	case !end.Equal(leaf.NotAfter):
+		f.invalid(p.to("notAfter"), end, "must be set to the NotAfter time encoded in the leaf certificate")
+	case life < time.Hour:
+		f.invalid(p.to("certificateChain"), life, "leaf certificate lifetime must be >= 1 hour")
+	case life > time.Duration(longest)*time.Second:
+		f.invalid(p.to("certificateChain"), life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
+	case refresh.Before(start.Add(refreshMargin)):
+		f.invalid(p.to("beginRefreshAt"), refresh, "must be at least 10 minutes after status.notBefore")
+	case refresh.After(end.Add(-refreshMargin)):
+		f.invalid(p.to("beginRefreshAt"), refresh, "must be at least 10 minutes before status.notAfter")
+	}
+}
+
+// moment reads a time, in the zone in which the reference shows it.
+func moment(v object.Value) time.Time {
+	t, err := time.Parse(time.RFC3339, v.Str())
+	if err != nil { // cannot be: the value has been decoded
+		return time.Time{}
+	}
+	return t.Local()
+}
