@@ -245,15 +245,23 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// documents reads a body: one JSON document, several as a watch sends them, or YAML. ok is false where it is neither.
+// documents reads a body: one JSON document, several as a watch sends them, YAML, or protobuf. ok is false where it is
+// none of them.
 func documents(contentType string, body []byte) (docs []any, ok bool) {
+	if strings.Contains(contentType, "protobuf") {
+		converted, err := protobufJSON(body)
+		if err != nil {
+			return nil, false
+		}
+		body = converted
+	}
 	if strings.Contains(contentType, "yaml") {
 		converted, err := yaml.YAMLToJSON(body)
 		if err != nil {
 			return nil, false
 		}
 		body = converted
-	} else if !strings.Contains(contentType, "json") && !bytes.HasPrefix(body, []byte("{")) {
+	} else if !strings.Contains(contentType, "json") && !strings.Contains(contentType, "protobuf") && !bytes.HasPrefix(body, []byte("{")) {
 		return nil, false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))

@@ -131,7 +131,7 @@ func (x *exchange) reply(media wire.Media, rq *engine.Request, result *engine.Re
 
 func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
 	if result.Object == nil {
-		return x.sendStatus(code, media, result.Status)
+		return x.sendValue(code, media, x.answers(rq), result.Status)
 	}
 	table, err := x.table(media, rq)
 	if err != nil {
@@ -173,10 +173,18 @@ func (x *exchange) answers(rq *engine.Request) wire.Type {
 
 // sendStatus answers with a Status.
 func (x *exchange) sendStatus(code int, media wire.Media, status object.Value) error {
-	if media.Encoding != wire.Protobuf {
-		return x.send(code, media, append(object.AppendObject(nil, status), '\n'))
+	return x.sendValue(code, media, nil, status)
+}
+
+// sendValue answers with a Status, or with an object of this type that is stored nowhere.
+func (x *exchange) sendValue(code int, media wire.Media, typ wire.Type, v object.Value) error {
+	switch {
+	case media.Encoding != wire.Protobuf:
+		return x.send(code, media, append(object.AppendObject(nil, v), '\n'))
+	case v.At("kind").Str() == "Status":
+		typ = wire.Status()
 	}
-	b, err := wire.AppendStatus(nil, status)
+	b, err := wire.AppendProtobufJSON(nil, typ, object.AppendObject(nil, v))
 	if err != nil {
 		return err
 	}

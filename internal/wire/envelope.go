@@ -9,7 +9,6 @@ import (
 
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
-	"plinth/object"
 )
 
 // The tags of what stands around objects: field 1 or 2 with bytes.
@@ -87,11 +86,6 @@ func AppendProtobufJSON(dst []byte, t Type, data []byte) ([]byte, error) {
 		return dst, err
 	}
 	return envelopeOf(data).append(dst, message), nil
-}
-
-// AppendStatus appends a Status in its envelope.
-func AppendStatus(dst []byte, status object.Value) ([]byte, error) {
-	return AppendProtobufJSON(dst, gotypes.Of[metav1.Status](), object.AppendObject(nil, status))
 }
 
 // message is the message of an object of a type. It may be a kept one, which is not to be changed.

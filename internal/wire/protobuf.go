@@ -27,6 +27,9 @@ type Type = *schema.Type
 // DeleteOptions is the type of a delete's body.
 func DeleteOptions() Type { return gotypes.Of[metav1.DeleteOptions]() }
 
+// Status is the type of what errors and operations answer.
+func Status() Type { return gotypes.Of[metav1.Status]() }
+
 // maxNesting bounds how deep messages may be nested in a body (WRITE-6). No type of the API comes near it.
 const maxNesting = 100
 
