@@ -8,4 +8,9 @@
 // Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion spliced
 // in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates nothing for an
 // item of a list or an event of a watch, but for tables: their cells are made from a parsed object.
+//
+// Protobuf is made from the same bytes, in one pass over them, by the field numbers of the type: a plan says for each
+// struct what stands under which number, and a transcoder follows it. The result is what the code generated for the Go
+// types would write, byte for byte, zero values included. It is read into values by the same numbers ([ParseProtobuf]).
+// Of what a stored version was made into once, [Forms] keeps as much as fits into a bound.
 package wire

@@ -125,8 +125,14 @@ func AppendProtobufPartial(dst []byte, o *engine.Object, version string, lean bo
 	return envelope{metaGroup + "/" + version, "PartialObjectMetadata"}.append(dst, b), nil
 }
 
-// partialMessage is the message of a PartialObjectMetadata.
+// partialMessage is the message of a PartialObjectMetadata: metadata as field 1, which is what the message of every object
+// begins with.
 func partialMessage(o *engine.Object) ([]byte, error) {
+	if known := kept(o, formProtobuf); known != nil {
+		if _, n := protowire.ConsumeBytes(known[1:]); n > 0 && known[0] == firstTag {
+			return known[:1+n], nil
+		}
+	}
 	start := o.Sidecar.Item + len(metadataKey)
 	b, err := appendMessage([]byte{firstTag}, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], o.Sidecar.Splice-start, o.Revision)
 	return insertLength(b, 1), err

@@ -1,0 +1,207 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/schema"
+)
+
+func configMaps() *engine.Resource {
+	return &engine.Resource{Version: "v1", Name: "configmaps", Kind: "ConfigMap", ListKind: "ConfigMapList",
+		Schema: func() *schema.Type { return gotypes.Of[corev1.ConfigMap]() }}
+}
+
+// configMap is one as it is stored, and as the Go type has it.
+func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev1.ConfigMap) {
+	t.Helper()
+	data := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"note":"a \"b\" \u003c\n"},`+
+		`"creationTimestamp":"2024-01-02T03:04:05Z","name":%q,"namespace":"default","uid":"u-%s"},"binaryData":{"b":"AAE="},"data":{"k":"v"}}`, name, name)
+	at, ok := object.Locate(data)
+	if !ok {
+		t.Fatal("the object is not canonical")
+	}
+	var typed corev1.ConfigMap
+	plain := object.AppendVersioned(nil, data, at.Splice, revision)
+	var u unstructured.Unstructured
+	if err := u.UnmarshalJSON(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := apiruntime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
+		t.Fatal(err)
+	}
+	return &engine.Object{Key: store.Key{Resource: "/configmaps", Name: "default/" + name}, Revision: revision, Data: data,
+		Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice}}, typed
+}
+
+// enclosed is what the generated code makes of an object, in its envelope.
+func enclosed(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]byte, error) }) []byte {
+	t.Helper()
+	raw, err := m.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := apiruntime.Unknown{TypeMeta: apiruntime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: raw}
+	b, err := unknown.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte("k8s\x00"), b...)
+}
+
+// SPEC: MED-3, MED-7, MED-8
+func TestProtobufList(t *testing.T) {
+	forms := NewForms(1 << 20)
+	remaining := int64(3)
+	meta := ListMeta{Revision: 42, Continue: "token", Remaining: &remaining}
+	var objects []*engine.Object
+	want := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token", RemainingItemCount: &remaining}}
+	partial := metav1.PartialObjectMetadataList{ListMeta: want.ListMeta}
+	for i := range 200 {
+		o, typed := configMap(t, fmt.Sprint("m", i), int64(i+1))
+		objects, want.Items = append(objects, o), append(want.Items, typed)
+		partial.Items = append(partial.Items, metav1.PartialObjectMetadata{ObjectMeta: typed.ObjectMeta})
+	}
+	for _, c := range []struct {
+		media Media
+		forms *Forms
+		want  []byte
+	}{
+		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, nil, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
+		{Media{Encoding: Protobuf}, nil, enclosed(t, "v1", "ConfigMapList", &want)},
+		{Media{Encoding: Protobuf}, NewForms(1000), enclosed(t, "v1", "ConfigMapList", &want)},
+		{Media{Encoding: Protobuf}, forms, enclosed(t, "v1", "ConfigMapList", &want)},
+		{Media{Encoding: Protobuf}, forms, enclosed(t, "v1", "ConfigMapList", &want)}, // what is kept is the same
+		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, forms, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
+	} {
+		l := NewList(configMaps(), c.media, nil)
+		l.Forms = c.forms
+		if err := l.Measure(slices.Values(objects)); err != nil {
+			t.Fatal(err)
+		}
+		got := l.Head(nil, meta)
+		for _, o := range objects {
+			var err error
+			if got, err = l.Item(got, o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got = l.Tail(got); !bytes.Equal(got, c.want) {
+			t.Errorf("%+v:\n got %x\nwant %x", c.media, got, c.want)
+		}
+	}
+}
+
+// SPEC: MED-3, WATCH-1, WATCH-4, WATCH-5
+func TestProtobufFrames(t *testing.T) {
+	o, typed := configMap(t, "m", 7)
+	gone := typed
+	gone.ResourceVersion = "9"
+	bookmark := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12", Annotations: map[string]string{initialEventsEnd: "true"}}}
+	record := &store.Record{Revision: 9, Old: o}
+	f := NewFrames(configMaps(), Media{Encoding: Protobuf}, nil)
+	p := NewFrames(configMaps(), Media{Encoding: Protobuf, Form: AsPartial, Version: "v1"}, nil)
+	for _, c := range []struct {
+		name   string
+		frames *Frames
+		event  engine.Event
+		object []byte
+	}{
+		{"ADDED", f, engine.Event{Type: engine.Added, Object: o, Revision: 7}, enclosed(t, "v1", "ConfigMap", &typed)},
+		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record}, enclosed(t, "v1", "ConfigMap", &gone)},
+		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record}, enclosed(t, "v1", "ConfigMap", &gone)},
+		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9}, enclosed(t, "v1", "ConfigMap", &gone)},
+		{"DELETED", p, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record},
+			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: gone.ObjectMeta})},
+		{"BOOKMARK", f, engine.Event{Type: engine.Bookmark, Revision: 12, InitialEnd: true}, enclosed(t, "v1", "ConfigMap", &bookmark)},
+		{"BOOKMARK", p, engine.Event{Type: engine.Bookmark, Revision: 12, InitialEnd: true},
+			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: bookmark.ObjectMeta})},
+	} {
+		got, err := c.frames.Append(nil, &c.event)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkFrame(t, got, c.name, c.object)
+	}
+	status := metav1.Status{Status: "Failure", Code: 410}
+	got, err := f.AppendError(nil, object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("Status"),
+		"code", object.IntOf(410), "status", object.StringOf("Failure")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkFrame(t, got, "ERROR", enclosed(t, "v1", "Status", &status))
+}
+
+func checkFrame(t *testing.T, got []byte, name string, object []byte) {
+	t.Helper()
+	event := metav1.WatchEvent{Type: name, Object: apiruntime.RawExtension{Raw: object}}
+	b, err := event.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...); !bytes.Equal(got, want) {
+		t.Errorf("%s:\n got %x\nwant %x", name, got, want)
+	}
+}
+
+// What is kept stays within the bound, and does not hold on to versions that nobody else holds.
+func TestFormsAreBounded(t *testing.T) {
+	const limit = 64 << 10
+	forms := NewForms(limit)
+	var held []*engine.Object
+	for i := range 1000 {
+		o, _ := configMap(t, fmt.Sprint("m", i), int64(i+1))
+		if _, err := forms.message(gotypes.Of[corev1.ConfigMap](), o); err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, o)
+		if forms.bytes > limit {
+			t.Fatalf("%d bytes are kept", forms.bytes)
+		}
+	}
+	there := 0
+	for _, o := range held {
+		if kept(o, formProtobuf) != nil {
+			there++
+		}
+	}
+	if there != len(forms.held) || there == 0 || there > 500 {
+		t.Errorf("%d forms are there, %d are counted", there, len(forms.held))
+	}
+	runtime.KeepAlive(held)
+	clear(held)
+	runtime.GC()
+	forms.mu.Lock()
+	forms.limit = 0
+	forms.shrink()
+	forms.mu.Unlock()
+	if len(forms.held) != 0 || forms.bytes != 0 {
+		t.Errorf("%d forms of %d bytes are left", len(forms.held), forms.bytes)
+	}
+}
+
+// Bytes that were stored by who knew another type are an error, and no panic.
+func TestMessagesOfOtherTypes(t *testing.T) {
+	for _, text := range []string{
+		`{"data":[]}`, `{"data":"x"}`, `{"data":{"k":1}}`, `{"binaryData":{"k":"?"}}`, `{"immutable":"yes"}`, `{"metadata":[]}`,
+		`{"metadata":{"name":1}}`, `{"metadata":{"generation":"1"}}`, `{"metadata":{"creationTimestamp":"now"}}`, `[]`, `1`, ``, `{`, `{"data"`, `{"data":{"k`,
+		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"generation":99999999999999999999}}`,
+	} {
+		if b, err := AppendProtobufJSON(nil, gotypes.Of[corev1.ConfigMap](), []byte(text)); err == nil {
+			t.Errorf("%s became %x", text, b)
+		}
+	}
+}
