@@ -7,7 +7,8 @@
 //
 // Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion spliced
 // in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates nothing for an
-// item of a list or an event of a watch, but for tables: their cells are made from a parsed object.
+// item of a list or an event of a watch, but for the first row that a Table shows of a stored version: its cells are made
+// from the parsed object and kept, with holes for ages.
 //
 // Protobuf is made from the same bytes, in one pass over them, by the field numbers of the type: a plan says for each
 // struct what stands under which number, and a transcoder follows it. The result is what the code generated for the Go
