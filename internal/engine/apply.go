@@ -88,15 +88,8 @@ func (rq *Request) intent(body object.Parsed) (object.Value, error) {
 		return object.Nil, apierr.NewBadRequest(merge.ErrManaged.Error())
 	}
 	decoded, err := typ.DecodePart(v)
-	var mistyped *schema.TypeError
-	if errors.As(err, &mistyped) {
-		err = fmt.Errorf(".%s: %s", mistyped.Path, mistyped.Message)
-	}
-	if err != nil {
-		return object.Nil, rq.notTyped(v, err)
-	}
-	if len(decoded.Unknown) > 0 {
-		return object.Nil, rq.notTyped(v, fmt.Errorf(".%s: field not declared in schema", decoded.Unknown[0]))
+	if err != nil || len(decoded.Unknown) > 0 {
+		return object.Nil, rq.misfit(v, typ, decoded.Unknown, err)
 	}
 	return decoded.Value, rq.judgeIntent(body.Duplicates)
 }
@@ -121,6 +114,25 @@ func (rq *Request) judgeIntent(duplicates []string) error {
 	return apierr.NewBadRequest("error strict decoding patch: " + text)
 }
 
+// misfit tells of all that keeps an intent from having its type, or, where each value is of the right sort, of the first that
+// is none of its sort: a quantity, a time, a number that is too large.
+func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []string, err error) error {
+	_, failed := (&merge.Kind{Type: typ}).Apply(object.Nil, intent, merge.Writer{})
+	var typed *merge.TypeError
+	if errors.As(failed, &typed) {
+		return rq.notTyped(intent, typed)
+	}
+	if err == nil {
+		return rq.notTyped(intent, fmt.Errorf(".%s: field not declared in schema", unknown[0]))
+	}
+	var value *schema.TypeError
+	if errors.As(err, &value) {
+		err = fmt.Errorf(".%s: %s", value.Path, value.Message)
+	}
+	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to convert new object (%s) to proper version: unable to convert unstructured object to %s: %v",
+		nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
+}
+
 // kindText is a kind as Go prints a GroupVersionKind: "apps/v1, Kind=Deployment", "/v1, Kind=Pod".
 func kindText(apiVersion, kind string) string {
 	if !strings.Contains(apiVersion, "/") {
@@ -129,12 +141,16 @@ func kindText(apiVersion, kind string) string {
 	return apiVersion + ", Kind=" + kind
 }
 
+// nameText is what an intent is for: "default/web; apps/v1, Kind=Deployment".
+func nameText(intent object.Value) string {
+	return fmt.Sprintf("%s/%s; %s", intent.At("metadata", "namespace").Str(), intent.At("metadata", "name").Str(),
+		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()))
+}
+
 // notTyped is an intent that does not have the type of its kind. The reference calls this an internal error, and so it is
 // here.
 func (rq *Request) notTyped(intent object.Value, err error) error {
-	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s/%s; %s): %v",
-		intent.At("metadata", "namespace").Str(), intent.At("metadata", "name").Str(),
-		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
+	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v", nameText(intent), err)}
 }
 
 // applied is the object that an intent makes of what is there, with its managers, decoded like any body.

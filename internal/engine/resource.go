@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -148,8 +149,12 @@ func apiVersion(group, version string) string {
 // Type is what most errors call the type: its plural name and group.
 func (r *Resource) Type() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Name} }
 
-// KindType is what validation errors call it: its kind and group.
-func (r *Resource) KindType() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Kind} }
+// KindType is what validation errors call it: its kind and the group of its kind in the store, so that an Event is one of the
+// core group by every path.
+func (r *Resource) KindType() apierr.Type {
+	group, _, _ := strings.Cut(r.Store, "/")
+	return apierr.Type{Group: group, Name: r.Kind}
+}
 
 // Subresource finds a subresource by name; nil if there is none.
 func (r *Resource) Subresource(name string) *Subresource {

@@ -77,7 +77,12 @@ func parseIntent(mediaType string, body []byte) (object.Parsed, error) {
 	}
 	parsed, err := object.ParseYAML(body)
 	if err != nil {
-		return object.Parsed{}, apierr.NewBadRequest("error encoding patch: " + yamlWords(err))
+		// What begins as JSON is not rewritten as JSON first, and fails a step later.
+		failed := "error encoding patch: "
+		if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '{' {
+			failed = "error decoding patch: error converting YAML to JSON: "
+		}
+		return object.Parsed{}, apierr.NewBadRequest(failed + yamlWords(err))
 	}
 	return parsed, nil
 }
