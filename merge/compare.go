@@ -15,8 +15,9 @@ func compare(was, is object.Value, t *schema.Type) (Set, error) {
 
 // comparer holds the first error of a comparison: an item that cannot be identified.
 type comparer struct {
-	err  error
-	room room
+	err     error
+	room    room
+	rosters rosters
 }
 
 // values compares two values that are both there. The marks are those of the place itself.
@@ -106,7 +107,9 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 }
 
 func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
-	var olds, news roster
+	olds, news := c.rosters.get(), c.rosters.get()
+	defer c.rosters.put(olds)
+	defer c.rosters.put(news)
 	if err := olds.enroll(t, was); err != nil {
 		c.fail(err)
 		return Set{}
@@ -137,7 +140,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 		switch {
 		case twice && thrice:
 			// Several items of one identity are owned together, as if they were atomic.
-			if !sameItems(&olds, i, was, &news, j, is) {
+			if !sameItems(olds, i, was, news, j, is) {
 				m = touched
 			}
 		case twice:

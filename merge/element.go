@@ -174,6 +174,11 @@ func parseElement(text string) (e Element, same bool, err error) {
 			return KeyElement(keys), true, nil
 		}
 	}
+	if rest, ok := strings.CutPrefix(text, itemPrefix); ok {
+		if v, rest, ok := plainScalar(rest); ok && rest == "" {
+			return ItemElement(v), true, nil
+		}
+	}
 	if e, err = parseOther(text); err != nil {
 		return Element{}, false, err
 	}
@@ -285,9 +290,6 @@ func (e Element) wire() string {
 	case Field:
 		return fieldPrefix + e.v.Str()
 	case Key:
-		if keys := e.v.Members(); len(keys) == 1 && isPlain(keys[0].Key) && isPlain(keys[0].Value.Str()) && keys[0].Value.Kind() == object.String {
-			return keyPrefix + `{"` + keys[0].Key + `":"` + keys[0].Value.Str() + `"}`
-		}
 		return string(object.AppendJSON([]byte(keyPrefix), e.v))
 	case Item:
 		return string(object.AppendJSON([]byte(itemPrefix), e.v))

@@ -130,16 +130,33 @@ func (p *printer) print(s Set, self bool) object.Value {
 
 // wire is the element as FieldsV1 has it.
 func (p *printer) wire(e Element) string {
-	if e.step != Field {
-		return e.wire()
+	switch keys := e.v.Members(); {
+	case e.step == Field:
+		return p.join(fieldPrefix, e.v.Str())
+	case e.step == Key && len(keys) == 1 && isPlain(keys[0].Key) && isPlainString(keys[0].Value):
+		return p.join(keyPrefix, `{"`, keys[0].Key, `":"`, keys[0].Value.Str(), `"}`)
+	case e.step == Item && isPlainString(e.v):
+		return p.join(itemPrefix, `"`, e.v.Str(), `"`)
 	}
-	name := e.v.Str()
-	if need := len(fieldPrefix) + len(name); p.text.Cap()-p.text.Len() < need {
+	return e.wire()
+}
+
+// isPlainString says whether a value is a string that JSON has without escapes.
+func isPlainString(v object.Value) bool { return v.Kind() == object.String && isPlain(v.Str()) }
+
+// join makes a text of its parts.
+func (p *printer) join(parts ...string) string {
+	need := 0
+	for _, part := range parts {
+		need += len(part)
+	}
+	if p.text.Cap()-p.text.Len() < need {
 		p.text = strings.Builder{} // what it made stays as it is
 		p.text.Grow(max(textRoom, need))
 	}
 	from := p.text.Len()
-	p.text.WriteString(fieldPrefix)
-	p.text.WriteString(name)
+	for _, part := range parts {
+		p.text.WriteString(part)
+	}
 	return p.text.String()[from:]
 }

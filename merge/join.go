@@ -10,15 +10,23 @@ import (
 // join lays an intent over a live value: the intent wins where both say something, and nothing goes away. What does not
 // change is shared with live. The intent has been checked: its lists have no item twice.
 func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
+	var j joiner
+	return j.values(live, intent, t)
+}
+
+// joiner is one join.
+type joiner struct{ rosters rosters }
+
+func (j *joiner) values(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	if live == intent {
 		return live, nil
 	}
 	s := shapeOf(t, intent)
 	switch {
 	case s == mapping && !atomic(t, s) && either(live, intent, object.Map):
-		return joinMembers(live, intent, t)
+		return j.members(live, intent, t)
 	case s == listing && !atomic(t, s) && either(live, intent, object.List):
-		return joinItems(live, intent, t)
+		return j.items(live, intent, t)
 	}
 	if object.Equal(live, intent) {
 		return live, nil
@@ -32,15 +40,15 @@ func either(a, b object.Value, k object.Kind) bool {
 	return a.Kind() == k && a.Len() > 0 || b.Kind() == k && b.Len() > 0
 }
 
-func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error) {
+func (j *joiner) members(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Members(), intent.Members()
 	if len(old) == 0 {
 		return intent, nil
 	}
 	var out []object.Member // nil for as long as live stays as it is
 	i := 0
-	for j := range want {
-		w := want[j]
+	for k := range want {
+		w := want[k]
 		from := i
 		for i < len(old) && old[i].Key < w.Key {
 			i++
@@ -50,18 +58,18 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 		}
 		if i == len(old) || old[i].Key != w.Key {
 			if out == nil {
-				out = append(make([]object.Member, 0, len(old)+len(want)-j), old[:i]...)
+				out = append(make([]object.Member, 0, len(old)+len(want)-k), old[:i]...)
 			}
 			out = append(out, w)
 			continue
 		}
 		of, _ := memberType(t, w.Key)
-		joined, err := join(old[i].Value, w.Value, of)
+		joined, err := j.values(old[i].Value, w.Value, of)
 		if err != nil {
 			return object.Nil, within(err, FieldElement(w.Key))
 		}
 		if out == nil && joined != old[i].Value {
-			out = append(make([]object.Member, 0, len(old)+len(want)-j), old[:i]...)
+			out = append(make([]object.Member, 0, len(old)+len(want)-k), old[:i]...)
 		}
 		if out != nil {
 			out = append(out, object.Member{Key: w.Key, Value: joined})
@@ -74,9 +82,9 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	return object.MapOf(append(out, old[i:]...)...), nil
 }
 
-// joinItems merges associative lists. Items of live keep their order for as long as the intent does not order them in
+// items merges associative lists. Items of live keep their order for as long as the intent does not order them in
 // another way; items that only the intent has come where it has them.
-func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) {
+func (j *joiner) items(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Items(), intent.Items()
 	if len(old) == 0 {
 		return intent, nil
@@ -84,14 +92,16 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 	if len(want) == 0 {
 		return live, nil
 	}
-	var olds, wants roster
+	olds, wants := j.rosters.get(), j.rosters.get()
+	defer j.rosters.put(olds)
+	defer j.rosters.put(wants)
 	if err := olds.enroll(t, old); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
 	if err := wants.enroll(t, want); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
-	z := zipper{t: t, old: old, want: want, olds: &olds, wants: &wants}
+	z := zipper{joiner: j, t: t, old: old, want: want, olds: olds, wants: wants}
 	if err := z.run(); err != nil {
 		return object.Nil, err
 	}
@@ -103,6 +113,7 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 
 // zipper walks down two associative lists at once.
 type zipper struct {
+	*joiner
 	t           *schema.Type
 	old, want   []object.Value
 	olds, wants *roster
@@ -172,7 +183,7 @@ func (z *zipper) take(j int) error {
 		z.out = append(z.out, z.want[j])
 		return nil
 	}
-	joined, err := join(z.old[k], z.want[j], itemType(z.t))
+	joined, err := z.values(z.old[k], z.want[j], itemType(z.t))
 	if err != nil {
 		return within(err, elementOf(z.t, z.wants.ids[j]))
 	}

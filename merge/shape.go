@@ -142,12 +142,26 @@ type roster struct {
 	room   [smallList]object.Value
 }
 
+// rosters lends rosters out, so that a walk through lists within lists needs only as many as these are deep.
+type rosters struct{ free []*roster }
+
+func (l *rosters) get() *roster {
+	if n := len(l.free); n > 0 {
+		r := l.free[n-1]
+		l.free = l.free[:n-1]
+		return r
+	}
+	return new(roster)
+}
+
+func (l *rosters) put(r *roster) { l.free = append(l.free, r) }
+
 // smallList is up to how many items are looked for one by one.
 const smallList = 12
 
 // enroll identifies all items. An item that cannot be identified is an error.
 func (r *roster) enroll(t *schema.Type, items []object.Value) error {
-	r.ids = r.room[:0]
+	r.ids, r.sorted = r.room[:0], nil
 	if len(items) > smallList {
 		r.ids = make([]object.Value, 0, len(items))
 	}
