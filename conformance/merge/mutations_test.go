@@ -23,7 +23,7 @@ var mutants = []struct{ file, old, new string }{
 	{"fieldset.go", "m.Value.Kind() == object.Map && m.Value.Len() == 0", "m.Value.Kind() == object.List && m.Value.Len() == 0"},
 	{"compare.go", "m |= removed", "m |= touched"},
 	{"compare.go", "	if old != new {", "	if false {"},
-	{"compare.go", "			if !sameItems(&olds, i, was, &news, j, is) {", "			if false {"},
+	{"compare.go", "			if !sameItems(olds, i, was, news, j, is) {", "			if false {"},
 	{"compare.go", "if s == leaf || atomic(t, s) || !either(was, is, kind) {", "if s == leaf || atomic(t, s) || kind == object.Null {"},
 	{"join.go", "z.shared < len(z.want) && !same(z.wants.ids[z.shared], z.olds.ids[i])", "z.shared < 0"},
 	{"join.go", "if k < 0 || z.olds.next(k) >= 0 {", "if k < 0 {"},
