@@ -1,0 +1,85 @@
+package soak
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/load"
+)
+
+// peak follows the resident memory of a server until stopped, and returns the most that it was.
+func peak(t *testing.T, server *harness.Server) (stop func() int64) {
+	t.Helper()
+	done, most := make(chan struct{}), make(chan int64)
+	go func() {
+		var max int64
+		for {
+			rss, err := load.RSS(server)
+			if err != nil {
+				t.Error(err)
+			}
+			if rss > max {
+				max = rss
+			}
+			select {
+			case <-done:
+				most <- max
+				return
+			case <-time.After(2 * time.Millisecond):
+			}
+		}
+	}()
+	return func() int64 { close(done); return <-most }
+}
+
+// SPEC: LIST-8: as many lists of everything at once as there are clients need no copies of the collection: the memory
+// of the server stays within 1.3 times of what it is at rest.
+func TestListsAtOnce(t *testing.T) {
+	if harness.Target() == harness.Reference {
+		return // it holds an answer for each
+	}
+	pods, rounds := scale(2000, 10000), scale(1, 5)
+	const clients, limit = 32, 1.3
+	server := harness.RunTarget(t)
+	client := load.New(server, clients)
+	if err := client.Namespace(t.Context(), "soak"); err != nil {
+		t.Fatal(err)
+	}
+	fill(t, client, "pod", pods, 1000)
+	time.Sleep(scale(time.Second, 10*time.Second)) // let the server come to rest
+	resting, err := load.RSS(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := peak(t, server)
+	var bytes int64
+	for round := range rounds {
+		began := time.Now()
+		err := load.Each(clients, clients, func(i int) error {
+			n, err := client.Discard(t.Context(), load.Request{Method: http.MethodGet, Path: podsPath})
+			if i == 0 {
+				bytes = n
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("round %d: %d lists of %d MB in %s", round, clients, bytes>>20, time.Since(began).Round(time.Millisecond))
+		for i := range pods / 100 { // what was answered is no answer to the next
+			path := podsPath + fmt.Sprintf("/pod-%d", i*100)
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"round":"%d"}}}`, round)
+			if _, err := client.Discard(t.Context(), load.Request{Method: http.MethodPatch, Path: path, Body: patch, ContentType: "application/merge-patch+json"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	most := stop()
+	t.Logf("at rest %d MiB, at most %d MiB: %.2f times", resting>>20, most>>20, float64(most)/float64(resting))
+	if base := int64(scale(32<<20, 0)); float64(most) > limit*float64(resting)+float64(base) { // few Pods are little beside the buffers
+		t.Errorf("the memory grows from %d to %d MiB", resting>>20, most>>20)
+	}
+}
