@@ -6,9 +6,6 @@ import (
 	"plinth/internal/engine"
 )
 
-// frameLength is how many bytes the length takes that stands in front of a frame of messages, the highest one first.
-const frameLength = 4
-
 // appendMessage appends the frame of an event about an object.
 func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
 	v := envelope{metaGroup + "/" + f.media.Version, "PartialObjectMetadata"}
@@ -63,7 +60,7 @@ func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, 
 	return envelopeOf(data).appendFrame(dst, event, message), nil
 }
 
-// appendFrame appends a frame: the length, and the message of a WatchEvent with its type and the object in its envelope.
+// appendFrame appends a frame: the length in four bytes, the highest one first, and the message of a WatchEvent with its type and the object in its envelope.
 // The two fields of the event are of one byte each, as is the one of the RawExtension around the object.
 func (v envelope) appendFrame(dst []byte, event string, message []byte) []byte {
 	inner := v.size(len(message))
