@@ -46,10 +46,11 @@ conformance: ## the tests that need the reference: builds it first (minutes the 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./languages
 
-nightly: ## the oracles of merges and patches at length, mutants of the merge, and fuzzing: hours
+nightly: ## the oracles of merges and patches at length, mutants of the merge, informers and loads, and fuzzing: hours
 	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./merge -run Mutants -mutations -1
 	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 2h ./reading ./soak -full
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target of merges and patches for ten minutes

@@ -90,10 +90,11 @@ func differ(store cache.Store, want map[string]*corev1.ConfigMap) string {
 // SPEC: WATCH-1, WATCH-3, WATCH-5, WATCH-7, LIST-4: informers with default settings follow thousands of objects through
 // lost connections, restarts of the server and times in which the history is forgotten, and are exact each time.
 func TestInformers(t *testing.T) {
-	objects, count, rounds := scale(400, 10000), scale(4, 20), scale(1, 3)
-	changes := objects / 4
+	objects, count, rounds := scale(400, 10000), scale(4, 20), scale(1, 2)
+	changes := objects / scale(4, 10)
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
+			t.Parallel() // most of the time client-go waits before it tries again
 			// What happens while an informer is away does not fit into this history.
 			server := harness.RunTarget(t, "--watch-history-bytes", fmt.Sprint(scale(100<<10, 1<<20)))
 			writer, _ := client(t, server, encoding.contentType)
@@ -125,7 +126,7 @@ func TestInformers(t *testing.T) {
 					before[i] = inf.network.lists.Load()
 					inf.network.set(false)
 				}
-				w.change(t, 4*changes, objects) // the history forgets where they were
+				w.change(t, 2*changes, objects) // the history forgets where they were
 				for _, inf := range list {
 					inf.network.set(true)
 				}
@@ -147,6 +148,7 @@ func TestInformersGoOnWithoutARelist(t *testing.T) {
 	}
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
+			t.Parallel() // most of the time client-go waits before it tries again
 			server := harness.RunTarget(t)
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "resumed"}
