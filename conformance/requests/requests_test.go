@@ -14,7 +14,13 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	// Scripts wait most of the time, for the ends of watches and of patience, and not for a processor.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err)
+	}
+	harness.Main(m)
+}
 
 func scripts(t *testing.T) []*Script {
 	t.Helper()
