@@ -31,6 +31,7 @@ type Config struct {
 	Profiling           bool          // /debug/pprof is served to those who may do everything
 
 	Logger *slog.Logger
+	Now    func() time.Time // the clock by which objects and history age; nil: time.Now. Tests make it jump.
 }
 
 // Defaults are the settings of a server that is told nothing.

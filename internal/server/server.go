@@ -86,12 +86,12 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
-	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: c.EventTTL}))
+	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: c.EventTTL, Now: c.Now}))
 	var err error
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}
-	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry})
+	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry, Now: c.Now})
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
@@ -154,6 +154,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	}
 	opened, err := store.Open(store.Config{
 		Log: s.log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
+		Now: c.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.log.Close())

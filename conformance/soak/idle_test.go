@@ -1,0 +1,64 @@
+package soak
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"testing"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/load"
+)
+
+// SPEC: WATCH-1, WATCH-6: thousands of watches that nothing happens on cost a few kilobytes each, their connections
+// included, and every one of them hears of what happens at last.
+func TestIdleWatches(t *testing.T) {
+	if harness.Target() == harness.Reference {
+		return // what it holds it does not say
+	}
+	const watches, each, limit = 10000, 100, 15 << 10
+	server, client, path := begin(t, "--storage=memory", "--profiling")
+	before, err := load.Held(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readers := load.New(server, watches/each)
+	defer readers.Close()
+	bodies := make([]io.ReadCloser, watches)
+	err = load.Each(16, watches, func(i int) error {
+		response, err := readers.Start(t.Context(), load.Request{Method: http.MethodGet, Path: path})
+		if err == nil {
+			bodies[i] = response.Body
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := load.Held(t.Context(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := (open - before) / watches
+	resident, err := load.RSS(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d watches on %d connections: %d bytes each; the server has %d MiB", watches, watches/each, one, resident>>20)
+	if one > limit {
+		t.Errorf("an idle watch holds %d bytes", one)
+	}
+	fill(t, client, "pod", 1, 10)
+	for i, body := range bodies {
+		line, err := bufio.NewReader(body).ReadSlice('\n')
+		if err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+		if e, err := parse(line); err != nil || e.kind != "ADDED" {
+			t.Fatalf("watch %d: %+v, %v", i, e, err)
+		}
+		if err := body.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
