@@ -30,6 +30,7 @@ func scale(selector func(obj object.Value) (string, error)) *engine.Subresource 
 			return scaleOf(obj, selects), nil
 		},
 		Write:   setReplicas,
+		Tables:  true,
 		Columns: columns.Scales.Columns, Cells: columns.Scales.Cells,
 	}
 }

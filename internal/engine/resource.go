@@ -123,7 +123,9 @@ type Subresource struct {
 	Validate func(body, obj, old object.Value) field.ErrorList
 	// Warn returns what the writer of obj is warned of.
 	Warn func(obj, old object.Value) []string
-	// Columns and Cells are the Table of the body, as a Resource's.
+	// Tables says that the body is shown as a Table where a client asks for one (MED-6); Columns and Cells are those of a body
+	// that is not the object, as a Resource's.
+	Tables  bool
 	Columns []Column
 	Cells   func(obj object.Value) []any
 	// Default fills in the body.
@@ -168,6 +170,14 @@ func (r *Resource) Subresource(name string) *Subresource {
 
 // does says whether the subresource has a verb.
 func (s *Subresource) does(verb string) bool { return slices.Contains(s.Verbs, verb) }
+
+// Tables says whether a type, or its subresource if there is one, is shown as a Table where a client asks for one (MED-6).
+func (r *Resource) Tables(s *Subresource) bool {
+	if s != nil {
+		return s.Tables
+	}
+	return !r.Virtual()
+}
 
 // Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
 func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }

@@ -41,7 +41,9 @@ func (x *exchange) negotiate() (wire.Media, error) {
 	if x.target.verb == "list" || x.target.verb == "watch" {
 		available = x.h.offer.CollectionTypes()
 	}
-	media, ok := x.h.offer.Negotiate(accept)
+	offer := x.h.offer
+	offer.NoTables = !x.resource.Tables(x.subresource)
+	media, ok := offer.Negotiate(accept)
 	literal := wire.Literal(accept, available...)
 	switch {
 	case ok && literal:

@@ -75,6 +75,18 @@ func TestNegotiate(t *testing.T) {
 // An error has no form but its own: who accepts tables alone is told in JSON all the same.
 //
 // SPEC: URI-9
+// SPEC: MED-6
+func TestNegotiateWithoutTables(t *testing.T) {
+	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+	without := Offer{NoTables: true}
+	if m, ok := without.Negotiate(table); ok {
+		t.Errorf("a Table where there is none: %+v", m)
+	}
+	if m, ok := without.Negotiate(table + ",application/yaml"); !ok || m != (Media{Encoding: YAML}) {
+		t.Errorf("falling back: %+v, %v", m, ok)
+	}
+}
+
 func TestNegotiateError(t *testing.T) {
 	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok || m != (Media{Encoding: YAML}) {
 		t.Errorf("got %+v, %v", m, ok)

@@ -28,6 +28,8 @@ var streamTypes = [encodings]string{
 type Offer struct {
 	CBOR bool // among the encodings (gate CBORServingAndStorage)
 	Lean bool // clients may do without managedFields (gate ManagedFieldsOptOut)
+	// NoTables says that what is asked for has no Table (MED-6).
+	NoTables bool
 }
 
 // end is behind the last encoding of the offer.
@@ -135,7 +137,7 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 			if !c.Names(mediaTypes[encoding]) {
 				continue
 			}
-			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) {
+			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) && !(o.NoTables && m.Form == AsTable) {
 				m.Lean = m.Lean && o.Lean
 				return m, true
 			}
