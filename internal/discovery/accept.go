@@ -12,15 +12,6 @@ const (
 	mediaCBOR     = "application/cbor"
 )
 
-// representations are the media types of the discovery documents.
-func (d *Documents) representations() []string {
-	all := []string{mediaJSON, mediaYAML, mediaProtobuf, mediaCBOR}
-	if d.noCBOR {
-		return all[:3]
-	}
-	return all
-}
-
 // aggregatedParams are the parameters with which a client asks for aggregated discovery.
 const aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -33,13 +24,13 @@ func (d *Documents) negotiate(accept string, aggregated bool) (mediaType string,
 		if transform && !(aggregated && group == "apidiscovery.k8s.io" && version == "v2" && as == "APIGroupDiscoveryList") {
 			continue
 		}
-		for _, m := range d.representations() {
+		for _, m := range d.media.object {
 			if c.Names(m) {
 				return m, transform, nil
 			}
 		}
 	}
-	return "", false, apierr.NewNotAcceptable(d.representations())
+	return "", false, apierr.NewNotAcceptable(d.media.object)
 }
 
 // literal refuses a header that names none of these media types as it is written and does not say */* either. Some

@@ -34,7 +34,7 @@ type Documents struct {
 	identity []byte // the version as it is told
 	address  string
 	model    func(name string) *schema.Type
-	noCBOR   bool
+	media    *mediaTypes
 
 	mu      sync.Mutex
 	current *catalog
@@ -47,7 +47,7 @@ func New(c Config) *Documents {
 	}
 	return &Documents{
 		registry: c.Registry, version: c.Version, identity: object.AppendJSON(nil, c.Version.value()),
-		address: c.ServerAddress, model: c.Model, noCBOR: c.NoCBOR,
+		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR),
 	}
 }
 

@@ -27,7 +27,7 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 		}
 	}
 	if parts[0] == "api" || gv != nil {
-		if err := literal(accept, d.representations()...); err != nil {
+		if err := literal(accept, d.media.object...); err != nil {
 			return nil, true, err
 		}
 	}

@@ -82,7 +82,7 @@ func (d *Documents) part(c *catalog, name string) *part {
 // gateway is the document of a path on which discovery itself answers.
 func (d *Documents) gateway(c *catalog, name, model, description, id string) *part {
 	paths := func() []*pathItem {
-		item := gatewayPath("/"+name+"/", model, description, id)
+		item := d.gatewayPath("/"+name+"/", model, description, id)
 		if name == "version" {
 			item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
 		}
@@ -121,6 +121,7 @@ func (d *Documents) parts(c *catalog) []*part {
 func (d *Documents) hash(facts ...string) string {
 	sum := sha256.New()
 	sum.Write(d.identity)
+	io.WriteString(sum, strings.Join(d.media.patch, "\n")) // tells the others, too
 	for _, f := range facts {
 		io.WriteString(sum, "\n"+f)
 	}

@@ -200,6 +200,35 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 	}
 }
 
+// SPEC: URI-8, MED-4: without CBOR nothing promises it, and clients that keep documents by their hash see that they are
+// others.
+func TestOpenAPIWithoutCBOR(t *testing.T) {
+	with := openAPIDocuments(t)
+	without := New(Config{Registry: with.registry, Version: testVersion, Model: gotypes.Model, NoCBOR: true})
+	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2"} {
+		var docs [2]*Document
+		for i, d := range []*Documents{with, without} {
+			doc, ok, err := d.Get(path, mediaJSON)
+			if err != nil || !ok {
+				t.Fatalf("%s: %v, %v", path, ok, err)
+			}
+			text, err := doc.Plain()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, media := range []string{"application/cbor", "application/cbor-seq", "application/apply-patch+cbor"} {
+				if has := bytes.Contains(text, []byte(`"`+media+`"`)); has != (i == 0) {
+					t.Errorf("%s, without CBOR %v: %s is there: %v", path, i == 1, media, has)
+				}
+			}
+			docs[i] = doc
+		}
+		if docs[0].ETag == docs[1].ETag {
+			t.Errorf("%s: both are %s", path, docs[0].ETag)
+		}
+	}
+}
+
 func openAPIDocuments(t testing.TB) *Documents {
 	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
 }

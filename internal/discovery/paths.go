@@ -35,15 +35,32 @@ type parameter struct {
 	name, in, typ, description string
 }
 
-var (
-	objectTypes = []string{mediaJSON, mediaYAML, mediaProtobuf}
-	watchTypes  = append(slices.Clip(objectTypes), mediaJSON+";stream=watch", mediaProtobuf+";stream=watch")
-	patchTypes  = []string{
-		"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
-		"application/apply-patch+yaml",
+// mediaTypes are those that bodies and answers have.
+type mediaTypes struct {
+	object, watch []string
+	patch         []string
+}
+
+// mediaTypesOf are those of a server with or without CBOR.
+func mediaTypesOf(noCBOR bool) *mediaTypes {
+	t := &mediaTypes{
+		object: []string{mediaJSON, mediaYAML, mediaProtobuf},
+		patch: []string{
+			"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+			"application/apply-patch+yaml",
+		},
 	}
-	anyType = []string{"*/*"}
-)
+	streams := []string{mediaJSON + ";stream=watch", mediaProtobuf + ";stream=watch"}
+	if !noCBOR {
+		t.object = append(t.object, mediaCBOR)
+		t.patch = append(t.patch, "application/apply-patch+cbor")
+		streams = append(streams, mediaCBOR+"-seq")
+	}
+	t.watch = slices.Concat(t.object, streams)
+	return t
+}
+
+var anyType = []string{"*/*"}
 
 const (
 	metaModels    = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -78,7 +95,7 @@ var returnsObject = map[[2]string]bool{
 
 // pathsOf are the paths of a group version, sorted.
 func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
-	paths := []*pathItem{gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources")}
+	paths := []*pathItem{d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources")}
 	for _, r := range gv.resources {
 		p := resourcePaths{documents: d, gv: gv, r: r, byPath: map[string]*pathItem{}}
 		p.main()
@@ -95,9 +112,9 @@ func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 }
 
 // gatewayPath is a path on which discovery itself answers.
-func gatewayPath(path, model, description, id string) *pathItem {
+func (d *Documents) gatewayPath(path, model, description, id string) *pathItem {
 	op := &operation{
-		method: "get", description: description, consumes: objectTypes, produces: objectTypes, answers: []int{200}, model: model,
+		method: "get", description: description, consumes: d.media.object, produces: d.media.object, answers: []int{200}, model: model,
 	}
 	op.id, op.tag = operationID("get"+id, path)
 	return &pathItem{path: path, operations: []*operation{op}}
@@ -156,13 +173,13 @@ func (p *resourcePaths) main() {
 			description = "list or watch objects of kind " + kind
 		}
 		p.add(path, name, kind, &operation{
-			method: "get", action: "list", description: description, consumes: anyType, produces: watchTypes,
+			method: "get", action: "list", description: description, consumes: anyType, produces: d.media.watch,
 			answers: []int{200}, model: besideModel(model, r.ListKind),
 		}, lists)
 	}
 	watch := func(path, name, action, description string) {
 		p.add("watch/"+path, name, kind, &operation{
-			method: "get", action: action, consumes: anyType, produces: watchTypes, answers: []int{200}, model: modelWatch,
+			method: "get", action: action, consumes: anyType, produces: d.media.watch, answers: []int{200}, model: modelWatch,
 			description: description,
 		}, lists)
 	}
@@ -175,13 +192,13 @@ func (p *resourcePaths) main() {
 	if r.Has("create") {
 		p.add(collection, "create"+scope+kind, kind, &operation{
 			method: "post", action: "post", description: "create" + article(kind) + kind, body: model, bodyRequired: true,
-			consumes: anyType, produces: objectTypes, answers: []int{200, 201, 202}, model: model,
+			consumes: anyType, produces: d.media.object, answers: []int{200, 201, 202}, model: model,
 		}, d.options(modelCreate))
 	}
 	if r.Has("deletecollection") {
 		p.add(collection, "deletecollection"+scope+kind, kind, &operation{
 			method: "delete", action: "deletecollection", description: "delete collection of " + kind, body: modelDelete,
-			consumes: anyType, produces: objectTypes, answers: []int{200}, model: modelStatus,
+			consumes: anyType, produces: d.media.object, answers: []int{200}, model: modelStatus,
 		}, d.options(modelDelete), except(lists, "watch", "allowWatchBookmarks"))
 	}
 	p.object(item, scope+kind, kind, model, "", r.Verbs)
@@ -192,7 +209,7 @@ func (p *resourcePaths) main() {
 		}
 		p.add(item, "delete"+scope+kind, kind, &operation{
 			method: "delete", action: "delete", description: "delete" + article(kind) + kind, body: modelDelete,
-			consumes: anyType, produces: objectTypes, answers: []int{200, 202}, model: answer,
+			consumes: anyType, produces: d.media.object, answers: []int{200, 202}, model: answer,
 		}, d.options(modelDelete))
 	}
 	if r.Has("watch") {
@@ -213,7 +230,7 @@ func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []
 		if len(gvk) == 3 {
 			op.group, op.version, op.kind = gvk[0], gvk[1], gvk[2]
 		}
-		op.produces, op.model = objectTypes, model
+		op.produces, op.model = p.documents.media.object, model
 		p.add(path, name, namedKind, op, parameters...)
 	}
 	what := of + "the specified " + p.r.Kind
@@ -228,7 +245,7 @@ func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []
 	}
 	if slices.Contains(verbs, "patch") {
 		add(&operation{
-			method: "patch", action: "patch", description: "partially update " + what, consumes: patchTypes,
+			method: "patch", action: "patch", description: "partially update " + what, consumes: p.documents.media.patch,
 			body: modelPatch, bodyRequired: true, answers: []int{200, 201},
 		}, "patch"+name, p.documents.options(modelPatching))
 	}
@@ -265,14 +282,14 @@ func (p *resourcePaths) sub(s *engine.Subresource) {
 	if s.Name == "log" {
 		p.add(path, "read"+name, s.Kind, &operation{
 			method: "get", action: "get", description: "read " + of + "the specified " + r.Kind, consumes: anyType,
-			produces: append([]string{"text/plain"}, objectTypes...), answers: []int{200}, group: group, version: version, kind: s.Kind,
+			produces: append([]string{"text/plain"}, d.media.object...), answers: []int{200}, group: group, version: version, kind: s.Kind,
 		}, d.options(besideModel(modelName(r.Schema), "PodLogOptions")))
 		return
 	}
 	if slices.Contains(s.Verbs, "create") {
 		p.add(path, "create"+name, s.Kind, &operation{
 			method: "post", action: "post", description: "create " + of[:len(of)-1] + article(r.Kind) + r.Kind, body: model, bodyRequired: true,
-			consumes: anyType, produces: objectTypes, answers: []int{200, 201, 202}, model: model, group: group, version: version, kind: s.Kind,
+			consumes: anyType, produces: d.media.object, answers: []int{200, 201, 202}, model: model, group: group, version: version, kind: s.Kind,
 		}, d.options(modelCreate))
 	}
 	p.object(path, name, s.Kind, model, of, s.Verbs, group, version, s.Kind)
