@@ -9,6 +9,7 @@ import (
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/linediff"
+	"plinth/conformance/internal/records"
 )
 
 var (
@@ -18,28 +19,10 @@ var (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-func scripts(t *testing.T) []*script {
-	t.Helper()
-	all, err := loadAll("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) == 0 {
-		t.Fatal("there are no scripts")
-	}
-	return all
-}
-
 // TestScripts: what is printed is what was read, so that recording changes nothing but answers.
 func TestScripts(t *testing.T) {
-	for _, s := range scripts(t) {
-		text, err := os.ReadFile(s.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if printed := string(s.print()); printed != string(text) {
-			t.Errorf("%s is printed otherwise:\n%s", s.file, linediff.Diff(string(text), printed))
-		}
+	for _, s := range records.Load(t, parse) {
+		records.Unchanged(t, s.file, s.print())
 	}
 }
 
@@ -69,7 +52,7 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 	home := t.TempDir()
 	client := server.Client()
 	t.Cleanup(client.CloseIdleConnections)
-	for _, s := range scripts(t) {
+	for _, s := range records.Load(t, parse) {
 		t.Run(s.name(), func(t *testing.T) {
 			t.Parallel()
 			r, err := newRunner(server, client, home, s)

@@ -1,14 +1,12 @@
 package apply
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/shell"
 )
 
 // methods are the words that begin a request line. Patches have a word for each type.
@@ -51,16 +50,12 @@ type runner struct {
 	client    *http.Client
 	namespace string
 	home, dir string
-	env       []string
+	shell     *shell.Shell
 	seen      seen
 }
 
 // newRunner makes the script's namespace. home is shared by all scripts: discovery and the schemas are kept there.
 func newRunner(server *harness.Server, client *http.Client, home string, s *script) (*runner, error) {
-	program, err := harness.Kubectl()
-	if err != nil {
-		return nil, err
-	}
 	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home, dir: filepath.Join(home, s.name()), seen: seen{}}
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return nil, err
@@ -74,8 +69,9 @@ func newRunner(server *harness.Server, client *http.Client, home string, s *scri
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return nil, err
 	}
-	r.env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+home, "TMPDIR="+r.dir, "TZ=UTC", "LC_ALL=C",
-		"PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "KUBECTL_KUBERC=false")
+	if r.shell, err = shell.New(r.dir, home, kubeconfig, "TMPDIR="+r.dir); err != nil {
+		return nil, err
+	}
 	_, _, err = r.send(http.MethodPost, "/api/v1/namespaces", fmt.Sprintf(`{"metadata": {"name": %q}}`, r.namespace),
 		http.Header{"Content-Type": {"application/json"}})
 	return r, err
@@ -93,7 +89,9 @@ func (r *runner) do(st *step) (string, error) {
 	}
 	var out string
 	if strings.HasPrefix(command, "$ ") {
-		out = r.shell(strings.ReplaceAll(strings.TrimPrefix(command, "$ "), "\n$ ", "\n"), stdin)
+		printed := r.shell.Run(strings.ReplaceAll(strings.TrimPrefix(command, "$ "), "\n$ ", "\n"), stdin)
+		printed.Stderr = withoutExplanation(printed.Stderr)
+		out = r.normalise(printed.String())
 	} else if out, err = r.request(command, stdin, st.headers); err != nil {
 		return "", err
 	}
@@ -113,28 +111,8 @@ func (r *runner) do(st *step) (string, error) {
 	return strings.TrimSpace(out), nil
 }
 
-// commandTimeout is far beyond what any step takes.
-const commandTimeout = 60 * time.Second
-
-// shell runs shell lines, with kubectl in their path.
-func (r *runner) shell(command, stdin string) string {
-	cmd := exec.Command("timeout", fmt.Sprint(commandTimeout.Seconds()), "sh", "-c", command)
-	cmd.Env, cmd.Dir = r.env, r.dir
-	cmd.Stdin = strings.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	out := stdout.String()
-	if text := strings.TrimRight(withoutExplanation(stderr.String()), "\n"); text != "" {
-		for line := range strings.SplitSeq(text, "\n") {
-			out += strings.TrimRight("! "+line, " ") + "\n"
-		}
-	}
-	if err != nil {
-		out += "(" + err.Error() + ")\n"
-	}
-	return r.normalise(out)
-}
+// requestTimeout is far beyond what any request takes.
+const requestTimeout = 60 * time.Second
 
 // request sends a request line with its body and prints the answer.
 func (r *runner) request(line, body string, headers []string) (string, error) {
@@ -174,7 +152,7 @@ func (r *runner) path(target string) string {
 }
 
 func (r *runner) send(method, path, body string, header http.Header) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, r.server.URL+path, strings.NewReader(body))
 	if err != nil {

@@ -1,12 +1,10 @@
 package apply
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
+
+	"plinth/conformance/internal/records"
 )
 
 // step is one command or request and what became of it.
@@ -28,57 +26,20 @@ type script struct {
 	steps      []*step
 }
 
-func (s *script) name() string { return strings.TrimSuffix(filepath.Base(s.file), ".txt") }
+func (s *script) name() string { return records.Name(s.file) }
 
-const (
-	stepMark      = "=== "
-	wantMark      = "-->"
-	differentMark = "~~>"
-)
-
-func loadAll(dir string) ([]*script, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(files)
-	var scripts []*script
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		s, err := parse(file, string(text))
-		if err != nil {
-			return nil, err
-		}
-		scripts = append(scripts, s)
-	}
-	return scripts, nil
-}
+// differentMark stands between the reference's answer and Plinth's.
+const differentMark = "~~>"
 
 func parse(file, text string) (*script, error) {
-	s := &script{file: file}
-	parts := strings.Split("\n"+text, "\n"+stepMark)
-	s.head = strings.TrimSpace(parts[0])
-	line := 1 + strings.Count(parts[0], "\n")
-	for _, part := range parts[1:] {
-		st, err := parseStep(part)
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, line, err)
-		}
-		st.line = line
-		line += 1 + strings.Count(part, "\n")
-		s.steps = append(s.steps, st)
-	}
-	return s, nil
+	head, steps, err := records.Parse(file, text, parseStep)
+	return &script{file, head, steps}, err
 }
 
-func parseStep(text string) (*step, error) {
-	request, answers, _ := strings.Cut(text, "\n"+wantMark)
-	want, differently, _ := strings.Cut(answers, "\n"+differentMark)
-	title, rest, _ := strings.Cut(request, "\n")
-	st := &step{title: strings.TrimSpace(title), want: strings.TrimSpace(want), differently: strings.TrimSpace(differently)}
+func parseStep(section records.Section) (*step, error) {
+	want, differently, _ := strings.Cut(section.Answer, "\n"+differentMark)
+	st := &step{title: section.Title, line: section.Line, want: strings.TrimSpace(want), differently: strings.TrimSpace(differently)}
+	rest := section.Step
 	for st.command == "" {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
@@ -109,29 +70,23 @@ func parseStep(text string) (*step, error) {
 }
 
 // print writes a script as parse reads it.
-func (s *script) print() []byte {
-	var out bytes.Buffer
-	out.WriteString(s.head)
-	for _, st := range s.steps {
-		out.WriteString("\n\n" + stepMark + st.title + "\n" + st.comment)
-		if st.differs != "" {
-			out.WriteString("@differs " + st.differs + "\n")
-		}
-		for _, header := range st.headers {
-			out.WriteString("@header " + header + "\n")
-		}
-		if len(st.show) > 0 {
-			out.WriteString("@show " + strings.Join(st.show, " ") + "\n")
-		}
-		out.WriteString(st.command + "\n")
-		if st.stdin != "" {
-			out.WriteString(st.stdin + "\n")
-		}
-		out.WriteString(wantMark + "\n" + st.want)
-		if st.differs != "" && st.differently != "" {
-			out.WriteString("\n" + differentMark + "\n" + st.differently)
-		}
+func (s *script) print() []byte { return records.Print(s.head, s.steps, (*step).section) }
+
+func (st *step) section() records.Section {
+	text := st.comment
+	if st.differs != "" {
+		text += "@differs " + st.differs + "\n"
 	}
-	out.WriteString("\n")
-	return out.Bytes()
+	for _, header := range st.headers {
+		text += "@header " + header + "\n"
+	}
+	if len(st.show) > 0 {
+		text += "@show " + strings.Join(st.show, " ") + "\n"
+	}
+	text += st.command + "\n" + st.stdin
+	answer := st.want
+	if st.differs != "" && st.differently != "" {
+		answer += "\n" + differentMark + "\n" + st.differently
+	}
+	return records.Section{Title: st.title, Step: text, Answer: answer}
 }

@@ -3,37 +3,16 @@ package kubectl
 import (
 	"flag"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/linediff"
+	"plinth/conformance/internal/records"
 )
 
 var rewrite = flag.Bool("rewrite", false, "record in testdata what kubectl prints against the reference")
 
 func TestMain(m *testing.M) { harness.Main(m) }
-
-func scripts(t *testing.T) map[string]*script {
-	t.Helper()
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := map[string]*script{}
-	for _, file := range files {
-		s, err := load(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[strings.TrimSuffix(filepath.Base(file), ".txt")] = s
-	}
-	if len(all) == 0 {
-		t.Fatal("there are no scripts")
-	}
-	return all
-}
 
 // TestPlinth holds what kubectl prints against what it printed with the reference.
 func TestPlinth(t *testing.T) {
@@ -41,8 +20,8 @@ func TestPlinth(t *testing.T) {
 		return
 	}
 	server := harness.RunTarget(t)
-	for name, s := range scripts(t) {
-		t.Run(name, func(t *testing.T) { replay(t, server, s) })
+	for _, s := range records.Load(t, parse) {
+		t.Run(records.Name(s.file), func(t *testing.T) { replay(t, server, s) })
 	}
 }
 
@@ -52,8 +31,8 @@ func TestRecords(t *testing.T) {
 		return
 	}
 	server := harness.Run(t, harness.Options{Kind: harness.Reference})
-	for name, s := range scripts(t) {
-		t.Run(name, func(t *testing.T) {
+	for _, s := range records.Load(t, parse) {
+		t.Run(records.Name(s.file), func(t *testing.T) {
 			if *rewrite {
 				record(t, server, s)
 				return
@@ -67,12 +46,12 @@ func TestRecords(t *testing.T) {
 }
 
 func record(t *testing.T, server *harness.Server, s *script) {
-	sh, err := newShell(server, t.TempDir())
+	r, err := newRunner(server, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, st := range s.steps {
-		st.output = sh.run(st.command, st.stdin)
+		st.output = r.run(st.command, st.stdin)
 	}
 	if err := os.WriteFile(s.file, s.print(), 0o644); err != nil {
 		t.Fatal(err)
@@ -81,12 +60,12 @@ func record(t *testing.T, server *harness.Server, s *script) {
 
 func replay(t *testing.T, server *harness.Server, s *script) {
 	t.Parallel()
-	sh, err := newShell(server, t.TempDir())
+	r, err := newRunner(server, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, st := range s.steps {
-		got := sh.run(st.command, st.stdin)
+		got := r.run(st.command, st.stdin)
 		switch {
 		case got == st.output && st.differs != "":
 			t.Errorf("%s:%d: %s: the known difference is gone: %s", s.file, st.line, st.title, st.differs)

@@ -53,7 +53,7 @@ func TestManifests(t *testing.T) {
 	for _, m := range manifests {
 		t.Run(m.name, func(t *testing.T) {
 			server := harness.RunTarget(t)
-			sh, err := newShell(server, t.TempDir())
+			r, err := newRunner(server, t.TempDir())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestManifests(t *testing.T) {
 			}
 			var file bytes.Buffer
 			var names []string
-			objects = slices.DeleteFunc(objects, func(o object) bool { return server.Kind == harness.Plinth && isRefused(t, sh, o) })
+			objects = slices.DeleteFunc(objects, func(o object) bool { return server.Kind == harness.Plinth && isRefused(t, r, o) })
 			for _, o := range objects {
 				file.WriteString("---\n")
 				file.Write(o.text)
@@ -74,30 +74,30 @@ func TestManifests(t *testing.T) {
 			}
 			for _, namespace := range names {
 				if !slices.ContainsFunc(objects, func(o object) bool { return o.Kind == "Namespace" && o.Metadata.Name == namespace }) {
-					complain(t, "create namespace", sh.run("kubectl create namespace "+namespace, ""))
+					complain(t, "create namespace", r.run("kubectl create namespace "+namespace, ""))
 				}
 			}
-			if err := os.WriteFile(filepath.Join(sh.home, "all.yaml"), file.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(r.home, "all.yaml"), file.Bytes(), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			created := sh.run("kubectl create -f all.yaml", "")
+			created := r.run("kubectl create -f all.yaml", "")
 			complain(t, "create", created)
-			read := sh.run("kubectl get -f all.yaml -o name", "")
+			read := r.run("kubectl get -f all.yaml -o name", "")
 			if got := len(strings.Split(read, "\n")); got < len(objects) || strings.Contains(read, "! ") {
 				t.Errorf("of %d objects, these can be read:\n%s", len(objects), read)
 			}
-			complain(t, "get", sh.run("kubectl get -f all.yaml", ""))
-			complain(t, "delete", sh.run("kubectl delete -f all.yaml --wait=false --ignore-not-found", ""))
+			complain(t, "get", r.run("kubectl get -f all.yaml", ""))
+			complain(t, "delete", r.run("kubectl delete -f all.yaml --wait=false --ignore-not-found", ""))
 		})
 	}
 }
 
 // isRefused says whether an object is a known difference, and that it still is one.
-func isRefused(t *testing.T, sh *shell, o object) bool {
+func isRefused(t *testing.T, r *runner, o object) bool {
 	t.Helper()
 	reason, known := refused[o.Kind+"/"+o.Metadata.Name]
 	if known {
-		printed := sh.run("kubectl create -n default --dry-run=server -f -", strings.ReplaceAll(string(o.text), "namespace: "+o.Metadata.Namespace, ""))
+		printed := r.run("kubectl create -n default --dry-run=server -f -", strings.ReplaceAll(string(o.text), "namespace: "+o.Metadata.Namespace, ""))
 		if !strings.Contains(printed, "is invalid") {
 			t.Errorf("%s %s: the known difference is gone: %s\n%s", o.Kind, o.Metadata.Name, reason, printed)
 		}

@@ -1,16 +1,13 @@
 package kubectl
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/records"
+	"plinth/conformance/internal/shell"
 )
 
 // step is one command and what it printed.
@@ -25,93 +22,51 @@ type script struct {
 	steps      []*step
 }
 
-func load(file string) (*script, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	s := &script{file: file}
-	parts := strings.Split("\n"+string(text), "\n=== ")
-	s.head = strings.TrimSpace(parts[0])
-	line := 1 + strings.Count(parts[0], "\n")
-	for _, part := range parts[1:] {
-		st := &step{line: line}
-		line += 1 + strings.Count(part, "\n")
-		request, output, _ := strings.Cut(part, "\n-->")
-		st.output = strings.TrimSpace(output)
-		title, rest, _ := strings.Cut(request, "\n")
-		st.title = strings.TrimSpace(title)
-		if after, ok := strings.CutPrefix(rest, "@differs "); ok {
-			st.differs, rest, _ = strings.Cut(after, "\n")
-		}
-		command, stdin, _ := strings.Cut(rest, "\n")
-		var ok bool
-		if st.command, ok = strings.CutPrefix(command, "$ "); !ok {
-			return nil, fmt.Errorf("%s:%d: %q is no command", file, st.line, command)
-		}
-		st.stdin = strings.TrimSpace(stdin)
-		s.steps = append(s.steps, st)
-	}
-	return s, nil
+func parse(file, text string) (*script, error) {
+	head, steps, err := records.Parse(file, text, parseStep)
+	return &script{file, head, steps}, err
 }
 
-func (s *script) print() []byte {
-	var out bytes.Buffer
-	out.WriteString(s.head)
-	for _, st := range s.steps {
-		out.WriteString("\n\n=== " + st.title + "\n")
-		if st.differs != "" {
-			out.WriteString("@differs " + st.differs + "\n")
-		}
-		out.WriteString("$ " + st.command + "\n")
-		if st.stdin != "" {
-			out.WriteString(st.stdin + "\n")
-		}
-		out.WriteString("-->\n" + st.output)
+func parseStep(section records.Section) (*step, error) {
+	st := &step{title: section.Title, line: section.Line, output: section.Answer}
+	rest := section.Step
+	if after, ok := strings.CutPrefix(rest, "@differs "); ok {
+		st.differs, rest, _ = strings.Cut(after, "\n")
 	}
-	out.WriteString("\n")
-	return out.Bytes()
+	command, stdin, _ := strings.Cut(rest, "\n")
+	var ok bool
+	if st.command, ok = strings.CutPrefix(command, "$ "); !ok {
+		return nil, fmt.Errorf("%q is no command", command)
+	}
+	st.stdin = strings.TrimSpace(stdin)
+	return st, nil
 }
 
-// shell runs commands against one server, with kubectl in its path and a home of its own for discovery's cache.
-type shell struct {
+func (s *script) print() []byte { return records.Print(s.head, s.steps, (*step).section) }
+
+func (st *step) section() records.Section {
+	text := "$ " + st.command + "\n" + st.stdin
+	if st.differs != "" {
+		text = "@differs " + st.differs + "\n" + text
+	}
+	return records.Section{Title: st.title, Step: text, Answer: st.output}
+}
+
+// runner takes commands to one server, with a home of its own for discovery's cache.
+type runner struct {
 	server *harness.Server
 	home   string
-	env    []string
+	shell  *shell.Shell
 }
 
-func newShell(server *harness.Server, home string) (*shell, error) {
-	program, err := harness.Kubectl()
-	if err != nil {
-		return nil, err
-	}
-	s := &shell{server: server, home: home}
-	s.env = append(os.Environ(), "KUBECONFIG="+server.Kubeconfig, "HOME="+home, "TZ=UTC", "LC_ALL=C",
-		"PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"), "KUBECTL_KUBERC=false")
-	return s, nil
+func newRunner(server *harness.Server, home string) (*runner, error) {
+	sh, err := shell.New(home, home, server.Kubeconfig)
+	return &runner{server, home, sh}, err
 }
 
-// commandTimeout is far beyond what any command takes.
-const commandTimeout = 60 * time.Second
-
-// run executes a shell line and returns what it printed, normalised.
-func (s *shell) run(command, stdin string) string {
-	cmd := exec.Command("timeout", fmt.Sprint(commandTimeout.Seconds()), "sh", "-c", command)
-	cmd.Env, cmd.Dir = s.env, s.home
-	cmd.Stdin = strings.NewReader(stdin)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	out := stdout.String()
-	if text := strings.TrimRight(stderr.String(), "\n"); text != "" {
-		for line := range strings.SplitSeq(text, "\n") {
-			out += "! " + line + "\n"
-		}
-	}
-	if err != nil {
-		out += "(" + err.Error() + ")\n"
-	}
-	return s.normalise(out)
+// run takes a shell line and returns what it printed, normalised.
+func (r *runner) run(command, stdin string) string {
+	return r.normalise(r.shell.Run(command, stdin).String())
 }
 
 // What is different in every run, and what stands in its place.
@@ -135,9 +90,9 @@ var different = []struct {
 	{regexp.MustCompile(`(?m)^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ `), ""},
 }
 
-func (s *shell) normalise(out string) string {
-	out = strings.ReplaceAll(out, s.server.URL, "<server>")
-	out = strings.ReplaceAll(out, s.home, "<home>")
+func (r *runner) normalise(out string) string {
+	out = strings.ReplaceAll(out, r.server.URL, "<server>")
+	out = strings.ReplaceAll(out, r.home, "<home>")
 	for range 2 { // two ages side by side share the space between them
 		for _, d := range different {
 			out = d.found.ReplaceAllString(out, d.as)

@@ -4,12 +4,11 @@ import (
 	"flag"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/linediff"
+	"plinth/conformance/internal/records"
 )
 
 var rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
@@ -21,20 +20,6 @@ func TestMain(m *testing.M) {
 	}
 	harness.Main(m)
 }
-
-func scripts(t *testing.T) []*Script {
-	t.Helper()
-	all, err := Load("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) == 0 {
-		t.Fatal("there are no scripts")
-	}
-	return all
-}
-
-func name(s *Script) string { return strings.TrimSuffix(filepath.Base(s.File), ".txt") }
 
 // TestPlinth holds Plinth against the recorded answers: over both versions of HTTP, and with both kinds of storage.
 func TestPlinth(t *testing.T) {
@@ -53,8 +38,8 @@ func TestPlinth(t *testing.T) {
 			t.Parallel() // most of the time they wait
 			// The records are of a reference in which this gate is off, and many of them list the media types.
 			server := harness.RunTarget(t, append(mode.flags, "--feature-gates=CBORServingAndStorage=false")...)
-			for _, script := range scripts(t) {
-				t.Run(name(script), func(t *testing.T) {
+			for _, script := range records.Load(t, Parse) {
+				t.Run(records.Name(script.File), func(t *testing.T) {
 					t.Parallel() // each has its own namespace
 					replay(t, script, NewRunner(server.URL, mode.client(server), script))
 				})
@@ -65,14 +50,8 @@ func TestPlinth(t *testing.T) {
 
 // TestScripts: what is printed is what was read, so that recording changes nothing but answers.
 func TestScripts(t *testing.T) {
-	for _, script := range scripts(t) {
-		text, err := os.ReadFile(script.File)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if printed := string(script.Print()); printed != string(text) {
-			t.Errorf("%s is printed otherwise:\n%s", script.File, linediff.Diff(string(text), printed))
-		}
+	for _, script := range records.Load(t, Parse) {
+		records.Unchanged(t, script.File, script.Print())
 	}
 }
 
@@ -82,8 +61,8 @@ func TestRecords(t *testing.T) {
 		return
 	}
 	server := harness.Run(t, harness.Options{Kind: harness.Reference})
-	for _, script := range scripts(t) {
-		t.Run(name(script), func(t *testing.T) {
+	for _, script := range records.Load(t, Parse) {
+		t.Run(records.Name(script.File), func(t *testing.T) {
 			if *rewrite {
 				record(t, script, NewRunner(server.URL, server.Client(), script))
 				return

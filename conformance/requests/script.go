@@ -1,13 +1,12 @@
 package requests
 
 import (
-	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"plinth/conformance/internal/records"
 )
 
 // Script is one file of testdata.
@@ -56,61 +55,21 @@ type Step struct {
 	Answer string // as recorded
 }
 
-const (
-	stepMark   = "=== "
-	answerMark = "-->"
-)
-
-// Load reads all scripts of a folder, in the order of their names.
-func Load(dir string) ([]*Script, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.txt"))
+// Parse reads a script.
+func Parse(file, text string) (*Script, error) {
+	head, steps, err := records.Parse(file, text, parseStep)
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(files)
-	var scripts []*Script
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		script, err := Parse(file, string(text))
-		if err != nil {
-			return nil, err
-		}
-		scripts = append(scripts, script)
-	}
-	return scripts, nil
-}
-
-// Parse reads a script.
-func Parse(file, text string) (*Script, error) {
-	s := &Script{File: file}
-	lines := strings.SplitAfter(text, "\n")
-	at := 0
-	for at < len(lines) && !strings.HasPrefix(lines[at], stepMark) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(lines[at]), "@differs-at "); ok {
+	s := &Script{File: file, Head: head, Steps: steps}
+	for i, line := range strings.Split(head, "\n") {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "@differs-at "); ok {
 			d, err := parseDifference(rest)
 			if err != nil {
-				return nil, fmt.Errorf("%s:%d: %w", file, at+1, err)
+				return nil, fmt.Errorf("%s:%d: %w", file, i+1, err)
 			}
 			s.Differs = append(s.Differs, d)
 		}
-		s.Head += lines[at]
-		at++
-	}
-	for at < len(lines) {
-		from := at
-		at++
-		for at < len(lines) && !strings.HasPrefix(lines[at], stepMark) {
-			at++
-		}
-		step, err := parseStep(lines[from:at])
-		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, from+1, err)
-		}
-		step.Line = from + 1
-		s.Steps = append(s.Steps, step)
 	}
 	return s, nil
 }
@@ -123,14 +82,11 @@ func parseDifference(text string) (*Difference, error) {
 	return &Difference{Paths: strings.Split(paths, ","), Reason: strings.TrimSpace(reason)}, nil
 }
 
-func parseStep(lines []string) (*Step, error) {
-	s := &Step{Title: strings.TrimSpace(strings.TrimPrefix(lines[0], stepMark))}
-	at := 1
-	for ; at < len(lines); at++ {
-		line := strings.TrimRight(lines[at], "\n")
-		if line == "" || line == answerMark {
-			break
-		}
+func parseStep(section records.Section) (*Step, error) {
+	s := &Step{Title: section.Title, Line: section.Line, Answer: section.Answer}
+	request, body, _ := strings.Cut(section.Step, "\n\n")
+	s.Body = strings.TrimSpace(body)
+	for line := range strings.SplitSeq(request, "\n") {
 		var err error
 		switch {
 		case strings.HasPrefix(line, "#"):
@@ -158,10 +114,6 @@ func parseStep(lines []string) (*Step, error) {
 	if s.Method == "" {
 		return nil, fmt.Errorf("%q has no request line", s.Title)
 	}
-	rest := strings.Join(lines[at:], "")
-	body, answer, _ := strings.Cut("\n"+rest, "\n"+answerMark+"\n")
-	s.Body = strings.TrimSpace(body)
-	s.Answer = strings.TrimSpace(answer)
 	return s, nil
 }
 
@@ -210,26 +162,15 @@ func (s *Step) direct(line string) error {
 }
 
 // Print writes a script as Parse reads it.
-func (s *Script) Print() []byte {
-	var out bytes.Buffer
-	out.WriteString(strings.TrimRight(s.Head, "\n"))
-	for _, step := range s.Steps {
-		out.WriteString("\n\n" + stepMark + step.Title + "\n")
-		for _, comment := range step.Comments {
-			out.WriteString(comment + "\n")
-		}
-		for _, directive := range step.Directives {
-			out.WriteString(directive + "\n")
-		}
-		out.WriteString(step.Method + " " + step.URL + "\n")
-		for _, h := range step.Headers {
-			out.WriteString(strings.TrimSpace(h.Name+": "+h.Value) + "\n")
-		}
-		if step.Body != "" {
-			out.WriteString("\n" + step.Body + "\n")
-		}
-		out.WriteString(answerMark + "\n" + step.Answer)
+func (s *Script) Print() []byte { return records.Print(s.Head, s.Steps, (*Step).section) }
+
+func (s *Step) section() records.Section {
+	lines := slices.Concat(s.Comments, s.Directives, []string{s.Method + " " + s.URL})
+	for _, h := range s.Headers {
+		lines = append(lines, strings.TrimSpace(h.Name+": "+h.Value))
 	}
-	out.WriteString("\n")
-	return out.Bytes()
+	if s.Body != "" {
+		lines = append(lines, "", s.Body)
+	}
+	return records.Section{Title: s.Title, Step: strings.Join(lines, "\n"), Answer: s.Answer}
 }

@@ -1,0 +1,107 @@
+// Package records reads and writes the files in which answers of the reference are recorded, which are read as they are
+// compared and written anew by a run against the reference. A file is a script: a head of comments and then sections, each
+// with a title, a step and its answer. What a step says is for the package to know whose script it is.
+package records
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"plinth/conformance/internal/linediff"
+)
+
+const (
+	titleMark  = "=== "
+	answerMark = "-->"
+)
+
+// Section is one step and its answer.
+type Section struct {
+	Title        string
+	Line         int // of the title
+	Step, Answer string
+}
+
+// split takes the text of a file apart.
+func split(text string) (head string, sections []Section) {
+	parts := strings.Split("\n"+text, "\n"+titleMark)
+	line := 1 + strings.Count(parts[0], "\n")
+	for _, part := range parts[1:] {
+		title, rest, _ := strings.Cut(part, "\n")
+		step, answer, _ := strings.Cut(rest, "\n"+answerMark)
+		sections = append(sections, Section{strings.TrimSpace(title), line, strings.TrimRight(step, "\n"), strings.TrimSpace(answer)})
+		line += 1 + strings.Count(part, "\n")
+	}
+	return strings.TrimRight(strings.TrimPrefix(parts[0], "\n"), "\n"), sections
+}
+
+// Parse takes the text of a file apart and reads each section as a step.
+func Parse[Step any](file, text string, parse func(Section) (Step, error)) (head string, steps []Step, err error) {
+	head, sections := split(text)
+	for _, section := range sections {
+		step, err := parse(section)
+		if err != nil {
+			return "", nil, fmt.Errorf("%s:%d: %w", file, section.Line, err)
+		}
+		steps = append(steps, step)
+	}
+	return head, steps, nil
+}
+
+// Print puts together what Parse takes apart.
+func Print[Step any](head string, steps []Step, section func(Step) Section) []byte {
+	var out bytes.Buffer
+	out.WriteString(head)
+	for _, step := range steps {
+		s := section(step)
+		out.WriteString("\n\n" + titleMark + s.Title + "\n")
+		out.WriteString(strings.TrimRight(s.Step, "\n") + "\n")
+		out.WriteString(answerMark + "\n" + s.Answer)
+	}
+	out.WriteString("\n")
+	return out.Bytes()
+}
+
+// Load reads all scripts of testdata, in the order of their names.
+func Load[Script any](t testing.TB, parse func(file, text string) (Script, error)) []Script {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("there are no scripts")
+	}
+	var scripts []Script
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, err := parse(file, string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts = append(scripts, script)
+	}
+	return scripts
+}
+
+// Name is what the test of a file is called.
+func Name(file string) string { return strings.TrimSuffix(filepath.Base(file), ".txt") }
+
+// Unchanged fails a test if a script is printed otherwise than it was read: recording is to change nothing but answers.
+func Unchanged(t testing.TB, file string, printed []byte) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, printed) {
+		t.Errorf("%s is printed otherwise:\n%s", file, linediff.Diff(string(text), string(printed)))
+	}
+}
