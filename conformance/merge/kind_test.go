@@ -261,30 +261,3 @@ func parse(text string) object.Value {
 	}
 	return v
 }
-
-// native is the value as upstream's unstructured objects hold it.
-func native(v object.Value) any {
-	switch v.Kind() {
-	case object.Bool:
-		return v.Bool()
-	case object.Int:
-		return v.Int()
-	case object.Float, object.Number:
-		return v.Float()
-	case object.String:
-		return v.Str()
-	case object.List:
-		list := make([]any, 0, v.Len())
-		for _, item := range v.Items() {
-			list = append(list, native(item))
-		}
-		return list
-	case object.Map:
-		m := make(map[string]any, v.Len())
-		for _, member := range v.Members() {
-			m[member.Key] = native(member.Value)
-		}
-		return m
-	}
-	return nil
-}

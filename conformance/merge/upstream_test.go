@@ -22,6 +22,7 @@ import (
 	"k8s.io/kubernetes/pkg/generated/openapi"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"plinth/conformance/internal/native"
 	"plinth/object"
 )
 
@@ -182,7 +183,7 @@ func (k *upstreamKind) New(of gvk.GroupVersionKind) (runtime.Object, error) {
 }
 
 func objectOf(v object.Value) *unstructured.Unstructured {
-	m, ok := native(v).(map[string]any)
+	m, ok := native.Of(v, nil).(map[string]any)
 	if !ok {
 		m = map[string]any{}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"plinth/conformance/internal/native"
 	"plinth/object"
 	"plinth/patch"
 )
@@ -62,7 +63,7 @@ func BenchmarkStrategic(b *testing.B) {
 			}
 		})
 		b.Run(c.name+"/upstream", func(b *testing.B) {
-			live, written := nativeOf(c.live, nil).(map[string]any), nativeOf(c.patch, nil).(map[string]any)
+			live, written := native.Of(c.live, nil).(map[string]any), native.Of(c.patch, nil).(map[string]any)
 			typed := reflect.New(c.kind.golang).Interface()
 			b.ReportAllocs()
 			for b.Loop() {

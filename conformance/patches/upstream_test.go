@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"plinth/conformance/internal/native"
 	"plinth/object"
 	"plinth/patch"
 )
@@ -33,8 +34,8 @@ type strategic struct {
 // upstream applies the patch as the API server does. The maps are filled in another order for each source of random
 // numbers.
 func (c strategic) upstream(rng *rand.Rand) (o outcome) {
-	live, _ := nativeOf(c.live, rng).(map[string]any)
-	patch, _ := nativeOf(c.patch, rng).(map[string]any)
+	live, _ := native.Of(c.live, rng).(map[string]any)
+	patch, _ := native.Of(c.patch, rng).(map[string]any)
 	defer func() {
 		if p := recover(); p != nil {
 			o = outcome{status: 500, text: fmt.Sprint(p), crashed: true}
@@ -66,39 +67,6 @@ func (c strategic) plinth() outcome {
 		return outcome{status: 500, text: err.Error()}
 	}
 	return outcome{text: "an error of no kind: " + err.Error()}
-}
-
-// nativeOf is a value as upstream holds it. Lists have no room to grow: upstream appends in place where there is, and what
-// it does to lists that hold an item twice depends on it.
-func nativeOf(v object.Value, rng *rand.Rand) any {
-	switch v.Kind() {
-	case object.Bool:
-		return v.Bool()
-	case object.Int:
-		return v.Int()
-	case object.Float, object.Number:
-		return v.Float()
-	case object.String:
-		return v.Str()
-	case object.List:
-		list := make([]any, v.Len())
-		for i, item := range v.Items() {
-			list[i] = nativeOf(item, rng)
-		}
-		return list
-	case object.Map:
-		members := v.Members()
-		if rng != nil {
-			members = slices.Clone(members)
-			rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-		}
-		m := make(map[string]any, len(members))
-		for _, member := range members {
-			m[member.Key] = nativeOf(member.Value, rng)
-		}
-		return m
-	}
-	return nil
 }
 
 func valueOf(v any) object.Value {

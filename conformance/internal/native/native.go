@@ -1,0 +1,44 @@
+// Package native turns Plinth's values into what upstream's merges and patches work on: the maps and slices of its
+// unstructured objects.
+package native
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"plinth/object"
+)
+
+// Of is a value as upstream holds it. Maps are filled in the order of their members, or, with a source of random numbers,
+// in another one. Lists have no room to grow: upstream appends in place where there is, and what it does to lists that hold
+// an item twice depends on it.
+func Of(v object.Value, rng *rand.Rand) any {
+	switch v.Kind() {
+	case object.Bool:
+		return v.Bool()
+	case object.Int:
+		return v.Int()
+	case object.Float, object.Number:
+		return v.Float()
+	case object.String:
+		return v.Str()
+	case object.List:
+		list := make([]any, v.Len())
+		for i, item := range v.Items() {
+			list[i] = Of(item, rng)
+		}
+		return list
+	case object.Map:
+		members := v.Members()
+		if rng != nil {
+			members = slices.Clone(members)
+			rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+		}
+		m := make(map[string]any, len(members))
+		for _, member := range members {
+			m[member.Key] = Of(member.Value, rng)
+		}
+		return m
+	}
+	return nil
+}
