@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"plinth/conformance/internal/strategies"
+	"plinth/conformance/internal/valuediff"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -28,10 +30,10 @@ var (
 
 // each calls f with every kind that both sides have.
 func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
-	all := vectors(t)
+	all := vectorsByKind(t)
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-		upstream, known := strategiesOf[gvk.GroupKind()]
+		upstream, known := strategies.Of[gvk.GroupKind()]
 		if !r.Has("update") {
 			continue
 		}
@@ -49,7 +51,7 @@ func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
 type kindUnderTest struct {
 	gvk      schema.GroupVersionKind
 	vector   document
-	upstream strategies
+	upstream strategies.Strategies
 	resource *engine.Resource
 }
 
@@ -132,7 +134,7 @@ func (k kindUnderTest) compare(t *testing.T, round int, what string, theirs runt
 	case "Pod":
 		got = uncleared(want, got)
 	}
-	if d := difference("", tidy(want), tidy(got)); d != "" {
+	if d := valuediff.First(tidy(want), tidy(got)); d != "" {
 		t.Fatalf("round %d, %s: %s", round, what, d)
 	}
 }
@@ -185,8 +187,8 @@ func TestCreate(t *testing.T) {
 			if k.resource.Generation != nil { // as the engine does
 				ours = ours.WithAt(object.IntOf(1), "metadata", "generation")
 			}
-			k.upstream.main.PrepareForCreate(k.context(), p.theirs)
-			k.upstream.main.Canonicalize(p.theirs)
+			k.upstream.Main.PrepareForCreate(k.context(), p.theirs)
+			k.upstream.Main.Canonicalize(p.theirs)
 			ours = k.resource.PrepareCreate(ours, engine.User{Name: "writer"})
 			k.compare(t, round, "create", p.theirs, ours, now)
 			want, got := meta.GetGeneration(), ours.At("metadata", "generation").Int()
@@ -214,8 +216,8 @@ func TestUpdate(t *testing.T) {
 			}
 			now := time.Now()
 			before := metaOf(t, old.theirs).GetGeneration()
-			k.upstream.main.PrepareForUpdate(k.context(), new.theirs, old.theirs)
-			k.upstream.main.Canonicalize(new.theirs)
+			k.upstream.Main.PrepareForUpdate(k.context(), new.theirs, old.theirs)
+			k.upstream.Main.Canonicalize(new.theirs)
 			ours := k.resource.PrepareUpdate(new.ours, old.ours)
 			k.compare(t, round, "update", new.theirs, ours, now)
 			want := metaOf(t, new.theirs).GetGeneration() != before
@@ -270,7 +272,7 @@ func (k kindUnderTest) oldAndNew(t *testing.T, round int) (old, new pair, ok boo
 // SPEC: WRITE-4, URI-7
 func TestSubresources(t *testing.T) {
 	each(t, func(t *testing.T, k kindUnderTest) {
-		for name, strategy := range k.upstream.subresources {
+		for name, strategy := range k.upstream.Subresources {
 			sub := k.resource.Subresource(name)
 			if sub == nil {
 				t.Errorf("%s is missing", name)
@@ -301,34 +303,4 @@ func (k kindUnderTest) subresource(t *testing.T, sub *engine.Subresource, strate
 			t.Fatalf("round %d: a new generation: %v, want %v", round, got, want)
 		}
 	}
-}
-
-// difference names the first place where two values differ.
-func difference(path string, want, got object.Value) string {
-	switch {
-	case object.Equal(want, got):
-		return ""
-	case want.Kind() == object.Map && got.Kind() == object.Map:
-		for _, m := range want.Members() {
-			other, ok := got.Get(m.Key)
-			if !ok {
-				return fmt.Sprintf("%s.%s: missing, want %s", path, m.Key, object.AppendJSON(nil, m.Value))
-			}
-			if d := difference(path+"."+m.Key, m.Value, other); d != "" {
-				return d
-			}
-		}
-		for _, m := range got.Members() {
-			if _, ok := want.Get(m.Key); !ok {
-				return fmt.Sprintf("%s.%s: %s, want it missing", path, m.Key, object.AppendJSON(nil, m.Value))
-			}
-		}
-	case want.Kind() == object.List && got.Kind() == object.List && want.Len() == got.Len():
-		for i, item := range want.Items() {
-			if d := difference(fmt.Sprintf("%s[%d]", path, i), item, got.Items()[i]); d != "" {
-				return d
-			}
-		}
-	}
-	return fmt.Sprintf("%s: %s, want %s", path, object.AppendJSON(nil, got), object.AppendJSON(nil, want))
 }

@@ -55,7 +55,7 @@ func TestTables(t *testing.T) {
 // SPEC: MED-6
 func TestTablesOfComponentStatuses(t *testing.T) {
 	gvk := schema.GroupVersionKind{Version: "v1", Kind: "ComponentStatus"}
-	vector := vectors(t)[gvk]
+	vector := vectorsByKind(t)[gvk]
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		if r.Kind != gvk.Kind {
 			continue

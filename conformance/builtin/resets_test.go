@@ -65,7 +65,7 @@ func TestResets(t *testing.T) {
 			served[place{gvr, s.Name}] = true
 		}
 	}
-	vectors, upstream := vectors(t), resetsOf(t)
+	vectors, upstream := vectorsByKind(t), resetsOf(t)
 	for e := range served {
 		if _, known := upstream[e]; !known {
 			t.Errorf("%v: not an endpoint of the reference", e)

@@ -2,50 +2,29 @@ package builtin
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
-	kjson "sigs.k8s.io/json"
 
+	"plinth/conformance/internal/scheme"
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/engine"
 	"plinth/object"
 )
 
 type document = map[string]any
 
-// vectors reads the vectors of k8s.io/api, by kind.
-func vectors(t testing.TB) map[schema.GroupVersionKind]document {
+// vectorsByKind are the documents that all variants are made of.
+func vectorsByKind(t testing.TB) map[schema.GroupVersionKind]document {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", "HEAD", "*.json"))
-	if err != nil || len(paths) == 0 {
-		t.Fatalf("no vectors: %v", err)
-	}
 	all := map[schema.GroupVersionKind]document{}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var doc document
-		if err := json.Unmarshal(text, &doc); err != nil {
-			t.Fatal(err)
-		}
-		apiVersion, _ := doc["apiVersion"].(string)
-		kind, _ := doc["kind"].(string)
-		all[schema.FromAPIVersionAndKind(apiVersion, kind)] = doc
+	for _, v := range vectors.All(t) {
+		all[v.Kind] = v.Document(t)
 	}
 	return all
 }
@@ -66,7 +45,7 @@ func (m *mutator) mapping(doc document) document {
 		case roll < m.rate*0.6:
 			out[key] = nil
 		case roll < m.rate*0.8:
-			out[key] = emptied(value)
+			out[key] = vectors.Emptied(value)
 		default:
 			out[key] = m.field(key, value)
 		}
@@ -136,30 +115,7 @@ func (m *mutator) oneOf(doc document) document {
 	return out
 }
 
-func sorted(doc document) []string {
-	var keys []string
-	for key := range doc {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
-
-func emptied(value any) any {
-	switch value.(type) {
-	case document:
-		return document{}
-	case []any:
-		return []any{}
-	case string:
-		return ""
-	case float64:
-		return 0.0
-	case bool:
-		return false
-	}
-	return nil
-}
+func sorted(doc document) []string { return slices.Sorted(maps.Keys(doc)) }
 
 var times = []any{"2001-01-01T01:01:01Z", "2020-02-03T04:05:06Z", "2026-01-02T03:04:05Z"}
 
@@ -264,13 +220,7 @@ func (m *mutator) variant(doc document) document {
 		if in == nil {
 			in = document{}
 		}
-		for _, key := range slices.Sorted(func(yield func(string) bool) {
-			for k := range choices {
-				if !yield(k) {
-					return
-				}
-			}
-		}) {
+		for _, key := range slices.Sorted(maps.Keys(choices)) {
 			if m.rng.IntN(6) == 0 {
 				in[key] = choices[key][m.rng.IntN(len(choices[key]))]
 			}
@@ -296,15 +246,12 @@ func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc
 	if err != nil {
 		t.Fatal(err)
 	}
-	typed, err := legacyscheme.Scheme.New(gvk)
+	typed, err := scheme.Decode(gvk, text)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, typed); err != nil {
 		return nil, object.Nil, false
 	}
-	legacyscheme.Scheme.Default(typed)
-	theirs, err = legacyscheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
+	scheme.Scheme.Default(typed)
+	theirs, err = scheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
 	if err != nil {
 		return nil, object.Nil, false
 	}
@@ -325,7 +272,7 @@ func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc
 // stored is an object as the reference reads it back from its store: what survives protobuf, and defaulted.
 func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (theirs runtime.Object, ours object.Value, ok bool) {
 	t.Helper()
-	typed, err := legacyscheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
+	typed, err := scheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,37 +280,22 @@ func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (thei
 	if err != nil {
 		return nil, object.Nil, false
 	}
-	back, err := legacyscheme.Scheme.New(gvk)
+	back, err := scheme.Scheme.New(gvk)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := back.(interface{ Unmarshal([]byte) error }).Unmarshal(bytes); err != nil {
 		t.Fatal(err)
 	}
-	legacyscheme.Scheme.Default(back)
-	theirs, err = legacyscheme.Scheme.ConvertToVersion(back, runtime.InternalGroupVersioner)
+	scheme.Scheme.Default(back)
+	theirs, err = scheme.Scheme.ConvertToVersion(back, runtime.InternalGroupVersioner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return theirs, external(t, gvk, theirs), true
-}
-
-// external prints an internal object.
-func external(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) object.Value {
-	t.Helper()
-	typed, err := legacyscheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
-	if err != nil {
+	if ours, err = scheme.Value(gvk, theirs); err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(typed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := object.ParseJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed.Value
+	return theirs, ours, true
 }
 
 func metaOf(t testing.TB, obj runtime.Object) metav1.Object {

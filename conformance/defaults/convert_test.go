@@ -7,8 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"plinth/conformance/internal/scheme"
+	"plinth/conformance/internal/valuediff"
 	"plinth/internal/builtin/convert"
 	"plinth/object"
 )
@@ -46,19 +47,19 @@ func TestConversionsAreUpstreams(t *testing.T) {
 				if c.from == hpa("v1") {
 					text = annotated(t, text, uint64(i))
 				}
-				typed, err := decode(c.from, text)
+				typed, err := scheme.Decode(c.from, text)
 				if err != nil {
 					continue
 				}
 				compared++
-				legacyscheme.Scheme.Default(typed)
+				scheme.Scheme.Default(typed)
 				decoded := marshal(t, typed)
 				want := parse(t, upstreamConversion(t, c.from, decoded, c.to))
 				got, err := c.convert(parse(t, decoded))
 				if err != nil {
 					t.Fatalf("variant %d: %v\nof %s", i, err, decoded)
 				}
-				if d := difference("", want, got); d != "" {
+				if d := valuediff.First(want, got); d != "" {
 					t.Fatalf("variant %d: %s\nof %s", i, d, decoded)
 				}
 			}
@@ -69,15 +70,15 @@ func TestConversionsAreUpstreams(t *testing.T) {
 // upstreamConversion goes the way of the reference: through the internal type.
 func upstreamConversion(t *testing.T, from schema.GroupVersionKind, text []byte, to schema.GroupVersionKind) []byte {
 	t.Helper()
-	typed, err := decode(from, text)
+	typed, err := scheme.Decode(from, text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	internal, err := legacyscheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
+	internal, err := scheme.Scheme.ConvertToVersion(typed, runtime.InternalGroupVersioner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := legacyscheme.Scheme.ConvertToVersion(internal, to.GroupVersion())
+	out, err := scheme.Scheme.ConvertToVersion(internal, to.GroupVersion())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 
+	"plinth/conformance/internal/scheme"
+	"plinth/conformance/internal/valuediff"
 	"plinth/internal/builtin/defaults"
 	"plinth/object"
 )
@@ -46,7 +47,7 @@ func compareKind(t *testing.T, gvk schema.GroupVersionKind, documents []document
 	compared, changed, readBack := 0, 0, 0
 	for i := 0; compared < count; i++ {
 		text := variant(t, gvk, documents, i)
-		typed, err := decode(gvk, text)
+		typed, err := scheme.Decode(gvk, text)
 		if err != nil {
 			continue // an emptied field that must not be empty: "" for a quantity
 		}
@@ -54,7 +55,7 @@ func compareKind(t *testing.T, gvk schema.GroupVersionKind, documents []document
 		decoded := marshal(t, typed)
 		before := parse(t, decoded)
 		now := time.Now()
-		legacyscheme.Scheme.Default(typed)
+		scheme.Scheme.Default(typed)
 		want, got := parse(t, marshal(t, typed)), fill(before, now)
 		if got != before {
 			changed++
@@ -63,17 +64,17 @@ func compareKind(t *testing.T, gvk schema.GroupVersionKind, documents []document
 			continue
 		}
 		if emptyIsNotAbsent[gvk] != "" {
-			if typed, err = decode(gvk, decoded); err != nil {
+			if typed, err = scheme.Decode(gvk, decoded); err != nil {
 				t.Fatal(err)
 			}
-			legacyscheme.Scheme.Default(typed)
+			scheme.Scheme.Default(typed)
 			want = parse(t, marshal(t, typed))
 			readBack++
 		}
 		if functionIsTimed(gvk) { // the second may have changed in between
 			got = fill(before, time.Now())
 		}
-		if d := difference("", want, got); d != "" {
+		if d := valuediff.First(want, got); d != "" {
 			t.Fatalf("variant %d: %s\nof %s", i, d, decoded)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/conformance/internal/scheme"
 	"plinth/internal/builtin/defaults"
 )
 
@@ -42,7 +43,7 @@ func TestEveryFunctionFires(t *testing.T) {
 			continue
 		}
 		for i := range 60 {
-			if typed, err := decode(gvk, variant(t, gvk, documents, i)); err == nil {
+			if typed, err := scheme.Decode(gvk, variant(t, gvk, documents, i)); err == nil {
 				fill(parse(t, marshal(t, typed)), time.Now())
 			}
 		}

@@ -1,9 +1,11 @@
 package defaults
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"sort"
+
+	"plinth/conformance/internal/vectors"
 )
 
 // mutator makes variants of a JSON document, the same ones for the same seed. It removes, empties and nulls fields, repeats
@@ -31,14 +33,14 @@ func (m *mutator) object(doc map[string]any) map[string]any {
 
 func (m *mutator) mapping(doc map[string]any) map[string]any {
 	out := make(map[string]any, len(doc))
-	for _, key := range sortedKeys(doc) { // the order decides which random numbers a field gets
+	for _, key := range slices.Sorted(maps.Keys(doc)) { // the order decides which random numbers a field gets
 		value := doc[key]
 		switch roll := m.rng.Float64(); {
 		case roll < m.rate*0.5: // removed
 		case roll < m.rate*0.7:
 			out[key] = nil
 		case roll < m.rate:
-			out[key] = empty(value)
+			out[key] = vectors.Emptied(value)
 		default:
 			out[key] = m.field(key, value)
 		}
@@ -90,7 +92,7 @@ func isResourceList(doc map[string]any) bool {
 
 func (m *mutator) resourceList(list map[string]any) map[string]any {
 	out := make(map[string]any)
-	for _, key := range sortedKeys(list) {
+	for _, key := range slices.Sorted(maps.Keys(list)) {
 		if m.rng.Float64() >= m.rate {
 			out[key] = list[key]
 		}
@@ -155,29 +157,4 @@ func sameKind(a, b any) bool {
 		return ok
 	}
 	return false
-}
-
-func empty(value any) any {
-	switch value.(type) {
-	case map[string]any:
-		return map[string]any{}
-	case []any:
-		return []any{}
-	case string:
-		return ""
-	case float64:
-		return 0.0
-	case bool:
-		return false
-	}
-	return nil
-}
-
-func sortedKeys(doc map[string]any) []string {
-	keys := make([]string, 0, len(doc))
-	for key := range doc {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
-	return keys
 }

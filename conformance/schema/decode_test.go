@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/gotypes"
 	"plinth/object"
 	"plinth/schema"
@@ -114,14 +115,14 @@ func compare(t *testing.T, typ reflect.Type, input object.Value) outcome {
 
 // SPEC: VAL-1, VAL-3.
 func TestVectorsDecodeAsUpstream(t *testing.T) {
-	for _, v := range allVectors(t) {
-		t.Run(v.name, func(t *testing.T) {
-			input := parse(t, v.json)
-			if got := compare(t, v.typ(t), input); got.refused != "" || len(got.unknown) > 0 {
+	for _, v := range vectors.All(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			input := parse(t, v.JSON)
+			if got := compare(t, v.Type, input); got.refused != "" || len(got.unknown) > 0 {
 				t.Errorf("refused %q, unknown %q", got.refused, got.unknown)
 			}
-			compare(t, v.typ(t), object.Fields())
-			compare(t, v.typ(t), object.Fields("metadata", object.Fields("name", object.StringOf("n"))))
+			compare(t, v.Type, object.Fields())
+			compare(t, v.Type, object.Fields("metadata", object.Fields("name", object.StringOf("n"))))
 		})
 	}
 }
@@ -174,24 +175,24 @@ func allStructs(t *testing.T) []reflect.Type {
 			}
 		}
 	}
-	for _, v := range allVectors(t) {
-		visit(v.typ(t))
+	for _, v := range vectors.All(t) {
+		visit(v.Type)
 	}
 	return list
 }
 
 // Whatever is at the top, in place of an object.
 func TestNoObject(t *testing.T) {
-	for _, v := range allVectors(t) {
+	for _, v := range vectors.All(t) {
 		for _, input := range []string{`[]`, `"x"`, `1`, `true`, `null`} {
-			compare(t, v.typ(t), parse(t, []byte(input)))
+			compare(t, v.Type, parse(t, []byte(input)))
 		}
 	}
 }
 
 // SPEC: VAL-1, VAL-3.
 func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
-	list := allVectors(t)
+	list := vectors.All(t)
 	start := *seed
 	if start == 0 {
 		start = uint64(time.Now().UnixNano())
@@ -200,11 +201,11 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 	for i := range *cases {
 		random := rand.New(rand.NewPCG(start, uint64(i)))
 		v := list[i%len(list)]
-		input := parse(t, v.json)
+		input := parse(t, v.JSON)
 		for range 1 + random.IntN(4) {
 			input = mutate(random, input)
 		}
-		got := compare(t, v.typ(t), input)
+		got := compare(t, v.Type, input)
 		switch {
 		case got.refused != "":
 			refused++
@@ -229,13 +230,13 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 func TestDuplicatesAsUpstream(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 20 {
-		for _, v := range allVectors(t) {
-			input := parse(t, v.json)
+		for _, v := range vectors.All(t) {
+			input := parse(t, v.JSON)
 			if random.IntN(2) == 0 {
 				input = mutate(random, input)
 			}
 			text := appendTwice(nil, random, input)
-			typ := v.typ(t)
+			typ := v.Type
 			want := theirs(t, typ, text)
 			p, err := object.ParseJSON(text)
 			if err != nil {
@@ -251,7 +252,7 @@ func TestDuplicatesAsUpstream(t *testing.T) {
 			slices.Sort(got.unknown)
 			slices.Sort(want.unknown)
 			if want.refused == "" && !slices.Equal(got.unknown, want.unknown) {
-				t.Fatalf("%s: %s\n ours %q\nwant %q", v.name, text, got.unknown, want.unknown)
+				t.Fatalf("%s: %s\n ours %q\nwant %q", v.Name, text, got.unknown, want.unknown)
 			}
 		}
 	}
@@ -330,6 +331,15 @@ func replacement(random *rand.Rand) object.Value {
 	p, err := object.ParseJSON([]byte(replacements[random.IntN(len(replacements))]))
 	if err != nil {
 		panic(err)
+	}
+	return p.Value
+}
+
+func parse(t *testing.T, text []byte) object.Value {
+	t.Helper()
+	p, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
 	}
 	return p.Value
 }

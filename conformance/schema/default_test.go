@@ -20,6 +20,7 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/resource/install"
 	kjson "sigs.k8s.io/json"
 
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/gotypes"
 	"plinth/object"
 	"plinth/schema"
@@ -33,15 +34,15 @@ func TestMarkersDefaultAsUpstream(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	waiting := map[string]bool{}
 	fired := map[string]bool{}
-	for _, v := range allVectors(t) {
-		if !legacyscheme.Scheme.Recognizes(v.kind) || strings.Contains(v.kind.Version, "alpha") || strings.Contains(v.kind.Version, "beta") {
+	for _, v := range vectors.All(t) {
+		if !legacyscheme.Scheme.Recognizes(v.Kind) || strings.Contains(v.Kind.Version, "alpha") || strings.Contains(v.Kind.Version, "beta") {
 			continue
 		}
-		goType := v.typ(t)
+		goType := v.Type
 		typ := gotypes.OfType(goType)
 		markers(typ, map[*schema.Type]bool{}, waiting)
 		for range 40 {
-			input := thin(random, parse(t, v.json))
+			input := thin(random, parse(t, v.JSON))
 			typed := reflect.New(goType).Interface().(runtime.Object)
 			if err := kjson.UnmarshalCaseSensitivePreserveInts(object.AppendJSON(nil, input), typed); err != nil {
 				t.Fatal(err)
@@ -53,9 +54,9 @@ func TestMarkersDefaultAsUpstream(t *testing.T) {
 			legacyscheme.Scheme.Default(typed)
 			upstream := parse(t, []byte(sortedJSON(t, typed)))
 			if again := typ.Default(upstream); again != upstream {
-				t.Fatalf("%s: upstream leaves undone what we do:\n%s\n%s", v.name, object.AppendJSON(nil, upstream), object.AppendJSON(nil, again))
+				t.Fatalf("%s: upstream leaves undone what we do:\n%s\n%s", v.Name, object.AppendJSON(nil, upstream), object.AppendJSON(nil, again))
 			}
-			checkFilled(t, v.name, typ, decoded.Value, typ.Default(decoded.Value), upstream, fired)
+			checkFilled(t, v.Name, typ, decoded.Value, typ.Default(decoded.Value), upstream, fired)
 		}
 	}
 	for marker := range fired {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/gotypes"
 	"plinth/object"
 	"plinth/schema"
@@ -113,8 +114,8 @@ func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 			visit(typ.Fields[i].Type)
 		}
 	}
-	for _, v := range allVectors(t) {
-		visit(gotypes.OfType(v.typ(t)))
+	for _, v := range vectors.All(t) {
+		visit(gotypes.OfType(v.Type))
 	}
 	for _, name := range models {
 		if typ := gotypes.Model(name); typ != nil {

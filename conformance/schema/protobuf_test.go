@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
+	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/wire"
 	"plinth/object"
@@ -178,7 +179,7 @@ func TestEveryFieldInProtobuf(t *testing.T) {
 
 // SPEC: MED-3
 func TestMutatedVectorsInProtobuf(t *testing.T) {
-	list := allVectors(t)
+	list := vectors.All(t)
 	start := *seed
 	if start == 0 {
 		start = uint64(time.Now().UnixNano())
@@ -187,11 +188,11 @@ func TestMutatedVectorsInProtobuf(t *testing.T) {
 	for i := range *cases {
 		random := rand.New(rand.NewPCG(start, uint64(i)))
 		v := list[i%len(list)]
-		input := parse(t, v.json)
+		input := parse(t, v.JSON)
 		for range random.IntN(4) {
 			input = mutate(random, input)
 		}
-		if compareMessages(t, v.typ(t), input) {
+		if compareMessages(t, v.Type, input) {
 			same++
 		}
 		if t.Failed() {
@@ -209,7 +210,7 @@ func TestMutatedVectorsInProtobuf(t *testing.T) {
 //
 // SPEC: MED-3, WRITE-6
 func TestDamagedMessages(t *testing.T) {
-	list := allVectors(t)
+	list := vectors.All(t)
 	start := *seed
 	if start == 0 {
 		start = uint64(time.Now().UnixNano())
@@ -218,12 +219,12 @@ func TestDamagedMessages(t *testing.T) {
 	for i := range *cases {
 		random := rand.New(rand.NewPCG(start, uint64(i)))
 		v := list[i%len(list)]
-		typ := v.typ(t)
+		typ := v.Type
 		into, ok := reflect.New(typ).Interface().(protobuf)
 		if !ok {
 			continue
 		}
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(v.json, into); err != nil {
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(v.JSON, into); err != nil {
 			t.Fatal(err)
 		}
 		whole, err := into.Marshal()

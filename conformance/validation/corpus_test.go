@@ -3,13 +3,13 @@ package validation
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"plinth/conformance/internal/vectors"
 )
 
 // testdata holds the documents and the tables that package validation is tested with.
@@ -18,39 +18,28 @@ const testdata = "../../internal/builtin/validation/testdata"
 // corpus are the documents of every kind: those of package validation first, then the vector, which has every field.
 func corpus(t testing.TB) map[schema.GroupVersionKind][]map[string]any {
 	documents := map[schema.GroupVersionKind][]map[string]any{}
-	add := func(text []byte) {
-		var doc map[string]any
-		if err := yaml.Unmarshal(text, &doc); err != nil {
-			t.Fatal(err)
-		}
-		version, _ := doc["apiVersion"].(string)
-		kind, _ := doc["kind"].(string)
-		gv, err := schema.ParseGroupVersion(version)
-		if err != nil {
-			t.Fatal(err)
-		}
-		gvk := gv.WithKind(kind)
-		documents[gvk] = append(documents[gvk], doc)
-	}
 	own, err := filepath.Glob(filepath.Join(testdata, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range own {
-		for document := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
-			add(document)
+		for text := range bytes.SplitSeq(read(t, file), []byte("\n---\n")) {
+			var doc map[string]any
+			if err := yaml.Unmarshal(text, &doc); err != nil {
+				t.Fatal(err)
+			}
+			version, _ := doc["apiVersion"].(string)
+			kind, _ := doc["kind"].(string)
+			gv, err := schema.ParseGroupVersion(version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gvk := gv.WithKind(kind)
+			documents[gvk] = append(documents[gvk], doc)
 		}
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	vectors, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata/HEAD/*.json"))
-	if err != nil || len(vectors) == 0 {
-		t.Fatalf("no vectors: %v", err)
-	}
-	for _, file := range vectors {
-		add(read(t, file))
+	for _, v := range vectors.All(t) {
+		documents[v.Kind] = append(documents[v.Kind], v.Document(t))
 	}
 	return documents
 }

@@ -17,9 +17,10 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/api/legacyscheme"
 	"k8s.io/kubernetes/pkg/capabilities"
 
+	"plinth/conformance/internal/scheme"
+	"plinth/conformance/internal/strategies"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
@@ -38,7 +39,7 @@ const namespace = "default"
 // kindUnderTest is one kind in one version: what upstream says of it, and what we say.
 type kindUnderTest struct {
 	gvk      schema.GroupVersionKind
-	upstream strategies
+	upstream strategies.Strategies
 	resource *engine.Resource
 	rules    validation.Rules
 }
@@ -48,7 +49,7 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 	var kinds []*kindUnderTest
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		gvk := schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
-		upstream, ok := strategiesOf[gvk.GroupKind()]
+		upstream, ok := strategies.Of[gvk.GroupKind()]
 		if !ok {
 			continue
 		}
@@ -78,15 +79,15 @@ func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	typed, err := legacyscheme.Scheme.New(k.gvk)
+	typed, err := scheme.Scheme.New(k.gvk)
 	if err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(text, typed); err != nil {
 		return nil, err
 	}
-	legacyscheme.Scheme.Default(typed)
-	internal, err := legacyscheme.Scheme.ConvertToVersion(typed, k.gvk.GroupKind().WithVersion(runtime.APIVersionInternal).GroupVersion())
+	scheme.Scheme.Default(typed)
+	internal, err := scheme.Scheme.ConvertToVersion(typed, k.gvk.GroupKind().WithVersion(runtime.APIVersionInternal).GroupVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -103,19 +104,11 @@ func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
 
 // value is an internal object as our engine has it.
 func (k *kindUnderTest) value(t testing.TB, internal runtime.Object) object.Value {
-	versioned, err := legacyscheme.Scheme.ConvertToVersion(internal.DeepCopyObject(), k.gvk.GroupVersion())
+	v, err := scheme.Value(k.gvk, internal)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(versioned)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := object.ParseJSON(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed.Value
+	return v
 }
 
 // verdict is what both say of one request.
@@ -137,12 +130,12 @@ func (k *kindUnderTest) create(t testing.TB, doc map[string]any) (_ verdict, _ r
 		return verdict{}, nil, err
 	}
 	ctx := k.context("")
-	k.upstream.create.PrepareForCreate(ctx, obj)
+	k.upstream.Main.PrepareForCreate(ctx, obj)
 	v := verdict{input: k.value(t, obj)}
 	stored := obj.DeepCopyObject()
 	func() {
 		defer recovered(&err)
-		v.theirs = rest.ValidateCreate(ctx, obj, k.upstream.create)
+		v.theirs = rest.ValidateCreate(ctx, obj, k.upstream.Main)
 	}()
 	v.ours = validation.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName, field.NewPath("metadata"))
 	if k.rules.Create != nil {
@@ -156,12 +149,16 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 	if err != nil {
 		return verdict{}, nil, err
 	}
-	strategy, rule := k.upstream.update, k.rules.Update
+	var strategy rest.RESTUpdateStrategy = k.upstream.Main
+	rule := k.rules.Update
+	if subresource != "" {
+		strategy = k.upstream.Subresources[subresource]
+	}
 	switch subresource {
 	case "status":
-		strategy, rule = k.upstream.status, k.rules.Status
+		rule = k.rules.Status
 	case "approval":
-		strategy, rule = k.upstream.approval, k.rules.Approval
+		rule = k.rules.Approval
 	}
 	ctx := k.context(subresource)
 	old = old.DeepCopyObject()

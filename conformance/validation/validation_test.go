@@ -77,10 +77,10 @@ func TestValidationIsUpstreams(t *testing.T) {
 			k.creates(t, m, docs, start)
 			if len(good) > 0 {
 				k.updates(t, m, good, "", start)
-				if k.upstream.status != nil {
+				if k.upstream.Subresources["status"] != nil {
 					k.updates(t, m, good, "status", start)
 				}
-				if k.upstream.approval != nil {
+				if k.upstream.Subresources["approval"] != nil {
 					k.updates(t, m, good, "approval", start)
 				}
 			}
@@ -115,11 +115,11 @@ func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 
 // withStatus gives a new object the status of its document, which creating it has dropped.
 func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime.Object) runtime.Object {
-	if k.upstream.status == nil || doc["status"] == nil {
+	if k.upstream.Subresources["status"] == nil || doc["status"] == nil {
 		return obj
 	}
 	subresources := []string{"status"}
-	if k.upstream.approval != nil {
+	if k.upstream.Subresources["approval"] != nil {
 		subresources = []string{"approval", "status"} // who signs keeps what who approves has written
 	}
 	for _, subresource := range subresources {

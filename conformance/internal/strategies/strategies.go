@@ -1,4 +1,6 @@
-package validation
+// Package strategies is the table of what the API server calls before it stores an object of a built-in kind. Upstream has
+// no such table: each kind's storage takes its own.
+package strategies
 
 import (
 	"context"
@@ -7,26 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
-	_ "k8s.io/kubernetes/pkg/apis/admissionregistration/install"
-	_ "k8s.io/kubernetes/pkg/apis/apps/install"
-	_ "k8s.io/kubernetes/pkg/apis/authentication/install"
-	_ "k8s.io/kubernetes/pkg/apis/authorization/install"
-	_ "k8s.io/kubernetes/pkg/apis/autoscaling/install"
-	_ "k8s.io/kubernetes/pkg/apis/batch/install"
-	_ "k8s.io/kubernetes/pkg/apis/certificates/install"
-	_ "k8s.io/kubernetes/pkg/apis/coordination/install"
-	_ "k8s.io/kubernetes/pkg/apis/core/install"
-	_ "k8s.io/kubernetes/pkg/apis/discovery/install"
-	_ "k8s.io/kubernetes/pkg/apis/events/install"
-	_ "k8s.io/kubernetes/pkg/apis/flowcontrol/install"
-	_ "k8s.io/kubernetes/pkg/apis/networking/install"
-	_ "k8s.io/kubernetes/pkg/apis/node/install"
-	_ "k8s.io/kubernetes/pkg/apis/policy/install"
-	_ "k8s.io/kubernetes/pkg/apis/rbac/install"
-	_ "k8s.io/kubernetes/pkg/apis/resource/install"
-	_ "k8s.io/kubernetes/pkg/apis/scheduling/install"
-	_ "k8s.io/kubernetes/pkg/apis/storage/install"
-	_ "k8s.io/kubernetes/pkg/apis/storagemigration/install"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicy"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingadmissionpolicybinding"
 	"k8s.io/kubernetes/pkg/registry/admissionregistration/mutatingwebhookconfiguration"
@@ -89,41 +71,41 @@ import (
 	"k8s.io/kubernetes/pkg/registry/storage/volumeattributesclass"
 	"k8s.io/kubernetes/pkg/registry/storagemigration/storagemigration"
 	clock "k8s.io/utils/clock/testing"
+
+	_ "plinth/conformance/internal/scheme" // what strategies are called with
 )
 
-// strategies are what the reference calls for a kind: on its main URL, and on status, nil where that is not there or not
-// within reach.
-type strategies struct {
-	create rest.RESTCreateStrategy
-	update rest.RESTUpdateStrategy
-	status rest.RESTUpdateStrategy
-	// approval is for the one kind that has this subresource.
-	approval rest.RESTUpdateStrategy
+// Strategies are those of one kind: of its main URL, and of its subresources.
+type Strategies struct {
+	Main         Main
+	Subresources map[string]rest.RESTUpdateStrategy
 }
 
-// both is a strategy that says how to create and how to update.
-type both interface {
+// Main says how to create and how to update.
+type Main interface {
 	rest.RESTCreateStrategy
 	rest.RESTUpdateStrategy
 }
 
-func plain(s both) strategies { return strategies{create: s, update: s} }
+func plain(s Main) Strategies { return Strategies{s, nil} }
 
-func withStatus(s both, status rest.RESTUpdateStrategy) strategies {
-	return strategies{create: s, update: s, status: status}
+func withStatus(s Main, status rest.RESTUpdateStrategy) Strategies {
+	return Strategies{s, subresources{"status": status}}
 }
+
+type subresources = map[string]rest.RESTUpdateStrategy
 
 var (
 	policies = validatingadmissionpolicy.NewStrategy(nil, nil)
 	claims   = resourceclaim.NewStrategy(nil, nil)
+	requests = podcertificaterequest.NewStrategy()
 
 	// unresolved is asked of a binding with parameters whether it is there, and of nobody's rights.
 	unresolved = resolver.ResourceResolverFunc(func(schema.GroupVersionKind) (schema.GroupVersionResource, error) {
 		return schema.GroupVersionResource{}, nil
 	})
 
-	podCertificates = podcertificaterequest.NewStrategy()
-	// chainBegins is when the certificates in testdata begin.
+	// chainBegins is when the certificates begin that package validation is tested with.
 	chainBegins = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
@@ -134,16 +116,19 @@ func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Dec
 	return authorizer.DecisionAllow, "", nil
 }
 
-var strategiesOf = map[schema.GroupKind]strategies{
+// Of has the strategies of every kind that can be written.
+var Of = map[schema.GroupKind]Strategies{
 	{Kind: "ConfigMap"}:             plain(configmap.Strategy),
 	{Kind: "Endpoints"}:             plain(endpoint.Strategy),
 	{Kind: "Event"}:                 plain(event.Strategy),
 	{Kind: "LimitRange"}:            plain(limitrange.Strategy),
-	{Kind: "Namespace"}:             withStatus(registrynamespace.Strategy, registrynamespace.StatusStrategy),
+	{Kind: "Namespace"}:             {registrynamespace.Strategy, subresources{"status": registrynamespace.StatusStrategy, "finalize": registrynamespace.FinalizeStrategy}},
 	{Kind: "Node"}:                  withStatus(node.Strategy, node.StatusStrategy),
 	{Kind: "PersistentVolume"}:      withStatus(persistentvolume.Strategy, persistentvolume.StatusStrategy),
 	{Kind: "PersistentVolumeClaim"}: withStatus(persistentvolumeclaim.Strategy, persistentvolumeclaim.StatusStrategy),
-	{Kind: "Pod"}:                   withStatus(pod.Strategy, pod.StatusStrategy),
+	{Kind: "Pod"}: {pod.Strategy, subresources{
+		"status": pod.StatusStrategy, "ephemeralcontainers": pod.EphemeralContainersStrategy, "resize": pod.ResizeStrategy,
+	}},
 	{Kind: "PodTemplate"}:           plain(podtemplate.Strategy),
 	{Kind: "ReplicationController"}: withStatus(replicationcontroller.Strategy, replicationcontroller.StatusStrategy),
 	{Kind: "ResourceQuota"}:         withStatus(resourcequota.Strategy, resourcequota.StatusStrategy),
@@ -164,9 +149,11 @@ var strategiesOf = map[schema.GroupKind]strategies{
 
 	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: withStatus(horizontalpodautoscaler.Strategy, horizontalpodautoscaler.StatusStrategy),
 
-	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {certificates.Strategy, certificates.Strategy, certificates.StatusStrategy, certificates.ApprovalStrategy},
-	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:        plain(clustertrustbundle.Strategy),
-	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}:     withStatus(podCertificates, podcertificaterequest.NewStatusStrategy(podCertificates, anybody{}, clock.NewFakePassiveClock(chainBegins))),
+	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {certificates.Strategy, subresources{
+		"status": certificates.StatusStrategy, "approval": certificates.ApprovalStrategy,
+	}},
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:    plain(clustertrustbundle.Strategy),
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: withStatus(requests, podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(chainBegins))),
 
 	{Group: "coordination.k8s.io", Kind: "Lease"}: plain(lease.Strategy),
 
@@ -199,7 +186,7 @@ var strategiesOf = map[schema.GroupKind]strategies{
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: plain(priorityclass.Strategy),
 
 	{Group: "storage.k8s.io", Kind: "CSIDriver"}:             plain(csidriver.Strategy),
-	{Group: "storage.k8s.io", Kind: "CSINode"}:               plain(csinode.Strategy),
+	{Group: "storage.k8s.io", Kind: "CSINode"}:               withStatus(csinode.Strategy, csinode.StatusStrategy),
 	{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}:    plain(csistoragecapacity.Strategy),
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:          plain(storageclass.Strategy),
 	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:      withStatus(volumeattachment.Strategy, volumeattachment.StatusStrategy),
