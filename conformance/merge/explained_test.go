@@ -20,12 +20,15 @@ var explanations = []explained{
 	{
 		name: "wedged by its own object",
 		why: "The stored object, or the one that an update wants to store, is not valid in the schema as it has become: a null in what is " +
-			"now a set, items without a key in what is now a map. Upstream refuses every apply from then on, and stops tracking updates " +
-			"without a word.",
+			"now a set, items without a key in what is now a map; in the version of the request, or in that of another manager. Upstream " +
+			"refuses every apply from then on, and stops tracking updates without a word. projectcalico/calico#12700",
 		is: func(_ *history, d *difference) bool {
-			return strings.Contains(d.want.why(), "failed to create typed live object") ||
-				strings.Contains(d.want.why(), "failed to convert live object") ||
-				strings.Contains(d.want.why(), "failed to convert new object")
+			why := d.want.why()
+			return strings.Contains(why, "failed to create typed live object") ||
+				strings.Contains(why, "failed to convert live object") ||
+				strings.Contains(why, "failed to convert new object") ||
+				len(d.kinds.versions) > 1 && (strings.Contains(why, "associative list without keys has an element that's") ||
+					strings.Contains(why, "associative list with keys has an element that omits all key fields"))
 		},
 	},
 	{
@@ -40,7 +43,7 @@ var explanations = []explained{
 	{
 		name: "an item of which nothing is left",
 		why: "A list item loses its last field to pruning, as its key is a default, and is null for upstream, which cannot convert such " +
-			"a list to another version: the apply is refused.",
+			"a list to another version: the apply is refused. kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
 			return strings.Contains(d.want.why(), "failed to prune fields") && strings.Contains(d.want.why(), "null element")
 		},
@@ -48,7 +51,8 @@ var explanations = []explained{
 	{
 		name: "ancient changes of the same second",
 		why: "Of more than ten managers the oldest are merged into ancient-changes. If that entry is itself not the oldest one of its " +
-			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned by then is owned by nobody.",
+			"version, by time in seconds and then by name, upstream merges it with itself and deletes it: what it has owned by then is owned by nobody. " +
+			"Introduced with kubernetes/kubernetes#81816",
 		is: func(_ *history, d *difference) bool {
 			theirs := ancient(d.want.live)
 			return d.want.err == nil && slices.ContainsFunc(ancient(d.got.live), func(path string) bool {
@@ -75,7 +79,7 @@ var explanations = []explained{
 		name: "an item that leaves its key to the default",
 		why: "A list item is without its key, for which the schema has a default, in an intent or as somebody else has stored it. Where the " +
 			"manager has owned all that is in it (or the key, filled in by the API server), upstream prunes that, holds the empty item for " +
-			"null, and takes it out of the list although others own it or the intent has it.",
+			"null, and takes it out of the list although others own it or the intent has it. kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
 			v := d.kinds.version(d.kinds.apiVersion(d.op.version))
 			return d.op.verb == apply && d.want.err == nil && v != nil && (omitsKey(v.typ, d.op.body) || omitsKey(v.typ, d.got.live))
@@ -93,7 +97,7 @@ var explanations = []explained{
 	{
 		name: "an apply and a failed conversion",
 		why: "Objects with duplicate items in a list are let through in the version of the request only. In another version, which " +
-			"a manager has written in, upstream's conversion fails on them.",
+			"a manager has written in, upstream's conversion fails on them. kubernetes/kubernetes#113482",
 		is: func(_ *history, d *difference) bool {
 			return len(d.kinds.versions) > 1 && strings.Contains(d.want.why(), "duplicate entries for key")
 		},
