@@ -39,9 +39,9 @@ func apps() group {
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
-			naming: label, alias: rolling("updateStrategy", "partition"),
-			status: statusAndMeta, onCreate: typeClaims, onUpdate: func(obj, _ object.Value) object.Value { return typeClaims(obj) },
-			gated: podGates("spec.template.spec"), generation: spec,
+			naming: label, alias: statefulSetAliases,
+			status: statusAndMeta,
+			gated:  podGates("spec.template.spec"), generation: spec,
 			table: columns.StatefulSets, blank: noReplicas,
 			more: []*engine.Subresource{scale(selectorOf)},
 		},
@@ -134,6 +134,11 @@ func keepTemplateCount(obj, old object.Value) object.Value {
 func withTemplateCount(obj object.Value, count int64) object.Value {
 	return obj.WithAt(object.StringOf(strconv.FormatInt(count, 10)), "metadata", "annotations", templateGeneration)
 }
+
+var rollingStatefulSet = rolling("updateStrategy", "partition")
+
+// statefulSetAliases types the claim templates before managers are compared: that a client leaves the types out is no change.
+func statefulSetAliases(obj object.Value) object.Value { return rollingStatefulSet(typeClaims(obj)) }
 
 // typeClaims gives the claim templates of a StatefulSet their type, which other embedded objects do without.
 func typeClaims(obj object.Value) object.Value {

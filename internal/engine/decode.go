@@ -11,20 +11,30 @@ import (
 
 // decode checks a body against the type of the request: its kind, the types of its fields, and, at the level that the
 // request asks for, its unknown and duplicate fields (VAL-1, VAL-2).
-func (rq *Request) decode(body object.Parsed) (obj object.Value, err error) {
+func (rq *Request) decode(body object.Parsed) (object.Value, error) {
+	group, version, kind, _ := rq.bodyType()
+	if err := checkKind(body.Value, group, version, kind); err != nil {
+		return object.Nil, err
+	}
+	obj, err := rq.decodeFields(body)
+	if err != nil {
+		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
+	}
+	return obj, nil
+}
+
+// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields.
+func (rq *Request) decodeFields(body object.Parsed) (object.Value, error) {
 	group, version, kind, typ := rq.bodyType()
 	if body.Value.IsNull() { // null says no more than {}
 		body.Value = object.MapOf()
 	}
-	if err := checkKind(body.Value, group, version, kind); err != nil {
-		return object.Nil, err
-	}
 	decoded, err := typ.Decode(body.Value)
 	if err != nil {
-		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
+		return object.Nil, err
 	}
 	if err := rq.judge(typ, body.Duplicates, decoded.Unknown); err != nil {
-		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
+		return object.Nil, err
 	}
 	managed := body.Value.At("metadata", "managedFields")
 	rq.clearsManagers = managed.Kind() == object.List && managed.Len() == 0
@@ -45,6 +55,9 @@ func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 
 // checkKind refuses a body of another kind or version. Missing ones are those of the URL.
 func checkKind(body object.Value, group, version, kind string) error {
+	if body.IsNull() {
+		return nil
+	}
 	if body.Kind() != object.Map {
 		return apierr.NewBadRequest(fmt.Sprintf(
 			"the object provided is unrecognized (must be of type %s): couldn't get version/kind; the body is a JSON %s, not an object", kind, body.Kind()))

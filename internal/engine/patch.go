@@ -88,7 +88,7 @@ func (rq *Request) patched(live *store.Version, old object.Value, c change) (obj
 	if err != nil {
 		return object.Nil, patchFailed(err)
 	}
-	obj, err := rq.decode(object.Parsed{Value: raw, Duplicates: c.duplicates})
+	obj, err := rq.decodePatched(object.Parsed{Value: raw, Duplicates: c.duplicates})
 	if err != nil {
 		if !c.text.IsNull() {
 			raw = c.text
@@ -97,6 +97,15 @@ func (rq *Request) patched(live *store.Version, old object.Value, c change) (obj
 	}
 	obj = rq.once(obj, true)
 	return obj, rq.fits(live, obj, rq.unconditional())
+}
+
+// decodePatched is decode for what a patch has made of an object. That it is of the kind of the URL goes without saying.
+func (rq *Request) decodePatched(body object.Parsed) (object.Value, error) {
+	group, version, kind, _ := rq.bodyType()
+	if err := checkKind(body.Value, group, version, kind); err != nil {
+		return object.Nil, err
+	}
+	return rq.decodeFields(body)
 }
 
 // fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one
