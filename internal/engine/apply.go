@@ -106,12 +106,11 @@ func (rq *Request) judgeIntent(duplicates []string) error {
 			lines[i] = fmt.Sprintf("duplicate field %q", d)
 		}
 	}
-	text := "error converting YAML to JSON: yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  ")
 	if rq.Validation == Warn {
-		rq.warn(text)
+		rq.warn(lines...)
 		return nil
 	}
-	return apierr.NewBadRequest("error strict decoding patch: " + text)
+	return apierr.NewBadRequest("error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  "))
 }
 
 // misfit tells of all that keeps an intent from having its type, or, where each value is of the right sort, of the first that

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"plinth/internal/apierr"
@@ -23,8 +24,9 @@ func (rq *Request) decode(body object.Parsed) (object.Value, error) {
 	return obj, nil
 }
 
-// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields.
-func (rq *Request) decodeFields(body object.Parsed) (object.Value, error) {
+// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields. Of odd
+// things that were found on the way to the body they tell, too.
+func (rq *Request) decodeFields(body object.Parsed, odd ...string) (object.Value, error) {
 	group, version, kind, typ := rq.bodyType()
 	if body.Value.IsNull() { // null says no more than {}
 		body.Value = object.MapOf()
@@ -33,7 +35,7 @@ func (rq *Request) decodeFields(body object.Parsed) (object.Value, error) {
 	if err != nil {
 		return object.Nil, err
 	}
-	if err := rq.judge(typ, body.Duplicates, decoded.Unknown); err != nil {
+	if err := rq.judge(typ, odd, body.Duplicates, decoded.Unknown); err != nil {
 		return object.Nil, err
 	}
 	managed := body.Value.At("metadata", "managedFields")
@@ -86,12 +88,12 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion, kind, why))
 }
 
-// judge turns duplicate and unknown fields into warnings or into an error that names every one of them.
-func (rq *Request) judge(typ *schema.Type, duplicates, unknown []string) error {
-	if rq.Validation == Ignore || len(duplicates)+len(unknown) == 0 {
+// judge turns odd things, and duplicate and unknown fields, into warnings or into an error that names every one of them.
+func (rq *Request) judge(typ *schema.Type, odd, duplicates, unknown []string) error {
+	if rq.Validation == Ignore || len(odd)+len(duplicates)+len(unknown) == 0 {
 		return nil
 	}
-	var found, lines []string
+	found, lines := slices.Clone(odd), []string(nil)
 	for _, path := range duplicates {
 		switch {
 		case object.IsYAMLDuplicate(path):

@@ -46,7 +46,9 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, erro
 type change struct {
 	apply      func(object.Value) (object.Value, error)
 	duplicates []string     // fields that stand twice in it
+	odd        []string     // what else is odd about it, in words
 	text       object.Value // what is shown of it where its result is no object of the kind; null: the result
+	anyKind    bool         // what it says of the kind and version does not count
 }
 
 // parse checks a patch on its own. typ is what it is a patch of.
@@ -55,7 +57,10 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 		if err := patch.IsList(p.Body); err != nil {
 			return change{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
 		}
-		return change{apply: func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) }}, nil
+		return change{
+			apply: func(obj object.Value) (object.Value, error) { return patch.JSON(obj, p.Body) },
+			odd:   oddOperations(p.Body),
+		}, nil
 	}
 	parsed, err := object.ParseJSON(p.Body)
 	if err != nil {
@@ -66,12 +71,34 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return change{
 			apply:      func(obj object.Value) (object.Value, error) { return patch.Strategic(obj, v, typ) },
-			duplicates: parsed.Duplicates, text: v,
+			duplicates: parsed.Duplicates, text: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
 		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
 	}
 	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, duplicates: parsed.Duplicates}, nil
+}
+
+// oddOperations are what a JSON Patch says twice, and members of its operations that mean nothing.
+func oddOperations(body []byte) []string {
+	parsed, err := object.ParseJSON(body)
+	if err != nil {
+		return nil // what is wrong with it is told when it is applied
+	}
+	var odd []string
+	for _, path := range parsed.Duplicates {
+		odd = append(odd, fmt.Sprintf("json patch duplicate field %q", path))
+	}
+	for i, operation := range parsed.Value.Items() {
+		for _, m := range operation.Members() {
+			switch m.Key {
+			case "op", "path", "from", "value":
+			default:
+				odd = append(odd, fmt.Sprintf("json patch unknown field %q", fmt.Sprintf("[%d].%s", i, m.Key)))
+			}
+		}
+	}
+	return odd
 }
 
 // patched is the body that the patch makes of the live object, decoded like any body.
@@ -88,7 +115,7 @@ func (rq *Request) patched(live *store.Version, old object.Value, c change) (obj
 	if err != nil {
 		return object.Nil, patchFailed(err)
 	}
-	obj, err := rq.decodePatched(object.Parsed{Value: raw, Duplicates: c.duplicates})
+	obj, err := rq.decodePatched(c, raw)
 	if err != nil {
 		if !c.text.IsNull() {
 			raw = c.text
@@ -99,13 +126,15 @@ func (rq *Request) patched(live *store.Version, old object.Value, c change) (obj
 	return obj, rq.fits(live, obj, rq.unconditional())
 }
 
-// decodePatched is decode for what a patch has made of an object. That it is of the kind of the URL goes without saying.
-func (rq *Request) decodePatched(body object.Parsed) (object.Value, error) {
+// decodePatched is decode for what a patch has made of an object.
+func (rq *Request) decodePatched(c change, raw object.Value) (object.Value, error) {
 	group, version, kind, _ := rq.bodyType()
-	if err := checkKind(body.Value, group, version, kind); err != nil {
-		return object.Nil, err
+	if !c.anyKind {
+		if err := checkKind(raw, group, version, kind); err != nil {
+			return object.Nil, err
+		}
 	}
-	return rq.decodeFields(body)
+	return rq.decodeFields(object.Parsed{Value: raw, Duplicates: c.duplicates}, c.odd...)
 }
 
 // fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one
