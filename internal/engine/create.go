@@ -40,7 +40,8 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*
 // create goes on with a decoded object; an update of an object that is not there comes here, too.
 func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, error) {
 	obj := w.body
-	if obj.At("metadata", "resourceVersion").Str() != "" {
+	// A version of nothing, or that is none, does no harm.
+	if seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str()); err == nil && seen != 0 {
 		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
 	name, prefix := obj.At("metadata", "name").Str(), obj.At("metadata", "generateName").Str()

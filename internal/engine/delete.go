@@ -118,24 +118,27 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 	return obj
 }
 
-// removeNow takes the object out of the store. Where the answer is the object, and the kind has grace periods, it tells
-// of the one that it did not get.
+// removeNow takes the object out of the store. Where the answer is the object, it is at the version of its removal; and where
+// the kind has grace periods, it tells of the one that it did not get.
 func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version, old object.Value) (*Result, error) {
+	revision := live.Revision // what a dry run answers
 	if !rq.DryRun {
-		if _, err := e.commit(ctx, live, nil); err != nil {
+		var err error
+		if revision, err = e.commit(ctx, live, nil); err != nil {
 			return nil, err
 		}
 	}
 	if rq.Resource.DeleteReturnsObject {
+		last := &store.Version{Key: live.Key, Data: live.Data, Sidecar: live.Sidecar}
 		if rq.Resource.GracefulDelete != nil {
 			now := e.now()
-			last, err := e.version(rq.Resource, live.Key, rq.Resource.mark(old, 0, now), now)
-			if err != nil {
+			var err error
+			if last, err = e.version(rq.Resource, live.Key, rq.Resource.mark(old, 0, now), now); err != nil {
 				return nil, err
 			}
-			last.Revision, live = live.Revision, last
 		}
-		shown, err := rq.present(live)
+		last.Revision = revision
+		shown, err := rq.present(last)
 		return &Result{Object: shown}, err
 	}
 	details := []object.Member{

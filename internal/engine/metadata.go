@@ -72,9 +72,14 @@ func carry(obj, old object.Value) object.Value {
 	return obj.With("metadata", meta.Edit(set, drop...))
 }
 
-// bump raises metadata.generation where the parts of the object that count have changed.
+// bump raises metadata.generation where the parts of the object that count have changed. That an empty list becomes none
+// when it is stored is no change.
 func (r *Resource) bump(obj, old object.Value) object.Value {
-	if r.Generation == nil || object.Equal(r.Generation(obj), r.Generation(old)) {
+	if r.Generation == nil {
+		return obj
+	}
+	before := r.Generation(old)
+	if object.Equal(r.Generation(obj), before) || object.Equal(r.Generation(r.Schema().Settle(obj)), before) {
 		return obj
 	}
 	return obj.WithAt(object.IntOf(old.At("metadata", "generation").Int()+1), "metadata", "generation")
