@@ -48,6 +48,9 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
 			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, live.Sidecar.UID))
 	}
+	if o.IgnoreReadError && live.Sidecar.Unreadable == nil { // DEL-6: it is for objects that nothing else can delete
+		return apierr.NewConflict(rq.Resource.Type(), rq.Name, "unsafe deletion is not allowed because the object is decodable from storage")
+	}
 	have := strconv.FormatInt(live.Revision, 10)
 	if rv := o.PreconditionRV; rv != "" && rv != have {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
