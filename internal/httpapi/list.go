@@ -142,7 +142,7 @@ func (s *stream) end() {
 		s.guard.end()
 	}
 	if s.gz != nil {
-		s.x.release(s.gz)
+		releaseCompressor(s.gz)
 	}
 	*s.held = s.buf[:0]
 	releaseLarge(s.held)

@@ -179,6 +179,11 @@ func (p *listParams) fromScratch() bool {
 	return p.watch && p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
 }
 
+// streamsList says whether this is a watch that begins with a list and tells where that ends.
+func (p *listParams) streamsList() bool {
+	return p.sendInitial != nil && *p.sendInitial && p.bookmarks
+}
+
 // faults is which parameters do not go together.
 func (p *listParams) faults() (faults field.ErrorList) {
 	match := field.NewPath("resourceVersionMatch")

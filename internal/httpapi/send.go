@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -221,7 +222,7 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		defer x.guard().arm().end()
 		if x.compresses() {
 			gz := x.compressor()
-			defer x.release(gz)
+			defer releaseCompressor(gz)
 			x.WriteHeader(code)
 			if _, err := gz.Write(text); err != nil {
 				return err
@@ -235,12 +236,9 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 	return err
 }
 
-// compresses says whether the answer may be compressed: only what get and list answer is.
+// compresses says whether the answer may be compressed: the client reads that, and the operator has not turned it off.
 func (x *exchange) compresses() bool {
-	if x.h.NoCompression || x.target.verb != "get" && x.target.verb != "list" {
-		return false
-	}
-	return acceptsGzip(x.r.Header.Get("Accept-Encoding"))
+	return !x.h.NoCompression && acceptsGzip(x.r.Header.Get("Accept-Encoding"))
 }
 
 func acceptsGzip(header string) bool {
@@ -262,15 +260,22 @@ var compressors = sync.Pool{New: func() any {
 
 // compressor begins a compressed answer.
 func (x *exchange) compressor() *gzip.Writer {
-	header := x.w.Header()
+	compressedHeader(x.w.Header())
+	return newCompressor(x)
+}
+
+func compressedHeader(header http.Header) {
 	header["Content-Encoding"] = []string{"gzip"}
 	header.Add("Vary", "Accept-Encoding")
+}
+
+func newCompressor(w io.Writer) *gzip.Writer {
 	gz := compressors.Get().(*gzip.Writer)
-	gz.Reset(x)
+	gz.Reset(w)
 	return gz
 }
 
-func (x *exchange) release(gz *gzip.Writer) {
+func releaseCompressor(gz *gzip.Writer) {
 	gz.Reset(nil)
 	compressors.Put(gz)
 }

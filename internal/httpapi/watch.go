@@ -3,10 +3,13 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -67,6 +70,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 	w := &watching{
 		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
 	}
+	w.compressed = params.streamsList() && x.compresses()
 	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
@@ -107,9 +111,13 @@ type watching struct {
 	flusher   http.Flusher
 	guard     *guard
 	bookmarks bool
-	ends      time.Time
-	told      int64       // the revision of the last event or bookmark
-	forget    func() bool // takes close off what the closing server does
+	// A streaming list is compressed, and what follows it, too (MED-5): each flush is a gzip member of its own, so that a
+	// waiting watch holds no compressor.
+	compressed bool
+	gz         *gzip.Writer // nil between flushes
+	ends       time.Time
+	told       int64       // the revision of the last event or bookmark
+	forget     func() bool // takes close off what the closing server does
 	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or the end.
 	// It is the only context that a waiting watch holds.
 	tick context.Context
@@ -160,6 +168,7 @@ func (w *watching) end() {
 	if w.guard != nil {
 		w.guard.end()
 	}
+	w.dropCompressor()
 	if w.Watch != nil {
 		w.Watch.Close()
 	}
@@ -173,7 +182,11 @@ func (w *watching) begin() {
 	w.frames.Forms = w.x.h.forms
 	w.guard = w.x.guard()
 	w.flusher = w.x
-	w.x.w.Header()["Content-Type"] = streamTypes[w.media.Encoding]
+	header := w.x.w.Header()
+	header["Content-Type"] = streamTypes[w.media.Encoding]
+	if w.compressed {
+		compressedHeader(header)
+	}
 	w.x.WriteHeader(http.StatusOK)
 	w.flush(nil)
 }
@@ -257,12 +270,8 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 // send writes a part of a batch.
 func (w *watching) send(b []byte) error {
 	w.guard.arm()
-	_, err := w.x.Write(b)
-	w.guard.disarm()
-	if err != nil {
-		return errWatchOver
-	}
-	return nil
+	defer w.guard.disarm()
+	return w.put(b)
 }
 
 // flush writes the last part of a batch and sees to it that it goes out.
@@ -270,10 +279,49 @@ func (w *watching) flush(b []byte) error {
 	w.guard.arm()
 	defer w.guard.disarm()
 	if len(b) > 0 {
-		if _, err := w.x.Write(b); err != nil {
-			return errWatchOver
+		if err := w.put(b); err != nil {
+			return err
 		}
+	}
+	if err := w.closeMember(); err != nil {
+		return err
 	}
 	w.flusher.Flush()
 	return nil
+}
+
+// put hands bytes to the connection, by way of the compressor where there has to be one.
+func (w *watching) put(b []byte) error {
+	var out io.Writer = w.x
+	if w.compressed {
+		if w.gz == nil {
+			w.gz = newCompressor(w.x)
+		}
+		out = w.gz
+	}
+	if _, err := out.Write(b); err != nil {
+		return errWatchOver
+	}
+	return nil
+}
+
+// closeMember ends what is being compressed. A reader gets all of it before it looks for what comes behind the end: that
+// is what the flush is for.
+func (w *watching) closeMember() error {
+	if w.gz == nil {
+		return nil
+	}
+	err := errors.Join(w.gz.Flush(), w.gz.Close())
+	w.dropCompressor()
+	if err != nil {
+		return errWatchOver
+	}
+	return nil
+}
+
+func (w *watching) dropCompressor() {
+	if w.gz != nil {
+		releaseCompressor(w.gz)
+		w.gz = nil
+	}
 }

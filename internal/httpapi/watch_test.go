@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bufio"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -73,6 +74,38 @@ func rest(next func() (event, bool)) string {
 		all = append(all, e.String())
 	}
 	return strings.Join(all, ", ")
+}
+
+// Each event of a compressed watch can be read when it has come, and not only with the next.
+//
+// SPEC: MED-5
+func TestCompressedWatch(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	response := s.open("GET", configMaps+"?watch=1&allowWatchBookmarks=true", "", "Accept-Encoding", "gzip")
+	defer response.Body.Close()
+	if encoding := response.Header.Get("Content-Encoding"); encoding != "gzip" {
+		t.Fatalf("it is encoded as %q", encoding)
+	}
+	plain, err := gzip.NewReader(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := lines(t, plain)
+	read := func(want string) {
+		t.Helper()
+		line, ok := next()
+		var e event
+		if err := json.Unmarshal([]byte(line), &e); err != nil || !ok || e.String() != want {
+			t.Fatalf("%q (%v), want %s", line, err, want)
+		}
+	}
+	read("ADDED a")
+	read("BOOKMARK end")
+	for _, name := range []string{"b", "c", "d"} {
+		s.create(configMaps, `{"metadata":{"name":"`+name+`"}}`)
+		read("ADDED " + name)
+	}
 }
 
 // SPEC: WATCH-1, WATCH-2, WATCH-3, WATCH-4, WATCH-5, WATCH-6
