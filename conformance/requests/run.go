@@ -2,6 +2,7 @@ package requests
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -208,6 +209,9 @@ func (r *Runner) send(step *Step) (answer, error) {
 		return answer{}, fmt.Errorf("no answer: %w", err)
 	}
 	a := answer{status: response.StatusCode, header: response.Header, present: true}
+	if response.Header.Get("Content-Encoding") == "gzip" {
+		response.Body = &inflated{body: response.Body}
+	}
 	if step.Stream != "" || step.Events > 0 || step.Wait > 0 {
 		s := newStream(response.Body, cancel)
 		name := step.Stream
@@ -231,6 +235,26 @@ func (r *Runner) send(step *Step) (answer, error) {
 	}
 	return a, nil
 }
+
+// inflated is a compressed body. A watch may have nothing to say yet: its first byte is not waited for before it is asked
+// for.
+type inflated struct {
+	body   io.ReadCloser
+	reader *gzip.Reader
+}
+
+func (f *inflated) Read(b []byte) (int, error) {
+	if f.reader == nil {
+		reader, err := gzip.NewReader(f.body)
+		if err != nil {
+			return 0, err
+		}
+		f.reader = reader
+	}
+	return f.reader.Read(b)
+}
+
+func (f *inflated) Close() error { return f.body.Close() }
 
 // byTheClock says whether an event is a bookmark that comes when the server likes: all but the one that ends a streaming
 // list.

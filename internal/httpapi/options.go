@@ -128,7 +128,6 @@ type listParams struct {
 
 // listOptions reads and validates the parameters.
 func (x *exchange) listOptions() (p listParams, err error) {
-	p.watch = x.target.verb == "watch"
 	values := x.query()
 	if p.Labels, err = labels.Parse(first(values, "labelSelector")); err != nil {
 		return p, apierr.NewBadRequest(err.Error())
@@ -136,7 +135,7 @@ func (x *exchange) listOptions() (p listParams, err error) {
 	if p.Fields, err = fields.ParseSelector(first(values, "fieldSelector")); err != nil {
 		return p, apierr.NewBadRequest(err.Error())
 	}
-	p.watch = p.watch || isTrue(values, "watch")
+	p.watch = isTrue(values, "watch") // the old paths of watches do not count: the reference takes the parameters for a list's
 	p.bookmarks = isTrue(values, "allowWatchBookmarks")
 	p.ResourceVersion = first(values, "resourceVersion")
 	p.Match = first(values, "resourceVersionMatch")

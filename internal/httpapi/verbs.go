@@ -70,11 +70,14 @@ func (h *Handler) verb(x *exchange) (func(*Handler, *exchange) error, error) {
 // routeSubresource does the same below an object.
 func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error, error) {
 	t, r := &x.target, x.resource
+	if t.watchPath {
+		return nil, apierr.NewNoSuchPath()
+	}
 	if m, ok := h.Missing(r, t.subresource); ok {
 		return nil, h.missing(x, m)
 	}
 	x.subresource = r.Subresource(t.subresource)
-	if x.subresource == nil || t.rest != "" || t.watchPath {
+	if x.subresource == nil || t.rest != "" {
 		return nil, apierr.NewNoSuchPath()
 	}
 	if !has(x.subresource.Verbs, t.verb) || x.r.Method == http.MethodHead {
