@@ -36,6 +36,7 @@ func pods(now func() time.Time) kind {
 		table: columns.Pods, answersDeleted: true,
 		special: func(r *engine.Resource) {
 			r.GracefulDelete = podGrace
+			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
 			r.Subresources = append(append(r.Subresources, podSubresources(r)...), podOperations(now)...)
 		},
 	}

@@ -78,6 +78,8 @@ type Resource struct {
 	// Fields lists the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7), with
 	// their values in obj. Called with a null value it gives the names alone.
 	Fields func(obj object.Value) []store.Pair
+	// OldFields are names that old clients have for some of them, and those that they stand for.
+	OldFields map[string]string
 	// UnknownField words that a field is not among them; nil: as most types do.
 	UnknownField func(name string) string
 	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool, Age or nil.

@@ -32,6 +32,10 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	if o.Fields == nil || o.Fields.Empty() {
 		return s, nil
 	}
+	var err error
+	if o.Fields, err = o.Fields.Transform(rq.Resource.fieldOfToday); err != nil {
+		return selection{}, apierr.NewBadRequest(err.Error())
+	}
 	s.fields = o.Fields
 	var known []store.Pair
 	if rq.Resource.Fields != nil {
@@ -49,6 +53,14 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 		s.convert = rq.Resource
 	}
 	return s, nil
+}
+
+// fieldOfToday is the name of a field for one that it had before.
+func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, err error) {
+	if today, ok := r.OldFields[name]; ok {
+		return today, value, nil
+	}
+	return name, value, nil
 }
 
 // selectable says whether there is such a field. Types without a namespace and with fields of their own have none for it.
