@@ -14,6 +14,7 @@ import (
 var (
 	histories = flag.Uint64("histories", 2000, "how many random histories to run")
 	seed      = flag.Uint64("seed", 1, "what they are made from")
+	only      = flag.Uint64("only", 0, "run the history of this number alone")
 	length    = flag.Int("length", 12, "operations in a history")
 	enough    = flag.Int64("enough", 5, "how many differences end the run")
 	alone     = flag.Bool("alone", false, "run the histories through upstream alone, values of wrong types among them")
@@ -64,6 +65,11 @@ func (c *tally) String() string {
 func TestHistories(t *testing.T) {
 	builtinKinds()
 	var next atomic.Uint64
+	last := *histories
+	if *only > 0 {
+		next.Store(*only - 1)
+		last = *only
+	}
 	var found atomic.Int64
 	count := &tally{explained: map[string]int{}}
 	t.Run("all", func(t *testing.T) {
@@ -72,7 +78,7 @@ func TestHistories(t *testing.T) {
 				t.Parallel()
 				for {
 					number := next.Add(1)
-					if number > *histories || found.Load() >= *enough {
+					if number > last || found.Load() >= *enough {
 						return
 					}
 					var told string

@@ -9,6 +9,7 @@
 // Histories come from a generator (generate_test.go), one seed each, so that every failure can be had again:
 //
 //	go test ./merge -histories 100000 -seed 7
+//	go test ./merge -only 342 -seed 7
 //
 // A history on which the engines differ is cut down to what still shows the difference, and printed in the form of the
 // files in testdata. Those are run through both engines in every test; -update writes upstream's outcomes into them.

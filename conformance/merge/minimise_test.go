@@ -68,7 +68,7 @@ func (d *difference) kind() string {
 		o.live = o.live.WithoutAt("metadata", "managedFields")
 		return o.String()
 	}
-	undeclared := d.want.err != nil && strings.Contains(d.want.err.Error(), "not declared in schema")
+	undeclared := strings.Contains(d.want.why(), "not declared in schema")
 	return strconv.FormatBool(undeclared) + "|" + of(d.want) + "|" + of(d.got) + "|" + strconv.FormatBool(bare(d.want) == bare(d.got))
 }
 
