@@ -2,6 +2,7 @@ package merge
 
 import (
 	"fmt"
+	"slices"
 
 	"plinth/object"
 	"plinth/schema"
@@ -149,7 +150,11 @@ func (s *surveyor) members(members []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
-// items does without the content of items that are there several times. Items that cannot be identified are nobody's.
+// nobody stands for the items of a list that cannot be told apart.
+var nobody = KeyElement(object.Nil)
+
+// items does without the content of items that are there several times. Items that cannot be identified, as pruning leaves
+// them when it takes their keys, are nobody's; but they are there, and so is the list.
 func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
 	if len(items) == 0 {
 		return Set{}
@@ -158,7 +163,14 @@ func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
 	defer s.rosters.put(r)
 	if err := r.enroll(t, items); err != nil {
 		s.tell("%v", err)
-		return Set{}
+		if s.strict {
+			return Set{}
+		}
+		known := slices.DeleteFunc(slices.Clone(items), func(item object.Value) bool {
+			_, err := identify(t, item)
+			return err != nil
+		})
+		return s.items(known, t).Union(Set{[]node{{element: nobody, marks: owned}}})
 	}
 	out := s.room.nodes(len(items))
 	for i, id := range r.ids {

@@ -52,7 +52,7 @@ func schemaless(t *schema.Type) bool {
 	case schema.Any:
 		return !t.AtomicMap
 	case schema.Map:
-		return t.Elem.Kind == schema.Any && !t.Elem.AtomicMap || t.Elem.Kind == schema.IntOrString && t.Elem.Name == ""
+		return t.Elem.Kind == schema.Any && !t.Elem.AtomicMap
 	case schema.Struct:
 		return len(t.Fields) == 0 && (t.Elem == nil || t.Elem.Kind == schema.Any)
 	}

@@ -95,6 +95,15 @@ var explanations = []explained{
 		},
 	},
 	{
+		name: "owned and gone",
+		why: "A manager applies a map as empty in which is what nobody owns any longer. When it does so again, upstream takes the map out with " +
+			"all that is in it, and the manager owns what is not there although its intent has it. Here an apply that gives up nothing takes " +
+			"nothing out. Akin to kubernetes-sigs/structured-merge-diff#305",
+		is: func(_ *history, d *difference) bool {
+			return d.op.verb == apply && d.want.err == nil && d.got.err == nil && lacks(d.want.live, d.op.body) && !lacks(d.got.live, d.op.body)
+		},
+	},
+	{
 		name: "an apply and a failed conversion",
 		why: "Objects with duplicate items in a list are let through in the version of the request only. In another version, which " +
 			"a manager has written in, upstream's conversion fails on them. kubernetes/kubernetes#113482",
@@ -123,6 +132,14 @@ func (h *history) explanation(d *difference) *explained {
 		}
 	}
 	return nil
+}
+
+// lacks says whether an object is without a field that the intent has.
+func lacks(live, intent object.Value) bool {
+	return slices.ContainsFunc(intent.Members(), func(m object.Member) bool {
+		there, ok := live.Get(m.Key)
+		return !ok || lacks(there, m.Value)
+	})
 }
 
 // omitsKey says whether an associative list has an item that leaves a key to its default.

@@ -64,8 +64,8 @@ func (n *node) compile() *schema.Type {
 	if n.Ref != "" {
 		return gotypes.OfType(reflect.TypeFor[metav1.ObjectMeta]())
 	}
-	if n.IntString {
-		return &schema.Type{Kind: schema.IntOrString}
+	if n.IntString { // it has no type of its own: ownership goes by what there is, and validation by the words
+		return &schema.Type{Kind: schema.Any}
 	}
 	switch n.Type {
 	case "object":
