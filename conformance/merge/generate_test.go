@@ -263,7 +263,7 @@ func (g *generator) scalarOf(t *schema.Type) object.Value {
 	case schema.Int:
 		return object.IntOf(pick[int64](g, 0, 1, 2, 3, 10))
 	case schema.Float:
-		return pick(g, object.IntOf(1), object.FloatOf(1.5), object.IntOf(0), object.FloatOf(2.25))
+		return pick(g, object.IntOf(1), object.FloatOf(1), object.FloatOf(1.5), object.IntOf(0), object.FloatOf(2.25))
 	case schema.IntOrString:
 		return pick(g, object.IntOf(1), object.StringOf("1"), object.StringOf("50%"), object.IntOf(2), object.StringOf("x"))
 	case schema.Quantity:
