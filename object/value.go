@@ -308,51 +308,61 @@ func (v Value) WithItem(i int, item Value) Value {
 // Untyped is the value as it is understood without a schema: literals that are no 64-bit integers become floats, at
 // every depth. It fails on a literal beyond the range of a float.
 func (v Value) Untyped() (Value, error) {
-	switch v.kind {
-	case Number:
+	return v.Scalars(func(v Value) (Value, error) {
+		if v.kind != Number {
+			return v, nil
+		}
 		f, err := strconv.ParseFloat(v.text(), 64)
 		if err != nil {
 			return Nil, &NumberError{Literal: v.text()}
 		}
 		return FloatOf(f), nil
+	})
+}
+
+// Scalars is the value with every scalar in it, at every depth, replaced by what change makes of it. It fails where change does.
+func (v Value) Scalars(change func(Value) (Value, error)) (Value, error) {
+	switch v.kind {
 	case List:
 		var changed []Value
 		for i, item := range v.Items() {
-			typed, err := item.Untyped()
+			made, err := item.Scalars(change)
 			if err != nil {
 				return Nil, err
 			}
-			if typed == item {
+			if made == item {
 				continue
 			}
 			if changed == nil {
 				changed = slices.Clone(v.Items())
 			}
-			changed[i] = typed
+			changed[i] = made
 		}
 		if changed != nil {
 			return ListOf(changed...), nil
 		}
+		return v, nil
 	case Map:
 		var changed []Member
 		for i, m := range v.Members() {
-			typed, err := m.Value.Untyped()
+			made, err := m.Value.Scalars(change)
 			if err != nil {
 				return Nil, err
 			}
-			if typed == m.Value {
+			if made == m.Value {
 				continue
 			}
 			if changed == nil {
 				changed = slices.Clone(v.Members())
 			}
-			changed[i].Value = typed
+			changed[i].Value = made
 		}
 		if changed != nil {
 			return mapOf(changed), nil
 		}
+		return v, nil
 	}
-	return v, nil
+	return change(v)
 }
 
 // NumberError is a number literal that no number type can hold.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -70,13 +71,27 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	switch {
 	case p.Type == StrategicPatch && (v.IsNull() || v.Kind() == object.Map):
 		return change{
-			apply:      func(obj object.Value) (object.Value, error) { return patch.Strategic(obj, v, typ) },
+			apply: func(obj object.Value) (object.Value, error) {
+				made, err := patch.Strategic(obj, v, typ)
+				if err != nil {
+					return object.Nil, err
+				}
+				return made.Scalars(whole)
+			},
 			duplicates: parsed.Duplicates, text: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
 		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
 	}
 	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, duplicates: parsed.Duplicates}, nil
+}
+
+// whole is a float without a fraction as an integer: in strategic merge patches alone the reference takes it for one.
+func whole(v object.Value) (object.Value, error) {
+	if v.Kind() == object.Float && math.Abs(v.Float()) < 1<<53 && v.Float() == math.Trunc(v.Float()) {
+		return object.IntOf(int64(v.Float())), nil
+	}
+	return v, nil
 }
 
 // oddOperations are what a JSON Patch says twice, and members of its operations that mean nothing.
