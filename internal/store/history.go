@@ -95,8 +95,9 @@ type feed struct {
 	records  queue[*Record]
 	floor    int64 // revision of the newest record of this resource that memory lost
 
-	mu      sync.Mutex // guards waiting; taken with the store's lock held at least for reading
+	mu      sync.Mutex // guards the following; taken with the store's lock held at least for reading, or alone
 	waiting waiting
+	pace    pace
 }
 
 func (h *history) feed(resource string) *feed {
@@ -202,11 +203,12 @@ func (h *history) due(revision int64) time.Time {
 	return time.Unix(0, due)
 }
 
-// fire takes the groups that wait for r out of the feed.
+// fire takes the groups that wait for r out of the feed. Those that are to be woken at once are appended to woken; the
+// others are when their rest is over.
 func (f *feed) fire(r *Record, woken []*group) []*group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.waiting.fire(r, woken)
+	return append(woken, f.admit(f.waiting.fire(r, nil))...)
 }
 
 // join returns the group of a prefix and a term. The store's lock is held, so nothing is missed in between.
