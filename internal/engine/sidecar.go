@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"sync"
 	"time"
 	"unique"
 
@@ -88,8 +89,7 @@ func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.
 			obj = stored.Default(obj)
 		}
 	}
-	data := object.AppendObject(make([]byte, 0, 2048), obj.WithoutAt("metadata", "resourceVersion"))
-	data = append(make([]byte, 0, len(data)), data...)
+	data := printed(obj.WithoutAt("metadata", "resourceVersion"))
 	if len(data) > maxStored {
 		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
 	}
@@ -101,6 +101,24 @@ func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.
 		s.Expire = now.Add(r.TTL)
 	}
 	return &store.Version{Key: key, Data: data, Sidecar: s}, nil
+}
+
+// sheets are what objects are printed on before their size is known.
+var sheets = sync.Pool{New: func() any { sheet := make([]byte, 0, 8<<10); return &sheet }}
+
+// maxSheet bounds the sheets that are kept.
+const maxSheet = 64 << 10
+
+// printed is an object as JSON, in bytes of its own and none more.
+func printed(obj object.Value) []byte {
+	sheet := sheets.Get().(*[]byte)
+	text := object.AppendObject((*sheet)[:0], obj)
+	data := append(make([]byte, 0, len(text)), text...)
+	if cap(text) <= maxSheet {
+		*sheet = text
+	}
+	sheets.Put(sheet)
+	return data
 }
 
 // live parses a stored version into the request's own version of the kind, without its resourceVersion.
