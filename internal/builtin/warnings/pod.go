@@ -280,7 +280,11 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 			}
 		}
 	}
-	same := map[string][]port{} // by number and protocol
+	type socket struct {
+		number   int64
+		protocol string
+	}
+	same := map[socket][]port{}
 	for _, p := range all {
 		ip, host := p.value.At("hostIP").Str(), p.value.At("hostPort").Int()
 		number, protocol := p.value.At("containerPort").Int(), p.value.At("protocol").Str()
@@ -288,7 +292,7 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 			warnings = append(warnings, fmt.Sprintf("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}",
 				p.path(prefix), p.value.At("name").Str(), number, protocol, ip))
 		}
-		key := fmt.Sprintf("%d/%s", number, protocol)
+		key := socket{number, protocol}
 		for _, o := range same[key] {
 			how, otherIP, otherHost := "", o.value.At("hostIP").Str(), o.value.At("hostPort").Int()
 			switch {
