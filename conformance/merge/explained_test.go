@@ -20,14 +20,15 @@ var explanations = []explained{
 	{
 		name: "wedged by its own object",
 		why: "The stored object, or the one that an update wants to store, is not valid in the schema as it has become: a null in what is " +
-			"now a set, items without a key in what is now a map; in the version of the request, or in that of another manager. Upstream " +
-			"refuses every apply from then on, and stops tracking updates without a word. projectcalico/calico#12700",
+			"now a set, a list in a set, items without a key in what is now a map; in the version of the request, or in that of another " +
+			"manager. Upstream refuses every apply from then on, and stops tracking updates without a word. projectcalico/calico#12700",
 		is: func(_ *history, d *difference) bool {
 			why := d.want.why()
 			return strings.Contains(why, "failed to create typed live object") ||
 				strings.Contains(why, "failed to convert live object") ||
 				strings.Contains(why, "failed to convert new object") ||
 				len(d.kinds.versions) > 1 && (strings.Contains(why, "associative list without keys has an element that's") ||
+					strings.Contains(why, "associative list with lists as elements") ||
 					strings.Contains(why, "associative list with keys has an element that omits all key fields"))
 		},
 	},
