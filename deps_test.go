@@ -60,6 +60,7 @@ var allowed = map[string][]string{
 // outside says which packages from elsewhere only these packages may import.
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
+	"github.com/gorilla/websocket":      {"internal/httpapi"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings", "internal/wire"},
 	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "cmd/plinth"},

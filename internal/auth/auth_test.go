@@ -64,6 +64,43 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// A browser shows its token among the subprotocols of a WebSocket, and nobody behind the authenticator gets to see it.
+//
+// SPEC: AUTH-1
+func TestAuthenticateByWebSocket(t *testing.T) {
+	const sesame = "base64url.bearer.authorization.k8s.io.c2VzYW1l"
+	a := authenticator(t, "sesame,alice,u1\nbare,bob,u2\n")
+	for _, c := range []struct {
+		protocols []string
+		header    string
+		user      string
+		left      string
+		err       error
+	}{
+		{protocols: []string{sesame + ", a"}, user: "alice", left: "a"},
+		{protocols: []string{"a", "b , " + sesame}, user: "alice", left: "a,b"},
+		{protocols: []string{sesame, "a"}, header: "Bearer bare", user: "bob", left: sesame},
+		{protocols: []string{"a"}, user: Anonymous, left: "a"},
+		{user: Anonymous},
+		{protocols: []string{sesame}, err: ErrInvalid, left: sesame},
+		{protocols: []string{sesame, sesame, "a"}, err: ErrInvalid, left: sesame},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io.d3Jvbmc, a"}, err: ErrInvalid, left: "a"},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"}, err: ErrInvalid, left: "base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io., a"}, err: ErrInvalid, left: "base64url.bearer.authorization.k8s.io., a"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Upgrade", "WebSocket")
+		r.Header["Sec-Websocket-Protocol"] = c.protocols
+		if c.header != "" {
+			r.Header.Set("Authorization", c.header)
+		}
+		got, err := a.Authenticate(r)
+		if got.Name != c.user || err != c.err || r.Header.Get("Sec-WebSocket-Protocol") != c.left {
+			t.Errorf("%q: got %+v, %v; left is %q", c.protocols, got, err, r.Header["Sec-Websocket-Protocol"])
+		}
+	}
+}
+
 // signed makes a certificate: of an authority for itself, or of somebody by one.
 func signed(t *testing.T, subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorilla/websocket"
 	"github.com/klauspost/compress/gzip"
 
 	"plinth/internal/apierr"
@@ -34,7 +35,12 @@ func (h *Handler) watch(x *exchange) error {
 		return err
 	}
 	defer w.end()
-	w.begin()
+	switch failed := w.begin(); {
+	case errors.Is(failed, errWatchOver):
+		return nil
+	case failed != nil:
+		return failed
+	}
 	if err == nil && !w.over() {
 		err = w.tick.Err() // a watch whose time is over before it begins says so
 	}
@@ -70,7 +76,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 	w := &watching{
 		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
 	}
-	w.compressed = params.streamsList() && x.compresses()
+	w.compressed = params.streamsList() && x.compresses() && !x.overSocket()
 	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
@@ -109,6 +115,7 @@ type watching struct {
 	table     *wire.Table // nil: the media type is none
 	frames    *wire.Frames
 	flusher   http.Flusher
+	socket    *websocket.Conn // nil: events go into the body
 	guard     *guard
 	bookmarks bool
 	// A streaming list is compressed, and what follows it, too (MED-5): each flush is a gzip member of its own, so that a
@@ -168,6 +175,9 @@ func (w *watching) end() {
 	if w.guard != nil {
 		w.guard.end()
 	}
+	if w.socket != nil {
+		w.hangUp()
+	}
 	w.dropCompressor()
 	if w.Watch != nil {
 		w.Watch.Close()
@@ -176,11 +186,18 @@ func (w *watching) end() {
 	w.close()
 }
 
-// begin sends the header, so that the client knows that it watches.
-func (w *watching) begin() {
+// begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told instead.
+func (w *watching) begin() error {
 	w.frames = wire.NewFrames(w.x.resource, w.media, w.table)
 	w.frames.Forms = w.x.h.forms
 	w.guard = w.x.guard()
+	if w.x.overSocket() {
+		var err error
+		if w.socket, err = w.x.upgrade(); err == nil {
+			go w.listen()
+		}
+		return err
+	}
 	w.flusher = w.x
 	header := w.x.w.Header()
 	header["Content-Type"] = streamTypes[w.media.Encoding]
@@ -188,7 +205,7 @@ func (w *watching) begin() {
 		compressedHeader(header)
 	}
 	w.x.WriteHeader(http.StatusOK)
-	w.flush(nil)
+	return w.flush(nil)
 }
 
 // run writes events until the time is over or the client has gone. An error is to be told in the stream.
@@ -240,7 +257,7 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 	var err error
 	total := 0
 	for i := range events {
-		if len(buf) > 0 && len(buf)+w.frames.Size(&events[i]) > cap(buf) {
+		if len(buf) > 0 && (w.socket != nil || len(buf)+w.frames.Size(&events[i]) > cap(buf)) {
 			if err := w.send(buf); err != nil {
 				return err
 			}
@@ -254,7 +271,7 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 	if len(events) > 0 {
 		w.told = events[len(events)-1].Revision
 	}
-	if !failed.IsNull() {
+	if !failed.IsNull() { // always alone
 		if buf, err = w.frames.AppendError(buf, failed); err != nil {
 			return err
 		}
@@ -286,12 +303,20 @@ func (w *watching) flush(b []byte) error {
 	if err := w.closeMember(); err != nil {
 		return err
 	}
-	w.flusher.Flush()
+	if w.flusher != nil {
+		w.flusher.Flush()
+	}
 	return nil
 }
 
 // put hands bytes to the connection, by way of the compressor where there has to be one.
 func (w *watching) put(b []byte) error {
+	if w.socket != nil {
+		if err := w.message(b); err != nil {
+			return errWatchOver
+		}
+		return nil
+	}
 	var out io.Writer = w.x
 	if w.compressed {
 		if w.gz == nil {

@@ -60,7 +60,11 @@ func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, 
 	return envelopeOf(data).appendFrame(dst, event, message), nil
 }
 
-// appendFrame appends a frame: the length in four bytes, the highest one first, and the message of a WatchEvent with its type and the object in its envelope.
+// FrameLength is how many bytes of a frame of protobuf are its length.
+const FrameLength = 4
+
+// appendFrame appends a frame: the length in FrameLength bytes, the highest one first, and the message of a WatchEvent with
+// its type and the object in its envelope.
 // The two fields of the event are of one byte each, as is the one of the RawExtension around the object.
 func (v envelope) appendFrame(dst []byte, event string, message []byte) []byte {
 	inner := v.size(len(message))

@@ -1,0 +1,81 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"plinth/internal/apierr"
+	"plinth/internal/wire"
+)
+
+// A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want it: one
+// message an event, of text for JSON and else binary.
+
+// goodbye bounds how long the end of a watch takes to be told.
+const goodbye = time.Second
+
+// overSocket says whether the client asks for a WebSocket. There is none on HTTP/2.
+func (x *exchange) overSocket() bool { return x.r.ProtoMajor == 1 && websocket.IsWebSocketUpgrade(x.r) }
+
+// upgrade answers with a WebSocket. Errors are to be told by the status; errWatchOver is that there is nobody to tell.
+func (x *exchange) upgrade() (*websocket.Conn, error) {
+	status, why := 0, ""
+	protocols := websocket.Subprotocols(x.r)
+	if len(protocols) > 1 { // which are nobody's: what they would mean for a watch is not defined
+		return nil, apierr.NewBadRequest("a watch over a WebSocket has one subprotocol at most")
+	}
+	u := websocket.Upgrader{
+		Subprotocols: protocols,
+		Error: func(_ http.ResponseWriter, _ *http.Request, code int, reason error) {
+			status, why = code, reason.Error()
+		},
+	}
+	if x.r.TLS == nil || len(x.r.TLS.PeerCertificates) == 0 {
+		// A foreign page must have been told a token. A certificate the browser shows to whoever makes it connect, and there
+		// the Upgrader's own check of the origin stands.
+		u.CheckOrigin = func(*http.Request) bool { return true }
+	}
+	socket, err := u.Upgrade(x.w, x.r, nil)
+	switch {
+	case err == nil:
+		x.code = http.StatusSwitchingProtocols
+		return socket, nil
+	case status == 0: // the connection broke when it was ours already
+		return nil, errWatchOver
+	case status == http.StatusForbidden:
+		return nil, &apierr.Error{Code: status, Reason: apierr.Forbidden, Message: why}
+	}
+	return nil, apierr.NewBadRequest(why)
+}
+
+// listen reads what the client has to say: answers to pings, and in the end that it goes.
+func (w *watching) listen() {
+	for {
+		if _, _, err := w.socket.NextReader(); err != nil {
+			w.close()
+			return
+		}
+	}
+}
+
+// message sends one frame.
+func (w *watching) message(frame []byte) error {
+	kind := websocket.BinaryMessage
+	switch w.media.Encoding {
+	case wire.JSON:
+		kind = websocket.TextMessage
+	case wire.Protobuf:
+		frame = frame[wire.FrameLength:] // a message knows its length
+	}
+	w.x.bytes += int64(len(frame))
+	return w.socket.WriteMessage(kind, frame)
+}
+
+// hangUp ends the connection.
+func (w *watching) hangUp() {
+	farewell := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+	_ = w.socket.WriteControl(websocket.CloseMessage, farewell, time.Now().Add(goodbye)) // to whoever is still there
+	_ = w.socket.Close()
+}

@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"plinth/internal/engine"
+)
+
+// dial opens a watch over a WebSocket.
+func (s *server) dial(query string, header ...string) (*websocket.Conn, *http.Response, error) {
+	s.t.Helper()
+	d := websocket.Dialer{TLSClientConfig: &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs}}
+	h := http.Header{}
+	for i := 0; i < len(header); i += 2 {
+		h.Add(header[i], header[i+1])
+	}
+	return d.Dial("wss"+strings.TrimPrefix(s.url, "https")+configMaps+"?watch=1&"+query, h)
+}
+
+// messages reads a WebSocket until it ends, and says how it did.
+func messages(t *testing.T, c *websocket.Conn) (kinds []int, texts []string, end int) {
+	t.Helper()
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		kind, text, err := c.ReadMessage()
+		if err != nil {
+			closed, ok := err.(*websocket.CloseError)
+			if !ok {
+				t.Fatal(err)
+			}
+			return kinds, texts, closed.Code
+		}
+		kinds, texts = append(kinds, kind), append(texts, string(text))
+	}
+}
+
+// One message is one event, whatever the representation.
+//
+// SPEC: WATCH-1, WATCH-6
+func TestWatchOverWebSocket(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	s.create(configMaps, `{"metadata":{"name":"b"}}`)
+	for _, c := range []struct {
+		accept string
+		kind   int
+		begins string
+	}{
+		{"application/json", websocket.TextMessage, `{"type":"ADDED","object":{"apiVersion":"v1","kind":"ConfigMap"`},
+		{"application/json;as=Table;g=meta.k8s.io;v=v1", websocket.TextMessage, `{"type":"ADDED","object":{"kind":"Table"`},
+		{"application/vnd.kubernetes.protobuf", websocket.BinaryMessage, "\n\x05ADDED\x12"},
+		{"application/cbor", websocket.BinaryMessage, "\xd9\xd9\xf7\xbf"},
+	} {
+		t.Run(c.accept, func(t *testing.T) {
+			conn, _, err := s.dial("timeoutSeconds=1", "Accept", c.accept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			kinds, texts, end := messages(t, conn)
+			if len(texts) != 2 || end != websocket.CloseNormalClosure {
+				t.Fatalf("%d messages, and then %d: %q", len(texts), end, texts)
+			}
+			for i, text := range texts {
+				if kinds[i] != c.kind || !strings.HasPrefix(text, c.begins) {
+					t.Errorf("message %d is of kind %d: %q", i, kinds[i], text)
+				}
+			}
+		})
+	}
+}
+
+// Events come as they happen, also a version that is gone, and nothing stays behind.
+//
+// SPEC: WATCH-3, WATCH-6
+func TestWebSocketGoesOn(t *testing.T) {
+	ended := make(chan Observation, 10)
+	s := newServer(t, func(c *Config) {
+		c.Metrics.Request = func(o Observation) {
+			if o.Verb == "WATCH" {
+				ended <- o
+			}
+		}
+	})
+	conn, _, err := s.dial("resourceVersion=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b"} {
+		s.create(configMaps, fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		var e event
+		if _, text, err := conn.ReadMessage(); err != nil || json.Unmarshal(text, &e) != nil || e.String() != "ADDED "+name {
+			t.Fatalf("%v, %q", err, text)
+		}
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case o := <-ended:
+		if o.Code != http.StatusSwitchingProtocols || o.Bytes == 0 {
+			t.Errorf("it counts as %+v", o)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the client has gone, and the watch goes on")
+	}
+}
+
+// A reader that stalls is ended as one of a body is.
+//
+// SPEC: WATCH-6
+func TestStalledWebSocket(t *testing.T) {
+	ended := make(chan Observation, 1)
+	s := newServer(t, func(c *Config) {
+		c.StallTimeout = 300 * time.Millisecond
+		c.Metrics.Request = func(o Observation) {
+			if o.Verb == "WATCH" {
+				ended <- o
+			}
+		}
+	})
+	conn, _, err := s.dial("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	text := strings.Repeat("x", 500<<10)
+	for i := range 300 {
+		patch := engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"data":{"n":"%d","t":%q}}`, i, text)}
+		if _, err := s.engine.Patch(t.Context(), rq, patch); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Error("a stalled watcher is still there")
+}
+
+// What is wrong is told by the status as long as nothing has begun, and as the only event when that is how watches tell it.
+func TestWebSocketsThatAreNone(t *testing.T) {
+	s := newServer(t, nil)
+	for _, c := range []struct {
+		name, query string
+		header      []string
+		code        int
+		protocol    string
+	}{
+		{name: "one subprotocol", header: []string{"Sec-WebSocket-Protocol", "a"}, code: 101, protocol: "a"},
+		{name: "an origin that is somebody else's", header: []string{"Origin", "https://example.com"}, code: 101},
+		{name: "two subprotocols", header: []string{"Sec-WebSocket-Protocol", "a, b"}, code: 400},
+		{name: "a selector that is none", query: "labelSelector=a==,,", code: 400},
+		{name: "a representation without events", header: []string{"Accept", "application/yaml"}, code: 406},
+		{name: "nobody", header: []string{"Authorization", "Bearer nobody"}, code: 403},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn, response, err := s.dial("resourceVersion=0&"+c.query, c.header...)
+			if response == nil {
+				t.Fatal(err)
+			}
+			if conn != nil {
+				defer conn.Close()
+			}
+			if response.StatusCode != c.code || response.Header.Get("Sec-WebSocket-Protocol") != c.protocol {
+				t.Errorf("%s, %v", response.Status, response.Header)
+			}
+		})
+	}
+}
