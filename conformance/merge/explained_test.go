@@ -15,6 +15,9 @@ type explained struct {
 	is   func(h *history, d *difference) bool
 }
 
+// prunes begins what upstream says when it cannot take out what a manager gives up.
+const prunes = "failed to prune fields"
+
 // explanations are all of them. Each is exercised by the histories of a run, which counts them.
 var explanations = []explained{
 	{
@@ -27,9 +30,7 @@ var explanations = []explained{
 			return strings.Contains(why, "failed to create typed live object") ||
 				strings.Contains(why, "failed to convert live object") ||
 				strings.Contains(why, "failed to convert new object") ||
-				len(d.kinds.versions) > 1 && (strings.Contains(why, "associative list without keys has an element that's") ||
-					strings.Contains(why, "associative list with lists as elements") ||
-					strings.Contains(why, "associative list with keys has an element that omits all key fields"))
+				len(d.kinds.versions) > 1 && strings.Contains(why, "associative list with") && !strings.Contains(why, prunes)
 		},
 	},
 	{
@@ -46,7 +47,7 @@ var explanations = []explained{
 		why: "A list item loses its last field to pruning, as its key is a default, and is null for upstream, which cannot convert such " +
 			"a list to another version: the apply is refused. kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
-			return strings.Contains(d.want.why(), "failed to prune fields") && strings.Contains(d.want.why(), "null element")
+			return strings.Contains(d.want.why(), prunes) && strings.Contains(d.want.why(), "null element")
 		},
 	},
 	{
@@ -92,7 +93,7 @@ var explanations = []explained{
 			"gives up nothing. A conversion that needs one of those fields fails, and with it the apply. Here what is not given up is not " +
 			"taken out. kubernetes/kubernetes#117260",
 		is: func(_ *history, d *difference) bool {
-			return d.op.verb == apply && strings.Contains(d.want.why(), "failed to prune fields: failed add back owned items: failed to convert pruned object")
+			return d.op.verb == apply && strings.Contains(d.want.why(), prunes+": failed add back owned items: failed to convert pruned object")
 		},
 	},
 	{
@@ -143,7 +144,7 @@ func lacks(live, intent object.Value) bool {
 	})
 }
 
-// omitsKey says whether an associative list has an item that leaves a key to its default.
+// omitsKey says whether an associative list has an item that leaves a key to its default, or says what it would be anyway.
 func omitsKey(t *schema.Type, v object.Value) bool {
 	switch {
 	case t == nil:
@@ -163,7 +164,8 @@ func omitsKey(t *schema.Type, v object.Value) bool {
 				return true
 			}
 			for _, key := range t.ListKeys {
-				if _, ok := item.Get(key); !ok && item.Kind() == object.Map {
+				said, ok := item.Get(key)
+				if f := t.Elem.Field(key); item.Kind() == object.Map && (!ok || f != nil && object.Equal(said, f.Implied())) {
 					return true
 				}
 			}
