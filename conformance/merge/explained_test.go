@@ -30,7 +30,7 @@ var explanations = []explained{
 			return strings.Contains(why, "failed to create typed live object") ||
 				strings.Contains(why, "failed to convert live object") ||
 				strings.Contains(why, "failed to convert new object") ||
-				len(d.kinds.versions) > 1 && strings.Contains(why, "associative list with") && !strings.Contains(why, prunes)
+				len(d.kinds.versions) > 1 && strings.Contains(why, "associative list with") && !strings.Contains(why, "pruned")
 		},
 	},
 	{
