@@ -18,7 +18,7 @@ var mutants = []struct{ file, old, new string }{
 	{"set.go", "			case deep:\n				rest = node{}", "			case deep:\n				rest.marks = 0"},
 	{"set.go", "			if b.marks&which != 0 {\n				n.marks = a.marks", "			if b.marks != 0 {\n				n.marks = a.marks"},
 	{"set.go", "out = append(out, node{a.element, a.marks | b.marks, a.below.Union(b.below)})", "out = append(out, node{a.element, a.marks | b.marks, a.below})"},
-	{"fieldset.go", "if r.next(i) < 0 {", "if true {"},
+	{"fieldset.go", "if first == i || s.strict {", "if s.strict {"},
 	{"fieldset.go", "!declared || m.Value.IsNull() ||", "!declared ||"},
 	{"fieldset.go", "m.Value.Kind() == object.Map && m.Value.Len() == 0", "m.Value.Kind() == object.List && m.Value.Len() == 0"},
 	{"compare.go", "m |= removed", "m |= touched"},
