@@ -87,6 +87,8 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 
 // TestExplained: every conflict that Plinth tells of goes on to the values and the ways out (BEY-2), in the shape that the
 // comparison with the reference leaves out.
+//
+// SPEC: BEY-2
 func TestExplained(t *testing.T) {
 	if *rewrite || harness.Target() == harness.Reference {
 		return

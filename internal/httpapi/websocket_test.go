@@ -44,6 +44,17 @@ func messages(t *testing.T, c *websocket.Conn) (kinds []int, texts []string, end
 	}
 }
 
+// endings tells of the watches of a server that have ended.
+func endings(c *Config) <-chan Observation {
+	ended := make(chan Observation, 10)
+	c.Metrics.Request = func(o Observation) {
+		if o.Verb == "WATCH" {
+			ended <- o
+		}
+	}
+	return ended
+}
+
 // One message is one event, whatever the representation.
 //
 // SPEC: WATCH-1, WATCH-6
@@ -84,14 +95,8 @@ func TestWatchOverWebSocket(t *testing.T) {
 //
 // SPEC: WATCH-3, WATCH-6
 func TestWebSocketGoesOn(t *testing.T) {
-	ended := make(chan Observation, 10)
-	s := newServer(t, func(c *Config) {
-		c.Metrics.Request = func(o Observation) {
-			if o.Verb == "WATCH" {
-				ended <- o
-			}
-		}
-	})
+	var ended <-chan Observation
+	s := newServer(t, func(c *Config) { ended = endings(c) })
 	conn, _, err := s.dial("resourceVersion=0")
 	if err != nil {
 		t.Fatal(err)
@@ -120,14 +125,10 @@ func TestWebSocketGoesOn(t *testing.T) {
 //
 // SPEC: WATCH-6
 func TestStalledWebSocket(t *testing.T) {
-	ended := make(chan Observation, 1)
+	var ended <-chan Observation
 	s := newServer(t, func(c *Config) {
 		c.StallTimeout = 300 * time.Millisecond
-		c.Metrics.Request = func(o Observation) {
-			if o.Verb == "WATCH" {
-				ended <- o
-			}
-		}
+		ended = endings(c)
 	})
 	conn, _, err := s.dial("")
 	if err != nil {

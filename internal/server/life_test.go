@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"os"
@@ -62,6 +63,63 @@ func TestSecondServer(t *testing.T) {
 	}
 	if _, _, err := clientOf(t, first).do(t.Context(), http.MethodGet, "/api/v1/namespaces", "", nil, 200); err != nil {
 		t.Error(err)
+	}
+}
+
+// Events go when their time is over, by themselves: whoever watches is told, and whoever reads finds none. Both kinds of
+// Events do, and nothing else does.
+// SPEC: URI-10
+func TestEventsExpire(t *testing.T) {
+	c := quiet(t.TempDir())
+	c.EventTTL = 2 * time.Second
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	client := clientOf(t, s)
+	const (
+		core   = "/api/v1/namespaces/default/events"
+		modern = "/apis/events.k8s.io/v1/namespaces/default/events"
+		config = "/api/v1/namespaces/default/configmaps"
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	watch, err := client.send(ctx, http.MethodGet, modern+"?watch=1", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	regarding := map[string]any{"namespace": "default", "kind": "Pod", "name": "p"}
+	for path, body := range map[string]jsonObject{
+		core: {"metadata": map[string]any{"name": "old"}, "involvedObject": regarding},
+		modern: {"metadata": map[string]any{"name": "new"}, "regarding": regarding, "eventTime": "2026-01-01T00:00:00.000000Z",
+			"reportingController": "example.com/c", "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal"},
+		config: {"metadata": map[string]any{"name": "c"}},
+	} {
+		if _, _, err := client.do(ctx, http.MethodPost, path, "application/json", body, 201); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := map[string]int{}
+	events := json.NewDecoder(watch.Body)
+	for told["DELETED old"]+told["DELETED new"] < 2 {
+		var event struct {
+			Type   string
+			Object jsonObject
+		}
+		if err := events.Decode(&event); err != nil {
+			t.Fatalf("%v, after %v", err, told)
+		}
+		told[event.Type+" "+event.Object.text("metadata", "name")]++
+	}
+	if told["ADDED old"] != 1 || told["ADDED new"] != 1 || len(told) != 4 {
+		t.Errorf("told was %v", told)
+	}
+	for path, code := range map[string]int{core + "/old": 404, core + "/new": 404, modern + "/old": 404, config + "/c": 200} {
+		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, code); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
