@@ -44,10 +44,12 @@ var explanations = []explained{
 	},
 	{
 		name: "an item of which nothing is left",
-		why: "A list item loses its last field to pruning, as its key is a default, and is null for upstream, which cannot convert such " +
-			"a list to another version: the apply is refused. kubernetes-sigs/structured-merge-diff#305",
+		why: "A list item loses its last field to pruning, as its key is a default, and is null for upstream, which can neither convert such " +
+			"a list to another version nor compare it: the apply is refused. kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
-			return strings.Contains(d.want.why(), prunes) && strings.Contains(d.want.why(), "null element")
+			why := d.want.why()
+			return d.op.verb == apply && (strings.Contains(why, prunes) || strings.Contains(why, "failed to compare objects")) &&
+				strings.Contains(why, "null element")
 		},
 	},
 	{

@@ -59,6 +59,9 @@ func (k *kind) text() string {
 	}
 	for _, v := range k.versions {
 		fmt.Fprintf(&b, "-- version %s", v.name)
+		if v.root != nil && v.root.MapType != "" {
+			b.WriteString(" " + v.root.MapType)
+		}
 		for _, name := range keysOf(v.renames) {
 			fmt.Fprintf(&b, " %s=%s", name, v.renames[name])
 		}

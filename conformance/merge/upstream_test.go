@@ -140,6 +140,9 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 		return in, nil
 	}
 	to, ok := target.KindForGroupVersionKinds([]gvk.GroupVersionKind{from})
+	if !ok && from.Version == "" && !k.forgetful {
+		return nil, runtime.NewMissingVersionErr("")
+	}
 	if !ok && k.forgetful {
 		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", from, target)
 	}
