@@ -7,11 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	gvk "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"plinth/object"
 )
@@ -158,38 +155,11 @@ type prepared struct {
 	kind *kind
 }
 
-// typedConvertor makes Go structs of what is unstructured, as the scheme of the API server does.
-type typedConvertor struct{ *upstreamKind }
-
-// ConvertToVersion is a conversion within the one version there is.
-func (typedConvertor) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
-	u, ok := in.(*unstructured.Unstructured)
-	if !ok {
-		return in, nil
-	}
-	out, err := scheme.Scheme.New(u.GroupVersionKind())
-	if err != nil {
-		return nil, err
-	}
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, out)
-}
-
-// New makes the Go struct of a kind.
-func (typedConvertor) New(of gvk.GroupVersionKind) (runtime.Object, error) {
-	out, err := scheme.Scheme.New(of)
-	if err == nil {
-		out.GetObjectKind().SetGroupVersionKind(of)
-	}
-	return out, err
-}
-
 func (s subject) prepare(b *testing.B) prepared {
 	w := write{kind: s.kind, version: s.kind.versions[0].name}
 	m, err := upstream{}.manager(w)
 	if s.kind.builtin && err == nil {
-		k := typedConvertor{s.kind.forUpstream()}
-		gv := gvk.GroupVersion{Group: s.kind.group, Version: w.version}
-		m, err = managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(s.kind.name), gv, "", s.kind.filters(""))
+		m, err = structs{}.manager(w)
 	}
 	if err != nil {
 		b.Fatal(err)
@@ -202,7 +172,7 @@ func (p prepared) objectOf(b *testing.B, v object.Value) runtime.Object {
 	if !p.kind.builtin {
 		return u
 	}
-	o, err := typedConvertor{}.ConvertToVersion(u, nil)
+	o, err := structOf(u)
 	if err != nil {
 		b.Fatal(err)
 	}
