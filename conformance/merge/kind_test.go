@@ -124,7 +124,9 @@ type kind struct {
 	// fragile is a field of spec in the first version that the conversion of an object cannot do without, as a webhook may
 	// not; "": there is none.
 	fragile string
-	scale   map[string]string // API version to the path of replicas below spec; nil: no scale subresource
+	// broken is asked before an engine has an object converted, and may fail it; nil: conversions work.
+	broken func() error
+	scale  map[string]string // API version to the path of replicas below spec; nil: no scale subresource
 
 	once     sync.Once
 	upstream *upstreamKind

@@ -30,6 +30,11 @@ func (v versions) Convert(o object.Value, apiVersion string) (object.Value, erro
 	if o.At("apiVersion").IsNull() {
 		return o, nil
 	}
+	if v.broken != nil && o.At("apiVersion").Str() != apiVersion {
+		if err := v.broken(); err != nil {
+			return object.Nil, err
+		}
+	}
 	return v.convert(o, apiVersion)
 }
 

@@ -152,6 +152,11 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 	if to == from {
 		return in, nil
 	}
+	if k.broken != nil {
+		if err := k.broken(); err != nil {
+			return nil, err
+		}
+	}
 	converted, err := k.convert(valueOfObject(in), to.GroupVersion().String())
 	missing := errNotServed{}
 	if errors.As(err, &missing) && k.forgetful {
