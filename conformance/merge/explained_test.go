@@ -92,10 +92,12 @@ var explanations = []explained{
 	{
 		name: "a conversion of half an object",
 		why: "Upstream takes out all that the manager has owned and converts what is left, to add back what others own, even where the intent " +
-			"gives up nothing. A conversion that needs one of those fields fails, and with it the apply. Here what is not given up is not " +
-			"taken out. kubernetes/kubernetes#117260",
+			"gives up nothing. A conversion that needs one of those fields fails, and with it the apply; where it is the kind that is gone, " +
+			"upstream panics. Here what is not given up is not taken out. kubernetes/kubernetes#117260",
 		is: func(_ *history, d *difference) bool {
-			return d.op.verb == apply && strings.Contains(d.want.why(), prunes+": failed add back owned items: failed to convert pruned object")
+			why := d.want.why()
+			return d.op.verb == apply && (strings.Contains(why, prunes+": failed add back owned items: failed to convert pruned object") ||
+				strings.Contains(why, "panic: ") && strings.Contains(why, ".addBackDanglingItems("))
 		},
 	},
 	{

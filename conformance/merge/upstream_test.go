@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 	"strings"
 	"sync"
 
@@ -238,11 +239,23 @@ func (u upstream) Apply(w write, live, intent object.Value) (object.Value, error
 	if err != nil {
 		return object.Nil, err
 	}
-	result, err := m.Apply(w.orEmpty(live), objectOf(intent), w.manager, w.force)
+	result, err := recovered(func() (runtime.Object, error) {
+		return m.Apply(w.orEmpty(live), objectOf(intent), w.manager, w.force)
+	})
 	if err != nil {
 		return object.Nil, refusalOf(err)
 	}
 	return valueOfObject(result), nil
+}
+
+// recovered is what the API server makes of a panic: an internal error.
+func recovered(do func() (runtime.Object, error)) (o runtime.Object, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("panic: %v\n%s", what, debug.Stack())
+		}
+	}()
+	return do()
 }
 
 // Update is the engine's. An update is never refused: what goes wrong leaves the managedFields as they were.
