@@ -140,10 +140,13 @@ func (k *upstreamKind) ConvertToVersion(in runtime.Object, target runtime.GroupV
 	if from.Group == "autoscaling" && from.Kind == "Scale" && k.name != "Scale" {
 		return in, nil
 	}
-	to, ok := target.KindForGroupVersionKinds([]gvk.GroupVersionKind{from})
-	if !ok && from.Version == "" && !k.forgetful {
+	switch { // what a scheme asks of an unstructured object, and the converter of custom resources does not
+	case from.Kind == "" && !k.forgetful:
+		return nil, runtime.NewMissingKindErr("")
+	case from.Version == "" && !k.forgetful:
 		return nil, runtime.NewMissingVersionErr("")
 	}
+	to, ok := target.KindForGroupVersionKinds([]gvk.GroupVersionKind{from})
 	if !ok && k.forgetful {
 		return nil, fmt.Errorf("%v is unstructured and is not suitable for converting to %q", from, target)
 	}
