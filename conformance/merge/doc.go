@@ -20,18 +20,19 @@
 // only if upstream, asked again, keeps to its answer. The differences that are meant are data, with their reasons, in
 // explained_test.go, and each has a scenario. After one of them both engines go on from where upstream is.
 //
-// What the histories reach of upstream, values of wrong types among them:
+// What of upstream's merge and typed no operation of a server reaches is data, too: unreachable.txt, with reasons. Its texts are
+// held against upstream's source in every test. That nothing in it is reached after all, and at least 95 % of the rest in
+// either package, takes a run with upstream instrumented: three minutes on one core, a few more where nothing is built yet.
 //
-//	go test ./merge -run TestHistories -alone -histories 3000 -coverprofile=/tmp/cover -coverpkg=\
-//	sigs.k8s.io/structured-merge-diff/v6/merge,sigs.k8s.io/structured-merge-diff/v6/typed,k8s.io/apimachinery/pkg/util/managedfields/internal
+//	go test ./merge -v -run 'TestUnreachable$' -coverage
 //
-// They do not reach what no server calls: in merge the IgnoredFields, the builder, and Conflicts as text, as a set and in
-// comparison; in typed ExtractItems and what only it leads to in remove.go, FromYAML and the parser of schemas, Empty,
-// AsTypedUnvalidated, Comparison's IsSame, String and ExcludeFields, the compareWalker's indexListPathElements,
-// reconcile's fieldSetAtPath and descendToPath, WithPath. Nor what earlier steps rule out: schemas with a reference to
-// nowhere, objects of different schemas or invalid ones after validation, big leaves within leaves. What is left are the
-// branches for a conversion that fails half-way through an apply, having worked before.
+// With 2000 histories and the scenarios all of the rest is reached: 167 of 167 statements in merge, where 52 of 219 are listed,
+// and 900 of 900 in typed, where 142 of 1042 are. That is as much as Go's coverage tells: an if without an else counts as soon
+// as it has been true. Histories with values of wrong types are for upstream alone, and have reached nothing that is listed:
+//
+//	go test ./merge -run TestHistories -alone -histories 12000 -coverprofile=/tmp/cover -coverpkg=\
+//	sigs.k8s.io/structured-merge-diff/v6/merge,sigs.k8s.io/structured-merge-diff/v6/typed
 //
 // Caveat: built-in objects are unstructured here and Go structs in the API server, which makes no difference to values that
-// have been decoded. Only the benchmarks give upstream Go structs.
+// have been decoded: TestGoStructs holds upstream against itself. Only there and in the benchmarks are they Go structs.
 package merge
