@@ -48,6 +48,7 @@ languages: ## the Python and JavaScript clients read from Plinth; they are fetch
 
 nightly: ## the oracles of merges and patches at length, mutants of the merge, informers and loads, and fuzzing: hours
 	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
+	cd conformance && go test -count=1 -timeout 3h ./merge -run TestHistories -histories 20000 -scattered 0.2 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./merge -v -run 'TestUnreachable$$' -coverage
 	cd conformance && go test -count=1 -timeout 1h ./merge -run Mutants -mutations -1
 	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"

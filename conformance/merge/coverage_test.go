@@ -326,7 +326,8 @@ func profile(t *testing.T) []*cover.Profile {
 	}
 	said, err := exec.Command("go", "test", "-count=1", "-timeout", "3h", "-v", "-coverprofile", out, "-coverpkg", strings.Join(packages, ","), ".",
 		"-run", "^(TestScenarios|TestGoStructs|TestConversionsThatFail|TestHistories)$",
-		"-histories", fmt.Sprint(*histories), "-seed", fmt.Sprint(*seed), "-length", fmt.Sprint(*length)).CombinedOutput()
+		"-histories", fmt.Sprint(*histories), "-seed", fmt.Sprint(*seed), "-length", fmt.Sprint(*length),
+		"-scattered", fmt.Sprint(*scattered)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v:\n%s", err, said)
 	}

@@ -17,6 +17,7 @@ var (
 	only      = flag.Uint64("only", 0, "run the history of this number alone")
 	length    = flag.Int("length", 12, "operations in a history")
 	enough    = flag.Int64("enough", 5, "how many differences end the run")
+	scattered = flag.Float64("scattered", 0, "how often an update scatters the managedFields that there are")
 	alone     = flag.Bool("alone", false, "run the histories through upstream alone, values of wrong types among them")
 )
 

@@ -699,6 +699,54 @@ func (g *generator) update(s *state, op *step, t *schema.Type, crowd bool) {
 	if g.chance(0.06) {
 		op.body = op.body.WithAt(g.managed(s), "metadata", "managedFields")
 	}
+	if *scattered > 0 && g.chance(*scattered) { // without the flag, numbers stand for the same histories as ever
+		op.body = op.body.WithAt(g.scatter(s), "metadata", "managedFields")
+	}
+}
+
+// scatter is the managedFields that there are after somebody with no idea of them has been at work: entries are gone or
+// somebody else's, own what is not there, and no longer own what is.
+func (g *generator) scatter(s *state) object.Value {
+	var entries []object.Value
+	for _, e := range s.live.At("metadata", "managedFields").Items() {
+		if g.chance(0.2) {
+			continue
+		}
+		fields := g.thinned(e.At("fieldsV1"))
+		if g.chance(0.15) {
+			fields = fields.With(pick(g, "f:kind", "f:apiVersion", "f:metadata", "f:spec", "f:zz"), object.MapOf())
+		}
+		if g.chance(0.15) {
+			fields = fields.WithAt(object.MapOf(), "f:spec", pick(g, "f:a", "f:b", "f:c", "."), pick(g, "f:k1", "v:1", "i:0", "f:a", "."))
+		}
+		e = e.With("fieldsV1", fields)
+		if g.chance(0.3) {
+			e = e.With("operation", object.StringOf(pick(g, "Apply", "Update")))
+		}
+		if g.chance(0.3) {
+			e = e.With("manager", object.StringOf(pick(g, managers...)))
+		}
+		if g.chance(0.3) {
+			e = e.With("apiVersion", object.StringOf(s.kind.apiVersion(pick(g, "v1", "v2", "v3"))))
+		}
+		entries = append(entries, e)
+	}
+	return object.ListOf(entries...)
+}
+
+// thinned is a field set without some of its fields, and without what is below some others.
+func (g *generator) thinned(fields object.Value) object.Value {
+	for _, m := range fields.Members() {
+		switch {
+		case g.chance(0.1):
+			fields = fields.Without(m.Key)
+		case g.chance(0.1):
+			fields = fields.With(m.Key, object.MapOf())
+		default:
+			fields = fields.With(m.Key, g.thinned(m.Value))
+		}
+	}
+	return fields
 }
 
 // annotate adds the annotation of client-side apply.
