@@ -15,9 +15,8 @@ func compare(was, is object.Value, t *schema.Type) (Set, error) {
 
 // comparer holds the first error of a comparison: an item that cannot be identified.
 type comparer struct {
-	err     error
-	room    room
-	rosters rosters
+	err  error
+	room room
 }
 
 // values compares two values that are both there. The marks are those of the place itself.
@@ -78,7 +77,7 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 			return
 		}
 		if out == nil {
-			out = c.room.nodes(max(len(was), len(is)))
+			out = c.room.nodes(changes(len(was), len(is)))
 		}
 		out = append(out, node{FieldElement(name), m, below})
 	}
@@ -107,9 +106,9 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 }
 
 func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
-	olds, news := c.rosters.get(), c.rosters.get()
-	defer c.rosters.put(olds)
-	defer c.rosters.put(news)
+	olds, news := newRoster(), newRoster()
+	defer olds.free()
+	defer news.free()
 	if err := olds.enroll(t, was); err != nil {
 		c.fail(err)
 		return Set{}
@@ -124,7 +123,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			return
 		}
 		if out == nil {
-			out = c.room.nodes(max(len(was), len(is)))
+			out = c.room.nodes(changes(len(was), len(is)))
 		}
 		out = append(out, node{elementOf(t, id), m, below})
 	}
@@ -176,6 +175,14 @@ func (c *comparer) fail(err error) {
 	if c.err == nil {
 		c.err = err
 	}
+}
+
+// changes is how many of the members or items on the two sides are likely to differ: few, unless one side has none.
+func changes(was, is int) int {
+	if was == 0 || is == 0 {
+		return was + is
+	}
+	return 2
 }
 
 // sameItems says whether all items of one identity are the same in both lists, and in the same order.

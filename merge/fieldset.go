@@ -30,10 +30,9 @@ func survey(v object.Value, t *schema.Type) (Set, error) {
 
 // surveyor walks an object for what is in it.
 type surveyor struct {
-	strict  bool         // look for what is wrong
-	found   []*TypeError // their paths grow on the way back
-	room    room
-	rosters rosters
+	strict bool         // look for what is wrong
+	found  []*TypeError // their paths grow on the way back
+	room   room
 }
 
 // at is what is below a place, and whether the place itself is owned whoever holds it.
@@ -159,8 +158,8 @@ func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
 	if len(items) == 0 {
 		return Set{}
 	}
-	r := s.rosters.get()
-	defer s.rosters.put(r)
+	r := newRoster()
+	defer r.free()
 	if err := r.enroll(t, items); err != nil {
 		s.tell("%v", err)
 		if s.strict {

@@ -10,23 +10,15 @@ import (
 // join lays an intent over a live value: the intent wins where both say something, and nothing goes away. What does not
 // change is shared with live. The intent has been checked: its lists have no item twice.
 func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
-	var j joiner
-	return j.values(live, intent, t)
-}
-
-// joiner is one join.
-type joiner struct{ rosters rosters }
-
-func (j *joiner) values(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	if live == intent {
 		return live, nil
 	}
 	s := shapeOf(t, intent)
 	switch {
 	case s == mapping && !atomic(t, s) && either(live, intent, object.Map):
-		return j.members(live, intent, t)
+		return joinMembers(live, intent, t)
 	case s == listing && !atomic(t, s) && either(live, intent, object.List):
-		return j.items(live, intent, t)
+		return joinItems(live, intent, t)
 	}
 	if object.Equal(live, intent) {
 		return live, nil
@@ -40,7 +32,7 @@ func either(a, b object.Value, k object.Kind) bool {
 	return a.Kind() == k && a.Len() > 0 || b.Kind() == k && b.Len() > 0
 }
 
-func (j *joiner) members(live, intent object.Value, t *schema.Type) (object.Value, error) {
+func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Members(), intent.Members()
 	if len(old) == 0 {
 		return intent, nil
@@ -64,7 +56,7 @@ func (j *joiner) members(live, intent object.Value, t *schema.Type) (object.Valu
 			continue
 		}
 		of, _ := memberType(t, w.Key)
-		joined, err := j.values(old[i].Value, w.Value, of)
+		joined, err := join(old[i].Value, w.Value, of)
 		if err != nil {
 			return object.Nil, within(err, FieldElement(w.Key))
 		}
@@ -84,7 +76,7 @@ func (j *joiner) members(live, intent object.Value, t *schema.Type) (object.Valu
 
 // items merges associative lists. Items of live keep their order for as long as the intent does not order them in
 // another way; items that only the intent has come where it has them.
-func (j *joiner) items(live, intent object.Value, t *schema.Type) (object.Value, error) {
+func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Items(), intent.Items()
 	if len(old) == 0 {
 		return intent, nil
@@ -92,16 +84,16 @@ func (j *joiner) items(live, intent object.Value, t *schema.Type) (object.Value,
 	if len(want) == 0 {
 		return live, nil
 	}
-	olds, wants := j.rosters.get(), j.rosters.get()
-	defer j.rosters.put(olds)
-	defer j.rosters.put(wants)
+	olds, wants := newRoster(), newRoster()
+	defer olds.free()
+	defer wants.free()
 	if err := olds.enroll(t, old); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
 	if err := wants.enroll(t, want); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
-	z := zipper{joiner: j, t: t, old: old, want: want, olds: olds, wants: wants}
+	z := zipper{t: t, old: old, want: want, olds: olds, wants: wants}
 	if err := z.run(); err != nil {
 		return object.Nil, err
 	}
@@ -113,7 +105,6 @@ func (j *joiner) items(live, intent object.Value, t *schema.Type) (object.Value,
 
 // zipper walks down two associative lists at once.
 type zipper struct {
-	*joiner
 	t           *schema.Type
 	old, want   []object.Value
 	olds, wants *roster
@@ -183,7 +174,7 @@ func (z *zipper) take(j int) error {
 		z.out = append(z.out, z.want[j])
 		return nil
 	}
-	joined, err := z.values(z.old[k], z.want[j], itemType(z.t))
+	joined, err := join(z.old[k], z.want[j], itemType(z.t))
 	if err != nil {
 		return within(err, elementOf(z.t, z.wants.ids[j]))
 	}

@@ -308,19 +308,26 @@ func gather(nodes []node) Set {
 	return Set{nodes}
 }
 
-// room is where nodes are put. It sets memory aside for many levels of a trie at once.
-type room struct{ free []node }
+// room is where nodes are put. It sets memory aside for many levels of a trie at once: the more have come, the more.
+type room struct {
+	free []node
+	last int // how many it has set aside at a time
+}
 
-// nodeRoom is how many nodes are set aside at a time.
-const nodeRoom = 48
+// The least and the most nodes that are set aside at a time.
+const (
+	leastRoom = 12
+	mostRoom  = 48
+)
 
 // nodes is an empty slice that n of them fit into.
 func (r *room) nodes(n int) []node {
-	if n > nodeRoom/2 {
+	if n > mostRoom/2 {
 		return make([]node, 0, n)
 	}
 	if len(r.free) < n {
-		r.free = make([]node, nodeRoom)
+		r.last = min(max(2*r.last, 2*n, leastRoom), mostRoom)
+		r.free = make([]node, r.last)
 	}
 	out := r.free[:0:n]
 	r.free = r.free[n:]

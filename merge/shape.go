@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"plinth/object"
 	"plinth/schema"
@@ -142,19 +143,17 @@ type roster struct {
 	room   [smallList]object.Value
 }
 
-// rosters lends rosters out, so that a walk through lists within lists needs only as many as these are deep.
-type rosters struct{ free []*roster }
+// rosters are used again: a walk through lists within lists needs as many at a time as these are deep.
+var rosters = sync.Pool{New: func() any { return new(roster) }}
 
-func (l *rosters) get() *roster {
-	if n := len(l.free); n > 0 {
-		r := l.free[n-1]
-		l.free = l.free[:n-1]
-		return r
-	}
-	return new(roster)
+func newRoster() *roster { return rosters.Get().(*roster) }
+
+// free gives the roster back. It holds on to nothing.
+func (r *roster) free() {
+	clear(r.room[:])
+	r.ids, r.sorted = nil, nil
+	rosters.Put(r)
 }
-
-func (l *rosters) put(r *roster) { l.free = append(l.free, r) }
 
 // smallList is up to how many items are looked for one by one.
 const smallList = 12

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
@@ -36,10 +37,9 @@ func (e *SyntaxError) Error() string { return e.Message }
 // ParseJSON reads one JSON document in one pass. It takes the input over: strings of the result point into it, so it
 // must not change afterwards. Errors are *SyntaxError, worded as encoding/json words them.
 func ParseJSON(data []byte) (Parsed, error) {
-	p := parser{in: unsafe.String(unsafe.SliceData(data), len(data))}
-	if len(data) > 512 { // what the stacks of most objects grow to
-		p.path, p.members, p.items = make([]step, 0, 16), make([]Member, 0, slabSize), make([]Value, 0, slabSize/4)
-	}
+	st := pooledStacks.Get().(*stacks)
+	p := parser{in: unsafe.String(unsafe.SliceData(data), len(data)), stacks: st}
+	defer st.free()
 	p.next()
 	v, err := p.value()
 	if err != nil {
@@ -55,11 +55,9 @@ func ParseJSON(data []byte) (Parsed, error) {
 // parser is the state of one pass. Items and members are collected on the two stacks, which serve all depths, and copied
 // out at their exact size when their container ends.
 type parser struct {
-	in         string
-	pos        int
-	items      []Value
-	members    []Member
-	path       []step // as long as the nesting is deep
+	in  string
+	pos int
+	*stacks
 	duplicates []string
 
 	// Small containers are cut from these, as an allocation each would cost more than all the rest. So a small part of a
@@ -67,6 +65,32 @@ type parser struct {
 	itemSlab   []Value
 	memberSlab []Member
 }
+
+// stacks is what a parser collects on. It is used again for the next document.
+type stacks struct {
+	items   []Value
+	members []Member
+	path    []step // as long as the nesting is deep
+}
+
+var pooledStacks = sync.Pool{New: func() any {
+	return &stacks{items: make([]Value, 0, slabSize/4), members: make([]Member, 0, slabSize), path: make([]step, 0, 16)}
+}}
+
+// free gives the stacks back, unless a document has made them large. Nothing of the document stays in them.
+func (s *stacks) free() {
+	if cap(s.items)+cap(s.members)+cap(s.path) > maxPooled {
+		return
+	}
+	clear(s.items[:cap(s.items)])
+	clear(s.members[:cap(s.members)])
+	clear(s.path[:cap(s.path)])
+	s.items, s.members, s.path = s.items[:0], s.members[:0], s.path[:0]
+	pooledStacks.Put(s)
+}
+
+// maxPooled is how long stacks may be, taken together, to be worth keeping, and quick to clear.
+const maxPooled = 1024
 
 // slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory.
 const slabSize = 64

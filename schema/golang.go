@@ -127,9 +127,7 @@ func (b *batch) shape(out *Type, t reflect.Type, ofFields map[string]Markers) {
 		out.Kind = Struct
 		b.fields(out, t, ofFields, "", nil)
 		slices.SortFunc(out.Fields, func(a, b Field) int { return strings.Compare(a.Name, b.Name) })
-		for i := range out.Fields {
-			out.prefixes = append(out.prefixes, prefix(out.Fields[i].Name))
-		}
+		out.names = namesOf(out.Fields)
 	default:
 		panic(fmt.Sprintf("schema: %v is a kind of type that no API has", t))
 	}
@@ -236,7 +234,7 @@ func (t *Type) mark(m Markers, strategy string) {
 // finish computes what needs complete types.
 func (b *batch) finish() {
 	for _, c := range b.copies {
-		c.to.Fields, c.to.prefixes = c.from.Fields, c.from.prefixes
+		c.to.Fields, c.to.names = c.from.Fields, c.from.names
 	}
 	done := map[*Type]bool{}
 	for _, t := range b.made {

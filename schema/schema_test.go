@@ -354,18 +354,19 @@ func TestHas(t *testing.T) {
 	}
 }
 
-func TestFindIsTheSameByNumberAndByName(t *testing.T) {
+func TestFind(t *testing.T) {
 	names := []string{"a", "abcdefgh", "abcdefghi", "abcdefghij", "abcdefgi", "b", "terminationMessagePath", "terminationMessagePolicy", "zz"}
-	var typ Type
+	var scanned, hashed Type
 	for _, name := range names {
-		typ.Fields = append(typ.Fields, Field{Name: name})
-		typ.prefixes = append(typ.prefixes, prefix(name))
+		scanned.Fields = append(scanned.Fields, Field{Name: name})
 	}
+	hashed.Fields, hashed.names = scanned.Fields, namesOf(scanned.Fields)
 	for _, name := range append(names, "", "A", "abcdefg", "abcdefgh\x00", "abcdefghh", "terminationMessageP", "terminationMessagePb", "zzz", "é") {
-		at, found := typ.find(name, 0)
-		wantAt, wantFound := typ.findByName(name, 0)
-		if at != wantAt || found != wantFound {
-			t.Errorf("%q: %d %v, not %d %v", name, at, found, wantAt, wantFound)
+		wantAt, wantFound := slices.BinarySearch(names, name)
+		for _, typ := range []*Type{&scanned, &hashed} {
+			if at, found := typ.find(name, 0); at != wantAt || found != wantFound {
+				t.Errorf("%q: %d %v, not %d %v", name, at, found, wantAt, wantFound)
+			}
 		}
 	}
 }

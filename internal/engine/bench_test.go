@@ -88,3 +88,22 @@ func BenchmarkPatchPod(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkApplyDeployment is an apply that changes an image, from the bytes of the intent to the commit in memory.
+func BenchmarkApplyDeployment(b *testing.B) {
+	e, registry := builtinEngine(b)
+	deployments := registry.Find("apps", "v1", "deployments")
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		rq := &engine.Request{Resource: deployments, Namespace: "default", Name: "web", FieldManager: "bench", Validation: engine.Strict}
+		if _, err := e.Apply(b.Context(), rq, parse(b, fmt.Sprintf(deployment, i))); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// deployment is an intent of two containers.
+const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","labels":{"app":"web"}},
+"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[
+{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},
+{"name":"proxy","image":"proxy:v1"}]}}}}`

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
@@ -20,6 +22,7 @@ const firstRead = 64 << 10
 
 // readBody reads the whole body, up to the limit (WRITE-6).
 func (x *exchange) readBody() ([]byte, error) {
+	deepen()
 	limit := x.h.BodyLimit
 	tooLarge := func() error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
 	claimed := x.r.ContentLength
@@ -29,11 +32,7 @@ func (x *exchange) readBody() ([]byte, error) {
 	if claimed == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
 		return nil, nil
 	}
-	if !x.deadline.IsZero() {
-		// A client that does not go on sending is not waited for beyond the deadline. Where the connection has none, as
-		// in a test, there is nobody to wait for.
-		_ = http.NewResponseController(x.w).SetReadDeadline(x.deadline)
-	}
+	defer x.hurry()()
 	size := firstRead
 	if claimed > 0 && claimed < firstRead {
 		size = int(claimed)
@@ -54,6 +53,23 @@ func (x *exchange) readBody() ([]byte, error) {
 		}
 		if len(body) == cap(body) {
 			body = append(body, 0)[:len(body)]
+		}
+	}
+}
+
+// hurry ends the reading of the body when the time of the request is up: a client that does not go on sending is not
+// waited for. It returns what has to be called when the body has been read. A read deadline right away would be simpler,
+// but in HTTP/2 that wakes the goroutine of the connection for each request.
+func (x *exchange) hurry() (stop func()) {
+	over := make(chan struct{})
+	unwatch := context.AfterFunc(x.ctx, func() {
+		defer close(over)
+		// Where the connection has no deadlines, as in a test, there is nobody to wait for.
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now())
+	})
+	return func() {
+		if !unwatch() {
+			<-over // it must not meet a request that has been answered
 		}
 	}
 }

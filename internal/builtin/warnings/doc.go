@@ -102,8 +102,8 @@ func network(path, value string) []string {
 	return utilvalidation.GetWarningsForCIDR(field.NewPath(path), value)
 }
 
-// fraction warns of an amount of bytes that is not whole.
-func fraction(warnings []string, path string, amounts object.Value, name string) []string {
+// fraction warns of an amount of bytes that is not whole. path is where amounts stand.
+func fraction(warnings []string, path func() string, amounts object.Value, name string) []string {
 	amount := amounts.At(name)
 	if amount.IsNull() {
 		return warnings
@@ -112,5 +112,5 @@ func fraction(warnings []string, path string, amounts object.Value, name string)
 	if err != nil || q.MilliValue()%1000 == 0 {
 		return warnings
 	}
-	return append(warnings, path+"["+name+`]: fractional byte value "`+q.String()+`" is invalid, must be an integer`)
+	return append(warnings, path()+"["+name+`]: fractional byte value "`+q.String()+`" is invalid, must be an integer`)
 }

@@ -115,8 +115,8 @@ func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 			warn(`spec.imagePullSecrets[%d].name: invalid empty name ""`, i)
 		}
 	}
-	for _, name := range []string{"memory", "ephemeral-storage"} {
-		warnings = fraction(warnings, prefix+"spec.overhead", spec.At("overhead"), name)
+	for _, name := range [...]string{"memory", "ephemeral-storage"} {
+		warnings = fraction(warnings, func() string { return prefix + "spec.overhead" }, spec.At("overhead"), name)
 	}
 	if annotated(meta, corev1.SeccompPodAnnotationKey) && spec.At("securityContext", "seccompProfile").IsNull() {
 		warnings = append(warnings, fmt.Sprintf(useSeccomp, prefix, corev1.SeccompPodAnnotationKey))
@@ -126,8 +126,10 @@ func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 	if spec.At("terminationGracePeriodSeconds").Int() < 0 {
 		warn("spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1")
 	}
-	for _, key := range []string{"podAffinity", "podAntiAffinity"} {
-		warnings = append(warnings, podAffinity(prefix+"spec.affinity."+key, spec.At("affinity", key))...)
+	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
+		if affinity := spec.At("affinity", key); !affinity.IsNull() {
+			warnings = append(warnings, podAffinity(prefix+"spec.affinity."+key, affinity)...)
+		}
 	}
 	for i, ip := range spec.At("dnsConfig", "nameservers").Items() {
 		warnings = append(warnings, address(fmt.Sprintf("%sspec.dnsConfig.nameservers[%d]", prefix, i), ip.Str())...)
@@ -187,11 +189,11 @@ func containers(prefix string, spec, meta object.Value) (warnings []string) {
 			if annotations.Len() > 0 {
 				warnings = append(warnings, annotatedContainer(prefix, c, spec, annotations)...)
 			}
-			if resources := c.At("resources"); resources.Len() > 0 {
-				path := fmt.Sprintf("%sspec.%s[%d].resources.", prefix, list, i)
-				for _, name := range []string{"memory", "ephemeral-storage"} {
-					warnings = fraction(warnings, path+"limits", resources.At("limits"), name)
-					warnings = fraction(warnings, path+"requests", resources.At("requests"), name)
+			resources := c.At("resources")
+			for _, name := range [...]string{"memory", "ephemeral-storage"} {
+				for _, kind := range [...]string{"limits", "requests"} {
+					path := func() string { return fmt.Sprintf("%sspec.%s[%d].resources.%s", prefix, list, i, kind) }
+					warnings = fraction(warnings, path, resources.At(kind), name)
 				}
 			}
 			env := c.At("env")

@@ -53,7 +53,7 @@ func claim(obj object.Value) (warnings []string) {
 
 func claimSpec(path string, spec object.Value) (warnings []string) {
 	for _, kind := range []string{"requests", "limits"} {
-		warnings = fraction(warnings, path+".resources."+kind, spec.At("resources", kind), "storage")
+		warnings = fraction(warnings, func() string { return path + ".resources." + kind }, spec.At("resources", kind), "storage")
 	}
 	return warnings
 }
