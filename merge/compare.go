@@ -83,23 +83,23 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 	}
 	for len(was) > 0 || len(is) > 0 {
 		switch {
-		case len(is) == 0 || len(was) > 0 && was[0].Key < is[0].Key:
-			of, _ := memberType(t, was[0].Key)
-			m, below := c.lone(was[0].Value, of, removed)
-			put(was[0].Key, m, below)
-			was = was[1:]
-		case len(was) == 0 || is[0].Key < was[0].Key:
-			of, _ := memberType(t, is[0].Key)
-			m, below := c.lone(is[0].Value, of, touched)
-			put(is[0].Key, m, below)
-			is = is[1:]
-		default:
+		case len(was) > 0 && len(is) > 0 && was[0].Key == is[0].Key:
 			if was[0].Value != is[0].Value {
 				of, _ := memberType(t, is[0].Key)
 				m, below := c.values(was[0].Value, is[0].Value, of)
 				put(is[0].Key, m, below)
 			}
 			was, is = was[1:], is[1:]
+		case len(is) == 0 || len(was) > 0 && was[0].Key < is[0].Key:
+			of, _ := memberType(t, was[0].Key)
+			m, below := c.lone(was[0].Value, of, removed)
+			put(was[0].Key, m, below)
+			was = was[1:]
+		default:
+			of, _ := memberType(t, is[0].Key)
+			m, below := c.lone(is[0].Value, of, touched)
+			put(is[0].Key, m, below)
+			is = is[1:]
 		}
 	}
 	return Set{out}

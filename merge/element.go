@@ -50,7 +50,7 @@ func (e Element) Compare(f Element) int {
 		return cmp.Compare(e.step, f.step)
 	}
 	if e.step == Field {
-		return strings.Compare(e.v.Str(), f.v.Str())
+		return compareText(e.v.Str(), f.v.Str())
 	}
 	return compareValues(e.v, f.v)
 }
@@ -70,7 +70,7 @@ func compareValues(a, b object.Value) int {
 		}
 		return cmp.Compare(a.Float(), b.Float())
 	case object.String:
-		return strings.Compare(a.Str(), b.Str())
+		return compareText(a.Str(), b.Str())
 	case object.Bool:
 		switch {
 		case a.Bool() == b.Bool():
@@ -90,7 +90,7 @@ func compareValues(a, b object.Value) int {
 	case object.Map:
 		x, y := a.Members(), b.Members()
 		for i := range min(len(x), len(y)) {
-			if c := strings.Compare(x[i].Key, y[i].Key); c != 0 {
+			if c := compareText(x[i].Key, y[i].Key); c != 0 {
 				return c
 			}
 			if c := compareValues(x[i].Value, y[i].Value); c != 0 {
@@ -100,6 +100,14 @@ func compareValues(a, b object.Value) int {
 		return cmp.Compare(len(x), len(y))
 	}
 	return 0
+}
+
+// compareText is strings.Compare for texts that are nearly always equal, which is found out faster.
+func compareText(a, b string) int {
+	if a == b {
+		return 0
+	}
+	return strings.Compare(a, b)
 }
 
 // same says whether two values are equal, where 1 and 1.0 are.

@@ -42,7 +42,7 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	for k := range want {
 		w := want[k]
 		from := i
-		for i < len(old) && old[i].Key < w.Key {
+		for i < len(old) && old[i].Key != w.Key && old[i].Key < w.Key {
 			i++
 		}
 		if out != nil {

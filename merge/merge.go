@@ -218,8 +218,12 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 	} else {
 		o.entries = append(o.entries, me)
 	}
-	if merged, err = o.prune(merged, last, me); err != nil {
-		return object.Nil, nil, err
+	mine := me.set.Minus(unowned) // as it is going to be stored
+	again := last != nil && mine.Equal(last.stored)
+	if !again || !last.set.is(last.stored) || last.APIVersion != w.APIVersion { // else nothing can have been given up
+		if merged, err = o.prune(merged, last, me); err != nil {
+			return object.Nil, nil, err
+		}
 	}
 	if _, err := o.settle(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
@@ -228,22 +232,22 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value
 		}
 		return object.Nil, nil, err
 	}
-	o.finish(me, last, !same(live, merged))
+	if again {
+		mine = last.stored
+	}
+	o.finish(me, mine, !same(live, merged))
 	return merged, o.entries, nil
 }
 
-// finish puts the writer's entry into the form in which it is stored. The time is that of the last change of the object.
-func (o *operation) finish(me, last *entry, changed bool) {
-	me.set = me.set.Minus(unowned)
+// finish gives the writer's entry the set that is stored. The time is that of the last change of the object.
+func (o *operation) finish(me *entry, mine Set, changed bool) {
+	me.set = mine
 	if me.set.Empty() {
 		o.drop(me)
 		return
 	}
 	if changed {
 		me.Time = o.writer.Now
-	}
-	if last != nil && me.set.Equal(last.stored) {
-		me.set = last.stored
 	}
 }
 

@@ -93,6 +93,16 @@ func (s Set) find(e Element) (int, bool) {
 	return lo, false
 }
 
+// seek is find for a walk down two sets at once: from a position on, and one by one.
+func (s Set) seek(from int, e Element) (int, bool) {
+	for ; from < len(s.nodes); from++ {
+		if c := s.nodes[from].element.Compare(e); c >= 0 {
+			return from, c == 0
+		}
+	}
+	return from, false
+}
+
 // at is the node of an element; one without content if there is none.
 func (s Set) at(e Element) node {
 	if i, ok := s.find(e); ok {
@@ -147,11 +157,8 @@ func (s Set) within(t Set) bool {
 	j := 0
 	for i := range s.nodes {
 		a := &s.nodes[i]
-		for j < len(t.nodes) && t.nodes[j].element.Compare(a.element) < 0 {
-			j++
-		}
-		if j == len(t.nodes) || t.nodes[j].element.Compare(a.element) != 0 ||
-			a.marks&^t.nodes[j].marks != 0 || !a.below.within(t.nodes[j].below) {
+		var found bool
+		if j, found = t.seek(j, a.element); !found || a.marks&^t.nodes[j].marks != 0 || !a.below.within(t.nodes[j].below) {
 			return false
 		}
 	}
@@ -202,11 +209,9 @@ func (s Set) minus(t Set, which marks, deep bool) Set {
 	j := 0
 	for i := range s.nodes {
 		a := s.nodes[i]
-		for j < len(t.nodes) && t.nodes[j].element.Compare(a.element) < 0 {
-			j++
-		}
 		changed := false
-		if j < len(t.nodes) && t.nodes[j].element.Compare(a.element) == 0 {
+		var found bool
+		if j, found = t.seek(j, a.element); found {
 			b := &t.nodes[j]
 			rest := a
 			switch {

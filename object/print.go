@@ -2,6 +2,7 @@ package object
 
 import (
 	"math"
+	"math/bits"
 	"strconv"
 	"unicode/utf8"
 )
@@ -112,13 +113,9 @@ const hexDigits = "0123456789abcdef"
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
-	for i := 0; i < len(s); {
+	for i := afterPrintable(s, 0); i < len(s); i = afterPrintable(s, i) {
 		c := s[i]
 		if c < utf8.RuneSelf {
-			if plain[c] {
-				i++
-				continue
-			}
 			dst = append(dst, s[start:i]...)
 			dst = appendEscape(dst, c)
 			i++
@@ -141,6 +138,25 @@ func AppendString(dst []byte, s string) []byte {
 	}
 	dst = append(dst, s[start:]...)
 	return append(dst, '"')
+}
+
+// afterPrintable returns the offset of the first byte from pos on that does not stand for itself, or is no ASCII. It looks at
+// eight bytes at a time, as afterPlain does; a < and a > differ in one bit.
+func afterPrintable(s string, pos int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; pos+8 <= len(s); pos += 8 {
+		b := s[pos : pos+8]
+		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		quote, backslash, and, angle := w^('"'*ones), w^('\\'*ones), w^('&'*ones), (w|('<'^'>')*ones)^('>'*ones)
+		if found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones) | (and - ones) | (angle - ones)) & tops; found != 0 {
+			return pos + bits.TrailingZeros64(found)/8
+		}
+	}
+	for pos < len(s) && s[pos] < utf8.RuneSelf && plain[s[pos]] {
+		pos++
+	}
+	return pos
 }
 
 func appendEscape(dst []byte, c byte) []byte {

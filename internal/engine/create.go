@@ -63,7 +63,7 @@ func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, e
 			return nil, err
 		}
 		key := rq.Resource.key(rq.Namespace, name)
-		version, err := e.version(rq.Resource, key, made, now)
+		version, err := e.version(rq.Resource, key, rq.Resource.Schema().Settle(made), now)
 		if err != nil {
 			return nil, err
 		}

@@ -72,17 +72,19 @@ func carry(obj, old object.Value) object.Value {
 	return obj.With("metadata", meta.Edit(set, drop...))
 }
 
-// bump raises metadata.generation where the parts of the object that count have changed. That an empty list becomes none
-// when it is stored is no change.
-func (r *Resource) bump(obj, old object.Value) object.Value {
+// bump raises metadata.generation where the parts of the object that count have changed. It returns the object, and as what
+// it is stored: that an empty list becomes none there is no change.
+func (r *Resource) bump(obj, old object.Value) (bumped, settled object.Value) {
+	settled = r.Schema().Settle(obj)
 	if r.Generation == nil {
-		return obj
+		return obj, settled
 	}
 	before := r.Generation(old)
-	if object.Equal(r.Generation(obj), before) || object.Equal(r.Generation(r.Schema().Settle(obj)), before) {
-		return obj
+	if object.Equal(r.Generation(obj), before) || object.Equal(r.Generation(settled), before) {
+		return obj, settled
 	}
-	return obj.WithAt(object.IntOf(old.At("metadata", "generation").Int()+1), "metadata", "generation")
+	next := object.IntOf(old.At("metadata", "generation").Int() + 1)
+	return obj.WithAt(next, "metadata", "generation"), settled.WithAt(next, "metadata", "generation")
 }
 
 // timeOf is a metav1.Time.

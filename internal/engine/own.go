@@ -131,22 +131,18 @@ func withManagers(obj, managed object.Value) object.Value {
 	return obj.WithAt(managed, "metadata", "managedFields")
 }
 
-// keepTimes gives obj the managers of old if all that has changed is when they did something (SSA-16).
-func keepTimes(obj, old object.Value) object.Value {
+// onlyTimes says whether all that has changed is when the managers did something (SSA-16).
+func onlyTimes(obj, old object.Value) bool {
 	now, before := obj.At("metadata", "managedFields"), old.At("metadata", "managedFields")
 	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {
-		return obj
+		return false
 	}
 	for i, entry := range now.Items() {
 		if !object.Equal(entry.Without("time"), before.Items()[i].Without("time")) {
-			return obj
+			return false
 		}
 	}
-	same := obj.WithAt(before, "metadata", "managedFields")
-	if !object.Equal(same, old) {
-		return obj
-	}
-	return same
+	return object.Equal(obj.WithAt(before, "metadata", "managedFields"), old)
 }
 
 // managersAfter is the managers after a write to a subresource: body is what the client sent, defaulted. An operation, such

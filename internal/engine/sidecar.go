@@ -75,9 +75,8 @@ func own(s string) string { return string([]byte(s)) }
 // patches that each add a little do not make one that costs seconds to read (WRITE-6).
 const maxStored = 3 << 20
 
-// version prints an object as it will be stored. The revision is the commit's to say.
+// version prints an object, which has been settled, as it will be stored. The revision is the commit's to say.
 func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.Time) (*store.Version, error) {
-	obj = r.Schema().Settle(obj)
 	stored := e.registry.stored(r.Store)
 	if r.ToStored != nil {
 		var err error

@@ -187,12 +187,12 @@ func (e *Engine) commit(ctx context.Context, live, next *store.Version) (int64, 
 	return revision, nil
 }
 
-// remake turns what a client sent, and what is there, into what will be stored.
+// remake turns what a client sent, and what is there, into what will be stored, and has it settled.
 func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time) (object.Value, error) {
 	body := w.body
 	r := rq.Resource
 	warnings := r.WarnUpdate
-	var obj object.Value
+	var obj, settled object.Value
 	var faults field.ErrorList
 	if sub := rq.Subresource; sub != nil {
 		if !rq.ownKind() { // a Scale writes the object as its own URL does
@@ -208,7 +208,9 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 		obj = withManagers(carry(obj, old), e.managersAfter(rq, w.owned, body, old, now))
 		// What has become of an object, or been decided about it, is no change of what it is meant to be.
 		if sub.Name != "status" && sub.does("update") {
-			obj = r.bump(obj, old)
+			obj, settled = r.bump(obj, old)
+		} else {
+			settled = r.Schema().Settle(obj)
 		}
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if sub.Validate != nil {
@@ -225,7 +227,7 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 		if r.PrepareUpdate != nil {
 			obj = r.PrepareUpdate(obj, old)
 		}
-		obj = r.bump(obj, old)
+		obj, settled = r.bump(obj, old)
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if r.ValidateUpdate != nil {
 			faults = append(faults, r.ValidateUpdate(obj, old)...)
@@ -237,7 +239,10 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 	if warnings != nil {
 		rq.warn(warnings(obj, old)...)
 	}
-	return keepTimes(obj, old), nil
+	if onlyTimes(obj, old) {
+		return old, nil
+	}
+	return settled, nil
 }
 
 // released says whether a deleted object waits for nothing any more.
