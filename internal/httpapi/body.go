@@ -22,7 +22,6 @@ const firstRead = 64 << 10
 
 // readBody reads the whole body, up to the limit (WRITE-6).
 func (x *exchange) readBody() ([]byte, error) {
-	deepen()
 	limit := x.h.BodyLimit
 	tooLarge := func() error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
 	claimed := x.r.ContentLength

@@ -7,6 +7,6 @@ import "runtime"
 //
 //go:noinline
 func deepen() {
-	var room [12 << 10]byte
+	var room [10 << 10]byte
 	runtime.KeepAlive(&room)
 }
