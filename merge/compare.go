@@ -7,8 +7,8 @@ import (
 
 // compare is the difference between what was and what is, as a trie in which touched stands for added and modified and
 // removed for removed paths.
-func compare(was, is object.Value, t *schema.Type) (Set, error) {
-	var c comparer
+func compare(was, is object.Value, t *schema.Type, r *room) (Set, error) {
+	c := comparer{room: r}
 	_, below := c.values(was, is, t)
 	return below, c.err
 }
@@ -16,7 +16,7 @@ func compare(was, is object.Value, t *schema.Type) (Set, error) {
 // comparer holds the first error of a comparison: an item that cannot be identified.
 type comparer struct {
 	err  error
-	room room
+	room *room
 }
 
 // values compares two values that are both there. The marks are those of the place itself.

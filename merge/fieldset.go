@@ -11,14 +11,14 @@ import (
 // fieldsOf is the set of all that an object says: what an apply of it owns. Structs are owned by their fields, the items of
 // lists and maps both as such and by their fields.
 func fieldsOf(v object.Value, t *schema.Type) Set {
-	var s surveyor
+	s := surveyor{room: new(room)}
 	_, below := s.at(v, t)
 	return below
 }
 
 // survey is fieldsOf for an object that is not known to be one that can be merged: the error is a *TypeError then.
-func survey(v object.Value, t *schema.Type) (Set, error) {
-	s := surveyor{strict: true}
+func survey(v object.Value, t *schema.Type, r *room) (Set, error) {
+	s := surveyor{strict: true, room: r}
 	_, below := s.at(v, t)
 	if len(s.found) == 0 {
 		return below, nil
@@ -32,7 +32,7 @@ func survey(v object.Value, t *schema.Type) (Set, error) {
 type surveyor struct {
 	strict bool         // look for what is wrong
 	found  []*TypeError // their paths grow on the way back
-	room   room
+	room   *room
 }
 
 // at is what is below a place, and whether the place itself is owned whoever holds it.

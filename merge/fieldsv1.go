@@ -10,14 +10,14 @@ import (
 
 // ParseFieldsV1 reads a set from the form in which managedFields holds it (SSA-1): `{"f:spec":{"f:replicas":{}}}`.
 func ParseFieldsV1(v object.Value) (Set, error) {
-	var p fieldsParser
+	p := fieldsParser{room: new(room)}
 	set, err := p.parse(v)
 	return set, err
 }
 
 // fieldsParser reads FieldsV1.
 type fieldsParser struct {
-	room room
+	room *room
 	odd  bool // the set would be printed in another way
 }
 

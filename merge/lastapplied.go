@@ -17,7 +17,7 @@ const maxAnnotations = 256 << 10
 
 // applyAfterClientSide looks at an apply that failed. Conflicts about fields that client-side apply set, and that nobody has
 // changed since, are none: where there are no others the apply is forced.
-func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, failed error) (object.Value, []*entry, error) {
+func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *room, failed error) (object.Value, []*entry, error) {
 	var conflicts *ConflictError
 	if !errors.As(failed, &conflicts) {
 		return object.Nil, nil, failed
@@ -36,7 +36,7 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 		return object.Nil, nil, rest
 	}
 	w.Force = true
-	return k.apply(live, intent, fields, w)
+	return k.apply(live, intent, fields, w, r)
 }
 
 // setClientSide is the fields that client-side apply has set and that still have the same value.
@@ -53,14 +53,14 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	if err != nil {
 		return Set{}, false
 	}
-	fields, err := survey(last, k.Type)
+	fields, err := survey(last, k.Type, new(room))
 	if err != nil {
 		return Set{}, false
 	}
-	if _, err := survey(withoutManaged(live), k.Type); err != nil {
+	if _, err := survey(withoutManaged(live), k.Type, new(room)); err != nil {
 		return Set{}, false
 	}
-	diff, err := compare(last, live, k.Type)
+	diff, err := compare(last, live, k.Type, new(room))
 	if err != nil {
 		return Set{}, false
 	}

@@ -41,7 +41,7 @@ type entry struct {
 
 // ParseManagedFields reads metadata.managedFields. Of two entries of one manager the later one counts.
 func ParseManagedFields(v object.Value) ([]Entry, error) {
-	entries, err := parseManaged(v)
+	entries, err := parseManaged(v, new(room))
 	out := make([]Entry, len(entries))
 	for i, e := range entries {
 		out[i] = e.Entry
@@ -50,7 +50,7 @@ func ParseManagedFields(v object.Value) ([]Entry, error) {
 	return out, err
 }
 
-func parseManaged(v object.Value) ([]*entry, error) {
+func parseManaged(v object.Value, r *room) ([]*entry, error) {
 	if v.Kind() != object.List && !v.IsNull() {
 		return nil, errors.New("managedFields must be a list")
 	}
@@ -70,7 +70,7 @@ func parseManaged(v object.Value) ([]*entry, error) {
 		case fieldsType != "FieldsV1":
 			return nil, fmt.Errorf("invalid fieldsType %q in managed fields entry %d", fieldsType, i)
 		}
-		var p fieldsParser
+		p := fieldsParser{room: r}
 		var err error
 		if e.stored, err = p.parse(item.At("fieldsV1")); err != nil {
 			return nil, fmt.Errorf("fieldsV1 of managed fields entry %d: %w", i, err)

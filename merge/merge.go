@@ -48,6 +48,7 @@ var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadat
 type operation struct {
 	kind    *Kind
 	writer  *Writer
+	room    *room
 	entries []*entry // never changed in place: an entry is replaced
 }
 
@@ -75,7 +76,8 @@ func (o *operation) typeOf(version string) *schema.Type {
 // there, null if there was nothing. It returns next with its managedFields. Nothing keeps an update from happening: where
 // ownership cannot be told, the managedFields of live stay.
 func (k *Kind) Update(live, next object.Value, w Writer) object.Value {
-	o := operation{kind: k, writer: &w}
+	o := operation{kind: k, writer: &w, room: newRoom()}
+	defer o.room.giveBack()
 	o.entries = o.startingPoint(live, next)
 	bare := withoutManaged(next)
 	if len(o.entries) == 0 && live.At("metadata", "uid").Str() != "" {
@@ -98,11 +100,11 @@ func (o *operation) startingPoint(live, next object.Value) []*entry {
 		if o.writer.Clear || clears(told) {
 			return nil
 		}
-		if entries, err := parseManaged(told); err == nil && len(entries) > 0 {
+		if entries, err := parseManaged(told, o.room); err == nil && len(entries) > 0 {
 			return entries
 		}
 	}
-	entries, err := parseManaged(live.At("metadata", "managedFields"))
+	entries, err := parseManaged(live.At("metadata", "managedFields"), o.room)
 	if err != nil {
 		return nil
 	}
@@ -159,16 +161,18 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 	if !intent.At("metadata", "managedFields").IsNull() {
 		return object.Nil, ErrManaged
 	}
-	set, err := survey(intent, k.Type)
+	r := newRoom()
+	defer r.giveBack()
+	set, err := survey(intent, k.Type, r)
 	if err != nil {
 		return object.Nil, err
 	}
 	if w.Manager == "" {
 		w.Manager = unknownManager
 	}
-	merged, entries, err := k.apply(live, intent, set, w)
+	merged, entries, err := k.apply(live, intent, set, w, r)
 	if err != nil && w.Manager == kubectl {
-		merged, entries, err = k.applyAfterClientSide(live, intent, set, w, err)
+		merged, entries, err = k.applyAfterClientSide(live, intent, set, w, r, err)
 	}
 	if err != nil {
 		return object.Nil, err
@@ -183,10 +187,10 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 var ErrManaged = errors.New("metadata.managedFields must be nil")
 
 // apply merges an intent that has been surveyed.
-func (k *Kind) apply(live, intent object.Value, set Set, w Writer) (object.Value, []*entry, error) {
-	o := operation{kind: k, writer: &w}
+func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *room) (object.Value, []*entry, error) {
+	o := operation{kind: k, writer: &w, room: r}
 	var err error
-	if o.entries, err = parseManaged(live.At("metadata", "managedFields")); err != nil {
+	if o.entries, err = parseManaged(live.At("metadata", "managedFields"), r); err != nil {
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
 	if live.IsNull() {
@@ -311,7 +315,7 @@ func (o *operation) settle(live, next object.Value, writer *entry, force bool) (
 		if err != nil {
 			return Set{}, err
 		}
-		diff, err := compare(was, is, t)
+		diff, err := compare(was, is, t, o.room)
 		if err != nil {
 			return Set{}, err
 		}

@@ -164,7 +164,7 @@ func (k *Kind) LetGo(obj object.Value, manager Entry) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	diff, err := compare(withoutManaged(obj), withoutManaged(next), k.Type)
+	diff, err := compare(withoutManaged(obj), withoutManaged(next), k.Type, new(room))
 	return diff.only(removed), err
 }
 

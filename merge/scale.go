@@ -14,7 +14,7 @@ var replicasInScale = Path{FieldElement("spec"), FieldElement("replicas")}
 // ToScale is the managedFields of the scale subresource, made from those of the main resource: who owns the replicas there
 // owns them here.
 func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
-	entries, err := parseManaged(managed)
+	entries, err := parseManaged(managed, new(room))
 	if err != nil {
 		return object.Nil, err
 	}
@@ -32,11 +32,11 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 // FromScale brings what a write to the scale subresource did to its managedFields back into those of the main resource,
 // whose API version is given for the managers that come new.
 func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (object.Value, error) {
-	parents, err := parseManaged(managed)
+	parents, err := parseManaged(managed, new(room))
 	if err != nil {
 		return object.Nil, err
 	}
-	scales, err := parseManaged(scale)
+	scales, err := parseManaged(scale, new(room))
 	if err != nil {
 		return object.Nil, err
 	}

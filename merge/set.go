@@ -3,6 +3,7 @@ package merge
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Set is a set of paths, held as a trie. Having a path says nothing of those above and below it: a manager may own a list
@@ -313,26 +314,40 @@ func gather(nodes []node) Set {
 	return Set{nodes}
 }
 
-// room is where nodes are put. It sets memory aside for many levels of a trie at once: the more have come, the more.
+// room is where the nodes of an operation are put: those of what it reads and compares. The zero value sets memory aside for
+// many levels of a trie at once.
 type room struct {
 	free []node
-	last int // how many it has set aside at a time
+	kept []node // used by one operation after the other
 }
 
-// The least and the most nodes that are set aside at a time.
 const (
-	leastRoom = 12
-	mostRoom  = 48
+	roomStep = 48  // how many nodes are set aside at a time
+	roomKept = 160 // how many most operations do with
 )
+
+var rooms = sync.Pool{New: func() any { return &room{kept: make([]node, roomKept)} }}
+
+// newRoom is for an operation of which no Set gets out. It gives the room back at its end.
+func newRoom() *room {
+	r := rooms.Get().(*room)
+	r.free = r.kept
+	return r
+}
+
+func (r *room) giveBack() {
+	clear(r.kept) // it holds on to nothing
+	r.free = nil
+	rooms.Put(r)
+}
 
 // nodes is an empty slice that n of them fit into.
 func (r *room) nodes(n int) []node {
-	if n > mostRoom/2 {
-		return make([]node, 0, n)
-	}
 	if len(r.free) < n {
-		r.last = min(max(2*r.last, 2*n, leastRoom), mostRoom)
-		r.free = make([]node, r.last)
+		if n > roomStep/2 {
+			return make([]node, 0, n)
+		}
+		r.free = make([]node, roomStep)
 	}
 	out := r.free[:0:n]
 	r.free = r.free[n:]
