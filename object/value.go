@@ -253,6 +253,9 @@ func (v Value) With(key string, value Value) Value {
 	old := v.Members()
 	i, found := find(old, key)
 	if found {
+		if old[i].Value == value {
+			return v
+		}
 		members := slices.Clone(old)
 		members[i].Value = value
 		return mapOf(members)
@@ -405,6 +408,9 @@ func parseInt(literal string) (int64, bool) {
 // Edit is the map with these members set and those keys dropped, made in one go. Null counts as an empty map.
 func (v Value) Edit(set []Member, drop ...string) Value {
 	old := v.Members()
+	if len(set) == 0 && v.kind == Map && !slices.ContainsFunc(old, func(m Member) bool { return slices.Contains(drop, m.Key) }) {
+		return v
+	}
 	members := make([]Member, 0, len(old)+len(set))
 	for _, m := range old {
 		if !slices.Contains(drop, m.Key) {

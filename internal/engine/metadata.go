@@ -52,7 +52,7 @@ func carry(obj, old object.Value) object.Value {
 	var set []object.Member
 	keep := func(key string, always bool) {
 		oldValue, had := was.Get(key)
-		if _, has := meta.Get(key); had && (always || !has) {
+		if value, has := meta.Get(key); had && (!has || always && value != oldValue) {
 			set = append(set, object.Member{Key: key, Value: oldValue})
 		}
 	}
@@ -84,7 +84,11 @@ func (r *Resource) bump(obj, old object.Value) (bumped, settled object.Value) {
 		return obj, settled
 	}
 	next := object.IntOf(old.At("metadata", "generation").Int() + 1)
-	return obj.WithAt(next, "metadata", "generation"), settled.WithAt(next, "metadata", "generation")
+	bumped = obj.WithAt(next, "metadata", "generation")
+	if settled == obj {
+		return bumped, bumped
+	}
+	return bumped, settled.WithAt(next, "metadata", "generation")
 }
 
 // timeOf is a metav1.Time.
