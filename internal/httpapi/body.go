@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -60,14 +59,17 @@ func (x *exchange) readBody() ([]byte, error) {
 // waited for. It returns what has to be called when the body has been read. A read deadline right away would be simpler,
 // but in HTTP/2 that wakes the goroutine of the connection for each request.
 func (x *exchange) hurry() (stop func()) {
+	if x.deadline.IsZero() {
+		return func() {}
+	}
 	over := make(chan struct{})
-	unwatch := context.AfterFunc(x.ctx, func() {
+	timer := time.AfterFunc(time.Until(x.deadline), func() {
 		defer close(over)
 		// Where the connection has no deadlines, as in a test, there is nobody to wait for.
 		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now())
 	})
 	return func() {
-		if !unwatch() {
+		if !timer.Stop() {
 			<-over // it must not meet a request that has been answered
 		}
 	}

@@ -21,7 +21,7 @@ type exchange struct {
 
 	began    time.Time
 	deadline time.Time // zero for long-running requests
-	cancel   context.CancelFunc
+	limit    *limited  // what ctx is then
 	auditID  string
 	target   target
 	class    Class

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -71,9 +70,7 @@ func (x *exchange) end() {
 			panicked = nil
 		}
 	}
-	if x.cancel != nil {
-		x.cancel()
-	}
+	x.limit.end()
 	if x.admitted {
 		x.h.inFlight.Add(-1)
 	}
@@ -128,7 +125,8 @@ func (h *Handler) limitTime(x *exchange) error {
 		}
 	}
 	x.deadline = x.began.Add(limit)
-	x.ctx, x.cancel = context.WithDeadline(x.ctx, x.deadline)
+	x.limit = &limited{Context: x.ctx, deadline: x.deadline}
+	x.ctx = x.limit
 	return nil
 }
 
