@@ -63,7 +63,8 @@ func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, e
 			return nil, err
 		}
 		key := rq.Resource.key(rq.Namespace, name)
-		version, err := e.version(rq.Resource, key, rq.Resource.Schema().Settle(made), now)
+		nothing := &store.Version{Key: key, Sidecar: &store.Sidecar{}}
+		version, err := e.version(rq.Resource, nothing, rq.Resource.Schema().Settle(made), now)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -18,12 +20,13 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 		if err != nil {
 			return &store.Sidecar{Unreadable: err}
 		}
-		return sidecar(registry.stored(key.Resource), parsed.Value, data)
+		return sidecar(registry.stored(key.Resource), parsed.Value, data, &store.Sidecar{})
 	}
 }
 
-// sidecar notes what reads and watches need to know of an object. r may be nil: a type that is no longer served.
-func sidecar(r *Resource, obj object.Value, data []byte) *store.Sidecar {
+// sidecar notes what reads and watches need to know of an object. r may be nil: a type that is no longer served. What has not
+// changed since the version before is shared with it.
+func sidecar(r *Resource, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	at, ok := object.Locate(data)
 	if !ok {
 		return &store.Sidecar{Unreadable: fmt.Errorf("the stored bytes are no canonical object")}
@@ -31,9 +34,15 @@ func sidecar(r *Resource, obj object.Value, data []byte) *store.Sidecar {
 	meta := obj.At("metadata")
 	s := &store.Sidecar{
 		Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd,
-		UID:      own(meta.At("uid").Str()),
+		UID:      before.UID,
 		Deleting: deleting(obj),
-		Labels:   pairs(meta.At("labels")),
+		Labels:   before.Labels,
+	}
+	if uid := meta.At("uid").Str(); uid != s.UID {
+		s.UID = strings.Clone(uid) // it must not hold on to the body
+	}
+	if labels := meta.At("labels").Members(); !slices.EqualFunc(labels, s.Labels, isPair) {
+		s.Labels = pairs(labels)
 	}
 	for _, owner := range meta.At("ownerReferences").Items() {
 		s.Owners = append(s.Owners, intern(owner.At("uid").Str()))
@@ -47,13 +56,14 @@ func sidecar(r *Resource, obj object.Value, data []byte) *store.Sidecar {
 	return s
 }
 
-func pairs(labels object.Value) []store.Pair {
-	members := labels.Members()
-	if len(members) == 0 {
+func isPair(m object.Member, p store.Pair) bool { return m.Key == p.Name && m.Value.Str() == p.Value }
+
+func pairs(labels []object.Member) []store.Pair {
+	if len(labels) == 0 {
 		return nil
 	}
-	list := make([]store.Pair, len(members))
-	for i, m := range members {
+	list := make([]store.Pair, len(labels))
+	for i, m := range labels {
 		list[i] = store.Pair{Name: intern(m.Key), Value: intern(m.Value.Str())}
 	}
 	return list
@@ -68,15 +78,13 @@ func intern(s string) string {
 	return unique.Make(s).Value()
 }
 
-// own is intern for strings that do not repeat.
-func own(s string) string { return string([]byte(s)) }
-
 // maxStored bounds a stored object: by the same as the body of a request, so that whoever reads one can write it back, and
 // patches that each add a little do not make one that costs seconds to read (WRITE-6).
 const maxStored = 3 << 20
 
-// version prints an object, which has been settled, as it will be stored. The revision is the commit's to say.
-func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.Time) (*store.Version, error) {
+// version prints an object, which has been settled, as it will be stored in the place of a version. The revision is the
+// commit's to say.
+func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, now time.Time) (*store.Version, error) {
 	stored := e.registry.stored(r.Store)
 	if r.ToStored != nil {
 		var err error
@@ -92,14 +100,14 @@ func (e *Engine) version(r *Resource, key store.Key, obj object.Value, now time.
 	if len(data) > maxStored {
 		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
 	}
-	s := sidecar(stored, obj, data)
+	s := sidecar(stored, obj, data, before.Sidecar)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
 	if r.TTL > 0 {
 		s.Expire = now.Add(r.TTL)
 	}
-	return &store.Version{Key: key, Data: data, Sidecar: s}, nil
+	return &store.Version{Key: before.Key, Data: data, Sidecar: s}, nil
 }
 
 // sheets are what objects are printed on before their size is known.

@@ -152,7 +152,7 @@ func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, 
 	if deleting(old) && e.released(r, obj) {
 		return e.finish(ctx, rq, live, obj, now)
 	}
-	next, err := e.version(r, live.Key, obj, now)
+	next, err := e.version(r, live, obj, now)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (e *Engine) released(r *Resource, obj object.Value) bool {
 // finish removes an object whose last finalizer this write has taken. The answer is the object as the write left it, at
 // the version that it replaced (DEL-3).
 func (e *Engine) finish(ctx context.Context, rq *Request, live *store.Version, obj object.Value, now time.Time) (*Result, error) {
-	last, err := e.version(rq.Resource, live.Key, obj, now)
+	last, err := e.version(rq.Resource, live, obj, now)
 	if err != nil {
 		return nil, err
 	}
