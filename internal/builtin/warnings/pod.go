@@ -282,6 +282,9 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 			}
 		}
 	}
+	if len(all) == 0 {
+		return nil
+	}
 	type socket struct {
 		number   int64
 		protocol string
