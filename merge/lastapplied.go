@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"plinth/object"
+	"plinth/schema"
 )
 
 // kubectl is the manager whose objects may come from client-side apply (SSA-13). Other managers opt out of all this.
@@ -48,6 +49,10 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil || parsed.Value.At("apiVersion").Str() != version {
 		return Set{}, false
+	}
+	kind := parsed.Value.At("kind").Str()
+	if kind == "" || kind != live.At("kind").Str() && k.Type.Kind != schema.Any {
+		return Set{}, false // it has another type, and says nothing of this one
 	}
 	last, err := parsed.Value.Untyped()
 	if err != nil {
