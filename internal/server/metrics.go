@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -26,6 +27,15 @@ type metrics struct {
 	dropped  *prometheus.CounterVec
 	events   *prometheus.CounterVec
 	sent     *prometheus.CounterVec
+
+	mu sync.RWMutex
+	of map[httpapi.Observation]*figuresOf // by what is the same for many requests
+}
+
+// figuresOf are the figures of requests of one sort. To find them by their labels each time costs more than to count.
+type figuresOf struct {
+	requests        prometheus.Counter
+	duration, sizes prometheus.Observer
 }
 
 // Buckets of the reference: seconds of a request, bytes of an answer.
@@ -39,6 +49,7 @@ func newMetrics(s *store.Store, types *engine.Registry) *metrics {
 	of := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
+		of:       map[httpapi.Observation]*figuresOf{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Answered requests.",
 		}, append([]string{"code", "dry_run"}, of...)),
@@ -71,15 +82,14 @@ func newMetrics(s *store.Store, types *engine.Registry) *metrics {
 
 // hooks are what the handler tells.
 func (m *metrics) hooks() httpapi.Metrics {
+	underWay := [...]prometheus.Gauge{
+		httpapi.ReadOnly:    m.inFlight.WithLabelValues(httpapi.ReadOnly.String()),
+		httpapi.Mutating:    m.inFlight.WithLabelValues(httpapi.Mutating.String()),
+		httpapi.LongRunning: m.watches,
+	}
 	return httpapi.Metrics{
-		Request: m.request,
-		InFlight: func(class httpapi.Class, delta int) {
-			if class == httpapi.LongRunning {
-				m.watches.Add(float64(delta))
-				return
-			}
-			m.inFlight.WithLabelValues(class.String()).Add(float64(delta))
-		},
+		Request:  m.request,
+		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
 		Events: func(group, version, resource string, events, bytes int) {
 			m.events.WithLabelValues(group, version, resource).Add(float64(events))
 			m.sent.WithLabelValues(group, version, resource).Add(float64(bytes))
@@ -88,6 +98,26 @@ func (m *metrics) hooks() httpapi.Metrics {
 }
 
 func (m *metrics) request(o httpapi.Observation) {
+	f := m.figuresOf(o)
+	f.requests.Inc()
+	if o.Class != httpapi.LongRunning {
+		f.duration.Observe(o.Took.Seconds())
+		f.sizes.Observe(float64(o.Bytes))
+	}
+	if o.Rejected {
+		m.dropped.WithLabelValues(o.Class.String()).Inc()
+	}
+}
+
+// figuresOf finds the figures of requests like this one.
+func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
+	o.Took, o.Bytes, o.Rejected = 0, 0, false
+	m.mu.RLock()
+	f := m.of[o]
+	m.mu.RUnlock()
+	if f != nil {
+		return f
+	}
 	component, dryRun := "", ""
 	if o.Resource != "" {
 		component = "apiserver"
@@ -95,15 +125,16 @@ func (m *metrics) request(o httpapi.Observation) {
 	if o.DryRun {
 		dryRun = "All"
 	}
-	of := [...]string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
-	m.requests.WithLabelValues(strconv.Itoa(o.Code), dryRun, of[0], of[1], of[2], of[3], of[4], of[5], of[6]).Inc()
+	of := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
+	f = &figuresOf{requests: m.requests.WithLabelValues(append([]string{strconv.Itoa(o.Code), dryRun}, of...)...)}
 	if o.Class != httpapi.LongRunning {
-		m.duration.WithLabelValues(dryRun, of[0], of[1], of[2], of[3], of[4], of[5], of[6]).Observe(o.Took.Seconds())
-		m.sizes.WithLabelValues(of[:]...).Observe(float64(o.Bytes))
+		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, of...)...)
+		f.sizes = m.sizes.WithLabelValues(of...)
 	}
-	if o.Rejected {
-		m.dropped.WithLabelValues(o.Class.String()).Inc()
-	}
+	m.mu.Lock()
+	m.of[o] = f
+	m.mu.Unlock()
+	return f
 }
 
 // handler serves the figures.
