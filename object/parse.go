@@ -355,9 +355,7 @@ func (p *parser) str() (string, error) {
 func afterPlain(in string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(in); pos += 8 {
-		b := in[pos : pos+8]
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		w := eight(in[pos : pos+8])
 		quote, backslash := w^('"'*ones), w^('\\'*ones)
 		if found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones)) & tops; found != 0 {
 			return pos + bits.TrailingZeros64(found)/8
@@ -367,6 +365,11 @@ func afterPlain(in string, pos int) int {
 		pos++
 	}
 	return pos
+}
+
+// eight is eight bytes as one word, the first one lowest.
+func eight(b string) uint64 {
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
 // appendValid appends text with U+FFFD for every byte that is no UTF-8.

@@ -145,9 +145,7 @@ func AppendString(dst []byte, s string) []byte {
 func afterPrintable(s string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(s); pos += 8 {
-		b := s[pos : pos+8]
-		w := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
-			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		w := eight(s[pos : pos+8])
 		quote, backslash, and, angle := w^('"'*ones), w^('\\'*ones), w^('&'*ones), (w|('<'^'>')*ones)^('>'*ones)
 		if found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones) | (and - ones) | (angle - ones)) & tops; found != 0 {
 			return pos + bits.TrailingZeros64(found)/8
