@@ -1,9 +1,9 @@
 // Command bench drives the reference and Plinth side by side and prints the budget table: what the same work costs on
 // each, their ratio, and the target. `make bench` runs it; the reference is built first if it is not there.
 //
-// Both servers are driven by the same load generator from the same machine, one after the other in the same run, and
-// sync every write to disk before they answer. Server CPU is user and system time of the server's processes (for the
-// reference kube-apiserver and etcd), resident memory is their sum, too.
+// Both servers are driven by the same load generator from the same machine, and sync every write to disk before they answer.
+// They take turns at each row, so that a machine that is slower for a while is slower for both. Server CPU is user and system
+// time of the server's processes (for the reference kube-apiserver and etcd), resident memory is their sum, too.
 //
 // The targets were set on one machine. The column "at this pace" has them at the pace of the machine at hand: by as much
 // as the reference is slower or quicker on it. What misses that is marked.
@@ -52,16 +52,17 @@ func run() error {
 		return err
 	}
 	results := map[harness.Kind]map[string]result{}
+	var benches []*bench
 	for _, kind := range []harness.Kind{harness.Reference, harness.Plinth} {
 		if *only != "" && string(kind) != *only {
 			continue
 		}
-		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, profiles: *profile, results: map[string]result{},
-			wanted: func(key string) bool { return wanted.MatchString(key) }}
-		if err := b.all(context.Background()); err != nil {
-			return fmt.Errorf("%s: %w", kind, err)
-		}
-		results[kind] = b.results
+		b := &bench{kind: kind, dir: filepath.Join(*dir, string(kind)), pods: *pods, profiles: *profile,
+			results: map[string]result{}, tallies: map[string]*tally{}}
+		benches, results[kind] = append(benches, b), b.results
+	}
+	if err := takeTurns(context.Background(), benches, wanted.MatchString); err != nil {
+		return err
 	}
 	return printTable(results)
 }

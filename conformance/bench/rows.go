@@ -27,8 +27,9 @@ type bench struct {
 	// profiles is where profiles go; "": nowhere.
 	profiles string
 	results  map[string]result
-	wanted   func(key string) bool
+	tallies  map[string]*tally // of the rows that are measured in turns
 
+	serial int // of the last change
 	server *harness.Server
 	client *load.Client // on 32 connections
 	one    *load.Client // on one, as client-go has it
@@ -57,53 +58,102 @@ func (b *bench) refused(err error, keys ...string) error {
 	return nil
 }
 
-func (b *bench) all(ctx context.Context) error {
-	if b.wanted("start-first") || b.wanted("rss-idle") || b.wanted("watch-idle") {
+// takeTurns measures the wanted rows: how the servers start, and then, with both of them up, one step after the other.
+func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bool) error {
+	for _, b := range benches {
+		if err := b.comings(ctx, wanted); err != nil {
+			return fmt.Errorf("%s: %w", b.kind, err)
+		}
+		if err := b.start("main"); err != nil {
+			return fmt.Errorf("%s: %w", b.kind, err)
+		}
+		defer func() { b.server.Kill() }()
+		if err := b.client.Namespace(ctx, namespace); err != nil {
+			return fmt.Errorf("%s: %w", b.kind, err)
+		}
+	}
+	for at, s := range benches[0].steps() {
+		if !s.always && !wanted(s.key) {
+			continue
+		}
+		turns := min(s.n, 10)
+		if benches[0].profiles != "" {
+			turns = 1 // one profile of all of it
+		}
+		for turn := range turns {
+			for _, b := range benches {
+				err := b.turn(ctx, b.steps()[at], s.n*turn/turns, s.n*(turn+1)/turns)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", b.kind, s.key, err)
+				}
+			}
+		}
+		for _, b := range benches {
+			if t := b.tallies[s.key]; t != nil {
+				b.set(s.key, t.amount/t.by)
+			}
+		}
+	}
+	return nil
+}
+
+// step is what is measured on a server that is up.
+type step struct {
+	key     string
+	n       int  // units of work that can be done in turns
+	always  bool // later steps need what it leaves behind
+	measure func(ctx context.Context, from, to int) error
+}
+
+func (b *bench) steps() []step {
+	whole := func(key string, measure func(context.Context) error) step {
+		return step{key: key, n: 1, measure: func(ctx context.Context, _, _ int) error { return measure(ctx) }}
+	}
+	changed := func(key string, list load.Request, header, contains string) step {
+		return whole(key, func(ctx context.Context) error { return b.listChanged(ctx, key, list, header, contains) })
+	}
+	return []step{
+		{key: "create", n: b.pods, always: true, measure: b.create},
+		whole("rss-pods", b.rssPods),
+		{key: "get", n: 20000, measure: b.get},
+		whole("list-json", b.listJSON),
+		changed("list-protobuf", load.Request{Accept: "application/vnd.kubernetes.protobuf"}, "Content-Type", "protobuf"),
+		changed("list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json"),
+		changed("list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip"),
+		{key: "apply", n: 2000, measure: b.apply},
+		whole("watch", b.watch),
+		whole("crd", b.crds),
+	}
+}
+
+// turn does a part of a step, unless the server has refused it before.
+func (b *bench) turn(ctx context.Context, s step, from, to int) error {
+	if b.results[s.key].refuse != "" {
+		return nil
+	}
+	return b.profiled(ctx, s.key, func() error { return s.measure(ctx, from, to) })
+}
+
+// tally adds up what the turns at a row have measured.
+type tally struct{ amount, by float64 }
+
+func (b *bench) add(key string, amount, by float64) {
+	if b.tallies[key] == nil {
+		b.tallies[key] = &tally{}
+	}
+	b.tallies[key].amount += amount
+	b.tallies[key].by += by
+}
+
+// comings measures first starts and restarts.
+func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error {
+	if wanted("start-first") || wanted("rss-idle") || wanted("watch-idle") {
 		if err := b.starts(ctx); err != nil {
 			return err
 		}
 	}
-	if b.wanted("start-again") {
-		if err := b.startAgain(ctx); err != nil {
-			return err
-		}
-	}
-	if err := b.start("main"); err != nil {
-		return err
-	}
-	defer func() { b.server.Kill() }()
-	if err := b.client.Namespace(ctx, namespace); err != nil {
-		return err
-	}
-	if err := b.profiled(ctx, "create", func() error { return b.create(ctx) }); err != nil {
-		return err
-	}
-	for _, step := range []struct {
-		key     string
-		measure func(context.Context) error
-	}{
-		{"get", b.get},
-		{"list-json", b.listJSON},
-		{"list-protobuf", func(ctx context.Context) error {
-			return b.listChanged(ctx, "list-protobuf", load.Request{Accept: "application/vnd.kubernetes.protobuf"}, "Content-Type", "protobuf")
-		}},
-		{"list-table", func(ctx context.Context) error {
-			return b.listChanged(ctx, "list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json")
-		}},
-		{"list-gzip", func(ctx context.Context) error {
-			return b.listChanged(ctx, "list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip")
-		}},
-		{"apply", b.apply},
-		{"watch", b.watch},
-		{"crd", b.crds},
-	} {
-		if !b.wanted(step.key) {
-			continue
-		}
-		err := b.profiled(ctx, step.key, func() error { return step.measure(ctx) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", step.key, err)
-		}
+	if wanted("start-again") {
+		return b.startAgain(ctx)
 	}
 	return nil
 }
@@ -175,33 +225,33 @@ func (b *bench) startAgain(ctx context.Context) error {
 	return nil
 }
 
-// spent measures what a piece of work costs the server, per unit of it, in milliseconds.
-func (b *bench) spent(n int, work func() error) (float64, error) {
+// spend adds what a piece of work of n units costs the server, in milliseconds, to a row.
+func (b *bench) spend(key string, n int, work func() error) error {
 	before, err := load.CPU(b.server)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	if err := work(); err != nil {
-		return 0, err
+		return err
 	}
 	after, err := load.CPU(b.server)
-	return float64((after - before).Microseconds()) / 1000 / float64(n), err
+	b.add(key, float64((after-before).Microseconds())/1000, float64(n))
+	return err
 }
 
 // create adds the Pods that everything after it works on.
-func (b *bench) create(ctx context.Context) error {
-	began := time.Now()
-	cost, err := b.spent(b.pods, func() error {
-		return load.Each(connections, b.pods, func(i int) error {
-			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, podName(i), 0)})
+func (b *bench) create(ctx context.Context, from, to int) error {
+	return b.spend("create", to-from, func() error {
+		return load.Each(connections, to-from, func(i int) error {
+			name := podName(from + i)
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, name, 0)})
 			return err
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("create: %w", err)
-	}
-	fmt.Fprintf(os.Stderr, "%s: %.0f Pods created a second\n", b.kind, float64(b.pods)/time.Since(began).Seconds())
-	b.set("create", cost)
+}
+
+// rssPods measures the memory that the server holds once the Pods are there and it has come to rest.
+func (b *bench) rssPods(context.Context) error {
 	time.Sleep(3 * time.Second)
 	rss, err := load.RSS(b.server)
 	if err != nil {
@@ -213,19 +263,13 @@ func (b *bench) create(ctx context.Context) error {
 
 func podName(i int) string { return fmt.Sprintf("web-5d59d67564-%05d", i) }
 
-func (b *bench) get(ctx context.Context) error {
-	const n = 20000
-	cost, err := b.spent(n, func() error {
-		return load.Each(8, n, func(i int) error {
-			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)})
+func (b *bench) get(ctx context.Context, from, to int) error {
+	return b.spend("get", to-from, func() error {
+		return load.Each(8, to-from, func(i int) error {
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName((from+i)%b.pods)})
 			return err
 		})
 	})
-	if err != nil {
-		return err
-	}
-	b.set("get", cost)
-	return nil
 }
 
 // listFor lists again and again for a while.
@@ -272,7 +316,7 @@ func (b *bench) listChanged(ctx context.Context, key string, list load.Request, 
 			spent += time.Since(began)
 			n++
 		}
-		if err := b.change(ctx, round*b.pods/100, b.pods/100, round+1); err != nil {
+		if err := b.change(ctx, b.pods/100); err != nil {
 			return err
 		}
 	}
@@ -280,9 +324,11 @@ func (b *bench) listChanged(ctx context.Context, key string, list load.Request, 
 	return nil
 }
 
-// change gives some Pods another label.
-func (b *bench) change(ctx context.Context, from, n, serial int) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, serial)
+// change gives the next n Pods a label that none has had.
+func (b *bench) change(ctx context.Context, n int) error {
+	b.serial++
+	from := b.serial * n
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, b.serial)
 	return load.Each(8, n, func(i int) error {
 		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, Path: podsPath + "/" + podName((from+i)%b.pods),
 			Body: patch, ContentType: "application/merge-patch+json"})
@@ -291,8 +337,7 @@ func (b *bench) change(ctx context.Context, from, n, serial int) error {
 }
 
 // apply applies a Deployment whose image changes every time.
-func (b *bench) apply(ctx context.Context) error {
-	const n = 1000
+func (b *bench) apply(ctx context.Context, from, to int) error {
 	body := func(i int) load.Request {
 		return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
 			Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
@@ -301,19 +346,14 @@ func (b *bench) apply(ctx context.Context) error {
 	if _, err := b.one.Discard(ctx, body(-1)); err != nil {
 		return b.refused(err, "apply")
 	}
-	cost, err := b.spent(n, func() error {
-		for i := range n {
+	return b.spend("apply", to-from, func() error {
+		for i := from; i < to; i++ {
 			if _, err := b.one.Discard(ctx, body(i)); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	b.set("apply", cost)
-	return nil
 }
 
 // watchedSize is how big the events are. The reference's objects carry managedFields: less of other things makes up for it.
