@@ -84,7 +84,6 @@ func (s *stacks) free() {
 	}
 	clear(s.items[:cap(s.items)])
 	clear(s.members[:cap(s.members)])
-	clear(s.path[:cap(s.path)])
 	s.items, s.members, s.path = s.items[:0], s.members[:0], s.path[:0]
 	pooledStacks.Put(s)
 }
@@ -95,11 +94,9 @@ const maxPooled = 1024
 // slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory.
 const slabSize = 64
 
-// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, a key.
-type step struct {
-	key   string
-	index int
-}
+// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, where the key of a
+// member begins in the input.
+type step struct{ index, key int }
 
 func (p *parser) value() (Value, error) {
 	if p.pos == len(p.in) {
@@ -138,6 +135,7 @@ func (p *parser) object() (Value, error) {
 		if c != '"' {
 			return Nil, p.wanted("looking for beginning of object key string")
 		}
+		p.path[len(p.path)-1].key = p.pos
 		key, err := p.str()
 		if err != nil {
 			return Nil, err
@@ -147,12 +145,11 @@ func (p *parser) object() (Value, error) {
 		}
 		p.pos++
 		p.next()
-		p.path[len(p.path)-1].key = key
 		v, err := p.value()
 		if err != nil {
 			return Nil, err
 		}
-		sorted = sorted && (last < key || len(p.members) == base)
+		sorted = sorted && (ascend(last, key) || len(p.members) == base)
 		last = key
 		p.members = append(p.members, Member{Key: key, Value: v})
 		if c = p.next(); c == '}' {
@@ -191,6 +188,14 @@ func keep[T any](slab *[]T, collected []T, left int) []T {
 	return (*slab)[start:len(*slab):len(*slab)]
 }
 
+// ascend says whether a is before b. Most keys differ from the one before in the first byte.
+func ascend(a, b string) bool {
+	if a != "" && b != "" && a[0] != b[0] {
+		return a[0] < b[0]
+	}
+	return a < b
+}
+
 // order sorts members and notes the keys that stand there more than once.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
@@ -198,26 +203,32 @@ func (p *parser) order(members []Member) []Member {
 		if members[i-1].Key != members[i].Key || len(p.duplicates) >= maxDuplicates {
 			continue
 		}
-		p.path[len(p.path)-1].key = members[i].Key
-		if where := p.where(); !slices.Contains(p.duplicates, where) {
+		if where := p.where(members[i].Key); !slices.Contains(p.duplicates, where) {
 			p.duplicates = append(p.duplicates, where)
 		}
 	}
 	return lastOfEach(members)
 }
 
-func (p *parser) where() string {
+// where is the path of a member of the map that is being parsed.
+func (p *parser) where(name string) string {
 	var b strings.Builder
-	for _, s := range p.path {
-		switch {
-		case s.index >= 0:
-			fmt.Fprintf(&b, "[%d]", s.index)
-		case b.Len() == 0:
-			b.WriteString(s.key)
-		default:
-			b.WriteString("." + s.key)
+	add := func(key string) {
+		if b.Len() > 0 {
+			b.WriteByte('.')
 		}
+		b.WriteString(key)
 	}
+	for _, s := range p.path[:len(p.path)-1] {
+		if s.index >= 0 {
+			fmt.Fprintf(&b, "[%d]", s.index)
+			continue
+		}
+		again := parser{in: p.in, pos: s.key}
+		key, _ := again.str() // it has been read before
+		add(key)
+	}
+	add(name)
 	return b.String()
 }
 
