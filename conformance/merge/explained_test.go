@@ -102,11 +102,11 @@ var explanations = []explained{
 	},
 	{
 		name: "owned and gone",
-		why: "A manager applies a map as empty in which is what nobody owns any longer. When it does so again, upstream takes the map out with " +
-			"all that is in it, and the manager owns what is not there although its intent has it. Here an apply that gives up nothing takes " +
-			"nothing out. Akin to kubernetes-sigs/structured-merge-diff#305",
+		why: "A manager applies a map as empty in which is what nobody owns any longer, or but an empty list. When it does so again, upstream " +
+			"takes the map out with all that is in it, and the manager owns what is not there although its intent has it. Here an apply that " +
+			"gives up nothing takes nothing out. Akin to kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
-			return d.op.verb == apply && d.want.err == nil && d.got.err == nil && lacks(d.want.live, d.op.body) && !lacks(d.got.live, d.op.body)
+			return d.op.verb == apply && d.want.err == nil && d.got.err == nil && loses(d.want.live, d.got.live, d.op.body)
 		},
 	},
 	{
@@ -140,11 +140,12 @@ func (h *history) explanation(d *difference) *explained {
 	return nil
 }
 
-// lacks says whether an object is without a field that the intent has.
-func lacks(live, intent object.Value) bool {
+// loses says whether one object is without a field that the intent has and the other one, too.
+func loses(theirs, ours, intent object.Value) bool {
 	return slices.ContainsFunc(intent.Members(), func(m object.Member) bool {
-		there, ok := live.Get(m.Key)
-		return !ok || lacks(there, m.Value)
+		here, ok := ours.Get(m.Key)
+		there, kept := theirs.Get(m.Key)
+		return ok && (!kept || loses(there, here, m.Value))
 	})
 }
 
