@@ -69,11 +69,11 @@ func (n *names) bind(raw, record any) {
 			}
 			last := key[strings.LastIndexByte(key, '.')+1:] // of a path, where only paths were kept
 			if name, ok := record[key].(string); ok {
-				kind := "uid"
 				if last == "resourceVersion" {
-					kind = "rv"
+					n.take("rv", value, name)
+				} else {
+					n.takeUIDs(value, name)
 				}
-				n.take(kind, value, name)
 				continue
 			}
 			n.bind(value, record[key])
@@ -83,6 +83,15 @@ func (n *names) bind(raw, record any) {
 		for i := range min(len(raw), len(record)) {
 			n.bind(raw[i], record[i])
 		}
+	}
+}
+
+// takeUIDs takes the uids of a text, which may be one as a whole, or a message.
+func (n *names) takeUIDs(value any, recorded string) {
+	text, _ := value.(string)
+	ids, as := uuid.FindAllString(text, -1), uidName.FindAllString(recorded, -1)
+	for i := range min(len(ids), len(as)) {
+		n.take("uid", ids[i], as[i])
 	}
 }
 
