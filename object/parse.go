@@ -19,12 +19,16 @@ const MaxDepth = 10_000
 type Parsed struct {
 	Value Value
 	// Duplicates holds the path of every key that stands twice in its map (`spec.replicas`), in the order found, or the
-	// words of the YAML parser for it. The later one of two has won. At most maxDuplicates are listed.
+	// words of the YAML parser for it. The later one of two has won. At most maxDuplicates are listed, and fewer where their
+	// paths are long.
 	Duplicates []string
 }
 
-// maxDuplicates bounds what a hostile body can make the parser remember.
-const maxDuplicates = 100
+// These bound what a hostile body can make the parser look up and remember.
+const (
+	maxDuplicates = 100
+	maxTold       = 64 << 10 // bytes and elements of paths; the last one may go beyond
+)
 
 // SyntaxError is text that is not JSON. Offset counts the bytes read before it.
 type SyntaxError struct {
@@ -59,6 +63,7 @@ type parser struct {
 	pos int
 	*stacks
 	duplicates []string
+	told       int // how long the paths of duplicates were, listed or not
 
 	// Small containers are cut from these, as an allocation each would cost more than all the rest. So a small part of a
 	// value keeps its neighbours in memory, as its strings keep the input.
@@ -200,10 +205,15 @@ func ascend(a, b string) bool {
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
-		if members[i-1].Key != members[i].Key || len(p.duplicates) >= maxDuplicates {
+		if members[i-1].Key != members[i].Key || i > 1 && members[i-2].Key == members[i].Key {
 			continue
 		}
-		if where := p.where(members[i].Key); !slices.Contains(p.duplicates, where) {
+		if len(p.duplicates) >= maxDuplicates || p.told >= maxTold {
+			break
+		}
+		where := p.where(members[i].Key)
+		p.told += len(where) + len(p.path)
+		if !slices.Contains(p.duplicates, where) {
 			p.duplicates = append(p.duplicates, where)
 		}
 	}

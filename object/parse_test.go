@@ -177,6 +177,18 @@ func TestDuplicatesAreBounded(t *testing.T) {
 	if p.Value.Len() != 5000 || len(p.Duplicates) != maxDuplicates {
 		t.Errorf("%d members, %d duplicates", p.Value.Len(), len(p.Duplicates))
 	}
+	// Under a long key, the path of each would be as long: neither all of them are kept, nor looked up again and again.
+	long := strings.Repeat("k", 1<<20)
+	for _, inner := range []string{strings.Repeat(`"a":1,`, 100_000) + `"a":1`, strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1`} {
+		p, err := ParseJSON([]byte(`{"` + long + `":{` + inner + `}}`))
+		if err != nil || len(p.Duplicates) != 1 || len(p.Duplicates[0]) > len(long)+len(".a.x") {
+			t.Errorf("%d duplicates, %v", len(p.Duplicates), err)
+		}
+	}
+	deep := strings.Repeat(`{"":`, 5000) + "{" + strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1}` + strings.Repeat("}", 5000)
+	if p, err := ParseJSON([]byte(deep)); err != nil || len(p.Duplicates) != 1 {
+		t.Errorf("%d duplicates, %v", len(p.Duplicates), err)
+	}
 }
 
 // Slabs of the parser are cut so that nobody can grow into a neighbour's part.

@@ -3,7 +3,8 @@ package schema
 import "math/bits"
 
 // names finds the fields of a struct by their names. Every walk asks it for every member, and most of what a write costs is
-// walks: it is a third of a binary search, and of a Go map. The zero value finds nothing.
+// walks: with it BenchmarkSettle takes a quarter less than with a binary search, and a fifth less than with a map, or with
+// slots by hash/maphash. The zero value finds nothing.
 type names struct {
 	slots []uint16 // index of a field + 1, 0 where there is none; at least half of them
 	shift uint8

@@ -36,6 +36,9 @@ func run() error {
 	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	flag.Parse()
+	if *only != "" && *only != string(harness.Reference) && *only != string(harness.Plinth) {
+		return fmt.Errorf("-only %s: want %s or %s", *only, harness.Reference, harness.Plinth)
+	}
 	wanted, err := regexp.Compile(*rows)
 	if err != nil {
 		return err

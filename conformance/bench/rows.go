@@ -58,12 +58,15 @@ func (b *bench) refused(err error, keys ...string) error {
 	return nil
 }
 
-// takeTurns measures the wanted rows: how the servers start, and then, with both of them up, one step after the other.
+// takeTurns measures the wanted rows: how each server starts, with no other beside it, and then, with both of them up, one step
+// after the other.
 func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bool) error {
 	for _, b := range benches {
 		if err := b.comings(ctx, wanted); err != nil {
 			return fmt.Errorf("%s: %w", b.kind, err)
 		}
+	}
+	for _, b := range benches {
 		if err := b.start("main"); err != nil {
 			return fmt.Errorf("%s: %w", b.kind, err)
 		}

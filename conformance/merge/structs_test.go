@@ -69,13 +69,19 @@ func valueOfStruct(o runtime.Object) (object.Value, error) {
 	return valueOfObject(&unstructured.Unstructured{Object: fields}), nil
 }
 
-// Apply is the engine's.
-func (e structs) Apply(w write, live, intent object.Value) (object.Value, error) {
+// ready is a field manager and the live object for it.
+func (e structs) ready(w write, live object.Value) (*managedfields.FieldManager, runtime.Object, error) {
 	m, err := e.manager(w)
 	if err != nil {
-		return object.Nil, err
+		return nil, nil, err
 	}
 	there, err := structOf(w.orEmpty(live))
+	return m, there, err
+}
+
+// Apply is the engine's.
+func (e structs) Apply(w write, live, intent object.Value) (object.Value, error) {
+	m, there, err := e.ready(w, live)
 	if err != nil {
 		return object.Nil, err
 	}
@@ -88,11 +94,7 @@ func (e structs) Apply(w write, live, intent object.Value) (object.Value, error)
 
 // Update is the engine's.
 func (e structs) Update(w write, live, updated object.Value) (object.Value, error) {
-	m, err := e.manager(w)
-	if err != nil {
-		return object.Nil, err
-	}
-	there, err := structOf(w.orEmpty(live))
+	m, there, err := e.ready(w, live)
 	if err != nil {
 		return object.Nil, err
 	}
