@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -72,6 +73,9 @@ func serve(args []string, out io.Writer) error {
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("serve takes no arguments, only flags: %q", flags.Args())
+	}
+	if !config.Profiling {
+		runtime.MemProfileRate = 0 // samples of allocations that nobody can ask for
 	}
 	config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

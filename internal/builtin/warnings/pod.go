@@ -289,13 +289,16 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 		number   int64
 		protocol string
 	}
-	same := map[socket][]port{}
+	same := make(map[socket][]port, len(all))
 	for _, p := range all {
 		ip, host := p.value.At("hostIP").Str(), p.value.At("hostPort").Int()
 		number, protocol := p.value.At("containerPort").Int(), p.value.At("protocol").Str()
 		if ip != "" && host == 0 {
 			warnings = append(warnings, fmt.Sprintf("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}",
 				p.path(prefix), p.value.At("name").Str(), number, protocol, ip))
+		}
+		if len(all) == 1 {
+			return warnings // there is nothing to be in the way of
 		}
 		key := socket{number, protocol}
 		for _, o := range same[key] {
@@ -314,7 +317,7 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 		}
 		same[key] = append(same[key], p)
 	}
-	named := map[string]port{}
+	named := make(map[string]port, len(all))
 	for _, p := range all {
 		name := p.value.At("name").Str()
 		if first, taken := named[name]; taken {
