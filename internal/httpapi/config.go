@@ -43,6 +43,10 @@ type Config struct {
 	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
+	// Crowd is called when there is more to do than one brief request: there is work for more than one processor. Nil: nobody
+	// wants to know.
+	Crowd func()
+
 	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.
 	Closing context.Context
 

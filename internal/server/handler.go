@@ -34,6 +34,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),
+		Crowd:          c.crowd,
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		NoCompression: !features["APIResponseCompression"],
 		NoLean:        !features["ManagedFieldsOptOut"],

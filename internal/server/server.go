@@ -22,8 +22,10 @@ import (
 
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
+	"plinth/internal/coalesce"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
+	"plinth/internal/procs"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
 	"plinth/internal/store/memlog"
@@ -42,7 +44,7 @@ type Server struct {
 	engine   *engine.Engine
 	auth     *auth.Authenticator
 	http     *http.Server
-	listener net.Listener
+	listener net.Listener // a test may give its own
 	ready    atomic.Bool
 	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
 	// requests are finished.
@@ -53,10 +55,14 @@ type Server struct {
 
 // Serve starts a server, says on out where it listens, and runs it until ctx ends.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
+	governor := procs.New() // the process is the server's
+	defer governor.Stop()
+	c.crowd = governor.Crowd
 	s, err := Start(ctx, c)
 	if err != nil {
 		return err
 	}
+	governor.Crowd()
 	s.greet(out, time.Since(s.started))
 	<-ctx.Done()
 	fmt.Fprintln(out, "Plinth is closing.")
@@ -95,9 +101,10 @@ func (s *Server) open(ctx context.Context) error {
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
-	s.listener, err = net.Listen("tcp", net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort)))
-	if err != nil {
-		return err
+	if s.listener == nil {
+		if s.listener, err = net.Listen("tcp", net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))); err != nil {
+			return err
+		}
 	}
 	tlsConfig, err := s.certificates()
 	if err != nil {
@@ -114,7 +121,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.http = &http.Server{
 		Handler:           handler,
 		TLSConfig:         tlsConfig,
-		ConnContext:       auth.Remember,
+		ConnContext:       remember,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20,
@@ -122,7 +129,7 @@ func (s *Server) open(ctx context.Context) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
 	s.run(func() {
-		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.ServeTLS(coalesce.Listen(s.listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
 			c.Logger.Error("serving failed", "error", err)
 		}
 	})
@@ -130,6 +137,11 @@ func (s *Server) open(ctx context.Context) error {
 	s.run(func() { namespaces.Run(s.closing) })
 	s.ready.Store(true)
 	return nil
+}
+
+// remember keeps with a connection what its requests share.
+func remember(ctx context.Context, c net.Conn) context.Context {
+	return coalesce.Remember(auth.Remember(ctx, c), c)
 }
 
 func (s *Server) run(f func()) {
@@ -148,13 +160,13 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	case c.Storage == "memory":
 		s.log = memlog.New()
 	default:
-		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger}); err != nil {
+		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{PromiseAfter: 10 * time.Millisecond, Logger: c.Logger}); err != nil {
 			return nil, err
 		}
 	}
 	opened, err := store.Open(store.Config{
 		Log: s.log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
-		Now: c.Now,
+		Now: c.Now, Crowd: c.crowd,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.log.Close())

@@ -242,16 +242,20 @@ func (s *Store) apply(commits []*Commit) {
 	s.revision = last.Revision
 	s.history.trim(last.Revision, last.Time)
 	s.forgetSnapshots()
-	waiters := s.arrived
+	arrived := s.arrived
 	s.arrived = nil
 	early, full := s.early(), s.grewEnough()
+	crowded := waiters(woken) > crowd
 	s.mu.Unlock()
 
+	if crowded {
+		s.config.Crowd()
+	}
 	for _, g := range woken {
 		close(g.wake)
 	}
-	if waiters != nil {
-		close(waiters)
+	if arrived != nil {
+		close(arrived)
 	}
 	if early {
 		nudge(s.keeper.wake)

@@ -13,6 +13,8 @@ const (
 	// than it could.
 	minRest = 2 * time.Millisecond
 	maxRest = 20 * time.Millisecond
+	// A crowd is more watchers than one processor sees to as quickly as two do.
+	crowd = 4
 )
 
 // pace keeps a stream of records from waking a crowd for each of them, in which it would be woken for little and find no
@@ -62,10 +64,12 @@ func (f *feed) release() {
 	}
 }
 
-func restOf(groups []*group) time.Duration {
+func restOf(groups []*group) time.Duration { return rest(waiters(groups)) }
+
+func waiters(groups []*group) int {
 	n := 0
 	for _, g := range groups {
 		n += g.waiters
 	}
-	return rest(n)
+	return n
 }

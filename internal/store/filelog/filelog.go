@@ -23,9 +23,11 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/lull"
 	"plinth/internal/store"
 )
 
@@ -34,6 +36,9 @@ type Options struct {
 	FS vfs.FS // the operating system's by default
 	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
 	SegmentBytes int64
+	// PromiseAfter is how long nothing must have been appended before the promise of the last commits is written. Until then
+	// the next commit may carry it. Zero writes it at once.
+	PromiseAfter time.Duration
 	Logger       *slog.Logger
 }
 
@@ -49,7 +54,8 @@ type Log struct {
 	appending sync.Mutex
 	active    *writer
 	buffer    []byte
-	failed    error // why there are no more commits
+	failed    error       // why there are no more commits
+	pause     *lull.Timer // writes the promise; nil where that is done at once
 
 	mu       sync.Mutex
 	segments []*segment // oldest first, the last one is active; each begins where the one before it ends
@@ -93,6 +99,9 @@ func Open(dir string, o Options) (*Log, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes}
+	if o.PromiseAfter > 0 {
+		l.pause = lull.New(o.PromiseAfter, l.promise)
+	}
 	if err := l.open(); err != nil {
 		if l.lock != nil {
 			l.lock.Close()
@@ -110,10 +119,27 @@ func (l *Log) Append(commits []*store.Commit) error {
 		return l.failed
 	}
 	if err := l.append(commits); err != nil {
-		l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
-		return l.failed
+		return l.fail(err)
 	}
 	return nil
+}
+
+// fail makes err the reason why there are no more commits. The caller holds appending.
+func (l *Log) fail(err error) error {
+	l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
+	return l.failed
+}
+
+// promise writes what is owed when nothing has been appended for a while.
+func (l *Log) promise() {
+	l.appending.Lock()
+	defer l.appending.Unlock()
+	if l.failed != nil || l.active == nil {
+		return
+	}
+	if err := l.active.promise(); err != nil {
+		l.logger.Error("the log takes no more commits", "error", l.fail(err))
+	}
 }
 
 func (l *Log) append(commits []*store.Commit) error {
@@ -144,6 +170,10 @@ func (l *Log) append(commits []*store.Commit) error {
 	w.segment.size = w.synced
 	w.publishIndex()
 	l.mu.Unlock()
+	if l.pause != nil {
+		l.pause.Touch()
+		return nil
+	}
 	return w.promise()
 }
 
@@ -237,7 +267,14 @@ func (l *Log) Close() error {
 	if l.active == nil {
 		return nil
 	}
-	err := l.active.file.Close()
+	var err error
+	if l.pause != nil {
+		l.pause.Stop()
+		if l.failed == nil {
+			err = l.active.promise()
+		}
+	}
+	err = errors.Join(err, l.active.file.Close())
 	l.active = nil
 	if l.failed == nil {
 		l.failed = store.ErrClosed

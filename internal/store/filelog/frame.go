@@ -43,9 +43,11 @@ type writer struct {
 	step    int64 // how many zeros to take at once
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
-	written int64 // revision of the last frame
-	index   sparseIndex
-	header  [frameHeader]byte
+	// promised is the last promise that the file holds in a frame of its own.
+	promised int64
+	written  int64 // revision of the last frame
+	index    sparseIndex
+	header   [frameHeader]byte
 }
 
 func newWriter(f vfs.File) *writer { return &writer{file: f, records: record.NewWriter(f)} }
@@ -109,9 +111,13 @@ func (w *writer) sync() error {
 // promise notes in the file that it is synced. Nobody waits until that is durable itself: it only helps to tell damage
 // of the last frames from frames that were never finished.
 func (w *writer) promise() error {
+	if w.promised == w.synced {
+		return nil
+	}
 	if err := w.frame(framePromise, w.synced, w.written, nil); err != nil {
 		return err
 	}
+	w.promised = w.synced
 	return w.records.Flush()
 }
 
