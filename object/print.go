@@ -12,6 +12,30 @@ var leading = [...]string{"apiVersion", "kind", "metadata"}
 
 // AppendJSON prints a value, members in byte order.
 func AppendJSON(dst []byte, v Value) []byte {
+	var p printer
+	return p.value(dst, v)
+}
+
+// AppendObject prints an object in canonical form: AppendJSON, but apiVersion, kind and metadata first.
+func AppendObject(dst []byte, v Value) []byte {
+	var p printer
+	return p.object(dst, v)
+}
+
+// AppendStored is AppendObject for who wants to keep the value beside its text. Exact says that ParseJSON makes an equal value
+// of the text: there is neither a Float in it, which is read as a Number or as an Int, nor a string that is no Unicode.
+func AppendStored(dst []byte, v Value) (text []byte, exact bool) {
+	var p printer
+	text = p.object(dst, v)
+	return text, !p.changed
+}
+
+// printer prints values. It is passed by pointer, and stays on the stack.
+type printer struct {
+	changed bool // the text means something else than what was printed
+}
+
+func (p *printer) value(dst []byte, v Value) []byte {
 	switch v.kind {
 	case Null:
 		return append(dst, "null"...)
@@ -20,18 +44,19 @@ func AppendJSON(dst []byte, v Value) []byte {
 	case Int:
 		return strconv.AppendInt(dst, int64(v.n), 10)
 	case Float:
+		p.changed = true
 		return appendFloat(dst, math.Float64frombits(v.n))
 	case Number:
 		return append(dst, v.text()...)
 	case String:
-		return AppendString(dst, v.text())
+		return p.text(dst, v.text())
 	case List:
 		dst = append(dst, '[')
 		for i, item := range v.Items() {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = AppendJSON(dst, item)
+			dst = p.value(dst, item)
 		}
 		return append(dst, ']')
 	default:
@@ -40,29 +65,28 @@ func AppendJSON(dst []byte, v Value) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			dst = appendMember(dst, m)
+			dst = p.member(dst, m)
 		}
 		return append(dst, '}')
 	}
 }
 
-// AppendObject prints an object in canonical form: AppendJSON, but apiVersion, kind and metadata first.
-func AppendObject(dst []byte, v Value) []byte {
+func (p *printer) object(dst []byte, v Value) []byte {
 	if v.kind != Map {
-		return AppendJSON(dst, v)
+		return p.value(dst, v)
 	}
 	dst = append(dst, '{')
 	start := len(dst)
 	for _, key := range leading {
 		if value, ok := v.Get(key); ok {
 			dst = appendComma(dst, start)
-			dst = appendMember(dst, Member{Key: key, Value: value})
+			dst = p.member(dst, Member{Key: key, Value: value})
 		}
 	}
 	for _, m := range v.Members() {
 		if m.Key != leading[0] && m.Key != leading[1] && m.Key != leading[2] {
 			dst = appendComma(dst, start)
-			dst = appendMember(dst, m)
+			dst = p.member(dst, m)
 		}
 	}
 	return append(dst, '}')
@@ -75,10 +99,10 @@ func appendComma(dst []byte, start int) []byte {
 	return append(dst, ',')
 }
 
-func appendMember(dst []byte, m Member) []byte {
-	dst = AppendString(dst, m.Key)
+func (p *printer) member(dst []byte, m Member) []byte {
+	dst = p.text(dst, m.Key)
 	dst = append(dst, ':')
-	return AppendJSON(dst, m.Value)
+	return p.value(dst, m.Value)
 }
 
 // appendFloat prints as encoding/json does (ECMAScript's form); what JSON cannot say is null.
@@ -111,6 +135,11 @@ const hexDigits = "0123456789abcdef"
 
 // AppendString prints a JSON string, escaped as encoding/json does. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
+	var p printer
+	return p.text(dst, s)
+}
+
+func (p *printer) text(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := afterPrintable(s, 0); i < len(s); i = afterPrintable(s, i) {
@@ -127,6 +156,7 @@ func AppendString(dst []byte, s string) []byte {
 		case r == utf8.RuneError && size == 1:
 			dst = append(dst, s[start:i]...)
 			dst = append(dst, `\ufffd`...)
+			p.changed = true
 			start = i + size
 		case r == '\u2028' || r == '\u2029':
 			dst = append(dst, s[start:i]...)

@@ -57,11 +57,44 @@ func FuzzAppendJSON(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q is printed as %q: %v", text, once, err)
 			}
+			if _, exact := AppendStored(nil, p.Value); !exact {
+				t.Fatalf("%q is said not to be printed exactly", text)
+			}
 			if twice := appendTo(nil, again.Value); string(twice) != string(once) || !Equal(again.Value, p.Value) {
 				t.Fatalf("%q is printed as %q and that as %q", text, once, twice)
 			}
 		}
 	})
+}
+
+// Exact is said of what is read back as it was, and of nothing else.
+func TestAppendStored(t *testing.T) {
+	invalid := StringOf("\xff")
+	for _, c := range []struct {
+		value Value
+		exact bool
+	}{
+		{Fields("kind", StringOf("é<\u2028"), "metadata", Fields("a", Nil, "b", BoolOf(true), "c", IntOf(-1))), true},
+		{ListOf(NumberOf("1.50"), NumberOf("1e400"), NumberOf("-0")), true},
+		{StringOf("\uFFFD"), true},
+		{FloatOf(1.5), false},
+		{FloatOf(1), false},
+		{Fields("spec", ListOf(Fields("a", FloatOf(0)))), false},
+		{Fields("metadata", Fields("name", invalid)), false},
+		{Fields("a\xc3", Nil), false},
+	} {
+		text, exact := AppendStored(nil, c.value)
+		if want := AppendObject(nil, c.value); string(text) != string(want) {
+			t.Errorf("%s, not %s", text, want)
+		}
+		p, err := ParseJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exact != c.exact || exact != Equal(p.Value, c.value) {
+			t.Errorf("%s: exact %v, and it is read back as %s", text, exact, printed(p.Value))
+		}
+	}
 }
 
 // SPEC: MED-1.

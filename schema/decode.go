@@ -21,6 +21,16 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
+// DecodeFrom is Decode for a value that was made from another one, of the form that Decode and Settle give: what the two share
+// is not looked at. Null is nothing to share.
+func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
+	if !settled.IsNull() && v == settled {
+		return Decoded{Value: v}, nil
+	}
+	w := walker{settled: settled}
+	return w.decode(v, t)
+}
+
 // DecodePart is Decode for what is only a part of an object, the intent of an apply (SSA-2): scalars get their stored form,
 // and nothing else is added or taken away. What is there says that somebody wants it there: null, an empty list, a zero.
 func (t *Type) DecodePart(v object.Value) (Decoded, error) {
@@ -41,7 +51,8 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 
 // walker is what one walk has found. It is passed by pointer, and so are the steps: all of it stays on the stack.
 type walker struct {
-	part    bool // see DecodePart
+	part    bool         // see DecodePart
+	settled object.Value // see DecodeFrom
 	unknown []string
 	saved   *TypeError // the first value of a wrong type; the walk goes on
 	fatal   *TypeError // ends the walk
@@ -56,6 +67,37 @@ type step struct {
 	field *Field
 	key   string
 	index int
+	// settled stands at the same place in what the value was made from; null where nothing does.
+	settled object.Value
+}
+
+// from is what stands at a place in what the value was made from, or null.
+func (w *walker) from(at *step) object.Value {
+	if at == nil {
+		return w.settled
+	}
+	return at.settled
+}
+
+// counterpart goes through the members of a map in their order.
+type counterpart struct {
+	members []object.Member
+	at      int
+}
+
+// find returns the value of a key that comes behind those it was asked for before.
+func (c *counterpart) find(key string) (object.Value, bool) {
+	for c.at < len(c.members) {
+		m := &c.members[c.at]
+		if m.Key == key {
+			return m.Value, true
+		}
+		if m.Key > key {
+			break
+		}
+		c.at++
+	}
+	return object.Nil, false
 }
 
 func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
@@ -121,6 +163,7 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	}
 	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
+	was := counterpart{members: w.from(at).Members()}
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key
@@ -136,6 +179,11 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		}
 		if next < len(always) && int(always[next]) == index {
 			next++
+		}
+		same := false
+		if here.settled, same = was.find(key); same && here.settled == members[i].Value {
+			out.keep(i, members[i].Value)
+			continue
 		}
 		f := &t.Fields[index]
 		here.field = f
@@ -239,8 +287,17 @@ func (w *walker) list(v object.Value, t *Type, at *step) object.Value {
 	items := v.Items()
 	out := listEdit{old: items}
 	here := step{up: at}
+	was := w.from(at).Items()
 	for i, item := range items {
 		here.index = i
+		if i < len(was) {
+			if here.settled = was[i]; item == was[i] {
+				out.set(i, item)
+				continue
+			}
+		} else {
+			here.settled = object.Nil
+		}
 		value := w.value(item, t.Elem, &here)
 		if w.fatal != nil {
 			return object.Nil
@@ -351,7 +408,10 @@ func (w *walker) bytes(v object.Value, at *step) object.Value {
 		w.save(&TypeError{Path: at.String(), Message: err.Error()})
 		return object.Nil
 	}
-	return object.StringOf(base64.StdEncoding.EncodeToString(data))
+	if canonical := base64.StdEncoding.EncodeToString(data); canonical != text {
+		return object.StringOf(canonical)
+	}
+	return v
 }
 
 // isBase64 says whether text is what encoding prints, but for the last group, which must be without padding: the rest of

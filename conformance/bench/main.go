@@ -50,6 +50,7 @@ func run() error {
 		defer os.RemoveAll(*dir)
 	}
 	defer harness.Cleanup()
+	harness.Release = true
 	// Build first: a compiler beside a measurement spoils it.
 	if _, err := harness.Program(); err != nil {
 		return err

@@ -45,6 +45,23 @@ func ours(typ *schema.Type, v object.Value) outcome {
 	}
 }
 
+// again decodes and settles v knowing what it was made from, and says where that comes to something else than not knowing it.
+func again(t *testing.T, typ *schema.Type, v, settled object.Value) {
+	t.Helper()
+	want, wantErr := typ.Decode(v)
+	got, err := typ.DecodeFrom(v, settled)
+	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() || !slices.Equal(got.Unknown, want.Unknown) || !object.Equal(got.Value, want.Value) {
+		t.Errorf("%s\nmade from %s\nis decoded to %s, unknown %q, %v\nnot to %s, unknown %q, %v", object.AppendJSON(nil, v), object.AppendJSON(nil, settled),
+			object.AppendJSON(nil, got.Value), got.Unknown, err, object.AppendJSON(nil, want.Value), want.Unknown, wantErr)
+	}
+	if err != nil {
+		return
+	}
+	if got, _ := typ.SettleFrom(want.Value, settled); !object.Equal(got, typ.Settle(want.Value)) {
+		t.Errorf("%s\nmade from %s\nis settled to %s\nnot to %s", object.AppendJSON(nil, v), object.AppendJSON(nil, settled), object.AppendJSON(nil, got), object.AppendJSON(nil, typ.Settle(want.Value)))
+	}
+}
+
 type protobuf interface {
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
@@ -213,6 +230,25 @@ func TestMutatedVectorsDecodeAsUpstream(t *testing.T) {
 			unknown++
 		default:
 			fine++
+		}
+		if got.refused == "" {
+			// What was stored of it is settled, and what somebody makes of that shares most of it.
+			typ := gotypes.OfType(v.Type)
+			decoded, err := typ.Decode(input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			settled, stable := typ.SettleFrom(decoded.Value, object.Nil)
+			if stable != typ.IsSettled(settled) {
+				t.Errorf("%s: stable %v: %s", v.Name, stable, object.AppendJSON(nil, settled))
+			}
+			for i := 0; stable && i < 4; i++ {
+				change := settled
+				for range i {
+					change = mutate(random, change)
+				}
+				again(t, typ, change, settled)
+			}
 		}
 		if t.Failed() {
 			t.Fatalf("case %d of -seed %d", i, start)

@@ -168,7 +168,11 @@ func (e *Engine) applied(rq *Request, old, intent object.Value) (object.Value, e
 	if err != nil {
 		return object.Nil, rq.applyFailed(live, intent, err)
 	}
-	decoded, err := k.Type.Decode(merged)
+	var settled object.Value
+	if !scale {
+		settled = rq.settledLive(live)
+	}
+	decoded, err := k.Type.DecodeFrom(merged, settled)
 	if err != nil {
 		return object.Nil, rq.notTyped(intent, err)
 	}
@@ -180,6 +184,14 @@ func (e *Engine) applied(rq *Request, old, intent object.Value) (object.Value, e
 		return object.Nil, err
 	}
 	return withManagers(decoded.Value, managed), nil
+}
+
+// settledLive is the live object if it is settled, else null.
+func (rq *Request) settledLive(live object.Value) object.Value {
+	if rq.settled.IsNull() && !live.IsNull() && rq.Resource.Schema().IsSettled(live) {
+		rq.settled = live
+	}
+	return rq.settled
 }
 
 // applyFailed words what keeps an intent from being merged.

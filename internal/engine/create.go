@@ -64,7 +64,8 @@ func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, e
 		}
 		key := rq.Resource.key(rq.Namespace, name)
 		nothing := &store.Version{Key: key, Sidecar: &store.Sidecar{}}
-		version, err := e.version(rq.Resource, nothing, rq.Resource.Schema().Settle(made), now)
+		made, settled := rq.Resource.Schema().SettleFrom(made, object.Nil)
+		version, err := e.version(rq.Resource, nothing, made, settled, now)
 		if err != nil {
 			return nil, err
 		}

@@ -62,7 +62,7 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 // remove deletes the live object, or marks it.
 func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o DeleteOptions) (*Result, error) {
 	r := rq.Resource
-	old, err := r.live(live)
+	old, _, err := r.live(live)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o
 		shown, err := rq.present(live)
 		return &Result{Object: shown}, err
 	}
-	next, err := e.version(r, live, obj, now)
+	next, err := e.version(r, live, obj, false, now)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version
 		if rq.Resource.GracefulDelete != nil {
 			now := e.now()
 			var err error
-			if last, err = e.version(rq.Resource, live, rq.Resource.mark(old, 0, now), now); err != nil {
+			if last, err = e.version(rq.Resource, live, rq.Resource.mark(old, 0, now), false, now); err != nil {
 				return nil, err
 			}
 		}

@@ -74,8 +74,9 @@ func carry(obj, old object.Value) object.Value {
 
 // bump raises metadata.generation where the parts of the object that count have changed. It returns the object, and as what
 // it is stored: that an empty list becomes none there is no change.
-func (r *Resource) bump(obj, old object.Value) (bumped, settled object.Value) {
-	settled = r.Schema().Settle(obj)
+func (rq *Request) bump(obj, old object.Value) (bumped, settled object.Value) {
+	r := rq.Resource
+	settled = rq.settle(obj)
 	if r.Generation == nil {
 		return obj, settled
 	}

@@ -14,7 +14,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	if !ok {
 		return object.Nil, "", rq.notFound()
 	}
-	obj, err := rq.Resource.live(v)
+	obj, _, err := rq.Resource.live(v)
 	if err != nil {
 		return object.Nil, "", err
 	}

@@ -34,6 +34,9 @@ type Request struct {
 	Authorize func(verb string) error
 
 	clearsManagers bool // the body has an empty list of managedFields, which no decoded object shows any more
+	// settled is the live object where it is known to have the form that Decode and Settle give: what a write leaves of it need
+	// not be looked at again. Else null.
+	settled object.Value
 }
 
 // warn tells the client something, if anybody listens.

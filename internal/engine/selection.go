@@ -158,7 +158,7 @@ func (s *selection) matches(v *store.Version) bool {
 	if s.convert == nil {
 		return s.fields.Matches((*fieldsOf)(v))
 	}
-	obj, err := s.convert.live(v)
+	obj, _, err := s.convert.live(v)
 	if err != nil {
 		return true
 	}

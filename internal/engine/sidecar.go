@@ -1,16 +1,20 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unique"
+	"weak"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
+	"plinth/schema"
 )
 
 // Describe returns the function by which a store computes the sidecars of what it reads back from its log.
@@ -82,9 +86,9 @@ func intern(s string) string {
 // patches that each add a little do not make one that costs seconds to read (WRITE-6).
 const maxStored = 3 << 20
 
-// version prints an object, which has been settled, as it will be stored in the place of a version. The revision is the
-// commit's to say.
-func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, now time.Time) (*store.Version, error) {
+// version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
+// what live will say of it.
+func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time) (*store.Version, error) {
 	stored := e.registry.stored(r.Store)
 	if r.ToStored != nil {
 		var err error
@@ -95,8 +99,10 @@ func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, n
 		if stored.Default != nil {
 			obj = stored.Default(obj)
 		}
+		settled = false
 	}
-	data := printed(obj.WithoutAt("metadata", "resourceVersion"))
+	obj = obj.WithoutAt("metadata", "resourceVersion")
+	data, exact := printed(obj)
 	if len(data) > maxStored {
 		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
 	}
@@ -107,7 +113,31 @@ func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, n
 	if r.TTL > 0 {
 		s.Expire = now.Add(r.TTL)
 	}
+	if exact {
+		o := origin{obj: obj}
+		if settled {
+			o.settled = r.Schema()
+		}
+		s.Origin = weak.Make(&store.Origin{Of: o})
+	}
 	return &store.Version{Key: before.Key, Data: data, Sidecar: s}, nil
+}
+
+// origin is what a version was printed from.
+type origin struct {
+	obj     object.Value
+	settled *schema.Type // whose Decode and Settle have given obj its form; nil: nobody's
+}
+
+// check panics unless parsing gives the same, and it is settled where it says so.
+func (o origin) check(data []byte) {
+	parsed, err := object.ParseJSON(bytes.Clone(data))
+	if err != nil || !object.Equal(parsed.Value, o.obj) {
+		panic(fmt.Sprintf("engine: %s is printed from something else: %s (%v)", data, object.AppendObject(nil, o.obj), err))
+	}
+	if o.settled != nil && !o.settled.IsSettled(o.obj) {
+		panic(fmt.Sprintf("engine: %s is not settled", data))
+	}
 }
 
 // sheets are what objects are printed on before their size is known.
@@ -116,31 +146,43 @@ var sheets = sync.Pool{New: func() any { sheet := make([]byte, 0, 8<<10); return
 // maxSheet bounds the sheets that are kept.
 const maxSheet = 64 << 10
 
-// printed is an object as JSON, in bytes of its own and none more.
-func printed(obj object.Value) []byte {
+// printed is an object as JSON, in bytes of its own and none more. Exact says that to parse them gives the same object.
+func printed(obj object.Value) (data []byte, exact bool) {
 	sheet := sheets.Get().(*[]byte)
-	text := object.AppendObject((*sheet)[:0], obj)
-	data := append(make([]byte, 0, len(text)), text...)
+	text, exact := object.AppendStored((*sheet)[:0], obj)
+	data = append(make([]byte, 0, len(text)), text...)
 	if cap(text) <= maxSheet {
 		*sheet = text
 	}
 	sheets.Put(sheet)
-	return data
+	return data, exact
 }
 
-// live parses a stored version into the request's own version of the kind, without its resourceVersion.
-func (r *Resource) live(v *store.Version) (object.Value, error) {
+// live is a stored version in the request's own version of the kind, without its resourceVersion. Where it has just been
+// written, the object that it was printed from is often still to be had. Settled says that the object is known to have the form
+// that Decode and Settle give, today and not only when it was stored.
+func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err error) {
 	if v.Sidecar.Unreadable != nil {
-		return object.Nil, unreadable(v)
+		return object.Nil, false, unreadable(v)
 	}
-	parsed, err := object.ParseJSON(v.Data)
-	if err != nil {
-		return object.Nil, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+	if kept := v.Sidecar.Origin.Value(); kept != nil {
+		o := kept.Of.(origin)
+		if invariants.Enabled {
+			o.check(v.Data)
+		}
+		obj, settled = o.obj, o.settled != nil && o.settled == r.Schema()
+	} else {
+		parsed, err := object.ParseJSON(v.Data)
+		if err != nil {
+			return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+		}
+		obj = parsed.Value
 	}
 	if r.FromStored == nil {
-		return parsed.Value, nil
+		return obj, settled, nil
 	}
-	return r.FromStored(parsed.Value)
+	obj, err = r.FromStored(obj)
+	return obj, false, err
 }
 
 func unreadable(v *store.Version) error {
@@ -157,7 +199,7 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 	if rq.Resource.FromStored == nil && view == nil {
 		return v, nil
 	}
-	obj, err := rq.Resource.live(v)
+	obj, _, err := rq.Resource.live(v)
 	if err != nil {
 		return nil, err
 	}

@@ -136,9 +136,12 @@ type written struct {
 // goes through here: update, patch, and their subresources.
 func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, change func(old object.Value) (written, error)) (*Result, error) {
 	r := rq.Resource
-	old, err := r.live(live)
+	old, settled, err := r.live(live)
 	if err != nil {
 		return nil, err
+	}
+	if rq.settled = object.Nil; settled {
+		rq.settled = old
 	}
 	body, err := change(old)
 	if err != nil {
@@ -152,7 +155,7 @@ func (e *Engine) replace(ctx context.Context, rq *Request, live *store.Version, 
 	if deleting(old) && e.released(r, obj) {
 		return e.finish(ctx, rq, live, obj, now)
 	}
-	next, err := e.version(r, live, obj, now)
+	next, err := e.version(r, live, obj, !rq.settled.IsNull(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -208,9 +211,9 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 		obj = withManagers(carry(obj, old), e.managersAfter(rq, w.owned, body, old, now))
 		// What has become of an object, or been decided about it, is no change of what it is meant to be.
 		if sub.Name != "status" && sub.does("update") {
-			obj, settled = r.bump(obj, old)
+			obj, settled = rq.bump(obj, old)
 		} else {
-			settled = r.Schema().Settle(obj)
+			settled = rq.settle(obj)
 		}
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if sub.Validate != nil {
@@ -227,7 +230,7 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 		if r.PrepareUpdate != nil {
 			obj = r.PrepareUpdate(obj, old)
 		}
-		obj, settled = r.bump(obj, old)
+		obj, settled = rq.bump(obj, old)
 		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if r.ValidateUpdate != nil {
 			faults = append(faults, r.ValidateUpdate(obj, old)...)
@@ -245,6 +248,15 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 	return settled, nil
 }
 
+// settle brings an object that was made from the live one into the form in which it is stored.
+func (rq *Request) settle(obj object.Value) object.Value {
+	obj, stable := rq.Resource.Schema().SettleFrom(obj, rq.settled)
+	if !stable {
+		rq.settled = object.Nil // and nothing that comes of it is
+	}
+	return obj
+}
+
 // released says whether a deleted object waits for nothing any more.
 func (e *Engine) released(r *Resource, obj object.Value) bool {
 	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 && !(r.Held != nil && r.Held(obj))
@@ -253,7 +265,7 @@ func (e *Engine) released(r *Resource, obj object.Value) bool {
 // finish removes an object whose last finalizer this write has taken. The answer is the object as the write left it, at
 // the version that it replaced (DEL-3).
 func (e *Engine) finish(ctx context.Context, rq *Request, live *store.Version, obj object.Value, now time.Time) (*Result, error) {
-	last, err := e.version(rq.Resource, live, obj, now)
+	last, err := e.version(rq.Resource, live, obj, false, now)
 	if err != nil {
 		return nil, err
 	}

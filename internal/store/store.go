@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+	"weak"
 )
 
 // Key names one object.
@@ -51,7 +52,13 @@ type Sidecar struct {
 	// Forms are kept here by whoever writes the version out otherwise than as Data has it. The slots, and how long their
 	// forms stay, are their business.
 	Forms [FormSlots]atomic.Pointer[Form]
+	// Origin is what the writer made Data from, where it is worth finding again. It is weak: the collector takes it when it
+	// comes by, so that what was written a moment ago need not be parsed, and nothing is held for it.
+	Origin weak.Pointer[Origin]
 }
+
+// Origin is whatever the writer of a version wants to find again.
+type Origin struct{ Of any }
 
 // FormSlots is how many encoded forms of one version can be kept.
 const FormSlots = 2

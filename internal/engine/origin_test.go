@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"weak"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// origins says whether the object that a result was printed from is still to be had.
+func (b *bench) origins(r *Result) bool { return r.Object.Sidecar.Origin.Value() != nil }
+
+func TestOrigin(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	b := newBench(t)
+	made := b.create(`{"metadata":{"name":"w"},"spec":{"n":1,"list":[{"a":null}]}}`)
+	if !b.origins(made) {
+		t.Fatal("what was written a moment ago is to be parsed")
+	}
+	obj, settled, err := b.widgets.live(made.Object)
+	if err != nil || !settled || !object.Equal(obj, b.value(made)) {
+		t.Errorf("it is %s, settled %v, %v", object.AppendObject(nil, obj), settled, err)
+	}
+	odd := b.create(`{"metadata":{"name":"odd"},"spec":{"n":1.5}}`)
+	if b.origins(odd) {
+		t.Error("a number that is read in another way than it was written is kept")
+	}
+	if _, settled, err := b.widgets.live(odd.Object); settled || err != nil {
+		t.Errorf("what was parsed is said to be settled: %v, %v", settled, err)
+	}
+	for range 2 { // what is weak goes with the first collection, or, if one was under way, with the second
+		runtime.GC()
+	}
+	if b.origins(made) {
+		t.Error("it is there forever")
+	}
+}
+
+// What has been written a moment ago is written again as what has been read back from its bytes.
+func TestOriginsChangeNothing(t *testing.T) {
+	percent := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(percent)
+	kept, parsed := newBench(t), newBench(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	values := []string{`1`, `2`, `1.5`, `null`, `"x"`, `"é\u2028<"`, `[]`, `{}`, `[1,2.0,{"k":1e3}]`, `{"a":{"b":1},"c":null}`, `{"a":{"b":2}}`, `12345678901234567890`}
+	found := 0
+	for i := range 600 {
+		field, value := string(rune('a'+random.IntN(4))), values[random.IntN(len(values))]
+		manager, apply := fmt.Sprint("m", random.IntN(3)), random.IntN(3) > 0
+		step := func(b *bench) string {
+			var result *Result
+			var err error
+			if apply {
+				result, err = b.apply(manager, "w", `,"spec":{"`+field+`":`+value+`}`, true)
+			} else {
+				rq := b.request("w")
+				rq.FieldManager = manager
+				result, err = b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"` + field + `":` + value + `}}`)})
+			}
+			if err != nil {
+				return err.Error()
+			}
+			if b == kept && b.origins(result) {
+				found++
+			}
+			return strings.ReplaceAll(string(result.Object.Data), result.Object.Sidecar.UID, "UID")
+		}
+		got, want := step(kept), step(parsed)
+		if got != want {
+			t.Fatalf("step %d, %s: %s\nis %s\nand %s when it is parsed", i, field, value, got, want)
+		}
+		if v, ok := parsed.store.Get(parsed.request("w").key()); ok {
+			v.Sidecar.Origin = weak.Pointer[store.Origin]{} // as after a collection
+		}
+	}
+	if found < 100 {
+		t.Errorf("only %d of 600 were kept", found)
+	}
+}
