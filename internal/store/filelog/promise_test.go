@@ -3,11 +3,13 @@ package filelog_test
 import (
 	"bytes"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
@@ -83,6 +85,39 @@ func TestPromiseAfter(t *testing.T) {
 			t.Error("there is none in a log that was closed")
 		}
 		time.Sleep(time.Second)
+	})
+}
+
+// A promise that cannot be written ends the log as a commit does: what the disk holds by then is not known.
+//
+// SPEC: STORE-1
+func TestPromiseThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var failing atomic.Bool
+		full := errors.New("no space left")
+		fs := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if failing.Load() && op.Kind == errorfs.OpFileWrite {
+				return full
+			}
+			return nil
+		}))
+		log, err := filelog.Open("data", filelog.Options{FS: fs, PromiseAfter: later})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Append([]*store.Commit{{Revision: 2}}); err != nil {
+			t.Fatal(err)
+		}
+		failing.Store(true)
+		time.Sleep(2 * later)
+		synctest.Wait()
+		failing.Store(false)
+		if err := log.Append([]*store.Commit{{Revision: 3}}); !errors.Is(err, full) {
+			t.Errorf("the next commit gets %v", err)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
