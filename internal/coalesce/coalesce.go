@@ -7,7 +7,7 @@
 //
 // The connection is below TLS: what it sees are records, and it cannot tell whose they are. When several answers are under
 // way, it may hold back another small record than the one that was meant. That does no harm: the order of bytes stays, each
-// write lets go of what was held, and nothing is held for longer than [hold].
+// write lets go of what was held, and nothing is held for longer than twice [hold].
 package coalesce
 
 import (

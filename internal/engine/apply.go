@@ -186,9 +186,12 @@ func (e *Engine) applied(rq *Request, old, intent object.Value) (object.Value, e
 	return withManagers(decoded.Value, managed), nil
 }
 
-// settledLive is the live object if it is settled, else null.
+// settledLive is the live object if there is one and it is settled, else null.
 func (rq *Request) settledLive(live object.Value) object.Value {
-	if rq.settled.IsNull() && !live.IsNull() && rq.Resource.Schema().IsSettled(live) {
+	if live.IsNull() {
+		return object.Nil
+	}
+	if rq.settled.IsNull() && rq.Resource.Schema().IsSettled(live) {
 		rq.settled = live
 	}
 	return rq.settled

@@ -131,6 +131,9 @@ func (c *Config) validate() error {
 	need(c.Documents != nil, "Documents")
 	need(c.Authenticate != nil, "Authenticate")
 	need(c.Authorize != nil, "Authorize")
+	if c.Crowd == nil {
+		c.Crowd = func() {}
+	}
 	for _, d := range []struct {
 		name      string
 		value     *time.Duration

@@ -163,26 +163,19 @@ func (h *Handler) admit(x *exchange) error {
 		h.Metrics.InFlight(x.class, 1)
 	}
 	if x.class == LongRunning {
-		h.crowd()
+		h.Crowd()
 		return nil
 	}
 	x.admitted = true
 	n := h.inFlight.Add(1)
 	if n > 1 || !x.target.brief() {
-		h.crowd()
+		h.Crowd()
 	}
 	if h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || slices.Contains(x.user.Groups, masters) {
 		return nil
 	}
 	x.rejected = true
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
-}
-
-// crowd tells that there is more to do than one brief thing.
-func (h *Handler) crowd() {
-	if h.Crowd != nil {
-		h.Crowd()
-	}
 }
 
 // authorize asks whether the user may do this.

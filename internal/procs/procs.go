@@ -27,6 +27,7 @@ type Governor struct {
 	alone atomic.Bool // one processor is enough
 
 	setting sync.Mutex // held while the number is brought in line with alone
+	stopped bool       // it stays at all of them
 }
 
 // New makes a governor. It returns nil where there is nothing to be won: with one processor, or when the environment says how
@@ -61,7 +62,7 @@ func (g *Governor) rest() {
 func (g *Governor) set() {
 	g.setting.Lock()
 	defer g.setting.Unlock()
-	if g.alone.Load() {
+	if g.alone.Load() && !g.stopped {
 		runtime.GOMAXPROCS(1)
 	} else {
 		g.all()
@@ -74,6 +75,8 @@ func (g *Governor) Stop() {
 		return
 	}
 	g.pause.Stop()
-	g.alone.Store(false)
+	g.setting.Lock()
+	g.stopped = true
+	g.setting.Unlock()
 	g.set()
 }

@@ -39,6 +39,8 @@ func TestGovernor(t *testing.T) {
 	g.Crowd()
 	time.Sleep(3 * calm)
 	within(t, 0, 4)
+	g.rest() // which had begun when it was stopped
+	within(t, 0, 4)
 }
 
 func TestNoGovernor(t *testing.T) {
