@@ -15,7 +15,7 @@ import (
 
 	"plinth/conformance/internal/vectors"
 	"plinth/internal/builtin/gotypes"
-	"plinth/internal/wire"
+	"plinth/internal/proto"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -24,7 +24,7 @@ import (
 func message(t *testing.T, typ *schema.Type, v object.Value) []byte {
 	t.Helper()
 	text := object.AppendObject(nil, v)
-	enclosed, err := wire.AppendProtobufJSON(nil, typ, text)
+	enclosed, err := proto.AppendObject(nil, typ, text)
 	if err != nil {
 		t.Fatalf("%s: %s: %v", typ.GoName, text, err)
 	}
@@ -139,7 +139,7 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 }
 
 func readMessage(typ *schema.Type, body []byte) (string, error) {
-	value, err := wire.ParseProtobuf(typ, body)
+	value, err := proto.Parse(typ, body)
 	if err != nil {
 		return "", err
 	}

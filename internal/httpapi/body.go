@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"plinth/internal/apierr"
+	"plinth/internal/proto"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -102,7 +103,7 @@ func (x *exchange) bodyEncoding() (wire.Encoding, error) {
 func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, error) {
 	switch encoding {
 	case wire.Protobuf:
-		value, err := wire.ParseProtobuf(typ, body)
+		value, err := proto.Parse(typ, body)
 		return object.Parsed{Value: value}, err
 	case wire.CBOR:
 		parsed, err := object.ParseCBOR(body)
@@ -134,7 +135,7 @@ func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Pars
 		kind, typ = x.subresource.Kind, x.subresource.Schema
 	}
 	parsed, err := parse(encoding, body, typ())
-	var message *wire.MessageError
+	var message *proto.MessageError
 	switch {
 	case err == nil:
 		return parsed, nil
@@ -145,7 +146,7 @@ func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Pars
 }
 
 // unhandled words that a message cannot be read.
-func unhandled(e *wire.MessageError, want string) string {
+func unhandled(e *proto.MessageError, want string) string {
 	kind, version := e.Kind, e.APIVersion
 	if kind == "" {
 		kind = want

@@ -14,6 +14,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/coalesce"
 	"plinth/internal/engine"
+	"plinth/internal/proto"
 	"plinth/internal/wire"
 	"plinth/object"
 )
@@ -188,7 +189,7 @@ func (x *exchange) sendValue(code int, media wire.Media, typ wire.Type, v object
 	case v.At("kind").Str() == "Status":
 		typ = wire.Status()
 	}
-	b, err := wire.AppendProtobufJSON(nil, typ, object.AppendObject(nil, v))
+	b, err := proto.AppendObject(nil, typ, object.AppendObject(nil, v))
 	if err != nil {
 		return err
 	}

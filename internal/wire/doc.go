@@ -10,8 +10,7 @@
 // item of a list or an event of a watch, but for the first row that a Table shows of a stored version: its cells are made
 // from the parsed object and kept, with holes for ages.
 //
-// Protobuf is made from the same bytes, in one pass over them, by the field numbers of the type: a plan says for each
-// struct what stands under which number, and a transcoder follows it. The result is what the code generated for the Go
-// types would write, byte for byte, zero values included. It is read into values by the same numbers ([ParseProtobuf]).
+// Messages of protobuf are made from the same bytes (package proto); what is around them in a list or in an event of a watch
+// is written here.
 // Of what a stored version was made into once, [Forms] keeps as much as fits into a bound.
 package wire

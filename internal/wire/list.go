@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"plinth/internal/engine"
+	"plinth/internal/proto"
 	"plinth/object"
 )
 
@@ -72,7 +73,7 @@ func (l *List) Measure(items iter.Seq[*engine.Object]) error {
 		if err != nil {
 			return err
 		}
-		l.size += fieldSize(len(message))
+		l.size += proto.FieldSize(len(message))
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (l *List) message(o *engine.Object) ([]byte, error) {
 		message, err = l.Forms.message(l.typ, o)
 	}
 	if err == nil && l.media.Lean {
-		l.scratch = appendLean(l.scratch[:0], message)
+		l.scratch = proto.AppendLean(l.scratch[:0], message)
 		message = l.scratch
 	}
 	return message, err
@@ -101,8 +102,8 @@ func (l *List) Head(dst []byte, m ListMeta) []byte {
 		return l.table.head(dst, &m, true)
 	case l.media.Encoding == Protobuf:
 		head := m.message()
-		dst = envelope{l.group, l.kind}.appendHead(dst, fieldSize(len(head))+l.size)
-		return append(appendLength(dst, firstTag, len(head)), head...)
+		dst = proto.Envelope{APIVersion: l.group, Kind: l.kind}.AppendHead(dst, proto.FieldSize(len(head))+l.size)
+		return append(proto.AppendLength(dst, 1, len(head)), head...)
 	}
 	dst = append(dst, `{"kind":`...)
 	dst = object.AppendString(dst, l.kind)
@@ -117,7 +118,7 @@ func (l *List) Head(dst []byte, m ListMeta) []byte {
 func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	if l.media.Encoding == Protobuf {
 		message, err := l.message(o)
-		return append(appendLength(dst, secondTag, len(message)), message...), err
+		return append(proto.AppendLength(dst, 2, len(message)), message...), err
 	}
 	if l.items++; l.items > 1 {
 		dst = append(dst, ',')
@@ -134,7 +135,7 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 // Tail prints what comes after the items.
 func (l *List) Tail(dst []byte) []byte {
 	if l.media.Encoding == Protobuf {
-		return append(dst, envelopeTail...)
+		return append(dst, proto.EnvelopeTail...)
 	}
 	if l.items == 0 && l.table != nil && l.table.common {
 		return append(dst[:len(dst)-1], "null}\n"...) // as the reference has it, which writes [] for every other type

@@ -4,22 +4,23 @@ import (
 	"encoding/binary"
 
 	"plinth/internal/engine"
+	"plinth/internal/proto"
 )
 
 // appendMessage appends the frame of an event about an object.
 func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([]byte, error) {
-	v := envelope{metaGroup + "/" + f.media.Version, "PartialObjectMetadata"}
+	v := partialEnvelope(f.media.Version)
 	if f.media.Form == Plain {
-		v = envelopeOf(o.Data)
+		v = proto.EnvelopeOf(o.Data)
 	}
 	message, err := f.message(o, e)
 	if err != nil {
 		return dst, err
 	}
 	if f.media.Lean {
-		message = appendLean(nil, message)
+		message = proto.AppendLean(nil, message)
 	}
-	return v.appendFrame(dst, e.Type.String(), message), nil
+	return appendWatchEvent(dst, v, e.Type.String(), message), nil
 }
 
 // message is what is said of the object of an event: made once for all watchers where they share the record, and once for
@@ -53,25 +54,25 @@ func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 
 // appendMessageFrame appends the frame of an object that is nobody else's, given as canonical JSON.
 func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, error) {
-	message, err := appendMessage(nil, t, data, 0, 0)
+	message, err := proto.AppendMessage(nil, t, data, 0, 0)
 	if err != nil {
 		return dst, err
 	}
-	return envelopeOf(data).appendFrame(dst, event, message), nil
+	return appendWatchEvent(dst, proto.EnvelopeOf(data), event, message), nil
 }
 
 // FrameLength is how many bytes of a frame of protobuf are its length.
 const FrameLength = 4
 
-// appendFrame appends a frame: the length in FrameLength bytes, the highest one first, and the message of a WatchEvent with
-// its type and the object in its envelope.
+// appendWatchEvent appends a frame: the length in FrameLength bytes, the highest one first, and the message of a WatchEvent
+// with its type and the object in its envelope.
 // The two fields of the event are of one byte each, as is the one of the RawExtension around the object.
-func (v envelope) appendFrame(dst []byte, event string, message []byte) []byte {
-	inner := v.size(len(message))
-	around := fieldSize(inner)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(fieldSize(len(event))+fieldSize(around)))
-	dst = appendField(dst, firstTag, event)
-	dst = appendLength(dst, secondTag, around)
-	dst = appendLength(dst, firstTag, inner)
-	return v.append(dst, message)
+func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte) []byte {
+	inner := v.Size(len(message))
+	around := proto.FieldSize(inner)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(proto.FieldSize(len(event))+proto.FieldSize(around)))
+	dst = proto.AppendText(dst, 1, event)
+	dst = proto.AppendLength(dst, 2, around)
+	dst = proto.AppendLength(dst, 1, inner)
+	return v.Append(dst, message)
 }

@@ -1,4 +1,4 @@
-package wire_test
+package proto_test
 
 import (
 	"bytes"
@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"plinth/internal/wire"
+	corev1 "k8s.io/api/core/v1"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/proto"
 	"plinth/object"
 )
 
@@ -54,7 +57,7 @@ func TestProtobufVectors(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			stored := object.AppendObject(nil, decoded.Value)
-			got, err := wire.AppendProtobufJSON(nil, r.Schema(), stored)
+			got, err := proto.AppendObject(nil, r.Schema(), stored)
 			if err != nil {
 				t.Errorf("%s %s: %v", release, name, err)
 				continue
@@ -62,7 +65,7 @@ func TestProtobufVectors(t *testing.T) {
 			if !bytes.Equal(got, want) {
 				t.Errorf("%s %s:\n got %q\nwant %q", release, name, got, want)
 			}
-			value, err := wire.ParseProtobuf(r.Schema(), got)
+			value, err := proto.Parse(r.Schema(), got)
 			if err != nil {
 				t.Errorf("%s %s: read back: %v", release, name, err)
 				continue
@@ -79,6 +82,54 @@ func TestProtobufVectors(t *testing.T) {
 		if found < 59 {
 			t.Errorf("%s: only %d vectors were there", release, found)
 		}
+	}
+}
+
+// Bytes that were stored by who knew another type are an error, and no panic.
+func TestMessagesOfOtherTypes(t *testing.T) {
+	for _, text := range []string{
+		`{"data":[]}`, `{"data":"x"}`, `{"data":{"k":1}}`, `{"binaryData":{"k":"?"}}`, `{"immutable":"yes"}`, `{"metadata":[]}`,
+		`{"metadata":{"name":1}}`, `{"metadata":{"generation":"1"}}`, `{"metadata":{"creationTimestamp":"now"}}`, `[]`, `1`, ``, `{`, `{"data"`, `{"data":{"k`,
+		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"generation":99999999999999999999}}`,
+	} {
+		if b, err := proto.AppendObject(nil, gotypes.Of[corev1.ConfigMap](), []byte(text)); err == nil {
+			t.Errorf("%s became %x", text, b)
+		}
+	}
+}
+
+// Size says how long the object becomes, for every kind, and costs no allocation.
+// SPEC: MED-3, STORE-4
+func TestSize(t *testing.T) {
+	found := 0
+	for name, r := range kinds() {
+		text, err := os.ReadFile(filepath.Join(vectors(t, "HEAD"), name+".json"))
+		if err != nil {
+			continue // TestProtobufVectors counts them
+		}
+		found++
+		parsed, err := object.ParseJSON(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored := object.AppendObject(nil, parsed.Value)
+		whole, err := proto.AppendObject(nil, r.Schema(), stored)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if size, err := proto.Size(r.Schema(), stored); err != nil || size != len(whole) {
+			t.Errorf("%s: %d, %v; want %d", name, size, err, len(whole))
+		}
+	}
+	if found < 65 {
+		t.Errorf("only %d vectors were there", found)
+	}
+	if _, err := proto.Size(kinds()["core.v1.Pod"].Schema(), []byte("[]")); err == nil {
+		t.Error("what is no object has a size")
+	}
+	typ, data := gotypes.Of[corev1.ConfigMap](), []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`)
+	if n := testing.AllocsPerRun(1000, func() { _, _ = proto.Size(typ, data) }); n > 2 { // the texts of the envelope
+		t.Errorf("%v allocations", n)
 	}
 }
 
@@ -102,7 +153,7 @@ func BenchmarkProtobuf(b *testing.B) {
 	b.ReportAllocs()
 	var buf []byte
 	for b.Loop() {
-		if buf, err = wire.AppendProtobufJSON(buf[:0], r.Schema(), stored); err != nil {
+		if buf, err = proto.AppendObject(buf[:0], r.Schema(), stored); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package wire_test
+package proto_test
 
 import (
 	"os"
@@ -10,7 +10,7 @@ import (
 
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
-	"plinth/internal/wire"
+	"plinth/internal/proto"
 	"plinth/object"
 )
 
@@ -44,7 +44,7 @@ func kinds() map[string]*engine.Resource {
 
 // A body in protobuf means what the same body in JSON means.
 // SPEC: MED-3
-func TestParseProtobufVectors(t *testing.T) {
+func TestParseVectors(t *testing.T) {
 	dir := vectors(t, "HEAD")
 	found := 0
 	for name, r := range kinds() {
@@ -66,7 +66,7 @@ func TestParseProtobufVectors(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		value, err := wire.ParseProtobuf(r.Schema(), pb)
+		value, err := proto.Parse(r.Schema(), pb)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -86,7 +86,7 @@ func TestParseProtobufVectors(t *testing.T) {
 }
 
 // SPEC: MED-3, WRITE-6
-func TestParseProtobufRefuses(t *testing.T) {
+func TestParseRefuses(t *testing.T) {
 	pod := kinds()["core.v1.Pod"].Schema()
 	whole, err := os.ReadFile(filepath.Join(vectors(t, "HEAD"), "core.v1.Pod.pb"))
 	if err != nil {
@@ -104,13 +104,13 @@ func TestParseProtobufRefuses(t *testing.T) {
 		{"a group", []byte("k8s\x00\x12\x01\x0b")},
 		{"text where a message belongs", []byte("k8s\x00\x12\x03\x0a\x01x")},
 	} {
-		if v, err := wire.ParseProtobuf(pod, c.body); err == nil {
+		if v, err := proto.Parse(pod, c.body); err == nil {
 			t.Errorf("%s: read as %s", c.name, object.AppendJSON(nil, v))
 		}
 	}
 }
 
-func FuzzParseProtobuf(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	types := []string{"core.v1.Pod", "apps.v1.Deployment", "autoscaling.v2.HorizontalPodAutoscaler", "core.v1.Secret", "flowcontrol.apiserver.k8s.io.v1.FlowSchema"}
 	all := kinds()
 	for i, name := range types {
@@ -122,7 +122,7 @@ func FuzzParseProtobuf(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, i int, body []byte) {
 		r := all[types[uint(i)%uint(len(types))]]
-		v, err := wire.ParseProtobuf(r.Schema(), body)
+		v, err := proto.Parse(r.Schema(), body)
 		if err != nil {
 			return
 		}

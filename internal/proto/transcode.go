@@ -1,4 +1,4 @@
-package wire
+package proto
 
 import (
 	"bytes"
@@ -44,9 +44,31 @@ var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
 // maxScratch is the size of the buffers that a transcoder keeps for the next object.
 const maxScratch = 256 << 10
 
-// appendMessage appends the message of a JSON object, which has to be canonical. With a revision above 0 its
-// resourceVersion goes in at the offset splice.
-func appendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
+// AppendMessage appends the message of an object, given as canonical JSON. With a revision above 0 its resourceVersion is
+// inserted at the offset splice.
+func AppendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
+	e, err := transcode(t, data, splice, revision)
+	if err == nil {
+		dst = append(dst, e.buf...)
+	}
+	e.release()
+	return dst, err
+}
+
+// Size is how many bytes an object takes in its envelope: what [AppendObject] would append, without appending it. It
+// makes the whole message in a pooled buffer to know, so it takes as long, but allocates only apiVersion and kind.
+func Size(t *schema.Type, data []byte) (int, error) {
+	e, err := transcode(t, data, 0, 0)
+	message := len(e.buf)
+	e.release()
+	if err != nil {
+		return 0, err
+	}
+	return EnvelopeOf(data).Size(message), nil
+}
+
+// transcode makes a message; it is in buf until the transcoder is released.
+func transcode(t *schema.Type, data []byte, splice int, revision int64) (*transcoder, error) {
 	e := transcoders.Get().(*transcoder)
 	e.in, e.pos, e.err = data, 0, nil
 	e.splice, e.revision = splice, revision
@@ -58,15 +80,15 @@ func appendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision
 	} else {
 		e.message(planOf(t))
 	}
-	err := e.err
-	if err == nil {
-		dst = append(dst, e.buf...)
-	}
+	return e, e.err
+}
+
+// release gives the buffers to the next object, unless they have grown very large.
+func (e *transcoder) release() {
 	e.in, e.buf, e.tmp, e.cuts = nil, e.buf[:0], e.tmp[:0], e.cuts[:0]
 	if cap(e.buf)+cap(e.tmp) <= maxScratch {
 		transcoders.Put(e)
 	}
-	return dst, err
 }
 
 // fail notes the first thing that does not fit, and ends the pass.

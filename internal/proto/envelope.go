@@ -1,0 +1,85 @@
+package proto
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"plinth/schema"
+)
+
+// firstTag begins field 1 of a message where it holds bytes.
+const firstTag = 1<<3 | byte(protowire.BytesType)
+
+// Envelope is what is around every object: a magic number, and a runtime.Unknown of apiVersion and kind, the message, and
+// two texts that are always empty and always there.
+type Envelope struct{ APIVersion, Kind string }
+
+// EnvelopeTail is what comes behind the message.
+const EnvelopeTail = "\x1a\x00\x22\x00"
+
+// typeSize is the size of the message of apiVersion and kind.
+func (v Envelope) typeSize() int { return FieldSize(len(v.APIVersion)) + FieldSize(len(v.Kind)) }
+
+// Size is the size of an envelope with a message of so many bytes in it.
+func (v Envelope) Size(message int) int {
+	return len(magic) + FieldSize(v.typeSize()) + FieldSize(message) + len(EnvelopeTail)
+}
+
+// AppendHead appends what comes before a message of so many bytes. EnvelopeTail comes behind it.
+func (v Envelope) AppendHead(dst []byte, message int) []byte {
+	dst = append(dst, magic...)
+	dst = AppendLength(dst, 1, v.typeSize())
+	dst = AppendText(dst, 1, v.APIVersion)
+	dst = AppendText(dst, 2, v.Kind)
+	return AppendLength(dst, 2, message)
+}
+
+// Append appends a message in its envelope.
+func (v Envelope) Append(dst, message []byte) []byte {
+	dst = v.AppendHead(dst, len(message))
+	dst = append(dst, message...)
+	return append(dst, EnvelopeTail...)
+}
+
+// EnvelopeOf reads apiVersion and kind of canonical JSON, where they are in front.
+func EnvelopeOf(data []byte) (v Envelope) {
+	e := transcoder{in: data, pos: 1, splice: -1}
+	for e.peek() == '"' {
+		key := string(e.text())
+		if key != "apiVersion" && key != "kind" {
+			break
+		}
+		e.pos++
+		value := string(e.text())
+		if key == "kind" {
+			v.Kind = value
+		} else {
+			v.APIVersion = value
+		}
+		e.pos++
+	}
+	return v
+}
+
+// AppendObject appends an object in its envelope. It is given as canonical JSON.
+func AppendObject(dst []byte, t *schema.Type, data []byte) ([]byte, error) {
+	message, err := AppendMessage(nil, t, data, 0, 0)
+	if err != nil {
+		return dst, err
+	}
+	return EnvelopeOf(data).Append(dst, message), nil
+}
+
+// FieldSize is the size of a field of so many bytes, of one of the first fifteen numbers.
+func FieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
+
+// AppendLength begins a field of so many bytes, of one of the first fifteen numbers.
+func AppendLength(dst []byte, number, size int) []byte {
+	return binary.AppendUvarint(append(dst, byte(number)<<3|byte(protowire.BytesType)), uint64(size))
+}
+
+// AppendText appends a field of text, of one of the first fifteen numbers.
+func AppendText(dst []byte, number int, text string) []byte {
+	return append(AppendLength(dst, number, len(text)), text...)
+}

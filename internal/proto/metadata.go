@@ -1,0 +1,55 @@
+package proto
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"plinth/schema"
+)
+
+// The message of every object has its metadata as field 1, and begins with it.
+
+// Metadata is the field of the metadata, tag and length included, at the beginning of the message of an object. Nil means
+// that the message is not that of an object.
+func Metadata(message []byte) []byte {
+	if len(message) == 0 || message[0] != firstTag {
+		return nil
+	}
+	_, n := protowire.ConsumeBytes(message[1:])
+	if n < 0 {
+		return nil
+	}
+	return message[:1+n]
+}
+
+// AppendMetadata appends the same field, made from the metadata alone: meta is the compiled ObjectMeta, data its canonical
+// JSON, which may go on behind it.
+func AppendMetadata(dst []byte, meta *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
+	dst = append(dst, firstTag)
+	start := len(dst)
+	dst, err := AppendMessage(dst, meta, data, splice, revision)
+	return insertLength(dst, start), err
+}
+
+// managedTag begins an entry of managedFields: field 17 of ObjectMeta, and the last one.
+const managedTag = 17<<3 | uint64(protowire.BytesType)
+
+// AppendLean appends the message of an object without metadata.managedFields.
+func AppendLean(dst, message []byte) []byte {
+	field := Metadata(message)
+	if field == nil {
+		return append(dst, message...)
+	}
+	metadata, _ := protowire.ConsumeBytes(field[1:])
+	at := 0
+	for at < len(metadata) {
+		tag, size := protowire.ConsumeVarint(metadata[at:])
+		if size < 0 || tag == managedTag {
+			break
+		}
+		number, typ := protowire.DecodeTag(tag)
+		size += max(0, protowire.ConsumeFieldValue(number, typ, metadata[at+size:]))
+		at += size
+	}
+	dst = append(AppendLength(dst, 1, at), metadata[:at]...)
+	return append(dst, message[len(field):]...)
+}
