@@ -25,6 +25,7 @@ import (
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -137,7 +138,7 @@ func (k *kindUnderTest) create(t testing.TB, doc map[string]any) (_ verdict, _ r
 		defer recovered(&err)
 		v.theirs = rest.ValidateCreate(ctx, obj, k.upstream.Main)
 	}()
-	v.ours = validation.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName, field.NewPath("metadata"))
+	v.ours = objectmeta.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName, field.NewPath("metadata"))
 	if k.rules.Create != nil {
 		v.ours = append(v.ours, k.rules.Create(v.input)...)
 	}
@@ -171,7 +172,7 @@ func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Obj
 		defer recovered(&err)
 		v.theirs = rest.ValidateUpdate(ctx, obj, old, strategy)
 	}()
-	v.ours = validation.ObjectMetaUpdate(v.input.At("metadata"), was.At("metadata"), field.NewPath("metadata"))
+	v.ours = objectmeta.ObjectMetaUpdate(v.input.At("metadata"), was.At("metadata"), field.NewPath("metadata"))
 	if rule != nil {
 		v.ours = append(v.ours, rule(v.input, was)...)
 	}

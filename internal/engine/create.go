@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
-	"plinth/internal/builtin/validation"
+	"plinth/internal/objectmeta"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -112,7 +112,7 @@ func (e *Engine) make(rq *Request, w written, name string, now time.Time) (objec
 	if r.PrepareCreate != nil {
 		obj = r.PrepareCreate(obj, rq.User)
 	}
-	faults := validation.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
+	faults := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
 	if r.Validate != nil {
 		faults = append(faults, r.Validate(obj)...)
 	}

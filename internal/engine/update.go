@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
-	"plinth/internal/builtin/validation"
+	"plinth/internal/objectmeta"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -215,7 +215,7 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 		} else {
 			settled = rq.settle(obj)
 		}
-		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+		faults = objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if sub.Validate != nil {
 			faults = append(faults, sub.Validate(body, obj, old)...)
 		}
@@ -231,7 +231,7 @@ func (e *Engine) remake(rq *Request, w written, old object.Value, now time.Time)
 			obj = r.PrepareUpdate(obj, old)
 		}
 		obj, settled = rq.bump(obj, old)
-		faults = validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+		faults = objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if r.ValidateUpdate != nil {
 			faults = append(faults, r.ValidateUpdate(obj, old)...)
 		}

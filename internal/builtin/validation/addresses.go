@@ -6,41 +6,42 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
 // legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object has.
-func (f *faults) legacyIP(p *place, s string, kept object.Value) {
+func (f *faults) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return
 	}
-	f.list = append(f.list, utilvalidation.IsValidIPForLegacyField(f.path(p), s, true, nil)...)
+	f.List = append(f.List, utilvalidation.IsValidIPForLegacyField(f.Path(p), s, true, nil)...)
 }
 
 // legacyCIDR is legacyIP for ranges of addresses.
-func (f *faults) legacyCIDR(p *place, s string, kept object.Value) {
+func (f *faults) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
 	if !contains(kept, s) {
-		f.list = append(f.list, utilvalidation.IsValidCIDRForLegacyField(f.path(p), s, true, nil)...)
+		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, true, nil)...)
 	}
 }
 
 // endpointIP refuses addresses that mean something else on every host.
-func (f *faults) endpointIP(p *place, s string) {
+func (f *faults) endpointIP(p *fielderrors.Place, s string) {
 	ip := netutils.ParseIPSloppy(s)
 	if ip == nil {
-		f.invalid(p, s, "must be a valid IP address")
+		f.Invalid(p, s, "must be a valid IP address")
 		return
 	}
 	if ip.IsUnspecified() {
-		f.invalid(p, s, "may not be unspecified ("+s+")")
+		f.Invalid(p, s, "may not be unspecified ("+s+")")
 	}
 	if ip.IsLoopback() {
-		f.invalid(p, s, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
+		f.Invalid(p, s, "may not be in the loopback range (127.0.0.0/8, ::1/128)")
 	}
 	if ip.IsLinkLocalUnicast() {
-		f.invalid(p, s, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+		f.Invalid(p, s, "may not be in the link-local range (169.254.0.0/16, fe80::/10)")
 	}
 	if ip.IsLinkLocalMulticast() {
-		f.invalid(p, s, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+		f.Invalid(p, s, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
 	}
 }

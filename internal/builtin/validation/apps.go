@@ -8,6 +8,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -20,7 +22,7 @@ func matches(selector, labels object.Value) (match, valid bool) {
 		return false, true
 	}
 	var f faults
-	if f.labelSelector(selector, nil, false); len(f.list) > 0 {
+	if f.labelSelector(selector, nil, false); len(f.List) > 0 {
 		return false, false
 	}
 	for _, m := range selector.At("matchLabels").Members() {
@@ -55,41 +57,41 @@ func isEmptySelector(selector object.Value) bool {
 }
 
 // workloadSelector checks the selector of a controller, and says whether it can be used.
-func (f *faults) workloadSelector(selector object.Value, kind string, p *place) bool {
+func (f *faults) workloadSelector(selector object.Value, kind string, p *fielderrors.Place) bool {
 	if selector.IsNull() {
-		f.required(p, "")
+		f.Required(p, "")
 		return true
 	}
-	before := len(f.list)
+	before := len(f.List)
 	f.labelSelector(selector, p, false)
-	valid := len(f.list) == before
+	valid := len(f.List) == before
 	if isEmptySelector(selector) {
-		f.invalid(p, show(selector, selectorOrder...), "empty selector is invalid for "+kind)
+		f.Invalid(p, fielderrors.Show(selector, selectorOrder...), "empty selector is invalid for "+kind)
 	}
 	if !valid {
-		f.invalid(p, show(selector, selectorOrder...), "invalid label selector")
+		f.Invalid(p, fielderrors.Show(selector, selectorOrder...), "invalid label selector")
 	}
 	return valid
 }
 
 // selectorImmutable refuses a change of the selector.
-func (f *faults) selectorImmutable(spec, was object.Value, p *place) {
+func (f *faults) selectorImmutable(spec, was object.Value, p *fielderrors.Place) {
 	if now := spec.At("selector"); !same(now, was.At("selector")) {
-		f.invalid(p, show(now, selectorOrder...), immutable)
+		f.Invalid(p, fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
 	}
 }
 
-func (f *faults) nonNegativeMembers(v object.Value, p *place, keys ...string) {
+func (f *faults) nonNegativeMembers(v object.Value, p *fielderrors.Place, keys ...string) {
 	for _, key := range keys {
-		f.nonNegative(p.to(key), number(v, key))
+		f.nonNegative(p.To(key), number(v, key))
 	}
 }
 
 // replicaTemplate is the template of a ReplicaSet, also inside a Deployment.
-func (f *faults) replicaTemplate(spec, was object.Value, p *place) {
+func (f *faults) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
 	template := spec.At("template")
 	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
-		f.invalid(p.to("metadata").to("labels"), show(template.At("metadata", "labels")), doesNotMatch)
+		f.Invalid(p.To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
 	}
 	f.podTemplate(template, was.At("template"), p)
 	f.runsForever(template, "ReplicaSet", p)
@@ -98,25 +100,25 @@ func (f *faults) replicaTemplate(spec, was object.Value, p *place) {
 // onlyAlways is the restart policy of pods that a controller keeps running.
 var onlyAlways = []string{"Always"}
 
-func (f *faults) runsForever(template object.Value, kind string, p *place) {
-	f.only(p.to("spec").to("restartPolicy"), text(template.At("spec"), "restartPolicy"), onlyAlways)
+func (f *faults) runsForever(template object.Value, kind string, p *fielderrors.Place) {
+	f.only(p.To("spec").To("restartPolicy"), text(template.At("spec"), "restartPolicy"), onlyAlways)
 	if has(template.At("spec"), "activeDeadlineSeconds") {
-		f.forbidden(p.to("spec").to("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
+		f.Forbidden(p.To("spec").To("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
 	}
 }
 
 func (f *faults) deployment(spec, was object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas")
-	if f.workloadSelector(spec.At("selector"), "deployment", p.to("selector")) {
-		f.replicaTemplate(spec, was, p.to("template"))
+	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
+		f.replicaTemplate(spec, was, p.To("template"))
 	}
-	f.deploymentStrategy(spec.At("strategy"), p.to("strategy"))
+	f.deploymentStrategy(spec.At("strategy"), p.To("strategy"))
 	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
 	if deadline := spec.At("progressDeadlineSeconds"); !deadline.IsNull() {
-		f.nonNegative(p.to("progressDeadlineSeconds"), deadline.Int())
+		f.nonNegative(p.To("progressDeadlineSeconds"), deadline.Int())
 		if deadline.Int() <= number(spec, "minReadySeconds") {
-			f.invalid(p.to("progressDeadlineSeconds"), deadline.Int(), "must be greater than minReadySeconds")
+			f.Invalid(p.To("progressDeadlineSeconds"), deadline.Int(), "must be greater than minReadySeconds")
 		}
 	}
 }
@@ -130,28 +132,28 @@ var (
 	rollingStatefulFields  = []goField{{name: "Partition", member: "partition", zero: "0"}, {name: "MaxUnavailable", member: "maxUnavailable"}}
 )
 
-func (f *faults) deploymentStrategy(strategy object.Value, p *place) {
+func (f *faults) deploymentStrategy(strategy object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
 	switch text(strategy, "type") {
 	case "Recreate":
 		if !rolling.IsNull() {
-			f.forbidden(p.to("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")
+			f.Forbidden(p.To("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")
 		}
 	case "RollingUpdate":
 		if rolling.IsNull() {
-			f.required(p.to("rollingUpdate"), "this should be defaulted and never be nil")
+			f.Required(p.To("rollingUpdate"), "this should be defaulted and never be nil")
 			return
 		}
 		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
-		p := p.to("rollingUpdate")
-		f.intOrPercent(p.to("maxUnavailable"), unavailable)
-		f.intOrPercent(p.to("maxSurge"), surge)
+		p := p.To("rollingUpdate")
+		f.intOrPercent(p.To("maxUnavailable"), unavailable)
+		f.intOrPercent(p.To("maxSurge"), surge)
 		if intOrPercentValue(unavailable) == 0 && intOrPercentValue(surge) == 0 {
-			f.invalid(p.to("maxUnavailable"), show(unavailable), "may not be 0 when `maxSurge` is 0")
+			f.Invalid(p.To("maxUnavailable"), fielderrors.Show(unavailable), "may not be 0 when `maxSurge` is 0")
 		}
-		f.atMost100Percent(p.to("maxUnavailable"), unavailable)
+		f.atMost100Percent(p.To("maxUnavailable"), unavailable)
 	default:
-		f.invalidEnum(p, goForm{strategy, strategyFields}, deploymentStrategies)
+		f.InvalidEnum(p, goForm{strategy, strategyFields}, deploymentStrategies)
 	}
 }
 
@@ -169,10 +171,10 @@ func notPercent(text string) []string {
 }
 
 // intOrPercent demands a number that is not negative, or a percentage.
-func (f *faults) intOrPercent(p *place, v object.Value) {
+func (f *faults) intOrPercent(p *fielderrors.Place, v object.Value) {
 	if v.Kind() == object.String {
 		for _, wrong := range notPercent(v.Str()) {
-			f.invalid(p, show(v), wrong)
+			f.Invalid(p, fielderrors.Show(v), wrong)
 		}
 		return
 	}
@@ -195,9 +197,9 @@ func intOrPercentValue(v object.Value) int64 {
 	return int64(n)
 }
 
-func (f *faults) atMost100Percent(p *place, v object.Value) {
+func (f *faults) atMost100Percent(p *fielderrors.Place, v object.Value) {
 	if isPercent(v) && intOrPercentValue(v) > 100 {
-		f.invalid(p, show(v), "must not be greater than 100%")
+		f.Invalid(p, fielderrors.Show(v), "must not be greater than 100%")
 	}
 }
 
@@ -209,20 +211,20 @@ func deploymentCreate(f *faults, obj object.Value) {
 func deploymentUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.deployment(obj.At("spec"), old.At("spec"))
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 }
 
 // counts checks the numbers in a controller's status: none is negative, and of those in part none is more than replicas.
 func (f *faults) counts(status object.Value, part ...string) {
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	for _, m := range status.Members() {
 		if m.Value.Kind() == object.Int {
-			f.nonNegative(p.to(m.Key), m.Value.Int())
+			f.nonNegative(p.To(m.Key), m.Value.Int())
 		}
 	}
 	for _, key := range part {
 		if n := number(status, key); n > number(status, "replicas") {
-			f.invalid(p.to(key), n, "cannot be greater than status.replicas")
+			f.Invalid(p.To(key), n, "cannot be greater than status.replicas")
 		}
 	}
 }
@@ -230,7 +232,7 @@ func (f *faults) counts(status object.Value, part ...string) {
 // availableAreReady refuses more available than ready ones.
 func (f *faults) availableAreReady(status object.Value, ready string) {
 	if n := number(status, "availableReplicas"); n > number(status, "readyReplicas") {
-		f.invalid((*place)(nil).to("status").to("availableReplicas"), n, "cannot be greater than "+ready)
+		f.Invalid((*fielderrors.Place)(nil).To("status").To("availableReplicas"), n, "cannot be greater than "+ready)
 	}
 }
 
@@ -240,7 +242,7 @@ func (f *faults) collisionsGrow(status, was object.Value) {
 		return
 	}
 	if n := number(status, "collisionCount"); !has(status, "collisionCount") || n < number(was, "collisionCount") {
-		f.invalid((*place)(nil).to("status").to("collisionCount"), n, "cannot be decremented")
+		f.Invalid((*fielderrors.Place)(nil).To("status").To("collisionCount"), n, "cannot be decremented")
 	}
 }
 
@@ -253,10 +255,10 @@ func deploymentStatus(f *faults, obj, old object.Value) {
 }
 
 func (f *faults) replicaSet(spec, was object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
-	if f.workloadSelector(spec.At("selector"), "deployment", p.to("selector")) {
-		f.replicaTemplate(spec, was, p.to("template"))
+	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
+		f.replicaTemplate(spec, was, p.To("template"))
 	}
 }
 
@@ -268,7 +270,7 @@ func replicaSetCreate(f *faults, obj object.Value) {
 func replicaSetUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicaSet(obj.At("spec"), old.At("spec"))
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 }
 
 // replicaStatus serves ReplicationControllers, too.
@@ -279,30 +281,30 @@ func replicaStatus(f *faults, obj, _ object.Value) {
 }
 
 func (f *faults) replicationController(spec, was object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "minReadySeconds")
 	selector := spec.At("selector")
 	if selector.Len() == 0 {
-		f.required(p.to("selector"), "")
+		f.Required(p.To("selector"), "")
 	}
 	if !has(spec, "replicas") {
-		f.required(p.to("replicas"), "")
+		f.Required(p.To("replicas"), "")
 	}
 	f.nonNegativeMembers(spec, p, "replicas")
 	template := spec.At("template")
 	if template.IsNull() {
-		f.required(p.to("template"), "")
+		f.Required(p.To("template"), "")
 		return
 	}
 	labels := template.At("metadata", "labels")
 	for _, m := range selector.Members() {
 		if value, ok := labels.Get(m.Key); !ok || value.Str() != m.Value.Str() {
-			f.invalid(p.to("template").to("metadata").to("labels"), show(labels), doesNotMatch)
+			f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(labels), doesNotMatch)
 			break
 		}
 	}
-	f.podTemplate(template, was.At("template"), p.to("template"))
-	f.runsForever(template, "ReplicationController", p.to("template"))
+	f.podTemplate(template, was.At("template"), p.To("template"))
+	f.runsForever(template, "ReplicationController", p.To("template"))
 }
 
 func replicationControllerCreate(f *faults, obj object.Value) {
@@ -316,7 +318,7 @@ func replicationControllerUpdate(f *faults, obj, old object.Value) {
 }
 
 func (f *faults) daemonSet(spec, was object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	selector, template := spec.At("selector"), spec.At("template")
 	keep := badLabelValue(was.At("selector", "matchExpressions"))
 	if !keep && !was.IsNull() {
@@ -324,43 +326,43 @@ func (f *faults) daemonSet(spec, was object.Value) {
 		old.lenientScheduling(was.At("template", "spec"))
 		keep = old.labelValuesInAffinity
 	}
-	f.labelSelector(selector, p.to("selector"), keep)
+	f.labelSelector(selector, p.To("selector"), keep)
 	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
-		f.invalid(p.to("template").to("metadata").to("labels"), show(template.At("metadata", "labels")), doesNotMatch)
+		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
 	}
 	if isEmptySelector(selector) {
-		f.invalid(p.to("selector"), show(selector), "empty selector is invalid for daemonset")
+		f.Invalid(p.To("selector"), fielderrors.Show(selector), "empty selector is invalid for daemonset")
 	}
-	f.podTemplate(template, was.At("template"), p.to("template"))
-	f.runsForever(template, "DaemonSet", p.to("template"))
+	f.podTemplate(template, was.At("template"), p.To("template"))
+	f.runsForever(template, "DaemonSet", p.To("template"))
 	f.nonNegativeMembers(spec, p, "minReadySeconds", "revisionHistoryLimit")
-	f.daemonStrategy(spec.At("updateStrategy"), p.to("updateStrategy"))
+	f.daemonStrategy(spec.At("updateStrategy"), p.To("updateStrategy"))
 }
 
-func (f *faults) daemonStrategy(strategy object.Value, p *place) {
+func (f *faults) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
 	switch text(strategy, "type") {
 	case "OnDelete":
 	case "RollingUpdate":
 		rolling := strategy.At("rollingUpdate")
-		p := p.to("rollingUpdate")
+		p := p.To("rollingUpdate")
 		if rolling.IsNull() {
-			f.required(p, "")
+			f.Required(p, "")
 			return
 		}
 		unavailable, surge := rolling.At("maxUnavailable"), rolling.At("maxSurge")
-		f.intOrPercent(p.to("maxUnavailable"), unavailable)
-		f.intOrPercent(p.to("maxSurge"), surge)
-		f.atMost100Percent(p.to("maxUnavailable"), unavailable)
-		f.atMost100Percent(p.to("maxSurge"), surge)
+		f.intOrPercent(p.To("maxUnavailable"), unavailable)
+		f.intOrPercent(p.To("maxSurge"), surge)
+		f.atMost100Percent(p.To("maxUnavailable"), unavailable)
+		f.atMost100Percent(p.To("maxSurge"), surge)
 		some, more := intOrPercentValue(unavailable) != 0, intOrPercentValue(surge) != 0
 		switch {
 		case some && more:
-			f.invalid(p.to("maxSurge"), show(surge), "may not be set when maxUnavailable is non-zero")
+			f.Invalid(p.To("maxSurge"), fielderrors.Show(surge), "may not be set when maxUnavailable is non-zero")
 		case !some && !more:
-			f.required(p.to("maxUnavailable"), "cannot be 0 when maxSurge is 0")
+			f.Required(p.To("maxUnavailable"), "cannot be 0 when maxSurge is 0")
 		}
 	default:
-		f.invalidEnum(p, goForm{strategy, strategyFields}, updateStrategies)
+		f.InvalidEnum(p, goForm{strategy, strategyFields}, updateStrategies)
 	}
 }
 
@@ -371,7 +373,7 @@ func daemonSetCreate(f *faults, obj object.Value) {
 
 func daemonSetUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*place)(nil).to("spec").to("selector"))
+	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 	f.daemonSet(obj.At("spec"), old.At("spec"))
 }
 
@@ -383,92 +385,92 @@ func daemonSetStatus(f *faults, obj, old object.Value) {
 
 // statefulSet checks a StatefulSet's spec. In an update (was is not null) what cannot change is not looked at again.
 func (f *faults) statefulSet(spec, was object.Value, withTemplate bool) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
 	case "":
-		f.required(p.to("podManagementPolicy"), "")
+		f.Required(p.To("podManagementPolicy"), "")
 	case "OrderedReady", "Parallel":
 	default:
-		f.invalid(p.to("podManagementPolicy"), word(policy), "must be 'OrderedReady' or 'Parallel'")
+		f.Invalid(p.To("podManagementPolicy"), fielderrors.Word(policy), "must be 'OrderedReady' or 'Parallel'")
 	}
-	f.statefulStrategy(spec.At("updateStrategy"), was, p.to("updateStrategy"))
+	f.statefulStrategy(spec.At("updateStrategy"), was, p.To("updateStrategy"))
 	if retention := spec.At("persistentVolumeClaimRetentionPolicy"); !retention.IsNull() {
 		for _, key := range [...]string{"whenDeleted", "whenScaled"} {
-			f.only(p.to("persistentVolumeClaimRetentionPolicy").to(key), text(retention, key), retentionPolicies)
+			f.only(p.To("persistentVolumeClaimRetentionPolicy").To(key), text(retention, key), retentionPolicies)
 		}
 	}
 	if was.IsNull() {
 		for i, claim := range spec.At("volumeClaimTemplates").Items() {
-			f.claimSpec(claim.At("spec"), claimLeniency{}, p.to("volumeClaimTemplates").item(i).to("spec"))
+			f.claimSpec(claim.At("spec"), claimLeniency{}, p.To("volumeClaimTemplates").Item(i).To("spec"))
 		}
 		if service := text(spec, "serviceName"); service != "" {
-			f.label(p.to("serviceName"), service)
+			f.label(p.To("serviceName"), service)
 		}
 	}
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
 	if ordinals := spec.At("ordinals"); !ordinals.IsNull() {
-		f.nonNegative(p.to("ordinals.start"), number(ordinals, "start"))
+		f.nonNegative(p.To("ordinals.start"), number(ordinals, "start"))
 	}
 	f.statefulTemplate(spec, was, withTemplate, p)
-	f.runsForever(spec.At("template"), "StatefulSet", p.to("template"))
+	f.runsForever(spec.At("template"), "StatefulSet", p.To("template"))
 }
 
 var retentionPolicies = []string{"Retain", "Delete"}
 
-func (f *faults) statefulStrategy(strategy, was object.Value, p *place) {
+func (f *faults) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
 	switch kind := text(strategy, "type"); {
 	case kind == "":
-		f.required(p, "")
+		f.Required(p, "")
 	case kind == "OnDelete", kind == "Recreate" && text(was.At("updateStrategy"), "type") == "Recreate":
 		if !rolling.IsNull() {
-			f.invalid(p.to("rollingUpdate"), goForm{rolling, rollingStatefulFields}, "only allowed for updateStrategy 'RollingUpdate'")
+			f.Invalid(p.To("rollingUpdate"), goForm{rolling, rollingStatefulFields}, "only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case kind != "RollingUpdate":
-		f.invalid(p, goForm{strategy, statefulStrategyFields}, "must be 'RollingUpdate' or 'OnDelete'")
+		f.Invalid(p, goForm{strategy, statefulStrategyFields}, "must be 'RollingUpdate' or 'OnDelete'")
 	case !rolling.IsNull():
-		p := p.to("rollingUpdate")
+		p := p.To("rollingUpdate")
 		f.nonNegativeMembers(rolling, p, "partition")
 		if unavailable := rolling.At("maxUnavailable"); !unavailable.IsNull() {
-			f.intOrPercent(p.to("maxUnavailable"), unavailable)
+			f.intOrPercent(p.To("maxUnavailable"), unavailable)
 			if intOrPercentValue(unavailable) == 0 {
-				f.invalid(p.to("maxUnavailable"), show(unavailable), "cannot be 0")
+				f.Invalid(p.To("maxUnavailable"), fielderrors.Show(unavailable), "cannot be 0")
 			}
-			f.atMost100Percent(p.to("maxUnavailable"), unavailable)
+			f.atMost100Percent(p.To("maxUnavailable"), unavailable)
 		}
 	}
 }
 
 // statefulTemplate checks the template as its pods will be: with a volume for every claim, and with host names of their
 // own.
-func (f *faults) statefulTemplate(spec, was object.Value, withTemplate bool, p *place) {
+func (f *faults) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
 	selector := spec.At("selector")
 	if selector.IsNull() {
-		f.required(p.to("selector"), "")
+		f.Required(p.To("selector"), "")
 	} else {
-		f.labelSelector(selector, p.to("selector"), false)
+		f.labelSelector(selector, p.To("selector"), false)
 		if isEmptySelector(selector) {
-			f.invalid(p.to("selector"), show(selector), "empty selector is invalid for statefulset")
+			f.Invalid(p.To("selector"), fielderrors.Show(selector), "empty selector is invalid for statefulset")
 		}
 	}
 	template := spec.At("template")
 	labels := template.At("metadata", "labels")
 	match, valid := matches(selector, labels)
 	if !valid {
-		f.invalid(p.to("selector"), show(selector, selectorOrder...), "")
+		f.Invalid(p.To("selector"), fielderrors.Show(selector, selectorOrder...), "")
 		return
 	}
 	if !match {
-		f.invalid(p.to("template").to("metadata").to("labels"), show(labels), doesNotMatch)
+		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(labels), doesNotMatch)
 	}
 	if withTemplate {
-		f.podTemplate(withClaims(template, spec.At("volumeClaimTemplates")), was.At("template"), p.to("template"))
+		f.podTemplate(withClaims(template, spec.At("volumeClaimTemplates")), was.At("template"), p.To("template"))
 		return
 	}
 	annotations := template.At("metadata", "annotations")
-	f.labels(labels, p.to("template").to("labels"))
-	f.annotations(annotations, p.to("template").to("annotations"))
-	f.podAnnotations(annotations, template.At("spec"), p.to("template").to("annotations"), leniency{})
+	objectmeta.Labels(&f.Errors, labels, p.To("template").To("labels"))
+	objectmeta.Annotations(&f.Errors, annotations, p.To("template").To("annotations"))
+	f.podAnnotations(annotations, template.At("spec"), p.To("template").To("annotations"), leniency{})
 }
 
 func withClaims(template, claims object.Value) object.Value {
@@ -501,26 +503,26 @@ func statefulSetCreate(f *faults, obj object.Value) {
 }
 
 func statefulSetUpdate(f *faults, obj, old object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(obj)
 	spec, was := obj.At("spec"), old.At("spec")
-	before := len(f.list)
-	if f.statefulSet(spec, was, true); len(f.list) > before {
+	before := len(f.List)
+	if f.statefulSet(spec, was, true); len(f.List) > before {
 		var broken faults // a template that was broken before may stay so
-		if broken.statefulSet(was, was, true); len(broken.list) > 0 {
-			f.list = f.list[:before]
+		if broken.statefulSet(was, was, true); len(broken.List) > 0 {
+			f.List = f.List[:before]
 			f.statefulSet(spec, was, false)
 		}
 	}
-	f.selectorImmutable(spec, was, p.to("selector"))
+	f.selectorImmutable(spec, was, p.To("selector"))
 	if !same(spec.At("volumeClaimTemplates"), was.At("volumeClaimTemplates")) {
-		f.invalid(p.to("volumeClaimTemplates"), show(spec.At("volumeClaimTemplates")), immutable)
+		f.Invalid(p.To("volumeClaimTemplates"), fielderrors.Show(spec.At("volumeClaimTemplates")), fielderrors.Immutable)
 	}
 	if name := text(spec, "serviceName"); name != text(was, "serviceName") {
-		f.invalid(p.to("serviceName"), name, immutable)
+		f.Invalid(p.To("serviceName"), name, fielderrors.Immutable)
 	}
 	if policy := text(spec, "podManagementPolicy"); policy != text(was, "podManagementPolicy") {
-		f.invalid(p.to("podManagementPolicy"), word(policy), immutable)
+		f.Invalid(p.To("podManagementPolicy"), fielderrors.Word(policy), fielderrors.Immutable)
 	}
 }
 
@@ -534,25 +536,25 @@ func statefulSetStatus(f *faults, obj, old object.Value) {
 
 func controllerRevisionCreate(f *faults, obj object.Value) {
 	f.controllerRevision(obj)
-	p := (*place)(nil).to("data")
+	p := (*fielderrors.Place)(nil).To("data")
 	switch data := obj.At("data"); data.Kind() {
 	case object.Map:
 	case object.Null:
-		f.required(p, "data is mandatory")
+		f.Required(p, "data is mandatory")
 	default:
-		f.required(p, "data must be a valid JSON object")
+		f.Required(p, "data must be a valid JSON object")
 	}
 }
 
 func (f *faults) controllerRevision(obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	f.nonNegative((*place)(nil).to("revision"), number(obj, "revision"))
+	f.nonNegative((*fielderrors.Place)(nil).To("revision"), number(obj, "revision"))
 }
 
 func controllerRevisionUpdate(f *faults, obj, old object.Value) {
 	f.controllerRevision(obj)
 	if !object.Equal(obj.At("data"), old.At("data")) {
-		f.invalid((*place)(nil).to("data"), show(obj.At("data")), immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("data"), fielderrors.Show(obj.At("data")), fielderrors.Immutable)
 	}
 }
 

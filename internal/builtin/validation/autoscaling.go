@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -29,45 +31,45 @@ func autoscalerUpdate(f *faults, obj, old object.Value) { f.autoscaler(obj, old)
 func (f *faults) autoscaler(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec, was := obj.At("spec"), old.At("spec")
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.replicaBounds(spec, p)
 	f.scaleTarget(spec, was, p)
-	f.metrics(spec, was, p.to("metrics"))
+	f.metrics(spec, was, p.To("metrics"))
 	for _, key := range [...]string{"scaleUp", "scaleDown"} {
 		if rules := spec.At("behavior", key); !rules.IsNull() {
-			f.scalingRules(rules, p.to("behavior").to(key))
+			f.scalingRules(rules, p.To("behavior").To(key))
 		}
 	}
 }
 
-func (f *faults) replicaBounds(spec object.Value, p *place) {
+func (f *faults) replicaBounds(spec object.Value, p *fielderrors.Place) {
 	least, most := spec.At("minReplicas"), number(spec, "maxReplicas")
 	if !least.IsNull() {
-		f.nonNegative(p.to("minReplicas"), least.Int())
+		f.nonNegative(p.To("minReplicas"), least.Int())
 	}
 	if most == 0 {
-		f.required(p.to("maxReplicas"), "")
+		f.Required(p.To("maxReplicas"), "")
 	} else if most < 0 {
-		f.invalid(p.to("maxReplicas"), most, "must be greater than or equal to 1")
+		f.Invalid(p.To("maxReplicas"), most, "must be greater than or equal to 1")
 	}
 	if !least.IsNull() && most < least.Int() {
-		f.invalid(p.to("maxReplicas"), most, "must be greater than or equal to `minReplicas`")
+		f.Invalid(p.To("maxReplicas"), most, "must be greater than or equal to `minReplicas`")
 	}
 }
 
-func (f *faults) scaleTarget(spec, was object.Value, p *place) {
+func (f *faults) scaleTarget(spec, was object.Value, p *fielderrors.Place) {
 	target, before := spec.At("scaleTargetRef"), was.At("scaleTargetRef")
 	kept := !was.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") && text(target, "kind") == text(before, "kind")
-	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.to("scaleTargetRef"))
+	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.To("scaleTargetRef"))
 }
 
 // scaled checks a reference to what is scaled or measured.
-func (f *faults) scaled(ref object.Value, anyVersion, core bool, p *place) {
-	f.requiredSegment(p.to("kind"), text(ref, "kind"))
-	f.requiredSegment(p.to("name"), text(ref, "name"))
+func (f *faults) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Place) {
+	f.requiredSegment(p.To("kind"), text(ref, "kind"))
+	f.requiredSegment(p.To("name"), text(ref, "name"))
 	version := text(ref, "apiVersion")
 	if why := apiVersionFault(version, core); why != "" && !anyVersion {
-		f.invalid(p.to("apiVersion"), version, why)
+		f.Invalid(p.To("apiVersion"), version, why)
 	}
 }
 
@@ -83,42 +85,42 @@ func apiVersionFault(version string, core bool) string {
 	return ""
 }
 
-func (f *faults) metrics(spec, was object.Value, p *place) {
+func (f *faults) metrics(spec, was object.Value, p *fielderrors.Place) {
 	anyVersion := slices.ContainsFunc(was.At("metrics").Items(), func(metric object.Value) bool {
 		described := metric.At("object", "describedObject")
 		return text(metric, "type") == "Object" && has(metric, "object") && apiVersionFault(text(described, "apiVersion"), true) != ""
 	})
 	toZero := false
 	for i, metric := range spec.At("metrics").Items() {
-		f.metric(metric, anyVersion, p.item(i))
+		f.metric(metric, anyVersion, p.Item(i))
 		kind := text(metric, "type")
 		toZero = toZero || kind == "Object" || kind == "External"
 	}
 	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 && !toZero {
-		f.forbidden(p, "must specify at least one Object or External metric to support scaling to zero replicas")
+		f.Forbidden(p, "must specify at least one Object or External metric to support scaling to zero replicas")
 	}
 }
 
-func (f *faults) metric(metric object.Value, anyVersion bool, p *place) {
+func (f *faults) metric(metric object.Value, anyVersion bool, p *fielderrors.Place) {
 	kind := text(metric, "type")
 	if kind == "" {
-		f.required(p.to("type"), "must specify a metric source type")
+		f.Required(p.To("type"), "must specify a metric source type")
 	}
-	f.only(p.to("type"), kind, metricKinds)
+	f.only(p.To("type"), kind, metricKinds)
 	n, expected := 0, ""
 	for _, source := range metricSources {
 		from := metric.At(source[0])
 		if source[1] == kind {
 			expected = source[0]
 			if from.IsNull() {
-				f.required(p.to(source[0]), "must populate information for the given metric source")
+				f.Required(p.To(source[0]), "must populate information for the given metric source")
 			}
 		}
 		if from.IsNull() {
 			continue
 		}
 		if n++; n == 1 {
-			f.metricSource(source[0], from, anyVersion, p.to(source[0]))
+			f.metricSource(source[0], from, anyVersion, p.To(source[0]))
 		}
 	}
 	if n == 1 {
@@ -126,125 +128,125 @@ func (f *faults) metric(metric object.Value, anyVersion bool, p *place) {
 	}
 	for _, source := range metricSources {
 		if source[0] != expected && has(metric, source[0]) {
-			f.forbidden(p.to(source[0]), "must populate the given metric source only")
+			f.Forbidden(p.To(source[0]), "must populate the given metric source only")
 		}
 	}
 }
 
-func (f *faults) metricSource(kind string, from object.Value, anyVersion bool, p *place) {
+func (f *faults) metricSource(kind string, from object.Value, anyVersion bool, p *fielderrors.Place) {
 	target := from.At("target")
-	at := p.to("target")
+	at := p.To("target")
 	average, value, utilization := has(target, "averageValue"), has(target, "value"), has(target, "averageUtilization")
 	switch kind {
 	case "object":
-		f.scaled(from.At("describedObject"), anyVersion, true, p.to("describedObject"))
+		f.scaled(from.At("describedObject"), anyVersion, true, p.To("describedObject"))
 		f.metricName(from, p)
 		if !value && !average {
-			f.required(at.to("averageValue"), "must set either a target value or averageValue")
+			f.Required(at.To("averageValue"), "must set either a target value or averageValue")
 		}
 	case "external":
 		f.metricName(from, p)
 		if !value && !average {
-			f.required(at.to("averageValue"), "must set either a target value for metric or a per-pod target")
+			f.Required(at.To("averageValue"), "must set either a target value for metric or a per-pod target")
 		}
 		if value && average {
-			f.forbidden(at.to("value"), "may not set both a target value for metric and a per-pod target")
+			f.Forbidden(at.To("value"), "may not set both a target value for metric and a per-pod target")
 		}
 	case "pods":
 		f.metricName(from, p)
 		if !average {
-			f.required(at.to("averageValue"), "must specify a positive target averageValue")
+			f.Required(at.To("averageValue"), "must specify a positive target averageValue")
 		}
 	default:
 		f.metricResource(kind, from, p)
 		if !utilization && !average {
-			f.required(at.to("averageUtilization"), "must set either a target raw value or a target utilization")
+			f.Required(at.To("averageUtilization"), "must set either a target raw value or a target utilization")
 		}
 		if utilization && average {
-			f.forbidden(at.to("averageValue"), "may not set both a target raw value and a target utilization")
+			f.Forbidden(at.To("averageValue"), "may not set both a target raw value and a target utilization")
 		}
 	}
 	f.metricTarget(target, at)
 }
 
-func (f *faults) metricName(from object.Value, p *place) {
+func (f *faults) metricName(from object.Value, p *fielderrors.Place) {
 	if name := text(from.At("metric"), "name"); name == "" {
-		f.required(p.to("metric").to("name"), "must specify a metric name")
+		f.Required(p.To("metric").To("name"), "must specify a metric name")
 	} else {
-		f.each(p.to("metric").to("name"), name, segmentFaults(name, false))
+		f.Each(p.To("metric").To("name"), name, objectmeta.PathSegmentErrors(name, false))
 	}
 }
 
-func (f *faults) metricResource(kind string, from object.Value, p *place) {
+func (f *faults) metricResource(kind string, from object.Value, p *fielderrors.Place) {
 	name := text(from, "name")
 	if name == "" {
-		f.required(p.to("name"), "must specify a resource name")
+		f.Required(p.To("name"), "must specify a resource name")
 	}
 	if kind == "resource" {
 		return
 	}
 	if name != "" {
-		f.resourceName(name, containerResource, p.to("name"))
+		f.resourceName(name, containerResource, p.To("name"))
 	}
 	if container := text(from, "container"); container == "" {
-		f.required(p.to("container"), "must specify a container")
+		f.Required(p.To("container"), "must specify a container")
 	} else {
-		f.label(p.to("container"), container)
+		f.label(p.To("container"), container)
 	}
 }
 
-func (f *faults) metricTarget(target object.Value, p *place) {
+func (f *faults) metricTarget(target object.Value, p *fielderrors.Place) {
 	kind := text(target, "type")
 	if kind == "" {
-		f.required(p.to("type"), "must specify a metric target type")
+		f.Required(p.To("type"), "must specify a metric target type")
 	}
 	if !holds(targetKinds, kind) {
-		f.invalid(p.to("type"), word(kind), "must be either Utilization, Value, or AverageValue")
+		f.Invalid(p.To("type"), fielderrors.Word(kind), "must be either Utilization, Value, or AverageValue")
 	}
 	for _, key := range [...]string{"value", "averageValue"} {
 		if v := target.At(key); !v.IsNull() {
 			if amount := quantity(v); amount.Sign() != 1 {
-				f.invalid(p.to(key), amount, "must be positive")
+				f.Invalid(p.To(key), amount, "must be positive")
 			}
 		}
 	}
 	if v := target.At("averageUtilization"); !v.IsNull() && v.Int() < 1 {
-		f.invalid(p.to("averageUtilization"), v.Int(), "must be greater than 0")
+		f.Invalid(p.To("averageUtilization"), v.Int(), "must be greater than 0")
 	}
 }
 
-func (f *faults) scalingRules(rules object.Value, p *place) {
+func (f *faults) scalingRules(rules object.Value, p *fielderrors.Place) {
 	if window := rules.At("stabilizationWindowSeconds"); !window.IsNull() {
-		f.nonNegativeZero(p.to("stabilizationWindowSeconds"), window.Int())
+		f.nonNegativeZero(p.To("stabilizationWindowSeconds"), window.Int())
 		if window.Int() > maxStabilization {
-			f.invalid(p.to("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v", maxStabilization))
+			f.Invalid(p.To("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v", maxStabilization))
 		}
 	}
-	f.onlyIfSet(p.to("selectPolicy"), rules.At("selectPolicy"), selectPolicies)
+	f.onlyIfSet(p.To("selectPolicy"), rules.At("selectPolicy"), selectPolicies)
 	policies := rules.At("policies")
 	if policies.Len() == 0 {
-		f.required(p.to("policies"), "must specify at least one Policy")
+		f.Required(p.To("policies"), "must specify at least one Policy")
 	}
 	for i, policy := range policies.Items() {
-		p := p.to("policies").item(i)
-		f.only(p.to("type"), text(policy, "type"), scalingKinds)
-		f.positive(p.to("value"), number(policy, "value"))
-		f.positive(p.to("periodSeconds"), number(policy, "periodSeconds"))
+		p := p.To("policies").Item(i)
+		f.only(p.To("type"), text(policy, "type"), scalingKinds)
+		f.positive(p.To("value"), number(policy, "value"))
+		f.positive(p.To("periodSeconds"), number(policy, "periodSeconds"))
 		if period := number(policy, "periodSeconds"); period > maxScalingPeriod {
-			f.invalid(p.to("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %v", maxScalingPeriod))
+			f.Invalid(p.To("periodSeconds"), period, fmt.Sprintf("must be less than or equal to %v", maxScalingPeriod))
 		}
 	}
 	if tolerance := quantity(rules.At("tolerance")); tolerance.Sign() < 0 {
-		f.invalid(p.to("tolerance"), tolerance.String(), notNegative)
+		f.Invalid(p.To("tolerance"), tolerance.String(), fielderrors.NotNegative)
 	}
 }
 
 func autoscalerStatus(f *faults, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	status := obj.At("status")
 	for i, condition := range status.At("conditions").Items() {
-		f.nonNegative(p.to("conditions").item(i).to("observedGeneration"), number(condition, "observedGeneration"))
+		f.nonNegative(p.To("conditions").Item(i).To("observedGeneration"), number(condition, "observedGeneration"))
 	}
 	f.nonNegativeMembers(status, p, "currentReplicas", "desiredReplicas")
 }
@@ -255,7 +257,7 @@ var autoscalerV1 = rule{
 	update: func(f *faults, obj, old object.Value) { f.autoscalerV1(obj, old) },
 	status: func(f *faults, obj, _ object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.nonNegativeMembers(obj.At("status"), (*place)(nil).to("status"), "currentReplicas", "desiredReplicas")
+		f.nonNegativeMembers(obj.At("status"), (*fielderrors.Place)(nil).To("status"), "currentReplicas", "desiredReplicas")
 	},
 }
 
@@ -264,16 +266,16 @@ const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
 func (f *faults) autoscalerV1(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.replicaBounds(spec, p)
 	f.scaleTarget(spec, old.At("spec"), p)
 	if has(obj.At("metadata", "annotations"), metricsAnnotation) {
 		return
 	}
 	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 {
-		f.forbidden(p.to("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas")
+		f.Forbidden(p.To("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas")
 	}
 	if utilization := spec.At("targetCPUUtilizationPercentage"); !utilization.IsNull() && utilization.Int() < 1 {
-		f.invalid(p.to("metrics").item(0).to("resource").to("target").to("averageUtilization"), utilization.Int(), "must be greater than 0")
+		f.Invalid(p.To("metrics").Item(0).To("resource").To("target").To("averageUtilization"), utilization.Int(), "must be greater than 0")
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -36,38 +38,38 @@ var (
 )
 
 // jobSpec checks a Job's spec, also in a CronJob; was is the one before, null in a new object.
-func (f *faults) jobSpec(spec, was object.Value, p *place) {
+func (f *faults) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
 		"backoffLimitPerIndex", "maxFailedIndexes")
 	if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
-		f.required(p.to("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
+		f.Required(p.To("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
 	}
 	if by := spec.At("managedBy"); !by.IsNull() {
-		f.list = append(f.list, utilvalidation.IsDomainPrefixedPath(f.path(p.to("managedBy")), by.Str())...)
+		f.List = append(f.List, utilvalidation.IsDomainPrefixedPath(f.Path(p.To("managedBy")), by.Str())...)
 		if by.Len() > maxManagedBy {
-			f.tooLong(p.to("managedBy"), maxManagedBy)
+			f.TooLong(p.To("managedBy"), maxManagedBy)
 		}
 	}
-	f.onlyIfSet(p.to("completionMode"), spec.At("completionMode"), completionModes)
+	f.onlyIfSet(p.To("completionMode"), spec.At("completionMode"), completionModes)
 	switch mode := spec.At("completionMode"); {
 	case mode.Str() == "Indexed":
 		f.indexed(spec, p)
 	case mode.IsNull() || mode.Str() == "NonIndexed":
 		for _, key := range [...]string{"backoffLimitPerIndex", "maxFailedIndexes"} {
 			if v := spec.At(key); !v.IsNull() {
-				f.invalid(p.to(key), v.Int(), needsIndexes)
+				f.Invalid(p.To(key), v.Int(), needsIndexes)
 			}
 		}
 	}
 	failure := spec.At("podFailurePolicy")
 	if !failure.IsNull() {
-		f.failurePolicy(spec, failure, p.to("podFailurePolicy").to("rules"))
+		f.failurePolicy(spec, failure, p.To("podFailurePolicy").To("rules"))
 	}
 	if success := spec.At("successPolicy"); !success.IsNull() {
 		if text(spec, "completionMode") != "Indexed" {
-			f.invalid(p.to("successPolicy"), goForm{success, successPolicyFields}, needsIndexes)
+			f.Invalid(p.To("successPolicy"), goForm{success, successPolicyFields}, needsIndexes)
 		} else {
-			f.successPolicy(spec, success, p.to("successPolicy").to("rules"))
+			f.successPolicy(spec, success, p.To("successPolicy").To("rules"))
 		}
 	}
 	if policy := spec.At("podReplacementPolicy"); !policy.IsNull() {
@@ -75,126 +77,126 @@ func (f *faults) jobSpec(spec, was object.Value, p *place) {
 		if !failure.IsNull() {
 			supported = onlyFailed
 		}
-		f.only(p.to("podReplacementPolicy"), policy.Str(), supported)
+		f.only(p.To("podReplacementPolicy"), policy.Str(), supported)
 	}
-	f.podTemplate(spec.At("template"), was.At("template"), p.to("template"))
-	f.ends(spec, p.to("template").to("spec").to("restartPolicy"))
+	f.podTemplate(spec.At("template"), was.At("template"), p.To("template"))
+	f.ends(spec, p.To("template").To("spec").To("restartPolicy"))
 }
 
 // ends demands pods that come to an end.
-func (f *faults) ends(spec object.Value, p *place) {
+func (f *faults) ends(spec object.Value, p *fielderrors.Place) {
 	switch policy := text(spec.At("template", "spec"), "restartPolicy"); policy {
 	case "", "Always":
-		f.required(p, `valid values: "OnFailure", "Never"`)
+		f.Required(p, `valid values: "OnFailure", "Never"`)
 	case "Never":
 	case "OnFailure":
 		if has(spec, "podFailurePolicy") {
-			f.invalid(p, word(policy), `only "Never" is supported when podFailurePolicy is specified`)
+			f.Invalid(p, fielderrors.Word(policy), `only "Never" is supported when podFailurePolicy is specified`)
 		}
 	default:
-		f.unsupported(p, policy, endingPolicies)
+		f.Unsupported(p, policy, endingPolicies)
 	}
 }
 
-func (f *faults) indexed(spec object.Value, p *place) {
+func (f *faults) indexed(spec object.Value, p *fielderrors.Place) {
 	completions, parallelism, failed := spec.At("completions"), spec.At("parallelism"), spec.At("maxFailedIndexes")
 	if completions.IsNull() {
-		f.required(p.to("completions"), "when completion mode is Indexed")
+		f.Required(p.To("completions"), "when completion mode is Indexed")
 	}
-	atMost := func(p *place, v object.Value, most int64, when string) {
+	atMost := func(p *fielderrors.Place, v object.Value, most int64, when string) {
 		if v.Int() > most {
-			f.invalid(p, v.Int(), fmt.Sprintf("must be less than or equal to %d%s", most, when))
+			f.Invalid(p, v.Int(), fmt.Sprintf("must be less than or equal to %d%s", most, when))
 		}
 	}
-	atMost(p.to("parallelism"), parallelism, maxIndexed, " when completion mode is Indexed")
+	atMost(p.To("parallelism"), parallelism, maxIndexed, " when completion mode is Indexed")
 	if !completions.IsNull() && failed.Int() > completions.Int() {
-		f.invalid(p.to("maxFailedIndexes"), failed.Int(), "must be less than or equal to completions")
+		f.Invalid(p.To("maxFailedIndexes"), failed.Int(), "must be less than or equal to completions")
 	}
-	atMost(p.to("maxFailedIndexes"), failed, maxIndexed, "")
+	atMost(p.To("maxFailedIndexes"), failed, maxIndexed, "")
 	if completions.Int() <= completionsSoftLimit || !has(spec, "backoffLimitPerIndex") {
 		return
 	}
 	if failed.IsNull() {
-		f.required(p.to("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", completionsSoftLimit))
+		f.Required(p.To("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", completionsSoftLimit))
 	}
 	when := fmt.Sprintf(" when completions are above %d and used with backoff limit per index", completionsSoftLimit)
-	atMost(p.to("parallelism"), parallelism, parallelismAbove, when)
-	atMost(p.to("maxFailedIndexes"), failed, maxFailedAbove, when)
+	atMost(p.To("parallelism"), parallelism, parallelismAbove, when)
+	atMost(p.To("maxFailedIndexes"), failed, maxFailedAbove, when)
 }
 
-func (f *faults) failurePolicy(spec, policy object.Value, p *place) {
+func (f *faults) failurePolicy(spec, policy object.Value, p *fielderrors.Place) {
 	rules := policy.At("rules")
 	if rules.Len() > maxPolicyRules {
-		f.tooMany(p, rules.Len(), maxPolicyRules)
+		f.TooMany(p, rules.Len(), maxPolicyRules)
 	}
 	for i, rule := range rules.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		switch action := text(rule, "action"); {
 		case action == "":
-			f.required(p.to("action"), validOnes(failureActions))
+			f.Required(p.To("action"), validOnes(failureActions))
 		case action == "FailIndex" && !has(spec, "backoffLimitPerIndex"):
-			f.invalid(p.to("action"), word(action), "requires the backoffLimitPerIndex to be set")
+			f.Invalid(p.To("action"), fielderrors.Word(action), "requires the backoffLimitPerIndex to be set")
 		default:
-			f.only(p.to("action"), action, failureActions)
+			f.only(p.To("action"), action, failureActions)
 		}
 		codes, conditions := rule.At("onExitCodes"), rule.At("onPodConditions")
 		if !codes.IsNull() {
-			f.onExitCodes(spec, codes, p.to("onExitCodes"))
+			f.onExitCodes(spec, codes, p.To("onExitCodes"))
 		}
-		f.onPodConditions(conditions, p.to("onPodConditions"))
+		f.onPodConditions(conditions, p.To("onPodConditions"))
 		if !codes.IsNull() && conditions.Len() > 0 {
-			f.invalidAsSuch(p, "specifying both OnExitCodes and OnPodConditions is not supported")
+			f.InvalidAsSuch(p, "specifying both OnExitCodes and OnPodConditions is not supported")
 		}
 		if codes.IsNull() && conditions.Len() == 0 {
-			f.invalidAsSuch(p, "specifying one of OnExitCodes and OnPodConditions is required")
+			f.InvalidAsSuch(p, "specifying one of OnExitCodes and OnPodConditions is required")
 		}
 	}
 }
 
-func (f *faults) onPodConditions(conditions object.Value, p *place) {
+func (f *faults) onPodConditions(conditions object.Value, p *fielderrors.Place) {
 	if conditions.Len() > maxPolicyConditions {
-		f.tooMany(p, conditions.Len(), maxPolicyConditions)
+		f.TooMany(p, conditions.Len(), maxPolicyConditions)
 	}
 	for i, pattern := range conditions.Items() {
-		f.qualified(p.item(i).to("type"), text(pattern, "type"))
+		f.qualified(p.Item(i).To("type"), text(pattern, "type"))
 		if status := text(pattern, "status"); status == "" {
-			f.required(p.item(i).to("status"), validOnes(conditionStatuses))
+			f.Required(p.Item(i).To("status"), validOnes(conditionStatuses))
 		} else {
-			f.only(p.item(i).to("status"), status, conditionStatuses)
+			f.only(p.Item(i).To("status"), status, conditionStatuses)
 		}
 	}
 }
 
-func (f *faults) onExitCodes(spec, codes object.Value, p *place) {
+func (f *faults) onExitCodes(spec, codes object.Value, p *fielderrors.Place) {
 	operator, values := text(codes, "operator"), codes.At("values")
 	if operator == "" {
-		f.required(p.to("operator"), validOnes(exitCodeOperators))
+		f.Required(p.To("operator"), validOnes(exitCodeOperators))
 	} else {
-		f.only(p.to("operator"), operator, exitCodeOperators)
+		f.only(p.To("operator"), operator, exitCodeOperators)
 	}
 	if name := codes.At("containerName"); !name.IsNull() && !hasContainer(spec.At("template", "spec"), name.Str()) {
-		f.invalid(p.to("containerName"), name.Str(), "must be one of the container or initContainer names in the pod template")
+		f.Invalid(p.To("containerName"), name.Str(), "must be one of the container or initContainer names in the pod template")
 	}
-	at := p.to("values")
+	at := p.To("values")
 	if values.Len() == 0 {
-		f.invalid(at, show(values), "at least one value is required")
+		f.Invalid(at, fielderrors.Show(values), "at least one value is required")
 	} else if values.Len() > maxExitCodes {
-		f.tooMany(at, values.Len(), maxExitCodes)
+		f.TooMany(at, values.Len(), maxExitCodes)
 	}
 	ordered, met := true, make(map[int64]bool, values.Len())
 	for i, item := range values.Items() {
 		code := item.Int()
 		if operator == "In" && code == 0 {
-			f.invalid(at.item(i), code, "must not be 0 for the In operator")
+			f.Invalid(at.Item(i), code, "must not be 0 for the In operator")
 		}
 		if met[code] {
-			f.duplicate(at.item(i), code)
+			f.Duplicate(at.Item(i), code)
 		}
 		met[code] = true
 		ordered = ordered && (i == 0 || values.Items()[i-1].Int() <= code)
 	}
 	if !ordered {
-		f.invalid(at, show(values), "must be ordered")
+		f.Invalid(at, fielderrors.Show(values), "must be ordered")
 	}
 }
 
@@ -209,40 +211,40 @@ func hasContainer(pod object.Value, name string) bool {
 	return false
 }
 
-func (f *faults) successPolicy(spec, policy object.Value, p *place) {
+func (f *faults) successPolicy(spec, policy object.Value, p *fielderrors.Place) {
 	rules := policy.At("rules")
 	if rules.Len() == 0 {
-		f.required(p, "at least one rules must be specified when the successPolicy is specified")
+		f.Required(p, "at least one rules must be specified when the successPolicy is specified")
 	}
 	if rules.Len() > maxPolicyRules {
-		f.tooMany(p, rules.Len(), maxPolicyRules)
+		f.TooMany(p, rules.Len(), maxPolicyRules)
 	}
 	completions := number(spec, "completions")
 	for i, rule := range rules.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		indexes, count := rule.At("succeededIndexes"), rule.At("succeededCount")
 		if indexes.IsNull() && count.IsNull() {
-			f.required(p, "at least one of succeededCount or succeededIndexes must be specified")
+			f.Required(p, "at least one of succeededCount or succeededIndexes must be specified")
 		}
 		total := int64(0)
 		if !indexes.IsNull() {
 			if indexes.Len() > maxIndexesText {
-				f.tooLong(p.to("succeededIndexes"), maxIndexesText)
+				f.TooLong(p.To("succeededIndexes"), maxIndexesText)
 			}
 			var err error
 			if total, err = countIndexes(indexes.Str(), completions); err != nil {
-				f.invalid(p.to("succeededIndexes"), indexes.Str(), "error parsing succeededIndexes: "+err.Error())
+				f.Invalid(p.To("succeededIndexes"), indexes.Str(), "error parsing succeededIndexes: "+err.Error())
 			}
 		}
 		if count.IsNull() {
 			continue
 		}
-		f.nonNegative(p.to("succeededCount"), count.Int())
+		f.nonNegative(p.To("succeededCount"), count.Int())
 		if count.Int() > completions {
-			f.invalid(p.to("succeededCount"), count.Int(), fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
+			f.Invalid(p.To("succeededCount"), count.Int(), fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
 		}
 		if !indexes.IsNull() && count.Int() > total {
-			f.invalid(p.to("succeededCount"), count.Int(),
+			f.Invalid(p.To("succeededCount"), count.Int(),
 				fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
 		}
 	}
@@ -260,16 +262,16 @@ var (
 // job checks a Job but for its metadata.
 func (f *faults) job(job, old object.Value) {
 	spec := job.At("spec")
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.jobSpec(spec, old.At("spec"), p)
 	selector, labels := spec.At("selector"), spec.At("template", "metadata", "labels")
 	if selector.IsNull() {
-		f.required(p.to("selector"), "")
+		f.Required(p.To("selector"), "")
 	}
 	keep := badLabelValue(old.At("spec", "selector", "matchExpressions"))
-	f.labelSelector(selector, p.to("selector"), keep)
+	f.labelSelector(selector, p.To("selector"), keep)
 	if match, valid := matches(selector, labels); valid && !match {
-		f.invalid(p.to("template").to("metadata").to("labels"), show(labels), doesNotMatch)
+		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(labels), doesNotMatch)
 	}
 }
 
@@ -280,8 +282,8 @@ func (f *faults) nameAllowsCompletions(job object.Value) {
 	if text(spec, "completionMode") != "Indexed" || n <= 0 {
 		return
 	}
-	if host := fmt.Sprintf("%s-%d", name, n-1); !isLabel(host) {
-		f.invalid((*place)(nil).to("metadata").to("name"), name, "will not able to create pod with invalid DNS label: "+host)
+	if host := fmt.Sprintf("%s-%d", name, n-1); !objectmeta.IsLabel(host) {
+		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name, "will not able to create pod with invalid DNS label: "+host)
 	}
 }
 
@@ -296,17 +298,17 @@ func (f *faults) generatedSelector(job object.Value) {
 	labels := spec.At("template", "metadata", "labels")
 	expected := []object.Member{{Key: controllerUIDLabel, Value: object.StringOf(uid)}, {Key: jobNameLabel, Value: object.StringOf(name)},
 		{Key: oldControllerUID, Value: object.StringOf(uid)}, {Key: oldJobNameLabel, Value: object.StringOf(name)}}
-	p := (*place)(nil).to("spec").to("template").to("metadata").to("labels")
+	p := (*fielderrors.Place)(nil).To("spec").To("template").To("metadata").To("labels")
 	for _, m := range expected {
 		why := "must be '" + m.Value.Str() + "'"
 		if have, ok := labels.Get(m.Key); !ok {
-			f.required(p.key(m.Key), why)
+			f.Required(p.Key(m.Key), why)
 		} else if have.Str() != m.Value.Str() {
-			f.invalid(p.key(m.Key), show(labels), why)
+			f.Invalid(p.Key(m.Key), fielderrors.Show(labels), why)
 		}
 	}
 	if match, valid := matches(selector, object.MapOf(expected...)); valid && !match {
-		f.invalid((*place)(nil).to("spec").to("selector"), show(selector, selectorOrder...), "`selector` not auto-generated")
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("selector"), fielderrors.Show(selector, selectorOrder...), "`selector` not auto-generated")
 	}
 }
 
@@ -318,12 +320,12 @@ func jobCreate(f *faults, job object.Value) {
 }
 
 func jobUpdate(f *faults, job, old object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(job)
 	spec, was := job.At("spec"), old.At("spec")
 	f.job(job, old)
-	f.completionsChange(spec, was, p.to("completions"))
-	f.selectorImmutable(spec, was, p.to("selector"))
+	f.completionsChange(spec, was, p.To("completions"))
+	f.selectorImmutable(spec, was, p.To("selector"))
 	f.jobTemplateChange(job, old, p)
 	for _, key := range [...]string{"completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"} {
 		now := spec.At(key)
@@ -332,37 +334,37 @@ func jobUpdate(f *faults, job, old object.Value) {
 		}
 		switch key {
 		case "podFailurePolicy":
-			f.invalid(p.to(key), goForm{now, failurePolicyFields}, immutable)
+			f.Invalid(p.To(key), goForm{now, failurePolicyFields}, fielderrors.Immutable)
 		case "successPolicy":
-			f.invalid(p.to(key), goForm{now, successPolicyFields}, immutable)
+			f.Invalid(p.To(key), goForm{now, successPolicyFields}, fielderrors.Immutable)
 		default:
-			f.invalid(p.to(key), show(now), immutable)
+			f.Invalid(p.To(key), fielderrors.Show(now), fielderrors.Immutable)
 		}
 	}
 	f.nameAllowsCompletions(job)
 }
 
-func (f *faults) completionsChange(spec, was object.Value, p *place) {
+func (f *faults) completionsChange(spec, was object.Value, p *fielderrors.Place) {
 	now := spec.At("completions")
 	switch {
 	case object.Equal(now, was.At("completions")):
 	case text(spec, "completionMode") != "Indexed":
-		f.invalid(p, show(now), immutable)
+		f.Invalid(p, fielderrors.Show(now), fielderrors.Immutable)
 	case !now.IsNull() && now.Int() != number(spec, "parallelism"):
-		f.invalid(p, now.Int(), "can only be modified in tandem with spec.parallelism")
+		f.Invalid(p, now.Int(), "can only be modified in tandem with spec.parallelism")
 	}
 }
 
 // jobTemplateChange lets the template change only where pods are put, and how large they are, and only while the Job is
 // suspended and has no pods.
-func (f *faults) jobTemplateChange(job, old object.Value, p *place) {
+func (f *faults) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
 	now, was := job.At("spec", "template"), old.At("spec", "template")
 	suspended := truth(old.At("spec"), "suspend")
 	idle := number(old.At("status"), "active") == 0 &&
 		(!has(old.At("status"), "startTime") || isCondition(old.At("status", "conditions"), "Suspended", "True"))
 	if !suspended || !idle {
 		if !same(now, was) {
-			f.invalid(p.to("template"), show(now), immutable)
+			f.Invalid(p.To("template"), fielderrors.Show(now), fielderrors.Immutable)
 		}
 		return
 	}
@@ -375,7 +377,7 @@ func (f *faults) jobTemplateChange(job, old object.Value, p *place) {
 		before = withResources(before, pod, kind)
 	}
 	if !same(pod, before) {
-		f.invalid(p.to("template.spec"), show(pod), immutable)
+		f.Invalid(p.To("template.spec"), fielderrors.Show(pod), fielderrors.Immutable)
 	}
 }
 
@@ -424,7 +426,7 @@ func cronJobCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.cronJob(obj.At("spec"), object.Nil)
 	if name := text(obj.At("metadata"), "name"); len(name) > utilvalidation.DNS1035LabelMaxLength-11 {
-		f.invalid((*place)(nil).to("metadata").to("name"), name, "must be no more than 52 characters")
+		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name, "must be no more than 52 characters")
 	}
 }
 
@@ -434,24 +436,24 @@ func cronJobUpdate(f *faults, obj, old object.Value) {
 }
 
 func (f *faults) cronJob(spec, was object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	if schedule := text(spec, "schedule"); schedule == "" {
-		f.required(p.to("schedule"), "")
+		f.Required(p.To("schedule"), "")
 	} else {
-		f.schedule(schedule, strings.Contains(text(was, "schedule"), "TZ"), has(spec, "timeZone"), p.to("schedule"))
+		f.schedule(schedule, strings.Contains(text(was, "schedule"), "TZ"), has(spec, "timeZone"), p.To("schedule"))
 	}
 	f.nonNegativeMembers(spec, p, "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 	if zone := spec.At("timeZone"); !zone.IsNull() && (was.IsNull() || !object.Equal(zone, was.At("timeZone"))) {
-		f.timeZone(zone.Str(), p.to("timeZone"))
+		f.timeZone(zone.Str(), p.To("timeZone"))
 	}
-	f.oneOf(p.to("concurrencyPolicy"), text(spec, "concurrencyPolicy"), concurrency)
+	f.oneOf(p.To("concurrencyPolicy"), text(spec, "concurrencyPolicy"), concurrency)
 	job := spec.At("jobTemplate", "spec")
-	at := p.to("jobTemplate").to("spec")
+	at := p.To("jobTemplate").To("spec")
 	f.jobSpec(job, was.At("jobTemplate", "spec"), at)
 	if selector := job.At("selector"); !selector.IsNull() {
-		f.invalid(at.to("selector"), show(selector, selectorOrder...), "`selector` will be auto-generated")
+		f.Invalid(at.To("selector"), fielderrors.Show(selector, selectorOrder...), "`selector` will be auto-generated")
 	}
 	if truth(job, "manualSelector") {
-		f.invalidEnum(at.to("manualSelector"), true, []string{"nil", "false"})
+		f.InvalidEnum(at.To("manualSelector"), true, []string{"nil", "false"})
 	}
 }

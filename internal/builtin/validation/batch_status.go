@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -103,37 +104,37 @@ func (c jobConditions) finished() bool { return c.complete || c.failed }
 // jobStatus checks the status that a Job gets. What was wrong before, and has not changed, may stay so.
 func jobStatus(f *faults, job, old object.Value) {
 	f.qualifiedFinalizers(job)
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	status, was := job.At("status"), old.At("status")
 	f.nonNegativeMembers(status, p, "active", "succeeded", "failed", "ready", "terminating")
-	f.uncounted(status.At("uncountedTerminatedPods"), p.to("uncountedTerminatedPods"))
+	f.uncounted(status.At("uncountedTerminatedPods"), p.To("uncountedTerminatedPods"))
 	now, before := conditionsOf(status), conditionsOf(was)
-	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")), p.to("conditions"))
+	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")), p.To("conditions"))
 	f.jobTimes(job, old, now, before, p)
 	f.jobCounts(job, old, now, before, p)
 	f.jobIndexes(job, old, p)
 }
 
 // uncounted checks the pods that are not counted yet: each is named once.
-func (f *faults) uncounted(pods object.Value, p *place) {
+func (f *faults) uncounted(pods object.Value, p *fielderrors.Place) {
 	var uids seen
 	for _, key := range [...]string{"succeeded", "failed"} {
 		for i, item := range pods.At(key).Items() {
 			switch uid := item.Str(); {
 			case uid == "":
-				f.invalid(p.to(key).item(i), word(uid), "must not be empty")
+				f.Invalid(p.To(key).Item(i), fielderrors.Word(uid), "must not be empty")
 			case uids.add(uid):
-				f.duplicate(p.to(key).item(i), word(uid))
+				f.Duplicate(p.To(key).Item(i), fielderrors.Word(uid))
 			}
 		}
 	}
 }
 
-func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *place) {
+func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *fielderrors.Place) {
 	completed, failed := now.complete != was.complete, now.failed != was.failed
 	check := func(changed, wrong bool, why string) {
 		if changed && wrong {
-			f.invalidAsSuch(p, why)
+			f.InvalidAsSuch(p, why)
 		}
 	}
 	check(completed || failed, now.complete && now.failed, "cannot set Complete=True and Failed=true conditions")
@@ -152,64 +153,64 @@ func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexes
 	check(was.complete && !was.successCriteria, now.successCriteria, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
-func (f *faults) jobTimes(job, old object.Value, now, was jobConditions, p *place) {
+func (f *faults) jobTimes(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
 	status, spec := job.At("status"), job.At("spec")
 	start, end := status.At("startTime"), status.At("completionTime")
 	oldStart, oldEnd := old.At("status", "startTime"), old.At("status", "completionTime")
 	startChanged, endChanged := !object.Equal(start, oldStart), !object.Equal(end, oldEnd)
 	if now.complete != was.complete || endChanged {
 		if !end.IsNull() && !now.complete {
-			f.invalid(p.to("completionTime"), show(end), "cannot set completionTime when there is no Complete=True condition")
+			f.Invalid(p.To("completionTime"), fielderrors.Show(end), "cannot set completionTime when there is no Complete=True condition")
 		}
 		if end.IsNull() && now.complete {
-			f.required(p.to("completionTime"), "completionTime is required for Complete jobs")
+			f.Required(p.To("completionTime"), "completionTime is required for Complete jobs")
 		}
 	}
 	if (startChanged || endChanged) && !start.IsNull() && !end.IsNull() && end.Str() < start.Str() {
-		f.invalid(p.to("completionTime"), show(end), "must be equal to or after `startTime`")
+		f.Invalid(p.To("completionTime"), fielderrors.Show(end), "must be equal to or after `startTime`")
 	}
 	idle := truth(spec, "suspend") && has(spec, "completions") && number(spec, "completions") == 0
 	if (now.finished() != was.finished() || startChanged) && !idle && start.IsNull() && now.finished() {
-		f.required(p.to("startTime"), "startTime is required for finished job")
+		f.Required(p.To("startTime"), "startTime is required for finished job")
 	}
 	if endChanged && !end.IsNull() && !oldEnd.IsNull() {
-		f.invalid(p.to("completionTime"), show(end), immutable)
+		f.Invalid(p.To("completionTime"), fielderrors.Show(end), fielderrors.Immutable)
 	}
 	resuming := isCondition(old.At("status", "conditions"), "Suspended", "True") && isCondition(status.At("conditions"), "Suspended", "False")
 	if startChanged && !resuming && !oldStart.IsNull() && !truth(spec, "suspend") {
-		f.invalid(p.to("startTime"), show(start), "field is immutable for unsuspended job once set")
+		f.Invalid(p.To("startTime"), fielderrors.Show(start), "field is immutable for unsuspended job once set")
 	}
 }
 
-func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *place) {
+func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
 	status, before := job.At("status"), old.At("status")
 	changed := func(key string) bool { return !same(status.At(key), before.At(key)) }
 	ended := now.finished() != was.finished()
 	if n := number(status, "active"); (ended || changed("active")) && n > 0 && now.finished() {
-		f.invalid(p.to("active"), n, "active>0 is invalid for finished job")
+		f.Invalid(p.To("active"), n, "active>0 is invalid for finished job")
 	}
 	pods := status.At("uncountedTerminatedPods")
 	if (ended || changed("uncountedTerminatedPods")) && now.finished() && length(pods, "failed")+length(pods, "succeeded") > 0 {
-		f.invalid(p.to("uncountedTerminatedPods"), goForm{pods, []goField{{name: "Succeeded", member: "succeeded"}, {name: "Failed", member: "failed"}}},
+		f.Invalid(p.To("uncountedTerminatedPods"), goForm{pods, []goField{{name: "Succeeded", member: "succeeded"}, {name: "Failed", member: "failed"}}},
 			"must be empty for finished job")
 	}
 	if n := number(status, "terminating"); (ended || changed("terminating")) && n > 0 && now.finished() {
-		f.invalid(p.to("terminating"), n, "terminating>0 is invalid for finished job")
+		f.Invalid(p.To("terminating"), n, "terminating>0 is invalid for finished job")
 	}
 	if n := number(status, "ready"); (changed("ready") || changed("active")) && has(status, "ready") && n > number(status, "active") {
-		f.invalid(p.to("ready"), n, "cannot set more ready pods than active")
+		f.Invalid(p.To("ready"), n, "cannot set more ready pods than active")
 	}
 	if n := number(status, "failed"); n < number(before, "failed") {
-		f.invalid(p.to("failed"), n, "cannot decrease the failed counter")
+		f.Invalid(p.To("failed"), n, "cannot decrease the failed counter")
 	}
 	spec := job.At("spec")
 	scaled := text(spec, "completionMode") == "Indexed" && object.Equal(spec.At("completions"), spec.At("parallelism"))
 	if n := number(status, "succeeded"); n < number(before, "succeeded") && !scaled {
-		f.invalid(p.to("succeeded"), n, "cannot decrease the succeeded counter")
+		f.Invalid(p.To("succeeded"), n, "cannot decrease the succeeded counter")
 	}
 }
 
-func (f *faults) jobIndexes(job, old object.Value, p *place) {
+func (f *faults) jobIndexes(job, old object.Value, p *fielderrors.Place) {
 	spec, status, was := job.At("spec"), job.At("status"), old.At("status")
 	limited, completions := has(spec, "completions"), number(spec, "completions")
 	completed, failed := text(status, "completedIndexes"), status.At("failedIndexes")
@@ -217,23 +218,23 @@ func (f *faults) jobIndexes(job, old object.Value, p *place) {
 	perIndex := has(spec, "backoffLimitPerIndex")
 	if completedChanged && limited {
 		if _, err := countIndexes(completed, completions); err != nil {
-			f.invalid(p.to("completedIndexes"), completed, "error parsing completedIndexes: "+err.Error())
+			f.Invalid(p.To("completedIndexes"), completed, "error parsing completedIndexes: "+err.Error())
 		}
 	}
 	if failedChanged && limited && perIndex && !failed.IsNull() {
 		if _, err := countIndexes(failed.Str(), completions); err != nil {
-			f.invalid(p.to("failedIndexes"), word(failed.Str()), "error parsing failedIndexes: "+err.Error())
+			f.Invalid(p.To("failedIndexes"), fielderrors.Word(failed.Str()), "error parsing failedIndexes: "+err.Error())
 		}
 	}
 	if completedChanged && completed != "" && text(spec, "completionMode") != "Indexed" {
-		f.invalid(p.to("completedIndexes"), completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
+		f.Invalid(p.To("completedIndexes"), completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if failedChanged && !perIndex && !failed.IsNull() {
-		f.invalid(p.to("failedIndexes"), failed.Str(), "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+		f.Invalid(p.To("failedIndexes"), failed.Str(), "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
 	}
 	if (failedChanged || completedChanged) && limited && !failed.IsNull() {
 		if index, found := overlap(completed, failed.Str(), completions); found {
-			f.invalid(p.to("failedIndexes"), failed.Str(), fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+			f.Invalid(p.To("failedIndexes"), failed.Str(), fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 		}
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -71,7 +71,7 @@ func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 func verdict(r *engine.Resource, verb string, body, old object.Value) (field.ErrorList, error) {
 	if verb == "create" {
 		obj := r.PrepareCreate(body, engine.User{})
-		faults := validation.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
+		faults := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
 		if r.Validate != nil {
 			faults = append(faults, r.Validate(obj)...)
 		}
@@ -79,7 +79,7 @@ func verdict(r *engine.Resource, verb string, body, old object.Value) (field.Err
 	}
 	if verb == "update" {
 		obj := r.PrepareUpdate(body, old)
-		faults := validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+		faults := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 		if r.ValidateUpdate != nil {
 			faults = append(faults, r.ValidateUpdate(obj, old)...)
 		}
@@ -93,7 +93,7 @@ func verdict(r *engine.Resource, verb string, body, old object.Value) (field.Err
 	if err != nil {
 		return nil, err
 	}
-	faults := validation.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+	faults := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
 	if sub.Validate != nil {
 		faults = append(faults, sub.Validate(body, obj, old)...)
 	}

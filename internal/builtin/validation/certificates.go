@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -112,38 +113,38 @@ func signingRequestApproval(f *faults, obj, old object.Value) {
 
 func (f *faults) signingRequest(obj object.Value, t tolerated) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	if err := signingRequestFault(decodedBytes(spec.At("request"))); err != nil {
-		f.invalid(p.to("request"), show(spec.At("request")), err.Error())
+		f.Invalid(p.To("request"), fielderrors.Show(spec.At("request")), err.Error())
 	}
 	usages := spec.At("usages")
 	if usages.Len() == 0 {
-		f.required(p.to("usages"), "")
+		f.Required(p.To("usages"), "")
 	}
 	var met seen
 	for i, item := range usages.Items() {
 		if !t.anyUsage {
-			f.only(p.to("usages").item(i), item.Str(), keyUsages)
+			f.only(p.To("usages").Item(i), item.Str(), keyUsages)
 		}
 		if met.add(item.Str()) && !t.sameUsages {
-			f.duplicate(p.to("usages").item(i), word(item.Str()))
+			f.Duplicate(p.To("usages").Item(i), fielderrors.Word(item.Str()))
 		}
 	}
 	signer := text(spec, "signerName")
 	if signer == legacySigner && !t.legacySigner {
-		f.invalid(p.to("signerName"), signer, "the legacy signerName is not allowed via this API version")
+		f.Invalid(p.To("signerName"), signer, "the legacy signerName is not allowed via this API version")
 	} else {
-		f.signerName(p.to("signerName"), signer)
+		f.signerName(p.To("signerName"), signer)
 	}
 	if seconds := spec.At("expirationSeconds"); !seconds.IsNull() && seconds.Int() < minCertificateLife {
-		f.invalid(p.to("expirationSeconds"), seconds.Int(), "may not specify a duration less than 600 seconds (10 minutes)")
+		f.Invalid(p.To("expirationSeconds"), seconds.Int(), "may not specify a duration less than 600 seconds (10 minutes)")
 	}
-	p = (*place)(nil).to("status")
-	f.requestConditions(obj.At("status", "conditions"), t, p.to("conditions"))
+	p = (*fielderrors.Place)(nil).To("status")
+	f.requestConditions(obj.At("status", "conditions"), t, p.To("conditions"))
 	if !t.anyCertificate {
 		if err := certificateFault(decodedBytes(obj.At("status", "certificate"))); err != nil {
-			f.invalid(p.to("certificate"), "<certificate data>", err.Error())
+			f.Invalid(p.To("certificate"), "<certificate data>", err.Error())
 		}
 	}
 }
@@ -189,25 +190,25 @@ func certificateFault(content []byte) error {
 	return nil
 }
 
-func (f *faults) requestConditions(conditions object.Value, t tolerated, p *place) {
+func (f *faults) requestConditions(conditions object.Value, t tolerated, p *fielderrors.Place) {
 	var types seen
 	for i, condition := range conditions.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		kind := text(condition, "type")
 		if kind == "" && !t.noType {
-			f.required(p.to("type"), "")
+			f.Required(p.To("type"), "")
 		}
 		statuses := conditionStatuses
 		if slices.Contains(verdicts, kind) {
 			statuses = onlyTrue
 		}
-		f.oneOf(p.to("status"), text(condition, "status"), statuses)
+		f.oneOf(p.To("status"), text(condition, "status"), statuses)
 		if types.add(kind) && !t.sameTypes {
-			f.duplicate(p.to("type"), word(kind))
+			f.Duplicate(p.To("type"), fielderrors.Word(kind))
 		}
 	}
 	if types.has("Approved") && types.has("Denied") && !t.bothVerdicts {
-		f.invalid(p, bothVerdictsShown, "must specify at most one of: `"+approvedShown+"`, `"+deniedShown+"`")
+		f.Invalid(p, bothVerdictsShown, "must specify at most one of: `"+approvedShown+"`, `"+deniedShown+"`")
 	}
 }
 
@@ -224,11 +225,11 @@ func ofType(conditions object.Value, kind string) []object.Value {
 
 // verdictsKept demands that no verdict goes away, and, if strict, that approval and denial are what they were.
 func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
-	p := (*place)(nil).to("status").to("conditions")
+	p := (*fielderrors.Place)(nil).To("status").To("conditions")
 	is, was := obj.At("status", "conditions"), old.At("status", "conditions")
 	for _, kind := range verdicts {
 		if len(ofType(is, kind)) < len(ofType(was, kind)) {
-			f.forbidden(p, fmt.Sprintf("updates may not remove a condition of type %q", kind))
+			f.Forbidden(p, fmt.Sprintf("updates may not remove a condition of type %q", kind))
 		}
 	}
 	if !strict {
@@ -237,9 +238,9 @@ func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
 	for _, kind := range [...]string{"Approved", "Denied"} {
 		now, before := ofType(is, kind), ofType(was, kind)
 		if len(now) > len(before) {
-			f.forbidden(p, fmt.Sprintf("updates may not add a condition of type %q", kind))
+			f.Forbidden(p, fmt.Sprintf("updates may not add a condition of type %q", kind))
 		} else if len(now) == len(before) && !slices.EqualFunc(now, before, same) {
-			f.forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind, difference(object.ListOf(before...), object.ListOf(now...))))
+			f.Forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind, difference(object.ListOf(before...), object.ListOf(now...))))
 		}
 	}
 }
@@ -247,13 +248,13 @@ func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
 // certificateKept demands that a certificate is set once, and where it may be set.
 func (f *faults) certificateKept(obj, old object.Value, may bool) {
 	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
-	p := (*place)(nil).to("status").to("certificate")
+	p := (*fielderrors.Place)(nil).To("status").To("certificate")
 	switch {
 	case same(is, was) || is.Len() == 0 && was.Len() == 0:
 	case !may:
-		f.forbidden(p, "updates may not set certificate content")
+		f.Forbidden(p, "updates may not set certificate content")
 	case was.Len() > 0:
-		f.forbidden(p, "updates may not modify existing certificate content")
+		f.Forbidden(p, "updates may not modify existing certificate content")
 	}
 }
 
@@ -262,39 +263,39 @@ func trustBundleCreate(f *faults, obj object.Value) { f.trustBundle(obj, true) }
 func trustBundleUpdate(f *faults, obj, old object.Value) {
 	f.trustBundle(obj, text(obj.At("spec"), "trustBundle") != text(old.At("spec"), "trustBundle"))
 	if signer := text(obj.At("spec"), "signerName"); signer != text(old.At("spec"), "signerName") {
-		f.invalid((*place)(nil).to("spec").to("signerName"), signer, immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("signerName"), signer, fielderrors.Immutable)
 	}
 }
 
 func (f *faults) trustBundle(obj object.Value, parse bool) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
 	if name := text(obj.At("metadata"), "name"); name != "" {
-		f.each((*place)(nil).to("metadata").to("name"), name, trustBundleNameFaults(name, signer))
+		f.Each((*fielderrors.Place)(nil).To("metadata").To("name"), name, trustBundleNameFaults(name, signer))
 	}
 	if signer != "" {
-		f.signerName(p.to("signerName"), signer)
+		f.signerName(p.To("signerName"), signer)
 	}
 	if parse {
-		f.trustAnchors(text(spec, "trustBundle"), p.to("trustBundle"))
+		f.trustAnchors(text(spec, "trustBundle"), p.To("trustBundle"))
 	}
 }
 
 // trustAnchors demands certificates of authorities, each once.
-func (f *faults) trustAnchors(bundle string, p *place) {
+func (f *faults) trustAnchors(bundle string, p *fielderrors.Place) {
 	if len(bundle) > maxTrustBundle {
-		f.tooLong(p, maxTrustBundle)
+		f.TooLong(p, maxTrustBundle)
 		return
 	}
-	before := len(f.list)
+	before := len(f.List)
 	at := map[string][]int{}
 	var order []string
 	i := 0
 	for block, rest := pem.Decode([]byte(bundle)); block != nil; block, rest = pem.Decode(rest) {
 		if why := trustAnchorFault(block); why != "" {
-			f.invalid(p, omitted, fmt.Sprintf("entry %d %s", i, why))
+			f.Invalid(p, omitted, fmt.Sprintf("entry %d %s", i, why))
 		} else {
 			anchor := string(block.Bytes)
 			if at[anchor] == nil {
@@ -304,15 +305,15 @@ func (f *faults) trustAnchors(bundle string, p *place) {
 		}
 		i++
 	}
-	if len(f.list) > before {
+	if len(f.List) > before {
 		return
 	}
 	if len(order) == 0 {
-		f.invalid(p, omitted, "at least one trust anchor must be provided")
+		f.Invalid(p, omitted, "at least one trust anchor must be provided")
 	}
 	for _, anchor := range order {
 		if len(at[anchor]) > 1 {
-			f.invalid(p, omitted, fmt.Sprintf("duplicate trust anchor (indices %v)", at[anchor]))
+			f.Invalid(p, omitted, fmt.Sprintf("duplicate trust anchor (indices %v)", at[anchor]))
 		}
 	}
 }
@@ -338,23 +339,23 @@ func trustAnchorFault(block *pem.Block) string {
 
 func podCertificateCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
-	f.signerName(p.to("signerName"), signer)
-	f.userAnnotations(spec.At("unverifiedUserAnnotations"), p.to("unverifiedUserAnnotations"))
+	f.signerName(p.To("signerName"), signer)
+	f.userAnnotations(spec.At("unverifiedUserAnnotations"), p.To("unverifiedUserAnnotations"))
 	for _, of := range [...][2]string{{"podName", "podUID"}, {"serviceAccountName", "serviceAccountUID"}, {"nodeName", "nodeUID"}} {
 		name, uid := text(spec, of[0]), text(spec, of[1])
-		f.subdomain(p.to(of[0]), name)
+		f.subdomain(p.To(of[0]), name)
 		if uid == "" {
-			f.invalid(p.to(of[1]), uid, "must not be empty")
+			f.Invalid(p.To(of[1]), uid, "must not be empty")
 		} else if len(uid) > maxUIDLength {
-			f.tooLong(p.to(of[1]), maxUIDLength)
+			f.TooLong(p.To(of[1]), maxUIDLength)
 		}
 	}
 	life := spec.At("maxExpirationSeconds")
 	if life.IsNull() {
-		f.required(p.to("maxExpirationSeconds"), "must be set")
+		f.Required(p.To("maxExpirationSeconds"), "must be set")
 		return
 	}
 	longest := int64(maxRequestLife)
@@ -362,31 +363,31 @@ func podCertificateCreate(f *faults, obj object.Value) {
 		longest = maxKubernetesLife
 	}
 	if n := life.Int(); n < minRequestLife || n > longest {
-		f.invalid(p.to("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife, longest))
+		f.Invalid(p.To("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife, longest))
 	}
 	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
-		f.stubRequest(stub, p.to("stubPKCS10Request"))
+		f.stubRequest(stub, p.To("stubPKCS10Request"))
 	} else {
-		f.invalidAsSuch(p, noStubRequest)
+		f.InvalidAsSuch(p, noStubRequest)
 	}
 }
 
-func (f *faults) stubRequest(stub []byte, p *place) {
+func (f *faults) stubRequest(stub []byte, p *fielderrors.Place) {
 	if len(stub) > maxRequestBytes {
-		f.tooLong(p, maxRequestBytes)
+		f.TooLong(p, maxRequestBytes)
 		return
 	}
 	request, err := x509.ParseCertificateRequest(stub)
 	if err != nil {
-		f.invalidAsSuch(p, badStubRequest)
+		f.InvalidAsSuch(p, badStubRequest)
 		return
 	}
 	if bad, why := keyFault(request.PublicKey); bad != nil {
-		f.invalid(p, *bad, why)
+		f.Invalid(p, *bad, why)
 	} else if why != "" {
-		f.invalidAsSuch(p, why)
+		f.InvalidAsSuch(p, why)
 	} else if request.CheckSignature() != nil {
-		f.invalidAsSuch(p, "invalid signature")
+		f.InvalidAsSuch(p, "invalid signature")
 	}
 }
 
@@ -422,7 +423,7 @@ var podCertificateFields = []goField{{name: "SignerName", member: "signerName", 
 func podCertificateUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
-		f.invalid((*place)(nil).to("spec"), goForm{spec, podCertificateFields}, immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, podCertificateFields}, fielderrors.Immutable)
 	}
 }
 
@@ -430,23 +431,23 @@ var podCertificateVerdicts = []string{"Issued", "Denied", "Failed"}
 
 func podCertificateStatus(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	status, was := obj.At("status"), old.At("status")
 	known := 0
 	for i, condition := range status.At("conditions").Items() {
-		p := p.to("conditions").to("[" + strconv.Itoa(i) + "]") // the reference takes the index for a name
+		p := p.To("conditions").To("[" + strconv.Itoa(i) + "]") // the reference takes the index for a name
 		kind := text(condition, "type")
 		if !slices.Contains(podCertificateVerdicts, kind) {
-			f.unsupportedText(p.to("type"), kind, podCertificateVerdicts)
+			f.UnsupportedText(p.To("type"), kind, podCertificateVerdicts)
 			continue
 		}
 		if known++; known > 1 {
-			f.invalid(p.to("type"), kind, `There may be at most one condition with type "Issued", "Denied", or "Failed"`)
+			f.Invalid(p.To("type"), kind, `There may be at most one condition with type "Issued", "Denied", or "Failed"`)
 		}
-		f.only(p.to("status"), text(condition, "status"), onlyTrue)
+		f.only(p.To("status"), text(condition, "status"), onlyTrue)
 	}
-	f.conditions(status.At("conditions"), p.to("conditions"))
-	if len(f.list) > 0 {
+	f.conditions(status.At("conditions"), p.To("conditions"))
+	if len(f.List) > 0 {
 		return
 	}
 	isTrue := func(status object.Value, kinds ...string) bool {
@@ -457,97 +458,97 @@ func podCertificateStatus(f *faults, obj, old object.Value) {
 	switch {
 	case isTrue(was, podCertificateVerdicts...):
 		if !same(status, was) {
-			f.invalidAsSuch(p, "immutable after PodCertificateRequest is issued, denied, or failed")
+			f.InvalidAsSuch(p, "immutable after PodCertificateRequest is issued, denied, or failed")
 		}
 	case isTrue(status, "Denied", "Failed"):
 		if !same(status.Without("conditions"), object.MapOf()) {
-			f.invalidAsSuch(p, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
+			f.InvalidAsSuch(p, "non-condition status fields must be empty when denying or failing the PodCertificateRequest")
 		}
 	case isTrue(status, "Issued"):
 		f.issued(status, old.At("spec"), p)
 	case !same(status, was):
-		f.invalidAsSuch(p, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
+		f.InvalidAsSuch(p, `status is immutable unless transitioning to "Issued", "Denied", or "Failed"`)
 	}
 }
 
 // issued checks a chain of certificates that a signer has just issued.
-func (f *faults) issued(status, spec object.Value, p *place) {
+func (f *faults) issued(status, spec object.Value, p *fielderrors.Place) {
 	chain := text(status, "certificateChain")
-	at := p.to("certificateChain")
+	at := p.To("certificateChain")
 	if len(chain) > maxChainBytes {
-		f.tooLong(at, maxChainBytes)
+		f.TooLong(at, maxChainBytes)
 		return
 	}
 	block, rest := pem.Decode([]byte(chain))
 	if block == nil {
-		f.invalid(at, chain, "issued certificate chain must contain at least one certificate")
+		f.Invalid(at, chain, "issued certificate chain must contain at least one certificate")
 		return
 	}
 	if block.Type != pemCertificate {
-		f.invalid(at, chain, "issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
+		f.Invalid(at, chain, "issued certificate chain must consist entirely of CERTIFICATE PEM blocks")
 		return
 	}
 	leaf, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		f.invalid(at, chain, "leaf certificate does not parse as valid X.509")
+		f.Invalid(at, chain, "leaf certificate does not parse as valid X.509")
 		return
 	}
 	f.leafNames(leaf, at)
 	request, err := x509.ParseCertificateRequest(decodedBytes(spec.At("stubPKCS10Request")))
 	if err != nil {
-		f.invalidAsSuch(p.up.to("spec").to("stubPKCS10Request"), badStubRequest)
+		f.InvalidAsSuch(p.Up.To("spec").To("stubPKCS10Request"), badStubRequest)
 		return
 	}
 	if key, ok := request.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !key.Equal(leaf.PublicKey) {
-		f.invalid(at, chain, "leaf certificate was not issued to the requested public key")
+		f.Invalid(at, chain, "leaf certificate was not issued to the requested public key")
 		return
 	}
-	before := len(f.list)
-	if f.validity(status, spec, leaf, p); len(f.list) > before {
+	before := len(f.List)
+	if f.validity(status, spec, leaf, p); len(f.List) > before {
 		return
 	}
 	for block, rest = pem.Decode(rest); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != pemCertificate {
-			f.invalid(at, chain, "issued certificate chain must consist entirely of CERTFICATE PEM blocks")
+			f.Invalid(at, chain, "issued certificate chain must consist entirely of CERTFICATE PEM blocks")
 			return
 		}
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			f.invalid(at, chain, "intermediate certificate does not parse as valid X.509")
+			f.Invalid(at, chain, "intermediate certificate does not parse as valid X.509")
 			return
 		}
 	}
 }
 
-func (f *faults) leafNames(leaf *x509.Certificate, p *place) {
+func (f *faults) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, name := range leaf.DNSNames {
 		if name == "" {
-			f.invalid(p, name, "leaf certificate should not contain empty DNSName")
+			f.Invalid(p, name, "leaf certificate should not contain empty DNSName")
 		}
 		if strings.Contains(name, "..") {
-			f.invalid(p, name, "leaf certificate's DNSName should not contain '..'")
+			f.Invalid(p, name, "leaf certificate's DNSName should not contain '..'")
 		}
 		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			f.invalid(p, name, "leaf certificate's DNSName should not start or end with '.'")
+			f.Invalid(p, name, "leaf certificate's DNSName should not start or end with '.'")
 		}
 	}
 	for _, address := range leaf.EmailAddresses {
 		if _, err := mail.ParseAddress(address); err != nil {
-			f.invalid(p, address, "leaf certificate should not contain invalid EmailAddress")
+			f.Invalid(p, address, "leaf certificate should not contain invalid EmailAddress")
 		}
 	}
 }
 
 // validity compares the times of a status with those of the certificate; it does not ask for the time of day.
-func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *place) {
+func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, key := range [...]string{"notBefore", "notAfter"} {
 		if !has(status, key) {
-			f.required(p.to(key), "must be present and consistent with the issued certificate")
+			f.Required(p.To(key), "must be present and consistent with the issued certificate")
 		}
 	}
 	if !has(status, "beginRefreshAt") {
-		f.required(p.to("beginRefreshAt"), "must be present and in the range [notbefore+10min, notafter-10min]")
+		f.Required(p.To("beginRefreshAt"), "must be present and in the range [notbefore+10min, notafter-10min]")
 	}
-	if len(f.list) > 0 {
+	if len(f.List) > 0 {
 		return
 	}
 	start, end, refresh := moment(status.At("notBefore")), moment(status.At("notAfter")), moment(status.At("beginRefreshAt"))
@@ -555,17 +556,17 @@ func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *
 	longest := number(spec, "maxExpirationSeconds")
 	switch {
 	case !start.Equal(leaf.NotBefore):
-		f.invalid(p.to("notBefore"), start, "must be set to the NotBefore time encoded in the leaf certificate")
+		f.Invalid(p.To("notBefore"), start, "must be set to the NotBefore time encoded in the leaf certificate")
 	case !end.Equal(leaf.NotAfter):
-		f.invalid(p.to("notAfter"), end, "must be set to the NotAfter time encoded in the leaf certificate")
+		f.Invalid(p.To("notAfter"), end, "must be set to the NotAfter time encoded in the leaf certificate")
 	case life < time.Hour:
-		f.invalid(p.to("certificateChain"), life, "leaf certificate lifetime must be >= 1 hour")
+		f.Invalid(p.To("certificateChain"), life, "leaf certificate lifetime must be >= 1 hour")
 	case life > time.Duration(longest)*time.Second:
-		f.invalid(p.to("certificateChain"), life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
+		f.Invalid(p.To("certificateChain"), life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
 	case refresh.Before(start.Add(refreshMargin)):
-		f.invalid(p.to("beginRefreshAt"), refresh, "must be at least 10 minutes after status.notBefore")
+		f.Invalid(p.To("beginRefreshAt"), refresh, "must be at least 10 minutes after status.notBefore")
 	case refresh.After(end.Add(-refreshMargin)):
-		f.invalid(p.to("beginRefreshAt"), refresh, "must be at least 10 minutes before status.notAfter")
+		f.Invalid(p.To("beginRefreshAt"), refresh, "must be at least 10 minutes before status.notAfter")
 	}
 }
 

@@ -3,6 +3,7 @@ package validation
 import (
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -12,40 +13,40 @@ const (
 )
 
 // conditions checks conditions of the shared type: each type once, and everything said.
-func (f *faults) conditions(conditions object.Value, p *place) {
+func (f *faults) conditions(conditions object.Value, p *fielderrors.Place) {
 	var types seen
 	for i, condition := range conditions.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		kind, status, reason := text(condition, "type"), text(condition, "status"), text(condition, "reason")
 		if types.add(kind) {
-			f.duplicate(p, kind)
+			f.Duplicate(p, kind)
 		}
 		if kind == "" {
-			f.required(p.to("type"), "is required")
+			f.Required(p.To("type"), "is required")
 		} else {
-			f.qualified(p.to("type"), kind)
+			f.qualified(p.To("type"), kind)
 		}
-		f.oneOf(p.to("status"), status, conditionStatuses)
-		f.nonNegativeZero(p.to("observedGeneration"), number(condition, "observedGeneration"))
+		f.oneOf(p.To("status"), status, conditionStatuses)
+		f.nonNegativeZero(p.To("observedGeneration"), number(condition, "observedGeneration"))
 		if !has(condition, "lastTransitionTime") {
-			f.required(p.to("lastTransitionTime"), "")
+			f.Required(p.To("lastTransitionTime"), "")
 		}
 		if reason == "" {
-			f.required(p.to("reason"), "")
+			f.Required(p.To("reason"), "")
 		} else {
-			f.each(p.to("reason"), reason, metavalidation.IsValidConditionReason(reason))
+			f.Each(p.To("reason"), reason, metavalidation.IsValidConditionReason(reason))
 			if len(reason) > maxConditionReason {
-				f.tooLong(p.to("reason"), maxConditionReason)
+				f.TooLong(p.To("reason"), maxConditionReason)
 			}
 		}
 		if length(condition, "message") > maxConditionMessage {
-			f.tooLong(p.to("message"), maxConditionMessage)
+			f.TooLong(p.To("message"), maxConditionMessage)
 		}
 	}
 }
 
-func (f *faults) nonNegativeZero(p *place, n int64) {
+func (f *faults) nonNegativeZero(p *fielderrors.Place, n int64) {
 	if n < 0 {
-		f.invalid(p, n, "must be greater than or equal to zero")
+		f.Invalid(p, n, "must be greater than or equal to zero")
 	}
 }

@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -17,26 +19,26 @@ var templateMeta = [...]string{"name", "generateName", "namespace", "selfLink", 
 // goNames are those members whose Go names differ in more than the case of the first letter.
 var goNames = map[string]string{"uid": "uID"}
 
-func (f *faults) templateMeta(meta object.Value, p *place) {
-	f.annotations(meta.At("annotations"), p.to("annotations"))
-	f.labels(meta.At("labels"), p.to("labels"))
+func (f *faults) templateMeta(meta object.Value, p *fielderrors.Place) {
+	objectmeta.Annotations(&f.Errors, meta.At("annotations"), p.To("annotations"))
+	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	for _, key := range templateMeta {
 		if v := meta.At(key); !blank(v) && v.Kind() != object.Int || v.Int() != 0 {
-			f.forbidden(p.to(or(goNames[key], key)), "cannot be set")
+			f.Forbidden(p.To(or(goNames[key], key)), "cannot be set")
 		}
 	}
 }
 
 // claimTemplate checks the claim that is made for a volume of a pod.
-func (f *faults) claimTemplate(template object.Value, p *place) {
-	f.templateMeta(template.At("metadata"), p.to("metadata"))
-	f.claimSpec(template.At("spec"), claimLeniency{}, p.to("spec"))
+func (f *faults) claimTemplate(template object.Value, p *fielderrors.Place) {
+	f.templateMeta(template.At("metadata"), p.To("metadata"))
+	f.claimSpec(template.At("spec"), claimLeniency{}, p.To("spec"))
 }
 
 // claimLeniency is what an update of a claim may keep.
 type claimLeniency struct{ selector, apiGroup bool }
 
-func (f *faults) accessModes(modes object.Value, p *place) {
+func (f *faults) accessModes(modes object.Value, p *fielderrors.Place) {
 	single, others := false, false
 	for _, item := range modes.Items() {
 		mode := item.Str()
@@ -45,100 +47,100 @@ func (f *faults) accessModes(modes object.Value, p *place) {
 		others = others || mode != "ReadWriteOncePod" && holds(accessModes, mode)
 	}
 	if single && others {
-		f.forbidden(p, "may not use ReadWriteOncePod with other access modes")
+		f.Forbidden(p, "may not use ReadWriteOncePod with other access modes")
 	}
 }
 
-func (f *faults) claimSpec(spec object.Value, old claimLeniency, p *place) {
+func (f *faults) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.Place) {
 	if length(spec, "accessModes") == 0 {
-		f.required(p.to("accessModes"), "at least 1 access mode is required")
+		f.Required(p.To("accessModes"), "at least 1 access mode is required")
 	}
-	f.labelSelector(spec.At("selector"), p.to("selector"), old.selector)
-	f.accessModes(spec.At("accessModes"), p.to("accessModes"))
+	f.labelSelector(spec.At("selector"), p.To("selector"), old.selector)
+	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
 	if size, ok := spec.At("resources", "requests").Get("storage"); ok {
-		f.amountPositive(p.to("resources").key("storage"), quantity(size))
+		f.amountPositive(p.To("resources").Key("storage"), quantity(size))
 	} else {
-		f.required(p.to("resources").key("storage"), "")
+		f.Required(p.To("resources").Key("storage"), "")
 	}
 	if class := text(spec, "storageClassName"); class != "" {
-		f.subdomain(p.to("storageClassName"), class)
+		f.subdomain(p.To("storageClassName"), class)
 	}
-	f.onlyIfSet(p.to("volumeMode"), spec.At("volumeMode"), volumeModes)
+	f.onlyIfSet(p.To("volumeMode"), spec.At("volumeMode"), volumeModes)
 	f.dataSources(spec, old, p)
 	if class := text(spec, "volumeAttributesClassName"); class != "" {
-		f.subdomain(p.to("volumeAttributesClassName"), class)
+		f.subdomain(p.To("volumeAttributesClassName"), class)
 	}
 }
 
 // dataSources checks where a volume's first content comes from.
-func (f *faults) dataSources(spec object.Value, old claimLeniency, p *place) {
+func (f *faults) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Place) {
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
 	if !source.IsNull() {
-		f.dataSource(source, old, p.to("dataSource"))
+		f.dataSource(source, old, p.To("dataSource"))
 	}
 	if ref.IsNull() {
 		return
 	}
-	f.dataSource(ref, old, p.to("dataSourceRef"))
+	f.dataSource(ref, old, p.To("dataSourceRef"))
 	namespace := text(ref, "namespace")
 	if namespace != "" {
-		f.label(p.to("dataSourceRef").to("namespace"), namespace)
+		f.label(p.To("dataSourceRef").To("namespace"), namespace)
 	}
 	switch { // the reference shows a path as the value
 	case source.IsNull():
 	case namespace != "":
-		f.invalid(p, struct{}{}, "may not be specified when dataSourceRef.namespace is specified")
+		f.Invalid(p, struct{}{}, "may not be specified when dataSourceRef.namespace is specified")
 	case !object.Equal(source, ref.Without("namespace")):
-		f.invalid(p, struct{}{}, "must match dataSourceRef")
+		f.Invalid(p, struct{}{}, "must match dataSourceRef")
 	}
 }
 
-func (f *faults) dataSource(from object.Value, old claimLeniency, p *place) {
+func (f *faults) dataSource(from object.Value, old claimLeniency, p *fielderrors.Place) {
 	kind, group := text(from, "kind"), text(from, "apiGroup")
-	f.requiredText(p.to("name"), text(from, "name"))
-	f.requiredText(p.to("kind"), kind)
+	f.requiredText(p.To("name"), text(from, "name"))
+	f.requiredText(p.To("kind"), kind)
 	if group == "" && kind != "PersistentVolumeClaim" {
-		f.invalid(p, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+		f.Invalid(p, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
 	}
 	if group != "" && !old.apiGroup {
-		f.subdomain(p.to("apiGroup"), group)
+		f.subdomain(p.To("apiGroup"), group)
 	}
 }
 
 func claimCreate(f *faults, claim object.Value) {
 	f.qualifiedFinalizers(claim)
-	f.claimSpec(claim.At("spec"), claimLeniency{}, (*place)(nil).to("spec"))
+	f.claimSpec(claim.At("spec"), claimLeniency{}, (*fielderrors.Place)(nil).To("spec"))
 }
 
 const betaStorageClass = "volume.beta.kubernetes.io/storage-class"
 
 func claimUpdate(f *faults, claim, old object.Value) {
-	var root *place
+	var root *fielderrors.Place
 	f.qualifiedFinalizers(claim)
 	spec, was := claim.At("spec"), old.At("spec")
 	var selector faults
 	selector.labelSelector(was.At("selector"), nil, false)
 	f.claimSpec(spec, claimLeniency{
-		selector: len(selector.list) > 0,
+		selector: len(selector.List) > 0,
 		apiGroup: has(was.At("dataSource"), "apiGroup") || has(was.At("dataSourceRef"), "apiGroup"),
-	}, root.to("spec"))
+	}, root.To("spec"))
 	f.claimChanges(claim, old)
 	now, before := quantity(spec.At("resources", "requests", "storage")), quantity(was.At("resources", "requests", "storage"))
 	if have := quantity(old.At("status", "capacity", "storage")); now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
-		f.forbidden(root.to("spec").to("resources").to("requests").to("storage"), "field can not be less than status.capacity")
+		f.Forbidden(root.To("spec").To("resources").To("requests").To("storage"), "field can not be less than status.capacity")
 	}
 	if !same(spec.At("volumeMode"), was.At("volumeMode")) {
-		f.invalid(root.to("volumeMode"), show(spec.At("volumeMode")), immutable)
+		f.Invalid(root.To("volumeMode"), fielderrors.Show(spec.At("volumeMode")), fielderrors.Immutable)
 	}
 	class := spec.At("volumeAttributesClassName")
 	if object.Equal(class, was.At("volumeAttributesClassName")) || !has(old.At("status"), "currentVolumeAttributesClassName") {
 		return
 	}
-	at := root.to("spec").to("volumeAttributesClassName")
+	at := root.To("spec").To("volumeAttributesClassName")
 	if class.IsNull() {
-		f.forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")
+		f.Forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")
 	} else if class.Len() == 0 {
-		f.forbidden(at, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")
+		f.Forbidden(at, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")
 	}
 }
 
@@ -157,7 +159,7 @@ func (f *faults) claimChanges(claim, old object.Value) {
 		spec = spec.Without("storageClassName")
 	} else {
 		if now.Str() != annotation.Str() {
-			f.invalid((*place)(nil).to("metadata").to("annotations").to(betaStorageClass), now.Str(), immutable)
+			f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(), fielderrors.Immutable)
 		}
 		if named && (!annotated || class.Str() == annotation.Str()) {
 			spec = sameMember(spec, was, "storageClassName")
@@ -170,7 +172,7 @@ func (f *faults) claimChanges(claim, old object.Value) {
 		spec = sameMember(spec, was, "volumeAttributesClassName")
 	}
 	if !same(spec, was) {
-		f.forbidden((*place)(nil).to("spec"),
+		f.Forbidden((*fielderrors.Place)(nil).To("spec"),
 			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+difference(was, spec))
 	}
 }
@@ -188,36 +190,36 @@ var resizeStatuses = []string{"ControllerResizeInProgress", "ControllerResizeInf
 
 func claimStatus(f *faults, claim, old object.Value) {
 	f.qualifiedFinalizers(claim)
-	at := (*place)(nil).to("status")
+	at := (*fielderrors.Place)(nil).To("status")
 	status := claim.At("status")
 	for _, m := range status.At("capacity").Members() {
-		f.basicAmount(m.Value, at.to("capacity").key(m.Key))
+		f.basicAmount(m.Value, at.To("capacity").Key(m.Key))
 	}
 	for _, m := range status.At("allocatedResourceStatuses").Members() {
-		f.claimResource(m.Key, at.to("allocatedResourceStatuses"))
+		f.claimResource(m.Key, at.To("allocatedResourceStatuses"))
 		if !holds(resizeStatuses, m.Value.Str()) {
-			f.unsupported(at.to("allocatedResourceStatuses"), m.Key, resizeStatuses)
+			f.Unsupported(at.To("allocatedResourceStatuses"), m.Key, resizeStatuses)
 		}
 	}
 	for _, m := range status.At("allocatedResources").Members() {
-		before := len(f.list)
-		if f.claimResource(m.Key, at.to("allocatedResources")); len(f.list) == before {
-			f.basicAmount(m.Value, at.to("allocatedResources").key(m.Key))
+		before := len(f.List)
+		if f.claimResource(m.Key, at.To("allocatedResources")); len(f.List) == before {
+			f.basicAmount(m.Value, at.To("allocatedResources").Key(m.Key))
 		}
 	}
 }
 
 // basicAmount demands an amount that is not negative.
-func (f *faults) basicAmount(v object.Value, p *place) {
+func (f *faults) basicAmount(v object.Value, p *fielderrors.Place) {
 	if amount := quantity(v); amount.Value() < 0 {
-		f.invalid(p, amount.Value(), "must be a valid resource quantity")
+		f.Invalid(p, amount.Value(), "must be a valid resource quantity")
 	}
 }
 
-func (f *faults) claimResource(name string, p *place) {
-	if wrong := qualifiedFaults(name); len(wrong) > 0 {
-		f.each(p, name, wrong)
+func (f *faults) claimResource(name string, p *fielderrors.Place) {
+	if wrong := objectmeta.LabelKeyErrors(name); len(wrong) > 0 {
+		f.Each(p, name, wrong)
 	} else if isNativeResource(name) && name != "storage" {
-		f.unsupportedText(p, name, []string{"storage"})
+		f.UnsupportedText(p, name, []string{"storage"})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -14,22 +15,22 @@ const whenImmutable = "field is immutable when `immutable` is set"
 
 func configMapCreate(f *faults, config object.Value) {
 	f.qualifiedFinalizers(config)
-	var root *place
+	var root *fielderrors.Place
 	data, binary := config.At("data"), config.At("binaryData")
 	size := 0
 	for _, m := range data.Members() {
-		f.each(root.to("data").key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(root.To("data").Key(m.Key), m.Key, configKeyFaults(m.Key))
 		if _, twice := binary.Get(m.Key); twice {
-			f.invalid(root.to("data").key(m.Key), m.Key, "duplicate of key present in binaryData")
+			f.Invalid(root.To("data").Key(m.Key), m.Key, "duplicate of key present in binaryData")
 		}
 		size += m.Value.Len()
 	}
 	for _, m := range binary.Members() {
-		f.each(root.to("binaryData").key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(root.To("binaryData").Key(m.Key), m.Key, configKeyFaults(m.Key))
 		size += decodedLength(m.Value.Str())
 	}
 	if size > maxData {
-		f.tooLong(root.to(""), maxData)
+		f.TooLong(root.To(""), maxData)
 	}
 }
 
@@ -53,26 +54,26 @@ func (f *faults) frozen(obj, old object.Value, members ...string) {
 		return
 	}
 	if !truth(obj, "immutable") {
-		f.forbidden((*place)(nil).to("immutable"), whenImmutable)
+		f.Forbidden((*fielderrors.Place)(nil).To("immutable"), whenImmutable)
 	}
 	for _, key := range members {
 		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) {
-			f.forbidden((*place)(nil).to(key), whenImmutable)
+			f.Forbidden((*fielderrors.Place)(nil).To(key), whenImmutable)
 		}
 	}
 }
 
 func secretCreate(f *faults, secret object.Value) {
 	f.qualifiedFinalizers(secret)
-	at := (*place)(nil).to("data")
+	at := (*fielderrors.Place)(nil).To("data")
 	data := secret.At("data")
 	size := 0
 	for _, m := range data.Members() {
-		f.each(at.key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(at.Key(m.Key), m.Key, configKeyFaults(m.Key))
 		size += decodedLength(m.Value.Str())
 	}
 	if size > maxData {
-		f.tooLong(at, maxData)
+		f.TooLong(at, maxData)
 	}
 	f.secretOfType(secret, data, at)
 }
@@ -80,11 +81,11 @@ func secretCreate(f *faults, secret object.Value) {
 const accountAnnotation = "kubernetes.io/service-account.name"
 
 // secretOfType demands what a Secret of a well-known type is to hold.
-func (f *faults) secretOfType(secret, data object.Value, p *place) {
+func (f *faults) secretOfType(secret, data object.Value, p *fielderrors.Place) {
 	switch text(secret, "type") {
 	case "kubernetes.io/service-account-token":
 		if text(secret.At("metadata", "annotations"), accountAnnotation) == "" {
-			f.required((*place)(nil).to("metadata").to("annotations").key(accountAnnotation), "")
+			f.Required((*fielderrors.Place)(nil).To("metadata").To("annotations").Key(accountAnnotation), "")
 		}
 	case "kubernetes.io/dockercfg":
 		f.jsonInSecret(data, ".dockercfg", p)
@@ -93,27 +94,27 @@ func (f *faults) secretOfType(secret, data object.Value, p *place) {
 	case "kubernetes.io/basic-auth":
 		_, user := data.Get("username")
 		if _, password := data.Get("password"); !user && !password {
-			f.required(p.key("username"), "")
-			f.required(p.key("password"), "")
+			f.Required(p.Key("username"), "")
+			f.Required(p.Key("password"), "")
 		}
 	case "kubernetes.io/ssh-auth":
 		if text(data, "ssh-privatekey") == "" {
-			f.required(p.key("ssh-privatekey"), "")
+			f.Required(p.Key("ssh-privatekey"), "")
 		}
 	case "kubernetes.io/tls":
 		for _, key := range [...]string{"tls.crt", "tls.key"} {
 			if _, ok := data.Get(key); !ok {
-				f.required(p.key(key), "")
+				f.Required(p.Key(key), "")
 			}
 		}
 	}
 }
 
 // jsonInSecret demands a JSON object under a key.
-func (f *faults) jsonInSecret(data object.Value, key string, p *place) {
+func (f *faults) jsonInSecret(data object.Value, key string, p *fielderrors.Place) {
 	value, ok := data.Get(key)
 	if !ok {
-		f.required(p.key(key), "")
+		f.Required(p.Key(key), "")
 		return
 	}
 	text, err := base64.StdEncoding.DecodeString(value.Str())
@@ -121,13 +122,13 @@ func (f *faults) jsonInSecret(data object.Value, key string, p *place) {
 		err = json.Unmarshal(text, &map[string]any{})
 	}
 	if err != nil {
-		f.invalid(p.key(key), "<secret contents redacted>", err.Error())
+		f.Invalid(p.Key(key), "<secret contents redacted>", err.Error())
 	}
 }
 
 func secretUpdate(f *faults, secret, old object.Value) {
 	if now := text(secret, "type"); now != text(old, "type") {
-		f.invalid((*place)(nil).to("type"), word(now), immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("type"), fielderrors.Word(now), fielderrors.Immutable)
 	}
 	f.frozen(secret, old, "data")
 	secretCreate(f, secret)
@@ -142,10 +143,10 @@ var finalizersOnly = rule{
 
 func namespaceCreate(f *faults, namespace object.Value) {
 	f.qualifiedFinalizers(namespace)
-	f.namespaceFinalizers(namespace, (*place)(nil).to("spec").to("finalizers"))
+	f.namespaceFinalizers(namespace, (*fielderrors.Place)(nil).To("spec").To("finalizers"))
 }
 
-func (f *faults) namespaceFinalizers(namespace object.Value, p *place) {
+func (f *faults) namespaceFinalizers(namespace object.Value, p *fielderrors.Place) {
 	for _, item := range namespace.At("spec", "finalizers").Items() {
 		f.qualified(p, item.Str())
 		f.finalizerName(p, item.Str())
@@ -155,12 +156,12 @@ func (f *faults) namespaceFinalizers(namespace object.Value, p *place) {
 func namespaceStatus(f *faults, namespace, _ object.Value) {
 	f.qualifiedFinalizers(namespace)
 	phase := text(namespace.At("status"), "phase")
-	at := (*place)(nil).to("status").to("Phase")
+	at := (*fielderrors.Place)(nil).To("status").To("Phase")
 	deleting := has(namespace.At("metadata"), "deletionTimestamp")
 	if !deleting && phase != "Active" {
-		f.invalid(at, word(phase), "may only be 'Active' if `deletionTimestamp` is empty")
+		f.Invalid(at, fielderrors.Word(phase), "may only be 'Active' if `deletionTimestamp` is empty")
 	}
 	if deleting && phase != "Terminating" {
-		f.invalid(at, word(phase), "may only be 'Terminating' if `deletionTimestamp` is not empty")
+		f.Invalid(at, fielderrors.Word(phase), "may only be 'Terminating' if `deletionTimestamp` is not empty")
 	}
 }

@@ -6,6 +6,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -20,29 +22,29 @@ var (
 	exitCodeOperators = []string{"In", "NotIn"}
 )
 
-func (f *faults) containers(r *podRules, p *place) {
+func (f *faults) containers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("containers")
 	if containers.Len() == 0 {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
 	var names, hostPorts seen
 	for i, container := range containers.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		f.container(r, container, p)
 		if name := text(container, "name"); names.add(name) {
-			f.duplicate(p.to("name"), name)
+			f.Duplicate(p.To("name"), name)
 		}
-		f.lifecycle(container.At("lifecycle"), r.grace, p.to("lifecycle"))
+		f.lifecycle(container.At("lifecycle"), r.grace, p.To("lifecycle"))
 		f.probes(container, r.grace, p)
 		f.containerRestart(container, p)
 	}
 	for i, container := range containers.Items() {
-		f.hostPorts(container, &hostPorts, p.item(i))
+		f.hostPorts(container, &hostPorts, p.Item(i))
 	}
 }
 
-func (f *faults) initContainers(r *podRules, p *place) {
+func (f *faults) initContainers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("initContainers")
 	if containers.Len() == 0 {
 		return
@@ -52,30 +54,30 @@ func (f *faults) initContainers(r *podRules, p *place) {
 		names.add(text(container, "name"))
 	}
 	for i, container := range containers.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		f.container(r, container, p)
 		sidecar := text(container, "restartPolicy") == "Always"
 		f.initContainerRestart(container, p)
 		if name := text(container, "name"); names.has(name) {
-			f.duplicate(p.to("name"), name)
+			f.Duplicate(p.To("name"), name)
 		} else if name != "" {
 			names.add(name)
 		}
 		var hostPorts seen
-		f.hostPorts(container, &hostPorts, p.up.item(0))
+		f.hostPorts(container, &hostPorts, p.Up.Item(0))
 		if sidecar {
-			f.lifecycle(container.At("lifecycle"), r.grace, p.to("lifecycle"))
+			f.lifecycle(container.At("lifecycle"), r.grace, p.To("lifecycle"))
 			f.probes(container, r.grace, p)
 			continue
 		}
 		for _, key := range [...]string{"lifecycle", "livenessProbe", "readinessProbe", "startupProbe"} {
 			if has(container, key) {
-				f.forbidden(p.to(key), "may not be set for init containers without restartPolicy=Always")
+				f.Forbidden(p.To(key), "may not be set for init containers without restartPolicy=Always")
 			}
 		}
 		for j, policy := range container.At("resizePolicy").Items() {
 			if text(policy, "restartPolicy") == "RestartContainer" && !r.old.restartContainer {
-				f.invalid(p.to("resizePolicy").item(j).to("restartPolicy"), word("RestartContainer"), "must not be set to 'RestartContainer' for non-sidecar initContainers")
+				f.Invalid(p.To("resizePolicy").Item(j).To("restartPolicy"), fielderrors.Word("RestartContainer"), "must not be set to 'RestartContainer' for non-sidecar initContainers")
 			}
 		}
 	}
@@ -84,7 +86,7 @@ func (f *faults) initContainers(r *podRules, p *place) {
 // notEphemeral are the members that a container for debugging cannot have, in the order of its Go type.
 var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
 
-func (f *faults) ephemeralContainers(r *podRules, p *place) {
+func (f *faults) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("ephemeralContainers")
 	if containers.Len() == 0 {
 		return
@@ -98,94 +100,94 @@ func (f *faults) ephemeralContainers(r *podRules, p *place) {
 	}
 	const why = "cannot be set for an Ephemeral Container"
 	for i, container := range containers.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		f.container(r, container, p)
 		f.trimmedImage(container, p)
 		if name := text(container, "name"); names.add(name) {
-			f.duplicate(p.to("name"), name)
+			f.Duplicate(p.To("name"), name)
 		}
 		if target := text(container, "targetContainerName"); target != "" && !others.has(target) {
-			f.notFound(p.to("targetContainerName"), target)
+			f.NotFound(p.To("targetContainerName"), target)
 		}
 		for _, key := range notEphemeral {
 			if v := container.At(key); !v.IsNull() && (key != "resources" || v.Len() > 0) {
-				f.forbidden(p.to(key), why)
+				f.Forbidden(p.To(key), why)
 			}
 		}
 		for j, mount := range container.At("volumeMounts").Items() {
 			if text(mount, "subPath") != "" {
-				f.forbidden(p.to("volumeMounts").item(j).to("subPath"), why)
+				f.Forbidden(p.To("volumeMounts").Item(j).To("subPath"), why)
 			}
 			if text(mount, "subPathExpr") != "" {
-				f.forbidden(p.to("volumeMounts").item(j).to("subPathExpr"), why)
+				f.Forbidden(p.To("volumeMounts").Item(j).To("subPathExpr"), why)
 			}
 		}
 	}
 }
 
 // container checks what containers of every kind have in common.
-func (f *faults) container(r *podRules, container object.Value, p *place) {
-	f.requiredLabel(p.to("name"), text(container, "name"))
-	f.requiredText(p.to("image"), text(container, "image"))
-	f.oneOf(p.to("terminationMessagePolicy"), text(container, "terminationMessagePolicy"), messagePolicies)
-	f.containerPorts(container.At("ports"), p.to("ports"))
-	f.env(container.At("env"), p.to("env"))
-	f.envFrom(container.At("envFrom"), p.to("envFrom"))
-	f.volumeMounts(r, container, p.to("volumeMounts"))
-	f.volumeDevices(r, container, p.to("volumeDevices"))
-	f.oneOf(p.to("imagePullPolicy"), text(container, "imagePullPolicy"), pullPolicies)
-	f.resources(container.At("resources"), r, p.to("resources"), containerResource)
-	f.resizePolicy(r, container.At("resizePolicy"), p.to("resizePolicy"))
-	f.securityContext(r, container.At("securityContext"), p.to("securityContext"))
+func (f *faults) container(r *podRules, container object.Value, p *fielderrors.Place) {
+	f.requiredLabel(p.To("name"), text(container, "name"))
+	f.requiredText(p.To("image"), text(container, "image"))
+	f.oneOf(p.To("terminationMessagePolicy"), text(container, "terminationMessagePolicy"), messagePolicies)
+	f.containerPorts(container.At("ports"), p.To("ports"))
+	f.env(container.At("env"), p.To("env"))
+	f.envFrom(container.At("envFrom"), p.To("envFrom"))
+	f.volumeMounts(r, container, p.To("volumeMounts"))
+	f.volumeDevices(r, container, p.To("volumeDevices"))
+	f.oneOf(p.To("imagePullPolicy"), text(container, "imagePullPolicy"), pullPolicies)
+	f.resources(container.At("resources"), r, p.To("resources"), containerResource)
+	f.resizePolicy(r, container.At("resizePolicy"), p.To("resizePolicy"))
+	f.securityContext(r, container.At("securityContext"), p.To("securityContext"))
 }
 
-func (f *faults) containerPorts(ports object.Value, p *place) {
+func (f *faults) containerPorts(ports object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, port := range ports.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		if name := text(port, "name"); name != "" {
 			if wrong := portNameFaults(name); len(wrong) > 0 {
-				f.each(p.to("name"), name, wrong)
+				f.Each(p.To("name"), name, wrong)
 			} else if names.add(name) {
-				f.duplicate(p.to("name"), name)
+				f.Duplicate(p.To("name"), name)
 			}
 		}
 		if n := number(port, "containerPort"); n == 0 {
-			f.required(p.to("containerPort"), "")
+			f.Required(p.To("containerPort"), "")
 		} else {
-			f.port(p.to("containerPort"), n)
+			f.port(p.To("containerPort"), n)
 		}
 		if n := number(port, "hostPort"); n != 0 {
-			f.port(p.to("hostPort"), n)
+			f.port(p.To("hostPort"), n)
 		}
-		f.oneOf(p.to("protocol"), text(port, "protocol"), protocols)
+		f.oneOf(p.To("protocol"), text(port, "protocol"), protocols)
 	}
 }
 
 // hostPorts demands that no two ports are the same on the host.
-func (f *faults) hostPorts(container object.Value, taken *seen, p *place) {
+func (f *faults) hostPorts(container object.Value, taken *seen, p *fielderrors.Place) {
 	for i, port := range container.At("ports").Items() {
 		n := number(port, "hostPort")
 		if n == 0 {
 			continue
 		}
 		if name := fmt.Sprintf("%s/%s/%d", text(port, "protocol"), text(port, "hostIP"), n); taken.add(name) {
-			f.duplicate(p.to("ports").item(i).to("hostPort"), name)
+			f.Duplicate(p.To("ports").Item(i).To("hostPort"), name)
 		}
 	}
 }
 
-func (f *faults) resizePolicy(r *podRules, policies object.Value, p *place) {
+func (f *faults) resizePolicy(r *podRules, policies object.Value, p *fielderrors.Place) {
 	var resources seen
 	for i, policy := range policies.Items() {
 		name, restart := text(policy, "resourceName"), text(policy, "restartPolicy")
 		if resources.add(name) {
-			f.duplicate(p.item(i), word(name))
+			f.Duplicate(p.Item(i), fielderrors.Word(name))
 		}
 		f.oneOf(p, name, resizeResources)
 		f.oneOf(p, restart, resizePolicies)
 		if text(r.spec, "restartPolicy") == "Never" && restart != "NotRequired" {
-			f.invalid(p, word(restart), "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+			f.Invalid(p, fielderrors.Word(restart), "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 		}
 	}
 }
@@ -195,115 +197,115 @@ const (
 	maxExitCodes    = 255
 )
 
-func (f *faults) containerRestart(container object.Value, p *place) {
+func (f *faults) containerRestart(container object.Value, p *fielderrors.Place) {
 	policy, rules := container.At("restartPolicy"), container.At("restartPolicyRules")
 	if policy.IsNull() {
 		if rules.Len() == 0 {
 			return
 		}
-		f.required(p.to("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		f.Required(p.To("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	} else {
-		f.only(p.to("restartPolicy"), policy.Str(), containerRestarts)
+		f.only(p.To("restartPolicy"), policy.Str(), containerRestarts)
 	}
 	if rules.Len() > maxRestartRules {
-		f.tooMany(p.to("restartPolicyRules"), rules.Len(), maxRestartRules)
+		f.TooMany(p.To("restartPolicyRules"), rules.Len(), maxRestartRules)
 	}
 	for i, rule := range rules.Items() {
-		p := p.to("restartPolicyRules").item(i)
-		f.only(p.to("action"), text(rule, "action"), restartActions)
+		p := p.To("restartPolicyRules").Item(i)
+		f.only(p.To("action"), text(rule, "action"), restartActions)
 		codes := rule.At("exitCodes")
 		if codes.IsNull() {
-			f.required(p.to("exitCodes"), "must be specified")
+			f.Required(p.To("exitCodes"), "must be specified")
 			continue
 		}
-		f.only(p.to("exitCodes").to("operator"), text(codes, "operator"), exitCodeOperators)
+		f.only(p.To("exitCodes").To("operator"), text(codes, "operator"), exitCodeOperators)
 		if n := length(codes, "values"); n > maxExitCodes {
-			f.tooMany(p.to("exitCodes").to("values"), n, maxExitCodes)
+			f.TooMany(p.To("exitCodes").To("values"), n, maxExitCodes)
 		}
 	}
 }
 
-func (f *faults) initContainerRestart(container object.Value, p *place) {
+func (f *faults) initContainerRestart(container object.Value, p *fielderrors.Place) {
 	if has(container, "restartPolicy") {
 		f.containerRestart(container, p)
 	} else if length(container, "restartPolicyRules") > 0 {
-		f.required(p.to("restartPolicy"), "must specify restartPolicy when restart rules are used")
+		f.Required(p.To("restartPolicy"), "must specify restartPolicy when restart rules are used")
 	}
 }
 
-func (f *faults) env(vars object.Value, p *place) {
+func (f *faults) env(vars object.Value, p *fielderrors.Place) {
 	for i, env := range vars.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		if name := text(env, "name"); name == "" {
-			f.required(p.to("name"), "")
+			f.Required(p.To("name"), "")
 		} else {
-			f.each(p.to("name"), name, envNameFaults(name))
+			f.Each(p.To("name"), name, envNameFaults(name))
 		}
 		if from := env.At("valueFrom"); !from.IsNull() {
-			f.valueFrom(from, text(env, "value"), p.to("valueFrom"))
+			f.valueFrom(from, text(env, "value"), p.To("valueFrom"))
 		}
 	}
 }
 
-func (f *faults) valueFrom(from object.Value, value string, p *place) {
+func (f *faults) valueFrom(from object.Value, value string, p *fielderrors.Place) {
 	sources := 0
 	if field := from.At("fieldRef"); !field.IsNull() {
 		sources++
-		f.fieldRef(field, envFields, p.to("fieldRef"))
+		f.fieldRef(field, envFields, p.To("fieldRef"))
 	}
 	if resource := from.At("resourceFieldRef"); !resource.IsNull() {
 		sources++
-		f.resourceFieldRef(resource, false, p.to("resourceFieldRef"))
+		f.resourceFieldRef(resource, false, p.To("resourceFieldRef"))
 	}
 	if config := from.At("configMapKeyRef"); !config.IsNull() {
 		sources++
-		f.keyRef(config, p.to("configMapKeyRef"))
+		f.keyRef(config, p.To("configMapKeyRef"))
 	}
 	if secret := from.At("secretKeyRef"); !secret.IsNull() {
 		sources++
-		f.keyRef(secret, p.to("secretKeyRef"))
+		f.keyRef(secret, p.To("secretKeyRef"))
 	}
 	if file := from.At("fileKeyRef"); !file.IsNull() {
 		sources++
-		f.fileKeyRef(file, p.to("fileKeyRef"))
+		f.fileKeyRef(file, p.To("fileKeyRef"))
 	}
 	switch {
 	case sources == 0:
-		f.invalid(p, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+		f.Invalid(p, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
 	case value != "":
-		f.invalid(p, "", "may not be specified when `value` is not empty")
+		f.Invalid(p, "", "may not be specified when `value` is not empty")
 	case sources > 1:
-		f.invalid(p, "", "may not have more than one field specified at a time")
+		f.Invalid(p, "", "may not have more than one field specified at a time")
 	}
 }
 
-func (f *faults) keyRef(ref object.Value, p *place) {
-	f.subdomain(p.to("name"), text(ref, "name"))
+func (f *faults) keyRef(ref object.Value, p *fielderrors.Place) {
+	f.subdomain(p.To("name"), text(ref, "name"))
 	if key := text(ref, "key"); key == "" {
-		f.required(p.to("key"), "")
+		f.Required(p.To("key"), "")
 	} else {
-		f.each(p.to("key"), key, configKeyFaults(key))
+		f.Each(p.To("key"), key, configKeyFaults(key))
 	}
 }
 
-func (f *faults) fileKeyRef(ref object.Value, p *place) {
+func (f *faults) fileKeyRef(ref object.Value, p *fielderrors.Place) {
 	if key := text(ref, "key"); key == "" {
-		f.required(p.to("key"), "")
+		f.Required(p.To("key"), "")
 	} else {
-		f.each(p.to("key"), key, envNameFaults(key))
+		f.Each(p.To("key"), key, envNameFaults(key))
 	}
-	f.requiredLabel(p.to("volumeName"), text(ref, "volumeName"))
+	f.requiredLabel(p.To("volumeName"), text(ref, "volumeName"))
 	if file := text(ref, "path"); file == "" {
-		f.required(p.to("path"), "")
+		f.Required(p.To("path"), "")
 	} else {
-		f.noBacksteps(p.to("path"), file)
+		f.noBacksteps(p.To("path"), file)
 	}
 }
 
-func (f *faults) envFrom(sources object.Value, p *place) {
+func (f *faults) envFrom(sources object.Value, p *fielderrors.Place) {
 	for i, source := range sources.Items() {
 		if prefix := text(source, "prefix"); prefix != "" {
-			f.each(p.item(i).to("prefix"), prefix, envNameFaults(prefix))
+			f.Each(p.Item(i).To("prefix"), prefix, envNameFaults(prefix))
 		}
 		n := 0
 		for _, key := range [...]string{"configMapRef", "secretRef"} {
@@ -313,16 +315,16 @@ func (f *faults) envFrom(sources object.Value, p *place) {
 			}
 			n++
 			if name := text(ref, "name"); name == "" {
-				f.required(p.item(i).to(key).to("name"), "")
-			} else if !isSubdomain(name) {
-				f.each(p.item(i).to(key).to("name"), name, subdomainPrefixFaults(name))
+				f.Required(p.Item(i).To(key).To("name"), "")
+			} else if !objectmeta.IsSubdomain(name) {
+				f.Each(p.Item(i).To(key).To("name"), name, subdomainPrefixFaults(name))
 			}
 		}
 		switch {
 		case n == 0:
-			f.invalid(p, "", "must specify one of: `configMapRef` or `secretRef`")
+			f.Invalid(p, "", "must specify one of: `configMapRef` or `secretRef`")
 		case n > 1:
-			f.invalid(p, "", "may not have more than one field specified at a time")
+			f.Invalid(p, "", "may not have more than one field specified at a time")
 		}
 	}
 }
@@ -332,7 +334,7 @@ func subdomainPrefixFaults(s string) []string {
 	if len(s) > 1 && strings.HasSuffix(s, "-") {
 		s = s[:len(s)-2] + "a"
 	}
-	return subdomainFaults(s)
+	return objectmeta.SubdomainErrors(s)
 }
 
 // The fields of a pod that it can be told of, in the environment and in a volume; sorted.
@@ -346,14 +348,14 @@ var (
 		"status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 )
 
-func (f *faults) fieldRef(ref object.Value, supported []string, p *place) {
+func (f *faults) fieldRef(ref object.Value, supported []string, p *fielderrors.Place) {
 	version, path := text(ref, "apiVersion"), text(ref, "fieldPath")
 	if version == "" {
-		f.required(p.to("apiVersion"), "")
+		f.Required(p.To("apiVersion"), "")
 		return
 	}
 	if path == "" {
-		f.required(p.to("fieldPath"), "")
+		f.Required(p.To("fieldPath"), "")
 		return
 	}
 	if holds(supported, path) && version == "v1" {
@@ -363,21 +365,21 @@ func (f *faults) fieldRef(ref object.Value, supported []string, p *place) {
 	field, key, subscripted := subscriptOf(path)
 	switch {
 	case version != "v1":
-		f.invalid(p.to("fieldPath"), path, converting+"unsupported pod version: "+version)
+		f.Invalid(p.To("fieldPath"), path, converting+"unsupported pod version: "+version)
 	case subscripted && field == "metadata.annotations":
-		f.each(p, strings.ToLower(key), qualifiedFaults(strings.ToLower(key)))
+		f.Each(p, strings.ToLower(key), objectmeta.LabelKeyErrors(strings.ToLower(key)))
 	case subscripted && field == "metadata.labels":
 		f.qualified(p, key)
 	case subscripted:
-		f.invalid(p.to("fieldPath"), path, converting+"field label does not support subscript: "+path)
+		f.Invalid(p.To("fieldPath"), path, converting+"field label does not support subscript: "+path)
 	case path == "spec.host": // the name of spec.nodeName in old clients
 		if !holds(supported, "spec.nodeName") {
-			f.unsupportedText(p.to("fieldPath"), "spec.nodeName", supported)
+			f.UnsupportedText(p.To("fieldPath"), "spec.nodeName", supported)
 		}
 	case !holds(knownFields, path):
-		f.invalid(p.to("fieldPath"), path, converting+"field label not supported: "+path)
+		f.Invalid(p.To("fieldPath"), path, converting+"field label not supported: "+path)
 	default:
-		f.unsupportedText(p.to("fieldPath"), path, supported)
+		f.UnsupportedText(p.To("fieldPath"), path, supported)
 	}
 }
 
@@ -406,18 +408,18 @@ func subscriptOf(path string) (field, key string, ok bool) {
 // The resources of a container that it can be told of; sorted.
 var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
 
-func (f *faults) resourceFieldRef(ref object.Value, volume bool, p *place) {
+func (f *faults) resourceFieldRef(ref object.Value, volume bool, p *fielderrors.Place) {
 	resource := text(ref, "resource")
 	hugePages := strings.HasPrefix(resource, "requests.hugepages-") || strings.HasPrefix(resource, "limits.hugepages-")
 	switch {
 	case volume && text(ref, "containerName") == "":
-		f.required(p.to("containerName"), "")
+		f.Required(p.To("containerName"), "")
 	case resource == "":
-		f.required(p.to("resource"), "")
+		f.Required(p.To("resource"), "")
 	case !hugePages && !holds(resourceFields, resource):
-		f.unsupportedText(p.to("resource"), resource, resourceFields)
+		f.UnsupportedText(p.To("resource"), resource, resourceFields)
 	}
-	f.divisor(resource, hugePages, ref.At("divisor"), p.to("divisor"))
+	f.divisor(resource, hugePages, ref.At("divisor"), p.To("divisor"))
 }
 
 var (
@@ -425,7 +427,7 @@ var (
 	byteDivisors = []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 )
 
-func (f *faults) divisor(resource string, hugePages bool, divisor object.Value, p *place) {
+func (f *faults) divisor(resource string, hugePages bool, divisor object.Value, p *fielderrors.Place) {
 	if q := quantity(divisor); q.IsZero() {
 		return
 	}
@@ -433,58 +435,58 @@ func (f *faults) divisor(resource string, hugePages bool, divisor object.Value, 
 	_, name, _ := strings.Cut(resource, ".")
 	switch {
 	case hugePages && !holds(byteDivisors, divisor.Str()):
-		f.invalid(p, resource, bytes+"hugepages resource")
+		f.Invalid(p, resource, bytes+"hugepages resource")
 	case !holds(resourceFields, resource):
 	case name == "cpu" && !holds(cpuDivisors, divisor.Str()):
-		f.invalid(p, resource, "only divisor's values 1m and 1 are supported with the cpu resource")
+		f.Invalid(p, resource, "only divisor's values 1m and 1 are supported with the cpu resource")
 	case name == "memory" && !holds(byteDivisors, divisor.Str()):
-		f.invalid(p, resource, bytes+"memory resource")
+		f.Invalid(p, resource, bytes+"memory resource")
 	case name == "ephemeral-storage" && !holds(byteDivisors, divisor.Str()):
-		f.invalid(p, resource, bytes+"local ephemeral storage resource")
+		f.Invalid(p, resource, bytes+"local ephemeral storage resource")
 	}
 }
 
 // probes checks the three probes of a container.
-func (f *faults) probes(container, grace object.Value, p *place) {
+func (f *faults) probes(container, grace object.Value, p *fielderrors.Place) {
 	if probe := container.At("livenessProbe"); !probe.IsNull() {
-		f.probe(probe, grace, p.to("livenessProbe"))
-		f.succeedsOnce(probe, p.to("livenessProbe"))
+		f.probe(probe, grace, p.To("livenessProbe"))
+		f.succeedsOnce(probe, p.To("livenessProbe"))
 	}
 	if probe := container.At("readinessProbe"); !probe.IsNull() {
-		f.probe(probe, grace, p.to("readinessProbe"))
+		f.probe(probe, grace, p.To("readinessProbe"))
 		if seconds := probe.At("terminationGracePeriodSeconds"); !seconds.IsNull() {
-			f.invalid(p.to("readinessProbe").to("terminationGracePeriodSeconds"), seconds.Int(), "must not be set for readinessProbes")
+			f.Invalid(p.To("readinessProbe").To("terminationGracePeriodSeconds"), seconds.Int(), "must not be set for readinessProbes")
 		}
 	}
 	if probe := container.At("startupProbe"); !probe.IsNull() {
-		f.probe(probe, grace, p.to("startupProbe"))
-		f.succeedsOnce(probe, p.to("startupProbe"))
+		f.probe(probe, grace, p.To("startupProbe"))
+		f.succeedsOnce(probe, p.To("startupProbe"))
 	}
 }
 
-func (f *faults) succeedsOnce(probe object.Value, p *place) {
+func (f *faults) succeedsOnce(probe object.Value, p *fielderrors.Place) {
 	if n := number(probe, "successThreshold"); n != 1 {
-		f.invalid(p.to("successThreshold"), n, "must be 1")
+		f.Invalid(p.To("successThreshold"), n, "must be 1")
 	}
 }
 
-func (f *faults) probe(probe, grace object.Value, p *place) {
+func (f *faults) probe(probe, grace object.Value, p *fielderrors.Place) {
 	f.handler(probe, grace, p)
 	for _, key := range [...]string{"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"} {
-		f.nonNegative(p.to(key), number(probe, key))
+		f.nonNegative(p.To(key), number(probe, key))
 	}
 	if seconds := probe.At("terminationGracePeriodSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
-		f.invalid(p.to("terminationGracePeriodSeconds"), seconds.Int(), "must be greater than 0")
+		f.Invalid(p.To("terminationGracePeriodSeconds"), seconds.Int(), "must be greater than 0")
 	}
 }
 
-func (f *faults) lifecycle(lifecycle, grace object.Value, p *place) {
+func (f *faults) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) {
 	if lifecycle.IsNull() {
 		return
 	}
 	for _, key := range [...]string{"postStart", "preStop"} {
 		if handler := lifecycle.At(key); !handler.IsNull() {
-			f.handler(handler, grace, p.to(key))
+			f.handler(handler, grace, p.To(key))
 		}
 	}
 }
@@ -492,49 +494,49 @@ func (f *faults) lifecycle(lifecycle, grace object.Value, p *place) {
 var handlers = [...]string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
 // handler checks what a probe or a hook does: it demands exactly one thing.
-func (f *faults) handler(handler, grace object.Value, p *place) {
+func (f *faults) handler(handler, grace object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, key := range handlers {
 		action := handler.At(key)
 		if action.IsNull() {
 			continue
 		}
-		p := p.to(key)
+		p := p.To(key)
 		if n++; n > 1 {
-			f.forbidden(p, "may not specify more than 1 handler type")
+			f.Forbidden(p, "may not specify more than 1 handler type")
 			n = 1
 			continue
 		}
 		switch key {
 		case "exec":
 			if length(action, "command") == 0 {
-				f.required(p.to("command"), "")
+				f.Required(p.To("command"), "")
 			}
 		case "httpGet":
 			f.httpGet(action, p)
 		case "tcpSocket":
-			f.portOrName(p.to("port"), action.At("port"))
+			f.portOrName(p.To("port"), action.At("port"))
 		case "grpc":
-			f.port(p.to("port"), number(action, "port"))
+			f.port(p.To("port"), number(action, "port"))
 		case "sleep":
 			if seconds := number(action, "seconds"); !grace.IsNull() && (seconds < 0 || seconds > grace.Int()) {
-				f.invalid(p, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace.Int()))
+				f.Invalid(p, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace.Int()))
 			}
 		}
 	}
 	if n == 0 {
-		f.required(p, "must specify a handler type")
+		f.Required(p, "must specify a handler type")
 	}
 }
 
 var schemes = []string{"HTTP", "HTTPS"}
 
-func (f *faults) httpGet(action object.Value, p *place) {
-	f.requiredText(p.to("path"), text(action, "path"))
-	f.portOrName(p.to("port"), action.At("port"))
-	f.only(p.to("scheme"), text(action, "scheme"), schemes)
+func (f *faults) httpGet(action object.Value, p *fielderrors.Place) {
+	f.requiredText(p.To("path"), text(action, "path"))
+	f.portOrName(p.To("port"), action.At("port"))
+	f.only(p.To("scheme"), text(action, "scheme"), schemes)
 	for _, header := range action.At("httpHeaders").Items() {
 		name := text(header, "name")
-		f.each(p.to("httpHeaders"), name, utilvalidation.IsHTTPHeaderName(name))
+		f.Each(p.To("httpHeaders"), name, utilvalidation.IsHTTPHeaderName(name))
 	}
 }

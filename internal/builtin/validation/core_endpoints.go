@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -10,45 +11,45 @@ func endpointsUpdate(f *faults, obj, old object.Value) { f.endpoints(obj, old) }
 
 func (f *faults) endpoints(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	before := len(f.list)
+	before := len(f.List)
 	subsets := obj.At("subsets")
 	for i, subset := range subsets.Items() {
-		f.endpointSubset(subset, (*place)(nil).to("subsets").item(i))
+		f.endpointSubset(subset, (*fielderrors.Place)(nil).To("subsets").Item(i))
 	}
-	if len(f.list) > before && !old.IsNull() && same(subsets, old.At("subsets")) {
-		f.list = f.list[:before]
+	if len(f.List) > before && !old.IsNull() && same(subsets, old.At("subsets")) {
+		f.List = f.List[:before]
 	}
 }
 
-func (f *faults) endpointSubset(subset object.Value, p *place) {
+func (f *faults) endpointSubset(subset object.Value, p *fielderrors.Place) {
 	if length(subset, "addresses")+length(subset, "notReadyAddresses") == 0 {
-		f.required(p, "must specify `addresses` or `notReadyAddresses`")
+		f.Required(p, "must specify `addresses` or `notReadyAddresses`")
 	}
 	for _, key := range [...]string{"addresses", "notReadyAddresses"} {
 		for i, address := range subset.At(key).Items() {
-			p := p.to(key).item(i)
-			f.legacyIP(p.to("ip"), text(address, "ip"), object.Nil)
+			p := p.To(key).Item(i)
+			f.legacyIP(p.To("ip"), text(address, "ip"), object.Nil)
 			if hostname := text(address, "hostname"); hostname != "" {
-				f.label(p.to("hostname"), hostname)
+				f.label(p.To("hostname"), hostname)
 			}
 			if node := address.At("nodeName"); !node.IsNull() {
-				f.subdomain(p.to("nodeName"), node.Str())
+				f.subdomain(p.To("nodeName"), node.Str())
 			}
-			f.endpointIP(p.to("ip"), text(address, "ip"))
+			f.endpointIP(p.To("ip"), text(address, "ip"))
 		}
 	}
 	ports := subset.At("ports")
 	for i, port := range ports.Items() {
-		p := p.to("ports").item(i)
+		p := p.To("ports").Item(i)
 		if name := text(port, "name"); name != "" {
-			f.label(p.to("name"), name)
+			f.label(p.To("name"), name)
 		} else if ports.Len() > 1 {
-			f.required(p.to("name"), "")
+			f.Required(p.To("name"), "")
 		}
-		f.port(p.to("port"), number(port, "port"))
-		f.oneOf(p.to("protocol"), text(port, "protocol"), protocols)
+		f.port(p.To("port"), number(port, "port"))
+		f.oneOf(p.To("protocol"), text(port, "protocol"), protocols)
 		if app := port.At("appProtocol"); !app.IsNull() {
-			f.qualified(p.to("appProtocol"), app.Str())
+			f.qualified(p.To("appProtocol"), app.Str())
 		}
 	}
 }

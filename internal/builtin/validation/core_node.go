@@ -9,6 +9,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -21,41 +23,41 @@ var (
 
 func nodeCreate(f *faults, node object.Value) {
 	f.qualifiedFinalizers(node)
-	p := (*place)(nil).to("metadata")
-	f.taints(node.At("spec", "taints"), p.to("taints"))
+	p := (*fielderrors.Place)(nil).To("metadata")
+	f.taints(node.At("spec", "taints"), p.To("taints"))
 	f.nodeResources(node)
 	if capacity := node.At("status", "nodeInfo", "swap", "capacity"); !capacity.IsNull() {
-		f.positive(p.to("nodeSwapStatus").to("capacity"), capacity.Int())
+		f.positive(p.To("nodeSwapStatus").To("capacity"), capacity.Int())
 	}
 	f.declaredFeatures(node.At("status", "declaredFeatures"))
-	at := (*place)(nil).to("spec").to("podCIDRs")
+	at := (*fielderrors.Place)(nil).To("spec").To("podCIDRs")
 	cidrs := node.At("spec", "podCIDRs")
 	for i, item := range cidrs.Items() {
-		f.legacyCIDR(at.item(i), item.Str(), object.Nil)
+		f.legacyCIDR(at.Item(i), item.Str(), object.Nil)
 	}
 	if cidrs.Len() > 1 {
 		if both, err := netutils.IsDualStackCIDRStrings(list(cidrs)); err != nil {
-			f.list = append(f.list, internalFault(f.path(at), fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%v", err)))
-			f.invalid(at, show(cidrs), "may specify no more than one CIDR for each IP family")
+			f.List = append(f.List, internalFault(f.Path(at), fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%v", err)))
+			f.Invalid(at, fielderrors.Show(cidrs), "may specify no more than one CIDR for each IP family")
 		} else if !both || cidrs.Len() > 2 {
-			f.invalid(at, show(cidrs), "may specify no more than one CIDR for each IP family")
+			f.Invalid(at, fielderrors.Show(cidrs), "may specify no more than one CIDR for each IP family")
 		}
 	}
 }
 
-func (f *faults) taints(taints object.Value, p *place) {
+func (f *faults) taints(taints object.Value, p *fielderrors.Place) {
 	met := map[[2]string]bool{}
 	for i, taint := range taints.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		key, value, effect := text(taint, "key"), text(taint, "value"), text(taint, "effect")
-		f.qualified(p.to("key"), key)
-		if wrong := labelValueFaults(value); len(wrong) > 0 {
-			f.invalid(p.to("value"), value, strings.Join(wrong, ";"))
+		f.qualified(p.To("key"), key)
+		if wrong := objectmeta.LabelValueErrors(value); len(wrong) > 0 {
+			f.Invalid(p.To("value"), value, strings.Join(wrong, ";"))
 		}
-		f.oneOf(p.to("effect"), effect, taintEffects)
+		f.oneOf(p.To("effect"), effect, taintEffects)
 		if met[[2]string{key, effect}] {
-			f.duplicate(p, goForm{taint, taintFields})
-			f.list[len(f.list)-1].Detail = "taints must be unique by key and effect pair"
+			f.Duplicate(p, goForm{taint, taintFields})
+			f.List[len(f.List)-1].Detail = "taints must be unique by key and effect pair"
 		}
 		met[[2]string{key, effect}] = true
 	}
@@ -64,7 +66,7 @@ func (f *faults) taints(taints object.Value, p *place) {
 func (f *faults) nodeResources(node object.Value) {
 	for _, key := range [...]string{"capacity", "allocatable"} {
 		for _, m := range node.At("status", key).Members() {
-			f.resourceAmount(m.Key, quantity(m.Value), (*place)(nil).to("status").to(key).to(m.Key))
+			f.resourceAmount(m.Key, quantity(m.Value), (*fielderrors.Place)(nil).To("status").To(key).To(m.Key))
 		}
 	}
 }
@@ -72,21 +74,21 @@ func (f *faults) nodeResources(node object.Value) {
 func (f *faults) declaredFeatures(features object.Value) {
 	items := features.Items()
 	for i, item := range items {
-		p := (*place)(nil).to("status").to("declaredFeatures")
+		p := (*fielderrors.Place)(nil).To("status").To("declaredFeatures")
 		name := item.Str()
 		if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
-			f.invalid(p.item(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name, utilvalidation.DNS1123SubdomainMaxLength))
+			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name, utilvalidation.DNS1123SubdomainMaxLength))
 		} else if !featureName.MatchString(name) {
-			f.invalid(p.item(i), name, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
+			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
 				"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", name))
 		}
 		if i+1 == len(items) {
 			return
 		}
 		if next := items[i+1].Str(); next == name {
-			f.duplicate(p.item(i+1), next)
+			f.Duplicate(p.Item(i+1), next)
 		} else if next < name {
-			f.invalid(p.item(i+1), next, "list must be sorted alphabetically")
+			f.Invalid(p.Item(i+1), next, "list must be sorted alphabetically")
 		}
 	}
 }
@@ -103,29 +105,29 @@ func nodeStatus(f *faults, node, old object.Value) {
 
 // nodeChanges is what the reference checks in every update of a Node, also of its status.
 func (f *faults) nodeChanges(node, old object.Value) {
-	var root *place
+	var root *fielderrors.Place
 	f.nodeResources(node)
 	f.declaredFeatures(node.At("status", "declaredFeatures"))
 	met := map[[2]string]bool{}
 	for i, address := range node.At("status", "addresses").Items() {
 		key := [2]string{text(address, "type"), text(address, "address")}
 		if met[key] {
-			f.duplicate(root.to("status").to("addresses").item(i), goForm{address, addressFields})
+			f.Duplicate(root.To("status").To("addresses").Item(i), goForm{address, addressFields})
 		}
 		met[key] = true
 	}
-	p := root.to("spec")
+	p := root.To("spec")
 	spec, was := node.At("spec"), old.At("spec")
 	if length(was, "podCIDRs") > 0 && !object.Equal(spec.At("podCIDRs"), was.At("podCIDRs")) {
-		f.forbidden(p.to("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid")
+		f.Forbidden(p.To("podCIDRs"), "node updates may not change podCIDR except from \"\" to valid")
 	}
 	if before, now := text(was, "providerID"), text(spec, "providerID"); before != "" && now == "" {
-		f.invalid(p.to("providerID"), show(object.Nil), "field cannot be cleared once set")
+		f.Invalid(p.To("providerID"), fielderrors.Show(object.Nil), "field cannot be cleared once set")
 	} else if before != "" && now != before {
-		f.invalid(p.to("providerID"), show(object.Nil), "field cannot be modified once set")
+		f.Invalid(p.To("providerID"), fielderrors.Show(object.Nil), "field cannot be modified once set")
 	}
-	f.taints(spec.At("taints"), root.to("metadata").to("taints"))
+	f.taints(spec.At("taints"), root.To("metadata").To("taints"))
 	if text(spec, "externalID") != text(was, "externalID") {
-		f.forbidden(p.to("externalID"), "may not be updated")
+		f.Forbidden(p.To("externalID"), "may not be updated")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -20,60 +22,60 @@ var (
 )
 
 // operatingSystem checks that a pod asks for nothing that the system it names does not have.
-func (f *faults) operatingSystem(spec object.Value, p *place) {
+func (f *faults) operatingSystem(spec object.Value, p *fielderrors.Place) {
 	os := spec.At("os")
 	if os.IsNull() {
 		return
 	}
 	switch name := text(os, "name"); name {
 	case "":
-		f.required(p.to("os").to("name"), "")
+		f.Required(p.To("os").To("name"), "")
 	case "linux":
 		f.linux(spec, p)
 	case "windows":
 		f.windows(spec, p)
 	default:
-		f.unsupported(p.to("os"), name, operatingSystems)
+		f.Unsupported(p.To("os"), name, operatingSystems)
 	}
 }
 
-func (f *faults) linux(spec object.Value, p *place) {
+func (f *faults) linux(spec object.Value, p *fielderrors.Place) {
 	const why = "windows options cannot be set for a linux pod"
 	if has(spec.At("securityContext"), "windowsOptions") {
-		f.forbidden(p.to("securityContext").to("windowsOptions"), why)
+		f.Forbidden(p.To("securityContext").To("windowsOptions"), why)
 	}
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			if has(container.At("securityContext"), "windowsOptions") {
-				f.forbidden(p.to(kind).item(i).to("securityContext").to("windowsOptions"), why)
+				f.Forbidden(p.To(kind).Item(i).To("securityContext").To("windowsOptions"), why)
 			}
 		}
 	}
 }
 
-func (f *faults) windows(spec object.Value, p *place) {
+func (f *faults) windows(spec object.Value, p *fielderrors.Place) {
 	const why = "cannot be set for a windows pod"
 	for _, key := range notWindowsPodContext {
 		if has(spec.At("securityContext"), key) {
-			f.forbidden(p.to("securityContext").to(key), why)
+			f.Forbidden(p.To("securityContext").To(key), why)
 		}
 	}
 	if has(spec, "hostUsers") {
-		f.forbidden(p.to("hostUsers"), why)
+		f.Forbidden(p.To("hostUsers"), why)
 	}
 	for _, key := range [...]string{"hostPID", "hostIPC"} {
 		if truth(spec, key) {
-			f.forbidden(p.to(key), why)
+			f.Forbidden(p.To(key), why)
 		}
 	}
 	if has(spec, "shareProcessNamespace") {
-		f.forbidden(p.to("shareProcessNamespace"), why)
+		f.Forbidden(p.To("shareProcessNamespace"), why)
 	}
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			for _, key := range notWindowsContext {
 				if has(container.At("securityContext"), key) {
-					f.forbidden(p.to(kind).item(i).to("securityContext").to(key), why)
+					f.Forbidden(p.To(kind).Item(i).To("securityContext").To(key), why)
 				}
 			}
 		}
@@ -81,7 +83,7 @@ func (f *faults) windows(spec object.Value, p *place) {
 }
 
 // hostProcessPod checks pods of Windows whose containers are processes of the host: all of them are, or none.
-func (f *faults) hostProcessPod(spec object.Value, p *place) {
+func (f *faults) hostProcessPod(spec object.Value, p *fielderrors.Place) {
 	ofPod := spec.At("securityContext", "windowsOptions", "hostProcess")
 	containers, processes := 0, 0
 	for _, kind := range containerLists {
@@ -89,7 +91,7 @@ func (f *faults) hostProcessPod(spec object.Value, p *place) {
 			containers++
 			own := container.At("securityContext", "windowsOptions", "hostProcess")
 			if !ofPod.IsNull() && !own.IsNull() && ofPod.Bool() != own.Bool() {
-				f.invalid(p.to(kind).item(i).to("securityContext").to("windowsOptions").to("hostProcess"), own.Bool(),
+				f.Invalid(p.To(kind).Item(i).To("securityContext").To("windowsOptions").To("hostProcess"), own.Bool(),
 					fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", ofPod.Bool()))
 			}
 			if own.Bool() || own.IsNull() && ofPod.Bool() {
@@ -101,10 +103,10 @@ func (f *faults) hostProcessPod(spec object.Value, p *place) {
 		return
 	}
 	if processes != containers {
-		f.invalid(p, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
+		f.Invalid(p, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers")
 	}
 	if !truth(spec, "hostNetwork") {
-		f.invalid(p.to("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
+		f.Invalid(p.To("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers")
 	}
 }
 
@@ -122,25 +124,25 @@ var (
 	dotsAndSpaces     = regexp.MustCompile(`^[\. ]+$`)
 )
 
-func (f *faults) windowsOptions(options object.Value, p *place) {
+func (f *faults) windowsOptions(options object.Value, p *fielderrors.Place) {
 	if options.IsNull() {
 		return
 	}
 	if name := options.At("gmsaCredentialSpecName"); !name.IsNull() {
-		for _, wrong := range subdomainFaults(name.Str()) {
-			f.invalid(p.to("gmsaCredentialSpecName"), word(name.Str()), wrong)
+		for _, wrong := range objectmeta.SubdomainErrors(name.Str()) {
+			f.Invalid(p.To("gmsaCredentialSpecName"), fielderrors.Word(name.Str()), wrong)
 		}
 	}
 	if spec := options.At("gmsaCredentialSpec"); !spec.IsNull() {
 		if spec.Len() == 0 {
-			f.invalid(p.to("gmsaCredentialSpec"), word(""), "gmsaCredentialSpec cannot be an empty string")
+			f.Invalid(p.To("gmsaCredentialSpec"), fielderrors.Word(""), "gmsaCredentialSpec cannot be an empty string")
 		} else if spec.Len() > maxCredentialSpec {
-			f.invalid(p.to("gmsaCredentialSpec"), word(spec.Str()), "gmsaCredentialSpec size must be under 64 KiB")
+			f.Invalid(p.To("gmsaCredentialSpec"), fielderrors.Word(spec.Str()), "gmsaCredentialSpec size must be under 64 KiB")
 		}
 	}
 	if name := options.At("runAsUserName"); !name.IsNull() {
 		for _, wrong := range windowsUserFaults(name.Str()) {
-			f.invalid(p.to("runAsUserName"), word(name.Str()), wrong)
+			f.Invalid(p.To("runAsUserName"), fielderrors.Word(name.Str()), wrong)
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -45,63 +47,63 @@ type leniency struct {
 
 // podAndMeta checks a Pod but for its metadata in general.
 func (f *faults) podAndMeta(pod object.Value, old leniency) {
-	var root *place
+	var root *fielderrors.Place
 	spec := pod.At("spec")
-	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.to("metadata").to("annotations"), old)
+	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old)
 	rules := podRules{spec: spec, meta: pod.At("metadata"), pod: true, old: old}
-	f.podSpec(&rules, root.to("spec"))
+	f.podSpec(&rules, root.To("spec"))
 	if text(spec, "serviceAccountName") == "" {
-		f.tokensWithoutAccount(spec, root.to("spec"))
+		f.tokensWithoutAccount(spec, root.To("spec"))
 	}
 	if grace := spec.At("terminationGracePeriodSeconds"); !grace.IsNull() {
-		f.nonNegative(root.to("spec").to("terminationGracePeriodSeconds"), grace.Int())
+		f.nonNegative(root.To("spec").To("terminationGracePeriodSeconds"), grace.Int())
 	}
-	f.trimmedImages(spec.At("containers"), root.to("spec").to("containers"))
-	f.trimmedImages(spec.At("initContainers"), root.to("spec").to("initContainers"))
+	f.trimmedImages(spec.At("containers"), root.To("spec").To("containers"))
+	f.trimmedImages(spec.At("initContainers"), root.To("spec").To("initContainers"))
 }
 
-func (f *faults) tokensWithoutAccount(spec object.Value, p *place) {
+func (f *faults) tokensWithoutAccount(spec object.Value, p *fielderrors.Place) {
 	for i, volume := range spec.At("volumes").Items() {
 		for j, source := range volume.At("projected", "sources").Items() {
 			if has(source, "serviceAccountToken") {
-				f.forbidden(p.to("volumes").item(i).to("projected").to("sources").item(j).to("serviceAccountToken"), "must not be specified when serviceAccountName is not set")
+				f.Forbidden(p.To("volumes").Item(i).To("projected").To("sources").Item(j).To("serviceAccountToken"), "must not be specified when serviceAccountName is not set")
 			}
 		}
 	}
 }
 
-func (f *faults) trimmedImages(containers object.Value, p *place) {
+func (f *faults) trimmedImages(containers object.Value, p *fielderrors.Place) {
 	for i, container := range containers.Items() {
-		f.trimmedImage(container, p.item(i))
+		f.trimmedImage(container, p.Item(i))
 	}
 }
 
-func (f *faults) trimmedImage(container object.Value, p *place) {
+func (f *faults) trimmedImage(container object.Value, p *fielderrors.Place) {
 	if image := text(container, "image"); len(strings.TrimSpace(image)) != len(image) {
-		f.invalid(p.to("image"), image, "must not have leading or trailing whitespace")
+		f.Invalid(p.To("image"), image, "must not have leading or trailing whitespace")
 	}
 }
 
 // podAnnotations checks those annotations that say something about a pod.
-func (f *faults) podAnnotations(annotations, spec object.Value, p *place, old leniency) {
+func (f *faults) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, old leniency) {
 	if annotations.Len() == 0 {
 		return
 	}
 	if value, ok := annotations.Get(mirrorAnnotation); ok && text(spec, "nodeName") == "" {
-		f.invalid(p.key(mirrorAnnotation), value.Str(), "must set spec.nodeName if mirror pod annotation is set")
+		f.Invalid(p.Key(mirrorAnnotation), value.Str(), "must set spec.nodeName if mirror pod annotation is set")
 	}
 	if cost, ok := annotations.Get(deletionCost); ok && !old.deletionCost && !isDeletionCost(cost.Str()) {
-		f.invalid(p.key(deletionCost), cost.Str(), "must be a 32bit integer")
+		f.Invalid(p.Key(deletionCost), cost.Str(), "must be a 32bit integer")
 	}
 	if profile, ok := annotations.Get(seccompPodAnnotation); ok {
-		f.seccompName(profile.Str(), p.to(seccompPodAnnotation))
+		f.seccompName(profile.Str(), p.To(seccompPodAnnotation))
 	}
 	for _, m := range annotations.Members() {
 		if strings.HasPrefix(m.Key, seccompAnnotations) {
-			f.seccompName(m.Value.Str(), p.to(m.Key))
+			f.seccompName(m.Value.Str(), p.To(m.Key))
 		}
 		if container, ok := strings.CutPrefix(m.Key, appArmorAnnotations); ok {
-			f.appArmorAnnotation(container, m.Value.Str(), spec, p.key(m.Key))
+			f.appArmorAnnotation(container, m.Value.Str(), spec, p.Key(m.Key))
 		}
 	}
 }
@@ -115,41 +117,41 @@ func isDeletionCost(s string) bool {
 	return err == nil
 }
 
-func (f *faults) podSpec(r *podRules, p *place) {
+func (f *faults) podSpec(r *podRules, p *fielderrors.Place) {
 	spec := r.spec
 	r.grace = spec.At("terminationGracePeriodSeconds")
 	if r.grace.IsNull() {
-		f.required(p.to("terminationGracePeriodSeconds"), "")
+		f.Required(p.To("terminationGracePeriodSeconds"), "")
 	}
 	r.hostUser = !has(spec, "hostUsers") || truth(spec, "hostUsers")
 	r.os = text(spec.At("os"), "name")
-	f.volumes(r, p.to("volumes"))
-	f.podClaims(r, p.to("resourceClaims"))
-	f.containers(r, p.to("containers"))
-	f.initContainers(r, p.to("initContainers"))
-	f.ephemeralContainers(r, p.to("ephemeralContainers"))
+	f.volumes(r, p.To("volumes"))
+	f.podClaims(r, p.To("resourceClaims"))
+	f.containers(r, p.To("containers"))
+	f.initContainers(r, p.To("initContainers"))
+	f.ephemeralContainers(r, p.To("ephemeralContainers"))
 	f.podResources(r, p)
-	f.hostPortsOnHostNetwork(r, p.to("containers"))
-	f.oneOf(p.to("restartPolicy"), text(spec, "restartPolicy"), restartPolicies)
-	f.oneOf(p.to("dnsPolicy"), text(spec, "dnsPolicy"), dnsPolicies)
-	f.labels(spec.At("nodeSelector"), p.to("nodeSelector"))
-	f.podSecurityContext(r, p.to("securityContext"))
+	f.hostPortsOnHostNetwork(r, p.To("containers"))
+	f.oneOf(p.To("restartPolicy"), text(spec, "restartPolicy"), restartPolicies)
+	f.oneOf(p.To("dnsPolicy"), text(spec, "dnsPolicy"), dnsPolicies)
+	objectmeta.Labels(&f.Errors, spec.At("nodeSelector"), p.To("nodeSelector"))
+	f.podSecurityContext(r, p.To("securityContext"))
 	if truth(spec, "shareProcessNamespace") && truth(spec, "hostPID") {
-		f.invalid(p.to("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
+		f.Invalid(p.To("shareProcessNamespace"), true, "ShareProcessNamespace and HostPID cannot both be enabled")
 	}
-	f.affinity(spec.At("affinity"), r.old, p.to("affinity"))
-	f.dnsConfig(spec, p.to("dnsConfig"))
+	f.affinity(spec.At("affinity"), r.old, p.To("affinity"))
+	f.dnsConfig(spec, p.To("dnsConfig"))
 	for i, gate := range spec.At("readinessGates").Items() {
-		f.qualified(p.to("readinessGates").item(i).to("conditionType"), text(gate, "conditionType"))
+		f.qualified(p.To("readinessGates").Item(i).To("conditionType"), text(gate, "conditionType"))
 	}
-	f.schedulingGates(spec.At("schedulingGates"), p.to("schedulingGates"))
-	f.topologySpread(spec.At("topologySpreadConstraints"), r.old, p.to("topologySpreadConstraints"))
+	f.schedulingGates(spec.At("schedulingGates"), p.To("schedulingGates"))
+	f.topologySpread(spec.At("topologySpreadConstraints"), r.old, p.To("topologySpreadConstraints"))
 	f.hostProcessPod(spec, p)
 	f.userNamespace(r, p)
-	f.hostnameOverride(spec, p.to("hostnameOverride"))
+	f.hostnameOverride(spec, p.To("hostnameOverride"))
 	f.podNames(spec, p)
-	f.tolerations(spec.At("tolerations"), r.old, p.to("tolerations"))
-	f.hostAliases(spec.At("hostAliases"), p.to("hostAliases"))
+	f.tolerations(spec.At("tolerations"), r.old, p.To("tolerations"))
+	f.hostAliases(spec.At("hostAliases"), p.To("hostAliases"))
 	f.podClasses(spec, r.old, p)
 	f.operatingSystem(spec, p)
 	f.fileKeys(spec, p)
@@ -162,97 +164,97 @@ var (
 )
 
 // podNames checks the names that a pod's spec holds.
-func (f *faults) podNames(spec object.Value, p *place) {
+func (f *faults) podNames(spec object.Value, p *fielderrors.Place) {
 	account := text(spec, "serviceAccountName")
 	if account != "" {
-		f.subdomain(p.to("serviceAccountName"), account)
+		f.subdomain(p.To("serviceAccountName"), account)
 	}
 	if node := text(spec, "nodeName"); node != "" {
-		f.subdomain(p.to("nodeName"), node)
+		f.subdomain(p.To("nodeName"), node)
 	}
 	if deadline := spec.At("activeDeadlineSeconds"); !deadline.IsNull() {
-		f.within(p.to("activeDeadlineSeconds"), deadline.Int(), 1, math.MaxInt32)
+		f.within(p.To("activeDeadlineSeconds"), deadline.Int(), 1, math.MaxInt32)
 	}
 	if hostname := text(spec, "hostname"); hostname != "" {
-		f.label(p.to("hostname"), hostname)
+		f.label(p.To("hostname"), hostname)
 	}
 	if subdomain := text(spec, "subdomain"); subdomain != "" {
-		f.label(p.to("subdomain"), subdomain)
+		f.label(p.To("subdomain"), subdomain)
 	}
 }
 
 // podClasses checks what a pod's spec says of its priority, its runtime and the overhead of that.
-func (f *faults) podClasses(spec object.Value, old leniency, p *place) {
+func (f *faults) podClasses(spec object.Value, old leniency, p *fielderrors.Place) {
 	if class := text(spec, "priorityClassName"); class != "" {
-		f.subdomain(p.to("priorityClassName"), class)
+		f.subdomain(p.To("priorityClassName"), class)
 	}
 	if class := spec.At("runtimeClassName"); !class.IsNull() {
-		f.subdomain(p.to("runtimeClassName"), class.Str())
+		f.subdomain(p.To("runtimeClassName"), class.Str())
 	}
 	if policy := spec.At("preemptionPolicy"); !policy.IsNull() {
-		f.oneOf(p.to("preemptionPolicy"), policy.Str(), preemptionPolicies)
+		f.oneOf(p.To("preemptionPolicy"), policy.Str(), preemptionPolicies)
 	}
 	if overhead := spec.At("overhead"); overhead.Len() > 0 {
-		f.resourceList(overhead, p.to("overhead").to("limits"), containerResource, old)
-		f.hugePagesNeedMore(overhead, object.Nil, p.to("overhead"))
+		f.resourceList(overhead, p.To("overhead").To("limits"), containerResource, old)
+		f.hugePagesNeedMore(overhead, object.Nil, p.To("overhead"))
 	}
 }
 
-func (f *faults) podClaims(r *podRules, p *place) {
+func (f *faults) podClaims(r *podRules, p *fielderrors.Place) {
 	claims := r.spec.At("resourceClaims")
 	r.claims = newByName(claims.Items())
 	var names seen
 	for i, claim := range claims.Items() {
 		if r.pod && has(r.meta.At("annotations"), mirrorAnnotation) {
-			f.forbidden((*place)(nil).to(""), "static pods do not support resource claims")
+			f.Forbidden((*fielderrors.Place)(nil).To(""), "static pods do not support resource claims")
 			continue
 		}
-		p := p.item(i)
+		p := p.Item(i)
 		switch name := text(claim, "name"); {
 		case name == "":
-			f.required(p.to("name"), "")
+			f.Required(p.To("name"), "")
 		case names.has(name):
-			f.duplicate(p.to("name"), name)
+			f.Duplicate(p.To("name"), name)
 		default:
-			f.label(p.to("name"), name)
+			f.label(p.To("name"), name)
 			names.add(name)
 		}
 		claimName, template := claim.At("resourceClaimName"), claim.At("resourceClaimTemplateName")
 		if !claimName.IsNull() && !template.IsNull() {
-			f.invalid(p, goForm{claim, podClaimFields}, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			f.Invalid(p, goForm{claim, podClaimFields}, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		}
 		if claimName.IsNull() && template.IsNull() {
-			f.invalid(p, goForm{claim, podClaimFields}, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			f.Invalid(p, goForm{claim, podClaimFields}, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if !claimName.IsNull() {
-			f.subdomain(p.to("resourceClaimName"), claimName.Str())
+			f.subdomain(p.To("resourceClaimName"), claimName.Str())
 		}
 		if !template.IsNull() {
-			f.subdomain(p.to("resourceClaimTemplateName"), template.Str())
+			f.subdomain(p.To("resourceClaimTemplateName"), template.Str())
 		}
 	}
 }
 
-func (f *faults) hostPortsOnHostNetwork(r *podRules, p *place) {
+func (f *faults) hostPortsOnHostNetwork(r *podRules, p *fielderrors.Place) {
 	if !truth(r.spec, "hostNetwork") {
 		return
 	}
 	for i, container := range r.spec.At("containers").Items() {
 		for j, port := range container.At("ports").Items() {
 			if host := number(port, "hostPort"); (r.pod || host != 0) && host != number(port, "containerPort") {
-				f.invalid(p.item(i).to("ports").item(j).to("hostPort"), host, "must match `containerPort` when `hostNetwork` is true")
+				f.Invalid(p.Item(i).To("ports").Item(j).To("hostPort"), host, "must match `containerPort` when `hostNetwork` is true")
 			}
 		}
 	}
 }
 
-func (f *faults) schedulingGates(gates object.Value, p *place) {
+func (f *faults) schedulingGates(gates object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, gate := range gates.Items() {
 		name := text(gate, "name")
-		f.qualified(p.item(i), name)
+		f.qualified(p.Item(i), name)
 		if names.add(name) {
-			f.duplicate(p.item(i), name)
+			f.Duplicate(p.Item(i), name)
 		}
 	}
 }
@@ -263,16 +265,16 @@ const (
 	maxSearchChars = 2048
 )
 
-func (f *faults) dnsConfig(spec object.Value, p *place) {
+func (f *faults) dnsConfig(spec object.Value, p *fielderrors.Place) {
 	config := spec.At("dnsConfig")
 	nameservers, searches := config.At("nameservers"), config.At("searches")
 	if text(spec, "dnsPolicy") == "None" {
 		if config.IsNull() {
-			f.required(p, "must provide `dnsConfig` when `dnsPolicy` is None")
+			f.Required(p, "must provide `dnsConfig` when `dnsPolicy` is None")
 			return
 		}
 		if nameservers.Len() == 0 {
-			f.required(p.to("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
+			f.Required(p.To("nameservers"), "must provide at least one DNS nameserver when `dnsPolicy` is None")
 			return
 		}
 	}
@@ -280,80 +282,80 @@ func (f *faults) dnsConfig(spec object.Value, p *place) {
 		return
 	}
 	if nameservers.Len() > maxNameservers {
-		f.invalid(p.to("nameservers"), show(nameservers), fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+		f.Invalid(p.To("nameservers"), fielderrors.Show(nameservers), fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, server := range nameservers.Items() {
-		f.legacyIP(p.to("nameservers").item(i), server.Str(), object.Nil)
+		f.legacyIP(p.To("nameservers").Item(i), server.Str(), object.Nil)
 	}
-	f.dnsSearches(searches, p.to("searches"))
+	f.dnsSearches(searches, p.To("searches"))
 	for i, option := range config.At("options").Items() {
 		if text(option, "name") == "" {
-			f.required(p.to("options").item(i), "must not be empty")
+			f.Required(p.To("options").Item(i), "must not be empty")
 		}
 	}
 }
 
-func (f *faults) dnsSearches(searches object.Value, p *place) {
+func (f *faults) dnsSearches(searches object.Value, p *fielderrors.Place) {
 	if searches.Len() > maxSearches {
-		f.invalid(p, show(searches), fmt.Sprintf("must not have more than %v search paths", maxSearches))
+		f.Invalid(p, fielderrors.Show(searches), fmt.Sprintf("must not have more than %v search paths", maxSearches))
 	}
 	total := max(searches.Len()-1, 0)
 	for _, search := range searches.Items() {
 		total += search.Len()
 	}
 	if total > maxSearchChars {
-		f.invalid(p, show(searches), fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars))
+		f.Invalid(p, fielderrors.Show(searches), fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars))
 	}
 	for i, item := range searches.Items() {
 		if search := item.Str(); search != "." {
 			search = strings.TrimSuffix(search, ".")
-			if !isSubdomain(search) {
-				f.each(p.item(i), search, utilvalidation.IsDNS1123SubdomainWithUnderscore(search))
+			if !objectmeta.IsSubdomain(search) {
+				f.Each(p.Item(i), search, utilvalidation.IsDNS1123SubdomainWithUnderscore(search))
 			}
 		}
 	}
 }
 
-func (f *faults) hostnameOverride(spec object.Value, p *place) {
+func (f *faults) hostnameOverride(spec object.Value, p *fielderrors.Place) {
 	override := spec.At("hostnameOverride")
 	if override.IsNull() {
 		return
 	}
 	if truth(spec, "setHostnameAsFQDN") {
-		f.forbidden(p, "may not be specified when setHostnameAsFQDN is true")
+		f.Forbidden(p, "may not be specified when setHostnameAsFQDN is true")
 	}
 	if truth(spec, "hostNetwork") {
-		f.forbidden(p, "may not be specified when hostNetwork is true")
+		f.Forbidden(p, "may not be specified when hostNetwork is true")
 	}
 	if override.Len() > 64 {
-		f.tooLong(p, 64)
+		f.TooLong(p, 64)
 	}
 	f.subdomain(p, override.Str())
 }
 
-func (f *faults) hostAliases(aliases object.Value, p *place) {
+func (f *faults) hostAliases(aliases object.Value, p *fielderrors.Place) {
 	for i, alias := range aliases.Items() {
-		f.legacyIP(p.item(i).to("ip"), text(alias, "ip"), object.Nil)
+		f.legacyIP(p.Item(i).To("ip"), text(alias, "ip"), object.Nil)
 		for j, hostname := range alias.At("hostnames").Items() {
-			f.subdomain(p.item(i).to("hostnames").item(j), hostname.Str())
+			f.subdomain(p.Item(i).To("hostnames").Item(j), hostname.Str())
 		}
 	}
 }
 
 // userNamespace checks what a pod with a user namespace of its own cannot have.
-func (f *faults) userNamespace(r *podRules, p *place) {
+func (f *faults) userNamespace(r *podRules, p *fielderrors.Place) {
 	if r.hostUser {
 		return
 	}
 	const why = "when `hostUsers` is false"
 	if truth(r.spec, "hostNetwork") && !r.old.hostNetwork {
-		f.forbidden(p.to("hostNetwork"), why)
+		f.Forbidden(p.To("hostNetwork"), why)
 	}
 	if truth(r.spec, "hostPID") {
-		f.forbidden(p.to("HostPID"), why)
+		f.Forbidden(p.To("HostPID"), why)
 	}
 	if truth(r.spec, "hostIPC") {
-		f.forbidden(p.to("HostIPC"), why)
+		f.Forbidden(p.To("HostIPC"), why)
 	}
 	if r.old.volumeDevices {
 		return
@@ -361,7 +363,7 @@ func (f *faults) userNamespace(r *podRules, p *place) {
 	for _, kind := range containerLists {
 		for i, container := range r.spec.At(kind).Items() {
 			if length(container, "volumeDevices") > 0 {
-				f.forbidden(p.to(kind).item(i).to("volumeDevices"), why)
+				f.Forbidden(p.To(kind).Item(i).To("volumeDevices"), why)
 			}
 		}
 	}
@@ -371,7 +373,7 @@ func (f *faults) userNamespace(r *podRules, p *place) {
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
 // fileKeys demands that variables taken from a file name a volume that may have it.
-func (f *faults) fileKeys(spec object.Value, p *place) {
+func (f *faults) fileKeys(spec object.Value, p *fielderrors.Place) {
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			for j, env := range container.At("env").Items() {
@@ -381,11 +383,11 @@ func (f *faults) fileKeys(spec object.Value, p *place) {
 				}
 				name := text(file, "volumeName")
 				volumes := newByName(spec.At("volumes").Items())
-				p := p.to(kind).item(i).to("env").item(j).to("valueFrom").to("fileKeyRef").to("volumeName")
+				p := p.To(kind).Item(i).To("env").Item(j).To("valueFrom").To("fileKeyRef").To("volumeName")
 				if volume, ok := volumes.find(name); !ok {
-					f.notFound(p, name)
+					f.NotFound(p, name)
 				} else if !has(volume, "emptyDir") {
-					f.invalid(p, name, "referenced volume must be of type emptyDir")
+					f.Invalid(p, name, "referenced volume must be of type emptyDir")
 				}
 			}
 		}
@@ -396,40 +398,40 @@ func (f *faults) fileKeys(spec object.Value, p *place) {
 func podCreate(f *faults, pod object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAndMeta(pod, leniency{})
-	var root *place
+	var root *fielderrors.Place
 	spec := pod.At("spec")
 	if length(spec, "ephemeralContainers") > 0 {
-		f.forbidden(root.to("spec").to("ephemeralContainers"), "cannot be set on create")
+		f.Forbidden(root.To("spec").To("ephemeralContainers"), "cannot be set on create")
 	}
 	if text(spec, "nodeName") != "" && length(spec, "schedulingGates") != 0 {
-		f.forbidden(root.to("spec").to("nodeName"), "cannot be set until all schedulingGates have been cleared")
+		f.Forbidden(root.To("spec").To("nodeName"), "cannot be set until all schedulingGates have been cleared")
 	}
-	f.profilesAgree(pod.At("metadata", "annotations"), spec, root.to("spec"))
+	f.profilesAgree(pod.At("metadata", "annotations"), spec, root.To("spec"))
 }
 
 // podTemplate is the template of a controller's pods. was is the one before, null in a new object.
-func (f *faults) podTemplate(template, was object.Value, p *place) {
-	before := len(f.list)
+func (f *faults) podTemplate(template, was object.Value, p *fielderrors.Place) {
+	before := len(f.List)
 	f.strictPodTemplate(template, leniency{}, p)
-	if len(f.list) > before && !was.IsNull() {
+	if len(f.List) > before && !was.IsNull() {
 		if old := lenient(was.At("spec"), was.At("metadata")); old != (leniency{}) {
-			f.list = f.list[:before]
+			f.List = f.List[:before]
 			f.strictPodTemplate(template, old, p)
 		}
 	}
 }
 
-func (f *faults) strictPodTemplate(template object.Value, old leniency, p *place) {
+func (f *faults) strictPodTemplate(template object.Value, old leniency, p *fielderrors.Place) {
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
-	f.labels(meta.At("labels"), p.to("labels"))
-	f.annotations(annotations, p.to("annotations"))
-	f.podAnnotations(annotations, spec, p.to("annotations"), old)
+	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
+	objectmeta.Annotations(&f.Errors, annotations, p.To("annotations"))
+	f.podAnnotations(annotations, spec, p.To("annotations"), old)
 	rules := podRules{spec: spec, old: old}
-	f.podSpec(&rules, p.to("spec"))
-	f.profilesAgree(annotations, spec, p.to("spec"))
+	f.podSpec(&rules, p.To("spec"))
+	f.profilesAgree(annotations, spec, p.To("spec"))
 	if length(spec, "ephemeralContainers") > 0 {
-		f.forbidden(p.to("spec").to("ephemeralContainers"), "ephemeral containers not allowed in pod template")
+		f.Forbidden(p.To("spec").To("ephemeralContainers"), "ephemeral containers not allowed in pod template")
 	}
 }
 
@@ -437,11 +439,11 @@ func (f *faults) strictPodTemplate(template object.Value, old leniency, p *place
 var podTemplateKind = rule{
 	create: func(f *faults, obj object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.podTemplate(obj.At("template"), object.Nil, (*place)(nil).to("template"))
+		f.podTemplate(obj.At("template"), object.Nil, (*fielderrors.Place)(nil).To("template"))
 	},
 	update: func(f *faults, obj, old object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.podTemplate(obj.At("template"), old.At("template"), (*place)(nil).to("template"))
+		f.podTemplate(obj.At("template"), old.At("template"), (*fielderrors.Place)(nil).To("template"))
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -31,48 +32,48 @@ var (
 func podStatus(f *faults, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAnnotationChanges(pod, was, lenient(was.At("spec"), was.At("metadata")))
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	spec, status, old := pod.At("spec"), pod.At("status"), was.At("status")
-	f.podConditions(status.At("conditions"), p.to("conditions"))
+	f.podConditions(status.At("conditions"), p.To("conditions"))
 	if node := text(status, "nominatedNodeName"); node != "" && node != text(old, "nominatedNodeName") {
-		f.subdomain(p.to("nominatedNodeName"), node)
+		f.subdomain(p.To("nominatedNodeName"), node)
 		if text(was.At("spec"), "nodeName") != "" {
-			f.forbidden(p.to("nominatedNodeName"), "may not be set on pods that are already bound to a node")
+			f.Forbidden(p.To("nominatedNodeName"), "may not be set on pods that are already bound to a node")
 		}
 	}
 	if n := number(status, "observedGeneration"); n < 0 {
-		f.invalid(p.to("observedGeneration"), n, notNegativeAtAll)
+		f.Invalid(p.To("observedGeneration"), n, notNegativeAtAll)
 	}
 	if class := text(status, "qosClass"); class != text(old, "qosClass") {
-		f.invalid(p.to("qosClass"), word(class), immutable)
+		f.Invalid(p.To("qosClass"), fielderrors.Word(class), fielderrors.Immutable)
 	}
 	anyRestart := restartsAll(was.At("spec"))
 	for _, of := range statusesOfPods {
 		if of.containers == "ephemeralContainers" || !anyRestart {
-			f.noRevival(status.At(of.statuses), old.At(of.statuses), was.At("spec"), of.containers, p.to(of.statuses))
+			f.noRevival(status.At(of.statuses), old.At(of.statuses), was.At("spec"), of.containers, p.To(of.statuses))
 		}
 	}
-	f.claimStatuses(status.At("resourceClaimStatuses"), spec.At("resourceClaims"), p.to("resourceClaimStatuses"))
+	f.claimStatuses(status.At("resourceClaimStatuses"), spec.At("resourceClaims"), p.To("resourceClaimStatuses"))
 	if extended := status.At("extendedResourceClaimStatus"); !extended.IsNull() {
-		f.extendedClaim(extended, spec, p.to("extendedResourceClaimStatus"))
+		f.extendedClaim(extended, spec, p.To("extendedResourceClaimStatus"))
 	}
-	f.podIPs(status, old, p.to("podIPs"))
-	f.hostIPs(status, old, p.to("hostIPs"))
+	f.podIPs(status, old, p.To("podIPs"))
+	f.hostIPs(status, old, p.To("hostIPs"))
 	for _, of := range statusesOfPods {
-		f.statusUsers(status.At(of.statuses), spec, p.to(of.statuses))
+		f.statusUsers(status.At(of.statuses), spec, p.To(of.statuses))
 	}
 	for _, of := range statusesOfPods {
-		f.allocatedStatuses(status, of.statuses, spec.At(of.containers), p.to(of.statuses))
+		f.allocatedStatuses(status, of.statuses, spec.At(of.containers), p.To(of.statuses))
 	}
 }
 
-func (f *faults) podConditions(conditions object.Value, p *place) {
+func (f *faults) podConditions(conditions object.Value, p *fielderrors.Place) {
 	for i, condition := range conditions.Items() {
 		if n := number(condition, "observedGeneration"); n < 0 {
-			f.invalid(p.item(i).to("observedGeneration"), n, notNegativeAtAll)
+			f.Invalid(p.Item(i).To("observedGeneration"), n, notNegativeAtAll)
 		}
 		if kind := text(condition, "type"); !slices.Contains(podConditions, kind) {
-			f.qualified(p.item(i).to("Type"), kind)
+			f.qualified(p.Item(i).To("Type"), kind)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func restartsAll(spec object.Value) bool {
 }
 
 // noRevival keeps containers ended that are not restarted.
-func (f *faults) noRevival(now, was, spec object.Value, containers string, p *place) {
+func (f *faults) noRevival(now, was, spec object.Value, containers string, p *fielderrors.Place) {
 	for i, old := range was.Items() {
 		ended := old.At("state", "terminated")
 		if ended.IsNull() {
@@ -104,7 +105,7 @@ func (f *faults) noRevival(now, was, spec object.Value, containers string, p *pl
 				continue
 			}
 			if containers == "ephemeralContainers" || !restarts(name, spec, containers, number(ended, "exitCode")) {
-				f.forbidden(p.item(i).to("state"), "may not be transitioned to non-terminated state")
+				f.Forbidden(p.Item(i).To("state"), "may not be transitioned to non-terminated state")
 			}
 			if containers != "ephemeralContainers" {
 				break
@@ -155,54 +156,54 @@ func ruleFor(container object.Value, code int64) object.Value {
 	return object.Nil
 }
 
-func (f *faults) claimStatuses(statuses, claims object.Value, p *place) {
+func (f *faults) claimStatuses(statuses, claims object.Value, p *fielderrors.Place) {
 	if statuses.Len() == 0 {
 		return
 	}
 	known := newByName(claims.Items())
 	var names seen
 	for i, status := range statuses.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		name := text(status, "name")
 		if _, ok := known.find(name); !ok {
-			f.invalid(p.to("name"), name, "must match the name of an entry in `spec.resourceClaims`")
+			f.Invalid(p.To("name"), name, "must match the name of an entry in `spec.resourceClaims`")
 		}
 		if names.add(name) {
-			f.duplicate(p.to("name"), name)
+			f.Duplicate(p.To("name"), name)
 		}
 		if claim := status.At("resourceClaimName"); !claim.IsNull() {
-			f.subdomain(p.to("resourceClaimName"), claim.Str())
+			f.subdomain(p.To("resourceClaimName"), claim.Str())
 		}
 	}
 }
 
-func (f *faults) extendedClaim(status, spec object.Value, p *place) {
+func (f *faults) extendedClaim(status, spec object.Value, p *fielderrors.Place) {
 	mappings := status.At("requestMappings")
 	if mappings.Len() == 0 {
-		f.required(p.to("requestMappings"), "at least one request mapping is required")
+		f.Required(p.To("requestMappings"), "at least one request mapping is required")
 	}
 	met := map[[3]string]bool{}
 	for i, mapping := range mappings.Items() {
-		at := p.to("requestMappings").item(i)
+		at := p.To("requestMappings").Item(i)
 		key := [3]string{text(mapping, "containerName"), text(mapping, "resourceName"), text(mapping, "requestName")}
 		if container, ok := runContainer(spec, key[0]); !ok {
-			f.invalid(at.to("containerName"), key[0], "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+			f.Invalid(at.To("containerName"), key[0], "must match the name of an entry in spec.initContainers.name or spec.containers.name")
 		} else if !has(container.At("resources", "requests"), key[1]) {
-			f.invalid(at.to("resourceName"), key[1],
+			f.Invalid(at.To("resourceName"), key[1],
 				"must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
 		}
-		f.label(p.to("requestName"), key[2])
+		f.label(p.To("requestName"), key[2])
 		if met[key] {
-			f.duplicate(at.to("containerName"), key[0])
-			f.duplicate(at.to("resourceName"), key[1])
-			f.duplicate(at.to("requestName"), key[2])
+			f.Duplicate(at.To("containerName"), key[0])
+			f.Duplicate(at.To("resourceName"), key[1])
+			f.Duplicate(at.To("requestName"), key[2])
 		}
 		met[key] = true
 	}
 	if claim := text(status, "resourceClaimName"); claim == "" {
-		f.required(p.to("resourceClaimName"), "")
+		f.Required(p.To("resourceClaimName"), "")
 	} else {
-		f.subdomain(p.to("resourceClaimName"), claim)
+		f.subdomain(p.To("resourceClaimName"), claim)
 	}
 }
 
@@ -225,95 +226,95 @@ func addresses(list object.Value) []string {
 	return texts
 }
 
-func (f *faults) podIPs(status, old object.Value, p *place) {
+func (f *faults) podIPs(status, old object.Value, p *fielderrors.Place) {
 	ips := status.At("podIPs")
 	f.newIPs(ips, old.At("podIPs"), p)
 	f.onePerFamily(ips, p)
 	first := text(status, "podIP")
 	switch {
 	case (first == "") != (ips.Len() == 0):
-		f.invalid(p, goForm{ips, ipFields}, "podIP and podIPs must either both be set or both be unset")
+		f.Invalid(p, goForm{ips, ipFields}, "podIP and podIPs must either both be set or both be unset")
 	case ips.Len() > 0 && text(ips.Items()[0], "ip") != first:
-		f.invalid(p.item(0).to("ip"), text(ips.Items()[0], "ip"), "must be equal to `podIP`")
+		f.Invalid(p.Item(0).To("ip"), text(ips.Items()[0], "ip"), "must be equal to `podIP`")
 	}
 }
 
-func (f *faults) hostIPs(status, old object.Value, p *place) {
+func (f *faults) hostIPs(status, old object.Value, p *fielderrors.Place) {
 	ips := status.At("hostIPs")
 	if ips.Len() == 0 {
 		return
 	}
 	if first := text(ips.Items()[0], "ip"); first != text(status, "hostIP") {
-		f.invalid(p.item(0).to("ip"), first, "must be equal to `hostIP`")
+		f.Invalid(p.Item(0).To("ip"), first, "must be equal to `hostIP`")
 	}
 	f.newIPs(ips, old.At("hostIPs"), p)
 	f.onePerFamily(ips, p)
 }
 
 // newIPs checks the addresses that the old object does not have.
-func (f *faults) newIPs(ips, old object.Value, p *place) {
+func (f *faults) newIPs(ips, old object.Value, p *fielderrors.Place) {
 	kept := addresses(old)
 	for i, item := range ips.Items() {
 		if ip := text(item, "ip"); !slices.Contains(kept, ip) {
-			f.legacyIP(p.item(i), ip, object.Nil)
+			f.legacyIP(p.Item(i), ip, object.Nil)
 		}
 	}
 }
 
-func (f *faults) onePerFamily(ips object.Value, p *place) {
+func (f *faults) onePerFamily(ips object.Value, p *fielderrors.Place) {
 	if ips.Len() < 2 {
 		return
 	}
 	both, err := netutils.IsDualStackIPStrings(addresses(ips))
 	if err != nil {
-		f.list = append(f.list, internalFault(f.path(p), fmt.Errorf("failed to check for dual stack with error:%w", err)))
+		f.List = append(f.List, internalFault(f.Path(p), fmt.Errorf("failed to check for dual stack with error:%w", err)))
 	}
 	if !both || ips.Len() > 2 {
-		f.invalid(p, goForm{ips, ipFields}, "may specify no more than one IP for each IP family")
+		f.Invalid(p, goForm{ips, ipFields}, "may specify no more than one IP for each IP family")
 	}
 }
 
-func (f *faults) statusUsers(statuses, spec object.Value, p *place) {
+func (f *faults) statusUsers(statuses, spec object.Value, p *fielderrors.Place) {
 	os := text(spec.At("os"), "name")
 	for i, status := range statuses.Items() {
 		user := status.At("user", "linux")
 		if user.IsNull() {
 			continue
 		}
-		p := p.item(i).to("user").to("linux")
+		p := p.Item(i).To("user").To("linux")
 		switch {
 		case os == "windows":
-			f.forbidden(p, "cannot be set for a windows pod")
+			f.Forbidden(p, "cannot be set for a windows pod")
 		case os == "linux" || !has(spec, "os"):
 			if uid := number(user, "uid"); uid < 0 || uid > math.MaxUint32 {
-				f.invalid(p.to("uid"), uid, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
+				f.Invalid(p.To("uid"), uid, fmt.Sprintf("must be between 0 and %d, inclusive", int64(math.MaxUint32)))
 			}
-			f.within(p.to("gid"), number(user, "gid"), 0, maxID)
+			f.within(p.To("gid"), number(user, "gid"), 0, maxID)
 			for j, group := range user.At("supplementalGroups").Items() {
-				f.within(p.to("supplementalGroups").item(j), group.Int(), 0, maxID)
+				f.within(p.To("supplementalGroups").Item(j), group.Int(), 0, maxID)
 			}
 		}
 	}
 }
 
 // allocatedStatuses checks what containers report of the health of their resources.
-func (f *faults) allocatedStatuses(status object.Value, list string, containers object.Value, p *place) {
+func (f *faults) allocatedStatuses(status object.Value, list string, containers object.Value, p *fielderrors.Place) {
 	known := newByName(containers.Items())
 	for i, container := range status.At(list).Items() {
 		allocated := container.At("allocatedResourcesStatus")
-		p := p.item(i).to("allocatedResourcesStatus")
+		p := p.Item(i).To("allocatedResourcesStatus")
 		if list == "ephemeralContainerStatuses" {
 			if allocated.Len() > 0 {
-				f.forbidden(p, "must not be specified in container status")
+				f.Forbidden(p, "must not be specified in container status")
 			}
 			continue
 		}
 		for j, resource := range allocated.Items() {
-			p := p.item(j)
+			p := p.Item(j)
 			if spec, ok := firstNamed(known.items, text(container, "name")); ok {
-				f.allocatedName(text(resource, "name"), spec, status.At("extendedResourceClaimStatus"), p.to("name"))
+				f.allocatedName(text(resource, "name"), spec, status.At("extendedResourceClaimStatus"), p.To("name"))
 			}
-			f.resourceHealths(resource.At("resources"), p.to("resources"))
+			f.resourceHealths(resource.At("resources"), p.To("resources"))
 		}
 	}
 }
@@ -327,11 +328,11 @@ func firstNamed(items []object.Value, name string) (object.Value, bool) {
 }
 
 // allocatedName demands a resource that a container asks for.
-func (f *faults) allocatedName(name string, container, extended object.Value, p *place) {
+func (f *faults) allocatedName(name string, container, extended object.Value, p *fielderrors.Place) {
 	reference, isClaim := strings.CutPrefix(name, fromClaim)
 	if !isClaim {
 		if !has(container.At("resources", "requests"), name) {
-			f.invalid(p, word(name), "must match one of the container's resource requests")
+			f.Invalid(p, fielderrors.Word(name), "must match one of the container's resource requests")
 		}
 		return
 	}
@@ -346,25 +347,25 @@ func (f *faults) allocatedName(name string, container, extended object.Value, p 
 		})
 	}
 	if !asked {
-		f.invalid(p, word(name), "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' "+
+		f.Invalid(p, fielderrors.Word(name), "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' "+
 			"when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
 	}
 }
 
-func (f *faults) resourceHealths(resources object.Value, p *place) {
+func (f *faults) resourceHealths(resources object.Value, p *fielderrors.Place) {
 	var ids seen
 	for i, resource := range resources.Items() {
-		p := p.item(i)
-		f.only(p.to("health"), text(resource, "health"), healths)
+		p := p.Item(i)
+		f.only(p.To("health"), text(resource, "health"), healths)
 		if message := resource.At("message"); !message.IsNull() {
 			if message.Len() == 0 {
-				f.required(p.to("message"), "must be non-empty if specified")
+				f.Required(p.To("message"), "must be non-empty if specified")
 			} else if message.Len() > maxHealthMessage {
-				f.tooLong(p.to("message"), maxHealthMessage)
+				f.TooLong(p.To("message"), maxHealthMessage)
 			}
 		}
 		if id := text(resource, "resourceID"); ids.add(id) {
-			f.duplicate(p.to("resourceID"), word(id))
+			f.Duplicate(p.To("resourceID"), fielderrors.Word(id))
 		}
 	}
 }

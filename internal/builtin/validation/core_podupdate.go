@@ -8,6 +8,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -41,7 +43,7 @@ func (old *leniency) lenientVolumes(spec object.Value) {
 			if token := source.At("serviceAccountToken"); !token.IsNull() {
 				var f faults
 				f.localPath(nil, text(token, "path"))
-				old.tokenPaths = old.tokenPaths || len(f.list) > 0
+				old.tokenPaths = old.tokenPaths || len(f.List) > 0
 			}
 		}
 	}
@@ -96,8 +98,8 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 		var selector, keys faults
 		selector.labelSelector(constraint.At("labelSelector"), nil, false)
 		keys.labelKeys(constraint, nil)
-		old.spreadSelectors = old.spreadSelectors || len(selector.list) > 0
-		old.spreadKeys = old.spreadKeys || len(keys.list) > 0
+		old.spreadSelectors = old.spreadSelectors || len(selector.List) > 0
+		old.spreadKeys = old.spreadKeys || len(keys.List) > 0
 	}
 }
 
@@ -105,7 +107,7 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 func badLabelValue(requirements object.Value) bool {
 	for _, requirement := range requirements.Items() {
 		for _, value := range requirement.At("values").Items() {
-			if len(labelValueFaults(value.Str())) > 0 {
+			if len(objectmeta.LabelValueErrors(value.Str())) > 0 {
 				return true
 			}
 		}
@@ -121,46 +123,46 @@ const updatable = "pod updates may not change fields other than `spec.containers
 func podUpdate(f *faults, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
 	excuse := leniency{}
-	before := len(f.list)
-	if f.podAndMeta(pod, excuse); len(f.list) > before {
+	before := len(f.List)
+	if f.podAndMeta(pod, excuse); len(f.List) > before {
 		if excuse = lenient(was.At("spec"), was.At("metadata")); excuse != (leniency{}) {
-			f.list = f.list[:before]
+			f.List = f.List[:before]
 			f.podAndMeta(pod, excuse)
 		}
 	}
 	f.podAnnotationChanges(pod, was, excuse)
-	var root *place
+	var root *fielderrors.Place
 	spec, old := pod.At("spec"), was.At("spec")
 	for _, kind := range [...]string{"containers", "initContainers"} {
-		if !f.sameContainers(spec.At(kind), old.At(kind), root.to("spec").to(kind)) {
+		if !f.sameContainers(spec.At(kind), old.At(kind), root.To("spec").To(kind)) {
 			return
 		}
 	}
-	if !f.deadlineChange(spec, old, root.to("spec").to("activeDeadlineSeconds")) {
+	if !f.deadlineChange(spec, old, root.To("spec").To("activeDeadlineSeconds")) {
 		return
 	}
-	f.tolerationChanges(spec.At("tolerations"), old.At("tolerations"), root.to("spec").to("tolerations"))
-	f.gateChanges(spec.At("schedulingGates"), old.At("schedulingGates"), root.to("spec").to("schedulingGates"))
+	f.tolerationChanges(spec.At("tolerations"), old.At("tolerations"), root.To("spec").To("tolerations"))
+	f.gateChanges(spec.At("schedulingGates"), old.At("schedulingGates"), root.To("spec").To("schedulingGates"))
 	if same(spec, old) {
 		return
 	}
 	if munged := f.withoutAllowed(spec, old); !same(munged, old) {
-		f.forbidden(root.to("spec"), updatable+difference(old, munged))
+		f.Forbidden(root.To("spec"), updatable+difference(old, munged))
 	}
 }
 
 func (f *faults) podAnnotationChanges(pod, was object.Value, excuse leniency) {
-	at := (*place)(nil).to("metadata").to("annotations")
+	at := (*fielderrors.Place)(nil).To("metadata").To("annotations")
 	now, old := pod.At("metadata", "annotations"), was.At("metadata", "annotations")
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); ok && value.Str() == m.Value.Str() {
 			continue
 		}
 		if strings.HasPrefix(m.Key, appArmorAnnotations) {
-			f.forbidden(at.key(m.Key), "may not remove or update AppArmor annotations")
+			f.Forbidden(at.Key(m.Key), "may not remove or update AppArmor annotations")
 		}
 		if m.Key == mirrorAnnotation {
-			f.forbidden(at.key(m.Key), "may not remove or update mirror pod annotation")
+			f.Forbidden(at.Key(m.Key), "may not remove or update mirror pod annotation")
 		}
 	}
 	for _, m := range now.Members() {
@@ -168,64 +170,64 @@ func (f *faults) podAnnotationChanges(pod, was object.Value, excuse leniency) {
 			continue
 		}
 		if strings.HasPrefix(m.Key, appArmorAnnotations) {
-			f.forbidden(at.key(m.Key), "may not add AppArmor annotations")
+			f.Forbidden(at.Key(m.Key), "may not add AppArmor annotations")
 		}
 		if m.Key == mirrorAnnotation {
-			f.forbidden(at.key(m.Key), "may not add mirror pod annotation")
+			f.Forbidden(at.Key(m.Key), "may not add mirror pod annotation")
 		}
 	}
 	f.podAnnotations(now, pod.At("spec"), at, excuse)
 }
 
 // sameContainers says whether there are as many containers as before.
-func (f *faults) sameContainers(now, old object.Value, p *place) bool {
+func (f *faults) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
 	if now.Len() != old.Len() {
-		f.forbidden(p, "pod updates may not add or remove containers")
+		f.Forbidden(p, "pod updates may not add or remove containers")
 		return false
 	}
 	for i, container := range now.Items() {
-		f.requiredText(p.item(i).to("image"), text(container, "image"))
-		f.trimmedImage(container, p.item(i))
+		f.requiredText(p.Item(i).To("image"), text(container, "image"))
+		f.trimmedImage(container, p.Item(i))
 	}
 	return true
 }
 
 // deadlineChange says whether to go on.
-func (f *faults) deadlineChange(spec, old object.Value, p *place) bool {
+func (f *faults) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
 	now, was := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
 	case now.IsNull():
 		if !was.IsNull() {
-			f.invalid(p, show(object.Nil), "must not update from a positive integer to nil value")
+			f.Invalid(p, fielderrors.Show(object.Nil), "must not update from a positive integer to nil value")
 		}
 		return true
 	case now.Int() < 0 || now.Int() > math.MaxInt32:
-		f.invalid(p, now.Int(), utilvalidation.InclusiveRangeError(0, math.MaxInt32))
+		f.Invalid(p, now.Int(), utilvalidation.InclusiveRangeError(0, math.MaxInt32))
 		return false
 	case !was.IsNull() && was.Int() < now.Int():
-		f.invalid(p, now.Int(), "must be less than or equal to previous value")
+		f.Invalid(p, now.Int(), "must be less than or equal to previous value")
 		return false
 	}
 	return true
 }
 
 // tolerationChanges demands that every toleration is still there; only how long it lasts may have changed.
-func (f *faults) tolerationChanges(now, old object.Value, p *place) {
+func (f *faults) tolerationChanges(now, old object.Value, p *fielderrors.Place) {
 	for _, toleration := range old.Items() {
 		bare := toleration.Without("tolerationSeconds")
 		if !slices.ContainsFunc(now.Items(), func(v object.Value) bool { return object.Equal(v.Without("tolerationSeconds"), bare) }) {
-			f.forbidden(p, "existing toleration can not be modified except its tolerationSeconds")
+			f.Forbidden(p, "existing toleration can not be modified except its tolerationSeconds")
 			return
 		}
 	}
 }
 
-func (f *faults) gateChanges(now, old object.Value, p *place) {
+func (f *faults) gateChanges(now, old object.Value, p *fielderrors.Place) {
 	gates := newByName(old.Items())
 	for i, gate := range now.Items() {
 		name := text(gate, "name")
 		if _, ok := gates.find(name); !ok {
-			f.forbidden(p.item(i).to("name"), "only deletion is allowed, but found new scheduling gate '"+name+"'")
+			f.Forbidden(p.Item(i).To("name"), "only deletion is allowed, but found new scheduling gate '"+name+"'")
 		}
 	}
 }
@@ -258,7 +260,7 @@ func (f *faults) withoutAllowed(spec, old object.Value) object.Value {
 		return spec
 	}
 	if !same(spec.At("nodeSelector"), old.At("nodeSelector")) {
-		f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"), (*place)(nil).to("spec").to("nodeSelector"))
+		f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"), (*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
 		reset("nodeSelector")
 	}
 	now, was := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
@@ -278,10 +280,10 @@ func (f *faults) withoutAllowed(spec, old object.Value) object.Value {
 }
 
 // nodeSelectorAdditions lets a pod that waits for its gates be bound to fewer nodes, never to others.
-func (f *faults) nodeSelectorAdditions(now, old object.Value, p *place) {
+func (f *faults) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Place) {
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); !ok || value.Str() != m.Value.Str() {
-			f.invalid(p, show(now), "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			f.Invalid(p, fielderrors.Show(now), "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
 			return
 		}
 	}
@@ -295,19 +297,19 @@ var (
 
 func (f *faults) nodeAffinityAdditions(now, old object.Value) {
 	const required = "requiredDuringSchedulingIgnoredDuringExecution"
-	at := (*place)(nil).to("spec").to("affinity").to("nodeAffinity").to(required).to("nodeSelectorTerms")
+	at := (*fielderrors.Place)(nil).To("spec").To("affinity").To("nodeAffinity").To(required).To("nodeSelectorTerms")
 	terms, were := now.At(required, "nodeSelectorTerms"), old.At(required, "nodeSelectorTerms")
 	if were.Len() == 0 {
 		return
 	}
 	if terms.Len() != were.Len() {
-		f.invalid(at, goForm{terms, nodeSelectorTermFields}, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		f.Invalid(at, goForm{terms, nodeSelectorTermFields}, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 		return
 	}
 	for i, was := range were.Items() {
 		term := terms.Items()[i]
 		if !onlyAdds(term, was) {
-			f.invalid(at.item(i), goForm{term, nodeSelectorTermFields}, "only additions are allowed (no mutations or deletions)")
+			f.Invalid(at.Item(i), goForm{term, nodeSelectorTermFields}, "only additions are allowed (no mutations or deletions)")
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -17,17 +19,17 @@ func limitRangeCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var types seen
 	for i, limit := range obj.At("spec", "limits").Items() {
-		p := (*place)(nil).to("spec").to("limits").item(i)
+		p := (*fielderrors.Place)(nil).To("spec").To("limits").Item(i)
 		kind := text(limit, "type")
-		if wrong := qualifiedFaults(kind); len(wrong) > 0 {
+		if wrong := objectmeta.LabelKeyErrors(kind); len(wrong) > 0 {
 			for _, w := range wrong {
-				f.invalid(p.to("type"), word(kind), w)
+				f.Invalid(p.To("type"), fielderrors.Word(kind), w)
 			}
 		} else if !strings.Contains(kind, "/") && !holds(limitTypes, kind) {
-			f.invalid(p.to("type"), word(kind), "must be a standard limit type or fully qualified")
+			f.Invalid(p.To("type"), fielderrors.Word(kind), "must be a standard limit type or fully qualified")
 		}
 		if types.add(kind) {
-			f.duplicate(p.to("type"), word(kind))
+			f.Duplicate(p.To("type"), fielderrors.Word(kind))
 		}
 		f.limit(limit, kind, p)
 	}
@@ -35,7 +37,7 @@ func limitRangeCreate(f *faults, obj object.Value) {
 
 func limitRangeUpdate(f *faults, obj, _ object.Value) { limitRangeCreate(f, obj) }
 
-func (f *faults) limit(limit object.Value, kind string, p *place) {
+func (f *faults) limit(limit object.Value, kind string, p *fielderrors.Place) {
 	as := anyResource
 	if kind == "Pod" || kind == "Container" {
 		as = containerResource
@@ -44,18 +46,18 @@ func (f *faults) limit(limit object.Value, kind string, p *place) {
 	for _, key := range [...]string{"max", "min", "default", "defaultRequest", "maxLimitRequestRatio"} {
 		if kind == "Pod" && (key == "default" || key == "defaultRequest") {
 			if length(limit, key) > 0 {
-				f.forbidden(p.to(key), "may not be specified when `type` is 'Pod'")
+				f.Forbidden(p.To(key), "may not be specified when `type` is 'Pod'")
 			}
 			limit = limit.Without(key)
 			continue
 		}
 		for _, m := range limit.At(key).Members() {
-			f.resourceName(m.Key, as, p.to(key).key(m.Key))
+			f.resourceName(m.Key, as, p.To(key).Key(m.Key))
 			names = append(names, m.Key)
 		}
 	}
 	if kind == "PersistentVolumeClaim" && !has(limit.At("min"), "storage") && !has(limit.At("max"), "storage") {
-		f.required(p.to("limits"), "either minimum or maximum storage value is required, but neither was provided")
+		f.Required(p.To("limits"), "either minimum or maximum storage value is required, but neither was provided")
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -64,7 +66,7 @@ func (f *faults) limit(limit object.Value, kind string, p *place) {
 }
 
 // limitOf checks that what is said of one resource does not contradict itself.
-func (f *faults) limitOf(limit object.Value, name string, p *place) {
+func (f *faults) limitOf(limit object.Value, name string, p *fielderrors.Place) {
 	amount := func(key string) (resource.Quantity, bool) {
 		v, ok := limit.At(key).Get(name)
 		return quantity(v), ok
@@ -76,7 +78,7 @@ func (f *faults) limitOf(limit object.Value, name string, p *place) {
 	ratio, hasRatio := amount("maxLimitRequestRatio")
 	over := func(key string, shown resource.Quantity, wrong bool, format string, a, b resource.Quantity) {
 		if wrong {
-			f.invalid(p.to(key).key(name), shown, fmt.Sprintf(format, a.String(), b.String()))
+			f.Invalid(p.To(key).Key(name), shown, fmt.Sprintf(format, a.String(), b.String()))
 		}
 	}
 	over("min", least, hasMin && hasMax && least.Cmp(most) > 0, "min value %s is greater than max value %s", least, most)
@@ -87,26 +89,26 @@ func (f *faults) limitOf(limit object.Value, name string, p *place) {
 	over("default", most, hasDefault && hasMax && standard.Cmp(most) > 0, "default value %s is greater than max value %s", standard, most)
 	if hasRatio {
 		if one := resource.NewQuantity(1, resource.DecimalSI); ratio.Cmp(*one) < 0 {
-			f.invalid(p.to("maxLimitRequestRatio").key(name), ratio, fmt.Sprintf("ratio %s is less than 1", ratio.String()))
+			f.Invalid(p.To("maxLimitRequestRatio").Key(name), ratio, fmt.Sprintf("ratio %s is less than 1", ratio.String()))
 		}
 		if hasMin && hasMax {
-			f.ratio(ratio, least, most, p.to("maxLimitRequestRatio").key(name))
+			f.ratio(ratio, least, most, p.To("maxLimitRequestRatio").Key(name))
 		}
 	}
 	if !mayOvercommit(name) && hasDefault && hasRequest && standard.Cmp(request) != 0 {
-		f.invalid(p.to("defaultRequest").key(name), request,
+		f.Invalid(p.To("defaultRequest").Key(name), request,
 			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name))
 	}
 }
 
 // ratio refuses more than what min and max leave room for.
-func (f *faults) ratio(ratio, least, most resource.Quantity, p *place) {
+func (f *faults) ratio(ratio, least, most resource.Quantity, p *fielderrors.Place) {
 	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
 		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
 	}
 	if room := float64(high) / float64(low); value > room {
-		f.invalid(p, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), room))
+		f.Invalid(p, ratio, fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), room))
 	}
 }
 
@@ -142,43 +144,43 @@ func quotaCreate(f *faults, obj object.Value) {
 	f.quotaStatus(obj.At("status"))
 }
 
-func (f *faults) quotaAmounts(amounts object.Value, p *place) {
+func (f *faults) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
 	for _, m := range amounts.Members() {
-		f.resourceName(m.Key, quotaResource, p.key(m.Key))
-		f.resourceAmount(m.Key, quantity(m.Value), p.key(m.Key))
+		f.resourceName(m.Key, quotaResource, p.Key(m.Key))
+		f.resourceAmount(m.Key, quantity(m.Value), p.Key(m.Key))
 	}
 }
 
 func (f *faults) quotaSpec(spec object.Value) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	hard, scopes := spec.At("hard"), spec.At("scopes")
-	f.quotaAmounts(hard, p.to("hard"))
+	f.quotaAmounts(hard, p.To("hard"))
 	var names seen
 	for _, item := range scopes.Items() {
 		if !holds(quotaScopes, item.Str()) {
-			f.invalid(p.to("scopes"), show(scopes), "unsupported scope")
+			f.Invalid(p.To("scopes"), fielderrors.Show(scopes), "unsupported scope")
 		}
-		f.scopeOf(item.Str(), hard, show(scopes), p.to("scopes"))
+		f.scopeOf(item.Str(), hard, fielderrors.Show(scopes), p.To("scopes"))
 		names.add(item.Str())
 	}
-	f.conflictingScopes(&names, scopes, p.to("scopes"))
+	f.conflictingScopes(&names, scopes, p.To("scopes"))
 	if selector := spec.At("scopeSelector"); !selector.IsNull() {
-		f.scopeSelector(selector, hard, scopes, p.to("scopeSelector").to("matchExpressions"))
+		f.scopeSelector(selector, hard, scopes, p.To("scopeSelector").To("matchExpressions"))
 	}
 }
 
-func (f *faults) scopeOf(scope string, hard object.Value, shownAs any, p *place) {
+func (f *faults) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Place) {
 	for _, m := range hard.Members() {
 		if isStandardQuota(m.Key) && !scopeApplies(scope, m.Key) {
-			f.invalid(p, shownAs, "unsupported scope applied to resource")
+			f.Invalid(p, shownAs, "unsupported scope applied to resource")
 		}
 	}
 }
 
-func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *place) {
+func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *fielderrors.Place) {
 	for _, pair := range opposites {
 		if names.has(pair[0]) && names.has(pair[1]) {
-			f.invalid(p, showNil(scopes), "conflicting scopes")
+			f.Invalid(p, showNil(scopes), "conflicting scopes")
 		}
 	}
 }
@@ -186,29 +188,29 @@ func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *place) {
 var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExpressions", inner: []goField{{name: "ScopeName", member: "scopeName", zero: `""`},
 	{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}}}
 
-func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *place) {
+func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Place) {
 	var names seen
 	for _, requirement := range selector.At("matchExpressions").Items() {
 		scope, operator, values := text(requirement, "scopeName"), text(requirement, "operator"), requirement.At("values")
 		if !holds(quotaScopes, scope) {
-			f.invalid(p.to("scopeName"), word(scope), "unsupported scope")
+			f.Invalid(p.To("scopeName"), fielderrors.Word(scope), "unsupported scope")
 		}
 		f.scopeOf(scope, hard, goForm{selector, scopeSelectorFields}, p)
 		if holds(existsOnly, scope) && operator != "Exists" {
-			f.invalid(p.to("operator"), word(operator), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "+
+			f.Invalid(p.To("operator"), fielderrors.Word(operator), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "+
 				"ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")
 		}
 		switch operator {
 		case "In", "NotIn":
 			if values.Len() == 0 {
-				f.required(p.to("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
+				f.Required(p.To("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
 			}
 		case "Exists", "DoesNotExist":
 			if values.Len() != 0 {
-				f.invalid(p.to("values"), show(values), "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
+				f.Invalid(p.To("values"), fielderrors.Show(values), "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
 			}
 		default:
-			f.invalid(p.to("operator"), word(operator), notOperator)
+			f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
 		}
 		names.add(scope)
 	}
@@ -216,9 +218,9 @@ func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *place) {
 }
 
 func (f *faults) quotaStatus(status object.Value) {
-	p := (*place)(nil).to("status")
-	f.quotaAmounts(status.At("hard"), p.to("hard"))
-	f.quotaAmounts(status.At("used"), p.to("used"))
+	p := (*fielderrors.Place)(nil).To("status")
+	f.quotaAmounts(status.At("hard"), p.To("hard"))
+	f.quotaAmounts(status.At("used"), p.To("used"))
 }
 
 func quotaUpdate(f *faults, obj, old object.Value) {
@@ -229,7 +231,7 @@ func quotaUpdate(f *faults, obj, old object.Value) {
 		return !slices.ContainsFunc(a.Items(), func(v object.Value) bool { return !contains(b, v.Str()) })
 	}
 	if !within(now, was) || !within(was, now) {
-		f.invalid((*place)(nil).to("spec").to("scopes"), showNil(now), immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("scopes"), showNil(now), fielderrors.Immutable)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -44,7 +46,7 @@ func isNativeResource(name string) bool {
 
 // isExtendedResource says whether a resource is somebody else's, with a name that quotas can prefix.
 func isExtendedResource(name string) bool {
-	return !isNativeResource(name) && !strings.HasPrefix(name, "requests.") && isQualified("requests."+name)
+	return !isNativeResource(name) && !strings.HasPrefix(name, "requests.") && objectmeta.IsLabelKey("requests."+name)
 }
 
 func isIntegerResource(name string) bool {
@@ -61,52 +63,52 @@ func isHugeQuota(name string) bool {
 	return strings.HasPrefix(name, hugePages) || strings.HasPrefix(name, "requests."+hugePages)
 }
 
-func (f *faults) resourceName(name string, as naming, p *place) {
+func (f *faults) resourceName(name string, as naming, p *fielderrors.Place) {
 	if as == containerResource && (name == "cpu" || name == "memory") {
 		return
 	}
 	domain := strings.Contains(name, "/")
-	before := len(f.list)
-	if !isQualified(name) {
-		for _, wrong := range qualifiedFaults(name) {
-			f.invalid(p, word(name), wrong)
+	before := len(f.List)
+	if !objectmeta.IsLabelKey(name) {
+		for _, wrong := range objectmeta.LabelKeyErrors(name) {
+			f.Invalid(p, fielderrors.Word(name), wrong)
 		}
 	} else if _, standard := slices.BinarySearch(standardResources, name); !domain && !standard && !isHugeQuota(name) {
-		f.invalid(p, word(name), "must be a standard resource type or fully qualified")
+		f.Invalid(p, fielderrors.Word(name), "must be a standard resource type or fully qualified")
 	}
 	plain := strings.Count(name, "/") == 0
 	switch as {
 	case containerResource:
 		if plain && !isStandardContainerResource(name) {
-			f.invalid(p, word(name), "must be a standard resource for containers")
+			f.Invalid(p, fielderrors.Word(name), "must be a standard resource for containers")
 		} else if !plain && !isNativeResource(name) && !isExtendedResource(name) {
-			f.invalid(p, word(name), "doesn't follow extended resource name standard")
+			f.Invalid(p, fielderrors.Word(name), "doesn't follow extended resource name standard")
 		}
 	case podResource:
-		if len(f.list) == before && name != "cpu" && name != "memory" && !strings.HasPrefix(name, hugePages) {
-			f.unsupported(p, name, podLevelResources)
+		if len(f.List) == before && name != "cpu" && name != "memory" && !strings.HasPrefix(name, hugePages) {
+			f.Unsupported(p, name, podLevelResources)
 		}
 	case quotaResource:
 		if _, standard := slices.BinarySearch(standardResources, name); plain && (!standard || name == "storage") && !isHugeQuota(name) {
-			f.invalid(p, word(name), "must be a standard resource for quota")
+			f.Invalid(p, fielderrors.Word(name), "must be a standard resource for quota")
 		}
 	}
 }
 
 // resourceAmount demands an amount that is not negative, and a whole number of what cannot be divided.
-func (f *faults) resourceAmount(name string, amount resource.Quantity, p *place) {
+func (f *faults) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Place) {
 	if amount.Sign() < 0 {
-		f.invalid(p, amount.String(), notNegative)
+		f.Invalid(p, amount.String(), fielderrors.NotNegative)
 	}
 	if name != "cpu" && name != "memory" && isIntegerResource(name) && amount.MilliValue()%1000 != 0 {
-		f.invalid(p, amount, notInteger)
+		f.Invalid(p, amount, notInteger)
 	}
 }
 
 // resourceList checks names and amounts.
-func (f *faults) resourceList(resources object.Value, p *place, as naming, old leniency) {
+func (f *faults) resourceList(resources object.Value, p *fielderrors.Place, as naming, old leniency) {
 	for _, m := range resources.Members() {
-		p := p.key(m.Key)
+		p := p.Key(m.Key)
 		amount := quantity(m.Value)
 		f.resourceName(m.Key, as, p)
 		f.resourceAmount(m.Key, amount, p)
@@ -115,9 +117,9 @@ func (f *faults) resourceList(resources object.Value, p *place, as naming, old l
 }
 
 // wholePages demands a whole number of huge pages.
-func (f *faults) wholePages(name string, amount resource.Quantity, p *place, old leniency) {
+func (f *faults) wholePages(name string, amount resource.Quantity, p *fielderrors.Place, old leniency) {
 	if strings.HasPrefix(name, hugePages) && !old.hugePages && !isWholePages(name, amount) {
-		f.invalid(p, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name))
+		f.Invalid(p, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name))
 	}
 }
 
@@ -130,35 +132,35 @@ func isWholePages(name string, amount resource.Quantity) bool {
 }
 
 // resources checks what a container, or a pod, asks for and may use.
-func (f *faults) resources(resources object.Value, r *podRules, p *place, as naming) {
+func (f *faults) resources(resources object.Value, r *podRules, p *fielderrors.Place, as naming) {
 	limits, requests := resources.At("limits"), resources.At("requests")
-	f.resourceList(limits, p.to("limits"), as, r.old)
+	f.resourceList(limits, p.To("limits"), as, r.old)
 	for _, m := range requests.Members() {
 		amount := quantity(m.Value)
-		f.resourceName(m.Key, as, p.to("requests").key(m.Key))
-		f.resourceAmount(m.Key, amount, p.to("requests").key(m.Key))
+		f.resourceName(m.Key, as, p.To("requests").Key(m.Key))
+		f.resourceAmount(m.Key, amount, p.To("requests").Key(m.Key))
 		if limit, ok := limits.Get(m.Key); ok {
-			f.requestAndLimit(m.Key, amount, quantity(limit), p.to("requests"))
+			f.requestAndLimit(m.Key, amount, quantity(limit), p.To("requests"))
 		} else if !mayOvercommit(m.Key) {
-			f.required(p.to("limits"), "Limit must be set for non overcommitable resources")
+			f.Required(p.To("limits"), "Limit must be set for non overcommitable resources")
 		}
-		f.wholePages(m.Key, amount, p.to("requests").key(m.Key), r.old)
+		f.wholePages(m.Key, amount, p.To("requests").Key(m.Key), r.old)
 	}
 	f.hugePagesNeedMore(limits, requests, p)
-	f.claimNames(resources.At("claims"), r, p.to("claims"))
+	f.claimNames(resources.At("claims"), r, p.To("claims"))
 }
 
-func (f *faults) requestAndLimit(name string, request, limit resource.Quantity, p *place) {
+func (f *faults) requestAndLimit(name string, request, limit resource.Quantity, p *fielderrors.Place) {
 	switch order := request.Cmp(limit); {
 	case order != 0 && !mayOvercommit(name):
-		f.invalid(p, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
+		f.Invalid(p, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 	case order > 0:
-		f.invalid(p, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+		f.Invalid(p, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
 	}
 }
 
 // hugePagesNeedMore demands cpu or memory of whoever asks for huge pages.
-func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *place) {
+func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Place) {
 	huge, compute := false, false
 	for _, resources := range [...]object.Value{limits, requests} {
 		for _, m := range resources.Members() {
@@ -167,37 +169,37 @@ func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *place) {
 		}
 	}
 	if huge && !compute {
-		f.forbidden(p, "HugePages require cpu or memory")
+		f.Forbidden(p, "HugePages require cpu or memory")
 	}
 }
 
 // claimNames checks which of the pod's resource claims a container uses, in whole or in part.
-func (f *faults) claimNames(claims object.Value, r *podRules, p *place) {
+func (f *faults) claimNames(claims object.Value, r *podRules, p *fielderrors.Place) {
 	if claims.Len() == 0 {
 		return
 	}
 	whole, used := map[string]bool{}, map[string]bool{} // names; names and "name/request"
 	parts := map[string]int{}
 	for i, claim := range claims.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		name, request := text(claim, "name"), text(claim, "request")
 		if name == "" {
-			f.required(p, "")
+			f.Required(p, "")
 			continue
 		}
 		if whole[name] {
-			f.duplicate(p, name)
+			f.Duplicate(p, name)
 		} else {
 			key := name
 			if request != "" {
-				f.label(p.to("request"), request)
+				f.label(p.To("request"), request)
 				key += "/" + request
 			}
 			if used[key] {
-				f.duplicate(p, key)
+				f.Duplicate(p, key)
 			} else if request == "" {
 				for range parts[name] {
-					f.duplicate(p, name)
+					f.Duplicate(p, name)
 				}
 			}
 			if request == "" {
@@ -213,7 +215,7 @@ func (f *faults) claimNames(claims object.Value, r *podRules, p *place) {
 	}
 }
 
-func (f *faults) unknownClaim(name string, r *podRules, p *place) {
+func (f *faults) unknownClaim(name string, r *podRules, p *fielderrors.Place) {
 	names := make([]string, 0, len(r.claims.items))
 	for _, claim := range r.claims.items {
 		if known := text(claim, "name"); known != "" {
@@ -222,8 +224,8 @@ func (f *faults) unknownClaim(name string, r *podRules, p *place) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	f.notFound(p, name)
-	fault := f.list[len(f.list)-1]
+	f.NotFound(p, name)
+	fault := f.List[len(f.List)-1]
 	fault.Detail = "must be one of the names in pod.spec.resourceClaims"
 	if len(names) == 0 {
 		fault.Detail += " which is empty"
@@ -233,41 +235,41 @@ func (f *faults) unknownClaim(name string, r *podRules, p *place) {
 }
 
 // podResources checks what a pod asks for as a whole, and that its containers stay within.
-func (f *faults) podResources(r *podRules, p *place) {
+func (f *faults) podResources(r *podRules, p *fielderrors.Place) {
 	resources := r.spec.At("resources")
 	if resources.IsNull() {
 		return
 	}
 	if r.os == "windows" {
-		f.forbidden(p.to("resources"), "may not be set for a windows pod")
+		f.Forbidden(p.To("resources"), "may not be set for a windows pod")
 		return
 	}
 	if has(resources, "claims") {
-		f.forbidden(p.to("resources").to("claims"), "claims may not be set for Resources at pod-level")
+		f.Forbidden(p.To("resources").To("claims"), "claims may not be set for Resources at pod-level")
 	}
-	f.resources(resources, r, p.to("resources"), podResource)
+	f.resources(resources, r, p.To("resources"), podResource)
 	for _, m := range resources.At("requests").Members() {
 		total, used := aggregate(r.spec, "requests", m.Key)
 		if wanted := quantity(m.Value); used && total.Cmp(wanted) > 0 {
-			f.invalid(p.to("resources").to("requests").key(m.Key), wanted.String(),
+			f.Invalid(p.To("resources").To("requests").Key(m.Key), wanted.String(),
 				"must be greater than or equal to aggregate container requests of "+total.String())
 		}
 	}
 	for _, m := range resources.At("limits").Members() {
-		f.podLimit(r.spec, m.Key, quantity(m.Value), p.to("resources"))
+		f.podLimit(r.spec, m.Key, quantity(m.Value), p.To("resources"))
 	}
 }
 
-func (f *faults) podLimit(spec object.Value, name string, limit resource.Quantity, p *place) {
+func (f *faults) podLimit(spec object.Value, name string, limit resource.Quantity, p *fielderrors.Place) {
 	if strings.HasPrefix(name, hugePages) {
 		if total, used := aggregate(spec, "limits", name); used && total.Cmp(limit) > 0 {
-			f.invalid(p.to("limits").key(name), limit.String(), "must be greater than or equal to aggregate container limits of "+total.String())
+			f.Invalid(p.To("limits").Key(name), limit.String(), "must be greater than or equal to aggregate container limits of "+total.String())
 		}
 	}
 	for i, container := range spec.At("containers").Items() {
 		if v, ok := container.At("resources", "limits").Get(name); ok {
 			if own := quantity(v); own.Cmp(limit) > 0 {
-				f.invalid(p.to("containers").item(i).key(name).to("limits"), own.String(), "must be less than or equal to pod limits of "+limit.String())
+				f.Invalid(p.To("containers").Item(i).Key(name).To("limits"), own.String(), "must be less than or equal to pod limits of "+limit.String())
 			}
 		}
 	}

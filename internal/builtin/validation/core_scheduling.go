@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -16,169 +18,169 @@ var (
 	inclusionPolicies   = []string{"Honor", "Ignore"}
 )
 
-func (f *faults) tolerations(tolerations object.Value, old leniency, p *place) {
+func (f *faults) tolerations(tolerations object.Value, old leniency, p *fielderrors.Place) {
 	for i, toleration := range tolerations.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		key, operator, effect := text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect")
 		if key != "" {
-			f.qualified(p.to("key"), key)
+			f.qualified(p.To("key"), key)
 		} else if operator != "Exists" {
-			f.invalid(p.to("operator"), word(operator), "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
+			f.Invalid(p.To("operator"), fielderrors.Word(operator), "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
 		}
 		if has(toleration, "tolerationSeconds") && effect != "NoExecute" {
-			f.invalid(p.to("effect"), word(effect), "effect must be 'NoExecute' when `tolerationSeconds` is set")
+			f.Invalid(p.To("effect"), fielderrors.Word(effect), "effect must be 'NoExecute' when `tolerationSeconds` is set")
 		}
 		f.tolerationValue(operator, text(toleration, "value"), old, p)
 		if effect != "" {
-			f.only(p.to("effect"), effect, taintEffects)
+			f.only(p.To("effect"), effect, taintEffects)
 		}
 	}
 }
 
-func (f *faults) tolerationValue(operator, value string, old leniency, p *place) {
+func (f *faults) tolerationValue(operator, value string, old leniency, p *fielderrors.Place) {
 	switch operator {
 	case "Equal", "":
-		if wrong := labelValueFaults(value); len(wrong) != 0 {
-			f.invalid(p.to("operator"), value, strings.Join(wrong, ";"))
+		if wrong := objectmeta.LabelValueErrors(value); len(wrong) != 0 {
+			f.Invalid(p.To("operator"), value, strings.Join(wrong, ";"))
 		}
 	case "Exists":
 		if value != "" {
-			f.invalid(p.to("operator"), value, "value must be empty when `operator` is 'Exists'")
+			f.Invalid(p.To("operator"), value, "value must be empty when `operator` is 'Exists'")
 		}
 	case "Lt", "Gt":
 		if !old.comparisons {
-			f.unsupported(p.to("operator"), operator, comparisonOperators)
+			f.Unsupported(p.To("operator"), operator, comparisonOperators)
 		}
 	default:
-		f.unsupported(p.to("operator"), operator, tolerationOperators)
+		f.Unsupported(p.To("operator"), operator, tolerationOperators)
 	}
 }
 
-func (f *faults) affinity(affinity object.Value, old leniency, p *place) {
+func (f *faults) affinity(affinity object.Value, old leniency, p *fielderrors.Place) {
 	if affinity.Len() == 0 {
 		return
 	}
 	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
 	if node := affinity.At("nodeAffinity"); !node.IsNull() {
-		p := p.to("nodeAffinity")
+		p := p.To("nodeAffinity")
 		if selector := node.At(required); !selector.IsNull() {
-			f.nodeSelector(selector, old.labelValuesInNodeAffinity, p.to(required))
+			f.nodeSelector(selector, old.labelValuesInNodeAffinity, p.To(required))
 		}
 		for i, term := range node.At(preferred).Items() {
-			f.weight(term, p.to(preferred).item(i))
-			f.nodeSelectorTerm(term.At("preference"), true, p.to(preferred).item(i).to("preference"))
+			f.weight(term, p.To(preferred).Item(i))
+			f.nodeSelectorTerm(term.At("preference"), true, p.To(preferred).Item(i).To("preference"))
 		}
 	}
 	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
 		pods := affinity.At(key)
 		for i, term := range pods.At(required).Items() {
-			f.podAffinityTerm(term, old, p.to(key).to(required).item(i))
+			f.podAffinityTerm(term, old, p.To(key).To(required).Item(i))
 		}
 		for i, term := range pods.At(preferred).Items() {
-			f.weight(term, p.to(key).to(preferred).item(i))
-			f.podAffinityTerm(term.At("podAffinityTerm"), old, p.to(key).to(preferred).item(i).to("podAffinityTerm"))
+			f.weight(term, p.To(key).To(preferred).Item(i))
+			f.podAffinityTerm(term.At("podAffinityTerm"), old, p.To(key).To(preferred).Item(i).To("podAffinityTerm"))
 		}
 	}
 }
 
-func (f *faults) weight(term object.Value, p *place) {
+func (f *faults) weight(term object.Value, p *fielderrors.Place) {
 	if n := number(term, "weight"); n <= 0 || n > 100 {
-		f.invalid(p.to("weight"), n, "must be in the range 1-100")
+		f.Invalid(p.To("weight"), n, "must be in the range 1-100")
 	}
 }
 
-func (f *faults) nodeSelector(selector object.Value, lenient bool, p *place) {
+func (f *faults) nodeSelector(selector object.Value, lenient bool, p *fielderrors.Place) {
 	terms := selector.At("nodeSelectorTerms")
 	if terms.Len() == 0 {
-		f.required(p.to("nodeSelectorTerms"), "must have at least one node selector term")
+		f.Required(p.To("nodeSelectorTerms"), "must have at least one node selector term")
 	}
 	for i, term := range terms.Items() {
-		f.nodeSelectorTerm(term, lenient, p.to("nodeSelectorTerms").item(i))
+		f.nodeSelectorTerm(term, lenient, p.To("nodeSelectorTerms").Item(i))
 	}
 }
 
-func (f *faults) nodeSelectorTerm(term object.Value, lenient bool, p *place) {
+func (f *faults) nodeSelectorTerm(term object.Value, lenient bool, p *fielderrors.Place) {
 	for i, requirement := range term.At("matchExpressions").Items() {
-		f.nodeRequirement(requirement, lenient, p.to("matchExpressions").item(i))
+		f.nodeRequirement(requirement, lenient, p.To("matchExpressions").Item(i))
 	}
 	for i, requirement := range term.At("matchFields").Items() {
-		f.nodeFieldRequirement(requirement, p.to("matchFields").item(i))
+		f.nodeFieldRequirement(requirement, p.To("matchFields").Item(i))
 	}
 }
 
-func (f *faults) nodeRequirement(requirement object.Value, lenient bool, p *place) {
+func (f *faults) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Place) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
 		if values.Len() == 0 {
-			f.required(p.to("values"), "must be specified when `operator` is 'In' or 'NotIn'")
+			f.Required(p.To("values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case "Exists", "DoesNotExist":
 		if values.Len() > 0 {
-			f.forbidden(p.to("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			f.Forbidden(p.To("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	case "Gt", "Lt":
 		if values.Len() != 1 {
-			f.required(p.to("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
+			f.Required(p.To("values"), "must be specified single value when `operator` is 'Lt' or 'Gt'")
 		}
 	default:
-		f.invalid(p.to("operator"), word(operator), notOperator)
+		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
 	}
-	f.qualified(p.to("key"), text(requirement, "key"))
+	f.qualified(p.To("key"), text(requirement, "key"))
 	if lenient {
 		return
 	}
 	for i, value := range values.Items() {
 		s := value.Str()
-		f.each(p.to("values").item(i), s, labelValueFaults(s))
+		f.Each(p.To("values").Item(i), s, objectmeta.LabelValueErrors(s))
 	}
 }
 
-func (f *faults) nodeFieldRequirement(requirement object.Value, p *place) {
+func (f *faults) nodeFieldRequirement(requirement object.Value, p *fielderrors.Place) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
 		if values.Len() != 1 {
-			f.required(p.to("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+			f.Required(p.To("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 		}
 	default:
-		f.invalid(p.to("operator"), word(operator), notOperator)
+		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
 	}
 	if key := text(requirement, "key"); key != "metadata.name" {
-		f.invalid(p.to("key"), key, "not a valid field selector key")
+		f.Invalid(p.To("key"), key, "not a valid field selector key")
 		return
 	}
 	for i, value := range values.Items() {
-		f.subdomain(p.to("values").item(i), value.Str())
+		f.subdomain(p.To("values").Item(i), value.Str())
 	}
 }
 
-func (f *faults) podAffinityTerm(term object.Value, old leniency, p *place) {
-	f.labelSelector(term.At("labelSelector"), p.to("labelSelector"), old.labelValuesInAffinity)
-	f.labelSelector(term.At("namespaceSelector"), p.to("namespaceSelector"), old.labelValuesInAffinity)
+func (f *faults) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Place) {
+	f.labelSelector(term.At("labelSelector"), p.To("labelSelector"), old.labelValuesInAffinity)
+	f.labelSelector(term.At("namespaceSelector"), p.To("namespaceSelector"), old.labelValuesInAffinity)
 	for _, namespace := range term.At("namespaces").Items() {
-		f.label(p.to("namespace"), namespace.Str())
+		f.label(p.To("namespace"), namespace.Str())
 	}
 	f.labelKeys(term, p)
 	key := text(term, "topologyKey")
 	if key == "" {
-		f.required(p.to("topologyKey"), "can not be empty")
+		f.Required(p.To("topologyKey"), "can not be empty")
 	}
-	f.qualified(p.to("topologyKey"), key)
+	f.qualified(p.To("topologyKey"), key)
 }
 
 // labelKeys checks the keys whose values a term takes from the pod's own labels.
-func (f *faults) labelKeys(term object.Value, p *place) {
+func (f *faults) labelKeys(term object.Value, p *fielderrors.Place) {
 	selector := term.At("labelSelector")
 	matched, mismatched := term.At("matchLabelKeys"), term.At("mismatchLabelKeys")
 	for _, key := range [...]string{"matchLabelKeys", "mismatchLabelKeys"} {
 		keys := term.At(key)
 		if keys.Len() > 0 && selector.IsNull() {
-			f.forbidden(p.to(key), "must not be specified when labelSelector is not set")
+			f.Forbidden(p.To(key), "must not be specified when labelSelector is not set")
 			continue
 		}
 		for i, item := range keys.Items() {
-			f.qualified(p.to(key).item(i), item.Str())
+			f.qualified(p.To(key).Item(i), item.Str())
 		}
 	}
 	if matched.Len() == 0 {
@@ -187,7 +189,7 @@ func (f *faults) labelKeys(term object.Value, p *place) {
 	f.repeatedLabelKeys(selector, matched, p)
 	for i, item := range matched.Items() {
 		if contains(mismatched, item.Str()) {
-			f.invalid(p.to("matchLabelKeys").item(i), item.Str(), "exists in both matchLabelKeys and mismatchLabelKeys")
+			f.Invalid(p.To("matchLabelKeys").Item(i), item.Str(), "exists in both matchLabelKeys and mismatchLabelKeys")
 		}
 	}
 }
@@ -195,7 +197,7 @@ func (f *faults) labelKeys(term object.Value, p *place) {
 const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 
 // repeatedLabelKeys refuses keys that the selector names besides the requirement that the reference makes of them.
-func (f *faults) repeatedLabelKeys(selector, matched object.Value, p *place) {
+func (f *faults) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
 	if selector.IsNull() {
 		return
 	}
@@ -212,48 +214,48 @@ func (f *faults) repeatedLabelKeys(selector, matched object.Value, p *place) {
 			}
 		}
 		if again := keys.add(key); again && at >= 0 {
-			f.invalid(p.item(at), key, repeatedKey)
+			f.Invalid(p.Item(at), key, repeatedKey)
 		}
 	}
 }
 
-func (f *faults) topologySpread(constraints object.Value, old leniency, p *place) {
+func (f *faults) topologySpread(constraints object.Value, old leniency, p *fielderrors.Place) {
 	items := constraints.Items()
 	for i, constraint := range items {
-		p := p.item(i)
+		p := p.Item(i)
 		key, action := text(constraint, "topologyKey"), text(constraint, "whenUnsatisfiable")
-		f.positive(p.to("maxSkew"), number(constraint, "maxSkew"))
+		f.positive(p.To("maxSkew"), number(constraint, "maxSkew"))
 		if key == "" {
-			f.required(p.to("topologyKey"), "can not be empty")
+			f.Required(p.To("topologyKey"), "can not be empty")
 		}
-		f.only(p.to("whenUnsatisfiable"), action, spreadActions)
+		f.only(p.To("whenUnsatisfiable"), action, spreadActions)
 		for _, other := range items[i+1:] {
 			if text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == action {
-				f.duplicate(p.to("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", key, action))
+				f.Duplicate(p.To("{topologyKey, whenUnsatisfiable}"), fmt.Sprintf("{%v, %v}", key, action))
 				break
 			}
 		}
 		if domains := constraint.At("minDomains"); !domains.IsNull() {
-			f.positive(p.to("minDomains"), domains.Int())
+			f.positive(p.To("minDomains"), domains.Int())
 			if action != "DoNotSchedule" {
-				f.invalid(p.to("minDomains"), domains.Int(), "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+action)
+				f.Invalid(p.To("minDomains"), domains.Int(), "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+action)
 			}
 		}
-		f.onlyIfSet(p.to("nodeAffinityPolicy"), constraint.At("nodeAffinityPolicy"), inclusionPolicies)
-		f.onlyIfSet(p.to("nodeTaintsPolicy"), constraint.At("nodeTaintsPolicy"), inclusionPolicies)
+		f.onlyIfSet(p.To("nodeAffinityPolicy"), constraint.At("nodeAffinityPolicy"), inclusionPolicies)
+		f.onlyIfSet(p.To("nodeTaintsPolicy"), constraint.At("nodeTaintsPolicy"), inclusionPolicies)
 		if old.spreadKeys {
-			f.legacySpreadKeys(constraint, p.to("matchLabelKeys"))
+			f.legacySpreadKeys(constraint, p.To("matchLabelKeys"))
 		} else {
 			f.labelKeys(constraint, p)
 		}
 		if !old.spreadSelectors {
-			f.labelSelector(constraint.At("labelSelector"), p.to("labelSelector"), false)
+			f.labelSelector(constraint.At("labelSelector"), p.To("labelSelector"), false)
 		}
 	}
 }
 
 // legacySpreadKeys is the rule for a pod from before its keys went into its selector.
-func (f *faults) legacySpreadKeys(constraint object.Value, p *place) {
+func (f *faults) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
 	if keys.Len() == 0 {
 		return
@@ -267,12 +269,12 @@ func (f *faults) legacySpreadKeys(constraint object.Value, p *place) {
 		named.add(text(requirement, "key"))
 	}
 	if selector.IsNull() {
-		f.forbidden(p, "must not be specified when labelSelector is not set")
+		f.Forbidden(p, "must not be specified when labelSelector is not set")
 	}
 	for i, item := range keys.Items() {
-		f.qualified(p.item(i), item.Str())
+		f.qualified(p.Item(i), item.Str())
 		if named.has(item.Str()) {
-			f.invalid(p.item(i), item.Str(), repeatedKey)
+			f.Invalid(p.Item(i), item.Str(), repeatedKey)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -16,76 +17,76 @@ var (
 	profileTypes         = []string{"Localhost", "RuntimeDefault", "Unconfined"}
 )
 
-func (f *faults) podSecurityContext(r *podRules, p *place) {
+func (f *faults) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	context := r.spec.At("securityContext")
 	if context.Len() == 0 {
 		return
 	}
-	f.id(p.to("fsGroup"), context.At("fsGroup"))
-	f.id(p.to("runAsUser"), context.At("runAsUser"))
-	f.id(p.to("runAsGroup"), context.At("runAsGroup"))
+	f.id(p.To("fsGroup"), context.At("fsGroup"))
+	f.id(p.To("runAsUser"), context.At("runAsUser"))
+	f.id(p.To("runAsGroup"), context.At("runAsGroup"))
 	for i, group := range context.At("supplementalGroups").Items() {
-		f.id(p.to("supplementalGroups").item(i), group)
+		f.id(p.To("supplementalGroups").Item(i), group)
 	}
-	f.sysctls(r, context.At("sysctls"), p.to("sysctls"))
-	f.onlyIfSet(p.to("fsGroupChangePolicy"), context.At("fsGroupChangePolicy"), groupPolicies)
-	f.seccomp(context.At("seccompProfile"), p.to("seccompProfile"))
-	f.windowsOptions(context.At("windowsOptions"), p.to("windowsOptions"))
-	f.appArmor(context.At("appArmorProfile"), p.to("appArmorProfile"))
-	f.onlyIfSet(p.to("supplementalGroupsPolicy"), context.At("supplementalGroupsPolicy"), supplementalPolicies)
-	f.onlyIfSet(p.to("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), selinuxPolicies)
+	f.sysctls(r, context.At("sysctls"), p.To("sysctls"))
+	f.onlyIfSet(p.To("fsGroupChangePolicy"), context.At("fsGroupChangePolicy"), groupPolicies)
+	f.seccomp(context.At("seccompProfile"), p.To("seccompProfile"))
+	f.windowsOptions(context.At("windowsOptions"), p.To("windowsOptions"))
+	f.appArmor(context.At("appArmorProfile"), p.To("appArmorProfile"))
+	f.onlyIfSet(p.To("supplementalGroupsPolicy"), context.At("supplementalGroupsPolicy"), supplementalPolicies)
+	f.onlyIfSet(p.To("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), selinuxPolicies)
 }
 
-func (f *faults) securityContext(r *podRules, context object.Value, p *place) {
+func (f *faults) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {
 	if context.Len() == 0 {
 		return
 	}
-	f.id(p.to("runAsUser"), context.At("runAsUser"))
-	f.id(p.to("runAsGroup"), context.At("runAsGroup"))
+	f.id(p.To("runAsUser"), context.At("runAsUser"))
+	f.id(p.To("runAsGroup"), context.At("runAsGroup"))
 	if mount := context.At("procMount"); !mount.IsNull() {
-		f.only(p.to("procMount"), mount.Str(), procMounts)
+		f.only(p.To("procMount"), mount.Str(), procMounts)
 		if r.hostUser && mount.Str() == "Unmasked" {
-			f.invalid(p.to("procMount"), word(mount.Str()), "`hostUsers` must be false to use `Unmasked`")
+			f.Invalid(p.To("procMount"), fielderrors.Word(mount.Str()), "`hostUsers` must be false to use `Unmasked`")
 		}
 	}
-	f.seccomp(context.At("seccompProfile"), p.to("seccompProfile"))
+	f.seccomp(context.At("seccompProfile"), p.To("seccompProfile"))
 	if escalation := context.At("allowPrivilegeEscalation"); !escalation.IsNull() && !escalation.Bool() {
 		if truth(context, "privileged") {
-			f.invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+			f.Invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 		}
 		for _, capability := range context.At("capabilities", "add").Items() {
 			if capability.Str() == "CAP_SYS_ADMIN" && !r.old.sysAdmin {
-				f.invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+				f.Invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 			}
 		}
 	}
-	f.windowsOptions(context.At("windowsOptions"), p.to("windowsOptions"))
-	f.appArmor(context.At("appArmorProfile"), p.to("appArmorProfile"))
+	f.windowsOptions(context.At("windowsOptions"), p.To("windowsOptions"))
+	f.appArmor(context.At("appArmorProfile"), p.To("appArmorProfile"))
 }
 
-func (f *faults) seccomp(profile object.Value, p *place) {
+func (f *faults) seccomp(profile object.Value, p *fielderrors.Place) {
 	if profile.IsNull() {
 		return
 	}
 	kind, local := text(profile, "type"), profile.At("localhostProfile")
 	if kind == "" {
-		f.required(p.to("type"), "type is required when seccompProfile is set")
+		f.Required(p.To("type"), "type is required when seccompProfile is set")
 	} else {
-		f.only(p.to("type"), kind, profileTypes)
+		f.only(p.To("type"), kind, profileTypes)
 	}
 	switch {
 	case kind == "Localhost" && local.IsNull():
-		f.required(p.to("localhostProfile"), "must be set when seccomp type is Localhost")
+		f.Required(p.To("localhostProfile"), "must be set when seccomp type is Localhost")
 	case kind == "Localhost":
-		f.descending(p.to("localhostProfile"), local.Str())
+		f.descending(p.To("localhostProfile"), local.Str())
 	case !local.IsNull():
-		f.invalid(p.to("localhostProfile"), goForm{profile, seccompFields}, "can only be set when seccomp type is Localhost")
+		f.Invalid(p.To("localhostProfile"), goForm{profile, seccompFields}, "can only be set when seccomp type is Localhost")
 	}
 }
 
 const maxAppArmorProfile = 4095
 
-func (f *faults) appArmor(profile object.Value, p *place) {
+func (f *faults) appArmor(profile object.Value, p *fielderrors.Place) {
 	if profile.IsNull() {
 		return
 	}
@@ -95,56 +96,56 @@ func (f *faults) appArmor(profile object.Value, p *place) {
 		trimmed := strings.TrimSpace(local.Str())
 		switch {
 		case !local.IsNull() && trimmed != local.Str():
-			f.invalid(p.to("localhostProfile"), local.Str(), "must not be padded with whitespace")
+			f.Invalid(p.To("localhostProfile"), local.Str(), "must not be padded with whitespace")
 		case trimmed == "":
-			f.required(p.to("localhostProfile"), "must be set when AppArmor type is Localhost")
+			f.Required(p.To("localhostProfile"), "must be set when AppArmor type is Localhost")
 		}
 		if local.Len() > maxAppArmorProfile {
-			f.tooLong(p.to("localhostProfile"), maxAppArmorProfile)
+			f.TooLong(p.To("localhostProfile"), maxAppArmorProfile)
 		}
 	case "RuntimeDefault", "Unconfined":
 		if !local.IsNull() {
-			f.invalid(p.to("localhostProfile"), word(local.Str()), "can only be set when AppArmor type is Localhost")
+			f.Invalid(p.To("localhostProfile"), fielderrors.Word(local.Str()), "can only be set when AppArmor type is Localhost")
 		}
 	case "":
-		f.required(p.to("type"), "type is required when appArmorProfile is set")
+		f.Required(p.To("type"), "type is required when appArmorProfile is set")
 	default:
-		f.unsupported(p.to("type"), kind, profileTypes)
+		f.Unsupported(p.To("type"), kind, profileTypes)
 	}
 }
 
 // seccompName checks a profile in an annotation.
-func (f *faults) seccompName(profile string, p *place) {
+func (f *faults) seccompName(profile string, p *fielderrors.Place) {
 	switch local, ok := strings.CutPrefix(profile, "localhost/"); {
 	case profile == "runtime/default" || profile == "docker/default" || profile == "unconfined":
 	case ok:
 		f.descending(p, local)
 	default:
-		f.invalid(p, profile, "must be a valid seccomp profile")
+		f.Invalid(p, profile, "must be a valid seccomp profile")
 	}
 }
 
-func (f *faults) appArmorAnnotation(container, profile string, spec object.Value, p *place) {
+func (f *faults) appArmorAnnotation(container, profile string, spec object.Value, p *fielderrors.Place) {
 	if !anyContainer(spec, func(c object.Value) bool { return text(c, "name") == container }) {
-		f.invalid(p, container, "container not found")
+		f.Invalid(p, container, "container not found")
 	}
 	if profile != "" && profile != "runtime/default" && profile != "unconfined" && !strings.HasPrefix(profile, "localhost/") {
-		f.invalid(p, profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
+		f.Invalid(p, profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
 	}
 }
 
 // profilesAgree demands that an annotation and a member say the same where both say what profile a container has.
-func (f *faults) profilesAgree(annotations, spec object.Value, p *place) {
+func (f *faults) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
 	if annotations.Len() == 0 {
 		return
 	}
 	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
-		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"), p.to("securityContext").to("seccompProfile"))
+		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"), p.To("securityContext").To("seccompProfile"))
 	}
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			if annotation, ok := annotations.Get(seccompAnnotations + text(container, "name")); ok {
-				f.profileAgrees("seccomp", annotation.Str(), container.At("securityContext", "seccompProfile"), p.to(kind).item(i).to("securityContext").to("seccompProfile"))
+				f.profileAgrees("seccomp", annotation.Str(), container.At("securityContext", "seccompProfile"), p.To(kind).Item(i).To("securityContext").To("seccompProfile"))
 			}
 		}
 	}
@@ -158,13 +159,13 @@ func (f *faults) profilesAgree(annotations, spec object.Value, p *place) {
 				profile = spec.At("securityContext", "appArmorProfile")
 			}
 			if annotation, ok := annotations.Get(appArmorAnnotations + text(container, "name")); ok {
-				f.profileAgrees("apparmor", annotation.Str(), profile, p.to(kind).item(i).to("securityContext").to("appArmorProfile"))
+				f.profileAgrees("apparmor", annotation.Str(), profile, p.To(kind).Item(i).To("securityContext").To("appArmorProfile"))
 			}
 		}
 	}
 }
 
-func (f *faults) profileAgrees(what, annotation string, profile object.Value, p *place) {
+func (f *faults) profileAgrees(what, annotation string, profile object.Value, p *fielderrors.Place) {
 	good := true
 	switch text(profile, "type") {
 	case "Unconfined":
@@ -174,12 +175,12 @@ func (f *faults) profileAgrees(what, annotation string, profile object.Value, p 
 	case "Localhost":
 		local, ok := strings.CutPrefix(annotation, "localhost/")
 		if member := profile.At("localhostProfile"); ok && (member.IsNull() || member.Str() != local) {
-			f.forbidden(p.to("localhostProfile"), what+" profile in annotation and field must match")
+			f.Forbidden(p.To("localhostProfile"), what+" profile in annotation and field must match")
 		}
 		good = ok
 	}
 	if !good {
-		f.forbidden(p.to("type"), what+" type in annotation and field must match")
+		f.Forbidden(p.To("type"), what+" type in annotation and field must match")
 	}
 }
 
@@ -190,22 +191,22 @@ const (
 
 var sysctlName = regexp.MustCompile(sysctlPattern)
 
-func (f *faults) sysctls(r *podRules, sysctls object.Value, p *place) {
+func (f *faults) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, sysctl := range sysctls.Items() {
 		name := text(sysctl, "name")
-		p := p.item(i).to("name")
+		p := p.Item(i).To("name")
 		switch {
 		case name == "":
-			f.required(p, "")
+			f.Required(p, "")
 		case len(name) > maxSysctl || !sysctlName.MatchString(name):
-			f.invalid(p, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl, sysctlPattern))
+			f.Invalid(p, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl, sysctlPattern))
 		case names.has(name):
-			f.duplicate(p, name)
+			f.Duplicate(p, name)
 		}
 		if !r.old.sysctls {
 			if why := hostSysctl(name, r.spec); why != "" {
-				f.invalid(p, name, why)
+				f.Invalid(p, name, why)
 			}
 		}
 		names.add(name)

@@ -7,6 +7,8 @@ import (
 
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -33,52 +35,52 @@ var (
 
 // service checks a Service; old is null for a new one.
 func (f *faults) service(service, old object.Value) {
-	at := (*place)(nil).to("spec")
+	at := (*fielderrors.Place)(nil).To("spec")
 	spec := service.At("spec")
 	kind := text(spec, "type")
 	f.topologyAnnotations(service.At("metadata", "annotations"))
 	headless := isHeadless(spec)
 	if length(spec, "ports") == 0 && !headless && kind != "ExternalName" {
-		f.required(at.to("ports"), "")
+		f.Required(at.To("ports"), "")
 	}
 	switch kind {
 	case "LoadBalancer", "NodePort":
 		if headless {
-			f.invalid(at.to("clusterIPs").item(0), "None", "may not be set to 'None' for "+kind+" services")
+			f.Invalid(at.To("clusterIPs").Item(0), "None", "may not be set to 'None' for "+kind+" services")
 		}
 	case "ExternalName":
 		f.externalName(spec, at)
 	}
-	f.servicePorts(spec.At("ports"), at.to("ports"))
-	f.labels(spec.At("selector"), at.to("selector"))
+	f.servicePorts(spec.At("ports"), at.To("ports"))
+	objectmeta.Labels(&f.Errors, spec.At("selector"), at.To("selector"))
 	f.sessionAffinity(spec, at)
 	if kind != "ExternalName" {
 		f.clusterIPs(spec, old.At("spec"), at)
 	}
 	for i, item := range spec.At("externalIPs").Items() {
-		before := len(f.list)
-		if f.legacyIP(at.to("externalIPs").item(i), item.Str(), old.At("spec", "externalIPs")); len(f.list) == before {
-			f.endpointIP(at.to("externalIPs").item(i), item.Str())
+		before := len(f.List)
+		if f.legacyIP(at.To("externalIPs").Item(i), item.Str(), old.At("spec", "externalIPs")); len(f.List) == before {
+			f.endpointIP(at.To("externalIPs").Item(i), item.Str())
 		}
 	}
-	f.oneOf(at.to("type"), kind, serviceTypes)
-	f.uniqueServicePorts(spec.At("ports"), kind, at.to("ports"))
+	f.oneOf(at.To("type"), kind, serviceTypes)
+	f.uniqueServicePorts(spec.At("ports"), kind, at.To("ports"))
 	f.sourceRanges(service, old)
 	if has(spec, "allocateLoadBalancerNodePorts") && kind != "LoadBalancer" {
-		f.forbidden(at.to("allocateLoadBalancerNodePorts"), onlyWhenLoadBalancer)
+		f.Forbidden(at.To("allocateLoadBalancerNodePorts"), onlyWhenLoadBalancer)
 	}
 	if kind == "LoadBalancer" && !has(spec, "allocateLoadBalancerNodePorts") {
-		f.required((*place)(nil).to("allocateLoadBalancerNodePorts"), "")
+		f.Required((*fielderrors.Place)(nil).To("allocateLoadBalancerNodePorts"), "")
 	}
 	f.loadBalancerClass(spec, object.Nil)
 	f.externalTraffic(spec, at)
 	if policy := spec.At("internalTrafficPolicy"); !policy.IsNull() {
-		f.only(at.to("internalTrafficPolicy"), policy.Str(), trafficPolicies)
+		f.only(at.To("internalTrafficPolicy"), policy.Str(), trafficPolicies)
 	} else if kind == "NodePort" || kind == "LoadBalancer" || kind == "ClusterIP" {
-		f.required(at.to("internalTrafficPolicy"), "")
+		f.Required(at.To("internalTrafficPolicy"), "")
 	}
 	if distribution := spec.At("trafficDistribution"); !distribution.IsNull() && !holds(trafficDistributions, distribution.Str()) {
-		f.unsupportedText(at.to("trafficDistribution"), distribution.Str(), trafficDistributions)
+		f.UnsupportedText(at.To("trafficDistribution"), distribution.Str(), trafficDistributions)
 	}
 }
 
@@ -91,50 +93,50 @@ func (f *faults) topologyAnnotations(annotations object.Value) {
 	hints, hinted := annotations.Get(topologyHints)
 	mode, ok := annotations.Get(topologyMode)
 	if ok && hinted && mode.Str() != hints.Str() {
-		f.invalid((*place)(nil).to("metadata").to("annotations").key(topologyMode), mode.Str(),
+		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").Key(topologyMode), mode.Str(),
 			fmt.Sprintf("must match annotations[%s] when both are specified", topologyHints))
 	}
 }
 
-func (f *faults) externalName(spec object.Value, p *place) {
+func (f *faults) externalName(spec object.Value, p *fielderrors.Place) {
 	for _, key := range [...]string{"clusterIPs", "ipFamilies"} {
 		if length(spec, key) > 0 {
-			f.forbidden(p.to(key), notOnExternalName)
+			f.Forbidden(p.To(key), notOnExternalName)
 		}
 	}
 	if has(spec, "ipFamilyPolicy") {
-		f.forbidden(p.to("ipFamilyPolicy"), notOnExternalName)
+		f.Forbidden(p.To("ipFamilyPolicy"), notOnExternalName)
 	}
 	if name := strings.TrimSuffix(text(spec, "externalName"), "."); name == "" {
-		f.required(p.to("externalName"), "")
+		f.Required(p.To("externalName"), "")
 	} else {
-		f.subdomain(p.to("externalName"), name)
+		f.subdomain(p.To("externalName"), name)
 	}
 }
 
-func (f *faults) servicePorts(ports object.Value, p *place) {
+func (f *faults) servicePorts(ports object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, port := range ports.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		if name := text(port, "name"); name != "" {
-			f.label(p.to("name"), name)
+			f.label(p.To("name"), name)
 			if names.add(name) {
-				f.duplicate(p.to("name"), name)
+				f.Duplicate(p.To("name"), name)
 			}
 		} else if ports.Len() > 1 {
-			f.required(p.to("name"), "")
+			f.Required(p.To("name"), "")
 		}
-		f.port(p.to("port"), number(port, "port"))
-		f.oneOf(p.to("protocol"), text(port, "protocol"), protocols)
-		f.portOrName(p.to("targetPort"), port.At("targetPort"))
+		f.port(p.To("port"), number(port, "port"))
+		f.oneOf(p.To("protocol"), text(port, "protocol"), protocols)
+		f.portOrName(p.To("targetPort"), port.At("targetPort"))
 		if app := port.At("appProtocol"); !app.IsNull() {
-			f.qualified(p.to("appProtocol"), app.Str())
+			f.qualified(p.To("appProtocol"), app.Str())
 		}
 	}
 }
 
 // uniqueServicePorts demands that no two ports are the same on the service, or on the nodes.
-func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *place) {
+func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *fielderrors.Place) {
 	type key struct {
 		protocol string
 		port     int64
@@ -143,7 +145,7 @@ func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *place) {
 	if kind == "ClusterIP" {
 		for i, port := range items {
 			if number(port, "nodePort") != 0 {
-				f.forbidden(p.item(i).to("nodePort"), "may not be used when `type` is 'ClusterIP'")
+				f.Forbidden(p.Item(i).To("nodePort"), "may not be used when `type` is 'ClusterIP'")
 			}
 		}
 	}
@@ -154,14 +156,14 @@ func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *place) {
 	for i, port := range items {
 		k := key{text(port, "protocol"), number(port, "nodePort")}
 		if k.port != 0 && onNodes[k] {
-			f.duplicate(p.item(i).to("nodePort"), k.port)
+			f.Duplicate(p.Item(i).To("nodePort"), k.port)
 		}
 		onNodes[k] = true
 	}
 	for i, port := range items {
 		k := key{text(port, "protocol"), number(port, "port")}
 		if own[k] {
-			f.duplicate(p.item(i), goForm{object.Fields("protocol", object.StringOf(k.protocol), "port", object.IntOf(k.port)), servicePortFields})
+			f.Duplicate(p.Item(i), goForm{object.Fields("protocol", object.StringOf(k.protocol), "port", object.IntOf(k.port)), servicePortFields})
 		}
 		own[k] = true
 	}
@@ -170,64 +172,64 @@ func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *place) {
 var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol", member: "protocol"}, {name: "AppProtocol"},
 	{name: "Port", member: "port"}, {name: "TargetPort", zero: "0"}, {name: "NodePort", zero: "0"}}
 
-func (f *faults) sessionAffinity(spec object.Value, p *place) {
+func (f *faults) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 	affinity, config := text(spec, "sessionAffinity"), spec.At("sessionAffinityConfig")
-	f.oneOf(p.to("sessionAffinity"), affinity, affinityTypes)
-	p = p.to("sessionAffinityConfig")
+	f.oneOf(p.To("sessionAffinity"), affinity, affinityTypes)
+	p = p.To("sessionAffinityConfig")
 	switch {
 	case affinity == "None" && !config.IsNull():
-		f.forbidden(p, "must not be set when session affinity is None")
+		f.Forbidden(p, "must not be set when session affinity is None")
 	case affinity != "ClientIP":
 	case config.IsNull():
-		f.required(p, whenClientIP)
+		f.Required(p, whenClientIP)
 	case !has(config, "clientIP"):
-		f.required(p.to("clientIP"), whenClientIP)
+		f.Required(p.To("clientIP"), whenClientIP)
 	case !has(config.At("clientIP"), "timeoutSeconds"):
-		f.required(p.to("clientIP").to("timeoutSeconds"), whenClientIP)
+		f.Required(p.To("clientIP").To("timeoutSeconds"), whenClientIP)
 	default:
 		if seconds := number(config.At("clientIP"), "timeoutSeconds"); seconds <= 0 || seconds > maxAffinitySeconds {
-			f.invalid(p.to("clientIP").to("timeoutSeconds"), seconds, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
+			f.Invalid(p.To("clientIP").To("timeoutSeconds"), seconds, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
 		}
 	}
 }
 
 // clusterIPs checks the addresses of a service and the families they are of.
-func (f *faults) clusterIPs(spec, old object.Value, p *place) {
+func (f *faults) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 	ips := spec.At("clusterIPs")
 	all := ips.Items()
-	at := p.to("clusterIPs")
+	at := p.To("clusterIPs")
 	switch first := text(spec, "clusterIP"); {
 	case first != "" && len(all) == 0:
-		f.required(at, "")
+		f.Required(at, "")
 	case first != "" && all[0].Str() != first:
-		f.invalid(at, show(ips), "first value must match `clusterIP`")
+		f.Invalid(at, fielderrors.Show(ips), "first value must match `clusterIP`")
 	case first == "" && len(all) != 0:
-		f.invalid(at, show(ips), "must be empty when `clusterIP` is not specified")
+		f.Invalid(at, fielderrors.Show(ips), "must be empty when `clusterIP` is not specified")
 	}
 	var families seen
 	for i, item := range spec.At("ipFamilies").Items() {
 		family := item.Str()
-		f.only(p.to("ipFamilies").item(i), family, ipFamilies)
+		f.only(p.To("ipFamilies").Item(i), family, ipFamilies)
 		if families.add(family) {
-			f.duplicate(p.to("ipFamilies").item(i), word(family))
+			f.Duplicate(p.To("ipFamilies").Item(i), fielderrors.Word(family))
 		}
 	}
-	f.onlyIfSet(p.to("ipFamilyPolicy"), spec.At("ipFamilyPolicy"), ipFamilyPolicies)
+	f.onlyIfSet(p.To("ipFamilyPolicy"), spec.At("ipFamilyPolicy"), ipFamilyPolicies)
 	valid := true
 	for i, item := range all {
 		if i == 0 && item.Str() == "None" {
 			if len(all) > 1 {
 				valid = false
-				f.invalid(at, show(ips), "'None' must be the first and only value")
+				f.Invalid(at, fielderrors.Show(ips), "'None' must be the first and only value")
 			}
 			continue
 		}
-		before := len(f.list)
-		f.legacyIP(at.item(i), item.Str(), old.At("clusterIPs"))
-		valid = valid && len(f.list) == before
+		before := len(f.List)
+		f.legacyIP(at.Item(i), item.Str(), old.At("clusterIPs"))
+		valid = valid && len(f.List) == before
 	}
 	if len(all) > 2 {
-		f.invalid(at, show(ips), "may only hold up to 2 values")
+		f.Invalid(at, fielderrors.Show(ips), "may only hold up to 2 values")
 	}
 	if !valid {
 		return
@@ -241,23 +243,23 @@ func (f *faults) clusterIPs(spec, old object.Value, p *place) {
 }
 
 // dualStack demands addresses of both families.
-func (f *faults) dualStack(ips []string, shownAs object.Value, p *place) {
+func (f *faults) dualStack(ips []string, shownAs object.Value, p *fielderrors.Place) {
 	if both, err := netutils.IsDualStackIPStrings(ips); err == nil && !both {
-		f.invalid(p, show(shownAs), onePerFamily)
+		f.Invalid(p, fielderrors.Show(shownAs), onePerFamily)
 	}
 }
 
-func (f *faults) familiesOfIPs(ips, families []object.Value, p *place) {
+func (f *faults) familiesOfIPs(ips, families []object.Value, p *fielderrors.Place) {
 	for i, item := range ips {
 		if i >= len(families) {
 			return
 		}
 		ip, six := item.Str(), netutils.IsIPv6String(item.Str())
 		if families[i].Str() == "IPv4" && six {
-			f.invalid(p.item(i), ip, fmt.Sprintf("expected an IPv4 value as indicated by `ipFamilies[%v]`", i))
+			f.Invalid(p.Item(i), ip, fmt.Sprintf("expected an IPv4 value as indicated by `ipFamilies[%v]`", i))
 		}
 		if families[i].Str() == "IPv6" && !six {
-			f.invalid(p.item(i), ip, fmt.Sprintf("expected an IPv6 value as indicated by `ipFamilies[%v]`", i))
+			f.Invalid(p.Item(i), ip, fmt.Sprintf("expected an IPv6 value as indicated by `ipFamilies[%v]`", i))
 		}
 	}
 }
@@ -266,13 +268,13 @@ func (f *faults) familiesOfIPs(ips, families []object.Value, p *place) {
 func (f *faults) sourceRanges(service, old object.Value) {
 	balances := text(service.At("spec"), "type") == "LoadBalancer"
 	if ranges := service.At("spec", "loadBalancerSourceRanges").Items(); len(ranges) > 0 {
-		at := (*place)(nil).to("spec").to("LoadBalancerSourceRanges")
+		at := (*fielderrors.Place)(nil).To("spec").To("LoadBalancerSourceRanges")
 		if !balances {
-			f.forbidden(at, onlyWhenLoadBalancer)
+			f.Forbidden(at, onlyWhenLoadBalancer)
 		}
 		kept := object.Strings(trimmed(list(old.At("spec", "loadBalancerSourceRanges")))...)
 		for i, item := range ranges {
-			f.legacyCIDR(at.item(i), strings.TrimSpace(item.Str()), kept)
+			f.legacyCIDR(at.Item(i), strings.TrimSpace(item.Str()), kept)
 		}
 		return
 	}
@@ -280,9 +282,9 @@ func (f *faults) sourceRanges(service, old object.Value) {
 	if !ok {
 		return
 	}
-	at := (*place)(nil).to("metadata").to("annotations").key(sourceRanges)
+	at := (*fielderrors.Place)(nil).To("metadata").To("annotations").Key(sourceRanges)
 	if !balances {
-		f.forbidden(at, onlyWhenLoadBalancer)
+		f.Forbidden(at, onlyWhenLoadBalancer)
 	}
 	value := strings.TrimSpace(annotation.Str())
 	if value == "" || !old.IsNull() && text(old.At("metadata", "annotations"), sourceRanges) == annotation.Str() {
@@ -302,11 +304,11 @@ func trimmed(texts []string) []string {
 
 // loadBalancerClass checks who balances; was is the old spec.
 func (f *faults) loadBalancerClass(spec, was object.Value) {
-	at := (*place)(nil).to("spec").to("loadBalancerClass")
+	at := (*fielderrors.Place)(nil).To("spec").To("loadBalancerClass")
 	class := spec.At("loadBalancerClass")
 	balances := text(spec, "type") == "LoadBalancer"
 	if balances && text(was, "type") == "LoadBalancer" && !object.Equal(class, was.At("loadBalancerClass")) {
-		f.invalid(at, show(class), mayNotChange)
+		f.Invalid(at, fielderrors.Show(class), mayNotChange)
 	}
 	if class.IsNull() {
 		return
@@ -314,7 +316,7 @@ func (f *faults) loadBalancerClass(spec, was object.Value) {
 	if balances {
 		f.qualified(at, class.Str())
 	} else {
-		f.forbidden(at, onlyWhenLoadBalancer)
+		f.Forbidden(at, onlyWhenLoadBalancer)
 	}
 }
 
@@ -323,22 +325,22 @@ func needsHealthCheck(spec object.Value) bool {
 	return text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-func (f *faults) externalTraffic(spec object.Value, p *place) {
+func (f *faults) externalTraffic(spec object.Value, p *fielderrors.Place) {
 	kind, policy := text(spec, "type"), text(spec, "externalTrafficPolicy")
 	external := kind == "LoadBalancer" || kind == "NodePort" || kind == "ClusterIP" && length(spec, "externalIPs") > 0
 	if external {
-		f.oneOf(p.to("externalTrafficPolicy"), policy, trafficPolicies)
+		f.oneOf(p.To("externalTrafficPolicy"), policy, trafficPolicies)
 	} else if policy != "" {
-		f.invalid(p.to("externalTrafficPolicy"), word(policy), "may only be set for externally-accessible services")
+		f.Invalid(p.To("externalTrafficPolicy"), fielderrors.Word(policy), "may only be set for externally-accessible services")
 	}
 	port := number(spec, "healthCheckNodePort")
 	switch needed := needsHealthCheck(spec); {
 	case needed && port == 0:
-		f.required(p.to("healthCheckNodePort"), "")
+		f.Required(p.To("healthCheckNodePort"), "")
 	case needed:
-		f.port(p.to("healthCheckNodePort"), port)
+		f.port(p.To("healthCheckNodePort"), port)
 	case port != 0:
-		f.invalid(p.to("healthCheckNodePort"), port, healthCheckNeedsLocally)
+		f.Invalid(p.To("healthCheckNodePort"), port, healthCheckNeedsLocally)
 	}
 }
 
@@ -356,7 +358,7 @@ func serviceUpdate(f *faults, service, old object.Value) {
 	}
 	f.loadBalancerClass(spec, was)
 	if needsHealthCheck(spec) && needsHealthCheck(was) && number(spec, "healthCheckNodePort") != number(was, "healthCheckNodePort") {
-		f.forbidden((*place)(nil).to("spec").to("healthCheckNodePort"), immutable)
+		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("healthCheckNodePort"), fielderrors.Immutable)
 	}
 	f.service(service, old)
 }
@@ -366,34 +368,34 @@ func (f *faults) clusterIPChanges(spec, was object.Value) {
 	if isHeadless(spec) && isHeadless(was) {
 		return
 	}
-	at := (*place)(nil).to("spec").to("clusterIPs")
+	at := (*fielderrors.Place)(nil).To("spec").To("clusterIPs")
 	ips := spec.At("clusterIPs")
 	now, old := ips.Items(), was.At("clusterIPs").Items()
 	if len(now) == len(old) {
 		for i := range now {
 			if now[i].Str() != old[i].Str() {
-				f.invalid(at.item(i), show(ips), mayNotChange)
+				f.Invalid(at.Item(i), fielderrors.Show(ips), mayNotChange)
 			}
 		}
 		return
 	}
 	if len(now) == 0 {
-		f.invalid(at.item(0), showNil(ips), "primary clusterIP can not be unset")
+		f.Invalid(at.Item(0), showNil(ips), "primary clusterIP can not be unset")
 	}
 	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
-		f.invalid(at.item(0), show(ips), mayNotChange)
+		f.Invalid(at.Item(0), fielderrors.Show(ips), mayNotChange)
 	}
 	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
-		f.invalid(at.up.to("ipFamilyPolicy"), show(spec.At("ipFamilyPolicy")), releasedSecondary+"clusterIP")
+		f.Invalid(at.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")), releasedSecondary+"clusterIP")
 	}
 }
 
 // showNil shows a list that is not there as Go does.
 func showNil(v object.Value) any {
 	if v.Len() == 0 {
-		return show(object.Nil)
+		return fielderrors.Show(object.Nil)
 	}
-	return show(v)
+	return fielderrors.Show(v)
 }
 
 // ipFamilyChanges lets a second family come and go.
@@ -401,25 +403,25 @@ func (f *faults) ipFamilyChanges(spec, was object.Value) {
 	if isHeadless(spec) || isHeadless(was) {
 		return
 	}
-	at := (*place)(nil).to("spec").to("ipFamilies").item(0)
+	at := (*fielderrors.Place)(nil).To("spec").To("ipFamilies").Item(0)
 	families := spec.At("ipFamilies")
 	now, old := families.Items(), was.At("ipFamilies").Items()
 	if len(now) == len(old) {
 		for i := range now {
 			if now[i].Str() != old[i].Str() {
-				f.invalid(at, show(families), mayNotChange)
+				f.Invalid(at, fielderrors.Show(families), mayNotChange)
 			}
 		}
 		return
 	}
 	if len(now) < len(old) && length(spec, "clusterIPs") == 0 {
-		f.invalid(at, showNil(families), "primary ipFamily can not be unset")
+		f.Invalid(at, showNil(families), "primary ipFamily can not be unset")
 	}
 	if len(now) > 0 && len(old) > 0 && now[0].Str() != old[0].Str() {
-		f.invalid(at, showNil(spec.At("clusterIPs")), mayNotChange)
+		f.Invalid(at, showNil(spec.At("clusterIPs")), mayNotChange)
 	}
 	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
-		f.invalid(at.up.up.to("ipFamilyPolicy"), show(spec.At("ipFamilyPolicy")), releasedSecondary+"ipFamily")
+		f.Invalid(at.Up.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")), releasedSecondary+"ipFamily")
 	}
 }
 
@@ -430,38 +432,38 @@ func serviceStatus(f *faults, service, old object.Value) {
 
 // loadBalancer checks where a service is reached from outside.
 func (f *faults) loadBalancer(service, old object.Value) {
-	at := (*place)(nil).to("status").to("loadBalancer").to("ingress")
+	at := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress")
 	ingress := service.At("status", "loadBalancer", "ingress").Items()
 	if len(ingress) > 0 && text(service.At("spec"), "type") != "LoadBalancer" {
-		f.forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'")
+		f.Forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'")
 		return
 	}
 	for i, point := range ingress {
-		p := at.item(i)
+		p := at.Item(i)
 		ip := text(point, "ip")
 		kept := slices.ContainsFunc(old.At("status", "loadBalancer", "ingress").Items(), func(was object.Value) bool { return text(was, "ip") == ip })
 		if ip != "" && !kept {
-			f.legacyIP(p.to("ip"), ip, object.Nil)
+			f.legacyIP(p.To("ip"), ip, object.Nil)
 		}
 		switch mode := point.At("ipMode"); {
 		case mode.IsNull() && ip != "":
-			f.required(p.to("ipMode"), "must be specified when `ip` is set")
+			f.Required(p.To("ipMode"), "must be specified when `ip` is set")
 		case mode.IsNull():
 		case ip == "":
-			f.forbidden(p.to("ipMode"), "may not be specified when `ip` is not set")
+			f.Forbidden(p.To("ipMode"), "may not be specified when `ip` is not set")
 		default:
-			f.only(p.to("ipMode"), mode.Str(), ipModes)
+			f.only(p.To("ipMode"), mode.Str(), ipModes)
 		}
 		if hostname := text(point, "hostname"); hostname != "" {
-			f.hostname(p.to("hostname"), hostname)
+			f.hostname(p.To("hostname"), hostname)
 		}
 	}
 }
 
 // hostname demands a name, not an address.
-func (f *faults) hostname(p *place, s string) {
+func (f *faults) hostname(p *fielderrors.Place, s string) {
 	f.subdomain(p, s)
 	if netutils.ParseIPSloppy(s) != nil {
-		f.invalid(p, s, "must be a DNS name, not an IP address")
+		f.Invalid(p, s, "must be a DNS name, not an IP address")
 	}
 }

@@ -3,6 +3,7 @@ package validation
 import (
 	"path"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -25,7 +26,7 @@ func volumeCreate(f *faults, obj object.Value) { f.persistentVolume(obj, false) 
 func (f *faults) persistentVolume(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
-	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*place)(nil).to("spec"))
+	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*fielderrors.Place)(nil).To("spec"))
 	if !has(obj.At("metadata", "annotations"), mountOptions) {
 		return
 	}
@@ -34,57 +35,57 @@ func (f *faults) persistentVolume(obj object.Value, lenient bool) {
 			return
 		}
 	}
-	f.forbidden((*place)(nil).to("metadata").to("annotations").to(mountOptions), "may not specify mount options for this volume type")
+	f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations").To(mountOptions), "may not specify mount options for this volume type")
 }
 
-func (f *faults) volumeSpec(spec object.Value, name string, lenient bool, p *place) {
-	f.requiredList(p.to("accessModes"), spec.At("accessModes"))
-	f.accessModes(spec.At("accessModes"), p.to("accessModes"))
-	f.volumeCapacity(spec.At("capacity"), p.to("capacity"))
+func (f *faults) volumeSpec(spec object.Value, name string, lenient bool, p *fielderrors.Place) {
+	f.requiredList(p.To("accessModes"), spec.At("accessModes"))
+	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
+	f.volumeCapacity(spec.At("capacity"), p.To("capacity"))
 	policy := text(spec, "persistentVolumeReclaimPolicy")
 	if policy != "" {
-		f.only(p.to("persistentVolumeReclaimPolicy"), policy, reclaimPolicies)
+		f.only(p.To("persistentVolumeReclaimPolicy"), policy, reclaimPolicies)
 	}
 	affinity := spec.At("nodeAffinity")
 	if !affinity.IsNull() {
 		if required := affinity.At("required"); required.IsNull() {
-			f.required(p.to("nodeAffinity").to("required"), "must specify required node constraints")
+			f.Required(p.To("nodeAffinity").To("required"), "must specify required node constraints")
 		} else {
-			f.nodeSelector(required, lenient, p.to("nodeAffinity").to("required"))
+			f.nodeSelector(required, lenient, p.To("nodeAffinity").To("required"))
 		}
 	}
 	f.volumeSources(spec, name, p)
 	if path.Clean(text(spec.At("hostPath"), "path")) == "/" && policy == "Recycle" {
-		f.forbidden(p.to("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+		f.Forbidden(p.To("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 	if class := text(spec, "storageClassName"); class != "" {
-		f.subdomain(p.to("storageClassName"), class)
+		f.subdomain(p.To("storageClassName"), class)
 	}
-	f.onlyIfSet(p.to("volumeMode"), spec.At("volumeMode"), volumeModes)
+	f.onlyIfSet(p.To("volumeMode"), spec.At("volumeMode"), volumeModes)
 	if class := spec.At("volumeAttributesClassName"); !class.IsNull() {
 		if class.Len() == 0 {
-			f.required(p.to("volumeAttributesClassName"), "an empty string is disallowed")
+			f.Required(p.To("volumeAttributesClassName"), "an empty string is disallowed")
 		} else {
-			f.subdomain(p.to("volumeAttributesClassName"), class.Str())
+			f.subdomain(p.To("volumeAttributesClassName"), class.Str())
 		}
 		if !has(spec, "csi") {
-			f.required(p.to("csi"), "has to be specified when using volumeAttributesClassName")
+			f.Required(p.To("csi"), "has to be specified when using volumeAttributesClassName")
 		}
 	}
 }
 
-func (f *faults) volumeCapacity(capacity object.Value, p *place) {
+func (f *faults) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
 	f.requiredList(p, capacity)
 	if _, ok := capacity.Get("storage"); !ok || capacity.Len() > 1 {
-		f.invalidEnum(p, showNil(capacity), []string{"storage"})
+		f.InvalidEnum(p, showNil(capacity), []string{"storage"})
 	}
 	for _, m := range capacity.Members() {
-		f.basicAmount(m.Value, p.key(m.Key))
-		f.amountPositive(p.key(m.Key), quantity(m.Value))
+		f.basicAmount(m.Value, p.Key(m.Key))
+		f.amountPositive(p.Key(m.Key), quantity(m.Value))
 	}
 }
 
-func (f *faults) volumeSources(spec object.Value, name string, p *place) {
+func (f *faults) volumeSources(spec object.Value, name string, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range persistentSources {
 		from := spec.At(kind.key)
@@ -92,26 +93,26 @@ func (f *faults) volumeSources(spec object.Value, name string, p *place) {
 			continue
 		}
 		if n++; n > 1 && kind.key != "flexVolume" {
-			f.forbidden(p.to(or(kind.second, kind.key)), moreVolumes)
+			f.Forbidden(p.To(or(kind.second, kind.key)), moreVolumes)
 			continue
 		}
-		f.persistentSource(kind.key, from, name, p.to(or(kind.inside, kind.key)))
+		f.persistentSource(kind.key, from, name, p.To(or(kind.inside, kind.key)))
 		if kind.key == "local" && !has(spec, "nodeAffinity") {
-			f.required(p.to("nodeAffinity"), "Local volume requires node affinity")
+			f.Required(p.To("nodeAffinity"), "Local volume requires node affinity")
 		}
 	}
 	if n == 0 {
-		f.required(p, "must specify a volume type")
+		f.Required(p, "must specify a volume type")
 	}
 }
 
-func (f *faults) persistentSource(kind string, from object.Value, name string, p *place) {
+func (f *faults) persistentSource(kind string, from object.Value, name string, p *fielderrors.Place) {
 	switch kind {
 	case "local":
 		if file := text(from, "path"); file == "" {
-			f.required(p.to("path"), "")
+			f.Required(p.To("path"), "")
 		} else {
-			f.noBacksteps(p.to("path"), file)
+			f.noBacksteps(p.To("path"), file)
 		}
 		return
 	case "csi":
@@ -119,7 +120,7 @@ func (f *faults) persistentSource(kind string, from object.Value, name string, p
 		return
 	case "iscsi":
 		if portal := text(from, "targetPortal"); has(from, "initiatorName") && len(name)+1+len(portal) > 64 {
-			f.invalid(p.to("targetportal"), portal, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+			f.Invalid(p.To("targetportal"), portal, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
 		f.iscsi(from, p, "must be valid format")
 		f.secretName(from, p)
@@ -130,66 +131,66 @@ func (f *faults) persistentSource(kind string, from object.Value, name string, p
 	switch kind {
 	case "glusterfs":
 		if namespace := from.At("endpointsNamespace"); !namespace.IsNull() && namespace.Len() == 0 {
-			f.invalid(p.to("endpointsNamespace"), "", "if the endpointnamespace is set, it must be a valid namespace name")
+			f.Invalid(p.To("endpointsNamespace"), "", "if the endpointnamespace is set, it must be a valid namespace name")
 		} else if !namespace.IsNull() {
-			f.label(p.to("endpointsNamespace"), namespace.Str())
+			f.label(p.To("endpointsNamespace"), namespace.Str())
 		}
 	case "cinder", "storageos":
 		if !secret.IsNull() {
-			f.requiredText(p.to("secretRef").to("namespace"), text(secret, "namespace"))
+			f.requiredText(p.To("secretRef").To("namespace"), text(secret, "namespace"))
 		}
 	case "azureFile":
 		if namespace := from.At("secretNamespace"); !namespace.IsNull() {
-			f.requiredText(p.to("secretNamespace"), namespace.Str())
+			f.requiredText(p.To("secretNamespace"), namespace.Str())
 		}
 	}
 }
 
-func (f *faults) csiVolume(from object.Value, p *place) {
-	f.csiDriverName(p.to("driver"), text(from, "driver"))
-	f.requiredText(p.to("volumeHandle"), text(from, "volumeHandle"))
+func (f *faults) csiVolume(from object.Value, p *fielderrors.Place) {
+	f.csiDriverName(p.To("driver"), text(from, "driver"))
+	f.requiredText(p.To("volumeHandle"), text(from, "volumeHandle"))
 	for _, key := range [...]string{"controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"} {
 		secret := from.At(key)
 		if secret.IsNull() {
 			continue
 		}
 		if name := text(secret, "name"); name == "" {
-			f.required(p.to(key).to("name"), "")
+			f.Required(p.To(key).To("name"), "")
 		} else {
-			f.subdomain(p.to(key).to("name"), name)
+			f.subdomain(p.To(key).To("name"), name)
 		}
-		f.requiredLabel(p.to(key).to("namespace"), text(secret, "namespace"))
+		f.requiredLabel(p.To(key).To("namespace"), text(secret, "namespace"))
 	}
 }
 
 // inlineVolume checks a volume that stands in a VolumeAttachment.
-func (f *faults) inlineVolume(spec object.Value, p *place) {
+func (f *faults) inlineVolume(spec object.Value, p *fielderrors.Place) {
 	const inline = " in the context of inline volumes"
 	forbid := func(key string, set bool, what string) {
 		if set {
-			f.forbidden(p.to(key), what+inline)
+			f.Forbidden(p.To(key), what+inline)
 		}
 	}
 	forbid("claimRef", has(spec, "claimRef"), "may not be specified")
 	forbid("capacity", length(spec, "capacity") > 0, "may not be specified")
 	if !has(spec, "csi") {
-		f.required(p.to("csi"), "has to be specified"+inline)
+		f.Required(p.To("csi"), "has to be specified"+inline)
 	}
-	f.requiredList(p.to("accessModes"), spec.At("accessModes"))
-	f.accessModes(spec.At("accessModes"), p.to("accessModes"))
+	f.requiredList(p.To("accessModes"), spec.At("accessModes"))
+	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
 	policy := text(spec, "persistentVolumeReclaimPolicy")
 	forbid("persistentVolumeReclaimPolicy", policy != "" && policy != "Retain", "may only be Retain")
 	forbid("nodeAffinity", has(spec, "nodeAffinity"), "may not be specified")
 	f.volumeSources(spec.Without("nodeAffinity"), "", p)
 	if path.Clean(text(spec.At("hostPath"), "path")) == "/" && policy == "Recycle" {
-		f.forbidden(p.to("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
+		f.Forbidden(p.To("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 	forbid("storageClassName", text(spec, "storageClassName") != "", "may not be specified")
 	forbid("volumeMode", has(spec, "volumeMode") && text(spec, "volumeMode") != "Filesystem", "may not specify volumeMode other than Filesystem")
 }
 
 func volumeUpdate(f *faults, obj, old object.Value) {
-	var root *place
+	var root *fielderrors.Place
 	spec, was := obj.At("spec"), old.At("spec")
 	lenient := false
 	for _, term := range was.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
@@ -198,13 +199,13 @@ func volumeUpdate(f *faults, obj, old object.Value) {
 	f.persistentVolume(obj, lenient)
 	f.volumeSourceChange(spec, was)
 	if now := spec.At("volumeMode"); !object.Equal(now, was.At("volumeMode")) {
-		f.invalid(root.to("volumeMode"), show(now), immutable)
+		f.Invalid(root.To("volumeMode"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 	if before := was.At("nodeAffinity"); !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
-		f.invalid(root.to("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields}, immutable+", except for updating from beta label to GA")
+		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields}, fielderrors.Immutable+", except for updating from beta label to GA")
 	}
 	if has(was, "volumeAttributesClassName") && !has(spec, "volumeAttributesClassName") {
-		f.forbidden(root.to("spec").to("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
+		f.Forbidden(root.To("spec").To("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	}
 }
 
@@ -226,7 +227,7 @@ func (f *faults) volumeSourceChange(spec, was object.Value) {
 		now = now.With("csi", now.At("csi").Without("controllerExpandSecretRef"))
 	}
 	if !same(now, before) {
-		f.forbidden((*place)(nil).to("spec").to("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
+		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
 	}
 }
 

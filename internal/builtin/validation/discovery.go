@@ -4,6 +4,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -23,121 +25,121 @@ func endpointSliceCreate(f *faults, obj object.Value) { f.endpointSlice(obj, obj
 func endpointSliceUpdate(f *faults, obj, old object.Value) {
 	f.endpointSlice(obj, old)
 	if text(obj, "addressType") != text(old, "addressType") {
-		f.changed((*place)(nil).to("addressType"))
+		f.changed((*fielderrors.Place)(nil).To("addressType"))
 	}
 }
 
 func (f *faults) endpointSlice(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *place
+	var root *fielderrors.Place
 	kind := text(obj, "addressType")
-	f.oneOf(root.to("addressType"), kind, addressTypes)
-	f.slicePorts(obj.At("ports"), root.to("ports"))
+	f.oneOf(root.To("addressType"), kind, addressTypes)
+	f.slicePorts(obj.At("ports"), root.To("ports"))
 	endpoints := obj.At("endpoints")
-	before := len(f.list)
+	before := len(f.List)
 	if endpoints.Len() > maxEndpoints {
-		f.tooMany(root.to("endpoints"), endpoints.Len(), maxEndpoints)
+		f.TooMany(root.To("endpoints"), endpoints.Len(), maxEndpoints)
 	} else {
 		for i, endpoint := range endpoints.Items() {
-			f.endpoint(endpoint, kind, root.to("endpoints").item(i))
+			f.endpoint(endpoint, kind, root.To("endpoints").Item(i))
 		}
 	}
-	if len(f.list) > before && !old.IsNull() && same(endpoints, old.At("endpoints")) {
-		f.list = f.list[:before]
+	if len(f.List) > before && !old.IsNull() && same(endpoints, old.At("endpoints")) {
+		f.List = f.List[:before]
 	}
 }
 
-func (f *faults) slicePorts(ports object.Value, p *place) {
+func (f *faults) slicePorts(ports object.Value, p *fielderrors.Place) {
 	if ports.Len() > maxSlicePorts {
-		f.tooMany(p, ports.Len(), maxSlicePorts)
+		f.TooMany(p, ports.Len(), maxSlicePorts)
 		return
 	}
 	var names seen
 	for i, port := range ports.Items() {
-		p := p.item(i)
+		p := p.Item(i)
 		name := text(port, "name")
 		if name != "" {
-			f.label(p.to("name"), name)
+			f.label(p.To("name"), name)
 		}
 		if names.add(name) {
-			f.duplicate(p.to("name"), word(name))
+			f.Duplicate(p.To("name"), fielderrors.Word(name))
 		}
 		if protocol := port.At("protocol"); protocol.IsNull() {
-			f.required(p.to("protocol"), "")
+			f.Required(p.To("protocol"), "")
 		} else {
-			f.only(p.to("protocol"), protocol.Str(), protocols)
+			f.only(p.To("protocol"), protocol.Str(), protocols)
 		}
 		if app := port.At("appProtocol"); !app.IsNull() {
-			f.qualified(p.to("appProtocol"), app.Str())
+			f.qualified(p.To("appProtocol"), app.Str())
 		}
 	}
 }
 
-func (f *faults) endpoint(endpoint object.Value, kind string, p *place) {
+func (f *faults) endpoint(endpoint object.Value, kind string, p *fielderrors.Place) {
 	addresses := endpoint.At("addresses")
 	if addresses.Len() == 0 {
-		f.required(p.to("addresses"), "")
+		f.Required(p.To("addresses"), "")
 	} else if addresses.Len() > maxAddresses {
-		f.tooMany(p.to("addresses"), addresses.Len(), maxAddresses)
+		f.TooMany(p.To("addresses"), addresses.Len(), maxAddresses)
 	}
 	for i, item := range addresses.Items() {
-		f.sliceAddress(item.Str(), kind, p.to("addresses"), p.to("addresses").item(i))
+		f.sliceAddress(item.Str(), kind, p.To("addresses"), p.To("addresses").Item(i))
 	}
 	if node := endpoint.At("nodeName"); !node.IsNull() {
-		f.subdomain(p.to("nodeName"), node.Str())
+		f.subdomain(p.To("nodeName"), node.Str())
 	}
 	topology := endpoint.At("deprecatedTopology")
 	if topology.Len() > maxTopologyLabels {
-		f.tooMany(p.to("deprecatedTopology"), topology.Len(), maxTopologyLabels)
+		f.TooMany(p.To("deprecatedTopology"), topology.Len(), maxTopologyLabels)
 	}
-	f.labels(topology, p.to("deprecatedTopology"))
+	objectmeta.Labels(&f.Errors, topology, p.To("deprecatedTopology"))
 	if hostname := endpoint.At("hostname"); !hostname.IsNull() {
-		f.label(p.to("hostname"), hostname.Str())
+		f.label(p.To("hostname"), hostname.Str())
 	}
 	if hints := endpoint.At("hints"); !hints.IsNull() {
-		f.hints(hints, p.to("hints"))
+		f.hints(hints, p.To("hints"))
 	}
 }
 
-func (f *faults) sliceAddress(address, kind string, all, p *place) {
-	before := len(f.list)
+func (f *faults) sliceAddress(address, kind string, all, p *fielderrors.Place) {
+	before := len(f.List)
 	switch kind {
 	case "IPv4":
-		if f.legacyIP(p, address, object.Nil); len(f.list) == before {
+		if f.legacyIP(p, address, object.Nil); len(f.List) == before {
 			if !netutils.IsIPv4String(address) {
-				f.invalid(all, address, "must be an IPv4 address")
+				f.Invalid(all, address, "must be an IPv4 address")
 			}
 			f.endpointIP(p, address)
 		}
 	case "IPv6":
-		f.list = append(f.list, utilvalidation.IsValidIP(f.path(p), address)...)
-		if len(f.list) == before {
+		f.List = append(f.List, utilvalidation.IsValidIP(f.Path(p), address)...)
+		if len(f.List) == before {
 			if !netutils.IsIPv6String(address) {
-				f.invalid(all, address, "must be an IPv6 address")
+				f.Invalid(all, address, "must be an IPv6 address")
 			}
 			f.endpointIP(p, address)
 		}
 	case "FQDN":
-		f.list = append(f.list, utilvalidation.IsFullyQualifiedDomainName(f.path(p), address)...)
+		f.List = append(f.List, utilvalidation.IsFullyQualifiedDomainName(f.Path(p), address)...)
 	}
 }
 
-func (f *faults) hints(hints object.Value, p *place) {
+func (f *faults) hints(hints object.Value, p *fielderrors.Place) {
 	for _, key := range [...]string{"forZones", "forNodes"} {
 		list := hints.At(key)
 		if list.Len() > maxHints {
-			f.tooMany(p.to(key), list.Len(), maxHints)
+			f.TooMany(p.To(key), list.Len(), maxHints)
 			return
 		}
 		var names seen
 		for i, hint := range list.Items() {
-			p := p.to(key).item(i).to("name")
+			p := p.To(key).Item(i).To("name")
 			name := text(hint, "name")
 			if names.add(name) {
-				f.duplicate(p, name)
+				f.Duplicate(p, name)
 			}
 			if key == "forZones" {
-				f.each(p, name, labelValueFaults(name))
+				f.Each(p, name, objectmeta.LabelValueErrors(name))
 			} else {
 				f.subdomain(p, name)
 			}

@@ -3,6 +3,7 @@ package validation
 import (
 	"fmt"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
@@ -26,7 +27,7 @@ var (
 
 // event checks what Events of both groups have in common.
 func (f *faults) event(obj object.Value, names eventNames) {
-	var root *place
+	var root *fielderrors.Place
 	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
 	timed := has(obj, "eventTime")
 	elsewhere := namespace != involved
@@ -36,23 +37,23 @@ func (f *faults) event(obj object.Value, names eventNames) {
 		elsewhere = false
 	}
 	if elsewhere {
-		f.invalid(root.to("involvedObject").to("namespace"), involved, "does not match event.namespace")
+		f.Invalid(root.To("involvedObject").To("namespace"), involved, "does not match event.namespace")
 	}
 	if !timed {
 		return
 	}
 	controller := text(obj, names.controller)
-	f.requiredText(root.to(names.controller), controller)
-	f.qualified(root.to(names.controller), controller)
+	f.requiredText(root.To(names.controller), controller)
+	f.qualified(root.To(names.controller), controller)
 	for _, limited := range eventTextLimits {
 		value := text(obj, limited.key)
-		f.requiredText(root.to(limited.key), value)
+		f.requiredText(root.To(limited.key), value)
 		if len(value) > limited.limit {
-			f.invalid(root.to(limited.key), "", fmt.Sprintf("can have at most %v characters", limited.limit))
+			f.Invalid(root.To(limited.key), "", fmt.Sprintf("can have at most %v characters", limited.limit))
 		}
 	}
 	if length(obj, names.note) > maxNote {
-		f.invalid(root.to("message"), "", fmt.Sprintf("can have at most %v characters", maxNote))
+		f.Invalid(root.To("message"), "", fmt.Sprintf("can have at most %v characters", maxNote))
 	}
 }
 
@@ -64,19 +65,19 @@ var coreEventKind = rule{
 var eventsEventKind = rule{create: eventCreate, update: eventUpdate}
 
 func eventCreate(f *faults, obj object.Value) {
-	var root *place
+	var root *fielderrors.Place
 	f.qualifiedFinalizers(obj)
 	f.event(obj, eventsEvent)
 	f.eventSeries(obj)
 	if !has(obj, "eventTime") {
-		f.required(root.to("eventTime"), "")
+		f.Required(root.To("eventTime"), "")
 	}
 	if kind := text(obj, "type"); kind != "Normal" && kind != "Warning" {
-		f.invalid(root.to("type"), "", "has invalid value: "+kind)
+		f.Invalid(root.To("type"), "", "has invalid value: "+kind)
 	}
 	unset := func(key string, set bool) {
 		if set {
-			f.invalid(root.to(key), "", "needs to be unset")
+			f.Invalid(root.To(key), "", "needs to be unset")
 		}
 	}
 	unset("firstTimestamp", has(obj, eventsEvent.firstTime))
@@ -91,12 +92,12 @@ func (f *faults) eventSeries(obj object.Value) {
 	if series.IsNull() {
 		return
 	}
-	var root *place
+	var root *fielderrors.Place
 	if number(series, "count") < 2 {
-		f.invalid(root.to("series.count"), "", "should be at least 2")
+		f.Invalid(root.To("series.count"), "", "should be at least 2")
 	}
 	if !has(series, "lastObservedTime") {
-		f.required(root.to("series.lastObservedTime"), "")
+		f.Required(root.To("series.lastObservedTime"), "")
 	}
 }
 
@@ -119,7 +120,7 @@ func eventConstants() []eventConstant {
 	as := func(fields []goField) func(object.Value) any {
 		return func(now object.Value) any { return goForm{now, fields} }
 	}
-	shown := func(now object.Value) any { return show(now) }
+	shown := func(now object.Value) any { return fielderrors.Show(now) }
 	return []eventConstant{
 		{"regarding", "involvedObject", as(objectRefFields)},
 		{"reason", "reason", words},
@@ -146,7 +147,7 @@ func eventUpdate(f *faults, obj, old object.Value) {
 	for _, constant := range eventConstants() {
 		now, was := obj.At(constant.member), old.At(constant.member)
 		if !object.Equal(now, was) && !(blank(now) && blank(was)) {
-			f.invalid((*place)(nil).to(constant.name), constant.form(now), immutable)
+			f.Invalid((*fielderrors.Place)(nil).To(constant.name), constant.form(now), fielderrors.Immutable)
 		}
 	}
 }

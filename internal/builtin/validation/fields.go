@@ -5,6 +5,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -19,81 +21,85 @@ const (
 	maxID       = 1<<31 - 1
 )
 
-func (f *faults) label(p *place, s string)     { f.each(p, s, labelFaults(s)) }
-func (f *faults) subdomain(p *place, s string) { f.each(p, s, subdomainFaults(s)) }
-func (f *faults) qualified(p *place, s string) { f.each(p, s, qualifiedFaults(s)) }
+func (f *faults) label(p *fielderrors.Place, s string) { f.Each(p, s, objectmeta.LabelErrors(s)) }
+func (f *faults) subdomain(p *fielderrors.Place, s string) {
+	f.Each(p, s, objectmeta.SubdomainErrors(s))
+}
+func (f *faults) qualified(p *fielderrors.Place, s string) {
+	f.Each(p, s, objectmeta.LabelKeyErrors(s))
+}
 
 // requiredLabel demands a DNS label.
-func (f *faults) requiredLabel(p *place, s string) {
+func (f *faults) requiredLabel(p *fielderrors.Place, s string) {
 	if s == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
 	f.label(p, s)
 }
 
 // requiredText demands that a text is not empty.
-func (f *faults) requiredText(p *place, s string) {
+func (f *faults) requiredText(p *fielderrors.Place, s string) {
 	if s == "" {
-		f.required(p, "")
+		f.Required(p, "")
 	}
 }
 
-func (f *faults) nonNegative(p *place, n int64) {
+func (f *faults) nonNegative(p *fielderrors.Place, n int64) {
 	if n < 0 {
-		f.invalid(p, n, notNegative)
+		f.Invalid(p, n, fielderrors.NotNegative)
 	}
 }
 
-func (f *faults) positive(p *place, n int64) {
+func (f *faults) positive(p *fielderrors.Place, n int64) {
 	if n <= 0 {
-		f.invalid(p, n, notPositive)
+		f.Invalid(p, n, notPositive)
 	}
 }
 
 // within demands a number between two others.
-func (f *faults) within(p *place, n, low, high int64) {
+func (f *faults) within(p *fielderrors.Place, n, low, high int64) {
 	if n < low || n > high {
-		f.invalid(p, n, utilvalidation.InclusiveRangeError(int(low), int(high)))
+		f.Invalid(p, n, utilvalidation.InclusiveRangeError(int(low), int(high)))
 	}
 }
 
 // id demands the ID of a user or a group, where there is one.
-func (f *faults) id(p *place, v object.Value) {
+func (f *faults) id(p *fielderrors.Place, v object.Value) {
 	if !v.IsNull() {
 		f.within(p, v.Int(), 0, maxID)
 	}
 }
 
-func (f *faults) port(p *place, n int64) { f.within(p, n, 1, maxPort) }
+func (f *faults) port(p *fielderrors.Place, n int64) { f.within(p, n, 1, maxPort) }
 
 // portOrName demands the number or the name of a port.
-func (f *faults) portOrName(p *place, v object.Value) {
+func (f *faults) portOrName(p *fielderrors.Place, v object.Value) {
 	if v.Kind() == object.String {
-		f.each(p, v.Str(), portNameFaults(v.Str()))
+		f.Each(p, v.Str(), portNameFaults(v.Str()))
 		return
 	}
 	f.port(p, v.Int())
 }
 
 // oneOf demands a value of an enum. An empty one is missing.
-func (f *faults) oneOf(p *place, s string, supported []string) {
+func (f *faults) oneOf(p *fielderrors.Place, s string, supported []string) {
 	if s == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
 	f.only(p, s, supported)
 }
 
 // only demands a value of an enum; an empty one is not supported like any other that is not among them.
-func (f *faults) only(p *place, s string, supported []string) {
+func (f *faults) only(p *fielderrors.Place, s string, supported []string) {
 	if !slices.Contains(supported, s) {
-		f.unsupported(p, s, supported)
+		f.Unsupported(p, s, supported)
 	}
 }
 
 // onlyIfSet is only for a member that may be missing.
-func (f *faults) onlyIfSet(p *place, v object.Value, supported []string) {
+func (f *faults) onlyIfSet(p *fielderrors.Place, v object.Value, supported []string) {
 	if !v.IsNull() {
 		f.only(p, v.Str(), supported)
 	}
@@ -103,7 +109,7 @@ func portNameFaults(s string) []string {
 	letter, before := false, byte('-')
 	for i := 0; i < len(s); i++ {
 		c := s[i]
-		if !lowerOrDigit(c) && (c != '-' || before == '-') {
+		if !objectmeta.IsLowerOrDigit(c) && (c != '-' || before == '-') {
 			return utilvalidation.IsValidPortName(s)
 		}
 		letter = letter || c >= 'a'
@@ -119,7 +125,7 @@ func portNameFaults(s string) []string {
 func configKeyFaults(s string) []string {
 	if len(s) > 0 && len(s) <= utilvalidation.DNS1123SubdomainMaxLength && s[0] != '.' {
 		i := 0
-		for i < len(s) && (letterOrDigit(s[i]) || s[i] == '-' || s[i] == '_' || s[i] == '.') {
+		for i < len(s) && (objectmeta.IsLetterOrDigit(s[i]) || s[i] == '-' || s[i] == '_' || s[i] == '.') {
 			i++
 		}
 		if i == len(s) {
@@ -142,36 +148,36 @@ func envNameFaults(s string) []string {
 }
 
 // labelSelector checks a selector; a null one is good. lenient lets bad values through, because they are stored.
-func (f *faults) labelSelector(selector object.Value, p *place, lenient bool) {
+func (f *faults) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
 	if selector.IsNull() {
 		return
 	}
-	f.labels(selector.At("matchLabels"), p.to("matchLabels"))
+	objectmeta.Labels(&f.Errors, selector.At("matchLabels"), p.To("matchLabels"))
 	for i, requirement := range selector.At("matchExpressions").Items() {
-		f.labelRequirement(requirement, p.to("matchExpressions").item(i), lenient)
+		f.labelRequirement(requirement, p.To("matchExpressions").Item(i), lenient)
 	}
 }
 
-func (f *faults) labelRequirement(requirement object.Value, p *place, lenient bool) {
+func (f *faults) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
 		if values.Len() == 0 {
-			f.required(p.to("values"), "must be specified when `operator` is 'In' or 'NotIn'")
+			f.Required(p.To("values"), "must be specified when `operator` is 'In' or 'NotIn'")
 		}
 	case "Exists", "DoesNotExist":
 		if values.Len() > 0 {
-			f.forbidden(p.to("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+			f.Forbidden(p.To("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
 		}
 	default:
-		f.invalid(p.to("operator"), word(operator), notOperator)
+		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
 	}
-	f.qualified(p.to("key"), text(requirement, "key"))
+	f.qualified(p.To("key"), text(requirement, "key"))
 	if lenient {
 		return
 	}
 	for i, value := range values.Items() {
 		s := value.Str()
-		f.each(p.to("values").item(i), s, labelValueFaults(s))
+		f.Each(p.To("values").Item(i), s, objectmeta.LabelValueErrors(s))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -62,115 +64,115 @@ func groupSubject(name string) object.Value {
 
 func flowSchemaCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
 	precedence := number(spec, "matchingPrecedence")
 	if precedence <= 0 {
-		f.invalid(p.to("matchingPrecedence"), precedence, "must be a positive value")
+		f.Invalid(p.To("matchingPrecedence"), precedence, "must be a positive value")
 	}
 	if precedence > maxPrecedence {
-		f.invalid(p.to("matchingPrecedence"), precedence, fmt.Sprintf("must not be greater than %v", maxPrecedence))
+		f.Invalid(p.To("matchingPrecedence"), precedence, fmt.Sprintf("must not be greater than %v", maxPrecedence))
 	}
 	if precedence == 1 && name != exempt {
-		f.invalid(p.to("matchingPrecedence"), precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
+		f.Invalid(p.To("matchingPrecedence"), precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
 	}
 	if method := spec.At("distinguisherMethod"); !method.IsNull() && !holds(distinguishers, text(method, "type")) {
-		f.invalidEnum(p.to("distinguisherMethod").to("type"), goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
+		f.InvalidEnum(p.To("distinguisherMethod").To("type"), goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
 	}
 	if level := text(spec.At("priorityLevelConfiguration"), "name"); level == "" {
-		f.required(p.to("priorityLevelConfiguration").to("name"), "must reference a priority level")
+		f.Required(p.To("priorityLevelConfiguration").To("name"), "must reference a priority level")
 	} else {
-		f.subdomain(p.to("priorityLevelConfiguration").to("name"), level)
+		f.subdomain(p.To("priorityLevelConfiguration").To("name"), level)
 	}
 	for i, rule := range spec.At("rules").Items() {
-		f.flowRule(rule, p.to("rules").item(i))
+		f.flowRule(rule, p.To("rules").Item(i))
 	}
 	if fixed, ok := fixedFlowSchemas[name]; ok && !same(spec, fixed) {
-		f.invalid(p, show(spec), "spec of '"+name+"' must equal the fixed value")
+		f.Invalid(p, fielderrors.Show(spec), "spec of '"+name+"' must equal the fixed value")
 	}
 	f.flowConditions(obj)
 }
 
-func (f *faults) flowRule(rule object.Value, p *place) {
+func (f *faults) flowRule(rule object.Value, p *fielderrors.Place) {
 	subjects := rule.At("subjects")
 	if subjects.Len() == 0 {
-		f.required(p.to("subjects"), "subjects must contain at least one value")
+		f.Required(p.To("subjects"), "subjects must contain at least one value")
 	}
 	for i, subject := range subjects.Items() {
-		f.flowSubject(subject, p.to("subjects").item(i))
+		f.flowSubject(subject, p.To("subjects").Item(i))
 	}
 	resources, urls := rule.At("resourceRules"), rule.At("nonResourceRules")
 	if resources.Len()+urls.Len() == 0 {
-		f.required(p, "at least one of resourceRules and nonResourceRules has to be non-empty")
+		f.Required(p, "at least one of resourceRules and nonResourceRules has to be non-empty")
 	}
 	for i, resource := range resources.Items() {
-		f.flowResources(resource, p.to("resourceRules").item(i))
+		f.flowResources(resource, p.To("resourceRules").Item(i))
 	}
 	for i, url := range urls.Items() {
-		p := p.to("nonResourceRules").item(i)
+		p := p.To("nonResourceRules").Item(i)
 		f.flowVerbs(url, p)
 		f.starAlone(url, "nonResourceURLs", "nonResourceURLs must contain at least one value", "other non-resource URLs", p)
 		if paths := url.At("nonResourceURLs"); !contains(paths, "*") {
 			for j, item := range paths.Items() {
-				f.urlPath(p.to("nonResourceURLs").item(j), item.Str())
+				f.urlPath(p.To("nonResourceURLs").Item(j), item.Str())
 			}
 		}
 	}
 }
 
-func (f *faults) flowSubject(subject object.Value, p *place) {
+func (f *faults) flowSubject(subject object.Value, p *fielderrors.Place) {
 	kind := text(subject, "kind")
 	if !holds(flowSubjects, kind) {
-		f.unsupported(p.to("kind"), kind, flowSubjects)
+		f.Unsupported(p.To("kind"), kind, flowSubjects)
 		return
 	}
 	for _, member := range subjectMembers {
 		v := subject.At(member[1])
-		at := p.to(member[1])
+		at := p.To(member[1])
 		switch {
 		case member[0] != kind && !v.IsNull():
-			f.forbidden(at, member[1]+" is forbidden when subject kind is not '"+member[0]+"'")
+			f.Forbidden(at, member[1]+" is forbidden when subject kind is not '"+member[0]+"'")
 		case member[0] != kind:
 		case v.IsNull():
-			f.required(at, member[1]+" is required when subject kind is '"+kind+"'")
+			f.Required(at, member[1]+" is required when subject kind is '"+kind+"'")
 		default:
 			name := text(v, "name")
-			f.requiredText(at.to("name"), name)
+			f.requiredText(at.To("name"), name)
 			if kind != "ServiceAccount" {
 				continue
 			}
 			if name != "" && name != "*" {
-				f.subdomain(at.to("name"), name)
+				f.subdomain(at.To("name"), name)
 			}
 			if namespace := text(v, "namespace"); namespace == "" {
-				f.required(at.to("namespace"), "must specify namespace for service account")
+				f.Required(at.To("namespace"), "must specify namespace for service account")
 			} else {
-				f.label(at.to("namespace"), namespace)
+				f.label(at.To("namespace"), namespace)
 			}
 		}
 	}
 }
 
 // starAlone demands a list that is not empty, and a star in it to be alone.
-func (f *faults) starAlone(rule object.Value, key, missing, others string, p *place) {
+func (f *faults) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
 	values := rule.At(key)
 	if values.Len() == 0 {
-		f.required(p.to(key), missing)
+		f.Required(p.To(key), missing)
 	} else if values.Len() > 1 && contains(values, "*") {
-		f.invalid(p.to(key), show(values), "if '*' is present, must not specify "+others)
+		f.Invalid(p.To(key), fielderrors.Show(values), "if '*' is present, must not specify "+others)
 	}
 }
 
-func (f *faults) flowVerbs(rule object.Value, p *place) {
+func (f *faults) flowVerbs(rule object.Value, p *fielderrors.Place) {
 	verbs := rule.At("verbs")
 	f.starAlone(rule, "verbs", "verbs must contain at least one value", "other verbs", p)
 	known := func(v object.Value) bool { return holds(flowVerbs, v.Str()) }
 	if !contains(verbs, "*") && slices.ContainsFunc(verbs.Items(), func(v object.Value) bool { return !known(v) }) {
-		f.invalidEnum(p.to("verbs"), show(verbs), flowVerbs)
+		f.InvalidEnum(p.To("verbs"), fielderrors.Show(verbs), flowVerbs)
 	}
 }
 
-func (f *faults) flowResources(rule object.Value, p *place) {
+func (f *faults) flowResources(rule object.Value, p *fielderrors.Place) {
 	f.flowVerbs(rule, p)
 	f.starAlone(rule, "apiGroups", "resource rules must supply at least one api group", "other api groups", p)
 	f.starAlone(rule, "resources", "resource rules must supply at least one resource", "other resources", p)
@@ -178,45 +180,45 @@ func (f *faults) flowResources(rule object.Value, p *place) {
 	switch {
 	case namespaces.Len() == 0:
 		if !truth(rule, "clusterScope") {
-			f.required(p.to("namespaces"), "resource rules that are not cluster scoped must supply at least one namespace")
+			f.Required(p.To("namespaces"), "resource rules that are not cluster scoped must supply at least one namespace")
 		}
 	case contains(namespaces, "*"):
 		if namespaces.Len() > 1 {
-			f.invalid(p.to("namespaces"), show(namespaces), "if '*' is present, must not specify other namespaces")
+			f.Invalid(p.To("namespaces"), fielderrors.Show(namespaces), "if '*' is present, must not specify other namespaces")
 		}
 	default:
 		for i, item := range namespaces.Items() {
-			for _, wrong := range labelFaults(item.Str()) {
-				f.invalid(p.to("namespaces").item(i), item.Str(), "each member of this list must be '*' or a DNS-1123 label; "+wrong)
+			for _, wrong := range objectmeta.LabelErrors(item.Str()) {
+				f.Invalid(p.To("namespaces").Item(i), item.Str(), "each member of this list must be '*' or a DNS-1123 label; "+wrong)
 			}
 		}
 	}
 }
 
-func (f *faults) urlPath(p *place, path string) {
+func (f *faults) urlPath(p *fielderrors.Place, path string) {
 	stars := strings.Count(path, "*")
 	switch {
 	case path == "":
-		f.invalid(p, path, "must not be empty")
+		f.Invalid(p, path, "must not be empty")
 	case path == "/":
 	case path[0] != '/':
-		f.invalid(p, path, "must start with slash")
+		f.Invalid(p, path, "must start with slash")
 	case strings.Contains(path, " "):
-		f.invalid(p, path, "must not contain white-space")
+		f.Invalid(p, path, "must not contain white-space")
 	case strings.Contains(path, "//"):
-		f.invalid(p, path, "must not contain double slash")
+		f.Invalid(p, path, "must not contain double slash")
 	case stars > 1 || stars == 1 && !strings.HasSuffix(path, "/*"):
-		f.invalid(p, path, "wildcard can only do suffix matching")
+		f.Invalid(p, path, "wildcard can only do suffix matching")
 	}
 }
 
 func (f *faults) flowConditions(obj object.Value) {
 	var types seen
 	for i, condition := range obj.At("status", "conditions").Items() {
-		p := (*place)(nil).to("status").to("conditions").item(i).to("type")
+		p := (*fielderrors.Place)(nil).To("status").To("conditions").Item(i).To("type")
 		kind := text(condition, "type")
 		if types.add(kind) {
-			f.duplicate(p, word(kind))
+			f.Duplicate(p, fielderrors.Word(kind))
 		}
 		f.requiredText(p, kind)
 	}
@@ -225,95 +227,95 @@ func (f *faults) flowConditions(obj object.Value) {
 func priorityLevelCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	if has(obj.At("metadata", "annotations"), keepZeroAnnotation) {
-		f.forbidden((*place)(nil).to("metadata").to("annotations"), "annotation '"+keepZeroAnnotation+"' is forbidden")
+		f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations"), "annotation '"+keepZeroAnnotation+"' is forbidden")
 	}
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
 	kind := text(spec, "type")
 	if (name == exempt) != (kind == "Exempt") {
-		f.invalid(p.to("type"), word(kind), "must be 'Exempt' if and only if `name` is 'exempt'")
+		f.Invalid(p.To("type"), fielderrors.Word(kind), "must be 'Exempt' if and only if `name` is 'exempt'")
 	}
 	limited, unlimited := spec.At("limited"), spec.At("exempt")
 	switch kind {
 	case "Exempt":
-		f.concurrencyShares(unlimited, p.to("exempt"))
+		f.concurrencyShares(unlimited, p.To("exempt"))
 	case "Limited":
 		if !limited.IsNull() {
-			f.limited(limited, p.to("limited"))
+			f.limited(limited, p.To("limited"))
 		}
 	default:
-		f.oneOf(p.to("type"), kind, enablements)
+		f.oneOf(p.To("type"), kind, enablements)
 	}
-	f.goesWith(unlimited, kind == "Exempt", false, p.to("exempt"))
-	f.goesWith(limited, kind == "Limited", true, p.to("limited"))
+	f.goesWith(unlimited, kind == "Exempt", false, p.To("exempt"))
+	f.goesWith(limited, kind == "Limited", true, p.To("limited"))
 	if !limited.IsNull() {
-		response, at := limited.At("limitResponse"), p.to("limited").to("limitResponse")
-		f.requiredText(at.to("type"), text(response, "type"))
-		f.goesWith(response.At("queuing"), text(response, "type") == "Queue", true, at.to("queuing"))
+		response, at := limited.At("limitResponse"), p.To("limited").To("limitResponse")
+		f.requiredText(at.To("type"), text(response, "type"))
+		f.goesWith(response.At("queuing"), text(response, "type") == "Queue", true, at.To("queuing"))
 	}
 	f.fixedPriorityLevel(spec, name, p)
 	f.flowConditions(obj)
 }
 
 // goesWith forbids a member where its type is not the one that is named, and can require it where it is.
-func (f *faults) goesWith(member object.Value, named, needed bool, p *place) {
+func (f *faults) goesWith(member object.Value, named, needed bool, p *fielderrors.Place) {
 	switch {
 	case !named && !member.IsNull():
-		f.forbidden(p, "")
+		f.Forbidden(p, "")
 	case named && needed && member.IsNull():
-		f.required(p, "")
+		f.Required(p, "")
 	}
 }
 
-func (f *faults) concurrencyShares(config object.Value, p *place) {
+func (f *faults) concurrencyShares(config object.Value, p *fielderrors.Place) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
-		f.invalid(p.to("nominalConcurrencyShares"), shares, "must be a non-negative integer")
+		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
 	f.lendable(config, p)
 }
 
-func (f *faults) lendable(config object.Value, p *place) {
+func (f *faults) lendable(config object.Value, p *fielderrors.Place) {
 	if percent := number(config, "lendablePercent"); percent < 0 || percent > 100 {
-		f.invalid(p.to("lendablePercent"), percent, "must be between 0 and 100, inclusive")
+		f.Invalid(p.To("lendablePercent"), percent, "must be between 0 and 100, inclusive")
 	}
 }
 
-func (f *faults) limited(config object.Value, p *place) {
+func (f *faults) limited(config object.Value, p *fielderrors.Place) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
-		f.invalid(p.to("nominalConcurrencyShares"), shares, "must be a non-negative integer")
+		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
 	response := config.At("limitResponse")
-	at := p.to("limitResponse")
+	at := p.To("limitResponse")
 	queuing := response.At("queuing")
 	switch kind := text(response, "type"); {
 	case kind == "Queue" && !queuing.IsNull():
-		f.queuing(queuing, at.to("queuing"))
+		f.queuing(queuing, at.To("queuing"))
 	case kind != "":
-		f.only(at.to("type"), kind, limitResponses)
+		f.only(at.To("type"), kind, limitResponses)
 	}
 	f.lendable(config, p)
 	if percent := number(config, "borrowingLimitPercent"); percent < 0 {
-		f.invalid(p.to("borrowingLimitPercent"), percent, "if specified, must be a non-negative integer")
+		f.Invalid(p.To("borrowingLimitPercent"), percent, "if specified, must be a non-negative integer")
 	}
 }
 
-func (f *faults) queuing(queuing object.Value, p *place) {
+func (f *faults) queuing(queuing object.Value, p *fielderrors.Place) {
 	queues, hand := number(queuing, "queues"), number(queuing, "handSize")
 	if limit := number(queuing, "queueLengthLimit"); limit <= 0 {
-		f.invalid(p.to("queueLengthLimit"), limit, "must be positive")
+		f.Invalid(p.To("queueLengthLimit"), limit, "must be positive")
 	}
 	if queues <= 0 {
-		f.invalid(p.to("queues"), queues, "must be positive")
+		f.Invalid(p.To("queues"), queues, "must be positive")
 	} else if queues > maxQueues {
-		f.invalid(p.to("queues"), queues, fmt.Sprintf("must not be greater than %d", maxQueues))
+		f.Invalid(p.To("queues"), queues, fmt.Sprintf("must not be greater than %d", maxQueues))
 	}
 	switch {
 	case hand <= 0:
-		f.invalid(p.to("handSize"), hand, "must be positive")
+		f.Invalid(p.To("handSize"), hand, "must be positive")
 	case hand > queues:
-		f.invalid(p.to("handSize"), hand, fmt.Sprintf("should not be greater than queues (%d)", queues))
+		f.Invalid(p.To("handSize"), hand, fmt.Sprintf("should not be greater than queues (%d)", queues))
 	case entropyBits(queues, hand) > maxHashBits:
-		f.invalid(p.to("handSize"), hand,
+		f.Invalid(p.To("handSize"), hand,
 			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", queues, hand, maxHashBits))
 	}
 }
@@ -324,17 +326,17 @@ func entropyBits(deck, hand int64) int {
 }
 
 // fixedPriorityLevel keeps the levels that are always there as they are.
-func (f *faults) fixedPriorityLevel(spec object.Value, name string, p *place) {
+func (f *faults) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
 	switch name {
 	case exempt:
 		if !same(spec.Without("exempt"), object.Fields("type", object.StringOf("Exempt"))) {
-			f.invalid(p, show(spec), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
+			f.Invalid(p, fielderrors.Show(spec), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
 		}
 	case catchAll:
 		fixed := object.Fields("type", object.StringOf("Limited"), "limited", object.Fields("nominalConcurrencyShares", object.IntOf(5),
 			"lendablePercent", object.IntOf(0), "limitResponse", object.Fields("type", object.StringOf("Reject"))))
 		if !same(spec, fixed) {
-			f.invalid(p, show(spec), "spec of 'catch-all' must equal the fixed value")
+			f.Invalid(p, fielderrors.Show(spec), "spec of 'catch-all' must equal the fixed value")
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	netutils "k8s.io/utils/net"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -27,81 +29,81 @@ const (
 )
 
 // segment demands a name that can stand in a URL.
-func (f *faults) requiredSegment(p *place, s string) {
+func (f *faults) requiredSegment(p *fielderrors.Place, s string) {
 	if s == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
-	f.each(p, s, segmentFaults(s, false))
+	f.Each(p, s, objectmeta.PathSegmentErrors(s, false))
 }
 
 // ingressLeniency is what an update of an Ingress may keep.
 type ingressLeniency struct{ secrets, wildcards bool }
 
 func (f *faults) ingress(spec object.Value, old ingressLeniency) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	rules, backend := spec.At("rules"), spec.At("defaultBackend")
 	if rules.Len() == 0 && backend.IsNull() {
-		f.invalid(p, showNil(rules), "either `defaultBackend` or `rules` must be specified")
+		f.Invalid(p, showNil(rules), "either `defaultBackend` or `rules` must be specified")
 	}
 	if !backend.IsNull() {
-		f.ingressBackend(backend, p.to("defaultBackend"))
+		f.ingressBackend(backend, p.To("defaultBackend"))
 	}
 	for i, rule := range rules.Items() {
-		p := p.to("rules").item(i)
+		p := p.To("rules").Item(i)
 		host := text(rule, "host")
 		if host != "" {
 			if netutils.ParseIPSloppy(host) != nil {
-				f.invalid(p.to("host"), host, notAnAddress)
+				f.Invalid(p.To("host"), host, notAnAddress)
 			}
-			f.ingressHost(p.to("host"), host)
+			f.ingressHost(p.To("host"), host)
 		}
 		if http := rule.At("http"); !http.IsNull() && !(old.wildcards && strings.Contains(host, "*")) {
-			f.ingressPaths(http, p.to("http"))
+			f.ingressPaths(http, p.To("http"))
 		}
 	}
 	for i, tls := range spec.At("tls").Items() {
 		for j, host := range tls.At("hosts").Items() {
-			f.ingressHost(p.to("tls").item(i).to("hosts").item(j), host.Str())
+			f.ingressHost(p.To("tls").Item(i).To("hosts").Item(j), host.Str())
 		}
 		if secret := text(tls, "secretName"); secret != "" && !old.secrets {
-			f.subdomain(p.to("tls").item(i).to("secretName"), secret)
+			f.subdomain(p.To("tls").Item(i).To("secretName"), secret)
 		}
 	}
 	if class := spec.At("ingressClassName"); !class.IsNull() {
-		f.subdomain(p.to("ingressClassName"), class.Str())
+		f.subdomain(p.To("ingressClassName"), class.Str())
 	}
 }
 
 // ingressHost demands a name, whose first label may be a star.
-func (f *faults) ingressHost(p *place, host string) {
+func (f *faults) ingressHost(p *fielderrors.Place, host string) {
 	if strings.Contains(host, "*") {
-		f.each(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host))
+		f.Each(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host))
 		return
 	}
 	f.subdomain(p, host)
 }
 
-func (f *faults) ingressPaths(http object.Value, p *place) {
-	f.requiredList(p.to("paths"), http.At("paths"))
+func (f *faults) ingressPaths(http object.Value, p *fielderrors.Place) {
+	f.requiredList(p.To("paths"), http.At("paths"))
 	for i, path := range http.At("paths").Items() {
-		p := p.to("paths").item(i)
+		p := p.To("paths").Item(i)
 		kind := path.At("pathType")
 		if kind.IsNull() {
-			f.required(p.to("pathType"), "pathType must be specified")
+			f.Required(p.To("pathType"), "pathType must be specified")
 			continue
 		}
-		f.only(p.to("pathType"), kind.Str(), pathTypes)
-		f.ingressPath(p.to("path"), text(path, "path"), kind.Str())
-		f.ingressBackend(path.At("backend"), p.to("backend"))
+		f.only(p.To("pathType"), kind.Str(), pathTypes)
+		f.ingressPath(p.To("path"), text(path, "path"), kind.Str())
+		f.ingressBackend(path.At("backend"), p.To("backend"))
 	}
 }
 
-func (f *faults) ingressPath(p *place, path, kind string) {
+func (f *faults) ingressPath(p *fielderrors.Place, path, kind string) {
 	absolute := strings.HasPrefix(path, "/")
 	if kind == "ImplementationSpecific" {
 		if path != "" && !absolute {
-			f.invalid(p, path, "must be an absolute path")
+			f.Invalid(p, path, "must be an absolute path")
 		}
 		return
 	}
@@ -109,53 +111,53 @@ func (f *faults) ingressPath(p *place, path, kind string) {
 		return
 	}
 	if !absolute {
-		f.invalid(p, path, "must be an absolute path")
+		f.Invalid(p, path, "must be an absolute path")
 	}
 	for _, sequence := range badPathSequences {
 		if strings.Contains(path, sequence) {
-			f.invalid(p, path, "must not contain '"+sequence+"'")
+			f.Invalid(p, path, "must not contain '"+sequence+"'")
 		}
 	}
 	for _, end := range badPathEnds {
 		if strings.HasSuffix(path, end) {
-			f.invalid(p, path, "cannot end with '"+end+"'")
+			f.Invalid(p, path, "cannot end with '"+end+"'")
 		}
 	}
 }
 
-func (f *faults) ingressBackend(backend object.Value, p *place) {
+func (f *faults) ingressBackend(backend object.Value, p *fielderrors.Place) {
 	resource, service := backend.At("resource"), backend.At("service")
 	switch {
 	case !resource.IsNull() && !service.IsNull():
-		f.invalid(p, "", "cannot set both resource and service backends")
+		f.Invalid(p, "", "cannot set both resource and service backends")
 	case !resource.IsNull():
-		f.typedReference(resource, p.to("resource"))
+		f.typedReference(resource, p.To("resource"))
 	case !service.IsNull():
-		f.requiredLabel(p.to("service").to("name"), text(service, "name"))
+		f.requiredLabel(p.To("service").To("name"), text(service, "name"))
 		port := service.At("port")
 		name, n := text(port, "name"), number(port, "number")
 		switch {
 		case name != "" && n != 0:
-			f.invalid(p, "", "cannot set both port name & port number")
+			f.Invalid(p, "", "cannot set both port name & port number")
 		case name != "":
-			f.each(p.to("service").to("port").to("name"), name, portNameFaults(name))
+			f.Each(p.To("service").To("port").To("name"), name, portNameFaults(name))
 		case n != 0:
-			f.port(p.to("service").to("port").to("number"), n)
+			f.port(p.To("service").To("port").To("number"), n)
 		default:
-			f.required(p, "port name or number is required")
+			f.Required(p, "port name or number is required")
 		}
 	default:
-		f.invalid(p, "", "resource or service backend is required")
+		f.Invalid(p, "", "resource or service backend is required")
 	}
 }
 
 // typedReference checks a reference to an object of some kind.
-func (f *faults) typedReference(ref object.Value, p *place) {
+func (f *faults) typedReference(ref object.Value, p *fielderrors.Place) {
 	if group := ref.At("apiGroup"); !group.IsNull() {
-		f.subdomain(p.to("apiGroup"), group.Str())
+		f.subdomain(p.To("apiGroup"), group.Str())
 	}
-	f.requiredSegment(p.to("kind"), text(ref, "kind"))
-	f.requiredSegment(p.to("name"), text(ref, "name"))
+	f.requiredSegment(p.To("kind"), text(ref, "kind"))
+	f.requiredSegment(p.To("name"), text(ref, "name"))
 }
 
 func ingressCreate(f *faults, obj object.Value) {
@@ -164,7 +166,7 @@ func ingressCreate(f *faults, obj object.Value) {
 	f.ingress(spec, ingressLeniency{})
 	annotation, ok := obj.At("metadata", "annotations").Get(ingressAnnotation)
 	if class := spec.At("ingressClassName"); ok && !class.IsNull() && annotation.Str() != class.Str() {
-		f.invalid((*place)(nil).to("annotations").to(ingressAnnotation), annotation.Str(), "must match `ingressClassName` when both are specified")
+		f.Invalid((*fielderrors.Place)(nil).To("annotations").To(ingressAnnotation), annotation.Str(), "must match `ingressClassName` when both are specified")
 	}
 }
 
@@ -173,13 +175,13 @@ func ingressUpdate(f *faults, obj, old object.Value) {
 	var excuse ingressLeniency
 	for _, tls := range old.At("spec", "tls").Items() {
 		secret := text(tls, "secretName")
-		excuse.secrets = excuse.secrets || secret != "" && !isSubdomain(secret)
+		excuse.secrets = excuse.secrets || secret != "" && !objectmeta.IsSubdomain(secret)
 	}
 	for _, rule := range old.At("spec", "rules").Items() {
 		if http := rule.At("http"); !http.IsNull() && strings.Contains(text(rule, "host"), "*") {
 			var broken faults
 			broken.ingressPaths(http, nil)
-			excuse.wildcards = excuse.wildcards || len(broken.list) > 0
+			excuse.wildcards = excuse.wildcards || len(broken.List) > 0
 		}
 	}
 	f.ingress(obj.At("spec"), excuse)
@@ -189,52 +191,52 @@ func ingressStatus(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	before := old.At("status", "loadBalancer", "ingress").Items()
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
-		p := (*place)(nil).to("status").to("loadBalancer").to("ingress").item(i)
+		p := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress").Item(i)
 		ip := text(point, "ip")
 		if ip != "" && !slices.ContainsFunc(before, func(was object.Value) bool { return text(was, "ip") == ip }) {
-			f.legacyIP(p.to("ip"), ip, object.Nil)
+			f.legacyIP(p.To("ip"), ip, object.Nil)
 		}
 		if host := text(point, "hostname"); host != "" {
-			f.hostname(p.to("hostname"), host)
+			f.hostname(p.To("hostname"), host)
 		}
 	}
 }
 
 func ingressClassCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	controller := text(spec, "controller")
 	if len(controller) > maxController {
-		f.tooLong(p.to("controller"), maxController)
+		f.TooLong(p.To("controller"), maxController)
 	}
-	f.list = append(f.list, utilvalidation.IsDomainPrefixedPath(f.path(p.to("controller")), controller)...)
+	f.List = append(f.List, utilvalidation.IsDomainPrefixedPath(f.Path(p.To("controller")), controller)...)
 	parameters := spec.At("parameters")
 	if parameters.IsNull() {
 		return
 	}
-	p = p.to("parameters")
+	p = p.To("parameters")
 	f.typedReference(parameters, p)
 	scope, namespace := parameters.At("scope"), parameters.At("namespace")
 	switch {
 	case scope.IsNull():
-		f.required(p.to("scope"), "")
+		f.Required(p.To("scope"), "")
 	case scope.Str() == "Namespace" && namespace.IsNull():
-		f.required(p.to("namespace"), "`parameters.scope` is set to 'Namespace'")
+		f.Required(p.To("namespace"), "`parameters.scope` is set to 'Namespace'")
 	case scope.Str() == "Namespace":
-		f.label(p.to("namespace"), namespace.Str())
+		f.label(p.To("namespace"), namespace.Str())
 	case scope.Str() == "Cluster":
 		if !namespace.IsNull() {
-			f.forbidden(p.to("namespace"), "`parameters.scope` is set to 'Cluster'")
+			f.Forbidden(p.To("namespace"), "`parameters.scope` is set to 'Cluster'")
 		}
 	default:
-		f.unsupportedText(p.to("scope"), scope.Str(), parameterScopes)
+		f.UnsupportedText(p.To("scope"), scope.Str(), parameterScopes)
 	}
 }
 
 func ingressClassUpdate(f *faults, obj, old object.Value) {
 	if now := text(obj.At("spec"), "controller"); now != text(old.At("spec"), "controller") {
-		f.invalid((*place)(nil).to("spec").to("controller"), now, immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("controller"), now, fielderrors.Immutable)
 	}
 	ingressClassCreate(f, obj)
 }
@@ -246,89 +248,89 @@ type policyLeniency struct {
 }
 
 func (f *faults) networkPolicy(spec object.Value, old policyLeniency) {
-	p := (*place)(nil).to("spec")
-	f.labelSelector(spec.At("podSelector"), p.to("podSelector"), old.labelValues)
+	p := (*fielderrors.Place)(nil).To("spec")
+	f.labelSelector(spec.At("podSelector"), p.To("podSelector"), old.labelValues)
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
 		for i, rule := range spec.At(way[0]).Items() {
-			p := p.to(way[0]).item(i)
+			p := p.To(way[0]).Item(i)
 			for j, port := range rule.At("ports").Items() {
-				f.policyPort(port, p.to("ports").item(j))
+				f.policyPort(port, p.To("ports").Item(j))
 			}
 			for j, peer := range rule.At(way[1]).Items() {
-				f.policyPeer(peer, old, p.to(way[1]).item(j))
+				f.policyPeer(peer, old, p.To(way[1]).Item(j))
 			}
 		}
 	}
 	types := spec.At("policyTypes")
 	if types.Len() > len(policyTypes) {
-		f.invalid(p.to("policyTypes"), show(types), "may not specify more than two policyTypes")
+		f.Invalid(p.To("policyTypes"), fielderrors.Show(types), "may not specify more than two policyTypes")
 		return
 	}
 	for i, kind := range types.Items() {
-		f.only(p.to("policyTypes").item(i), kind.Str(), policyTypes)
+		f.only(p.To("policyTypes").Item(i), kind.Str(), policyTypes)
 	}
 }
 
-func (f *faults) policyPort(port object.Value, p *place) {
-	f.onlyIfSet(p.to("protocol"), port.At("protocol"), policyProtocols)
+func (f *faults) policyPort(port object.Value, p *fielderrors.Place) {
+	f.onlyIfSet(p.To("protocol"), port.At("protocol"), policyProtocols)
 	first, last := port.At("port"), port.At("endPort")
 	switch first.Kind() {
 	case object.Int:
-		f.port(p.to("port"), first.Int())
+		f.port(p.To("port"), first.Int())
 		if !last.IsNull() {
 			if last.Int() < first.Int() {
-				f.invalid(p.to("endPort"), last.Int(), "must be greater than or equal to `port`")
+				f.Invalid(p.To("endPort"), last.Int(), "must be greater than or equal to `port`")
 			}
-			f.port(p.to("endPort"), last.Int())
+			f.port(p.To("endPort"), last.Int())
 		}
 	case object.String:
 		if !last.IsNull() {
-			f.invalid(p.to("endPort"), last.Int(), "may not be specified when `port` is non-numeric")
+			f.Invalid(p.To("endPort"), last.Int(), "may not be specified when `port` is non-numeric")
 		}
-		f.each(p.to("port"), first.Str(), portNameFaults(first.Str()))
+		f.Each(p.To("port"), first.Str(), portNameFaults(first.Str()))
 	default:
 		if !last.IsNull() {
-			f.invalid(p.to("endPort"), last.Int(), "may not be specified when `port` is not specified")
+			f.Invalid(p.To("endPort"), last.Int(), "may not be specified when `port` is not specified")
 		}
 	}
 }
 
-func (f *faults) policyPeer(peer object.Value, old policyLeniency, p *place) {
+func (f *faults) policyPeer(peer object.Value, old policyLeniency, p *fielderrors.Place) {
 	n := 0
 	for _, key := range [...]string{"podSelector", "namespaceSelector"} {
 		if selector := peer.At(key); !selector.IsNull() {
 			n++
-			f.labelSelector(selector, p.to(key), old.labelValues)
+			f.labelSelector(selector, p.To(key), old.labelValues)
 		}
 	}
 	block := peer.At("ipBlock")
 	if !block.IsNull() {
-		f.ipBlock(block, old.cidrs, p.to("ipBlock"))
+		f.ipBlock(block, old.cidrs, p.To("ipBlock"))
 	}
 	switch {
 	case n == 0 && block.IsNull():
-		f.required(p, "must specify a peer")
+		f.Required(p, "must specify a peer")
 	case n > 0 && !block.IsNull():
-		f.forbidden(p, "may not specify both ipBlock and another peer")
+		f.Forbidden(p, "may not specify both ipBlock and another peer")
 	}
 }
 
-func (f *faults) ipBlock(block, kept object.Value, p *place) {
+func (f *faults) ipBlock(block, kept object.Value, p *fielderrors.Place) {
 	cidr := text(block, "cidr")
 	if cidr == "" {
-		f.required(p.to("cidr"), "")
+		f.Required(p.To("cidr"), "")
 		return
 	}
-	f.legacyCIDR(p.to("cidr"), cidr, kept)
+	f.legacyCIDR(p.To("cidr"), cidr, kept)
 	_, all, err := netutils.ParseCIDRSloppy(cidr)
 	if err != nil {
 		return
 	}
 	for i, item := range block.At("except").Items() {
-		p := p.to("except").item(i)
+		p := p.To("except").Item(i)
 		f.legacyCIDR(p, item.Str(), kept)
 		if _, part, err := netutils.ParseCIDRSloppy(item.Str()); err == nil && !strictlyWithin(part, all) {
-			f.invalid(p, item.Str(), "must be a strict subset of `cidr`")
+			f.Invalid(p, item.Str(), "must be a strict subset of `cidr`")
 		}
 	}
 }
@@ -358,31 +360,31 @@ func networkPolicyUpdate(f *faults, obj, old object.Value) {
 			}
 		}
 	}
-	f.networkPolicy(obj.At("spec"), policyLeniency{len(selector.list) > 0, object.ListOf(cidrs...)})
+	f.networkPolicy(obj.At("spec"), policyLeniency{len(selector.List) > 0, object.ListOf(cidrs...)})
 }
 
 func ipAddressCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec").to("parentRef")
+	p := (*fielderrors.Place)(nil).To("spec").To("parentRef")
 	ref := obj.At("spec", "parentRef")
 	if ref.IsNull() {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
 	if group := text(ref, "group"); group != "" {
-		f.subdomain(p.to("group"), group)
+		f.subdomain(p.To("group"), group)
 	}
-	f.requiredSegment(p.to("resource"), text(ref, "resource"))
-	f.requiredSegment(p.to("name"), text(ref, "name"))
+	f.requiredSegment(p.To("resource"), text(ref, "resource"))
+	f.requiredSegment(p.To("name"), text(ref, "name"))
 	if namespace := text(ref, "namespace"); namespace != "" {
-		f.each(p.to("namespace"), namespace, segmentFaults(namespace, false))
+		f.Each(p.To("namespace"), namespace, objectmeta.PathSegmentErrors(namespace, false))
 	}
 }
 
 func ipAddressUpdate(f *faults, obj, old object.Value) {
 	ipAddressCreate(f, obj)
 	if !object.Equal(obj.At("spec", "parentRef"), old.At("spec", "parentRef")) {
-		f.changed((*place)(nil).to("spec").to("parentRef"))
+		f.changed((*fielderrors.Place)(nil).To("spec").To("parentRef"))
 	}
 }
 
@@ -392,38 +394,38 @@ func serviceCIDRCreate(f *faults, obj object.Value) {
 }
 
 func (f *faults) serviceCIDRs(cidrs object.Value) {
-	p := (*place)(nil).to("spec").to("cidrs")
+	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
 	items := cidrs.Items()
 	switch {
 	case len(items) == 0:
-		f.required(p, "at least one CIDR required")
+		f.Required(p, "at least one CIDR required")
 		return
 	case len(items) > 2:
-		f.invalid(p, goForm{object.Fields("cidrs", cidrs), []goField{{name: "CIDRs", member: "cidrs"}}}, "may only hold up to 2 values")
+		f.Invalid(p, goForm{object.Fields("cidrs", cidrs), []goField{{name: "CIDRs", member: "cidrs"}}}, "may only hold up to 2 values")
 		return
 	}
 	for i, item := range items {
-		f.list = append(f.list, utilvalidation.IsValidCIDR(f.path(p.item(i)), item.Str())...)
+		f.List = append(f.List, utilvalidation.IsValidCIDR(f.Path(p.Item(i)), item.Str())...)
 	}
 	if len(items) == 2 {
 		if family := netutils.IPFamilyOfCIDRString(items[0].Str()); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(items[1].Str()) {
-			f.invalid(p, show(cidrs), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
+			f.Invalid(p, fielderrors.Show(cidrs), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
 		}
 	}
 }
 
 func serviceCIDRUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec").to("cidrs")
+	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
 	cidrs := obj.At("spec", "cidrs")
 	now, was := cidrs.Items(), old.At("spec", "cidrs").Items()
 	if len(now) != len(was) && (len(was) != 1 || len(now) != 2) {
-		f.invalid(p, showNil(cidrs), immutable)
+		f.Invalid(p, showNil(cidrs), fielderrors.Immutable)
 		return
 	}
 	for i := range was {
 		if now[i].Str() != was[i].Str() {
-			f.invalid(p.item(i), now[i].Str(), immutable)
+			f.Invalid(p.Item(i), now[i].Str(), fielderrors.Immutable)
 		}
 	}
 	if len(now) != len(was) {

@@ -1,6 +1,8 @@
 package validation
 
 import (
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -17,23 +19,23 @@ var (
 
 func (f *faults) policyRules(rules object.Value, namespaced bool) {
 	for i, rule := range rules.Items() {
-		p := (*place)(nil).to("rules").item(i)
-		f.requiredList(p.to("verbs"), rule.At("verbs"))
+		p := (*fielderrors.Place)(nil).To("rules").Item(i)
+		f.requiredList(p.To("verbs"), rule.At("verbs"))
 		urls := rule.At("nonResourceURLs")
 		if urls.Len() > 0 {
 			if namespaced {
-				f.invalid(p.to("nonResourceURLs"), show(urls), "namespaced rules cannot apply to non-resource URLs")
+				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls), "namespaced rules cannot apply to non-resource URLs")
 			}
 			if length(rule, "apiGroups")+length(rule, "resources")+length(rule, "resourceNames") > 0 {
-				f.invalid(p.to("nonResourceURLs"), show(urls), "rules cannot apply to both regular resources and non-resource URLs")
+				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls), "rules cannot apply to both regular resources and non-resource URLs")
 			}
 			continue
 		}
 		if length(rule, "apiGroups") == 0 {
-			f.required(p.to("apiGroups"), "resource rules must supply at least one api group")
+			f.Required(p.To("apiGroups"), "resource rules must supply at least one api group")
 		}
 		if length(rule, "resources") == 0 {
-			f.required(p.to("resources"), "resource rules must supply at least one resource")
+			f.Required(p.To("resources"), "resource rules must supply at least one resource")
 		}
 	}
 }
@@ -62,15 +64,15 @@ func (f *faults) clusterRole(obj object.Value, lenient bool) {
 	if aggregation.IsNull() {
 		return
 	}
-	p := (*place)(nil).to("aggregationRule").to("clusterRoleSelectors")
+	p := (*fielderrors.Place)(nil).To("aggregationRule").To("clusterRoleSelectors")
 	selectors := aggregation.At("clusterRoleSelectors")
 	if selectors.Len() == 0 {
-		f.required(p, "at least one clusterRoleSelector required if aggregationRule is non-nil")
+		f.Required(p, "at least one clusterRoleSelector required if aggregationRule is non-nil")
 	}
 	for i, selector := range selectors.Items() {
-		f.labelSelector(selector, p.item(i), lenient)
+		f.labelSelector(selector, p.Item(i), lenient)
 		if _, valid := matches(selector, object.Nil); !valid {
-			f.invalid(p.item(i), show(object.Nil), "invalid label selector.")
+			f.Invalid(p.Item(i), fielderrors.Show(object.Nil), "invalid label selector.")
 		}
 	}
 }
@@ -78,43 +80,43 @@ func (f *faults) clusterRole(obj object.Value, lenient bool) {
 func (f *faults) roleBinding(obj object.Value, namespaced bool, kinds []string) {
 	f.qualifiedFinalizers(obj)
 	ref := obj.At("roleRef")
-	p := (*place)(nil).to("roleRef")
+	p := (*fielderrors.Place)(nil).To("roleRef")
 	if group := text(ref, "apiGroup"); group != rbacGroup {
-		f.unsupportedText(p.to("apiGroup"), group, onlyRBAC)
+		f.UnsupportedText(p.To("apiGroup"), group, onlyRBAC)
 	}
 	if kind := text(ref, "kind"); !holds(kinds, kind) {
-		f.unsupportedText(p.to("kind"), kind, kinds)
+		f.UnsupportedText(p.To("kind"), kind, kinds)
 	}
 	if name := text(ref, "name"); name == "" {
-		f.required(p.to("name"), "")
+		f.Required(p.To("name"), "")
 	} else {
-		f.each(p.to("name"), name, segmentFaults(name, false))
+		f.Each(p.To("name"), name, objectmeta.PathSegmentErrors(name, false))
 	}
 	for i, subject := range obj.At("subjects").Items() {
-		f.subject(subject, namespaced, (*place)(nil).to("subjects").item(i))
+		f.subject(subject, namespaced, (*fielderrors.Place)(nil).To("subjects").Item(i))
 	}
 }
 
-func (f *faults) subject(subject object.Value, namespaced bool, p *place) {
+func (f *faults) subject(subject object.Value, namespaced bool, p *fielderrors.Place) {
 	name, group := text(subject, "name"), text(subject, "apiGroup")
-	f.requiredText(p.to("name"), name)
+	f.requiredText(p.To("name"), name)
 	switch kind := text(subject, "kind"); kind {
 	case "ServiceAccount":
 		if name != "" {
-			f.subdomain(p.to("name"), name)
+			f.subdomain(p.To("name"), name)
 		}
 		if group != "" {
-			f.unsupportedText(p.to("apiGroup"), group, noGroup)
+			f.UnsupportedText(p.To("apiGroup"), group, noGroup)
 		}
 		if !namespaced {
-			f.requiredText(p.to("namespace"), text(subject, "namespace"))
+			f.requiredText(p.To("namespace"), text(subject, "namespace"))
 		}
 	case "User", "Group":
 		if group != rbacGroup {
-			f.unsupportedText(p.to("apiGroup"), group, onlyRBAC)
+			f.UnsupportedText(p.To("apiGroup"), group, onlyRBAC)
 		}
 	default:
-		f.unsupportedText(p.to("kind"), kind, subjectKinds)
+		f.UnsupportedText(p.To("kind"), kind, subjectKinds)
 	}
 }
 
@@ -133,6 +135,6 @@ func clusterRoleBindingUpdate(f *faults, obj, old object.Value) {
 
 func (f *faults) sameRole(obj, old object.Value) {
 	if now := obj.At("roleRef"); !object.Equal(now, old.At("roleRef")) {
-		f.invalid((*place)(nil).to("roleRef"), goForm{now, roleRef}, immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("roleRef"), goForm{now, roleRef}, fielderrors.Immutable)
 	}
 }

@@ -107,7 +107,7 @@ func For(group, version, kind string) Rules {
 		rules.Create = func(obj object.Value) field.ErrorList {
 			var f faults
 			r.create(&f, obj)
-			return f.list
+			return f.List
 		}
 	}
 	rules.Update, rules.Status, rules.Approval = comparing(r.update), comparing(r.status), comparing(r.approval)
@@ -121,6 +121,6 @@ func comparing(rule func(f *faults, obj, old object.Value)) func(obj, old object
 	return func(obj, old object.Value) field.ErrorList {
 		var f faults
 		rule(&f, obj, old)
-		return f.list
+		return f.List
 	}
 }

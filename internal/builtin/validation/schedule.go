@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/robfig/cron/v3"
+
+	"plinth/internal/fielderrors"
 )
 
 // parseSchedule reads a schedule in cron's words. The parser panics on some that are broken.
@@ -21,36 +23,36 @@ func parseSchedule(schedule string) (err error) {
 }
 
 // schedule checks when a CronJob runs; zoned says that an old one had its time zone in the schedule.
-func (f *faults) schedule(schedule string, zoned, timeZone bool, p *place) {
+func (f *faults) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Place) {
 	if err := parseSchedule(schedule); err != nil {
-		f.invalid(p, schedule, err.Error())
+		f.Invalid(p, schedule, err.Error())
 	}
 	switch {
 	case !strings.Contains(schedule, "TZ"):
 	case !zoned:
-		f.invalid(p, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+		f.Invalid(p, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
 	case timeZone:
-		f.invalid(p, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
+		f.Invalid(p, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
 	}
 }
 
 var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
 
-func (f *faults) timeZone(zone string, p *place) {
+func (f *faults) timeZone(zone string, p *fielderrors.Place) {
 	if zone == "" {
-		f.invalid(p, word(zone), "timeZone must be nil or non-empty string")
+		f.Invalid(p, fielderrors.Word(zone), "timeZone must be nil or non-empty string")
 		return
 	}
 	for part := range strings.SplitSeq(zone, "/") {
 		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zonePart.MatchString(part) {
-			f.invalid(p, word(zone), "unknown time zone "+zone)
+			f.Invalid(p, fielderrors.Word(zone), "unknown time zone "+zone)
 			return
 		}
 	}
 	if strings.EqualFold(zone, "Local") {
-		f.invalid(p, word(zone), "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+		f.Invalid(p, fielderrors.Word(zone), "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
-		f.invalid(p, word(zone), err.Error())
+		f.Invalid(p, fielderrors.Word(zone), err.Error())
 	}
 }

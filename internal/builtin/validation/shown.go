@@ -5,66 +5,11 @@ import (
 	"encoding/json"
 	"strings"
 
+	"plinth/internal/fielderrors"
 	"plinth/object"
 )
 
-// This file shows values in error messages as the reference shows them: as JSON of the Go value that it holds.
-
-// word is a text that the reference holds in a type of its own, an enum for one: it is shown as JSON, not quoted by Go.
-type word string
-
-// shown is a value whose Go type has JSON names. order is the order of members of the outermost map, which is that of
-// the Go type; members that it does not name come last, sorted.
-type shown struct {
-	value object.Value
-	order []string
-}
-
-func show(v object.Value, order ...string) json.Marshaler { return shown{v, order} }
-
-// MarshalJSON implements json.Marshaler.
-func (s shown) MarshalJSON() ([]byte, error) { return s.append(nil), nil }
-
-func (s shown) append(dst []byte) []byte {
-	if s.value.Kind() != object.Map || len(s.order) == 0 {
-		return object.AppendJSON(dst, s.value)
-	}
-	dst = append(dst, '{')
-	start := len(dst)
-	put := func(key string, v object.Value) {
-		if len(dst) > start {
-			dst = append(dst, ',')
-		}
-		dst = append(object.AppendString(dst, key), ':')
-		dst = object.AppendJSON(dst, v)
-	}
-	for _, key := range s.order {
-		if v, ok := s.value.Get(key); ok {
-			put(key, v)
-		}
-	}
-	for _, m := range s.value.Edit(nil, s.order...).Members() {
-		put(m.Key, m.Value)
-	}
-	return append(dst, '}')
-}
-
-// showList is show for a list of maps.
-func showList(v object.Value, order []string) json.Marshaler { return shownList{v, order} }
-
-type shownList shown
-
-// MarshalJSON implements json.Marshaler.
-func (s shownList) MarshalJSON() ([]byte, error) {
-	dst := []byte{'['}
-	for i, item := range s.value.Items() {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = shown{item, s.order}.append(dst)
-	}
-	return append(dst, ']'), nil
-}
+// This file shows values of Go types without JSON names, in error messages, as the reference shows them.
 
 // goField is a field of a Go type of the reference that has no JSON names: it shows every field, under its Go name, in
 // order.
@@ -108,7 +53,7 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 		if member := v.At(field.member); member.IsNull() && field.zero != "" {
 			dst = append(dst, field.zero...)
 		} else if len(field.order) > 0 {
-			dst = shown{member, field.order}.append(dst)
+			dst = fielderrors.AppendShown(dst, member, field.order)
 		} else {
 			dst = appendGo(dst, member, field.inner)
 		}

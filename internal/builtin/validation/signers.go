@@ -6,6 +6,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -13,35 +15,35 @@ import (
 const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
 
 // signerName checks example.com/name.
-func (f *faults) signerName(p *place, name string) {
+func (f *faults) signerName(p *fielderrors.Place, name string) {
 	if name == "" {
-		f.required(p, "")
+		f.Required(p, "")
 		return
 	}
 	domain, path, _ := strings.Cut(name, "/")
 	if strings.Count(name, "/") != 1 {
-		f.invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
+		f.Invalid(p, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")
 		return
 	}
 	if len(domain) > utilvalidation.DNS1123SubdomainMaxLength {
-		f.tooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
+		f.TooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
 	}
-	f.parts(p, domain, labelFaults)
+	f.parts(p, domain, objectmeta.LabelErrors)
 	if !strings.Contains(domain, ".") {
-		f.invalid(p, domain, "should be a domain with at least two segments separated by dots")
+		f.Invalid(p, domain, "should be a domain with at least two segments separated by dots")
 	}
-	f.parts(p, path, subdomainFaults)
+	f.parts(p, path, objectmeta.SubdomainErrors)
 	if len(name) > maxSigner {
-		f.tooLong(p, maxSigner)
+		f.TooLong(p, maxSigner)
 	}
 }
 
 // parts says what is wrong with the first bad part between dots.
-func (f *faults) parts(p *place, s string, faultsOf func(string) []string) {
+func (f *faults) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
 	for part := range strings.SplitSeq(s, ".") {
 		if wrong := faultsOf(part); len(wrong) > 0 {
 			for _, w := range wrong {
-				f.invalid(p, s, fmt.Sprintf("validating label %q: %s", part, w))
+				f.Invalid(p, s, fmt.Sprintf("validating label %q: %s", part, w))
 			}
 			return
 		}
@@ -68,32 +70,32 @@ func trustBundleNameFaults(name, signer string) []string {
 		if strings.Contains(name, ":") {
 			return []string{"ClusterTrustBundle without signer name must not have \":\" in its name"}
 		}
-		return subdomainFaults(name)
+		return objectmeta.SubdomainErrors(name)
 	}
 	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
 	rest, ok := strings.CutPrefix(name, prefix)
 	if !ok {
 		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
 	}
-	return subdomainFaults(rest)
+	return objectmeta.SubdomainErrors(rest)
 }
 
 // userAnnotations checks what a client tells a signer: keys with a domain.
-func (f *faults) userAnnotations(annotations object.Value, p *place) {
+func (f *faults) userAnnotations(annotations object.Value, p *fielderrors.Place) {
 	size := 0
 	for _, m := range annotations.Members() {
 		size += len(m.Key) + m.Value.Len()
 		key := strings.ToLower(m.Key)
-		switch wrong := qualifiedFaults(key); {
+		switch wrong := objectmeta.LabelKeyErrors(key); {
 		case key == "":
-			f.required(p, "")
+			f.Required(p, "")
 		case len(wrong) > 0:
-			f.each(p, key, wrong)
+			f.Each(p, key, wrong)
 		case !strings.Contains(key, "/"):
-			f.invalid(p, key, "must be a domain-prefixed key (such as \"acme.io/foo\")")
+			f.Invalid(p, key, "must be a domain-prefixed key (such as \"acme.io/foo\")")
 		}
 	}
-	if size > maxAnnotations {
-		f.tooLong(p, maxAnnotations)
+	if size > objectmeta.MaxAnnotations {
+		f.TooLong(p, objectmeta.MaxAnnotations)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
@@ -15,10 +17,10 @@ import (
 
 func leaseCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	if seconds := spec.At("leaseDurationSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
-		f.invalid(p.to("leaseDurationSeconds"), seconds.Int(), "must be greater than 0")
+		f.Invalid(p.To("leaseDurationSeconds"), seconds.Int(), "must be greater than 0")
 	}
 	f.nonNegativeMembers(spec, p, "leaseTransitions")
 }
@@ -56,48 +58,48 @@ func systemPriorityFault(name string, value int64, globalDefault bool) string {
 
 func priorityClassCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *place
+	var root *fielderrors.Place
 	name, value := text(obj.At("metadata"), "name"), number(obj, "value")
 	if strings.HasPrefix(name, systemPriority) {
 		if why := systemPriorityFault(name, value, truth(obj, "globalDefault")); why != "" {
-			f.forbidden(root.to("metadata").to("name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+why)
+			f.Forbidden(root.To("metadata").To("name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+why)
 		}
 	} else if value > highestUserPriority {
-		f.forbidden(root.to("value"), "maximum allowed value of a user defined priority is 1000000000")
+		f.Forbidden(root.To("value"), "maximum allowed value of a user defined priority is 1000000000")
 	}
 	if policy := obj.At("preemptionPolicy"); !policy.IsNull() {
-		f.oneOf(root.to("preemptionPolicy"), policy.Str(), preemptionPolicies)
+		f.oneOf(root.To("preemptionPolicy"), policy.Str(), preemptionPolicies)
 	}
 }
 
 func priorityClassUpdate(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	var root *place
+	var root *fielderrors.Place
 	if number(obj, "value") != number(old, "value") {
-		f.forbidden(root.to("value"), "may not be changed in an update.")
+		f.Forbidden(root.To("value"), "may not be changed in an update.")
 	}
 	if policy := obj.At("preemptionPolicy"); !object.Equal(policy, old.At("preemptionPolicy")) {
-		f.invalid(root.to("preemptionPolicy"), show(policy), immutable)
+		f.Invalid(root.To("preemptionPolicy"), fielderrors.Show(policy), fielderrors.Immutable)
 	}
 }
 
 func runtimeClassCreate(f *faults, obj object.Value) { // its finalizers need no domain
-	var root *place
-	f.requiredShortName(root.to("handler"), text(obj, "handler"))
+	var root *fielderrors.Place
+	f.requiredShortName(root.To("handler"), text(obj, "handler"))
 	if overhead := obj.At("overhead"); !overhead.IsNull() {
 		fixed := overhead.At("podFixed")
-		f.resourceList(fixed, root.to("overhead").to("limits"), containerResource, leniency{})
-		f.hugePagesNeedMore(fixed, object.Nil, root.to("overhead"))
+		f.resourceList(fixed, root.To("overhead").To("limits"), containerResource, leniency{})
+		f.hugePagesNeedMore(fixed, object.Nil, root.To("overhead"))
 	}
 	scheduling := obj.At("scheduling")
-	f.labels(scheduling.At("nodeSelector"), root.to("scheduling").to("nodeSelector"))
+	objectmeta.Labels(&f.Errors, scheduling.At("nodeSelector"), root.To("scheduling").To("nodeSelector"))
 	tolerations := scheduling.At("tolerations")
-	f.tolerations(tolerations, leniency{}, root.to("scheduling").to("tolerations"))
+	f.tolerations(tolerations, leniency{}, root.To("scheduling").To("tolerations"))
 	met := map[[4]string]bool{}
 	for i, t := range tolerations.Items() {
 		key := [4]string{text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect")}
 		if met[key] {
-			f.duplicate(root.to("scheduling").to("tolerations").item(i), goForm{t, tolerationFields})
+			f.Duplicate(root.To("scheduling").To("tolerations").Item(i), goForm{t, tolerationFields})
 		}
 		met[key] = true
 	}
@@ -109,7 +111,7 @@ var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`}, {name
 func runtimeClassUpdate(f *faults, obj, old object.Value) {
 	runtimeClassCreate(f, obj)
 	if text(obj, "handler") != text(old, "handler") {
-		f.changed((*place)(nil).to("handler"))
+		f.changed((*fielderrors.Place)(nil).To("handler"))
 	}
 }
 
@@ -127,24 +129,24 @@ func budgetUpdate(f *faults, obj, old object.Value) {
 
 // budget checks how many pods may go at a time.
 func (f *faults) budget(spec object.Value, lenient bool) {
-	p := (*place)(nil).to("spec")
+	p := (*fielderrors.Place)(nil).To("spec")
 	if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
-		f.invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
+		f.Invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
 	}
 	for _, key := range [...]string{"minAvailable", "maxUnavailable"} {
 		if v := spec.At(key); !v.IsNull() {
-			f.intOrPercent(p.to(key), v)
-			f.atMost100Percent(p.to(key), v)
+			f.intOrPercent(p.To(key), v)
+			f.atMost100Percent(p.To(key), v)
 		}
 	}
-	f.labelSelector(spec.At("selector"), p.to("selector"), lenient)
-	f.onlyIfSet(p.to("unhealthyPodEvictionPolicy"), spec.At("unhealthyPodEvictionPolicy"), evictionPolicies)
+	f.labelSelector(spec.At("selector"), p.To("selector"), lenient)
+	f.onlyIfSet(p.To("unhealthyPodEvictionPolicy"), spec.At("unhealthyPodEvictionPolicy"), evictionPolicies)
 }
 
 func budgetStatus(f *faults, obj, _ object.Value) {
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	status := obj.At("status")
-	f.conditions(status.At("conditions"), p.to("conditions"))
+	f.conditions(status.At("conditions"), p.To("conditions"))
 	f.nonNegativeMembers(status, p, "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 }
 
@@ -152,16 +154,16 @@ var migrationFields = []goField{{name: "Resource", member: "resource", inner: []
 
 func migrationCreate(f *faults, obj object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("spec").to("resource")
+	p := (*fielderrors.Place)(nil).To("spec").To("resource")
 	of := obj.At("spec", "resource")
 	if name := text(of, "resource"); name == "" {
-		f.required(p.to("resource"), "resource is required to be set")
+		f.Required(p.To("resource"), "resource is required to be set")
 	} else if wrong := utilvalidation.IsDNS1035Label(name); len(wrong) > 0 {
-		f.invalid(p.to("resource"), name, strings.Join(wrong, ","))
+		f.Invalid(p.To("resource"), name, strings.Join(wrong, ","))
 	}
 	if group := text(of, "group"); group != "" {
-		if wrong := subdomainFaults(group); len(wrong) > 0 {
-			f.invalid(p.to("group"), group, strings.Join(wrong, ","))
+		if wrong := objectmeta.SubdomainErrors(group); len(wrong) > 0 {
+			f.Invalid(p.To("group"), group, strings.Join(wrong, ","))
 		}
 	}
 }
@@ -169,23 +171,23 @@ func migrationCreate(f *faults, obj object.Value) {
 func migrationUpdate(f *faults, obj, old object.Value) {
 	migrationCreate(f, obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
-		f.invalid((*place)(nil).to("spec"), goForm{spec, migrationFields}, immutable)
+		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, migrationFields}, fielderrors.Immutable)
 	}
 }
 
 func migrationStatus(f *faults, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
-	p := (*place)(nil).to("status")
+	p := (*fielderrors.Place)(nil).To("status")
 	status, was := obj.At("status"), old.At("status")
 	version := text(status, "resourceVersion")
 	if version != "" {
 		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
-			f.invalid(p.to("resourceVersion"), version, err.Error())
+			f.Invalid(p.To("resourceVersion"), version, err.Error())
 		}
 	}
-	f.conditions(status.At("conditions"), p.to("conditions"))
+	f.conditions(status.At("conditions"), p.To("conditions"))
 	if before := text(was, "resourceVersion"); before != "" && before != version {
-		f.invalid(p.to("resourceVersion"), version, immutable)
+		f.Invalid(p.To("resourceVersion"), version, fielderrors.Immutable)
 	}
 	// The last condition of a type does not count, the first does.
 	holds := func(status object.Value, kind string) bool {
@@ -193,7 +195,7 @@ func migrationStatus(f *faults, obj, old object.Value) {
 		return len(conditions) > 0 && text(conditions[0], "status") == "True"
 	}
 	complain := func(detail string) {
-		f.invalid(p.to("conditions"), showList(status.At("conditions"), conditionOrder), detail)
+		f.Invalid(p.To("conditions"), fielderrors.ShowList(status.At("conditions"), conditionOrder), detail)
 	}
 	if holds(status, "Succeeded") && holds(status, "Failed") {
 		complain("Both success and failed conditions cannot be true at the same time")

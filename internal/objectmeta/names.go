@@ -1,0 +1,115 @@
+package objectmeta
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+)
+
+// The functions below say quickly whether a name is well formed. Those that return texts say what is wrong with it, in
+// the words of apimachinery, and nothing for a good name.
+
+// IsLowerOrDigit says whether a byte is a lower-case letter or a digit of ASCII.
+func IsLowerOrDigit(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+// IsLetterOrDigit says whether a byte is a letter or a digit of ASCII.
+func IsLetterOrDigit(c byte) bool { return IsLowerOrDigit(c) || 'A' <= c && c <= 'Z' }
+
+// IsLabel says whether a name is a DNS label (RFC 1123).
+func IsLabel(s string) bool {
+	if len(s) == 0 || len(s) > utilvalidation.DNS1123LabelMaxLength || !IsLowerOrDigit(s[0]) || !IsLowerOrDigit(s[len(s)-1]) {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !IsLowerOrDigit(s[i]) && s[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// IsSubdomain says whether a name is a DNS subdomain: labels, of any length, between dots.
+func IsSubdomain(s string) bool {
+	if len(s) == 0 || len(s) > utilvalidation.DNS1123SubdomainMaxLength {
+		return false
+	}
+	before := byte('.')
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case IsLowerOrDigit(c):
+		case c == '-' && before != '.':
+		case c == '.' && before != '.' && before != '-':
+		default:
+			return false
+		}
+		before = c
+	}
+	return before != '.' && before != '-'
+}
+
+// isQualifiedPart says whether a text can be a label's value, or its key without the prefix. An empty one cannot.
+func isQualifiedPart(s string) bool {
+	if len(s) == 0 || len(s) > 63 || !IsLetterOrDigit(s[0]) || !IsLetterOrDigit(s[len(s)-1]) {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if !IsLetterOrDigit(s[i]) && s[i] != '-' && s[i] != '_' && s[i] != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// IsLabelKey says whether a name is a label key: a name with an optional prefix (a subdomain and a slash).
+func IsLabelKey(s string) bool {
+	prefix, name, prefixed := strings.Cut(s, "/")
+	if !prefixed {
+		return isQualifiedPart(s)
+	}
+	return IsSubdomain(prefix) && isQualifiedPart(name)
+}
+
+// LabelErrors is what keeps a text from being a DNS label.
+func LabelErrors(s string) []string {
+	if IsLabel(s) {
+		return nil
+	}
+	return utilvalidation.IsDNS1123Label(s)
+}
+
+// SubdomainErrors is what keeps a text from being a DNS subdomain.
+func SubdomainErrors(s string) []string {
+	if IsSubdomain(s) {
+		return nil
+	}
+	return utilvalidation.IsDNS1123Subdomain(s)
+}
+
+// LabelKeyErrors is what keeps a text from being the key of a label.
+func LabelKeyErrors(s string) []string {
+	if IsLabelKey(s) {
+		return nil
+	}
+	return content.IsLabelKey(s)
+}
+
+// LabelValueErrors is what keeps a text from being the value of a label.
+func LabelValueErrors(s string) []string {
+	if s == "" || isQualifiedPart(s) {
+		return nil
+	}
+	return content.IsLabelValue(s)
+}
+
+// PathSegmentErrors says what keeps a name out of a URL path.
+func PathSegmentErrors(s string, prefix bool) []string {
+	if strings.IndexByte(s, '/') < 0 && strings.IndexByte(s, '%') < 0 && s != "." && s != ".." {
+		return nil
+	}
+	if prefix {
+		return content.IsPathSegmentPrefix(s)
+	}
+	return content.IsPathSegmentName(s)
+}
