@@ -5,11 +5,12 @@ import (
 	"plinth/internal/wire"
 )
 
-const (
-	mediaJSON     = "application/json"
-	mediaYAML     = "application/yaml"
-	mediaProtobuf = "application/vnd.kubernetes.protobuf"
-	mediaCBOR     = "application/cbor"
+// The media types of documents.
+var (
+	mediaJSON     = wire.JSON.String()
+	mediaYAML     = wire.YAML.String()
+	mediaProtobuf = wire.Protobuf.String()
+	mediaCBOR     = wire.CBOR.String()
 )
 
 // aggregatedParams are the parameters with which a client asks for aggregated discovery.

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"plinth/internal/engine"
+	"plinth/internal/wire"
 	"plinth/schema"
 )
 
@@ -43,21 +44,8 @@ type mediaTypes struct {
 
 // mediaTypesOf are those of a server with or without CBOR.
 func mediaTypesOf(noCBOR bool) *mediaTypes {
-	t := &mediaTypes{
-		object: []string{mediaJSON, mediaYAML, mediaProtobuf},
-		patch: []string{
-			"application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
-			"application/apply-patch+yaml",
-		},
-	}
-	streams := []string{mediaJSON + ";stream=watch", mediaProtobuf + ";stream=watch"}
-	if !noCBOR {
-		t.object = append(t.object, mediaCBOR)
-		t.patch = append(t.patch, "application/apply-patch+cbor")
-		streams = append(streams, mediaCBOR+"-seq")
-	}
-	t.watch = slices.Concat(t.object, streams)
-	return t
+	offer := wire.Offer{CBOR: !noCBOR}
+	return &mediaTypes{object: offer.MediaTypes(), watch: offer.CollectionTypes(), patch: offer.PatchTypes()}
 }
 
 var anyType = []string{"*/*"}

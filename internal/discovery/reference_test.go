@@ -29,7 +29,7 @@ var (
 // with aggregation.
 var absent = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
 
-const aggregatedJSON = mediaJSON + aggregatedParams
+var aggregatedJSON = mediaJSON + aggregatedParams
 
 // ask gets a document from the reference.
 func ask(t testing.TB, path, accept string) []byte {

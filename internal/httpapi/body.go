@@ -83,17 +83,8 @@ func (x *exchange) bodyEncoding() (wire.Encoding, error) {
 		return wire.JSON, nil
 	}
 	if name, _, err := mime.ParseMediaType(header); err == nil {
-		switch name {
-		case wire.JSON.String():
-			return wire.JSON, nil
-		case wire.YAML.String():
-			return wire.YAML, nil
-		case wire.Protobuf.String():
-			return wire.Protobuf, nil
-		case wire.CBOR.String():
-			if x.h.offer.CBOR {
-				return wire.CBOR, nil
-			}
+		if encoding, ok := x.h.offer.Reads(name); ok {
+			return encoding, nil
 		}
 	}
 	return 0, apierr.NewUnsupportedMediaType(x.h.offer.MediaTypes())

@@ -6,28 +6,13 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/wire"
 	"plinth/object"
 )
 
-// patchTypes are the patch types by their Content-Type.
-var patchTypes = []struct {
-	mediaType string
-	patch     engine.PatchType
-}{
-	{"application/json-patch+json", engine.JSONPatch},
-	{"application/merge-patch+json", engine.MergePatch},
-	{"application/strategic-merge-patch+json", engine.StrategicPatch},
-	{"application/apply-patch+yaml", engine.ApplyPatch},
-	{applyCBOR, engine.ApplyPatch},
-}
-
-// applyCBOR is the one patch that has a form in CBOR (MED-4).
-const applyCBOR = "application/apply-patch+cbor"
-
 // patch is a PATCH of an object or a subresource (WRITE-2).
 func (h *Handler) patch(x *exchange) error {
-	name := mediaName(x.r.Header.Get("Content-Type"))
-	typ, err := x.patchType(name)
+	format, err := x.patchFormat(mediaName(x.r.Header.Get("Content-Type")))
 	if err != nil {
 		return err
 	}
@@ -40,19 +25,19 @@ func (h *Handler) patch(x *exchange) error {
 		return err
 	}
 	rq := x.request()
-	if err := x.patchOptions(rq, typ == engine.ApplyPatch); err != nil {
+	if err := x.patchOptions(rq, format.Type == engine.ApplyPatch); err != nil {
 		return err
 	}
 	rq.Authorize = func(verb string) error { return h.may(x, verb) }
 	var result *engine.Result
-	if typ == engine.ApplyPatch {
+	if format.Type == engine.ApplyPatch {
 		var intent object.Parsed
-		if intent, err = parseIntent(name, body); err != nil {
+		if intent, err = parseIntent(format.Encoding, body); err != nil {
 			return err
 		}
 		result, err = h.Engine.Apply(x.ctx, rq, intent)
 	} else {
-		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: typ, Body: body})
+		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: format.Type, Body: body})
 	}
 	if err != nil {
 		return err
@@ -61,8 +46,8 @@ func (h *Handler) patch(x *exchange) error {
 }
 
 // parseIntent reads the body of an apply. It is YAML, which most clients send as JSON; that is read much faster.
-func parseIntent(mediaType string, body []byte) (object.Parsed, error) {
-	if mediaType == applyCBOR {
+func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
+	if encoding == wire.CBOR {
 		parsed, err := object.ParseCBOR(body)
 		if err != nil {
 			return object.Parsed{}, apierr.NewBadRequest("error decoding patch: " + err.Error())
@@ -87,23 +72,17 @@ func parseIntent(mediaType string, body []byte) (object.Parsed, error) {
 	return parsed, nil
 }
 
-// patchType is the language of the patch. A type that no patch could have is refused in other words than one that is not
+// patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that is not
 // to be had here.
-func (x *exchange) patchType(name string) (engine.PatchType, error) {
-	var accepted []string
-	for _, t := range patchTypes {
-		switch {
-		case t.mediaType == applyCBOR && !x.h.offer.CBOR:
-		case t.mediaType == name:
-			return t.patch, nil
-		default:
-			accepted = append(accepted, t.mediaType)
-		}
+func (x *exchange) patchFormat(name string) (wire.PatchFormat, error) {
+	format, known, offered := x.h.offer.ReadsPatch(name)
+	switch {
+	case offered:
+		return format, nil
+	case known:
+		return format, apierr.NewUnsupportedMediaType(x.h.offer.PatchTypes())
 	}
-	if name == applyCBOR {
-		return 0, apierr.NewUnsupportedMediaType(accepted)
-	}
-	return 0, &apierr.Error{
+	return format, &apierr.Error{
 		Code: http.StatusUnsupportedMediaType, Reason: apierr.UnsupportedMediaType, Details: &apierr.Details{},
 		Message: "415: Unsupported Media Type",
 	}

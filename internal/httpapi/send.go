@@ -23,19 +23,13 @@ import (
 const compressFrom = 128 << 10
 
 // contentTypes are the values of the Content-Type header, made once.
-var contentTypes = [...][]string{
-	wire.JSON:     {wire.JSON.String()},
-	wire.YAML:     {wire.YAML.String()},
-	wire.Protobuf: {wire.Protobuf.String()},
-	wire.CBOR:     {wire.CBOR.String()},
-}
-
-// streamTypes are those of a watch. That JSON is streamed the reference does not say there.
-var streamTypes = [...][]string{
-	wire.JSON:     {wire.JSON.String()},
-	wire.Protobuf: {wire.Protobuf.String() + ";stream=watch"},
-	wire.CBOR:     {wire.CBOR.String() + "-seq"},
-}
+// streamTypes are those of a watch.
+var contentTypes, streamTypes = func() (plain, streams [][]string) {
+	for _, e := range wire.Encodings() {
+		plain, streams = append(plain, []string{e.String()}), append(streams, []string{e.StreamType()})
+	}
+	return plain, streams
+}()
 
 // negotiate finds out how the client wants the result of a verb.
 func (x *exchange) negotiate() (wire.Media, error) {

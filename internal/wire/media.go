@@ -1,28 +1,6 @@
 package wire
 
-import (
-	"slices"
-	"strings"
-)
-
-// Encoding is the format that an answer is printed in.
-type Encoding uint8
-
-// The encodings, in the order in which a wildcard takes them.
-const (
-	JSON Encoding = iota
-	YAML
-	Protobuf
-	CBOR
-	encodings = iota // how many there are
-)
-
-var mediaTypes = [encodings]string{JSON: "application/json", YAML: "application/yaml", Protobuf: "application/vnd.kubernetes.protobuf", CBOR: "application/cbor"}
-
-// streamTypes are those of a watch; "" where it has none (MED-2).
-var streamTypes = [encodings]string{
-	JSON: "application/json;stream=watch", Protobuf: "application/vnd.kubernetes.protobuf;stream=watch", CBOR: "application/cbor-seq",
-}
+import "strings"
 
 // Offer is what a server writes and reads.
 type Offer struct {
@@ -31,53 +9,6 @@ type Offer struct {
 	// NoTables says that what is asked for has no Table (MED-6).
 	NoTables bool
 }
-
-// end is behind the last encoding of the offer.
-func (o Offer) end() Encoding {
-	if o.CBOR {
-		return encodings
-	}
-	return CBOR
-}
-
-// MediaTypes lists the media types that are written and read.
-func (o Offer) MediaTypes() []string { return mediaTypes[:o.end()] }
-
-// StreamTypes lists those that a watch is written in.
-func (o Offer) StreamTypes() []string {
-	whole := len(o.MediaTypes())
-	return o.CollectionTypes()[whole:]
-}
-
-// CollectionTypes lists all that a collection is written in: whole or as a watch.
-func (o Offer) CollectionTypes() []string {
-	if o.CBOR {
-		return collectionTypes[encodings]
-	}
-	return collectionTypes[CBOR]
-}
-
-// collectionTypes are those of an offer that ends before an encoding, made once.
-var collectionTypes = func() (of [encodings + 1][]string) {
-	for end := range of {
-		of[end] = slices.Clone(mediaTypes[:end])
-		for _, t := range streamTypes[:end] {
-			if t != "" {
-				of[end] = append(of[end], t)
-			}
-		}
-	}
-	return of
-}()
-
-// String is the media type.
-func (e Encoding) String() string { return mediaTypes[e] }
-
-// Streams says whether a watch can be written in the encoding.
-func (e Encoding) Streams() bool { return streamTypes[e] != "" }
-
-// tables says whether there are Tables in the encoding: the reference has them in text alone.
-func (e Encoding) tables() bool { return e < Protobuf }
 
 // Form is what is made of an object before it is printed.
 type Form uint8
@@ -123,10 +54,10 @@ func (o Offer) Negotiate(accept string) (m Media, ok bool) { return o.negotiate(
 func (o Offer) NegotiateError(accept string) (m Media, ok bool) { return o.negotiate(accept, false) }
 
 func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
-	switch accept {
-	case "", "application/json", "*/*", "application/json, */*":
+	switch accept { // what most clients send needs no parsing
+	case "", rows[JSON].name, "*/*", jsonOrAny:
 		return Media{}, true
-	case "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json":
+	case rows[Protobuf].name, protobufOrJSON:
 		return Media{Encoding: Protobuf}, true
 	}
 	var a Accept
@@ -134,7 +65,7 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 	for i := range a.count {
 		c := &a.list[i]
 		for encoding := range o.end() {
-			if !c.Names(mediaTypes[encoding]) {
+			if !c.Names(encoding.String()) {
 				continue
 			}
 			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) && !(o.NoTables && m.Form == AsTable) {
@@ -178,7 +109,7 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 	}
 	form, ok := formOf(kind)
 	m.Form = form
-	return m, ok && (form != AsTable || encoding.tables()) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
+	return m, ok && (form != AsTable || rows[encoding].tables) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
 }
 
 // dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as the KEP
