@@ -7,7 +7,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
-	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -29,13 +28,13 @@ func apps() group {
 			alias:  deploymentAliases,
 			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
 			table: columns.Deployments, blank: noReplicas,
-			more: []*engine.Subresource{scale(selectorOf)},
+			scale: replicasOf(selectorOf),
 		},
 		{
 			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"}, schema: gotypes.Of[appsv1.ReplicaSet],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.ReplicaSets, blank: noReplicas,
-			more: []*engine.Subresource{scale(selectorOf)},
+			scale: replicasOf(selectorOf),
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
@@ -43,7 +42,7 @@ func apps() group {
 			status: statusAndMeta,
 			gated:  podGates("spec.template.spec"), generation: spec,
 			table: columns.StatefulSets, blank: noReplicas,
-			more: []*engine.Subresource{scale(selectorOf)},
+			scale: replicasOf(selectorOf),
 		},
 	}}
 }

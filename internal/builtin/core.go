@@ -5,7 +5,6 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
-	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -59,7 +58,7 @@ func core(c Config) group {
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			fields: []selectable{number("status.replicas", "status", "replicas")},
 			table:  columns.ReplicationControllers,
-			more:   []*engine.Subresource{scale(labelsOf)},
+			scale:  replicasOf(labelsOf),
 		},
 		{
 			name: "resourcequotas", kind: "ResourceQuota", short: "quota", schema: gotypes.Of[corev1.ResourceQuota],
@@ -68,7 +67,7 @@ func core(c Config) group {
 		{
 			name: "secrets", kind: "Secret", schema: gotypes.Of[corev1.Secret],
 			alias: plainData, onUpdate: keepSecretType, fields: []selectable{text("type", "type")},
-			table: columns.Secrets,
+			table: columns.Secrets, confidential: true,
 		},
 		{
 			name: "serviceaccounts", kind: "ServiceAccount", short: "sa", schema: gotypes.Of[corev1.ServiceAccount],

@@ -25,6 +25,7 @@ func namespaces() kind {
 		fields:   []selectable{text("status.phase", "status", "phase")},
 		table:    columns.Namespaces, answersDeleted: true,
 		special: func(r *engine.Resource) {
+			r.DeleteToldAsStatus = true
 			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
 			r.MarkDeleted = func(obj object.Value) object.Value {
 				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"), "status", "phase")

@@ -12,31 +12,47 @@ import (
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/merge"
 	"plinth/object"
 )
 
-// scale is the subresource that shows the replicas of an object, and sets their number. selector is the text of the
-// object's label selector.
-func scale(selector func(obj object.Value) (string, error)) *engine.Subresource {
+// scaling is where an object keeps what its scale subresource shows (URI-7).
+type scaling struct {
+	selector     func(obj object.Value) (string, error) // the text of its label selector
+	spec, status []string                               // the paths of the number of replicas that is wanted, and that there is
+}
+
+// replicasOf is the scaling of the kinds that have spec.replicas and status.replicas.
+func replicasOf(selector func(obj object.Value) (string, error)) *scaling {
+	return &scaling{selector: selector, spec: []string{"spec", "replicas"}, status: []string{"status", "replicas"}}
+}
+
+// subresource shows the replicas of an object, and sets their number. version is the apiVersion of the object.
+func (c *scaling) subresource(version string) *engine.Subresource {
+	var path merge.Path
+	for _, name := range c.spec {
+		path = append(path, merge.FieldElement(name))
+	}
 	return &engine.Subresource{
 		Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale",
 		Verbs:  []string{"get", "patch", "update"},
 		Schema: gotypes.Of[autoscalingv1.Scale],
 		View: func(obj object.Value) (object.Value, error) {
-			selects, err := selector(obj)
+			selects, err := c.selector(obj)
 			if err != nil {
 				return object.Nil, apierr.NewBadRequest(err.Error())
 			}
-			return scaleOf(obj, selects), nil
+			return c.of(obj, selects), nil
 		},
-		Write:   setReplicas,
-		Tables:  true,
-		Columns: columns.Scales.Columns, Cells: columns.Scales.Cells,
+		Write:    c.set,
+		Replicas: merge.Replicas{version: path},
+		Tables:   true,
+		Columns:  columns.Scales.Columns, Cells: columns.Scales.Cells,
 	}
 }
 
-// scaleOf is the Scale of an object.
-func scaleOf(obj object.Value, selector string) object.Value {
+// of is the Scale of an object.
+func (c *scaling) of(obj object.Value, selector string) object.Value {
 	var meta []object.Member
 	for _, key := range []string{"name", "namespace", "uid", "creationTimestamp"} {
 		if v, ok := obj.At("metadata").Get(key); ok {
@@ -44,10 +60,10 @@ func scaleOf(obj object.Value, selector string) object.Value {
 		}
 	}
 	spec := object.MapOf()
-	if n := obj.At("spec", "replicas").Int(); n != 0 {
+	if n := obj.At(c.spec...).Int(); n != 0 {
 		spec = object.Fields("replicas", object.IntOf(n))
 	}
-	status := object.Fields("replicas", object.IntOf(obj.At("status", "replicas").Int()))
+	status := object.Fields("replicas", object.IntOf(obj.At(c.status...).Int()))
 	if selector != "" {
 		status = status.With("selector", object.StringOf(selector))
 	}
@@ -56,14 +72,14 @@ func scaleOf(obj object.Value, selector string) object.Value {
 		"metadata", object.MapOf(meta...), "spec", spec, "status", status)
 }
 
-// setReplicas takes the number of replicas from a Scale, and nothing else.
-func setReplicas(old, body object.Value) (object.Value, error) {
+// set takes the number of replicas from a Scale, and nothing else.
+func (c *scaling) set(old, body object.Value) (object.Value, error) {
 	n := body.At("spec", "replicas").Int()
 	if n < 0 {
 		return object.Nil, apierr.NewInvalid(apierr.Type{Group: "autoscaling", Name: "Scale"}, old.At("metadata", "name").Str(),
 			field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
 	}
-	return old.WithAt(object.IntOf(n), "spec", "replicas"), nil
+	return old.WithAt(object.IntOf(n), c.spec...), nil
 }
 
 // selectorOf is the text of spec.selector where that is a LabelSelector.

@@ -11,7 +11,6 @@ import (
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
 	"plinth/internal/store"
-	"plinth/merge"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -89,12 +88,15 @@ type kind struct {
 	// blank makes a bookmark's object (engine.Resource).
 	blank func(zero object.Value) object.Value
 	table columns.Table
-	more  []*engine.Subresource // besides status
+	scale *scaling              // nil: the kind has no such subresource
+	more  []*engine.Subresource // besides status and scale
 
 	// special sets what only few kinds have.
 	special func(r *engine.Resource)
 	// answersDeleted makes a completed delete answer the object instead of a Status, as some kinds of the reference do.
 	answersDeleted bool
+	// confidential keeps values of the objects out of error messages.
+	confidential bool
 }
 
 // The verbs of a collection that can do everything, as discovery lists them.
@@ -116,7 +118,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 		Store:      group + "/" + k.name,
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
-		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted,
+		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
 		Default:    k.defaulting(group, version, now),
 		Generation: k.generation, UnknownField: k.unknownField, Blank: k.blank,
 		Columns: k.table.Columns, Cells: k.table.Cells, Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
@@ -138,6 +140,9 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	if k.status != noStatus {
 		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status, warned.Status))
 	}
+	if k.scale != nil {
+		r.Subresources = append(r.Subresources, k.scale.subresource(r.APIVersion()))
+	}
 	r.Subresources = append(r.Subresources, k.more...)
 	if k.special != nil {
 		k.special(r)
@@ -145,9 +150,6 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	r.Resets = Resets(group, r.Name, "")
 	for _, s := range r.Subresources {
 		s.Resets = Resets(group, r.Name, s.Name)
-		if s.Kind == "Scale" {
-			s.Replicas = merge.Replicas{r.APIVersion(): {merge.FieldElement("spec"), merge.FieldElement("replicas")}}
-		}
 	}
 	slices.SortFunc(r.Subresources, func(a, b *engine.Subresource) int { return strings.Compare(a.Name, b.Name) })
 	return r

@@ -171,3 +171,18 @@ func BenchmarkResources(b *testing.B) {
 		Resources(Config{})
 	}
 }
+
+// Nothing but Secrets keeps its values out of error messages.
+//
+// SPEC: BEY-2
+func TestWhatIsConfidential(t *testing.T) {
+	var found []string
+	for _, r := range Resources(Config{}) {
+		if r.Confidential {
+			found = append(found, r.APIVersion()+" "+r.Name)
+		}
+	}
+	if !slices.Equal(found, []string{"v1 secrets"}) {
+		t.Errorf("confidential are %q", found)
+	}
+}

@@ -70,17 +70,6 @@ var namespaceParameter = &parameter{"namespace", "path", "string", "object name 
 
 var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
 
-// returnsObject are the types of the reference whose DELETE is described as answering with the object, not with a
-// Status.
-var returnsObject = map[[2]string]bool{
-	{"", "persistentvolumeclaims"}: true, {"", "persistentvolumes"}: true, {"", "pods"}: true, {"", "podtemplates"}: true,
-	{"", "resourcequotas"}: true, {"", "serviceaccounts"}: true, {"", "services"}: true,
-	{"resource.k8s.io", "deviceclasses"}: true, {"resource.k8s.io", "resourceclaims"}: true,
-	{"resource.k8s.io", "resourceclaimtemplates"}: true, {"resource.k8s.io", "resourceslices"}: true,
-	{"storage.k8s.io", "csidrivers"}: true, {"storage.k8s.io", "csinodes"}: true, {"storage.k8s.io", "storageclasses"}: true,
-	{"storage.k8s.io", "volumeattachments"}: true, {"storage.k8s.io", "volumeattributesclasses"}: true,
-}
-
 // pathsOf are the paths of a group version, sorted.
 func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 	paths := []*pathItem{d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources")}
@@ -192,7 +181,7 @@ func (p *resourcePaths) main() {
 	p.object(item, scope+kind, kind, model, "", r.Verbs)
 	if r.Has("delete") {
 		answer := modelStatus
-		if returnsObject[[2]string{r.Group, r.Name}] {
+		if r.DeleteReturnsObject && !r.DeleteToldAsStatus {
 			answer = model
 		}
 		p.add(item, "delete"+scope+kind, kind, &operation{

@@ -22,7 +22,9 @@ func referenceResources(t testing.TB) []*engine.Resource {
 		{"policy", "v1", "Eviction"}:                    gotypes.Of[policy.Eviction],
 		{"authentication.k8s.io", "v1", "TokenRequest"}: gotypes.Of[authentication.TokenRequest],
 	}
+	served := map[kind]*engine.Resource{}
 	for _, r := range builtin.Resources(builtin.Config{}) {
+		served[kind{r.Group, r.Version, r.Kind}] = r
 		schemas[kind{r.Group, r.Version, r.Kind}] = r.Schema
 		for _, s := range r.Subresources {
 			if s.Schema != nil {
@@ -35,6 +37,9 @@ func referenceResources(t testing.TB) []*engine.Resource {
 		r.Schema = schemas[kind{r.Group, r.Version, r.Kind}]
 		if r.Schema == nil {
 			t.Fatalf("no schema for %s", r.Kind)
+		}
+		if ours := served[kind{r.Group, r.Version, r.Kind}]; ours != nil {
+			r.DeleteReturnsObject, r.DeleteToldAsStatus = ours.DeleteReturnsObject, ours.DeleteToldAsStatus
 		}
 		for _, s := range r.Subresources {
 			if s.Kind != r.Kind {

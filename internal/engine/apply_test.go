@@ -28,6 +28,17 @@ func (b *bench) owners(r *Result) string {
 	return strings.Join(lines, "\n")
 }
 
+// Values of a type like Secrets do not stand in a conflict, neither the live ones nor the wanted ones.
+//
+// SPEC: BEY-2
+func TestConflictsOfConfidentialTypes(t *testing.T) {
+	b := newBench(t)
+	b.must(b.apply("a", "w", `,"spec":{"n":1}`, false))
+	b.request("w").Resource.Confidential = true
+	_, err := b.apply("b", "w", `,"spec":{"n":2}`, false)
+	b.wants(err, 409, `.spec.n is (not shown), owned by "a" (Apply, 2026-01-02T03:04:05Z); this apply wants (not shown)`+"\n")
+}
+
 // SPEC: SSA-2, SSA-4, SSA-5, SSA-16
 func TestApply(t *testing.T) {
 	b := newBench(t)

@@ -51,9 +51,9 @@ func ownerText(e *merge.Entry) string {
 // maxShownValue is how many bytes of a value stand in a conflict.
 const maxShownValue = 200
 
-// shown is a value as a conflict tells it. What is in Secrets is nobody's business here.
+// shown is a value as a conflict tells it.
 func (rq *Request) shown(v object.Value) string {
-	if rq.Resource.Group == "" && rq.Resource.Name == "secrets" {
+	if rq.Resource.Confidential {
 		return "(not shown)"
 	}
 	text := string(object.AppendJSON(nil, v))

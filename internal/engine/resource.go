@@ -52,8 +52,11 @@ type Resource struct {
 	MarkDeleted func(obj object.Value) object.Value
 	// Undeletable says why an object of this name may not be deleted; "": it may.
 	Undeletable func(name string) string
-	// DeleteReturnsObject makes a completed delete answer the object instead of a Status.
-	DeleteReturnsObject bool
+	// DeleteReturnsObject makes a completed delete answer the object instead of a Status. DeleteToldAsStatus makes OpenAPI
+	// describe a Status all the same.
+	DeleteReturnsObject, DeleteToldAsStatus bool
+	// Confidential keeps values of the objects out of error messages.
+	Confidential bool
 
 	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix.
 	ValidateName func(name string, prefix bool) []string
