@@ -4,6 +4,8 @@
 // A cell is a string, an int64, a bool, an engine.Age or nil. Functions get objects in the version of their type, and
 // nothing else: what they make of one can be kept as long as the object. Descriptions are those of the fields that the
 // columns show, where there is such a field: they come from the API types at run time.
+//
+// A group has a file of its own, and so do the larger kinds of the core group; what several share is in columns.go.
 package columns
 
 import (
@@ -259,3 +261,37 @@ func condition(conditions object.Value, typ string) (object.Value, bool) {
 }
 
 func deleted(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
+
+// present is the text at the end of a path, even an empty one, or that it is not there.
+func present(path ...string) cell { return presentOr(unset, path...) }
+
+// marking is a table that marks one object of a list.
+func marking(foremost func(obj, than object.Value) bool, t Table) Table {
+	t.Foremost = foremost
+	return t
+}
+
+// ordered is a table whose lists have an order of their own.
+func ordered(order func(a, b object.Value) int, t Table) Table {
+	t.RowOrder = order
+	return t
+}
+
+// withoutLast is a table that does not tell of its last column.
+func withoutLast(t Table) Table {
+	t.Columns = t.Columns[:len(t.Columns)-1]
+	return t
+}
+
+// presentOr is the text at the end of a path, even an empty one, or something else where there is none.
+func presentOr(otherwise string, path ...string) cell {
+	return func(obj object.Value) any {
+		if v := obj.At(path...); !v.IsNull() {
+			return v.Str()
+		}
+		return otherwise
+	}
+}
+
+// mostShown is how many items of a long list are shown.
+const mostShown = 3

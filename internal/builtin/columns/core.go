@@ -1,17 +1,15 @@
 package columns
 
 import (
-	"sort"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"plinth/object"
 )
 
-// The core group. Pods and Services have files of their own. LimitRanges have the common columns.
+// The core group. Pods, Services, volumes and Events have files of their own. LimitRanges have the common columns.
 var (
 	ComponentStatuses = of(name,
 		str("Status", "Status of the component conditions", componentHealth),
@@ -148,151 +146,4 @@ func quota(limits bool) cell {
 		}
 		return strings.Join(parts, ", ")
 	}
-}
-
-// CoreEvents and Events are the same table over the two versions of Events.
-var (
-	CoreEvents = eventTable("firstTimestamp", "lastTimestamp", "count", "involvedObject", "source", "reportingComponent", "reportingInstance", "message")
-	Events     = eventTable("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "regarding",
-		"deprecatedSource", "reportingController", "reportingInstance", "note")
-)
-
-func eventTable(first, last, count, about, source, controller, instance, message string) Table {
-	firstSeen := func(obj object.Value) any {
-		if v := obj.At(first); !v.IsNull() {
-			return ago(v)
-		}
-		return ago(obj.At("eventTime"))
-	}
-	return of(
-		str("Last Seen", doc[corev1.Event]("lastTimestamp"), func(obj object.Value) any {
-			if series := obj.At("series"); !series.IsNull() {
-				return ago(series.At("lastObservedTime"))
-			}
-			if v := obj.At(last); !v.IsNull() {
-				return ago(v)
-			}
-			return firstSeen(obj)
-		}),
-		str("Type", doc[corev1.Event]("type"), text("type")),
-		str("Reason", doc[corev1.Event]("reason"), text("reason")),
-		str("Object", doc[corev1.Event]("involvedObject"), func(obj object.Value) any {
-			target := strings.ToLower(obj.At(about, "kind").Str())
-			if name := obj.At(about, "name").Str(); name != "" {
-				target += "/" + name
-			}
-			return target
-		}),
-		wide(str("Subobject", doc[corev1.ObjectReference]("fieldPath"), text(about, "fieldPath"))),
-		wide(str("Source", doc[corev1.Event]("source"), func(obj object.Value) any {
-			from := or(obj.At(source, "component").Str(), obj.At(controller).Str())
-			if host := or(obj.At(source, "host").Str(), obj.At(instance).Str()); host != "" {
-				from += ", " + host
-			}
-			return from
-		})),
-		str("Message", doc[corev1.Event]("message"), func(obj object.Value) any {
-			return strings.TrimSpace(obj.At(message).Str())
-		}),
-		wide(str("First Seen", doc[corev1.Event]("firstTimestamp"), firstSeen)),
-		wide(str("Count", doc[corev1.Event]("count"), func(obj object.Value) any {
-			if series := obj.At("series"); !series.IsNull() {
-				return series.At("count").Int()
-			}
-			if n := obj.At(count).Int(); n != 0 {
-				return n
-			}
-			return int64(1)
-		})),
-		wide(isName(str("Name", doc[metav1.ObjectMeta]("name"), text("metadata", "name")))),
-	)
-}
-
-// Storage in the core group.
-var (
-	PersistentVolumeClaims = of(name,
-		str("Status", doc[corev1.PersistentVolumeClaimStatus]("phase"), phaseOrTerminating),
-		str("Volume", doc[corev1.PersistentVolumeClaimSpec]("volumeName"), text("spec", "volumeName")),
-		str("Capacity", doc[corev1.PersistentVolumeClaimStatus]("capacity"), ifBound(func(obj object.Value) string {
-			return or(obj.At("status", "capacity", "storage").Str(), "0")
-		})),
-		str("Access Modes", doc[corev1.PersistentVolumeClaimStatus]("accessModes"), ifBound(func(obj object.Value) string {
-			return accessModes(obj.At("status", "accessModes"))
-		})),
-		str("StorageClass", "StorageClass of the pvc", storageClassName),
-		str("VolumeAttributesClass", "VolumeAttributesClass of the pvc", present("spec", "volumeAttributesClassName")),
-		age,
-		wide(str("VolumeMode", doc[corev1.PersistentVolumeClaimSpec]("volumeMode"), present("spec", "volumeMode"))),
-	)
-
-	PersistentVolumes = of(name,
-		str("Capacity", doc[corev1.PersistentVolumeSpec]("capacity"), textOr("0", "spec", "capacity", "storage")),
-		str("Access Modes", doc[corev1.PersistentVolumeSpec]("accessModes"), func(obj object.Value) any {
-			return accessModes(obj.At("spec", "accessModes"))
-		}),
-		str("Reclaim Policy", doc[corev1.PersistentVolumeSpec]("persistentVolumeReclaimPolicy"), text("spec", "persistentVolumeReclaimPolicy")),
-		str("Status", doc[corev1.PersistentVolumeStatus]("phase"), phaseOrTerminating),
-		str("Claim", doc[corev1.PersistentVolumeSpec]("claimRef"), func(obj object.Value) any {
-			claim := obj.At("spec", "claimRef")
-			if claim.IsNull() {
-				return ""
-			}
-			return claim.At("namespace").Str() + "/" + claim.At("name").Str()
-		}),
-		str("StorageClass", "StorageClass of the pv", storageClassName),
-		str("VolumeAttributesClass", "VolumeAttributesClass of the pv", present("spec", "volumeAttributesClassName")),
-		str("Reason", doc[corev1.PersistentVolumeStatus]("reason"), text("status", "reason")),
-		age,
-		wide(str("VolumeMode", doc[corev1.PersistentVolumeSpec]("volumeMode"), present("spec", "volumeMode"))),
-	)
-)
-
-// present is the text at the end of a path, even an empty one, or that it is not there.
-func present(path ...string) cell {
-	return func(obj object.Value) any {
-		if v := obj.At(path...); !v.IsNull() {
-			return v.Str()
-		}
-		return unset
-	}
-}
-
-func phaseOrTerminating(obj object.Value) any {
-	if deleted(obj) {
-		return "Terminating"
-	}
-	return obj.At("status", "phase").Str()
-}
-
-// ifBound is for what a claim has once it has a volume.
-func ifBound(get func(obj object.Value) string) cell {
-	return func(obj object.Value) any {
-		if obj.At("spec", "volumeName").Str() == "" {
-			return ""
-		}
-		return get(obj)
-	}
-}
-
-func storageClassName(obj object.Value) any {
-	if class, has := obj.At("metadata", "annotations").Get("volume.beta.kubernetes.io/storage-class"); has {
-		return class.Str()
-	}
-	return obj.At("spec", "storageClassName").Str()
-}
-
-// The access modes in the order in which they are shown, and how.
-var modeOrder = []string{"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"}
-var modeShort = []string{"RWO", "ROX", "RWX", "RWOP"}
-
-func accessModes(modes object.Value) string {
-	has := list(modes)
-	sort.Strings(has)
-	var short []string
-	for i, mode := range modeOrder {
-		if at := sort.SearchStrings(has, mode); at < len(has) && has[at] == mode {
-			short = append(short, modeShort[i])
-		}
-	}
-	return strings.Join(short, ",")
 }

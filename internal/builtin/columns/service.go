@@ -5,14 +5,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"plinth/object"
 )
 
-// Services, and what leads to them and behind them.
+// Services and Endpoints, of the core group.
 var (
 	Services = of(name,
 		str("Type", doc[corev1.ServiceSpec]("type"), text("spec", "type")),
@@ -29,65 +27,7 @@ var (
 	)
 
 	Endpoints = of(name, str("Endpoints", doc[corev1.Endpoints]("subsets"), endpoints), age)
-
-	EndpointSlices = of(name,
-		str("AddressType", doc[discoveryv1.EndpointSlice]("addressType"), text("addressType")),
-		str("Ports", doc[discoveryv1.EndpointSlice]("ports"), slicePorts),
-		str("Endpoints", doc[discoveryv1.EndpointSlice]("endpoints"), sliceAddresses),
-		age,
-	)
-
-	Ingresses = of(name,
-		str("Class", "The name of the IngressClass resource that should be used for additional configuration", presentOr(none, "spec", "ingressClassName")),
-		str("Hosts", "Hosts that incoming requests are matched against before the ingress rule", ingressHosts),
-		str("Address", "Address is a list containing ingress points for the load-balancer", func(obj object.Value) any {
-			return balancers(obj)
-		}),
-		str("Ports", "Ports of TLS configurations that open", func(obj object.Value) any {
-			if obj.At("spec", "tls").Len() > 0 {
-				return "80, 443"
-			}
-			return "80"
-		}),
-		age,
-	)
-
-	IngressClasses = of(
-		isName(str("Name", name.Description, func(obj object.Value) any {
-			shown := obj.At("metadata", "name").Str()
-			if obj.At("metadata", "annotations", networkingv1.AnnotationIsDefaultIngressClass).Str() == "true" {
-				shown += " (default)"
-			}
-			return shown
-		})),
-		str("Controller", "Controller that is responsible for handling this class", text("spec", "controller")),
-		str("Parameters", "A reference to a resource with additional parameters", classParameters),
-		age,
-	)
-
-	// IPAddresses have an age in their rows, as in the reference, and no column for it.
-	IPAddresses = withoutLast(of(name, str("ParentRef", doc[networkingv1.IPAddressSpec]("parentRef"), parentRef), age))
-
-	NetworkPolicies = of(name, str("Pod-Selector", doc[networkingv1.NetworkPolicySpec]("podSelector"), selector("spec", "podSelector")), age)
-
-	ServiceCIDRs = of(name, str("CIDRs", doc[networkingv1.ServiceCIDRSpec]("cidrs"), joined("spec", "cidrs")), age)
 )
-
-// withoutLast is a table that does not tell of its last column.
-func withoutLast(t Table) Table {
-	t.Columns = t.Columns[:len(t.Columns)-1]
-	return t
-}
-
-// presentOr is the text at the end of a path, even an empty one, or something else where there is none.
-func presentOr(otherwise string, path ...string) cell {
-	return func(obj object.Value) any {
-		if v := obj.At(path...); !v.IsNull() {
-			return v.Str()
-		}
-		return otherwise
-	}
-}
 
 // balancers are the addresses of load balancers.
 func balancers(obj object.Value) string {
@@ -129,9 +69,6 @@ func servicePorts(obj object.Value) any {
 	return or(strings.Join(ports, ","), none)
 }
 
-// mostShown is how many items of a long list are shown.
-const mostShown = 3
-
 // endpoints are the first addresses, with each of their ports.
 func endpoints(obj object.Value) any {
 	subsets := obj.At("subsets").Items()
@@ -159,77 +96,4 @@ func endpoints(obj object.Value) any {
 		}
 	}
 	return more(first, mostShown, all)
-}
-
-func slicePorts(obj object.Value) any {
-	var first []string
-	ports := obj.At("ports").Items()
-	for _, p := range ports[:min(mostShown, len(ports))] {
-		port, name := p.At("port"), p.At("name")
-		switch {
-		case !port.IsNull():
-			first = append(first, itoa(port.Int()))
-		case !name.IsNull():
-			first = append(first, name.Str())
-		default:
-			first = append(first, "*")
-		}
-	}
-	return or(more(first, mostShown, len(ports)), unset)
-}
-
-func sliceAddresses(obj object.Value) any {
-	var first []string
-	all := 0
-	for _, e := range obj.At("endpoints").Items() {
-		for _, a := range e.At("addresses").Items() {
-			if all++; len(first) < mostShown {
-				first = append(first, a.Str())
-			}
-		}
-	}
-	return or(more(first, mostShown, all), unset)
-}
-
-// ingressHosts are the hosts of the first rules that have one.
-func ingressHosts(obj object.Value) any {
-	var hosts []string
-	rules := obj.At("spec", "rules").Items()
-	for _, r := range rules {
-		if len(hosts) == mostShown {
-			return more(hosts, mostShown, len(rules))
-		}
-		if host := r.At("host").Str(); host != "" {
-			hosts = append(hosts, host)
-		}
-	}
-	return or(strings.Join(hosts, ","), "*")
-}
-
-func classParameters(obj object.Value) any {
-	p := obj.At("spec", "parameters")
-	if p.IsNull() {
-		return none
-	}
-	kind := p.At("kind").Str()
-	if group := p.At("apiGroup"); !group.IsNull() {
-		kind += "." + group.Str()
-	}
-	return kind + "/" + p.At("name").Str()
-}
-
-func parentRef(obj object.Value) any {
-	p := obj.At("spec", "parentRef")
-	if p.IsNull() {
-		return none
-	}
-	ref := p.At("resource").Str()
-	if group := p.At("group").Str(); group != "" {
-		ref += "." + group
-	}
-	ref = strings.ToLower(ref)
-	if namespace := p.At("namespace").Str(); namespace != "" {
-		ref += "/" + namespace
-	}
-	return ref + "/" + p.At("name").Str()
 }

@@ -1,0 +1,8 @@
+package columns
+
+import ()
+
+// node.k8s.io
+var (
+	RuntimeClasses = of(name, str("Handler", "", text("handler")), age)
+)
