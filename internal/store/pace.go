@@ -23,13 +23,18 @@ const (
 //
 // The zero pace is ready. A feed's mu guards it.
 type pace struct {
-	until   time.Time // the end of the rest
-	pending []*group  // fired during the rest
+	processors int       // 0: those that the process has; a test may give any number
+	until      time.Time // the end of the rest
+	pending    []*group  // fired during the rest
 }
 
-// rest is how long n waiters rest, so that to wake them takes about a quarter of what the processors have.
-func rest(n int) time.Duration {
-	d := time.Duration(n) * 4 * wakeCost / time.Duration(runtime.GOMAXPROCS(0))
+// rest is how long the waiters of groups rest, so that to wake them takes about a quarter of what the processors have.
+func (p *pace) rest(groups []*group) time.Duration {
+	processors := p.processors
+	if processors == 0 {
+		processors = runtime.GOMAXPROCS(0)
+	}
+	d := time.Duration(waiters(groups)) * 4 * wakeCost / time.Duration(processors)
 	if d < minRest {
 		return 0
 	}
@@ -49,7 +54,7 @@ func (f *feed) admit(fired []*group) []*group {
 		f.pace.pending = append(f.pace.pending, fired...)
 		return nil
 	}
-	f.pace.until = now.Add(restOf(fired))
+	f.pace.until = now.Add(f.pace.rest(fired))
 	return fired
 }
 
@@ -57,14 +62,13 @@ func (f *feed) admit(fired []*group) []*group {
 func (f *feed) release() {
 	f.mu.Lock()
 	due := f.pace.pending
-	f.pace = pace{until: time.Now().Add(restOf(due))}
+	f.pace.pending = nil
+	f.pace.until = time.Now().Add(f.pace.rest(due))
 	f.mu.Unlock()
 	for _, g := range due {
 		close(g.wake)
 	}
 }
-
-func restOf(groups []*group) time.Duration { return rest(waiters(groups)) }
 
 func waiters(groups []*group) int {
 	n := 0

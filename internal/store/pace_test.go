@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,64 +9,93 @@ import (
 
 // SPEC: WATCH-1
 func TestACrowdIsNotWokenForEachRecord(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const crowd = 1000
-		f := &feed{waiting: newWaiting()}
-		join := func(n int) *group {
-			var g *group
-			for range n {
-				g = f.join("", Term{})
-			}
-			return g
-		}
-		fire := func() {
-			for _, g := range f.fire(&Record{}, nil) {
-				close(g.wake)
-			}
-		}
-		woken := func(g *group) bool {
-			synctest.Wait()
-			select {
-			case <-g.wake:
-				return true
-			default:
-				return false
-			}
-		}
+	for _, processors := range []int{1, 2, 20, 128} {
+		// The fewest waiters that rest for maxRest, the most that need no rest, and some between.
+		most := int(maxRest/(4*wakeCost)) * processors
+		few := int((minRest-1)/(4*wakeCost)) * processors
+		t.Run(fmt.Sprint("processors=", processors), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most, maxRest) })
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, 3*most, maxRest) })
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most/2, maxRest/2) })
+			synctest.Test(t, func(t *testing.T) { testNoRest(t, processors, few) })
+		})
+	}
+}
 
-		first := join(crowd)
-		fire()
-		if !woken(first) {
-			t.Fatal("a crowd that has rested waits")
-		}
-		second := join(crowd)
-		fire()
-		third := join(1)
-		time.Sleep(maxRest / 2)
-		fire()
-		if woken(second) || woken(third) {
-			t.Fatal("a crowd is woken in its rest")
-		}
-		time.Sleep(maxRest / 2)
-		if !woken(second) || !woken(third) {
-			t.Fatal("a crowd sleeps on after its rest")
-		}
-		fourth := join(crowd)
-		fire()
-		if woken(fourth) {
-			t.Fatal("there is no rest behind the batch")
-		}
-		time.Sleep(2 * maxRest)
-		if !woken(fourth) {
-			t.Fatal("a crowd sleeps on after its second rest")
-		}
+// pacedFeed is a feed on a machine with so many processors.
+type pacedFeed struct{ *feed }
 
-		for range 3 {
-			few := join(2)
-			fire()
-			if !woken(few) {
-				t.Fatal("a few have to wait")
-			}
+func newPacedFeed(processors int) pacedFeed {
+	return pacedFeed{&feed{waiting: newWaiting(), pace: pace{processors: processors}}}
+}
+
+func (f pacedFeed) wait(n int) *group {
+	var g *group
+	for range n {
+		g = f.join("", Term{})
+	}
+	return g
+}
+
+func (f pacedFeed) record() {
+	for _, g := range f.fire(&Record{}, nil) {
+		close(g.wake)
+	}
+}
+
+func woken(g *group) bool {
+	synctest.Wait()
+	select {
+	case <-g.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// testPace has a crowd that rests for so long, again and again.
+func testPace(t *testing.T, processors, crowd int, rest time.Duration) {
+	f := newPacedFeed(processors)
+	first := f.wait(crowd)
+	f.record()
+	if !woken(first) {
+		t.Fatal("a crowd that has rested waits")
+	}
+	second := f.wait(crowd)
+	f.record()
+	third := f.wait(1)
+	time.Sleep(rest - 1)
+	f.record()
+	if woken(second) || woken(third) {
+		t.Fatal("a crowd is woken in its rest")
+	}
+	time.Sleep(1)
+	if !woken(second) || !woken(third) {
+		t.Fatal("a crowd sleeps on after its rest")
+	}
+	fourth := f.wait(crowd)
+	f.record()
+	time.Sleep(rest - 1)
+	if woken(fourth) {
+		t.Fatal("there is no rest behind the batch")
+	}
+	time.Sleep(1 + rest/10) // the batch had one waiter more
+	if !woken(fourth) {
+		t.Fatal("a crowd sleeps on after its second rest")
+	}
+	if f.pace.processors != processors {
+		t.Fatalf("the pace reckons with %d processors", f.pace.processors)
+	}
+}
+
+// testNoRest has a few that need no rest.
+func testNoRest(t *testing.T, processors, few int) {
+	f := newPacedFeed(processors)
+	for range 3 {
+		g := f.wait(few)
+		f.record()
+		if !woken(g) {
+			t.Fatalf("%d have to wait", few)
 		}
-	})
+	}
 }
