@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"internal/fielderrors":           {"object"},
 	"internal/objectmeta":            {"object", "internal/fielderrors"},
 	"internal/store":                 {},
-	"internal/store/filelog":         {"internal/lull", "internal/store"},
+	"internal/store/filelog":         {"internal/store"},
 	"internal/store/memlog":          {"internal/store"},
 	"internal/store/storetest":       {"internal/store"},
 	"internal/engine":                {"object", "schema", "patch", "merge", "internal/apierr", "internal/invariants", "internal/objectmeta", "internal/store"},

@@ -160,7 +160,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	case c.Storage == "memory":
 		s.log = memlog.New()
 	default:
-		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{PromiseAfter: 10 * time.Millisecond, Logger: c.Logger}); err != nil {
+		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger}); err != nil {
 			return nil, err
 		}
 	}

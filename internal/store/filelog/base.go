@@ -64,7 +64,7 @@ func (l *Log) readBase(revision int64, yield func([]byte) error) error {
 		switch {
 		case count < 0:
 			var says int64
-			if err := parseFileHeader(file, fr, baseMagic, &says); err != nil {
+			if err := parseFileHeader(file, fr.payload, baseMagic, &says); err != nil {
 				return err
 			}
 			if says != revision {

@@ -5,9 +5,13 @@
 //     is written to.
 //   - A base holds the state as of one revision, and replaces all commits up to there except as history.
 //   - A frame is one entry of a file: a commit, a part of a base, or what holds the file together.
+//   - The manifest says of which files the log consists and up to which revision it is synced. It is written after every
+//     sync, and is not synced itself then.
 //   - A promise is the offset up to which a segment is known to be synced. Every frame carries one, about what lies
-//     before it, so a frame that does not read back is either the unfinished end of a write that nobody was told of,
-//     and is dropped, or damage, and Open and Replay say in which file.
+//     before it. It is there for losses of power, which may take the newest entry of the manifest.
+//
+// So a frame that does not read back is either the unfinished end of a write that nobody was told of, and is dropped, or
+// damage, and Open and Replay say in which file; and a file that is missing is named.
 //
 // The frames are records of Pebble's log format, and files are reached through Pebble's vfs, so that tests run on file
 // systems that lose and refuse writes. docs/formats.md has the format, docs/decisions/0001-embedded-log.md the reasons.
@@ -23,11 +27,9 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"plinth/internal/lull"
 	"plinth/internal/store"
 )
 
@@ -36,9 +38,6 @@ type Options struct {
 	FS vfs.FS // the operating system's by default
 	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
 	SegmentBytes int64
-	// PromiseAfter is how long nothing must have been appended before the promise of the last commits is written. Until then
-	// the next commit may carry it. Zero writes it at once.
-	PromiseAfter time.Duration
 	Logger       *slog.Logger
 }
 
@@ -54,8 +53,9 @@ type Log struct {
 	appending sync.Mutex
 	active    *writer
 	buffer    []byte
-	failed    error       // why there are no more commits
-	pause     *lull.Timer // writes the promise; nil where that is done at once
+	failed    error // why there are no more commits
+
+	manifest *manifest // has a lock of its own
 
 	mu       sync.Mutex
 	segments []*segment // oldest first, the last one is active; each begins where the one before it ends
@@ -83,6 +83,11 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged at offset %d: %s", e.File, e.Offset, e.Reason)
 }
 
+// MissingError says which file of the log is not there.
+type MissingError struct{ File, Reason string }
+
+func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.File, e.Reason) }
+
 // ErrLocked means that the directory is in use.
 var ErrLocked = errors.New("in use by another process")
 
@@ -99,13 +104,8 @@ func Open(dir string, o Options) (*Log, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes}
-	if o.PromiseAfter > 0 {
-		l.pause = lull.New(o.PromiseAfter, l.promise)
-	}
 	if err := l.open(); err != nil {
-		if l.lock != nil {
-			l.lock.Close()
-		}
+		l.closeFiles() //nolint:errcheck // the first error is the one to tell
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	return l, nil
@@ -119,27 +119,9 @@ func (l *Log) Append(commits []*store.Commit) error {
 		return l.failed
 	}
 	if err := l.append(commits); err != nil {
-		return l.fail(err)
+		l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
 	}
-	return nil
-}
-
-// fail makes err the reason why there are no more commits. The caller holds appending.
-func (l *Log) fail(err error) error {
-	l.failed = fmt.Errorf("data directory %s: %w", l.dir, err)
 	return l.failed
-}
-
-// promise writes what is owed when nothing has been appended for a while.
-func (l *Log) promise() {
-	l.appending.Lock()
-	defer l.appending.Unlock()
-	if l.failed != nil || l.active == nil {
-		return
-	}
-	if err := l.active.promise(); err != nil {
-		l.logger.Error("the log takes no more commits", "error", l.fail(err))
-	}
 }
 
 func (l *Log) append(commits []*store.Commit) error {
@@ -170,14 +152,10 @@ func (l *Log) append(commits []*store.Commit) error {
 	w.segment.size = w.synced
 	w.publishIndex()
 	l.mu.Unlock()
-	if l.pause != nil {
-		l.pause.Touch()
-		return nil
-	}
-	return w.promise()
+	return l.manifest.note(func(e *entry) { e.end = w.written })
 }
 
-// roll begins the next segment.
+// roll begins the next segment. The manifest knows of it before it holds a commit.
 func (l *Log) roll() (*writer, error) {
 	old := l.active
 	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
@@ -188,6 +166,9 @@ func (l *Log) roll() (*writer, error) {
 	l.mu.Lock()
 	l.segments = append(l.segments, w.segment)
 	l.mu.Unlock()
+	if err := l.manifest.sync(func(e *entry) { e.newest = w.segment.after }); err != nil {
+		return nil, err
+	}
 	// Everything in it was synced before it was acknowledged.
 	return w, old.file.Close()
 }
@@ -251,7 +232,14 @@ func (l *Log) Compact(horizon, revision int64, base iter.Seq2[[]byte, error]) er
 		n++
 	}
 	l.segments = append(l.segments[:0:0], l.segments[n:]...)
+	oldest, newestBase := l.segments[0].after, l.base
 	l.mu.Unlock()
+	if len(remove) == 0 && base == nil {
+		return nil
+	}
+	if err := l.manifest.note(func(e *entry) { e.base, e.oldest = newestBase, oldest }); err != nil {
+		return fmt.Errorf("data directory %s: %w", l.dir, err)
+	}
 	for _, name := range remove {
 		if err := l.fs.Remove(l.path(name)); err != nil {
 			return fmt.Errorf("data directory %s: %w", l.dir, err)
@@ -268,18 +256,26 @@ func (l *Log) Close() error {
 		return nil
 	}
 	var err error
-	if l.pause != nil {
-		l.pause.Stop()
-		if l.failed == nil {
-			err = l.active.promise()
-		}
-	}
-	err = errors.Join(err, l.active.file.Close())
-	l.active = nil
 	if l.failed == nil {
 		l.failed = store.ErrClosed
+		err = l.manifest.sync(func(*entry) {}) // as it is
 	}
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, l.closeFiles())
+}
+
+func (l *Log) closeFiles() error {
+	var err error
+	if l.active != nil {
+		err = l.active.file.Close()
+		l.active = nil
+	}
+	if l.manifest != nil && l.manifest.file != nil {
+		err = errors.Join(err, l.manifest.file.Close())
+	}
+	if l.lock != nil {
+		err = errors.Join(err, l.lock.Close())
+	}
+	return err
 }
 
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }

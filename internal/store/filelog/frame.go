@@ -14,7 +14,7 @@ import (
 const (
 	frameSegment = 1 // the first one of a segment
 	frameCommit  = 2
-	framePromise = 3 // nothing but its promise
+	framePromise = 3 // nothing but its promise; none are written any more
 	frameBase    = 4 // the first one of a base
 	frameState   = 5 // a payload of a base
 	frameEnd     = 6 // the last one of a base; its promise is the number of payloads before it
@@ -43,11 +43,9 @@ type writer struct {
 	step    int64 // how many zeros to take at once
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
-	// promised is the last promise that the file holds in a frame of its own.
-	promised int64
-	written  int64 // revision of the last frame
-	index    sparseIndex
-	header   [frameHeader]byte
+	written int64 // revision of the last frame
+	index   sparseIndex
+	header  [frameHeader]byte
 }
 
 func newWriter(f vfs.File) *writer { return &writer{file: f, records: record.NewWriter(f)} }
@@ -106,19 +104,6 @@ func (w *writer) sync() error {
 	}
 	w.synced = w.size()
 	return nil
-}
-
-// promise notes in the file that it is synced. Nobody waits until that is durable itself: it only helps to tell damage
-// of the last frames from frames that were never finished.
-func (w *writer) promise() error {
-	if w.promised == w.synced {
-		return nil
-	}
-	if err := w.frame(framePromise, w.synced, w.written, nil); err != nil {
-		return err
-	}
-	w.promised = w.synced
-	return w.records.Flush()
 }
 
 // publishIndex lets readers see the index of what is synced.

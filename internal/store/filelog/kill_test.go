@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 }
 
 func openDir(dir string) (*store.Store, error) {
-	log, err := filelog.Open(dir, filelog.Options{SegmentBytes: 256 << 10, PromiseAfter: 10 * time.Millisecond})
+	log, err := filelog.Open(dir, filelog.Options{SegmentBytes: 256 << 10})
 	if err != nil {
 		return nil, err
 	}

@@ -15,8 +15,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// formatVersion is the version of everything in the directory; docs/formats.md describes it.
-const formatVersion = 1
+// The versions of what is on the disk; docs/formats.md describes them.
+const (
+	formatVersion     = 2 // of the directory, in its file FORMAT
+	formatNoManifest  = 1 // the version that had no MANIFEST; it is read, and brought to formatVersion
+	fileFormatVersion = 1 // in the headers of files
+)
 
 const (
 	formatName  = "FORMAT"
@@ -50,32 +54,104 @@ func (l *Log) open() error {
 		return err
 	}
 	l.lock = lock
-	if err := l.checkFormat(); err != nil {
-		return err
-	}
-	segments, bases, err := l.list()
+	segments, bases, unfinished, err := l.list()
 	if err != nil {
 		return err
 	}
-	if len(segments) == 0 {
-		if len(bases) > 0 {
-			return fmt.Errorf("there is %s, but no segment (*.log): files are missing", baseName(bases[len(bases)-1]))
-		}
-		return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
+	version, err := l.readFormat()
+	if err != nil {
+		return err
 	}
+	switch version {
+	case formatVersion:
+		if err := l.openManifest(); err != nil {
+			return err
+		}
+	case formatNoManifest:
+		l.manifest = &manifest{} // nothing is known, until upgrade
+	default:
+		if err := l.beginDirectory(len(segments)+len(bases) > 0); err != nil {
+			return err
+		}
+	}
+	known := l.manifest.entry
 	if len(bases) > 0 {
 		l.base = bases[len(bases)-1]
 	}
-	if err := l.link(segments); err != nil {
+	if len(segments) == 0 {
+		err = l.beginFirst(known)
+	} else if err = l.link(segments, known); err == nil {
+		err = l.recoverLast(known.end)
+	}
+	if err != nil {
 		return err
 	}
-	if err := l.recoverLast(); err != nil {
+	if version == formatNoManifest {
+		if err := l.upgrade(); err != nil {
+			return err
+		}
+	}
+	if err := l.manifest.sync(l.describe); err != nil {
 		return err
 	}
-	if end := l.segments[len(l.segments)-1].end; l.base > end {
-		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", baseName(l.base), end)
+	return l.removeStale(segments, bases, unfinished)
+}
+
+// beginDirectory makes a directory one of ours that has no FORMAT yet. The manifest is there before FORMAT says so.
+func (l *Log) beginDirectory(holdsData bool) error {
+	holdsManifest := false
+	if !holdsData {
+		switch e, _, err := l.readManifest(); {
+		case err == nil:
+			holdsManifest = e.newest > 0 // else the last attempt to begin came no further
+		case !errors.As(err, new(*MissingError)):
+			return err
+		}
 	}
-	return l.removeStale(segments, bases)
+	if holdsData || holdsManifest {
+		return &MissingError{File: l.path(formatName), Reason: "the directory holds data"}
+	}
+	if err := l.createManifest(entry{}); err != nil {
+		return err
+	}
+	if err := l.writeFormat(); err != nil {
+		return err
+	}
+	return l.openManifest()
+}
+
+// beginFirst begins the first segment of a directory that has none.
+func (l *Log) beginFirst(known entry) error {
+	switch {
+	case known.newest > 0:
+		return &MissingError{
+			File: l.path(segmentName(known.newest)), Reason: fmt.Sprintf("the log reached revision %d, and no segment (*.log) is there", known.end),
+		}
+	case l.base > 0:
+		return fmt.Errorf("there is %s, but no segment (*.log): files are missing", baseName(l.base))
+	}
+	return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
+}
+
+// upgrade gives a directory of formatNoManifest its manifest. The first entry knows nothing yet, as before; FORMAT
+// requires the manifest only once that says what the directory holds.
+func (l *Log) upgrade() error {
+	var e entry
+	l.describe(&e)
+	if err := l.createManifest(e); err != nil {
+		return err
+	}
+	if err := l.writeFormat(); err != nil {
+		return err
+	}
+	l.logger.Info("the data directory has been brought to a newer format", "directory", l.dir, "format", formatVersion)
+	return l.openManifest()
+}
+
+// describe sets an entry to what the log consists of. Nobody else uses the log meanwhile.
+func (l *Log) describe(e *entry) {
+	last := l.segments[len(l.segments)-1]
+	e.base, e.oldest, e.newest, e.end = l.base, l.segments[0].after, last.after, last.end
 }
 
 // makeDir makes the directory, durably, when it is not there.
@@ -98,39 +174,32 @@ func (l *Log) makeDir() error {
 	return nil
 }
 
-// checkFormat reads the version of the directory, or writes it into a new one.
-func (l *Log) checkFormat() error {
+// readFormat reads the version of the directory: one that we know, or 0 where there is none.
+func (l *Log) readFormat() (int, error) {
 	f, err := l.fs.Open(l.path(formatName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l.writeFormat()
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
 	content, err := io.ReadAll(f)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	text, ok := strings.CutPrefix(string(content), formatMagic)
 	version, err := strconv.Atoi(strings.TrimSpace(text))
 	if !ok || err != nil {
-		return &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number", formatMagic)}
+		return 0, &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number", formatMagic)}
 	}
-	if version != formatVersion {
-		return fmt.Errorf("its file FORMAT says format %d; this version reads and writes format %d", version, formatVersion)
+	if version < formatNoManifest || version > formatVersion {
+		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads formats %d to %d", version, formatNoManifest, formatVersion)
 	}
-	return nil
+	return version, nil
 }
 
 func (l *Log) writeFormat() error {
-	segments, bases, err := l.list()
-	if err != nil {
-		return err
-	}
-	if len(segments)+len(bases) > 0 {
-		return &DamageError{File: l.path(formatName), Reason: "it is missing, though the directory holds data"}
-	}
 	f, err := l.fs.Create(l.path(formatName+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
@@ -169,20 +238,18 @@ func (l *Log) discard(name string) error {
 	return err
 }
 
-// list returns what is in the directory, in order, and removes what a crash left unfinished.
-func (l *Log) list() (segments, bases []int64, err error) {
+// list returns what is in the directory, in order, and the files that a crash left unfinished.
+func (l *Log) list() (segments, bases []int64, unfinished []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, name := range names {
-		finished, unfinished := strings.CutSuffix(name, tmpSuffix)
+		finished, isTmp := strings.CutSuffix(name, tmpSuffix)
 		revision, kind, ok := parseName(finished)
 		switch {
-		case unfinished && (ok || finished == formatName):
-			if err := l.fs.Remove(l.path(name)); err != nil {
-				return nil, nil, err
-			}
+		case isTmp && (ok || finished == formatName || finished == manifestName):
+			unfinished = append(unfinished, name)
 		case ok && kind == "log":
 			segments = append(segments, revision)
 		case ok && kind == "base":
@@ -191,12 +258,18 @@ func (l *Log) list() (segments, bases []int64, err error) {
 	}
 	slices.Sort(segments)
 	slices.Sort(bases)
-	return segments, bases, nil
+	return segments, bases, unfinished, nil
 }
 
 // link chains the segments, from the last one back to the first one whose predecessor is gone.
-func (l *Log) link(there []int64) error {
+func (l *Log) link(there []int64, known entry) error {
 	next := there[len(there)-1]
+	if next < known.newest {
+		return &MissingError{
+			File:   l.path(segmentName(known.newest)),
+			Reason: fmt.Sprintf("the log reached revision %d, and %s is the newest segment that is there", known.end, segmentName(next)),
+		}
+	}
 	for {
 		s, err := l.readHeader(next)
 		if err != nil {
@@ -209,17 +282,33 @@ func (l *Log) link(there []int64) error {
 			}
 		}
 		l.segments = append([]*segment{s}, l.segments...)
-		if s.previous < 0 {
-			return nil
-		}
-		if !slices.Contains(there, s.previous) {
-			if s.after > max(l.base, firstRevision) {
-				return fmt.Errorf("%s, which comes before %s, is missing, and so is a base (*.base) in its place", segmentName(s.previous), segmentName(s.after))
-			}
-			return nil
+		if s.previous < 0 || !slices.Contains(there, s.previous) {
+			return l.checkStart(s, known)
 		}
 		next = s.previous
 	}
+}
+
+// checkStart says whether the state can be made from the segments, of which s is the oldest one, and the base.
+func (l *Log) checkStart(s *segment, known entry) error {
+	complete := s.after <= max(l.base, firstRevision)
+	switch {
+	case !complete && known.base > l.base:
+		return &MissingError{
+			File: l.path(baseName(known.base)), Reason: fmt.Sprintf("the oldest segment that is there, %s, does not begin before it", segmentName(s.after)),
+		}
+	case !complete:
+		return &MissingError{
+			File: l.path(segmentName(s.previous)), Reason: fmt.Sprintf("%s follows it, and there is no base (*.base) in its place", segmentName(s.after)),
+		}
+	case known.base > l.base:
+		l.logger.Warn("a base is missing; the segments hold all that it did", "file", l.path(baseName(known.base)))
+	}
+	if known.oldest > 0 && s.after > known.oldest {
+		l.logger.Warn("segments are missing that held nothing but history; watches begin later than they could",
+			"file", l.path(segmentName(s.previous)), "history", s.after)
+	}
+	return nil
 }
 
 // The payload of the first frame of a file.
@@ -229,21 +318,21 @@ const (
 )
 
 func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
-	b = binary.LittleEndian.AppendUint32(append(b, magic...), formatVersion)
+	b = binary.LittleEndian.AppendUint32(append(b, magic...), fileFormatVersion)
 	for _, n := range numbers {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
 	return b
 }
 
-// parseFileHeader returns the numbers in the first frame of a file.
-func parseFileHeader(file string, f frame, magic string, numbers ...*int64) error {
-	b, ok := bytes.CutPrefix(f.payload, []byte(magic))
+// parseFileHeader reads what appendFileHeader wrote.
+func parseFileHeader(file string, header []byte, magic string, numbers ...*int64) error {
+	b, ok := bytes.CutPrefix(header, []byte(magic))
 	if !ok || len(b) < 4 {
 		return &DamageError{File: file, Reason: "it does not begin as a file of its name"}
 	}
-	if version := binary.LittleEndian.Uint32(b); version != formatVersion {
-		return fmt.Errorf("%s has format %d; this version reads and writes format %d", file, version, formatVersion)
+	if version := binary.LittleEndian.Uint32(b); version != fileFormatVersion {
+		return fmt.Errorf("%s has format %d; this version reads and writes format %d", file, version, fileFormatVersion)
 	}
 	if b = b[4:]; len(b) != 8*len(numbers) {
 		return &DamageError{File: file, Reason: "its header is too short or too long"}
@@ -270,7 +359,7 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 		return nil, err
 	}
 	s := &segment{}
-	if err := parseFileHeader(file, first, segmentMagic, &s.after, &s.previous); err != nil {
+	if err := parseFileHeader(file, first.payload, segmentMagic, &s.after, &s.previous); err != nil {
 		return nil, err
 	}
 	if s.after != after || s.previous >= after {
@@ -287,20 +376,24 @@ func (s *segment) stat(f vfs.File) error {
 	return err
 }
 
-// removeStale removes files that a crash brought back or that a Compact had no time for.
-func (l *Log) removeStale(segments, bases []int64) error {
+// removeStale removes files that a crash left or brought back, or that a Compact had no time for. That is done last: as long
+// as something is missing, every file that is there may be of use to somebody.
+func (l *Log) removeStale(segments, bases []int64, unfinished []string) error {
+	names := unfinished
 	for _, revision := range bases {
 		if revision != l.base {
-			if err := l.fs.Remove(l.path(baseName(revision))); err != nil {
-				return err
-			}
+			names = append(names, baseName(revision))
 		}
 	}
 	for _, after := range segments {
 		if after < l.segments[0].after {
-			if err := l.fs.Remove(l.path(segmentName(after))); err != nil {
-				return err
-			}
+			names = append(names, segmentName(after))
+		}
+	}
+	for _, name := range names {
+		// An unfinished file may have got its name meanwhile.
+		if err := l.fs.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil

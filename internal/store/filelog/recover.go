@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,10 @@ import (
 
 // recoverLast finds the end of the last segment and begins the one to write to. What is not known to be synced is
 // written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no disk.
-func (l *Log) recoverLast() error {
+//
+// Two things say that a commit was synced: the manifest, which knows a revision, and the promises in frames, which are
+// offsets. After a loss of power the manifest may be older than the promises.
+func (l *Log) recoverLast(synced int64) error {
 	last := l.segments[len(l.segments)-1]
 	file := l.path(segmentName(last.after))
 	f, err := l.fs.Open(file)
@@ -19,7 +23,7 @@ func (l *Log) recoverLast() error {
 	}
 	defer f.Close()
 
-	// Frames up to proven were promised; revision is that of the last one there.
+	// Frames up to proven are known to be synced; revision is that of the last one there.
 	var proven, revision int64 = 0, last.after
 	type seen struct{ offset, revision int64 }
 	var unproven []seen
@@ -36,16 +40,15 @@ func (l *Log) recoverLast() error {
 	for {
 		fr, err := r.next()
 		end = fr.offset
+		if last.end > last.after && last.end <= synced {
+			prove(end)
+		}
 		if err == io.EOF {
 			break
 		}
 		if err == errBroken {
-			lost, err := promised(f, fr.offset)
-			if err != nil {
+			if err := l.checkBroken(f, file, fr.offset, last, proven > fr.offset || last.end < synced); err != nil {
 				return err
-			}
-			if lost || proven > fr.offset {
-				return &DamageError{File: file, Offset: fr.offset, Reason: "a frame that was synced does not read back"}
 			}
 			break
 		}
@@ -62,8 +65,13 @@ func (l *Log) recoverLast() error {
 		last.end = fr.revision
 		unproven = append(unproven, seen{fr.offset, fr.revision})
 	}
-	if proven > end {
+	switch {
+	case last.end < synced:
+		return &DamageError{File: file, Offset: end, Reason: fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)}
+	case proven > end:
 		return &DamageError{File: file, Offset: end, Reason: "it ends before what was synced"}
+	case l.base > last.end:
+		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", baseName(l.base), last.end)
 	}
 
 	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a thousand files.
@@ -75,6 +83,45 @@ func (l *Log) recoverLast() error {
 		last.end, last.size = revision, proven
 	}
 	return l.begin(s, newReader(f, 0, end))
+}
+
+// checkBroken judges a frame of the last segment that does not read back: it is damage where something says that it was
+// synced; else the write was not finished, and the frame is dropped with all that follows. Zeros up to the end of the file
+// are no frame, but the room ahead of what was written.
+func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
+	if !synced {
+		var err error
+		if synced, err = promised(f, offset); err != nil {
+			return err
+		}
+	}
+	if synced {
+		return &DamageError{File: file, Offset: offset, Reason: "a frame that was synced does not read back"}
+	}
+	blank, err := allZero(io.NewSectionReader(f, offset, last.size-offset))
+	if err != nil || blank {
+		return err
+	}
+	l.logger.Warn("the last write to the log was not finished and is dropped; nobody was told that it succeeded",
+		"file", file, "offset", offset, "bytes", last.size-offset, "revision", last.end)
+	return nil
+}
+
+// allZero says whether there is nothing but zeros.
+func allZero(r io.Reader) (bool, error) {
+	b := make([]byte, 64<<10)
+	for {
+		n, err := r.Read(b)
+		if !bytes.Equal(b[:n], zeros[:n]) {
+			return false, nil
+		}
+		if err == io.EOF {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
 }
 
 // begin makes s the active segment, with the commits from old that belong in it.
@@ -108,7 +155,7 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	return w, nil
 }
 
-// begin writes the first frames of a segment, syncs them, and promises that.
+// begin writes the first frames of a segment and syncs them.
 func (w *writer) begin(old *reader) error {
 	s := w.segment
 	if err := w.frame(frameSegment, 0, s.after, appendFileHeader(nil, segmentMagic, s.after, s.previous)); err != nil {
@@ -124,12 +171,6 @@ func (w *writer) begin(old *reader) error {
 				return err
 			}
 		}
-	}
-	if err := w.sync(); err != nil {
-		return err
-	}
-	if err := w.promise(); err != nil {
-		return err
 	}
 	return w.sync()
 }

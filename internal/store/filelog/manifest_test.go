@@ -1,0 +1,339 @@
+package filelog_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
+	"plinth/internal/store/filelog"
+	"plinth/internal/store/storetest"
+)
+
+// without is an image without the files for which gone says so.
+func (im image) without(gone func(name string) bool) image {
+	rest := image{}
+	for name, b := range im {
+		if !gone(name) {
+			rest[name] = b
+		}
+	}
+	return rest
+}
+
+// filledBehindBase returns a log as a process leaves it that was killed: a base in the place of the first segments, segments
+// before the base that hold history alone, and several behind it.
+func filledBehindBase(t *testing.T) (im image, m *model, acked int64) {
+	t.Helper()
+	mem := vfs.NewCrashableMem()
+	m = newModel()
+	rng := rand.New(rand.NewPCG(7, 7))
+	killed := func() image {
+		return readImage(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng}))
+	}
+	write := func(s *store.Store, commits int) {
+		t.Helper()
+		for range commits {
+			if _, err := m.write(s, rng, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s := mustOpen(t, mem)
+	for ready := false; !ready; {
+		write(s, 10)
+		im = killed()
+		segments, bases := im.files(".log"), im.files(".base")
+		ready = len(bases) > 0 && len(im.files(".tmp")) == 0 && len(segments) > 1 &&
+			segments[0][:20] > "00000000000000000001" && segments[1][:20] <= bases[0][:20]
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mem = im.mount(t, "", nil) // what came since the image was taken must not be there
+	var err error
+	log, err := filelog.Open("data", small(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From here on neither bases nor history come and go.
+	s, err = store.Open(store.Config{Log: log, Describe: storetest.Describe, CompactBytes: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s.Revision() < int64(len(m.commits))+1 {
+		delete(m.commits, int64(len(m.commits))+1)
+	}
+	write(s, 60)
+	im, acked = readImage(t, mem), s.Revision()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return im, m, acked
+}
+
+// openLogged opens a log and returns what it wrote to its logger, at WARN and above.
+func openLogged(fs vfs.FS) (*filelog.Log, string, error) {
+	var out bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o := small(fs)
+	o.Logger = logger
+	l, err := filelog.Open("data", o)
+	return l, out.String(), err
+}
+
+// TestLostFiles takes files away that acknowledged commits are in, one by one and together: the one that is missed is named.
+//
+// SPEC: STORE-1
+func TestLostFiles(t *testing.T) {
+	im, m, acked := filledBehindBase(t)
+	segments, base := im.files(".log"), im.files(".base")[0]
+	newest, middle := segments[len(segments)-1], segments[len(segments)-2]
+	isSegment := func(name string) bool { return strings.HasSuffix(name, ".log") }
+	for _, c := range []struct {
+		lost string
+		gone func(name string) bool
+		want string
+	}{
+		{"the newest segment", func(n string) bool { return n == newest }, newest + " is missing"},
+		{"the two newest segments", func(n string) bool { return n == newest || n == middle }, newest + " is missing"},
+		{"a segment in the middle", func(n string) bool { return n == middle }, middle + " is missing"},
+		{"all segments", isSegment, newest + " is missing"},
+		{"all segments and the base", func(n string) bool { return isSegment(n) || n == base }, newest + " is missing"},
+		{"the base", func(n string) bool { return n == base }, base + " is missing"},
+		{"the base and the oldest segment", func(n string) bool { return n == base || n == segments[0] }, base + " is missing"},
+		{"the manifest", func(n string) bool { return n == "MANIFEST" }, "MANIFEST is missing"},
+		{"FORMAT", func(n string) bool { return n == "FORMAT" }, "FORMAT is missing"},
+		{"all but the manifest", func(n string) bool { return n != "MANIFEST" }, "FORMAT is missing"},
+		{"all but FORMAT", func(n string) bool { return n != "FORMAT" }, "MANIFEST is missing"},
+	} {
+		fs := im.without(c.gone).mount(t, "", nil)
+		before := readImage(t, fs)
+		_, _, err := openLogged(fs)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, new(*filelog.MissingError)) {
+			t.Errorf("%s: %v, want %s", c.lost, err, c.want)
+		}
+		if after := readImage(t, fs); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("%s: Open refused the directory and changed its files from %v to %v", c.lost, before.files(""), after.files(""))
+		}
+	}
+	if !intact(t, im.mount(t, "", nil), m, acked, "") {
+		t.Error("the directory itself is not intact")
+	}
+}
+
+// TestRenamedFiles gives files of the log other names: each is missed under its own.
+//
+// SPEC: STORE-1
+func TestRenamedFiles(t *testing.T) {
+	im, _, _ := filledBehindBase(t)
+	segments := im.files(".log")
+	newest, middle := segments[len(segments)-1], segments[len(segments)-2]
+	for _, c := range []struct{ from, to, want string }{
+		{newest, newest + ".tmp", newest + " is missing"}, // and the file is not removed as an unfinished one
+		{newest, newest + ".old", newest + " is missing"},
+		{middle, middle + ".old", middle + " is missing"},
+		{newest, "00000000000000009999.log", "00000000000000009999.log is damaged"},
+		{middle, "00000000000000009999.log", "00000000000000009999.log is damaged"},
+		{im.files(".base")[0], "00000000000000000003.base", im.files(".base")[0] + " is missing"},
+		{"MANIFEST", "MANIFEST.tmp", "MANIFEST is missing"},
+	} {
+		renamed := im.without(func(name string) bool { return name == c.from })
+		renamed[c.to] = im[c.from]
+		fs := renamed.mount(t, "", nil)
+		_, _, err := openLogged(fs)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s → %s: %v", c.from, c.to, err)
+		}
+		if readImage(t, fs)[c.to] == nil {
+			t.Errorf("%s → %s: the file was removed", c.from, c.to)
+		}
+	}
+}
+
+// TestEmptiedFiles cuts each file to nothing.
+//
+// SPEC: STORE-1
+func TestEmptiedFiles(t *testing.T) {
+	im, m, acked := filledBehindBase(t)
+	base := im.files(".base")[0]
+	for name := range im {
+		if intact(t, im.mount(t, name, nil), m, acked, name) && name >= base {
+			t.Errorf("%s was emptied and not missed", name)
+		}
+	}
+}
+
+// TestLostHistory: segments from before the base hold nothing but history. Without them the log opens, and says so.
+func TestLostHistory(t *testing.T) {
+	im, m, acked := filledBehindBase(t)
+	oldest := im.files(".log")[0]
+	fs := im.without(func(name string) bool { return name == oldest }).mount(t, "", nil)
+	l, logged, err := openLogged(fs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if !strings.Contains(logged, "level=WARN") || !strings.Contains(logged, "data/"+oldest) {
+		t.Errorf("%s is missing, and the log says %q", oldest, logged)
+	}
+	if !intact(t, fs, m, acked, "") {
+		t.Error("more than history is missing")
+	}
+	l, logged, err = openLogged(im.mount(t, "", nil))
+	if err != nil || logged != "" {
+		t.Errorf("nothing is missing, and the log says %q, %v", logged, err)
+	}
+	l.Close()
+}
+
+// TestCutBehindAnyFrame cuts the newest segment, and zeroes it, at every byte behind its header. All commits in it were
+// acknowledged, so it is refused.
+//
+// SPEC: STORE-1
+func TestCutBehindAnyFrame(t *testing.T) {
+	im, _ := filled(t, 90)
+	segments := im.files(".log")
+	newest := segments[len(segments)-1]
+	content := im[newest]
+	for at := end(content) - 1; at > 0; at-- {
+		zeroed := slices.Clone(content)
+		clear(zeroed[at:])
+		for _, b := range [][]byte{content[:at], zeroed} {
+			_, _, err := openLogged(im.mount(t, newest, b))
+			var damage *filelog.DamageError
+			if !errors.As(err, &damage) || damage.File != "data/"+newest {
+				t.Fatalf("%d of %d bytes are left of %s: %v", at, end(content), newest, err)
+			}
+		}
+	}
+}
+
+// TestManifestTorn damages one entry of the manifest after the other, as a power cut may: the log opens and says so. When
+// none reads back it does not open.
+//
+// SPEC: STORE-1
+func TestManifestTorn(t *testing.T) {
+	im, m := filled(t, 90)
+	all := slices.Clone(im["MANIFEST"])
+	for slot := range 3 {
+		one := slices.Clone(im["MANIFEST"])
+		one[slot*4096+20] ^= 1
+		all[slot*4096+20] ^= 1
+		fs := im.mount(t, "MANIFEST", one)
+		l, logged, err := openLogged(fs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		if want := fmt.Sprintf("file=data/MANIFEST offset=%d", slot*4096); !strings.Contains(logged, want) || !strings.Contains(logged, "level=WARN") {
+			t.Errorf("the log says %q, want %s", logged, want)
+		}
+		if !intact(t, fs, m, 91, "") {
+			t.Error("not intact")
+		}
+	}
+	if intact(t, im.mount(t, "MANIFEST", all), m, 91, "MANIFEST") {
+		t.Error("a manifest without any entry is as good as one")
+	}
+}
+
+// TestNoManifest opens a directory as it was written before there were manifests. From then on it has one.
+//
+// SPEC: STORE-1
+func TestNoManifest(t *testing.T) {
+	im, m := filled(t, 90)
+	im["FORMAT"] = []byte("plinth data 1\n")
+	newest := slices.Max(im.files(".log"))
+	for name, old := range map[string]image{
+		"none": im.without(func(name string) bool { return name == "MANIFEST" }),
+		"stale": func() image {
+			i := im.without(func(string) bool { return false })
+			i["MANIFEST"] = []byte("?")
+			return i
+		}(),
+	} {
+		fs := old.mount(t, "", nil)
+		if !intact(t, fs, m, 91, "") {
+			t.Fatalf("%s: the old directory is not intact", name)
+		}
+		upgraded := readImage(t, fs)
+		if string(upgraded["FORMAT"]) != "plinth data 2\n" || len(upgraded["MANIFEST"]) == 0 {
+			t.Fatalf("%s: the directory holds %q", name, upgraded.files(""))
+		}
+		newest = slices.Max(upgraded.files(".log"))
+		lost := upgraded.without(func(name string) bool { return name == newest })
+		if intact(t, lost.mount(t, "", nil), m, 91, newest+" is missing") {
+			t.Errorf("%s: a segment is not missed after the upgrade", name)
+		}
+	}
+}
+
+// TestTornWriteIsSaid: a last write that was not finished is dropped, and the log says in which file and where.
+//
+// SPEC: STORE-1
+func TestTornWriteIsSaid(t *testing.T) {
+	before, im, _, _ := torn(t)
+	name := slices.Max(im.files(".log"))
+	at := end(before[name])
+	rng := rand.New(rand.NewPCG(9, 9))
+	for _, c := range []struct {
+		what string
+		tear func(b []byte) []byte
+		said bool
+	}{
+		{"cut", func(b []byte) []byte { return b[:at+20] }, true},
+		{"zeroed from its middle on", func(b []byte) []byte { clear(b[at+20:]); return b }, true},
+		{"its beginning zeroed", func(b []byte) []byte { clear(b[at : at+20]); return b }, true},
+		{"garbage", func(b []byte) []byte {
+			for i := at; i < end(im[name]); i++ {
+				b[i] = byte(rng.Uint32())
+			}
+			return b
+		}, true},
+		{"all zeros, as if it had never been", func(b []byte) []byte { clear(b[at:]); return b }, false},
+		{"whole", func(b []byte) []byte { return b }, false},
+	} {
+		l, logged, err := openLogged(im.mount(t, name, c.tear(slices.Clone(im[name]))))
+		if err != nil {
+			t.Fatalf("%s: %v", c.what, err)
+		}
+		l.Close()
+		said := strings.Contains(logged, "level=WARN") && strings.Contains(logged, fmt.Sprintf("file=data/%s offset=%d ", name, at))
+		if said != c.said || !said && logged != "" {
+			t.Errorf("%s: the log says %q", c.what, logged)
+		}
+	}
+}
+
+// TestUpgradeOnDisk does the same as TestNoManifest with the operating system's files, and checks their modes.
+func TestUpgradeOnDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	for range 2 {
+		s, err := openDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(dir+"/FORMAT", []byte("plinth data 1\n"), 0o600), os.Remove(dir+"/MANIFEST")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := openDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	modes(t, dir)
+}
