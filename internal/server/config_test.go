@@ -92,16 +92,3 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestDamagedAuthorityIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "ca.key"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openPKI(dir, time.Now()); err == nil || !strings.Contains(err.Error(), dir) {
-		t.Errorf("got %v", err)
-	}
-}

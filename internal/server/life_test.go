@@ -20,32 +20,6 @@ func quiet(dir string) Config {
 	return c
 }
 
-// A damaged authority is told of by name, and never replaced: its certificates are in the hands of clients.
-// SPEC: AUTH-1
-func TestDamagedAuthority(t *testing.T) {
-	for name, damage := range map[string]func(file string) error{
-		"empty":   func(file string) error { return os.Truncate(file, 0) },
-		"garbage": func(file string) error { return os.WriteFile(file, []byte("no PEM"), 0o600) },
-		"missing": os.Remove,
-	} {
-		for _, file := range []string{"ca.key", "ca.crt"} {
-			if name == "missing" && file == "ca.crt" {
-				continue // so it looks where a first start was cut off
-			}
-			dir := t.TempDir()
-			if _, err := openPKI(dir, time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			if err := damage(filepath.Join(dir, file)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := openPKI(dir, time.Now()); err == nil || !strings.Contains(err.Error(), "certificate authority in "+dir) {
-				t.Errorf("%s %s: %v", name, file, err)
-			}
-		}
-	}
-}
-
 // Two servers on one directory would ruin each other's data; the second one says so, and the first one goes on.
 // SPEC: STORE-1
 func TestSecondServer(t *testing.T) {

@@ -44,10 +44,7 @@ type pki struct {
 // openPKI reads the authority in dir, or makes one there.
 func openPKI(dir string, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, now: now}
-	authority, err := p.read("ca")
-	if errors.Is(err, errNone) {
-		authority, err = p.newAuthority()
-	}
+	authority, err := p.authority()
 	if err != nil {
 		return nil, fmt.Errorf("certificate authority in %s: %w", dir, err)
 	}
@@ -63,11 +60,75 @@ func openPKI(dir string, now time.Time) (*pki, error) {
 	return p, nil
 }
 
-func (p *pki) newAuthority() (pair, error) {
+// authority reads the authority's certificate and key, or makes them on the first start.
+//
+// An authority is never replaced: its certificates are in the hands of clients, and another one would lock them out. So one
+// of which a part is missing is refused, and so is a folder that holds certificates, but not the authority that signed them.
+// A key alone, with nothing signed yet, is what is left of a first start that was cut off: the key gets its certificate.
+func (p *pki) authority() (pair, error) {
+	hasCert, err := p.has("ca.crt")
+	if err != nil {
+		return pair{}, err
+	}
+	hasKey, err := p.has("ca.key")
+	if err != nil {
+		return pair{}, err
+	}
+	if hasCert && hasKey {
+		return p.read("ca")
+	}
+	signed, err := filepath.Glob(filepath.Join(p.dir, "*.crt"))
+	if err != nil {
+		return pair{}, err
+	}
+	switch {
+	case hasCert:
+		return pair{}, errors.New("ca.key is missing, though ca.crt is there; restore it, or remove the folder to begin with a new authority")
+	case len(signed) > 0 && hasKey:
+		return pair{}, errors.New("ca.crt is missing, though ca.key is there; restore it, or remove the folder to begin with a new authority")
+	case len(signed) > 0:
+		return pair{}, fmt.Errorf("ca.crt and ca.key are missing, though %s is there; restore them, or remove the folder to begin with a new authority",
+			filepath.Base(signed[0]))
+	case hasKey:
+		return p.finishAuthority()
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return pair{}, err
 	}
+	return p.newAuthority(key)
+}
+
+func (p *pki) has(name string) (bool, error) {
+	_, err := os.Stat(filepath.Join(p.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// finishAuthority makes the certificate of a key that has none.
+func (p *pki) finishAuthority() (pair, error) {
+	text, err := os.ReadFile(filepath.Join(p.dir, "ca.key"))
+	if err != nil {
+		return pair{}, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return pair{}, errors.New("ca.key is damaged: it holds no PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return pair{}, fmt.Errorf("ca.key is damaged: %w", err)
+	}
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
+		return pair{}, errors.New("ca.key is no ECDSA key")
+	}
+	return p.newAuthority(key)
+}
+
+func (p *pki) newAuthority(key *ecdsa.PrivateKey) (pair, error) {
 	template := p.template(pkix.Name{CommonName: "plinth-ca"}, caLife)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
@@ -152,15 +213,8 @@ func sign(template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) 
 	}, nil
 }
 
-// errNone means that there is no certificate. One whose key is missing is damaged: to make another authority in its place
-// would lock out everybody whom it has let in.
-var errNone = errors.New("there is no certificate")
-
 func (p *pki) read(name string) (pair, error) {
 	cert, err := os.ReadFile(filepath.Join(p.dir, name+".crt"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return pair{}, errNone
-	}
 	if err != nil {
 		return pair{}, err
 	}
