@@ -121,8 +121,11 @@ func FuzzMerge(f *testing.F) {
 		if both, err := widgets.Apply(live, b, two); err == nil {
 			holds(t, both, b)
 		}
-		updated := widgets.Update(live, b.WithAt(object.StringOf("u"), "metadata", "uid"), two)
-		if again := widgets.Update(updated, updated, Writer{Manager: "idle", APIVersion: "v1", Now: "2026-01-01T00:00:02Z"}); !object.Equal(again, updated) {
+		updated, err := widgets.Update(live, b.WithAt(object.StringOf("u"), "metadata", "uid"), two)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := widgets.Update(updated, updated, Writer{Manager: "idle", APIVersion: "v1", Now: "2026-01-01T00:00:02Z"}); err != nil || !object.Equal(again, updated) {
 			t.Fatalf("an update of nothing made %s of %s", object.AppendJSON(nil, again), object.AppendJSON(nil, updated))
 		}
 		if _, err := Owners(updated, widget); err != nil {

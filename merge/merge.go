@@ -73,24 +73,24 @@ func (o *operation) typeOf(version string) *schema.Type {
 }
 
 // Update tells who owns what after a write that is no apply (SSA-6): next is what is going to be stored, live what was
-// there, null if there was nothing. It returns next with its managedFields. Nothing keeps an update from happening: where
-// ownership cannot be told, the managedFields of live stay.
-func (k *Kind) Update(live, next object.Value, w Writer) object.Value {
+// there, null if there was nothing. It returns next with its managedFields. An error says why ownership cannot be told: what
+// is returned beside it has the managedFields of live, for whoever goes on with the write all the same.
+func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	o := operation{kind: k, writer: &w, room: newRoom()}
 	defer o.room.giveBack()
 	o.entries = o.startingPoint(live, next)
 	bare := withoutManaged(next)
 	if len(o.entries) == 0 && live.At("metadata", "uid").Str() != "" {
-		return bare // nobody has begun to manage it
+		return bare, nil // nobody has begun to manage it
 	}
 	if live.IsNull() {
 		live = o.nothing(next)
 	}
 	if err := o.update(withoutManaged(live), bare, w.Manager); err != nil {
-		return withManaged(bare, live.At("metadata", "managedFields"))
+		return withManaged(bare, live.At("metadata", "managedFields")), err
 	}
 	o.cap()
-	return withManaged(bare, printManaged(o.entries))
+	return withManaged(bare, printManaged(o.entries)), nil
 }
 
 // startingPoint is the managers before an update: those that the request tells, or else those of the live object (SSA-7).

@@ -160,7 +160,7 @@ func (s *step) run(t *testing.T, i int, live object.Value) object.Value {
 		} else {
 			body = body.WithAt(object.StringOf("u"), "metadata", "uid")
 		}
-		next = widgets.Update(live, body, w)
+		next, err = widgets.Update(live, body, w)
 	}
 	if s.err != "" || err != nil {
 		if err == nil || s.err == "" || !strings.Contains(err.Error(), s.err) {

@@ -20,8 +20,12 @@ func shared(t testing.TB) object.Value {
 	v := write(object.Nil, "helm", "metadata: {name: w, labels: {app: web}}\nspec: {replicas: 1, selector: {a: b, c: d}, containers: [{name: web, image: a, args: [x, 'yes']}]}", false)
 	v = write(v, "ops", "metadata: {labels: {app: web}}\nspec: {containers: [{name: web, ports: [{port: 80}]}]}", false)
 	v = v.WithAt(object.StringOf("u"), "metadata", "uid")
-	return widgets.Update(v, v.WithAt(object.IntOf(3), "spec", "replicas").WithAt(yaml(t, "{x: {z: 1}}"), "spec", "template"),
+	v, err := widgets.Update(v, v.WithAt(object.IntOf(3), "spec", "replicas").WithAt(yaml(t, "{x: {z: 1}}"), "spec", "template"),
 		Writer{Manager: "hpa", APIVersion: "v1", Subresource: "scale", Now: "2026-01-02T03:04:05Z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // SPEC: BEY-1

@@ -262,7 +262,9 @@ func BenchmarkUpdate(b *testing.B) {
 				k, writer := plinth{}.kind(w)
 				b.ReportAllocs()
 				for b.Loop() {
-					k.Update(live, next, writer)
+					if _, err := k.Update(live, next, writer); err != nil {
+						b.Fatal(err)
+					}
 				}
 			})
 			b.Run(s.name+"/"+c.name+"/upstream", func(b *testing.B) {

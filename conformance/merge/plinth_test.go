@@ -83,7 +83,8 @@ func (p plinth) Update(w write, live, updated object.Value) (object.Value, error
 	k, writer := p.kind(w)
 	told := updated.At("metadata", "managedFields")
 	writer.Clear = told.Kind() == object.List && told.Len() == 0
-	return k.Update(live, updated, writer), nil
+	next, _ := k.Update(live, updated, writer) // the write goes on where ownership cannot be told, as in the reference
+	return next, nil
 }
 
 func (plinth) replicas(w write) merge.Replicas {

@@ -10,30 +10,35 @@ import (
 
 // act is a POST to a subresource: an operation on the object that is there, such as binding a Pod to a node or evicting
 // it. The answer is that it is done.
-func (e *Engine) act(ctx context.Context, rq *Request, body object.Value) (*Result, error) {
-	sub := rq.Subresource
-	if name := body.At("metadata", "name").Str(); name != rq.Name {
+func (d *draft) act(ctx context.Context) (*Result, error) {
+	rq, sub := d.rq, d.rq.Subresource
+	if name := d.sent.At("metadata", "name").Str(); name != rq.Name {
 		return nil, apierr.NewBadRequest(fmt.Sprintf("name in URL does not match name in %s object", sub.Kind))
 	}
 	if sub.Deletion != nil {
-		options, err := sub.Deletion(body)
+		options, err := sub.Deletion(d.sent)
 		if err != nil {
+			return nil, err
+		}
+		if err := d.admit(ctx); err != nil {
 			return nil, err
 		}
 		object := *rq
 		object.Subresource = nil
-		if _, err := e.Delete(ctx, &object, options); err != nil {
+		if _, err := d.Delete(ctx, &object, options); err != nil {
 			return nil, err
 		}
 		return &Result{Status: done(), Created: true}, nil
 	}
-	for {
-		live, ok := e.store.Get(rq.key())
-		if !ok {
-			return nil, rq.notFound()
+	for sure := false; ; {
+		n, err := d.onto(ctx, sure)
+		if err != nil {
+			return nil, err
 		}
-		_, err := e.replace(ctx, rq, live, func(object.Value) (written, error) { return written{body: body}, nil })
-		if raced(err) && ctx.Err() == nil {
+		if err = n.exists(); err == nil {
+			_, err = n.change(ctx)
+		}
+		if n.again(err, &sure) {
 			continue
 		}
 		if err != nil {
@@ -44,18 +49,28 @@ func (e *Engine) act(ctx context.Context, rq *Request, body object.Value) (*Resu
 }
 
 // through is a create of a virtual type that stands for an operation on an object of another one: the body names it.
-func (e *Engine) through(ctx context.Context, rq *Request, body object.Value) (*Result, error) {
-	target, subresource := rq.Resource.Through()
-	object := *rq
-	object.Resource = e.registry.Find(target.Group, rq.Resource.Version, target.Name)
+func (d *draft) through(ctx context.Context) (*Result, error) {
+	target, subresource := d.rq.Resource.Through()
+	object := *d.rq
+	object.Resource = d.registry.Find(target.Group, d.rq.Resource.Version, target.Name)
 	if object.Resource == nil {
 		return nil, apierr.NewNoSuchPath()
 	}
 	object.Subresource = object.Resource.Subresource(subresource)
-	if object.Name = body.At("metadata", "name").Str(); object.Name == "" {
+	if object.Name = d.sent.At("metadata", "name").Str(); object.Name == "" {
 		return nil, apierr.NewBadRequest("Name parameter required.")
 	}
-	return e.act(ctx, &object, body)
+	n := *d
+	n.rq = &object
+	return n.act(ctx)
+}
+
+// exists says that there is no object, where there is none.
+func (d *draft) exists() error {
+	if d.live == nil {
+		return d.rq.notFound()
+	}
+	return nil
 }
 
 func done() object.Value {

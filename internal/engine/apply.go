@@ -14,39 +14,42 @@ import (
 
 // Apply merges an intent into an object, or makes the object (SSA-2). Somebody else being faster is no conflict: the intent
 // is merged again.
-func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (*Result, error) {
-	intent, err := rq.intent(body)
+func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
+	d := e.draft(rq, updates)
+	defer d.tell(&result)
+	intent, err := d.intent(body)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, commitFailed(err)
+	for sure := false; ; {
+		n, err := d.onto(ctx, sure)
+		if err != nil {
+			return nil, err
 		}
-		live, ok := e.store.Get(rq.key())
-		if !ok {
-			result, err := e.createByApply(ctx, rq, intent)
-			if apierr.Is(err, apierr.AlreadyExists) {
-				continue // somebody else has made it meanwhile
-			}
+		result, err := n.apply(ctx, intent)
+		if !n.again(err, &sure) && !n.madeMeanwhile(err) {
 			return result, err
 		}
-		result, err := e.replace(ctx, rq, live, func(old object.Value) (written, error) {
-			obj, err := e.applied(rq, old, intent)
-			if err != nil {
-				return written{}, err
-			}
-			return written{obj, true}, rq.fits(live, obj, true)
-		})
-		if raced(err) {
-			continue
-		}
-		return result, err
 	}
 }
 
+// apply is one attempt of an apply.
+func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error) {
+	if d.live == nil {
+		return d.createByApply(ctx, intent)
+	}
+	if err := d.merge(intent); err != nil {
+		return nil, err
+	}
+	if err := d.rq.fits(d.live, d.sent, true); err != nil {
+		return nil, err
+	}
+	return d.change(ctx)
+}
+
 // createByApply makes the object that an intent describes where there is none.
-func (e *Engine) createByApply(ctx context.Context, rq *Request, intent object.Value) (*Result, error) {
+func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result, error) {
+	rq := d.rq
 	if rq.Subresource != nil || rq.Resource.Virtual() {
 		return nil, rq.notFound()
 	}
@@ -55,23 +58,22 @@ func (e *Engine) createByApply(ctx context.Context, rq *Request, intent object.V
 			return nil, err
 		}
 	}
-	obj, err := e.applied(rq, object.Nil, intent)
-	if err != nil {
+	if err := d.merge(intent); err != nil {
 		return nil, err
 	}
-	if uid := obj.At("metadata", "uid").Str(); uid != "" {
+	if uid := d.sent.At("metadata", "uid").Str(); uid != "" {
 		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
 	}
-	if err := rq.namesMatch(obj); err != nil {
+	if err := rq.namesMatch(d.sent); err != nil {
 		return nil, err
 	}
-	// Which version of nothing it is meant for does not matter.
-	return e.create(ctx, rq, written{obj.WithoutAt("metadata", "resourceVersion"), true})
+	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // it is no version of anything
+	return d.create(ctx)
 }
 
 // intent checks the body of an apply on its own: it names its kind and version, and every field and value has its type.
-func (rq *Request) intent(body object.Parsed) (object.Value, error) {
+func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
 	if v.IsNull() {
 		v = object.MapOf()
@@ -80,7 +82,7 @@ func (rq *Request) intent(body object.Parsed) (object.Value, error) {
 		return object.Nil, apierr.NewBadRequest(fmt.Sprintf(
 			"error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal %s into Go value of type map[string]interface {}", v.Kind()))
 	}
-	group, version, kind, typ := rq.bodyType()
+	group, version, kind, typ := d.rq.bodyType()
 	if v.At("apiVersion").Str() != apiVersion(group, version) || v.At("kind").Str() != kind {
 		return object.Nil, apierr.NewBadRequest("invalid object type: " + kindText(v.At("apiVersion").Str(), v.At("kind").Str()))
 	}
@@ -89,14 +91,14 @@ func (rq *Request) intent(body object.Parsed) (object.Value, error) {
 	}
 	decoded, err := typ.DecodePart(v)
 	if err != nil || len(decoded.Unknown) > 0 {
-		return object.Nil, rq.misfit(v, typ, decoded.Unknown, err)
+		return object.Nil, d.rq.misfit(v, typ, decoded.Unknown, err)
 	}
-	return decoded.Value, rq.judgeIntent(body.Duplicates)
+	return decoded.Value, d.judgeIntent(body.Duplicates)
 }
 
 // judgeIntent tells of keys that stand twice in the intent.
-func (rq *Request) judgeIntent(duplicates []string) error {
-	if rq.Validation == Ignore || len(duplicates) == 0 {
+func (d *draft) judgeIntent(duplicates []string) error {
+	if d.rq.Validation == Ignore || len(duplicates) == 0 {
 		return nil
 	}
 	lines := make([]string, len(duplicates))
@@ -106,8 +108,8 @@ func (rq *Request) judgeIntent(duplicates []string) error {
 			lines[i] = fmt.Sprintf("duplicate field %q", d)
 		}
 	}
-	if rq.Validation == Warn {
-		rq.warn(lines...)
+	if d.rq.Validation == Warn {
+		d.warn(lines...)
 		return nil
 	}
 	return apierr.NewBadRequest("error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  "))
@@ -152,49 +154,49 @@ func (rq *Request) notTyped(intent object.Value, err error) error {
 	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v", nameText(intent), err)}
 }
 
-// applied is the object that an intent makes of what is there, with its managers, decoded like any body.
-func (e *Engine) applied(rq *Request, old, intent object.Value) (object.Value, error) {
-	k, w := e.merging(rq), rq.writer(e.now())
-	live := old
-	scale := rq.Subresource != nil && rq.Subresource.Replicas != nil
+// merge makes of an intent, and of what is there, the object that is going to be, with its managers, decoded like any body.
+func (d *draft) merge(intent object.Value) error {
+	rq, sub := d.rq, d.rq.Subresource
+	k, live := d.merging(rq), d.old
+	scale := sub != nil && sub.Replicas != nil
 	if scale {
 		var err error
-		if live, err = rq.scaleWithManagers(old); err != nil {
-			return object.Nil, err
+		if live, err = rq.scaleWithManagers(d.old); err != nil {
+			return err
 		}
-		k, w.APIVersion = rq.mergingScale(), apiVersion(rq.Subresource.Group, rq.Subresource.Version)
+		k = rq.mergingScale()
 	}
-	merged, err := k.Apply(live, intent, w)
+	merged, err := k.Apply(live, intent, d.writer())
 	if err != nil {
-		return object.Nil, rq.applyFailed(live, intent, err)
+		return rq.applyFailed(live, intent, err)
 	}
-	var settled object.Value
+	var form object.Value
 	if !scale {
-		settled = rq.settledLive(live)
+		form = d.formOfOld()
 	}
-	decoded, err := k.Type.DecodeFrom(merged, settled)
+	decoded, err := k.Type.DecodeFrom(merged, form)
 	if err != nil {
-		return object.Nil, rq.notTyped(intent, err)
+		return rq.notTyped(intent, err)
 	}
+	d.owned, d.sent = true, decoded.Value
 	if !scale {
-		return decoded.Value, nil
+		return nil
 	}
-	managed, err := rq.Subresource.Replicas.FromScale(old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
+	managed, err := sub.Replicas.FromScale(d.old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
 	if err != nil {
-		return object.Nil, err
+		return err
 	}
-	return withManagers(decoded.Value, managed), nil
+	d.sent = withManagers(d.sent, managed)
+	return nil
 }
 
-// settledLive is the live object if there is one and it is settled, else null.
-func (rq *Request) settledLive(live object.Value) object.Value {
-	if live.IsNull() {
-		return object.Nil
+// formOfOld is the old object if it has the form that Decode and Settle give, else null: what the merge leaves of it need
+// not be looked at again then.
+func (d *draft) formOfOld() object.Value {
+	if d.form.IsNull() && !d.old.IsNull() && d.rq.Resource.Schema().IsSettled(d.old) {
+		d.form = d.old
 	}
-	if rq.settled.IsNull() && rq.Resource.Schema().IsSettled(live) {
-		rq.settled = live
-	}
-	return rq.settled
+	return d.form
 }
 
 // applyFailed words what keeps an intent from being merged.

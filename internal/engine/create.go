@@ -2,157 +2,116 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
-	"plinth/internal/objectmeta"
-	"plinth/internal/store"
 	"plinth/object"
 )
 
 // nameAttempts is how many generated names are tried before the client is told to try again.
 const nameAttempts = 8
 
-// Create makes an object (POST to a collection, URI-4).
-func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (*Result, error) {
-	obj, err := rq.decode(body)
-	if err != nil {
+// Create makes an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual type stands
+// for (URI-1).
+func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
+	d := e.draft(rq, creates)
+	defer d.tell(&result)
+	if err := d.decode(body); err != nil {
 		return nil, err
 	}
-	if err := rq.namespaceMatches(obj); err != nil {
+	if err := rq.namespaceMatches(d.sent); err != nil {
 		return nil, err
 	}
-	obj = rq.once(obj, false)
+	d.dedupOwners(false)
 	switch {
 	case rq.Subresource != nil:
-		return e.act(ctx, rq, obj)
+		return d.act(ctx)
 	case rq.Resource.Through != nil:
-		return e.through(ctx, rq, obj)
+		return d.through(ctx)
 	case rq.Resource.Answer != nil:
-		return rq.answer(obj)
+		return d.virtual(ctx)
 	}
-	return e.create(ctx, rq, written{body: obj})
+	return d.create(ctx)
 }
 
-// create goes on with a decoded object; an update of an object that is not there comes here, too.
-func (e *Engine) create(ctx context.Context, rq *Request, w written) (*Result, error) {
-	obj := w.body
-	// A version of nothing, or that is none, does no harm.
-	if seen, err := parseVersion(obj.At("metadata", "resourceVersion").Str()); err == nil && seen != 0 {
+// create takes a draft of a new object down the line; an update or an apply of an object that is not there comes here, too.
+// Admission sees the object once, before it has a name and a UID. What follows is done again where a generated name turns
+// out to be taken. Where the namespace was lost meanwhile, nothing is done again: whether there is one is looked at anew,
+// and the same bytes are sent.
+func (d *draft) create(ctx context.Context) (*Result, error) {
+	d.action = creates
+	// Zero and unparsable resourceVersions are ignored.
+	if seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err == nil && seen != 0 {
 		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	name, prefix := obj.At("metadata", "name").Str(), obj.At("metadata", "generateName").Str()
-	generated := name == "" && prefix != ""
+	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
+	d.now = d.Engine.now()
+	d.wipe()
+	d.fill()
+	d.own()
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
 	for attempt := 1; ; attempt++ {
-		if err := ctx.Err(); err != nil {
-			return nil, commitFailed(err)
-		}
-		inNamespace, err := e.admitNamespace(rq, name)
-		if err != nil {
+		n := *d
+		if err := n.make(ctx); err != nil {
 			return nil, err
 		}
-		if generated {
-			name = generateName(prefix)
+		err := d.commit(ctx, &n)
+		key, raced := lost(err)
+		for raced && key != n.key() {
+			if err := n.admitNamespace(); err != nil {
+				return nil, err
+			}
+			err = d.commit(ctx, &n)
+			key, raced = lost(err)
 		}
-		now := e.now()
-		made, err := e.make(rq, w, name, now)
-		if err != nil {
-			return nil, err
-		}
-		key := rq.Resource.key(rq.Namespace, name)
-		nothing := &store.Version{Key: key, Sidecar: &store.Sidecar{}}
-		made, settled := rq.Resource.Schema().SettleFrom(made, object.Nil)
-		version, err := e.version(rq.Resource, nothing, made, settled, now)
-		if err != nil {
-			return nil, err
-		}
-		err = e.commitNew(ctx, rq, version, inNamespace)
-		var conflict *store.ConflictError
 		switch {
 		case err == nil:
-			shown, err := rq.present(version)
-			return &Result{Object: shown, Created: true}, err
-		case !errors.As(err, &conflict):
-			return nil, commitFailed(err)
-		case conflict.Key != key:
-			continue // the namespace has changed meanwhile
+			return n.answer()
+		case !raced:
+			return nil, err
 		case !generated || attempt == nameAttempts:
-			return nil, e.taken(rq, key, name, prefix != "")
+			return nil, n.taken(prefixed)
 		}
 	}
 }
 
-// taken says that a name is taken, and by what for a while longer. Who leaves the name to the server may come again.
-func (e *Engine) taken(rq *Request, key store.Key, name string, prefixed bool) error {
-	err := apierr.NewAlreadyExists(rq.Resource.Type(), name)
+// make makes of what was admitted an object of its own, ready to be committed.
+func (d *draft) make(ctx context.Context) error {
+	d.name()
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	d.settle()
+	if err := d.validate(); err != nil {
+		return err
+	}
+	if err := d.check(ctx); err != nil {
+		return err
+	}
+	return d.print()
+}
+
+// taken says that the draft's name is taken, and by what for a while longer. Who leaves the name to the server may come
+// again.
+func (d *draft) taken(prefixed bool) error {
+	err := apierr.NewAlreadyExists(d.rq.Resource.Type(), d.obj.At("metadata", "name").Str())
 	if prefixed {
 		err.Message += ", the server was not able to generate a unique name for the object"
 		err.Details.RetryAfterSeconds = 1
 	}
-	if owner, ok := e.store.Get(key); ok && owner.Sidecar.Deleting {
+	if owner, _ := d.lookup(d.key(), false); owner != nil && owner.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}
 	return err
 }
 
-// make turns what a client sent into what will be stored: system metadata, what the kind resets, defaults, validation.
-func (e *Engine) make(rq *Request, w written, name string, now time.Time) (object.Value, error) {
-	r := rq.Resource
-	obj := rq.born(w.body, name, now)
-	if r.Default != nil {
-		obj = r.Default(obj)
+// virtual serves a virtual type: nothing is stored.
+func (d *draft) virtual(ctx context.Context) (*Result, error) {
+	if err := d.admit(ctx); err != nil {
+		return nil, err
 	}
-	if !w.owned {
-		obj = e.own(rq, obj, object.Nil, now)
-	}
-	sent := obj
-	if r.PrepareCreate != nil {
-		obj = r.PrepareCreate(obj, rq.User)
-	}
-	faults := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
-	if r.Validate != nil {
-		faults = append(faults, r.Validate(obj)...)
-	}
-	if len(faults) > 0 {
-		return object.Nil, apierr.NewInvalid(r.KindType(), obj.At("metadata", "name").Str(), faults)
-	}
-	if r.WarnCreate != nil {
-		rq.warn(r.WarnCreate(obj, sent)...)
-	}
-	return obj, nil
-}
-
-// commitNew stores a version under a key that nobody has, or only looks whether it could (DRY-1).
-func (e *Engine) commitNew(ctx context.Context, rq *Request, v *store.Version, pre []store.Precondition) error {
-	if rq.DryRun {
-		if taken, ok := e.store.Get(v.Key); ok {
-			return &store.ConflictError{Key: v.Key, Have: taken.Revision}
-		}
-		return nil
-	}
-	revision, err := e.store.Commit(ctx, append(pre, store.Precondition{Key: v.Key}),
-		[]store.Change{{Key: v.Key, Data: v.Data, Sidecar: v.Sidecar}})
-	v.Revision = revision
-	return err
-}
-
-// commitFailed words an error of the store that is nobody's race.
-func commitFailed(err error) error {
-	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return apierr.NewTimeout("request did not complete within the allotted timeout")
-	case errors.Is(err, store.ErrClosed):
-		return apierr.NewUnavailable("the store takes no writes: " + err.Error())
-	}
-	return apierr.NewInternal(err)
-}
-
-// answer serves a virtual type: nothing is stored.
-func (rq *Request) answer(obj object.Value) (*Result, error) {
-	answer, err := rq.Resource.Answer(rq, obj)
+	answer, err := d.rq.Resource.Answer(d.rq, d.sent)
 	if err != nil {
 		return nil, err
 	}

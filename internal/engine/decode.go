@@ -10,40 +10,27 @@ import (
 	"plinth/schema"
 )
 
-// decode checks a body against the type of the request: its kind, the types of its fields, and, at the level that the
-// request asks for, its unknown and duplicate fields (VAL-1, VAL-2).
-func (rq *Request) decode(body object.Parsed) (object.Value, error) {
-	group, version, kind, _ := rq.bodyType()
-	if err := checkKind(body.Value, group, version, kind); err != nil {
-		return object.Nil, err
-	}
-	obj, err := rq.decodeFields(body)
-	if err != nil {
-		return object.Nil, cannotBeHandled(kind, version, kind, err.Error())
-	}
-	return obj, nil
-}
-
-// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields. Of odd
-// things that were found on the way to the body they tell, too.
-func (rq *Request) decodeFields(body object.Parsed, odd ...string) (object.Value, error) {
-	group, version, kind, typ := rq.bodyType()
+// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields. odd is
+// what was found on the way to the body, and is told with the rest.
+func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
+	group, version, kind, typ := d.rq.bodyType()
 	if body.Value.IsNull() { // null says no more than {}
 		body.Value = object.MapOf()
 	}
 	decoded, err := typ.Decode(body.Value)
 	if err != nil {
-		return object.Nil, err
+		return err
 	}
-	if err := rq.judge(typ, odd, body.Duplicates, decoded.Unknown); err != nil {
-		return object.Nil, err
+	if err := d.judge(typ, odd, body.Duplicates, decoded.Unknown); err != nil {
+		return err
 	}
 	managed := body.Value.At("metadata", "managedFields")
-	rq.clearsManagers = managed.Kind() == object.List && managed.Len() == 0
-	return decoded.Value.Edit([]object.Member{
+	d.clears = managed.Kind() == object.List && managed.Len() == 0
+	d.sent = decoded.Value.Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf(apiVersion(group, version))},
 		{Key: "kind", Value: object.StringOf(kind)},
-	}), nil
+	})
+	return nil
 }
 
 // bodyType is what the body of the request is: the type's own kind, or that of its subresource.
@@ -89,8 +76,8 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 }
 
 // judge turns odd things, and duplicate and unknown fields, into warnings or into an error that names every one of them.
-func (rq *Request) judge(typ *schema.Type, odd, duplicates, unknown []string) error {
-	if rq.Validation == Ignore || len(odd)+len(duplicates)+len(unknown) == 0 {
+func (d *draft) judge(typ *schema.Type, odd, duplicates, unknown []string) error {
+	if d.rq.Validation == Ignore || len(odd)+len(duplicates)+len(unknown) == 0 {
 		return nil
 	}
 	found, lines := slices.Clone(odd), []string(nil)
@@ -105,8 +92,8 @@ func (rq *Request) judge(typ *schema.Type, odd, duplicates, unknown []string) er
 	for _, path := range unknown {
 		found = append(found, fmt.Sprintf("unknown field %q", path))
 	}
-	if rq.Validation == Warn {
-		rq.warn(append(lines, found...)...)
+	if d.rq.Validation == Warn {
+		d.warn(append(lines, found...)...)
 		return nil
 	}
 	if len(lines) > 0 {

@@ -12,37 +12,66 @@ import (
 )
 
 // Delete removes an object, or marks it for removal when something holds it: finalizers, a grace period (DEL-1, DEL-2).
-func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (*Result, error) {
-	rq.DryRun = rq.DryRun || o.DryRun
+func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
+	d := e.draft(rq, deletes)
+	d.dry = rq.DryRun || o.DryRun
+	defer d.tell(&result)
 	if rq.Resource.WarnDelete != nil {
-		rq.warn(rq.Resource.WarnDelete(o)...)
+		d.warn(rq.Resource.WarnDelete(o)...)
 	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, commitFailed(err)
-		}
-		live, ok := e.store.Get(rq.key())
-		if !ok {
-			return nil, rq.notFound()
-		}
-		if err := rq.deletable(live, o); err != nil {
+	for sure := false; ; {
+		n, err := d.onto(ctx, sure)
+		if err != nil {
 			return nil, err
 		}
-		result, err := e.remove(ctx, rq, live, o)
-		if raced(err) {
-			continue
+		result, err := n.delete(ctx, o)
+		if !n.again(err, &sure) {
+			return result, err
 		}
-		return result, err
 	}
+}
+
+// delete takes a draft of the deletion of a live object down the line.
+func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
+	if err := d.exists(); err != nil {
+		return nil, err
+	}
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.rq.deletable(d.live, o); err != nil {
+		return nil, err
+	}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	r := d.rq.Resource
+	seconds, graceful := int64(0), false
+	if r.GracefulDelete != nil {
+		seconds, graceful = r.GracefulDelete(d.old, o.GracePeriodSeconds)
+	}
+	held := len(finalizers(d.old)) > 0 || r.Held != nil && r.Held(d.old)
+	if !held && (!graceful || seconds == 0) {
+		return d.removeNow(ctx)
+	}
+	d.obj = r.mark(d.old, seconds, d.now)
+	if object.Equal(d.obj, d.old) { // marked before: nothing new
+		d.next = d.live
+		return d.answer()
+	}
+	var err error
+	if d.next, err = d.version(r, d.live, d.obj, false, d.now); err != nil {
+		return nil, err
+	}
+	d.next.Revision = d.live.Revision
+	if err := d.commit(ctx, d); err != nil {
+		return nil, err
+	}
+	return d.answer()
 }
 
 // deletable checks the client's preconditions.
 func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
-	if rq.Resource.Undeletable != nil {
-		if why := rq.Resource.Undeletable(rq.Name); why != "" {
-			return apierr.NewForbidden(rq.Resource.Type(), rq.Name, why)
-		}
-	}
 	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
@@ -57,41 +86,6 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", rv, have))
 	}
 	return rq.stale(live, live.Revision, object.Nil)
-}
-
-// remove deletes the live object, or marks it.
-func (e *Engine) remove(ctx context.Context, rq *Request, live *store.Version, o DeleteOptions) (*Result, error) {
-	r := rq.Resource
-	old, _, err := r.live(live)
-	if err != nil {
-		return nil, err
-	}
-	now := e.now()
-	seconds, graceful := int64(0), false
-	if r.GracefulDelete != nil {
-		seconds, graceful = r.GracefulDelete(old, o.GracePeriodSeconds)
-	}
-	held := len(finalizers(old)) > 0 || r.Held != nil && r.Held(old)
-	if !held && (!graceful || seconds == 0) {
-		return e.removeNow(ctx, rq, live, old)
-	}
-	obj := r.mark(old, seconds, now)
-	if object.Equal(obj, old) { // marked before: nothing new
-		shown, err := rq.present(live)
-		return &Result{Object: shown}, err
-	}
-	next, err := e.version(r, live, obj, false, now)
-	if err != nil {
-		return nil, err
-	}
-	next.Revision = live.Revision
-	if !rq.DryRun {
-		if next.Revision, err = e.commit(ctx, live, next); err != nil {
-			return nil, err
-		}
-	}
-	shown, err := rq.present(next)
-	return &Result{Object: shown}, err
 }
 
 // mark sets deletionTimestamp, or brings it forward when the new grace period is the shorter one.
@@ -123,31 +117,30 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 
 // removeNow takes the object out of the store. Where the answer is the object, it is at the version of its removal; and where
 // the kind has grace periods, it tells of the one that it did not get.
-func (e *Engine) removeNow(ctx context.Context, rq *Request, live *store.Version, old object.Value) (*Result, error) {
-	revision := live.Revision // what a dry run answers
-	if !rq.DryRun {
-		var err error
-		if revision, err = e.commit(ctx, live, nil); err != nil {
-			return nil, err
-		}
+func (d *draft) removeNow(ctx context.Context) (*Result, error) {
+	rq := d.rq
+	d.remove = true
+	if err := d.commit(ctx, d); err != nil {
+		return nil, err
 	}
 	if rq.Resource.DeleteReturnsObject {
-		last := &store.Version{Key: live.Key, Data: live.Data, Sidecar: live.Sidecar}
+		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
 		if rq.Resource.GracefulDelete != nil {
-			now := e.now()
 			var err error
-			if last, err = e.version(rq.Resource, live, rq.Resource.mark(old, 0, now), false, now); err != nil {
+			if last, err = d.version(rq.Resource, d.live, rq.Resource.mark(d.old, 0, d.now), false, d.now); err != nil {
 				return nil, err
 			}
 		}
-		last.Revision = revision
+		if last.Revision = d.committed; d.committed == 0 { // a dry run
+			last.Revision = d.live.Revision
+		}
 		shown, err := rq.present(last)
 		return &Result{Object: shown}, err
 	}
 	details := []object.Member{
 		{Key: "name", Value: object.StringOf(rq.Name)},
 		{Key: "kind", Value: object.StringOf(rq.Resource.Name)},
-		{Key: "uid", Value: object.StringOf(live.Sidecar.UID)},
+		{Key: "uid", Value: object.StringOf(d.live.Sidecar.UID)},
 	}
 	if rq.Resource.Group != "" {
 		details = append(details, object.Member{Key: "group", Value: object.StringOf(rq.Resource.Group)})

@@ -20,13 +20,13 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		return nil, err
 	}
 	if rq.Resource.WarnDelete != nil { // even if there is nothing to delete
-		rq.warn(rq.Resource.WarnDelete(d)...)
+		list.Warnings = rq.Resource.WarnDelete(d)
 	}
 	for item := range list.Items {
 		one := *rq
 		one.Namespace, one.Name = splitKey(item.Key.Name)
 		if _, err := e.Delete(ctx, &one, d); err != nil && !apierr.Is(err, apierr.NotFound) {
-			return nil, err
+			return &Collection{Warnings: list.Warnings}, err
 		}
 	}
 	return list, nil

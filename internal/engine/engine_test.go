@@ -570,16 +570,13 @@ func TestDuplicateFields(t *testing.T) {
 	rq.Validation = Strict
 	_, err := b.Create(t.Context(), rq, b.parse(body))
 	b.wants(err, 400, `strict decoding error: duplicate field "metadata.name"`)
-	var warnings []string
 	rq = b.request("")
-	rq.Warn = func(texts []string) { warnings = append(warnings, texts...) }
-	b.must(b.Create(t.Context(), rq, b.parse(body)))
-	if !reflect.DeepEqual(warnings, []string{`duplicate field "metadata.name"`}) {
+	if warnings := b.must(b.Create(t.Context(), rq, b.parse(body))).Warnings; !reflect.DeepEqual(warnings, []string{`duplicate field "metadata.name"`}) {
 		t.Errorf("warnings are %q", warnings)
 	}
-	rq.Validation, warnings = Ignore, nil
-	b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"c","name":"d"}}`)))
-	if len(warnings) != 0 {
+	rq.Validation = Ignore
+	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"c","name":"d"}}`)))
+	if warnings := made.Warnings; len(warnings) != 0 {
 		t.Errorf("warnings are %q", warnings)
 	}
 }
@@ -611,9 +608,7 @@ func TestNamesThatNothingCanHave(t *testing.T) {
 func TestOwnersListedTwice(t *testing.T) {
 	b := newBench(t)
 	const owner = `{"apiVersion":"v1","kind":"A","name":"a","uid":"u"}`
-	var warnings []string
 	rq := b.request("")
-	rq.Warn = func(texts []string) { warnings = append(warnings, texts...) }
 	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,{"apiVersion":"v1","kind":"A","name":"b","uid":"u"},`+owner+`]}}`)))
 	parsed, err := object.ParseJSON(made.Object.Data)
 	if err != nil {
@@ -622,7 +617,7 @@ func TestOwnersListedTwice(t *testing.T) {
 	if n := parsed.Value.At("metadata", "ownerReferences").Len(); n != 2 {
 		t.Errorf("there are %d owners: %s", n, made.Object.Data)
 	}
-	if len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
+	if warnings := made.Warnings; len(warnings) != 1 || !strings.HasSuffix(warnings[0], "duplicate UID(s) observed: u") {
 		t.Errorf("%q", warnings)
 	}
 }

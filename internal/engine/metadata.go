@@ -13,7 +13,9 @@ import (
 func init() { uuid.EnableRandPool() }
 
 // serverOwned are the metadata that a client cannot set on a new object (WRITE-4).
-var serverOwned = []string{"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"}
+var serverOwned = []string{
+	"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
+}
 
 // namespaceMatches refuses a body whose namespace is not the URL's.
 func (rq *Request) namespaceMatches(obj object.Value) error {
@@ -22,27 +24,6 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 		return apierr.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil
-}
-
-// born gives a new object its system metadata. The name is settled before.
-func (rq *Request) born(obj object.Value, name string, now time.Time) object.Value {
-	set := []object.Member{
-		{Key: "creationTimestamp", Value: timeOf(now)},
-		{Key: "uid", Value: object.StringOf(uuid.NewString())},
-	}
-	drop := serverOwned
-	if name != "" {
-		set = append(set, object.Member{Key: "name", Value: object.StringOf(name)})
-	}
-	if rq.Resource.Namespaced {
-		set = append(set, object.Member{Key: "namespace", Value: object.StringOf(rq.Namespace)})
-	} else {
-		drop = append(drop[:len(drop):len(drop)], "namespace")
-	}
-	if rq.Resource.Generation != nil {
-		set = append(set, object.Member{Key: "generation", Value: object.IntOf(1)})
-	}
-	return obj.With("metadata", obj.At("metadata").Edit(set, drop...))
 }
 
 // carry gives an updated object the system metadata of the old one, where the client left them out or may not change
@@ -70,26 +51,6 @@ func carry(obj, old object.Value) object.Value {
 		drop = append(drop, "namespace")
 	}
 	return obj.With("metadata", meta.Edit(set, drop...))
-}
-
-// bump raises metadata.generation where the parts of the object that count have changed. It returns the object, and as what
-// it is stored: that an empty list becomes none there is no change.
-func (rq *Request) bump(obj, old object.Value) (bumped, settled object.Value) {
-	r := rq.Resource
-	settled = rq.settle(obj)
-	if r.Generation == nil {
-		return obj, settled
-	}
-	before := r.Generation(old)
-	if object.Equal(r.Generation(obj), before) || object.Equal(r.Generation(settled), before) {
-		return obj, settled
-	}
-	next := object.IntOf(old.At("metadata", "generation").Int() + 1)
-	bumped = obj.WithAt(next, "metadata", "generation")
-	if settled == obj {
-		return bumped, bumped
-	}
-	return bumped, settled.WithAt(next, "metadata", "generation")
 }
 
 // timeOf is a metav1.Time.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 
 	"plinth/internal/apierr"
@@ -10,18 +12,42 @@ import (
 // Namespaces is the store resource of namespaces.
 const Namespaces = "/namespaces"
 
-// admitNamespace refuses to create an object in a namespace that is not there or is being emptied (URI-5). The
-// precondition that it returns keeps that true until the commit.
-func (e *Engine) admitNamespace(rq *Request, name string) ([]store.Precondition, error) {
+// admit is mutating admission. There is one plugin so far, the life cycle of namespaces (URI-5): nothing is created in one
+// that is not there or is being emptied, and some cannot be deleted.
+func (d *draft) admit(context.Context) error {
+	r := d.rq.Resource
+	switch {
+	case d.action == deletes && r.Undeletable != nil:
+		if why := r.Undeletable(d.rq.Name); why != "" {
+			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
+		}
+	case d.action == creates && r.Answer == nil: // a review would tell which namespaces there are
+		return d.admitNamespace()
+	}
+	return nil
+}
+
+// admitNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
+// until the commit what it has found.
+func (d *draft) admitNamespace() error {
+	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" { // no namespace is for validation to refuse
-		return nil, nil
+		return nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}
-	ns, ok := e.store.Get(key)
-	if !ok {
-		return nil, apierr.NewNotFound(apierr.Type{Name: "namespaces"}, rq.Namespace)
+	ns, current := d.lookup(key, false)
+	if !current && (ns == nil || ns.Sidecar.Deleting) {
+		ns, _ = d.lookup(key, true)
+	}
+	if ns == nil {
+		return apierr.NewNotFound(apierr.Type{Name: "namespaces"}, rq.Namespace)
 	}
 	if ns.Sidecar.Deleting {
+		name := rq.Name
+		if name == "" {
+			meta := d.sent.At("metadata")
+			name = cmp.Or(meta.At("name").Str(), meta.At("generateName").Str(), "Unknown")
+		}
 		err := apierr.NewForbidden(rq.Resource.Type(), name,
 			fmt.Sprintf("unable to create new content in namespace %s because it is being terminated", rq.Namespace))
 		err.Details.Causes = []apierr.Cause{{
@@ -29,7 +55,8 @@ func (e *Engine) admitNamespace(rq *Request, name string) ([]store.Precondition,
 			Message: fmt.Sprintf("namespace %s is being terminated", rq.Namespace),
 			Field:   "metadata.namespace",
 		}}
-		return nil, err
+		return err
 	}
-	return []store.Precondition{{Key: key, Revision: ns.Revision}}, nil
+	d.fences = []store.Precondition{{Key: key, Revision: ns.Revision}}
+	return nil
 }

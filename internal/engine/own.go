@@ -2,7 +2,6 @@ package engine
 
 import (
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -31,17 +30,6 @@ func (rq *Request) manager() string {
 		name = utf8.AppendRune(name, r)
 	}
 	return string(name)
-}
-
-func (rq *Request) writer(now time.Time) merge.Writer {
-	w := merge.Writer{
-		Manager: rq.manager(), APIVersion: rq.Resource.APIVersion(), Force: rq.Force, Clear: rq.clearsManagers,
-		Now: now.UTC().Format(time.RFC3339),
-	}
-	if rq.Subresource != nil {
-		w.Subresource = rq.Subresource.Name
-	}
-	return w
 }
 
 // merging is the type as package merge sees it from the request's endpoint.
@@ -86,27 +74,23 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 	return obj, nil
 }
 
-// own tells who owns what of obj, which is about to be written in the place of old, null if there is nothing (SSA-1, SSA-6).
-func (e *Engine) own(rq *Request, obj, old object.Value, now time.Time) object.Value {
-	return e.merging(rq).Update(old, obj, rq.writer(now))
-}
-
 // ownScale is own for a write of a kind that is not the object's own, the scale subresource (SSA-14): it is owned there, and
 // the managers of the object are changed accordingly.
-func (e *Engine) ownScale(rq *Request, body, old object.Value, now time.Time) object.Value {
-	managed := old.At("metadata", "managedFields")
-	live, err := rq.scaleWithManagers(old)
+func (d *draft) ownScale() (object.Value, error) {
+	managed := d.old.At("metadata", "managedFields")
+	live, err := d.rq.scaleWithManagers(d.old)
 	if err != nil {
-		return managed
+		return withManagers(d.obj, managed), err
 	}
-	k, w := rq.mergingScale(), rq.writer(now)
-	w.APIVersion = apiVersion(rq.Subresource.Group, rq.Subresource.Version)
-	written := k.Update(live, body, w)
-	back, err := rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"), rq.Resource.APIVersion())
+	written, err := d.rq.mergingScale().Update(live, d.obj, d.writer())
 	if err != nil {
-		return managed
+		return withManagers(d.obj, managed), err
 	}
-	return back
+	back, err := d.rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"), d.rq.Resource.APIVersion())
+	if err != nil {
+		return withManagers(d.obj, managed), err
+	}
+	return withManagers(d.obj, back), nil
 }
 
 func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subresource.Schema()} }
@@ -143,19 +127,4 @@ func onlyTimes(obj, old object.Value) bool {
 		}
 	}
 	return object.Equal(obj.WithAt(before, "metadata", "managedFields"), old)
-}
-
-// managersAfter is the managers after a write to a subresource: body is what the client sent, defaulted. An operation, such
-// as binding a Pod, is nobody's.
-func (e *Engine) managersAfter(rq *Request, owned bool, body, old object.Value, now time.Time) object.Value {
-	sub := rq.Subresource
-	switch {
-	case owned:
-		return body.At("metadata", "managedFields")
-	case sub.Replicas != nil:
-		return e.ownScale(rq, body, old, now)
-	case sub.Kind != rq.Resource.Kind || !sub.does("update"):
-		return old.At("metadata", "managedFields")
-	}
-	return e.own(rq, body, old, now).At("metadata", "managedFields")
 }

@@ -7,12 +7,12 @@ import (
 	"plinth/object"
 )
 
-// once drops owners that are listed twice, and warns of them. The reference looks at patched objects later than at sent
+// dedupOwners drops owners that are listed twice, and warns of them. The reference looks at patched objects later than at sent
 // ones, and says so.
-func (rq *Request) once(obj object.Value, patched bool) object.Value {
-	owners := obj.At("metadata", "ownerReferences").Items()
+func (d *draft) dedupOwners(patched bool) {
+	owners := d.sent.At("metadata", "ownerReferences").Items()
 	if len(owners) < 2 {
-		return obj
+		return
 	}
 	kept := make([]object.Value, 0, len(owners))
 	seen := make(map[string][]object.Value, len(owners)) // by UID, so that a long list takes no square of comparisons
@@ -27,13 +27,13 @@ func (rq *Request) once(obj object.Value, patched bool) object.Value {
 		kept = append(kept, owner)
 	}
 	if len(repeated) == 0 {
-		return obj
+		return
 	}
 	when := ""
 	if patched {
 		when = " after mutating admission happens"
 	}
-	rq.warn(".metadata.ownerReferences contains duplicate entries" + when + "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
+	d.warn(".metadata.ownerReferences contains duplicate entries" + when + "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
 		"please fix your requests; duplicate UID(s) observed: " + strings.Join(repeated, ", "))
-	return obj.WithAt(object.ListOf(kept...), "metadata", "ownerReferences")
+	d.sent = d.sent.WithAt(object.ListOf(kept...), "metadata", "ownerReferences")
 }

@@ -18,29 +18,35 @@ import (
 
 // Patch changes an object by a patch (WRITE-2). One that carries no resourceVersion is tried again when somebody else
 // was faster.
-func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (*Result, error) {
+func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
+	d := e.draft(rq, updates)
+	defer d.tell(&result)
 	_, _, _, typ := rq.bodyType()
 	c, err := p.parse(typ)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		if err := ctx.Err(); err != nil {
-			return nil, commitFailed(err)
+	for sure := false; ; {
+		n, err := d.onto(ctx, sure)
+		if err != nil {
+			return nil, err
 		}
-		live, ok := e.store.Get(rq.key())
-		if !ok {
-			return nil, rq.notFound()
+		result, err := n.patch(ctx, c)
+		if !n.again(err, &sure) {
+			return result, err
 		}
-		result, err := e.replace(ctx, rq, live, func(old object.Value) (written, error) {
-			obj, err := rq.patched(live, old, c)
-			return written{body: obj}, err
-		})
-		if raced(err) {
-			continue
-		}
-		return result, err
 	}
+}
+
+// patch is one attempt of a patch: of the live object it makes a body, which goes on as that of an update.
+func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
+	if err := d.exists(); err != nil {
+		return nil, err
+	}
+	if err := d.patched(c); err != nil {
+		return nil, err
+	}
+	return d.change(ctx)
 }
 
 // change is a patch that has been parsed.
@@ -117,39 +123,38 @@ func oddOperations(body []byte) []string {
 }
 
 // patched is the body that the patch makes of the live object, decoded like any body.
-func (rq *Request) patched(live *store.Version, old object.Value, c change) (object.Value, error) {
-	shown := old
-	if view := rq.view(); view != nil {
+func (d *draft) patched(c change) error {
+	shown := d.old
+	if view := d.rq.view(); view != nil {
 		var err error
-		if shown, err = view(old); err != nil {
-			return object.Nil, err
+		if shown, err = view(d.old); err != nil {
+			return err
 		}
 	}
-	shown = shown.WithAt(object.StringOf(strconv.FormatInt(live.Revision, 10)), "metadata", "resourceVersion")
+	shown = shown.WithAt(object.StringOf(strconv.FormatInt(d.live.Revision, 10)), "metadata", "resourceVersion")
 	raw, err := c.apply(shown)
 	if err != nil {
-		return object.Nil, patchFailed(err)
+		return patchFailed(err)
 	}
-	obj, err := rq.decodePatched(c, raw)
-	if err != nil {
+	if err := d.decodePatched(c, raw); err != nil {
 		if !c.text.IsNull() {
 			raw = c.text
 		}
-		return object.Nil, notDecodable(raw, err)
+		return notDecodable(raw, err)
 	}
-	obj = rq.once(obj, true)
-	return obj, rq.fits(live, obj, rq.unconditional())
+	d.dedupOwners(true)
+	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
 }
 
 // decodePatched is decode for what a patch has made of an object.
-func (rq *Request) decodePatched(c change, raw object.Value) (object.Value, error) {
-	group, version, kind, _ := rq.bodyType()
+func (d *draft) decodePatched(c change, raw object.Value) error {
+	group, version, kind, _ := d.rq.bodyType()
 	if !c.anyKind {
 		if err := checkKind(raw, group, version, kind); err != nil {
-			return object.Nil, err
+			return err
 		}
 	}
-	return rq.decodeFields(object.Parsed{Value: raw, Duplicates: c.duplicates}, c.odd...)
+	return d.decodeFields(object.Parsed{Value: raw, Duplicates: c.duplicates}, c.odd...)
 }
 
 // fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one

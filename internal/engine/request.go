@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// Request is what every verb is told.
+// Request is what every verb is told. It is not changed while it is served.
 type Request struct {
 	Resource    *Resource
 	Subresource *Subresource // nil: the object itself
@@ -26,24 +26,9 @@ type Request struct {
 	DryRun     bool
 	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
 	IfMatch string
-	// Warn tells the client something beside the answer, one Warning header each, even if the request fails in the end;
-	// nil: nobody listens.
-	Warn func(texts []string)
 	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
 	// create); nil allows.
 	Authorize func(verb string) error
-
-	clearsManagers bool // the body has an empty list of managedFields, which no decoded object shows any more
-	// settled is the live object where it is known to have the form that Decode and Settle give: what a write leaves of it need
-	// not be looked at again. Else null.
-	settled object.Value
-}
-
-// warn tells the client something, if anybody listens.
-func (rq *Request) warn(texts ...string) {
-	if rq.Warn != nil && len(texts) > 0 {
-		rq.Warn(texts)
-	}
 }
 
 // User is who asks, as authentication found out.
@@ -73,6 +58,17 @@ type Result struct {
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
+	// Warnings are what the client is told beside the answer, one Warning header each. A verb that fails returns a Result
+	// beside its error if there are any.
+	Warnings []string
+}
+
+// Told is the warnings of a result, which may be nil.
+func (r *Result) Told() []string {
+	if r == nil {
+		return nil
+	}
+	return r.Warnings
 }
 
 // ListOptions are what a list or a watch selects, and at which version.
@@ -91,6 +87,7 @@ type Collection struct {
 	Continue  string
 	Remaining *int64
 	Items     iter.Seq[*Object]
+	Warnings  []string // as a Result's
 }
 
 // WatchOptions are what a watch begins with (WATCH-2, WATCH-5).

@@ -23,6 +23,7 @@ func (h *Handler) create(x *exchange) error {
 		return err
 	}
 	result, err := h.Engine.Create(x.ctx, rq, parsed)
+	x.warn(result.Told())
 	if err != nil {
 		return err
 	}

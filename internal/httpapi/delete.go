@@ -14,6 +14,7 @@ func (h *Handler) delete(x *exchange) error {
 	}
 	rq := x.request()
 	result, err := h.Engine.Delete(x.ctx, rq, options)
+	x.warn(result.Told())
 	if err != nil {
 		return err
 	}

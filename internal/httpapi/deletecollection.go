@@ -19,6 +19,9 @@ func (h *Handler) deleteCollection(x *exchange) error {
 	}
 	rq := x.request()
 	deleted, err := h.Engine.DeleteCollection(x.ctx, rq, params.ListOptions, options)
+	if deleted != nil {
+		x.warn(deleted.Warnings)
+	}
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func (h *Handler) patch(x *exchange) error {
 	} else {
 		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: format.Type, Body: body})
 	}
+	x.warn(result.Told())
 	if err != nil {
 		return err
 	}

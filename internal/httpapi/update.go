@@ -25,6 +25,7 @@ func (h *Handler) update(x *exchange) error {
 	}
 	rq.Authorize = func(verb string) error { return h.may(x, verb) }
 	result, err := h.Engine.Update(x.ctx, rq, parsed)
+	x.warn(result.Told())
 	if err != nil {
 		return err
 	}

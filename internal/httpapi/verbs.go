@@ -140,7 +140,7 @@ func (x *exchange) request() *engine.Request {
 	t := &x.target
 	rq := &engine.Request{
 		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
-		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(), Warn: x.warn,
+		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(),
 	}
 	if x.resource.Namespaced {
 		rq.Namespace = t.namespace

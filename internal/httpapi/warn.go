@@ -15,6 +15,9 @@ const (
 
 // warn adds one Warning header for each text, none twice (VAL-2). They are part of whatever the answer will be.
 func (x *exchange) warn(texts []string) {
+	if len(texts) == 0 {
+		return
+	}
 	total, shown := 0, 0 // characters: of all, and of the beginnings
 	count := func(text string) {
 		n := utf8.RuneCountInString(text)

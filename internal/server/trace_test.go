@@ -59,6 +59,19 @@ func (w way) check(t *testing.T, what string) {
 	if len(w) > maxFrames || len(packages) > maxPackages {
 		t.Errorf("%s: %d frames in %d packages, the budget is %d and %d", what, len(w), len(packages), maxFrames, maxPackages)
 	}
+	// A package that stands twice on the stack, with another one in between, was called back.
+	left, last := map[string]bool{}, ""
+	for _, f := range w {
+		slash := strings.LastIndexByte(f, '/')
+		p := f[:slash+1+strings.IndexByte(f[slash+1:], '.')]
+		if left[p] {
+			t.Errorf("%s: %s is called back: %s", what, p, strings.Join(w, " < "))
+		}
+		if p != last && last != "" {
+			left[last] = true
+		}
+		last = p
+	}
 }
 
 // tracedLog notes the way of the last append.
@@ -100,9 +113,11 @@ func TestTheWayOfARequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	send := func(method, path, body string) *tracedWriter {
+	send := func(method, path, body string, contentType ...string) *tracedWriter {
 		t.Helper()
+		log.last = nil
 		r := asAdmin(httptest.NewRequest(method, path, strings.NewReader(body)))
+		r.Header["Content-Type"] = contentType
 		w := &tracedWriter{ResponseRecorder: httptest.NewRecorder()}
 		s.http.Handler.ServeHTTP(w, r)
 		if w.Code >= 300 {
@@ -116,6 +131,13 @@ func TestTheWayOfARequest(t *testing.T) {
 	send(http.MethodGet, pods+"/a", "").first.check(t, "get, down to the answer")
 	send(http.MethodPut, "/api/v1/namespaces/default", `{"metadata":{"name":"default","labels":{"x":"y"}}}`)
 	log.last.check(t, "update, down to the log")
+	send(http.MethodPatch, pods+"/a?fieldManager=m", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}`,
+		"application/apply-patch+yaml")
+	log.last.check(t, "apply, down to the log")
+	send(http.MethodPatch, pods+"/a", `{"metadata":{"labels":{"x":"z"}}}`, "application/merge-patch+json")
+	log.last.check(t, "patch, down to the log")
+	send(http.MethodDelete, pods+"/a", `{"gracePeriodSeconds":0}`, "application/json")
+	log.last.check(t, "delete, down to the log")
 }
 
 // A server says where it is, answers those it knows, keeps what it was told over a restart, and closes cleanly.

@@ -1,0 +1,398 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/objectmeta"
+	"plinth/internal/store"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// draft is one object on its way from a request into the store. It carries everything that one step knows and a later
+// one needs: a Request is not changed while it is served, and nothing else carries state from step to step.
+//
+// The steps are the methods below, and the verbs call them in the order in which they stand here:
+//
+//	create  decode · wipe · default · own · admit · then for each name: name · prepare · settle · validate · check · commit
+//	update  decode · inherit · default · own · admit · prepare · settle · validate · check · commit
+//	patch   as update; the body is what the patch makes of the live object
+//	apply   as update, or as create where there is no object; the body is merged, and so is owned already
+//	delete  admit · check · mark or remove · commit
+//
+// A write to a subresource takes the steps of an update: until prepare, the draft is the body of the subresource; prepare
+// puts it into the object. A draft whose commit loses a race is thrown away, and its verb begins again with another one.
+type draft struct {
+	*Engine
+	rq     *Request
+	action action
+	now    time.Time
+	dry    bool
+
+	live    *store.Version // what the draft is to replace; nil: there is nothing
+	current bool           // live is known to be the newest version, see again
+	old     object.Value   // live in the version of the request; null: there is nothing
+	form    object.Value   // old, where it is known to have the form that Decode and Settle give; else null
+
+	sent   object.Value // the body, decoded
+	clears bool         // the body has an empty list of managedFields, which a decoded object does not show any more
+	owned  bool         // the body comes from a merge: its managedFields say already who owns what
+	obj    object.Value // what becomes of it, step by step
+	stored object.Value // obj as it is stored, from settle on
+	stable bool         // stored is known to have the form that Decode and Settle give
+
+	fences    []store.Precondition // what must hold beside live when the draft is committed
+	next      *store.Version       // what the commit puts in the place of live, and what the answer shows
+	remove    bool                 // the commit removes live instead; next is only shown
+	committed int64                // the revision of the commit; 0: there was none
+
+	told *warnings
+}
+
+// action is what admission is told that a draft does. A POST to a subresource creates, as in the reference.
+type action uint8
+
+const (
+	updates action = iota
+	creates
+	deletes
+)
+
+// warnings are what a client is told beside the answer. The drafts of one request share them.
+type warnings struct{ texts []string }
+
+// warn adds to what the client is told.
+func (d *draft) warn(texts ...string) { d.told.texts = append(d.told.texts, texts...) }
+
+// draft begins a draft for what a request sends.
+func (e *Engine) draft(rq *Request, a action) *draft {
+	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, told: &warnings{}}
+}
+
+// onto is the draft, begun anew, of a change of what is live now: of an object in d.live, or of nothing. With sure set, the
+// store has to know that nothing newer is there; without, it may answer from a state that lags behind (Engine.again).
+func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, commitFailed(err)
+	}
+	n := *d
+	n.live, n.current = d.lookup(d.rq.key(), sure)
+	n.now = d.Engine.now()
+	if n.live == nil {
+		return &n, nil
+	}
+	var settled bool
+	var err error
+	if n.old, settled, err = d.rq.Resource.live(n.live); err != nil {
+		return nil, err
+	}
+	if settled {
+		n.form = n.old
+	}
+	return &n, nil
+}
+
+// lookup reads the live version of a key; nil: there is none.
+func (e *Engine) lookup(key store.Key, _ bool) (live *store.Version, current bool) {
+	live, _ = e.store.Get(key)
+	return live, true
+}
+
+// decode checks the body against the type of the request: its kind, the types of its fields, and, at the level that the
+// request asks for, its unknown and duplicate fields (VAL-1, VAL-2). Owners that are listed twice are dropped.
+func (d *draft) decode(body object.Parsed) error {
+	group, version, kind, _ := d.rq.bodyType()
+	if err := checkKind(body.Value, group, version, kind); err != nil {
+		return err
+	}
+	if err := d.decodeFields(body); err != nil {
+		return cannotBeHandled(kind, version, kind, err.Error())
+	}
+	return nil
+}
+
+// wipe takes from a new object what only the server says of an object (WRITE-4), and gives it the namespace of the URL.
+func (d *draft) wipe() {
+	drop := serverOwned
+	var set []object.Member
+	if d.rq.Resource.Namespaced {
+		set = []object.Member{{Key: "namespace", Value: object.StringOf(d.rq.Namespace)}}
+	} else {
+		drop = append(drop[:len(drop):len(drop)], "namespace")
+	}
+	d.obj = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
+}
+
+// inherit gives a changed object the system metadata of the old one. The body of a subresource gets them in prepare.
+func (d *draft) inherit() {
+	d.obj = d.sent
+	if d.rq.Subresource == nil {
+		d.obj = carry(d.sent, d.old)
+	}
+}
+
+// fill fills in what the reference's defaulting fills in.
+func (d *draft) fill() {
+	fill := d.rq.Resource.Default
+	if sub := d.rq.Subresource; sub != nil {
+		fill = sub.Default
+	}
+	if fill != nil {
+		d.obj = fill(d.obj)
+	}
+}
+
+// own notes in metadata.managedFields who owns what from now on (SSA-1, SSA-6, SSA-19). An object that was merged tells
+// already. An operation, such as binding a Pod, is owned by nobody. The write goes on where ownership cannot be told, as in
+// the reference; the managers are left as they are then, and the client is told.
+func (d *draft) own() {
+	sub := d.rq.Subresource
+	var err error
+	switch {
+	case d.owned:
+		return
+	case sub != nil && sub.Replicas != nil:
+		d.obj, err = d.ownScale()
+	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
+		d.obj = withManagers(d.obj, d.old.At("metadata", "managedFields"))
+	default:
+		d.obj, err = d.merging(d.rq).Update(d.old, d.obj, d.writer())
+	}
+	if err != nil {
+		d.warn("metadata.managedFields is left as it was: " + err.Error())
+	}
+}
+
+// name gives a new object what makes it one of its own: its name, which is generated where the client has left that to the
+// server, its UID, and the time.
+func (d *draft) name() {
+	meta := d.obj.At("metadata")
+	name := meta.At("name").Str()
+	if prefix := meta.At("generateName").Str(); name == "" && prefix != "" {
+		name = generateName(prefix)
+	}
+	d.now = d.Engine.now()
+	set := []object.Member{
+		{Key: "creationTimestamp", Value: timeOf(d.now)},
+		{Key: "uid", Value: object.StringOf(uuid.NewString())},
+	}
+	if name != "" {
+		set = append(set, object.Member{Key: "name", Value: object.StringOf(name)})
+	}
+	if d.rq.Resource.Generation != nil {
+		set = append(set, object.Member{Key: "generation", Value: object.IntOf(1)})
+	}
+	d.sent = d.obj.With("metadata", meta.Edit(set))
+	d.obj = d.sent
+}
+
+// key is where the draft is stored.
+func (d *draft) key() store.Key {
+	if d.live != nil {
+		return d.live.Key
+	}
+	return d.rq.Resource.key(d.rq.Namespace, d.obj.At("metadata", "name").Str())
+}
+
+// prepare resets what a client may not set at this URL: status on the main one, everything else at /status (WRITE-4).
+func (d *draft) prepare() error {
+	r, sub := d.rq.Resource, d.rq.Subresource
+	switch {
+	case sub != nil:
+		d.sent = d.obj
+		obj, err := sub.Write(d.old, d.obj)
+		if err != nil {
+			return err
+		}
+		d.obj = withManagers(carry(obj, d.old), d.sent.At("metadata", "managedFields"))
+	case d.live == nil:
+		if r.PrepareCreate != nil {
+			d.obj = r.PrepareCreate(d.obj, d.rq.User)
+		}
+	case r.PrepareUpdate != nil:
+		d.obj = r.PrepareUpdate(d.obj, d.old)
+	}
+	return nil
+}
+
+// settle brings the object into the form in which it is stored, and raises metadata.generation where what counts has
+// changed. Validation still sees the object as it was before: an empty list is one there, and none in the store.
+func (d *draft) settle() {
+	d.stored, d.stable = d.rq.Resource.Schema().SettleFrom(d.obj, d.form)
+	if d.live == nil {
+		return
+	}
+	// What has become of an object, or been decided about it, is no change of what it is meant to be.
+	if sub := d.rq.Subresource; sub == nil || sub.Name != "status" && sub.does("update") {
+		d.bump()
+	}
+}
+
+// bump raises metadata.generation where the parts of the object that count have changed. That an empty list becomes none in
+// the store is no change.
+func (d *draft) bump() {
+	generation := d.rq.Resource.Generation
+	if generation == nil {
+		return
+	}
+	before := generation(d.old)
+	if object.Equal(generation(d.obj), before) || object.Equal(generation(d.stored), before) {
+		return
+	}
+	next := object.IntOf(d.old.At("metadata", "generation").Int() + 1)
+	same := d.stored == d.obj
+	d.obj = d.obj.WithAt(next, "metadata", "generation")
+	if same {
+		d.stored = d.obj
+	} else {
+		d.stored = d.stored.WithAt(next, "metadata", "generation")
+	}
+}
+
+// validate refuses what the reference's validation refuses (VAL-1, VAL-4), and warns of what it warns of.
+func (d *draft) validate() error {
+	r, sub := d.rq.Resource, d.rq.Subresource
+	var errs field.ErrorList
+	if path := field.NewPath("metadata"); d.live == nil {
+		errs = objectmeta.ObjectMeta(d.obj.At("metadata"), r.Namespaced, r.ValidateName, path)
+	} else {
+		errs = objectmeta.ObjectMetaUpdate(d.obj.At("metadata"), d.old.At("metadata"), path)
+	}
+	switch {
+	case sub != nil:
+		if sub.Validate != nil {
+			errs = append(errs, sub.Validate(d.sent, d.obj, d.old)...)
+		}
+	case d.live == nil:
+		if r.Validate != nil {
+			errs = append(errs, r.Validate(d.obj)...)
+		}
+	case r.ValidateUpdate != nil:
+		errs = append(errs, r.ValidateUpdate(d.obj, d.old)...)
+	}
+	if len(errs) > 0 {
+		return apierr.NewInvalid(r.KindType(), d.obj.At("metadata", "name").Str(), errs)
+	}
+	switch {
+	case d.live == nil && r.WarnCreate != nil:
+		d.warn(r.WarnCreate(d.obj, d.sent)...)
+	case d.live != nil && sub != nil && !d.rq.ownKind(): // a Scale writes the object as its own URL does
+		if sub.Warn != nil {
+			d.warn(sub.Warn(d.obj, d.old)...)
+		}
+	case d.live != nil && r.WarnUpdate != nil:
+		d.warn(r.WarnUpdate(d.obj, d.old)...)
+	}
+	return nil
+}
+
+// check is the last word before the commit: validating admission and quota. Nothing here has one yet.
+func (d *draft) check(context.Context) error { return nil }
+
+// print makes the version that is to be stored. A write that takes from an object that is being deleted the last thing that
+// it waited for removes it instead (DEL-1); one that has changed nothing but the times of managers changes nothing (SSA-16).
+func (d *draft) print() error {
+	if d.live != nil && onlyTimes(d.obj, d.old) {
+		d.obj, d.stored = d.old, d.old
+	}
+	d.remove = d.live != nil && deleting(d.old) && d.rq.Resource.released(d.stored)
+	before := d.live
+	if before == nil {
+		before = &store.Version{Key: d.key(), Sidecar: &store.Sidecar{}}
+	}
+	var err error
+	if d.next, err = d.version(d.rq.Resource, before, d.stored, d.stable && !d.remove, d.now); err != nil {
+		return err
+	}
+	d.next.Revision = d.revision()
+	return nil
+}
+
+// released says whether a deleted object waits for nothing any more.
+func (r *Resource) released(obj object.Value) bool {
+	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 && (r.Held == nil || !r.Held(obj))
+}
+
+// unchanged says whether what is to be stored is what is there (WRITE-3).
+func (d *draft) unchanged() bool {
+	return d.live != nil && !d.remove && bytes.Equal(d.next.Data, d.live.Data)
+}
+
+// answer is what the client is shown of the object: as the commit has left it; as a dry run would leave it, at the version
+// that is live; or, where the write has removed it, as the write would have left it, at the version that it was (DEL-3).
+func (d *draft) answer() (*Result, error) {
+	if d.committed > 0 && !d.remove {
+		d.next.Revision = d.committed
+	}
+	shown, err := d.rq.present(d.next)
+	return &Result{Object: shown, Created: d.live == nil}, err
+}
+
+// change takes a draft of a live object down the line: an update, a patch or an apply of it, or of one of its subresources.
+func (d *draft) change(ctx context.Context) (*Result, error) {
+	d.inherit()
+	d.fill()
+	d.own()
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.prepare(); err != nil {
+		return nil, err
+	}
+	d.settle()
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.print(); err != nil {
+		return nil, err
+	}
+	if d.unchanged() {
+		d.next = d.live
+		return d.answer()
+	}
+	if err := d.commit(ctx, d); err != nil {
+		return nil, err
+	}
+	return d.answer()
+}
+
+// tell adds to a result, and to that of a failure, what the client is warned of.
+func (d *draft) tell(result **Result) {
+	if len(d.told.texts) == 0 {
+		return
+	}
+	if *result == nil {
+		*result = &Result{}
+	}
+	(*result).Warnings = d.told.texts
+}
+
+// writer is who writes, as package merge is told.
+func (d *draft) writer() merge.Writer {
+	w := merge.Writer{
+		Manager: d.rq.manager(), APIVersion: d.rq.Resource.APIVersion(), Force: d.rq.Force, Clear: d.clears,
+		Now: d.now.UTC().Format(time.RFC3339),
+	}
+	if sub := d.rq.Subresource; sub != nil {
+		w.Subresource = sub.Name
+		if sub.Replicas != nil {
+			w.APIVersion = apiVersion(sub.Group, sub.Version)
+		}
+	}
+	return w
+}
+
+// generated says whether the client has left the name to the server.
+func (d *draft) generated() bool {
+	meta := d.sent.At("metadata")
+	return meta.At("name").Str() == "" && meta.At("generateName").Str() != ""
+}
