@@ -20,7 +20,7 @@ func certificates(c Config) group {
 			schema: gotypes.Of[certificatesv1.CertificateSigningRequest], cluster: true, naming: segment,
 			status: statusAndMeta, onStatus: keepVerdict(c.Now),
 			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
-			fields:   []selectable{text("spec.signerName", "spec", "signerName")},
+			fields:   []selectable{text("spec.signerName")},
 			table:    columns.CertificateSigningRequests,
 			special: func(r *engine.Resource) {
 				r.Subresources = append(r.Subresources, approval(r, c.Now))
@@ -33,16 +33,16 @@ func certificates(c Config) group {
 		{
 			name: "clustertrustbundles", kind: "ClusterTrustBundle", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
 			cluster: true, naming: segment, conditional: true,
-			fields: []selectable{text("spec.signerName", "spec", "signerName")},
+			fields: []selectable{text("spec.signerName")},
 			table:  columns.ClusterTrustBundles,
 		},
 		{
 			name: "podcertificaterequests", kind: "PodCertificateRequest", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
 			conditional: true, status: statusOnly,
 			fields: []selectable{
-				text("spec.nodeName", "spec", "nodeName"),
-				text("spec.podName", "spec", "podName"),
-				text("spec.signerName", "spec", "signerName"),
+				text("spec.nodeName"),
+				text("spec.podName"),
+				text("spec.signerName"),
 			},
 			table: columns.PodCertificateRequests,
 		},

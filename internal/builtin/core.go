@@ -31,7 +31,7 @@ func core(c Config) group {
 			name: "nodes", kind: "Node", short: "no", schema: gotypes.Of[corev1.Node], cluster: true,
 			alias: podCIDR, status: statusOnCreate, onCreate: dropNodeConfig, onUpdate: keepNodeConfig, onStatus: keepNodeStatusConfig,
 			gated:  []gated{below("spec", feature{"podPreemptionPolicy"})}, // InPlacePodVerticalScalingSchedulerPreemption
-			fields: []selectable{truth("spec.unschedulable", "spec", "unschedulable")},
+			fields: []selectable{truth("spec.unschedulable")},
 			table:  columns.Nodes,
 		},
 		{
@@ -56,7 +56,7 @@ func core(c Config) group {
 			name: "replicationcontrollers", kind: "ReplicationController", short: "rc", categories: []string{"all"},
 			schema: gotypes.Of[corev1.ReplicationController],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
-			fields: []selectable{number("status.replicas", "status", "replicas")},
+			fields: []selectable{number("status.replicas")},
 			table:  columns.ReplicationControllers,
 			scale:  replicasOf(labelsOf),
 		},
@@ -66,7 +66,7 @@ func core(c Config) group {
 		},
 		{
 			name: "secrets", kind: "Secret", schema: gotypes.Of[corev1.Secret],
-			alias: plainData, onUpdate: keepSecretType, fields: []selectable{text("type", "type")},
+			alias: plainData, onUpdate: keepSecretType, fields: []selectable{text("type")},
 			table: columns.Secrets, confidential: true,
 		},
 		{

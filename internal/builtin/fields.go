@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"strconv"
+	"strings"
 
 	"plinth/internal/store"
 	"plinth/object"
@@ -10,6 +11,8 @@ import (
 // selectable is a field that lists and watches can be selected by (LIST-7).
 type selectable struct {
 	name string
+	// path is where value looks; nil: that depends.
+	path []string
 	// value is the field's text in an object. Nil: the name is known and selects by an empty value always, as in the
 	// reference.
 	value func(obj object.Value) string
@@ -29,17 +32,27 @@ func selected(fields []selectable, obj object.Value) []store.Pair {
 	return pairs
 }
 
-// text is a selectable field that holds text.
+// text is a selectable field that holds text. The path is that of the name, unless another one is given.
 func text(name string, path ...string) selectable {
-	return selectable{name, func(obj object.Value) string { return obj.At(path...).Str() }}
+	path = pathOf(name, path)
+	return selectable{name, path, func(obj object.Value) string { return obj.At(path...).Str() }}
 }
 
 // number is a selectable field that holds an integer; none is 0.
 func number(name string, path ...string) selectable {
-	return selectable{name, func(obj object.Value) string { return strconv.FormatInt(obj.At(path...).Int(), 10) }}
+	path = pathOf(name, path)
+	return selectable{name, path, func(obj object.Value) string { return strconv.FormatInt(obj.At(path...).Int(), 10) }}
 }
 
 // truth is a selectable field that holds a boolean; none is false.
 func truth(name string, path ...string) selectable {
-	return selectable{name, func(obj object.Value) string { return strconv.FormatBool(obj.At(path...).Bool()) }}
+	path = pathOf(name, path)
+	return selectable{name, path, func(obj object.Value) string { return strconv.FormatBool(obj.At(path...).Bool()) }}
+}
+
+func pathOf(name string, path []string) []string {
+	if path == nil {
+		return strings.Split(name, ".")
+	}
+	return path
 }

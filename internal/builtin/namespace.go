@@ -22,7 +22,7 @@ func namespaces() kind {
 		onCreate: newNamespace,
 		onUpdate: keepNamespaceFinalizers,
 		onStatus: func(obj, _ object.Value) object.Value { return labelNamespace(obj) },
-		fields:   []selectable{text("status.phase", "status", "phase")},
+		fields:   []selectable{text("status.phase")},
 		table:    columns.Namespaces, answersDeleted: true,
 		special: func(r *engine.Resource) {
 			r.DeleteToldAsStatus = true

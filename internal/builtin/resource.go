@@ -46,9 +46,9 @@ func resources(c Config) group {
 				},
 			)},
 			fields: []selectable{
-				text("spec.driver", "spec", "driver"),
-				text("spec.nodeName", "spec", "nodeName"),
-				text("spec.pool.name", "spec", "pool", "name"),
+				text("spec.driver"),
+				text("spec.nodeName"),
+				text("spec.pool.name"),
 			},
 			unknownField: func(name string) string {
 				return "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: " + name

@@ -16,8 +16,8 @@ func services() kind {
 		putCreates: true, naming: label,
 		status: statusAndMeta, onCreate: newService, onUpdate: keepAllocated,
 		fields: []selectable{
-			text("spec.clusterIP", "spec", "clusterIP"),
-			text("spec.type", "spec", "type"),
+			text("spec.clusterIP"),
+			text("spec.type"),
 		},
 		table: columns.Services, answersDeleted: true,
 	}

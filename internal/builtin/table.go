@@ -23,6 +23,15 @@ type Config struct {
 	Authenticate func(token string) (user engine.User, ok bool)
 }
 
+// groups lists the built-in API groups, in the order in which the reference's discovery has them.
+func groups(c Config) []group {
+	return []group{
+		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(),
+		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), scheduling(), coordination(),
+		nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
+	}
+}
+
 // Resources lists the built-in types, in the order in which the reference's discovery has them.
 func Resources(c Config) []*engine.Resource {
 	if c.EventTTL == 0 {
@@ -32,11 +41,7 @@ func Resources(c Config) []*engine.Resource {
 		c.Now = time.Now
 	}
 	var all []*engine.Resource
-	for _, g := range []group{
-		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(),
-		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), scheduling(), coordination(),
-		nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
-	} {
+	for _, g := range groups(c) {
 		for i := range g.kinds {
 			all = append(all, g.kinds[i].resource(g.name, g.version, c.Now))
 		}
