@@ -96,6 +96,8 @@ func register(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.TLSKeyFile, "tls-private-key-file", c.TLSKeyFile, "the private key of --tls-cert-file")
 	flags.StringVar(&c.FeatureGates, "feature-gates", c.FeatureGates, "a comma-separated list of NAME=true|false")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", c.RequestTimeout, "how long a request other than a watch may take")
+	flags.IntVar(&c.MinRequestTimeout, "min-request-timeout", c.MinRequestTimeout, "how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment before twice that")
+	flags.StringSliceVar(&c.StrictTransport, "strict-transport-security-directives", c.StrictTransport, "directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, includeSubDomains, preload; none: there is no header")
 	flags.IntVar(&c.MaxRequestsInflight, "max-requests-inflight", c.MaxRequestsInflight, "how many requests other than watches may be under way at once; 0: any number")
 	flags.DurationVar(&c.EventTTL, "event-ttl", c.EventTTL, "how long Events are kept")
 	flags.BoolVar(&c.Profiling, "profiling", c.Profiling, "serve /debug/pprof to those who may do everything")

@@ -33,7 +33,12 @@ type Config struct {
 	// Checks are what /healthz, /livez and /readyz ask.
 	Checks []Check
 
-	RequestTimeout   time.Duration // of requests other than watches; 0: one minute
+	RequestTimeout time.Duration // of requests other than watches; 0: one minute
+	// MinRequestTimeout is how long a watch lasts at least that names no timeoutSeconds; it gets a random duration between
+	// this and twice this. 0: 30 minutes.
+	MinRequestTimeout time.Duration
+	// StrictTransport is the value of the Strict-Transport-Security header of every answer; "": there is none.
+	StrictTransport  string
 	MaxInFlight      int           // requests other than watches; 0: any number
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
@@ -140,6 +145,7 @@ func (c *Config) validate() error {
 		otherwise time.Duration
 	}{
 		{"RequestTimeout", &c.RequestTimeout, time.Minute},
+		{"MinRequestTimeout", &c.MinRequestTimeout, 30 * time.Minute},
 		{"BookmarkInterval", &c.BookmarkInterval, time.Minute},
 		{"StallTimeout", &c.StallTimeout, 30 * time.Second},
 	} {

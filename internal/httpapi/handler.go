@@ -95,6 +95,9 @@ func (h *Handler) identify(x *exchange) error {
 	}
 	header["Audit-Id"] = []string{x.auditID}
 	header["Cache-Control"] = noCache
+	if h.StrictTransport != "" {
+		header.Set("Strict-Transport-Security", h.StrictTransport)
+	}
 	return nil
 }
 

@@ -790,3 +790,24 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// The header is on every answer, whatever becomes of the request, and on none where nothing is configured.
+//
+// SPEC: RUN-3
+func TestStrictTransportSecurity(t *testing.T) {
+	for _, want := range []string{"", "max-age=31536000; includeSubDomains; preload"} {
+		s := newServer(t, func(c *Config) { c.StrictTransport = want })
+		for _, path := range []string{configMaps, "/healthz", "/apis", "/nothing", configMaps + "/none", "/api/v1/pods?limit=x"} {
+			for _, who := range []string{"", "Bearer jane", "Bearer wrong"} {
+				var header []string
+				if who != "" {
+					header = []string{"Authorization", who}
+				}
+				got := s.do("GET", path, "", header...)
+				if is := got.header.Get("Strict-Transport-Security"); is != want {
+					t.Errorf("%s as %q: %d with %q, want %q", path, who, got.code, is, want)
+				}
+			}
+		}
+	}
+}

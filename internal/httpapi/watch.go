@@ -18,9 +18,6 @@ import (
 	"plinth/object"
 )
 
-// A watch that names no end lasts between one and two of these.
-const minWatch = 30 * time.Minute
-
 // frameBuffer is how many bytes of events are written at once, and with that what a stalled watcher holds.
 const frameBuffer = 16 << 10
 
@@ -74,7 +71,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
 	w := &watching{
-		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts()),
+		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
 	}
 	w.compressed = params.streamsList() && x.compresses() && !x.overSocket()
 	w.forget = context.AfterFunc(h.Closing, w.close)
@@ -96,12 +93,13 @@ func inStream(err error) bool {
 	return status == http.StatusGone || status == http.StatusGatewayTimeout
 }
 
-// lasts is how long the watch may go on.
-func (p *listParams) lasts() time.Duration {
+// lasts is how long the watch may go on: as long as the client asks for, or between least and twice least, so that watches
+// that began together do not come back together.
+func (p *listParams) lasts(least time.Duration) time.Duration {
 	if p.timeout != nil && *p.timeout != 0 {
 		return time.Duration(*p.timeout) * time.Second
 	}
-	return minWatch + rand.N(minWatch)
+	return least + rand.N(least)
 }
 
 // errWatchOver is that nobody listens any more, or that nobody is to be told any more.

@@ -359,3 +359,35 @@ func TestEventMetrics(t *testing.T) {
 		t.Errorf("%d events, %d bytes; the client has read %d", events, size, len(got.body))
 	}
 }
+
+// A watch that does not say how long it is to last ends at a random moment between the shortest duration and twice that.
+// One that says so is not touched by it.
+//
+// SPEC: WATCH-6
+func TestWatchThatNamesNoTimeout(t *testing.T) {
+	const least = 150 * time.Millisecond
+	s := newServer(t, func(c *Config) { c.MinRequestTimeout = least })
+	var asked sync.WaitGroup
+	for range 4 {
+		asked.Go(func() {
+			began := time.Now()
+			if got := rest(s.watch("resourceVersion=2")); got != "" {
+				t.Errorf("events: %s", got)
+			}
+			if took := time.Since(began); took < least || took > 10*time.Second {
+				t.Errorf("it lasted %s", took)
+			}
+		})
+	}
+	began := time.Now()
+	rest(s.watch("resourceVersion=2&timeoutSeconds=1"))
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("a watch of a second lasted %s", took)
+	}
+	asked.Wait()
+	for range 1000 {
+		if d := (&listParams{}).lasts(least); d < least || d >= 2*least {
+			t.Fatalf("it may last %s", d)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -24,7 +25,9 @@ type Config struct {
 	TLSKeyFile    string
 
 	FeatureGates        string        // "A=true,B=false"
+	StrictTransport     []string      // directives of the Strict-Transport-Security header; none: there is no header
 	RequestTimeout      time.Duration // of requests other than watches
+	MinRequestTimeout   int           // seconds that a watch lasts at least, if it does not say how long
 	MaxRequestsInflight int           // 0: no limit
 	EventTTL            time.Duration // how long Events live
 	WatchHistoryBytes   int64         // of history kept on disk
@@ -40,8 +43,9 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		RequestTimeout: time.Minute, MaxRequestsInflight: 400, EventTTL: time.Hour, WatchHistoryBytes: 512 << 20,
-		Logger: slog.Default(),
+		RequestTimeout: time.Minute, MinRequestTimeout: 1800, MaxRequestsInflight: 400, EventTTL: time.Hour,
+		WatchHistoryBytes: 512 << 20,
+		Logger:            slog.Default(),
 	}
 }
 
@@ -65,6 +69,15 @@ func (c *Config) validate() error {
 	}
 	if c.RequestTimeout <= 0 {
 		refuse("--request-timeout: %s is not positive", c.RequestTimeout)
+	}
+	if c.MinRequestTimeout < 0 {
+		refuse("--min-request-timeout: %d is negative", c.MinRequestTimeout)
+	}
+	for _, directive := range c.StrictTransport {
+		name, value, more := strings.Cut(directive, "=")
+		if directive != "includeSubDomains" && directive != "preload" && (name != "max-age" || !more || strings.Contains(value, "=")) {
+			refuse("--strict-transport-security-directives: %q is none of max-age=SECONDS, includeSubDomains, preload", directive)
+		}
 	}
 	if c.MaxRequestsInflight < 0 {
 		refuse("--max-requests-inflight: %d is negative", c.MaxRequestsInflight)

@@ -17,11 +17,17 @@ func TestConfigNamesEveryFault(t *testing.T) {
 		t.Fatalf("the defaults are refused: %v", err)
 	}
 	c.Storage, c.BindAddress, c.SecurePort, c.TLSCertFile, c.FeatureGates = "tape", "here", 70000, "x.crt", "A"
+	c.MinRequestTimeout, c.StrictTransport = -1, []string{"max-age=1", "max-age", "includeSubdomains", ""}
 	err := c.validate()
-	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file", "--feature-gates"} {
+	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file", "--feature-gates",
+		"--min-request-timeout", `"max-age"`, `"includeSubdomains"`, `""`,
+	} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
 			t.Errorf("the error does not name %s: %v", flag, err)
 		}
+	}
+	if err != nil && strings.Contains(err.Error(), "max-age=1\"") {
+		t.Errorf("a good directive is refused: %v", err)
 	}
 }
 

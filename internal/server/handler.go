@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strings"
+	"time"
 
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
@@ -36,11 +37,13 @@ func (s *Server) handler() (http.Handler, error) {
 		Checks:         s.checks(),
 		Crowd:          c.crowd,
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
-		NoCompression: !features["APIResponseCompression"],
-		NoLean:        !features["ManagedFieldsOptOut"],
-		NoCBOR:        !features["CBORServingAndStorage"],
-		Closing:       s.closing,
-		Logger:        c.Logger, Metrics: figures.hooks(),
+		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
+		StrictTransport:   strings.Join(c.StrictTransport, "; "),
+		NoCompression:     !features["APIResponseCompression"],
+		NoLean:            !features["ManagedFieldsOptOut"],
+		NoCBOR:            !features["CBORServingAndStorage"],
+		Closing:           s.closing,
+		Logger:            c.Logger, Metrics: figures.hooks(),
 	})
 }
 
