@@ -29,7 +29,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
-	c := &Collection{Revision: snapshot.Revision()}
+	c := &Collection{Revision: snapshot.Revision(), Shard: o.Shard.String()}
 	limit := o.Limit
 	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
 		limit = 0

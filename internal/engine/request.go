@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"plinth/internal/shard"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -75,6 +76,7 @@ func (r *Result) Told() []string {
 type ListOptions struct {
 	Labels labels.Selector // nil: everything
 	Fields fields.Selector // nil: everything
+	Shard  *shard.Selector // nil: everything
 	// ResourceVersion and Match are as in the URL, checked by the engine (LIST-3).
 	ResourceVersion, Match string
 	Limit                  int64
@@ -86,6 +88,7 @@ type Collection struct {
 	Revision  int64
 	Continue  string
 	Remaining *int64
+	Shard     string // the shard selector, where there is one: the list is a part of the collection
 	Items     iter.Seq[*Object]
 	Warnings  []string // as a Result's
 }

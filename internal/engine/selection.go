@@ -10,6 +10,7 @@ import (
 	selects "k8s.io/apimachinery/pkg/selection"
 
 	"plinth/internal/apierr"
+	"plinth/internal/shard"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -21,11 +22,12 @@ type selection struct {
 	fields  fields.Selector // nil: all
 	convert *Resource       // whose fields are asked for, where they are not those of the stored version
 	name    string          // the one name that can match, or ""
+	shard   *shard.Selector // nil: all
 }
 
 // selects checks the selectors of a request against the fields that its type has.
 func (rq *Request) selects(o ListOptions) (selection, error) {
-	s := selection{name: rq.Name}
+	s := selection{name: rq.Name, shard: o.Shard}
 	if o.Labels != nil && !o.Labels.Empty() {
 		s.labels = o.Labels
 	}
@@ -83,7 +85,9 @@ func (r *Resource) unknownField(name string) string {
 }
 
 // all says whether everything is selected.
-func (s *selection) all() bool { return s.labels == nil && s.fields == nil && s.name == "" }
+func (s *selection) all() bool {
+	return s.labels == nil && s.fields == nil && s.name == "" && s.shard.Empty()
+}
 
 // reach is a prefix that all names of the collection have which can match: with one name to match it is that name, so
 // that a list reads, and a watch wakes up for, next to nothing else.
@@ -151,6 +155,11 @@ func (s *selection) matches(v *store.Version) bool {
 	}
 	if s.labels != nil && !s.labels.Matches((*labelsOf)(v.Sidecar)) {
 		return false
+	}
+	if !s.shard.Empty() {
+		if namespace, _ := splitKey(v.Key.Name); !s.shard.Matches(v.Sidecar.UID, namespace) {
+			return false
+		}
 	}
 	if s.fields == nil {
 		return true

@@ -46,6 +46,7 @@ type Config struct {
 	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
 	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
+	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
 	// Crowd is called when there is more to do than one brief request: there is work for more than one processor. Nil: nobody

@@ -50,6 +50,9 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		return err
 	}
 	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
+	if media.Form == wire.Plain { // as in the reference, whose Tables and PartialObjectMetadataLists do not say it
+		meta.Shard = c.Shard
+	}
 	if media.Encoding == wire.YAML || media.Pretty {
 		text := printer.Head(nil, meta)
 		for item := range c.Items {

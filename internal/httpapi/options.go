@@ -13,6 +13,7 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/shard"
 )
 
 // Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot be is
@@ -151,6 +152,11 @@ func (x *exchange) listOptions() (p listParams, err error) {
 	}
 	p.Continue = first(values, "continue")
 	p.sendInitial = boolean(values, "sendInitialEvents")
+	if selector := first(values, "shardSelector"); selector != "" && x.h.Shards {
+		if p.Shard, err = shard.Parse(selector); err != nil { // the reference says the same with 500
+			return p, apierr.NewBadRequest("invalid shard selector: " + err.Error())
+		}
+	}
 	if p.fromScratch() {
 		yes := true
 		p.sendInitial, p.Match = &yes, "NotOlderThan"

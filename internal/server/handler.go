@@ -39,6 +39,7 @@ func (s *Server) handler() (http.Handler, error) {
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
+		Shards:            features["ShardedListAndWatch"],
 		NoCompression:     !features["APIResponseCompression"],
 		NoLean:            !features["ManagedFieldsOptOut"],
 		NoCBOR:            !features["CBORServingAndStorage"],

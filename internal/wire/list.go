@@ -14,6 +14,7 @@ type ListMeta struct {
 	Revision  int64  // 0: none
 	Continue  string // ""
 	Remaining *int64
+	Shard     string // the shard selector of a list that is a part of the collection, or ""
 }
 
 // append prints it as the value of a metadata member.
@@ -31,6 +32,10 @@ func (m *ListMeta) append(dst []byte) []byte {
 	if m.Remaining != nil {
 		dst = append(dst, `,"remainingItemCount":`...)
 		dst = strconv.AppendInt(dst, *m.Remaining, 10)
+	}
+	if m.Shard != "" {
+		dst = append(dst, `,"shardInfo":{"selector":`...)
+		dst = append(object.AppendString(dst, m.Shard), '}')
 	}
 	return append(dst, '}')
 }

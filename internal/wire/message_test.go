@@ -62,13 +62,13 @@ func enclosed(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]b
 	return append([]byte("k8s\x00"), b...)
 }
 
-// SPEC: MED-3, MED-7, MED-8
+// SPEC: MED-3, MED-7, MED-8, BEY-5
 func TestProtobufList(t *testing.T) {
 	forms := NewForms(1 << 20)
 	remaining := int64(3)
-	meta := ListMeta{Revision: 42, Continue: "token", Remaining: &remaining}
+	meta := ListMeta{Revision: 42, Continue: "token", Remaining: &remaining, Shard: "some"}
 	var objects []*engine.Object
-	want := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token", RemainingItemCount: &remaining}}
+	want := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token", RemainingItemCount: &remaining, ShardInfo: &metav1.ShardInfo{Selector: "some"}}}
 	partial := metav1.PartialObjectMetadataList{ListMeta: want.ListMeta}
 	for i := range 200 {
 		o, typed := configMap(t, fmt.Sprint("m", i), int64(i+1))

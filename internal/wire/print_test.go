@@ -64,7 +64,7 @@ func check(t *testing.T, what string, got []byte, want string) {
 	}
 }
 
-// SPEC: MED-6, MED-7, MED-8, LIST-4
+// SPEC: MED-6, MED-7, MED-8, LIST-4, BEY-5
 func TestList(t *testing.T) {
 	r := thingType(t)
 	remaining := int64(3)
@@ -79,6 +79,8 @@ func TestList(t *testing.T) {
 			`{"kind":"ThingList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"5"},"items":[]}` + "\n"},
 		{"two, and more to come", Media{}, ListMeta{Revision: 5, Continue: "abc", Remaining: &remaining}, 2,
 			`{"kind":"ThingList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"5","continue":"abc","remainingItemCount":3},"items":[ITEM,ITEM]}` + "\n"},
+		{"a shard", Media{}, ListMeta{Revision: 5, Shard: "a 'b'"}, 0,
+			`{"kind":"ThingList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"5","shardInfo":{"selector":"a 'b'"}},"items":[]}` + "\n"},
 		{"metadata", Media{Form: AsPartials, Version: "v1beta1"}, ListMeta{Revision: 5}, 1,
 			`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1beta1","metadata":{"resourceVersion":"5"},"items":[PARTIAL]}` + "\n"},
 		{"table", Media{Form: AsTable, Version: "v1"}, ListMeta{Revision: 5}, 1,

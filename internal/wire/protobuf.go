@@ -86,5 +86,8 @@ func (m *ListMeta) message() []byte {
 	if m.Remaining != nil {
 		b = protowire.AppendVarint(protowire.AppendTag(b, 4, protowire.VarintType), uint64(*m.Remaining))
 	}
+	if m.Shard != "" {
+		b = proto.AppendText(b, 5, string(proto.AppendText(nil, 1, m.Shard)))
+	}
 	return b
 }

@@ -1,0 +1,163 @@
+// Package shard reads and evaluates shard selectors (KEP-5866): the shardSelector parameter of lists and watches, by
+// which several clients divide a collection among themselves. An object belongs to a shard when the hash of one of its
+// fields lies in one of the shard's ranges.
+//
+//	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000') || shardRange(…)
+//
+// A Selector is such an expression. The reference parses it with CEL and then lets nothing through but the form above;
+// here that form is the whole grammar. So strings with escapes, prefixes or triple quotes are refused, which CEL reads:
+// no hexadecimal number needs them.
+package shard
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Field is what of an object is hashed.
+type Field string
+
+// The fields that can be hashed.
+const (
+	UID       Field = "object.metadata.uid"
+	Namespace Field = "object.metadata.namespace"
+)
+
+// Selector is the hashes that a shard holds. Its zero value, and nil, hold all of them.
+type Selector struct {
+	field  Field
+	ranges []hashes // sorted and apart from each other: ranges[i].last < ranges[i+1].first
+	text   string
+}
+
+// hashes is a range with both ends in it: its end as clients write it may be 2^64.
+type hashes struct{ first, last uint64 }
+
+// Parse reads a selector.
+func Parse(text string) (*Selector, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, fmt.Errorf("empty shard selector is not allowed; omit the parameter for unfiltered lists")
+	}
+	p := &parser{rest: text}
+	p.next()
+	calls, err := p.or()
+	switch {
+	case err != nil:
+		return nil, err
+	case p.token.kind != end:
+		return nil, p.unexpected("the end of the expression")
+	}
+	s := &Selector{field: calls[0].field}
+	printed := make([]string, 0, len(calls))
+	for _, c := range calls {
+		if c.field != s.field {
+			return nil, fmt.Errorf("all shard ranges must use the same field, got %q and %q", s.field, c.field)
+		}
+		s.ranges = append(s.ranges, hashes{first: c.start.value, last: c.end.value - 1}) // start < end: 2^64 is 0, and 0-1 the last one
+		printed = append(printed, fmt.Sprintf("shardRange(%s, '%s', '%s')", c.field, c.start.text, c.end.text))
+	}
+	s.text = strings.Join(printed, " || ")
+	s.ranges = join(s.ranges)
+	return s, nil
+}
+
+// join sorts ranges and makes one of those that overlap, so that a hash is found by binary search: a client may send
+// thousands of them, and they are asked for every object.
+func join(ranges []hashes) []hashes {
+	slices.SortFunc(ranges, func(a, b hashes) int { return cmp.Compare(a.first, b.first) })
+	joined := ranges[:1]
+	for _, r := range ranges[1:] {
+		if top := &joined[len(joined)-1]; r.first <= top.last {
+			top.last = max(top.last, r.last)
+		} else {
+			joined = append(joined, r)
+		}
+	}
+	return joined
+}
+
+// Empty says whether everything is selected.
+func (s *Selector) Empty() bool { return s == nil || len(s.ranges) == 0 }
+
+// String is the selector as lists repeat it.
+func (s *Selector) String() string {
+	if s == nil {
+		return ""
+	}
+	return s.text
+}
+
+// Matches says whether an object is in the shard.
+func (s *Selector) Matches(uid, namespace string) bool {
+	if s.Empty() {
+		return true
+	}
+	value := uid
+	if s.field == Namespace {
+		value = namespace
+	}
+	h := hash(value)
+	_, found := slices.BinarySearchFunc(s.ranges, h, func(r hashes, h uint64) int {
+		switch {
+		case r.last < h:
+			return -1
+		case r.first > h:
+			return 1
+		}
+		return 0
+	})
+	return found
+}
+
+// hash is FNV-1a of 64 bits. hash/fnv has it, too, but allocates.
+func hash(text string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
+}
+
+// call is one shardRange(…).
+type call struct {
+	field      Field
+	start, end bound
+}
+
+// bound is one end of a range: 16 hexadecimal digits, or 2^64.
+type bound struct {
+	text  string
+	value uint64 // of 2^64: 0
+	above bool   // it is 2^64
+}
+
+func parseBound(text, name string) (b bound, err error) {
+	digits, ok := strings.CutPrefix(text, "0x")
+	switch {
+	case !ok:
+		return b, fmt.Errorf("%s must have '0x' prefix, got %q", name, text)
+	case digits == "":
+		return b, fmt.Errorf("%s: hex value is required after '0x'", name)
+	case len(digits) > 17:
+		return b, fmt.Errorf("%s: hex value too long (%d chars, max 17): %q", name, len(digits), digits)
+	}
+	for _, c := range digits {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return b, fmt.Errorf("%s: invalid hex character %q in %q", name, string(c), text)
+		}
+	}
+	switch {
+	case len(digits) == 17 && digits != "10000000000000000":
+		return b, fmt.Errorf("%s: 17-digit hex value must be '0x10000000000000000' (2^64), got %q", name, text)
+	case len(digits) == 17:
+		return bound{text: text, above: true}, nil
+	case len(digits) < 16:
+		return b, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, text, "0x"+strings.Repeat("0", 16-len(digits))+digits)
+	}
+	value, err := strconv.ParseUint(digits, 16, 64)
+	return bound{text: text, value: value}, err
+}
