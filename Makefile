@@ -7,7 +7,12 @@ KUBERNETES := 1.37.1
 KUBECTL := -X k8s.io/component-base/version.gitVersion=v$(KUBERNETES) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 
-.PHONY: help run build kubectl test race lint generate bench conformance languages nightly fuzz clean
+# Where Kubernetes' own integration tests are, with what it takes to run them against a server in another process.
+UPSTREAM_TESTS := ../shared/upstream-tests
+# Some of their packages (packages.txt there), or all: make upstream PACKAGES="apply dryrun"
+PACKAGES :=
+
+.PHONY: help run build kubectl test race lint generate bench conformance upstream languages nightly fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +47,9 @@ bench: ## drive the reference and Plinth side by side and print DESIGN's budget 
 
 conformance: ## the tests that need the reference: builds it first (minutes the first time)
 	cd conformance && CONFORMANCE_REFERENCE=1 go test -count=1 -timeout 60m ./...
+
+upstream: build ## Kubernetes' own integration tests against bin/plinth, where they are (UPSTREAM_TESTS, PACKAGES): an hour
+	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./languages

@@ -1,0 +1,24 @@
+#!/bin/sh
+# upstream.sh TESTS PLINTH [PACKAGE...]: runs Kubernetes' own integration tests (TESTS/README.md) against the program
+# PLINTH, a package at a time, and leaves what each of them said in a temporary folder. What the real kube-apiserver
+# passes there is in TESTS/baseline.json: everything else is left out. A test that fails is a figure and no error of this
+# script; that a package could not be run is one.
+set -eu
+tests=$1 plinth=$2
+shift 2
+if [ ! -x "$tests/run.sh" ]; then
+	echo "upstream: Kubernetes' own tests are not in $tests (make upstream UPSTREAM_TESTS=FOLDER): nothing is run"
+	exit 0
+fi
+PLINTH=$(realpath "$plinth")
+export PLINTH
+[ $# -gt 0 ] || set -- $(awk '/^[a-z]/ { print $1 }' "$tests/packages.txt")
+results=$(mktemp -d -t plinth-upstream.XXXXXX)
+echo "upstream: results are in $results"
+failed=0
+for package; do
+	"$tests/run.sh" "$tests/launch-plinth.sh" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 2m \
+		-out "$results/$package.json" -logs "$results/$package" "$package" >"$results/$package.txt" 2>&1 || true
+	grep "^$package  *[0-9]* of [0-9]* leaf tests" "$results/$package.txt" || { tail -n 5 "$results/$package.txt"; failed=1; }
+done
+exit $failed
