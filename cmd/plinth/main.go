@@ -74,6 +74,8 @@ func serve(args []string, out io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("serve takes no arguments, only flags: %q", flags.Args())
 	}
+	config.Flags = map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
 	if !config.Profiling {
 		runtime.MemProfileRate = 0 // samples of allocations that nobody can ask for
 	}

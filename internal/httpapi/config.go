@@ -30,6 +30,9 @@ type Config struct {
 	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
 	// or "/console/" for all that is below. They are authorized by path.
 	Handlers map[string]http.Handler
+	// Statusz is what /statusz tells, and Flagz are the flags and their values that /flagz tells; nil: there is no such page.
+	Statusz *Statusz
+	Flagz   map[string]string
 	// Checks are what /healthz, /livez and /readyz ask.
 	Checks []Check
 

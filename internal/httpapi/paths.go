@@ -30,6 +30,9 @@ func (h *Handler) servePath(x *exchange) error {
 			return h.health(x, endpoint, rest)
 		}
 	}
+	if ok, err := h.zpage(x); ok {
+		return err
+	}
 	document, ok, err := h.Documents.Get(path, x.r.Header.Get("Accept"))
 	if !ok {
 		return h.noSuchPath(path)
@@ -67,6 +70,12 @@ func (h *Handler) noSuchPath(path string) error {
 
 // index lists the paths that there are.
 func (h *Handler) index(x *exchange) error {
+	list := object.Fields("paths", object.Strings(h.paths()...))
+	return x.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
+}
+
+// paths are those that are served, sorted.
+func (h *Handler) paths() []string {
 	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
 	all, _ := h.Registry.All()
 	for _, r := range all {
@@ -85,9 +94,14 @@ func (h *Handler) index(x *exchange) error {
 	for path := range h.Handlers {
 		paths = append(paths, path)
 	}
+	if h.Statusz != nil {
+		paths = append(paths, "/statusz")
+	}
+	if h.Flagz != nil {
+		paths = append(paths, "/flagz")
+	}
 	slices.Sort(paths)
-	list := object.Fields("paths", object.Strings(slices.Compact(paths)...))
-	return x.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
+	return slices.Compact(paths)
 }
 
 // A document that names its own hash in its URL never changes.

@@ -33,6 +33,8 @@ type Config struct {
 	WatchHistoryBytes   int64         // of history kept on disk
 	Profiling           bool          // /debug/pprof is served to those who may do everything
 
+	Flags map[string]string // the flags that all this was made of and their values, for /flagz; nil: there is no such page
+
 	Logger *slog.Logger
 	Now    func() time.Time // the clock by which objects and history age; nil: time.Now. Tests make it jump.
 

@@ -13,6 +13,8 @@ import (
 var gates = map[string]bool{
 	"APIResponseCompression": true,
 	"CBORServingAndStorage":  true, // alpha and off in the reference; a client that does not ask for CBOR does not meet it
+	"ComponentFlagz":         true,
+	"ComponentStatusz":       true,
 	"ManagedFieldsOptOut":    true, // alpha and off in KEP-5958; a client that does not ask for it does not meet it
 	"ShardedListAndWatch":    false,
 	"WatchList":              true,

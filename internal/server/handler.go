@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/pprof"
+	"runtime"
 	"strings"
 	"time"
 
@@ -23,6 +24,17 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	var statusz *httpapi.Statusz
+	if features["ComponentStatusz"] {
+		statusz = &httpapi.Statusz{
+			Started: s.started, GoVersion: runtime.Version(),
+			BinaryVersion: strings.TrimPrefix(Version, "v"), Emulation: version().Major + "." + version().Minor,
+		}
+	}
+	flagz := c.Flags
+	if !features["ComponentFlagz"] {
+		flagz = nil
+	}
 	figures := newMetrics(s.store, s.registry)
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry,
@@ -35,6 +47,8 @@ func (s *Server) handler() (http.Handler, error) {
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),
+		Statusz:        statusz,
+		Flagz:          flagz,
 		Crowd:          c.crowd,
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
