@@ -196,24 +196,12 @@ func notTheForm(message string) error {
 
 // send writes a whole answer, given as JSON, or as it is where it is not text.
 func (x *exchange) send(code int, media wire.Media, text []byte) error {
+	text, err := encoded(media, text)
+	if err != nil {
+		return err
+	}
 	header := x.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
-	switch {
-	case media.Encoding == wire.CBOR:
-		text = object.CBOR(text)
-	case media.Encoding == wire.YAML:
-		var err error
-		if text, err = object.YAML(text); err != nil {
-			return err
-		}
-	case media.Pretty && media.Encoding == wire.JSON:
-		var indented bytes.Buffer
-		text = bytes.TrimSuffix(text, []byte("\n")) // as the reference has it: a line ends where there is one line
-		if err := json.Indent(&indented, text, "", "  "); err != nil {
-			return err
-		}
-		text = indented.Bytes()
-	}
 	if len(text) > compressFrom {
 		defer x.guard().arm().end()
 		if x.compresses() {
@@ -231,8 +219,24 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		coalesce.Announce(x.r.Context()) // net/http writes headers and body out one by one
 	}
 	x.WriteHeader(code)
-	_, err := x.Write(text)
+	_, err = x.Write(text)
 	return err
+}
+
+// encoded is JSON as a media type has it; what is no text is given as it is.
+func encoded(media wire.Media, text []byte) ([]byte, error) {
+	switch {
+	case media.Encoding == wire.CBOR:
+		return object.CBOR(text), nil
+	case media.Encoding == wire.YAML:
+		return object.YAML(text)
+	case media.Pretty && media.Encoding == wire.JSON:
+		var indented bytes.Buffer
+		text = bytes.TrimSuffix(text, []byte("\n")) // as the reference has it: a line ends where there is one line
+		err := json.Indent(&indented, text, "", "  ")
+		return indented.Bytes(), err
+	}
+	return text, nil
 }
 
 // compresses says whether the answer may be compressed: the client reads that, and the operator has not turned it off.

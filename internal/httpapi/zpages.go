@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +65,13 @@ func (x *exchange) sendPage(kind string, members func() []any, text func() strin
 	}
 	head := []any{"kind", object.StringOf(kind), "apiVersion", object.StringOf("config.k8s.io/" + version),
 		"metadata", object.Fields("name", object.StringOf(component))}
-	return x.sendValue(http.StatusOK, media, nil, object.Fields(append(head, members()...)...))
+	page := object.AppendObject(nil, object.Fields(append(head, members()...)...))
+	body, err := encoded(media, append(page, '\n'))
+	if err != nil {
+		return err
+	}
+	x.w.Header().Set("Content-Type", media.Encoding.String()+";g=config.k8s.io;v="+version+";as="+kind)
+	return x.whole(body)
 }
 
 // zpageMedia finds out how the client wants a page. Without an Accept header it is text, and so it is where anything will
@@ -140,7 +145,7 @@ func (h *Handler) statuszText() string {
 func (h *Handler) debugPaths() (list []string) {
 	for _, path := range h.paths() {
 		switch top, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); top {
-		case "", "api", "apis", "openid", "openapi", ".well-known", "statusz":
+		case "", "api", "apis", "openid", "openapi", ".well-known":
 		default:
 			list = append(list, "/"+top)
 		}

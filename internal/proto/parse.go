@@ -478,10 +478,15 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 	case schema.Duration:
 		return object.StringOf(time.Duration(numbers[1]).String()), nil
 	case schema.Any: // RawExtension, FieldsV1: JSON
-		if len(texts[1]) == 0 {
+		if texts[1] == nil {
 			return object.Nil, nil
 		}
 		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
+		if err != nil && t.GoName == "FieldsV1" {
+			// It is no set of fields, and a string is none either: managedFields that cannot be read are passed over, and
+			// do not keep the object from being written.
+			return object.StringOf(textOf(texts[1])), nil
+		}
 		return parsed.Value, err
 	}
 	return object.Nil, fmt.Errorf("%s has no protobuf form", t.GoName)
