@@ -77,6 +77,8 @@ type Check struct {
 	Run  func(context.Context) error
 	// ReadyOnly keeps it out of /healthz and /livez: the server lives, but should not be sent requests.
 	ReadyOnly bool
+	// LiveOnly keeps it out of /readyz: it is a restart that helps.
+	LiveOnly bool
 }
 
 // Metrics are told what happens; functions that are nil are not called.

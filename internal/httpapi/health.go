@@ -12,7 +12,7 @@ var healthEndpoints = []string{"healthz", "livez", "readyz"}
 func (h *Handler) checks(endpoint string) []Check {
 	var checks []Check
 	for _, check := range h.Checks {
-		if !check.ReadyOnly || endpoint == "readyz" {
+		if ready := endpoint == "readyz"; ready && !check.LiveOnly || !ready && !check.ReadyOnly {
 			checks = append(checks, check)
 		}
 	}

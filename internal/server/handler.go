@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/pprof"
 	"runtime"
@@ -91,11 +92,20 @@ func missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool
 	return httpapi.Missing{}, false
 }
 
+// expired says whether the certificate that the server has made for itself is past its end. A restart makes another one.
+func (s *Server) expired(now time.Time) error {
+	if s.own == nil || now.Before(s.own.NotAfter) {
+		return nil
+	}
+	return fmt.Errorf("the server's own certificate has expired at %s", s.own.NotAfter.UTC().Format(time.RFC3339))
+}
+
 // checks are what the health paths ask.
 func (s *Server) checks() []httpapi.Check {
 	return []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
 		{Name: "storage", Run: func(context.Context) error { return s.store.Healthy() }},
+		{Name: "loopback-serving-certificate", LiveOnly: true, Run: func(context.Context) error { return s.expired(time.Now()) }},
 		{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error {
 			if !s.ready.Load() {
 				return errors.New("the server is starting or closing")

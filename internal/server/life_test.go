@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -211,5 +212,47 @@ func TestStartAndCloseAtOnce(t *testing.T) {
 	info, err := os.Stat(filepath.Join(c.DataDir, "kubeconfig"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("kubeconfig: %v, %v", info.Mode(), err)
+	}
+}
+
+// The certificate that the server has made for itself is among the checks of its life, since a restart renews it, and not
+// among those of its readiness. One that the operator has given is the operator's to watch.
+//
+// SPEC: RUN-3, URI-8
+func TestOwnCertificateIsChecked(t *testing.T) {
+	c := quiet(t.TempDir())
+	c.Storage = "memory"
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	client := clientOf(t, s)
+	for path, want := range map[string]bool{"/healthz": true, "/livez": true, "/readyz": false} {
+		answer, err := client.send(t.Context(), "GET", path+"?verbose", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if is := strings.Contains(string(text), "[+]loopback-serving-certificate ok\n"); err != nil || answer.StatusCode != 200 || is != want {
+			t.Errorf("%s: %d %s (%v)", path, answer.StatusCode, text, err)
+		}
+	}
+	if err := s.expired(s.own.NotAfter.Add(-time.Second)); err != nil {
+		t.Error(err)
+	}
+	if err := s.expired(s.own.NotAfter); err == nil {
+		t.Error("an expired certificate is healthy")
+	}
+	pair := filepath.Join(c.DataDir, "pki", "server")
+	c.DataDir, c.TLSCertFile, c.TLSKeyFile = t.TempDir(), pair+".crt", pair+".key"
+	given, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer given.Close()
+	if err := given.expired(time.Now().AddDate(100, 0, 0)); err != nil {
+		t.Errorf("with a certificate of the operator: %v", err)
 	}
 }

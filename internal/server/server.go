@@ -46,6 +46,7 @@ type Server struct {
 	http     *http.Server
 	listener net.Listener // a test may give its own
 	ready    atomic.Bool
+	own      *x509.Certificate // what the server shows to clients, if it is of its own authority
 	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
 	// requests are finished.
 	closing context.Context
@@ -238,6 +239,7 @@ func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 		return tls.Certificate{}, nil, err
 	}
 	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
+	s.own = signed.Leaf
 	return signed, own.caPEM, err
 }
 
