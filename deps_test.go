@@ -53,7 +53,7 @@ var allowed = map[string][]string{
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
 	"internal/proto":                 {"object", "schema"},
 	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine", "internal/proto", "internal/store"},
-	"internal/httpapi":               {"object", "internal/apierr", "internal/coalesce", "internal/engine", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
+	"internal/httpapi":               {"object", "internal/apierr", "internal/coalesce", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
 	"internal/coalesce":              {"internal/lull"},
 	"internal/lull":                  {},
 	"internal/procs":                 {"internal/lull"},

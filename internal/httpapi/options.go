@@ -1,11 +1,9 @@
 package httpapi
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,6 +11,8 @@ import (
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
 	"plinth/internal/shard"
 )
 
@@ -78,7 +78,7 @@ func (x *exchange) optionsOf(kind string, rq *engine.Request, faults field.Error
 		return invalidOptions(kind, faults)
 	}
 	rq.FieldManager = first(values, "fieldManager")
-	faults = append(faults, managerFaults(rq.FieldManager)...)
+	faults = append(faults, managerErrors(rq.FieldManager)...)
 	faults = append(faults, dryRunFaults(values["dryRun"])...)
 	rq.DryRun = len(values["dryRun"]) > 0
 	switch level := first(values, "fieldValidation"); level {
@@ -94,20 +94,10 @@ func (x *exchange) optionsOf(kind string, rq *engine.Request, faults field.Error
 	return invalidOptions(kind, faults)
 }
 
-// maxManager is how long the name of a field manager may be.
-const maxManager = 128
-
-func managerFaults(manager string) (faults field.ErrorList) {
-	path := field.NewPath("fieldManager")
-	if len(manager) > maxManager {
-		faults = append(faults, field.TooLong(path, "", maxManager))
-	}
-	for i, r := range manager {
-		if !unicode.IsPrint(r) {
-			faults = append(faults, field.Invalid(path, manager, fmt.Sprintf("invalid character %#U (at position %d)", r, i)))
-		}
-	}
-	return faults
+func managerErrors(manager string) field.ErrorList {
+	f := fielderrors.Errors{Root: field.NewPath("fieldManager")}
+	objectmeta.FieldManager(&f, manager, nil)
+	return f.List
 }
 
 func dryRunFaults(values []string) field.ErrorList {

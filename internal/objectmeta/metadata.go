@@ -172,14 +172,15 @@ func checkManagedFields(f *fielderrors.Errors, entries object.Value, p *fielderr
 		if kind := entry.At("fieldsType").Str(); kind != "" && kind != fieldsV1 {
 			f.Invalid(p.To("fieldsType"), kind, "must be `FieldsV1`")
 		}
-		checkFieldManager(f, entry.At("manager").Str(), p.To("manager"))
+		FieldManager(f, entry.At("manager").Str(), p.To("manager"))
 		if entry.At("subresource").Len() > maxSubresource {
 			f.TooLong(p.To("subresource"), maxSubresource)
 		}
 	}
 }
 
-func checkFieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Place) {
+// FieldManager checks the name of a field manager. It serves the parameter of that name, too.
+func FieldManager(f *fielderrors.Errors, manager string, p *fielderrors.Place) {
 	if len(manager) > maxFieldManager {
 		f.TooLong(p, maxFieldManager)
 	}
