@@ -56,7 +56,6 @@ var allowed = map[string][]string{
 	"internal/httpapi":               {"object", "internal/apierr", "internal/coalesce", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
 	"internal/coalesce":              {"internal/lull"},
 	"internal/lull":                  {},
-	"internal/procs":                 {"internal/lull"},
 	"internal/invariants":            {},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},

@@ -52,10 +52,6 @@ type Config struct {
 	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 
-	// Crowd is called when there is more to do than one brief request: there is work for more than one processor. Nil: nobody
-	// wants to know.
-	Crowd func()
-
 	// Closing ends when the server is about to: watches end with it, other requests are finished. Nil: it never does.
 	Closing context.Context
 
@@ -142,9 +138,6 @@ func (c *Config) validate() error {
 	need(c.Documents != nil, "Documents")
 	need(c.Authenticate != nil, "Authenticate")
 	need(c.Authorize != nil, "Authorize")
-	if c.Crowd == nil {
-		c.Crowd = func() {}
-	}
 	for _, d := range []struct {
 		name      string
 		value     *time.Duration

@@ -166,14 +166,10 @@ func (h *Handler) admit(x *exchange) error {
 		h.Metrics.InFlight(x.class, 1)
 	}
 	if x.class == LongRunning {
-		h.Crowd()
 		return nil
 	}
 	x.admitted = true
 	n := h.inFlight.Add(1)
-	if n > 1 || !x.target.brief() {
-		h.Crowd()
-	}
 	if h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || slices.Contains(x.user.Groups, masters) {
 		return nil
 	}

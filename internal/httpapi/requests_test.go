@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -406,53 +405,6 @@ func TestShedding(t *testing.T) {
 	if w.code != 200 || inFlight != 0 {
 		t.Errorf("afterwards: %d, %d in flight", w.code, inFlight)
 	}
-}
-
-// One brief request after the other is no crowd; two at a time are, and what takes longer.
-func TestCrowd(t *testing.T) {
-	s := newServer(t, nil)
-	inside, leave := make(chan bool), make(chan bool)
-	s.config.Authorize = func(_ context.Context, a Attributes) (bool, string, error) {
-		if a.Name == "wait" {
-			inside <- true
-			<-leave
-		}
-		return true, "", nil
-	}
-	var crowds atomic.Int32
-	s.config.Crowd = func() { crowds.Add(1) }
-	h, err := New(s.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		method, path string
-		want         int32
-	}{
-		{"GET", configMaps + "/a", 0},
-		{"DELETE", configMaps + "/a", 0},
-		{"GET", configMaps, 1},
-		{"DELETE", configMaps, 1},
-		{"GET", "/openapi/v2", 1},
-		{"GET", configMaps + "?watch=true&timeoutSeconds=1&resourceVersion=x", 1},
-	} {
-		crowds.Store(0)
-		serve(h, c.method, c.path)
-		if got := crowds.Load(); got != c.want {
-			t.Errorf("%s %s: told %d times", c.method, c.path, got)
-		}
-	}
-	crowds.Store(0)
-	go serve(h, "GET", configMaps+"/wait")
-	<-inside
-	if got := crowds.Load(); got != 0 {
-		t.Errorf("one request: told %d times", got)
-	}
-	serve(h, "GET", configMaps+"/a")
-	if got := crowds.Load(); got != 1 {
-		t.Errorf("two requests: told %d times", got)
-	}
-	leave <- true
 }
 
 // A panic costs one request, and an answer that has begun breaks off instead of looking complete.

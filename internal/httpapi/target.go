@@ -23,15 +23,6 @@ type target struct {
 	watchPath      bool   // /api/v1/watch/…, the old way
 }
 
-// brief says whether a request is about one object: what it takes is a fraction of a millisecond.
-func (t *target) brief() bool {
-	switch t.verb {
-	case "get", "create", "update", "patch", "delete":
-		return t.isResource
-	}
-	return false
-}
-
 // segment cuts the first segment off a path.
 func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
 

@@ -37,8 +37,6 @@ type Config struct {
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock by which objects and history age; nil: time.Now. Tests make it jump.
-
-	crowd func() // there is work for more than one processor; nil: nobody wants to know
 }
 
 // Defaults are the settings of a server that is told nothing.

@@ -50,7 +50,6 @@ func (s *Server) handler() (http.Handler, error) {
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
-		Crowd:          c.crowd,
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),

@@ -25,7 +25,6 @@ import (
 	"plinth/internal/coalesce"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
-	"plinth/internal/procs"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
 	"plinth/internal/store/memlog"
@@ -56,14 +55,10 @@ type Server struct {
 
 // Serve starts a server, says on out where it listens, and runs it until ctx ends.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
-	governor := procs.New() // the process is the server's
-	defer governor.Stop()
-	c.crowd = governor.Crowd
 	s, err := Start(ctx, c)
 	if err != nil {
 		return err
 	}
-	governor.Crowd()
 	s.greet(out, time.Since(s.started))
 	<-ctx.Done()
 	fmt.Fprintln(out, "Plinth is closing.")
@@ -167,7 +162,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	}
 	opened, err := store.Open(store.Config{
 		Log: s.log, Describe: engine.Describe(s.registry), HistoryBytes: c.WatchHistoryBytes, Logger: c.Logger,
-		Now: c.Now, Crowd: c.crowd,
+		Now: c.Now,
 	})
 	if err != nil {
 		return nil, errors.Join(err, s.log.Close())

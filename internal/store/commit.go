@@ -245,12 +245,8 @@ func (s *Store) apply(commits []*Commit) {
 	arrived := s.arrived
 	s.arrived = nil
 	early, full := s.early(), s.grewEnough()
-	crowded := waiters(woken) > crowd
 	s.mu.Unlock()
 
-	if crowded {
-		s.config.Crowd()
-	}
 	for _, g := range woken {
 		close(g.wake)
 	}

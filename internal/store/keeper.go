@@ -199,7 +199,6 @@ func (s *Store) base(head []byte, sn *Snapshot) iter.Seq2[[]byte, error] {
 		var versions, b []byte
 		count := 0
 		flush := func() bool {
-			s.config.Crowd()
 			if isClosing(s.keeper.quit) {
 				yield(nil, ErrClosed)
 				return false

@@ -25,10 +25,7 @@ type Config struct {
 	// CompactBytes is the least growth of the log that makes the store write a base: 16 MiB.
 	CompactBytes int64
 	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
-	Now func() time.Time
-	// Crowd is called when there is work for more than one processor: a commit has woken a crowd of watchers, or the log is
-	// being compacted beside everything else. Nil: nobody wants to know.
-	Crowd  func()
+	Now    func() time.Time
 	Logger *slog.Logger
 }
 
@@ -53,9 +50,6 @@ func (c *Config) validate() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Crowd == nil {
-		c.Crowd = func() {}
 	}
 	return nil
 }

@@ -13,8 +13,6 @@ const (
 	// than it could.
 	minRest = 2 * time.Millisecond
 	maxRest = 20 * time.Millisecond
-	// A crowd is more watchers than one processor sees to as quickly as two do.
-	crowd = 4
 )
 
 // pace keeps a stream of records from waking a crowd for each of them, in which it would be woken for little and find no
