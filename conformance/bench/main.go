@@ -34,6 +34,8 @@ func run() error {
 	only := flag.String("only", "", "measure only this server: plinth or reference")
 	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
 	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
+	against := flag.String("compare", "", "compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference")
+	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	flag.Parse()
 	if *only != "" && *only != string(harness.Reference) && *only != string(harness.Plinth) {
@@ -50,6 +52,9 @@ func run() error {
 		defer os.RemoveAll(*dir)
 	}
 	defer harness.Cleanup()
+	if *against != "" {
+		return compare(context.Background(), *dir, strings.Split(*against, ","), *turns, wanted.MatchString)
+	}
 	harness.Release = true
 	// Build first: a compiler beside a measurement spoils it.
 	if _, err := harness.Program(); err != nil {

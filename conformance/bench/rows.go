@@ -22,8 +22,10 @@ import (
 // bench measures one server.
 type bench struct {
 	kind harness.Kind
-	dir  string
-	pods int
+	// program is the plinth to run; "": one that is built.
+	program string
+	dir     string
+	pods    int
 	// profiles is where profiles go; "": nowhere.
 	profiles string
 	results  map[string]result
@@ -31,8 +33,9 @@ type bench struct {
 
 	serial int // of the last change
 	server *harness.Server
-	client *load.Client // on 32 connections
-	one    *load.Client // on one, as client-go has it
+	client *load.Client  // on 32 connections
+	one    *load.Client  // on one, as client-go has it
+	events *atomic.Int64 // that watchers have seen, in a comparison of builds
 }
 
 const (
@@ -164,7 +167,7 @@ func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error
 // start runs the server on its own folder.
 func (b *bench) start(folder string) error {
 	var err error
-	b.server, err = harness.Start(harness.Options{Kind: b.kind, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: b.flags()})
+	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: b.flags()})
 	if err != nil {
 		return err
 	}

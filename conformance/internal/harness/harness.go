@@ -63,10 +63,11 @@ func Target() Kind {
 
 // Options of a server.
 type Options struct {
-	Kind  Kind
-	Dir   string   // data and logs; they stay when the server ends
-	Flags []string // further flags of the server
-	Fsync bool     // of the reference's etcd; Plinth always syncs
+	Kind    Kind
+	Program string   // the plinth to run; "": Program's
+	Dir     string   // data and logs; they stay when the server ends
+	Flags   []string // further flags of the server
+	Fsync   bool     // of the reference's etcd; Plinth always syncs
 }
 
 // Server is a running server.
@@ -124,7 +125,7 @@ func Start(o Options) (*Server, error) {
 
 func (s *Server) start() error {
 	var err error
-	if s.Kind == Plinth {
+	if s.Kind == Plinth && s.options.Program == "" {
 		// Building it may take longer than it may take to become ready.
 		if _, err = Program(); err != nil {
 			return err
@@ -164,7 +165,10 @@ func (s *Server) startReference() error {
 }
 
 func (s *Server) startPlinth() error {
-	program, err := Program()
+	program, err := s.options.Program, error(nil)
+	if program == "" {
+		program, err = Program()
+	}
 	if err != nil {
 		return err
 	}

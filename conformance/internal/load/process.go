@@ -9,29 +9,21 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"plinth/conformance/internal/harness"
 )
-
-// tick is how the kernel counts processor time, on every Linux there is.
-const tick = 10 * time.Millisecond
 
 // CPU is the processor time that the server's processes have used, in user and in kernel mode.
 func CPU(s *harness.Server) (time.Duration, error) {
 	var total time.Duration
 	for _, pid := range s.Pids() {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			return 0, err
+		// The clock of the processor time of another process (clock_getcpuclockid(3)). /proc has the same in steps of 10 ms.
+		var used unix.Timespec
+		if err := unix.ClockGettime(int32(^pid<<3|2), &used); err != nil {
+			return 0, fmt.Errorf("processor time of process %d: %w", pid, err)
 		}
-		// The name, in brackets, may hold anything; utime and stime are the 12th and 13th field after it.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		for _, field := range fields[11:13] {
-			n, err := strconv.Atoi(field)
-			if err != nil {
-				return 0, err
-			}
-			total += time.Duration(n) * tick
-		}
+		total += time.Duration(used.Nano())
 	}
 	return total, nil
 }

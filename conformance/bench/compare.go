@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/load"
+)
+
+// A comparison of builds of Plinth: what does a change cost, or save, on a machine that is not quiet? All of them run at the same
+// time and take short turns at the same work, in an order that changes with every turn, so that whatever else the machine does
+// hits each of them. What counts is not the sums but the ratios of the turns: the median of them, with the quartiles. Two copies of
+// one build show what the method cannot tell apart.
+
+// compared is one row: n units of work a turn, and what a unit is.
+type compared struct {
+	key  string
+	n    int
+	work func(b *bench, ctx context.Context, from, to int) error
+}
+
+var comparedRows = []compared{
+	{"apply", 20, (*bench).apply},
+	{"create", 20, (*bench).createAlone},
+	{"create-32", 64, (*bench).create},
+	{"get", 50, (*bench).getAlone},
+	{"get-8", 100, (*bench).get},
+	{"patch-hot", 40, (*bench).patchHot},
+	{"watch", 10, (*bench).watchTurn},
+}
+
+// compare measures each program against the first one.
+func compare(ctx context.Context, dir string, programs []string, turns int, wanted func(key string) bool) error {
+	var benches []*bench
+	for i, program := range programs {
+		b := &bench{kind: harness.Plinth, program: program, dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
+		if err := b.start("main"); err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		defer func() { b.server.Kill() }()
+		if err := b.client.Namespace(ctx, namespace); err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		if err := b.prepare(ctx); err != nil {
+			return fmt.Errorf("%s: %w", program, err)
+		}
+		benches = append(benches, b)
+	}
+	costs := map[string][][]float64{} // by row, program and turn, in milliseconds a unit
+	const warm = 3                    // turns that do not count
+	for turn := range turns + warm {
+		for _, r := range comparedRows {
+			if !wanted(r.key) {
+				continue
+			}
+			if costs[r.key] == nil {
+				costs[r.key] = make([][]float64, len(benches))
+			}
+			for i := range benches {
+				i = (i + turn) % len(benches)
+				if turn%2 == 1 {
+					i = len(benches) - 1 - i
+				}
+				b := benches[i]
+				clear(b.tallies)
+				from := b.pods + turn*r.n // behind the Pods that are there
+				if err := r.work(b, ctx, from, from+r.n); err != nil {
+					return fmt.Errorf("%s: %s: %w", b.program, r.key, err)
+				}
+				for _, t := range b.tallies { // the one of this row
+					if turn >= warm {
+						costs[r.key][i] = append(costs[r.key][i], t.amount/t.by)
+					}
+				}
+			}
+		}
+	}
+	return printComparison(programs, turns, costs)
+}
+
+func printComparison(programs []string, turns int, costs map[string][][]float64) error {
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(out, "%d turns\tserver CPU, median\tratio, median\tquartiles\t\n", turns)
+	for _, r := range comparedRows {
+		for i, cost := range costs[r.key] {
+			ratios := make([]float64, turns)
+			for turn := range ratios {
+				ratios[turn] = cost[turn] / costs[r.key][0][turn]
+			}
+			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t\n", r.key, filepath.Base(programs[i]), 1000*quantile(cost, 0.5),
+				quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75))
+		}
+	}
+	return out.Flush()
+}
+
+func quantile(values []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
+
+// hot is what patch-hot patches: not where the watches are.
+const hot = "/api/v1/namespaces/default/configmaps"
+
+// prepare makes what the rows work on: Pods to get, and watchers of a few ConfigMaps.
+func (b *bench) prepare(ctx context.Context) error {
+	b.pods = 100
+	err := load.Each(8, b.pods, func(i int) error {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, podName(i), 0)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: hot,
+		Body: []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"hot"},"data":{"k":"v"}}`)})
+	if err != nil {
+		return err
+	}
+	path, err := b.watched(ctx, 10)
+	if err != nil {
+		return err
+	}
+	list, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: path + "?fieldSelector=metadata.name%3Dnone"})
+	if err != nil {
+		return err
+	}
+	readers := load.New(b.server, 4)
+	b.events = new(atomic.Int64)
+	for range comparedWatchers {
+		w := &watcher{client: readers, path: path, version: load.ResourceVersion(list),
+			events: b.events, size: new(atomic.Int64)}
+		if err := w.open(ctx); err != nil {
+			return err
+		}
+		go w.read(ctx)
+	}
+	return nil
+}
+
+const comparedWatchers = 50
+
+// watchTurn changes objects one after the other, each as soon as all watchers have seen the one before. A unit is a delivered event.
+func (b *bench) watchTurn(ctx context.Context, from, to int) error {
+	return b.spend("watch", (to-from)*comparedWatchers, func() error {
+		for i := from; i < to; i++ {
+			b.serial++
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
+				Path: fmt.Sprintf("/api/v1/namespaces/%s/configmaps/watched-%d", namespace, i%10),
+				Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, b.serial)})
+			if err != nil {
+				return err
+			}
+			began := time.Now()
+			for b.events.Load() < int64(b.serial*comparedWatchers) {
+				if time.Since(began) > time.Minute {
+					return fmt.Errorf("of %d events %d have come", b.serial*comparedWatchers, b.events.Load())
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) createAlone(ctx context.Context, from, to int) error {
+	return b.spend("create", to-from, func() error {
+		for i := from; i < to; i++ {
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, fmt.Sprint("lone-", i), 0)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (b *bench) getAlone(ctx context.Context, from, to int) error {
+	return b.spend("get", to-from, func() error {
+		for i := from; i < to; i++ {
+			if _, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// patchHot has eight clients patch one object.
+func (b *bench) patchHot(ctx context.Context, from, to int) error {
+	return b.spend("patch-hot", to-from, func() error {
+		return load.Each(8, to-from, func(i int) error {
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, ContentType: "application/merge-patch+json",
+				Path: hot + "/hot", Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, from+i)})
+			return err
+		})
+	})
+}
