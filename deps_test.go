@@ -150,6 +150,91 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
+// Nothing of another package is changed, neither at import nor later: it would be changed for the whole process, and for whoever
+// links this one.
+func TestNoVariableOfAnotherPackageIsSet(t *testing.T) {
+	parsed := 0
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			files := token.NewFileSet()
+			file, err := parser.ParseFile(files, filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed++
+			for _, found := range foreign(file) {
+				t.Errorf("%s: %s", files.Position(found.Pos()), p.ImportPath)
+			}
+		}
+	}
+	if parsed < 100 {
+		t.Errorf("only %d files were read", parsed)
+	}
+	const bad = `package p
+import ("a"; b "x/y"; "z/v4")
+func init() {}
+func f() { a.X = 1; b.Y++; b.Z.Field, _ = 1, 2; v4.M["k"] = 1; p := &a.X; *p = 2 }
+func g(a struct{ X int }) { a.X = 1; q := b.New(); q.X = 1; q.Y++ }`
+	file, err := parser.ParseFile(token.NewFileSet(), "bad.go", bad, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(foreign(file)); n != 6 {
+		t.Errorf("of a file with 6 such places %d were found", n)
+	}
+}
+
+// foreign finds where a file sets a variable of another package, or may: func init is there for nothing else, and an address is
+// there to write to.
+func foreign(file *ast.File) (found []ast.Node) {
+	imported := map[string]bool{}
+	for _, i := range file.Imports {
+		full := strings.Trim(i.Path.Value, `"`)
+		name := path.Base(full)
+		if i.Name != nil {
+			name = i.Name.Name
+		}
+		imported[name] = true
+	}
+	look := func(node ast.Node, target ast.Expr) {
+		for {
+			switch e := target.(type) {
+			case *ast.IndexExpr:
+				target = e.X
+				continue
+			case *ast.SelectorExpr:
+				// An identifier that the parser has not resolved within the file is a package.
+				if of, ok := e.X.(*ast.Ident); ok && of.Obj == nil && imported[of.Name] {
+					found = append(found, node)
+				}
+				target = e.X
+				continue
+			}
+			return
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			if n.Name.Name == "init" && n.Recv == nil {
+				found = append(found, n)
+			}
+		case *ast.AssignStmt:
+			for _, target := range n.Lhs {
+				look(n, target)
+			}
+		case *ast.IncDecStmt:
+			look(n, n.X)
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				look(n, n.X)
+			}
+		}
+		return true
+	})
+	return found
+}
+
 // maxFunctionLines is the house limit (DESIGN, "The way of a request").
 const maxFunctionLines = 120
 

@@ -35,13 +35,6 @@ import (
 // MaxOperations is how many operations one JSON Patch may have (WRITE-2), as in the reference.
 const MaxOperations = 10_000
 
-// maxCopied is how many bytes the copy operations of one JSON Patch may add, as in the reference: without a bound, a few
-// dozen operations that copy a list into itself would fill any memory (WRITE-6).
-const maxCopied = 3 * 3 << 20
-
-// The library keeps this bound in a variable of its package.
-func init() { jsonpatch.AccumulatedCopySizeLimit = maxCopied }
-
 var (
 	// ErrMalformed is a patch that is not written in its language.
 	ErrMalformed = errors.New("patch: malformed")
@@ -68,7 +61,7 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	if len(operations) > MaxOperations {
 		return object.Nil, &TooManyError{Operations: len(operations)}
 	}
-	patched, err := apply(operations, object.AppendJSON(nil, obj))
+	patched, err := apply(operations, object.AppendJSON(nil, obj), len(patch))
 	if err != nil {
 		return object.Nil, fmt.Errorf("%w: %w", ErrUnprocessable, err)
 	}
@@ -80,13 +73,16 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 }
 
 // apply has the library do its work. It panics on some patches: values that are missing, or null where a container is
-// to be. What it works on is its own, so nothing is left half done.
-func apply(operations jsonpatch.Patch, doc []byte) (patched []byte, err error) {
+// to be. What it works on is its own, so nothing is left half done. size is that of the patch's text.
+func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("it makes no sense: %v", p)
 		}
 	}()
+	if mayCopyTooMuch(operations, len(doc)+size) {
+		return applyCounted(operations, doc)
+	}
 	return operations.Apply(doc)
 }
 

@@ -10,8 +10,6 @@ import (
 	"plinth/object"
 )
 
-func init() { uuid.EnableRandPool() }
-
 // serverOwned are the metadata that a client cannot set on a new object (WRITE-4).
 var serverOwned = []string{
 	"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",

@@ -1,0 +1,108 @@
+package patch
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+
+	"plinth/object"
+)
+
+// A JSON Patch is bounded by the number of its operations and by the size of its text, but each copy may double the document:
+// a few dozen that copy a list into itself would fill any memory (WRITE-6). The library bounds what copies add only by a
+// variable of its package, for the whole process. So copies are counted here:
+//
+//   - Where n copies cannot add more than maxCopied, whatever they copy, nothing is counted. Without copies a document never
+//     grows by more than the text of its patch, and a copy adds at most the document, so the bound on what all of them add is
+//
+//     (2ⁿ - 1) · maxEscape · (document + patch)
+//
+//     which holds for any patch that people write.
+//
+//   - Otherwise the library gets the operations up to one copy at a time, so that the size of what it is about to copy is known.
+//     This prints and parses the whole document for each copy; maxReprinted bounds that. It also makes a null that was copied one
+//     like any other: an operation that leads through it fails, where the library, all at once, takes it for an empty map.
+const (
+	// maxCopied is how many bytes the copies of one patch may add, as in the reference.
+	maxCopied = 3 * 3 << 20
+	// maxReprinted bounds the work of counting: a second or two. The reference has no such bound; only a patch with dozens of
+	// copies in an object of megabytes, or thousands of them in one of tens of kilobytes, comes near it.
+	maxReprinted = 8 * maxCopied
+	// maxEscape is how much longer a byte may become when encoding/json prints it: "<" as "\u003c".
+	maxEscape = 6
+)
+
+var errTooManyCopies = errors.New("too many copy operations for an object of this size")
+
+// mayCopyTooMuch says whether copies might add more than maxCopied to a document. size is that of document and patch.
+func mayCopyTooMuch(operations jsonpatch.Patch, size int) bool {
+	bound := maxEscape * size
+	for _, op := range operations {
+		if op.Kind() == "copy" {
+			if bound *= 2; bound > maxCopied {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// applyCounted applies operations, as long as the copies among them add no more than maxCopied.
+func applyCounted(operations jsonpatch.Patch, doc []byte) ([]byte, error) {
+	copied, reprinted, next := 0, 0, 0
+	for i, op := range operations {
+		if op.Kind() != "copy" {
+			continue
+		}
+		before, err := operations[next:i].Apply(doc) // begins with the copy before this one
+		if err != nil {
+			return nil, err
+		}
+		if reprinted += len(before); reprinted > maxReprinted {
+			return nil, errTooManyCopies
+		}
+		parsed, err := object.ParseJSON(before)
+		if err != nil {
+			return nil, err
+		}
+		if from, err := op.From(); err == nil {
+			if source, ok := at(parsed.Value, from); ok {
+				copied += len(object.AppendJSON(nil, source))
+			}
+		}
+		if copied > maxCopied {
+			return nil, jsonpatch.NewAccumulatedCopySizeError(maxCopied, int64(copied))
+		}
+		doc, next = object.AppendJSON(nil, parsed.Value), i
+	}
+	return operations[next:].Apply(doc)
+}
+
+// at is what a JSON pointer (RFC 6901) leads to, read as the library does: indexes below zero count from the end.
+func at(v object.Value, pointer string) (_ object.Value, ok bool) {
+	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if v.Kind() != object.List {
+			if v, ok = v.Get(unescape.Replace(step)); !ok {
+				return object.Nil, false
+			}
+			continue
+		}
+		i, err := strconv.Atoi(step)
+		if err != nil {
+			return object.Nil, false
+		}
+		items := v.Items()
+		if i < 0 {
+			i += len(items)
+		}
+		if i < 0 || i >= len(items) {
+			return object.Nil, false
+		}
+		v = items[i]
+	}
+	return v, true
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
