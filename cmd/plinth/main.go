@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -76,9 +75,6 @@ func serve(args []string, out io.Writer) error {
 	}
 	config.Flags = map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { config.Flags[f.Name] = f.Value.String() })
-	if !config.Profiling {
-		runtime.MemProfileRate = 0 // samples of allocations that nobody can ask for
-	}
 	config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -4,8 +4,6 @@ import (
 	"crypto/rand"
 	"time"
 
-	"github.com/google/uuid"
-
 	"plinth/internal/apierr"
 	"plinth/object"
 )
