@@ -13,7 +13,7 @@ type statusRule uint8
 const (
 	noStatus        statusRule = iota
 	statusAndMeta              // all metadata that the main URL may change, as most kinds have it
-	statusNotOwners            // ownerReferences stay
+	statusNotOwners            // ownerReferences and deletionTimestamp stay
 	statusNotLabels            // labels stay
 	statusOnly                 // labels, annotations, finalizers and ownerReferences stay
 	statusOnCreate             // as statusAndMeta, and a create may set the status, too
@@ -22,7 +22,7 @@ const (
 
 // stays lists the metadata that a status write leaves as they are.
 var stays = [...][]string{
-	statusNotOwners: {"ownerReferences"},
+	statusNotOwners: {"ownerReferences", "deletionTimestamp"},
 	statusNotLabels: {"labels"},
 	statusOnly:      {"labels", "annotations", "finalizers", "ownerReferences"},
 	statusNotMeta:   nil,

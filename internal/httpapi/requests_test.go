@@ -763,3 +763,38 @@ func TestStrictTransportSecurity(t *testing.T) {
 		}
 	}
 }
+
+// A write to the status of a Pod neither sets nor changes when it is to go, whatever the body says of that: it is not
+// refused for it either, and nobody comes to own it.
+//
+// SPEC: WRITE-4, SSA-14
+func TestPodStatusLeavesDeletionTimestamp(t *testing.T) {
+	s := newServer(t, nil)
+	const pods = "/api/v1/namespaces/default/pods"
+	const spec = `"spec":{"containers":[{"name":"c","image":"i"}]}`
+	for _, held := range []bool{false, true} {
+		name := fmt.Sprint("held-", held)
+		s.create(pods, `{"metadata":{"name":"`+name+`","finalizers":["a.b/c"]},`+spec+`}`)
+		if held {
+			s.do("DELETE", pods+"/"+name, "")
+		}
+		want := s.do("GET", pods+"/"+name, "").value(t).At("metadata", "deletionTimestamp")
+		if want.IsNull() == held {
+			t.Fatalf("%s: %s", name, want.Str())
+		}
+		body := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","finalizers":["a.b/c"],"deletionTimestamp":"2020-01-01T00:00:00Z"},` + spec + `,"status":{"message":"m"}}`
+		for _, write := range [][2]string{
+			{"PUT", "application/json"}, {"PATCH", "application/merge-patch+json"}, {"PATCH", "application/apply-patch+yaml"},
+		} {
+			got := s.do(write[0], pods+"/"+name+"/status?fieldManager=m"+strings.Repeat("&force=true", strings.Count(write[1], "apply")), body, "Content-Type", write[1])
+			if got.code != 200 {
+				t.Errorf("%s %s %s: %d %s", name, write[0], write[1], got.code, got.message())
+				continue
+			}
+			is := got.value(t)
+			if at := is.At("metadata", "deletionTimestamp"); at.Str() != want.Str() || strings.Contains(got.body, "f:deletionTimestamp") || is.At("status", "message").Str() != "m" {
+				t.Errorf("%s %s %s: %s", name, write[0], write[1], got.body)
+			}
+		}
+	}
+}
