@@ -42,7 +42,7 @@ func (c *Namespaces) Run(ctx context.Context) {
 
 // watch follows the namespaces and empties those that are deleted, when they are due.
 func (c *Namespaces) watch(ctx context.Context) error {
-	namespaces := c.Registry.Find("", "v1", "namespaces")
+	namespaces := c.Registry.Now().Find("", "v1", "namespaces")
 	watch, err := c.Engine.Watch(ctx, &engine.Request{Resource: namespaces}, engine.WatchOptions{})
 	if err != nil {
 		return err
@@ -92,11 +92,10 @@ func next(ctx context.Context, watch *engine.Watch, left agenda) ([]engine.Event
 // empty deletes all that is in a namespace and, when nothing is left, takes the finalizer from it. A type that cannot be
 // emptied does not keep the others.
 func (c *Namespaces) empty(ctx context.Context, namespaces *engine.Resource, name string) (done bool, err error) {
-	all, _ := c.Registry.All()
 	left := 0
 	var failed []error
 	seen := map[string]bool{}
-	for _, r := range all {
+	for _, r := range c.Registry.Now().All() {
 		if !r.Namespaced || !r.Has("delete") || !r.Has("list") || seen[r.Store] {
 			continue
 		}

@@ -50,7 +50,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) request(resource, namespace, name string) *engine.Request {
-	return &engine.Request{Resource: b.registry.Find("", "v1", resource), Namespace: namespace, Name: name}
+	return &engine.Request{Resource: b.registry.Now().Find("", "v1", resource), Namespace: namespace, Name: name}
 }
 
 func (b *bench) create(resource, namespace, body string) {
@@ -198,7 +198,7 @@ func TestFinalizeLosesNoUpdate(t *testing.T) {
 	b.delete("namespaces", "", "gone")
 	b.between = func() { b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"labels":{"mine":"stays"}}}`) }
 	c := b.controller()
-	namespaces := b.registry.Find("", "v1", "namespaces")
+	namespaces := b.registry.Now().Find("", "v1", "namespaces")
 	for range 2 {
 		if _, err := c.empty(t.Context(), namespaces, "gone"); err != nil {
 			t.Fatal(err)
@@ -216,7 +216,7 @@ func TestWaitingCostsLittle(t *testing.T) {
 	b := newBench(t)
 	b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
 	b.delete("namespaces", "", "gone")
-	c, namespaces := b.controller(), b.registry.Find("", "v1", "namespaces")
+	c, namespaces := b.controller(), b.registry.Now().Find("", "v1", "namespaces")
 	if done, err := c.empty(t.Context(), namespaces, "gone"); done || err != nil {
 		t.Fatal(done, err)
 	}

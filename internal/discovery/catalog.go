@@ -21,13 +21,12 @@ var groupOrder = []string{
 	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io",
 }
 
-// catalog is what the registry holds at one revision, in the order of discovery.
+// catalog is what is served at one moment, in the order of discovery.
 type catalog struct {
-	revision int64
+	types    *engine.Types
 	core     *group   // nil where the core group is not served
 	groups   []*group // the named ones
-	// stored is the type in whose version the objects of a kind are stored, by the resource part of their keys.
-	stored   map[string]*engine.Resource
+	byName   map[string]*group
 	editions editions
 }
 
@@ -37,8 +36,10 @@ type group struct {
 	versions []*groupVersion
 }
 
-// groupVersion is one version of a group. It outlives its catalog while its types stay the same.
+// groupVersion is one version of a group with the documents about it. It outlives its catalog while its types stay the
+// same.
 type groupVersion struct {
+	types          *engine.GroupVersion
 	group, version string
 	resources      []*engine.Resource // sorted by name
 	kinds          []storageVersion   // beside resources: what their storageVersionHash is made of
@@ -51,47 +52,45 @@ type groupVersion struct {
 // storageVersion is the group, version and kind in which objects are stored; zero for types that are not.
 type storageVersion struct{ group, version, kind string }
 
-// newCatalog sorts the registry's types. What old knows of a group version is taken over where it is still true.
-func newCatalog(all []*engine.Resource, revision int64, old *catalog) *catalog {
-	c := &catalog{revision: revision, stored: make(map[string]*engine.Resource)}
-	byVersion := make(map[[2]string][]*engine.Resource)
-	for _, r := range all {
-		key := [2]string{r.Group, r.Version}
-		byVersion[key] = append(byVersion[key], r)
-		if r.Store != "" && r.ToStored == nil && c.stored[r.Store] == nil {
-			c.stored[r.Store] = r
-		}
-	}
-	groups := make(map[string]*group)
-	for key, resources := range byVersion {
-		sort.Slice(resources, func(i, j int) bool { return resources[i].Name < resources[j].Name })
-		g := groups[key[0]]
+// newCatalog puts the types in order. Of group versions that old has with the same types everything is kept.
+func newCatalog(types *engine.Types, old *catalog) *catalog {
+	c := &catalog{types: types, byName: map[string]*group{}}
+	for _, served := range types.GroupVersions() {
+		g := c.byName[served.Group]
 		if g == nil {
-			g = &group{name: key[0]}
-			groups[key[0]] = g
+			g = &group{name: served.Group}
+			c.byName[g.name] = g
 			if g.name == "" {
 				c.core = g
 			} else {
 				c.groups = append(c.groups, g)
 			}
 		}
-		gv := &groupVersion{group: key[0], version: key[1], resources: resources, kinds: make([]storageVersion, len(resources))}
-		for i, r := range resources {
-			gv.kinds[i] = c.storageVersion(r)
-		}
-		if known := old.find(key[0], key[1]); known != nil && slices.Equal(known.resources, resources) && slices.Equal(known.kinds, gv.kinds) {
-			gv = known
+		gv := old.find(served.Group, served.Version)
+		if gv == nil || gv.types != served {
+			gv = newGroupVersion(types, served)
 		}
 		g.versions = append(g.versions, gv)
 	}
 	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
-	for _, g := range groups {
+	for _, g := range c.byName {
 		// The version that was never an alpha or a beta, and of those the highest number, comes first and is preferred.
 		sort.Slice(g.versions, func(i, j int) bool {
 			return version.CompareKubeAwareVersionStrings(g.versions[i].version, g.versions[j].version) > 0
 		})
 	}
 	return c
+}
+
+func newGroupVersion(types *engine.Types, served *engine.GroupVersion) *groupVersion {
+	gv := &groupVersion{
+		types: served, group: served.Group, version: served.Version, resources: served.Resources,
+		kinds: make([]storageVersion, len(served.Resources)),
+	}
+	for i, r := range gv.resources {
+		gv.kinds[i] = storageVersionOf(types, r)
+	}
+	return gv
 }
 
 func groupLess(a, b string) bool {
@@ -124,15 +123,7 @@ func (c *catalog) group(name string) *group {
 	if c == nil {
 		return nil
 	}
-	if name == "" {
-		return c.core
-	}
-	for _, g := range c.groups {
-		if g.name == name {
-			return g
-		}
-	}
-	return nil
+	return c.byName[name]
 }
 
 // all is every group version, those of the core group first.
@@ -147,11 +138,11 @@ func (c *catalog) all() []*groupVersion {
 	return all
 }
 
-func (c *catalog) storageVersion(r *engine.Resource) storageVersion {
+func storageVersionOf(types *engine.Types, r *engine.Resource) storageVersion {
 	if !r.Has("create") || r.Virtual() { // nothing is stored
 		return storageVersion{}
 	}
-	stored := c.stored[r.Store]
+	stored := types.Stored(r.Store)
 	if stored == nil {
 		return storageVersion{}
 	}

@@ -115,14 +115,13 @@ func (d *Documents) Get(path, accept string) (doc *Document, ok bool, err error)
 	return nil, false, nil
 }
 
-// catalog is that of the registry as it is now.
+// catalog is that of the types that are served now.
 func (d *Documents) catalog() *catalog {
-	all, revision := d.registry.All()
+	types := d.registry.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// A slower caller may come with an older revision; the newer catalog serves it as well.
-	if d.current == nil || d.current.revision < revision {
-		d.current = newCatalog(all, revision, d.current)
+	if d.current == nil || d.current.types != types {
+		d.current = newCatalog(types, d.current)
 	}
 	return d.current
 }

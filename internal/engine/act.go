@@ -52,7 +52,7 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 func (d *draft) through(ctx context.Context) (*Result, error) {
 	target, subresource := d.rq.Resource.Through()
 	object := *d.rq
-	object.Resource = d.registry.Find(target.Group, d.rq.Resource.Version, target.Name)
+	object.Resource = d.registry.Now().Find(target.Group, d.rq.Resource.Version, target.Name)
 	if object.Resource == nil {
 		return nil, apierr.NewNoSuchPath()
 	}

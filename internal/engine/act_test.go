@@ -13,7 +13,7 @@ import (
 // SPEC: URI-1, URI-7
 func TestBindAndEvict(t *testing.T) {
 	e, registry := builtinEngine(t)
-	pods, bindings := registry.Find("", "v1", "pods"), registry.Find("", "v1", "bindings")
+	pods, bindings := registry.Now().Find("", "v1", "pods"), registry.Now().Find("", "v1", "bindings")
 	if _, err := e.Create(t.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(t, fmt.Sprintf(pod, "a"))); err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func builtinEngine(tb testing.TB) (*engine.Engine, *engine.Registry) {
 	}
 	tb.Cleanup(func() { s.Close() })
 	e := engine.New(engine.Config{Store: s, Registry: registry})
-	_, err = e.Create(tb.Context(), &engine.Request{Resource: registry.Find("", "v1", "namespaces")}, parse(tb, `{"metadata":{"name":"default"}}`))
+	_, err = e.Create(tb.Context(), &engine.Request{Resource: registry.Now().Find("", "v1", "namespaces")}, parse(tb, `{"metadata":{"name":"default"}}`))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func parse(tb testing.TB, text string) object.Parsed {
 // BenchmarkCreatePod is a create from the bytes of the body to the commit in memory.
 func BenchmarkCreatePod(b *testing.B) {
 	e, registry := builtinEngine(b)
-	pods := registry.Find("", "v1", "pods")
+	pods := registry.Now().Find("", "v1", "pods")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		rq := &engine.Request{Resource: pods, Namespace: "default", Validation: engine.Strict}
@@ -59,7 +59,7 @@ func BenchmarkCreatePod(b *testing.B) {
 
 func BenchmarkGetPod(b *testing.B) {
 	e, registry := builtinEngine(b)
-	pods := registry.Find("", "v1", "pods")
+	pods := registry.Now().Find("", "v1", "pods")
 	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(b, fmt.Sprintf(pod, "a"))); err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func BenchmarkGetPod(b *testing.B) {
 // BenchmarkPatchPod is a merge patch of one label.
 func BenchmarkPatchPod(b *testing.B) {
 	e, registry := builtinEngine(b)
-	pods := registry.Find("", "v1", "pods")
+	pods := registry.Now().Find("", "v1", "pods")
 	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(b, fmt.Sprintf(pod, "a"))); err != nil {
 		b.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func BenchmarkPatchPod(b *testing.B) {
 // BenchmarkApplyDeployment is an apply that changes an image, from the bytes of the intent to the commit in memory.
 func BenchmarkApplyDeployment(b *testing.B) {
 	e, registry := builtinEngine(b)
-	deployments := registry.Find("apps", "v1", "deployments")
+	deployments := registry.Now().Find("apps", "v1", "deployments")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		rq := &engine.Request{Resource: deployments, Namespace: "default", Name: "web", FieldManager: "bench", Validation: engine.Strict}

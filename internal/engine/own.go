@@ -39,21 +39,21 @@ func (e *Engine) merging(rq *Request) *merge.Kind {
 	if rq.Subresource != nil {
 		k.Reset = rq.Subresource.Resets
 	}
-	if e.registry.several(r.Store) {
-		k.Versions = versions{e.registry, r.Store}
+	if e.registry.Now().several(r.Store) {
+		k.Versions = versions{e.registry.Now(), r.Store}
 	}
 	return k
 }
 
 // versions is the versions of one stored kind (SSA-11).
 type versions struct {
-	registry *Registry
-	store    string
+	types *Types
+	store string
 }
 
 // Type is the schema of a version.
 func (v versions) Type(apiVersion string) *schema.Type {
-	if r := v.registry.version(v.store, apiVersion); r != nil {
+	if r := v.types.version(v.store, apiVersion); r != nil {
 		return r.Schema()
 	}
 	return nil
@@ -61,7 +61,7 @@ func (v versions) Type(apiVersion string) *schema.Type {
 
 // Convert goes by way of the stored version.
 func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, error) {
-	from, to := v.registry.version(v.store, obj.At("apiVersion").Str()), v.registry.version(v.store, apiVersion)
+	from, to := v.types.version(v.store, obj.At("apiVersion").Str()), v.types.version(v.store, apiVersion)
 	var err error
 	if from != nil && from.ToStored != nil {
 		if obj, err = from.ToStored(obj); err != nil {

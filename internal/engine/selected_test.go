@@ -41,7 +41,7 @@ func selectedWatch(b *testing.B, watchers int) {
 	}
 	defer s.Close()
 	e := engine.New(engine.Config{Store: s, Registry: registry})
-	pods := registry.Find("", "v1", "pods")
+	pods := registry.Now().Find("", "v1", "pods")
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	told := make(chan struct{}, watchers)

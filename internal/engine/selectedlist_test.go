@@ -35,7 +35,7 @@ func nodePods(tb testing.TB, size int) (*engine.Engine, *engine.Request) {
 		}
 	}
 	e := engine.New(engine.Config{Store: s, Registry: registry})
-	return e, &engine.Request{Resource: registry.Find("", "v1", "pods"), Namespace: "default"}
+	return e, &engine.Request{Resource: registry.Now().Find("", "v1", "pods"), Namespace: "default"}
 }
 
 // selections are lists of a hundredth of the Pods, by all that may select them and all versions that are the newest.

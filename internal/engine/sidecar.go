@@ -24,7 +24,7 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 		if err != nil {
 			return &store.Sidecar{Unreadable: err}
 		}
-		return sidecar(registry.stored(key.Resource), parsed.Value, data, &store.Sidecar{})
+		return sidecar(registry.Now().Stored(key.Resource), parsed.Value, data, &store.Sidecar{})
 	}
 }
 
@@ -89,7 +89,7 @@ const maxStored = 3 << 20
 // version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
 // what live will say of it.
 func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time) (*store.Version, error) {
-	stored := e.registry.stored(r.Store)
+	stored := e.registry.Now().Stored(r.Store)
 	if r.ToStored != nil {
 		var err error
 		if obj, err = r.ToStored(obj); err != nil {

@@ -25,7 +25,7 @@ func podBody(name string) string {
 
 func (s *server) makePods(n int) {
 	s.t.Helper()
-	rq := &engine.Request{Resource: s.types.Find("", "v1", "pods"), Namespace: "default"}
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "pods"), Namespace: "default"}
 	for i := range n {
 		parsed, err := object.ParseJSON([]byte(podBody(fmt.Sprintf("pod-%05d", i))))
 		if err != nil {
@@ -114,7 +114,7 @@ func BenchmarkWatchOverTLS(b *testing.B) {
 	}
 	s := newServer(b, nil)
 	s.makePods(1)
-	rq := &engine.Request{Resource: s.types.Find("", "v1", "pods"), Namespace: "default", Name: "pod-00000"}
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "pods"), Namespace: "default", Name: "pod-00000"}
 	var ready, done sync.WaitGroup
 	for range watchers {
 		ready.Add(1)

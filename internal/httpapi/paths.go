@@ -62,7 +62,7 @@ func (h *Handler) handler(path string) http.Handler {
 // noSuchPath is a Status below the API groups that are served, and plain text elsewhere.
 func (h *Handler) noSuchPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 2 && h.served(parts[1]) {
+	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasGroup(parts[1]) {
 		return apierr.NewNoSuchPath()
 	}
 	return errNotAPath
@@ -77,13 +77,12 @@ func (h *Handler) index(x *exchange) error {
 // paths are those that are served, sorted.
 func (h *Handler) paths() []string {
 	paths := []string{"/apis", "/apis/", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version"}
-	all, _ := h.Registry.All()
-	for _, r := range all {
-		if r.Group == "" {
-			paths = append(paths, "/api", "/api/"+r.Version)
+	for _, gv := range h.Registry.Now().GroupVersions() {
+		if gv.Group == "" {
+			paths = append(paths, "/api", "/api/"+gv.Version)
 			continue
 		}
-		paths = append(paths, "/apis/"+r.Group, "/apis/"+r.Group+"/"+r.Version)
+		paths = append(paths, "/apis/"+gv.Group, "/apis/"+gv.Group+"/"+gv.Version)
 	}
 	for _, endpoint := range healthEndpoints {
 		paths = append(paths, "/"+endpoint)

@@ -27,9 +27,10 @@ var verbs = map[string]func(*Handler, *exchange) error{
 // and cannot be done 405.
 func (h *Handler) route(x *exchange) (func(*Handler, *exchange) error, error) {
 	t := &x.target
-	r := h.Registry.Find(t.group, t.version, t.resource)
+	types := h.Registry.Now()
+	r := types.Find(t.group, t.version, t.resource)
 	if r == nil || t.verb == "proxy" {
-		if !h.served(t.group) {
+		if !types.HasGroup(t.group) {
 			return nil, errNotAPath
 		}
 		return nil, apierr.NewNoSuchPath()
@@ -111,12 +112,6 @@ func notImplemented(message string, details *apierr.Details) error {
 }
 
 func has(list []string, verb string) bool { return verbs[verb] != nil && slices.Contains(list, verb) }
-
-// served says whether any type of a group is served.
-func (h *Handler) served(group string) bool {
-	all, _ := h.Registry.All()
-	return slices.ContainsFunc(all, func(r *engine.Resource) bool { return r.Group == group })
-}
 
 // objectVerbs are the verbs on URLs of one object; a type that has none of them has no such URLs.
 var objectVerbs = []string{"get", "update", "patch", "delete"}

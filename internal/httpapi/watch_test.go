@@ -208,7 +208,7 @@ func TestManyWatchers(t *testing.T) {
 		}()
 	}
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
-	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 	for i := range writes {
 		patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d"}}`, i))}
 		if _, err := s.engine.Patch(context.Background(), rq, patch); err != nil {
@@ -292,7 +292,7 @@ func TestStalledWatcher(t *testing.T) {
 				t.Fatalf("it is %s", stalled.Proto)
 			}
 			s.create(configMaps, `{"metadata":{"name":"a"}}`)
-			rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+			rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 			text := strings.Repeat("x", 500<<10)
 			gone := func() bool { mu.Lock(); defer mu.Unlock(); return ended["WATCH configmaps"] }
 			for i := 0; i < 300 && !gone(); i++ {
@@ -323,7 +323,7 @@ func TestStalledWatcher(t *testing.T) {
 func TestWatchOfAVersionThatIsGone(t *testing.T) {
 	s := newServerOn(t, store.Config{HistoryBytes: 64 << 10, MemoryHistoryBytes: 32 << 10}, nil)
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
-	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 	text := strings.Repeat("x", 10<<10)
 	for i := range 40 {
 		patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d","t":%q}}`, i, text))}

@@ -136,7 +136,7 @@ func TestStalledWebSocket(t *testing.T) {
 	}
 	defer conn.Close()
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
-	rq := &engine.Request{Resource: s.types.Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 	text := strings.Repeat("x", 500<<10)
 	for i := range 300 {
 		patch := engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"data":{"n":"%d","t":%q}}`, i, text)}

@@ -188,9 +188,8 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 	if err != nil {
 		return // the server is closing
 	}
-	all, _ := f.types.All()
 	told := map[string]bool{}
-	for _, r := range all {
+	for _, r := range f.types.Now().All() {
 		if told[r.Store] || r.Virtual() {
 			continue
 		}
