@@ -232,7 +232,7 @@ func (s *Store) apply(commits []*Commit) {
 	s.mu.Lock()
 	for _, c := range commits {
 		for _, r := range c.Records {
-			s.state.set(r.Key, r.New)
+			s.state.set(r.Key, r.New, r.Revision)
 			s.expiry.track(r)
 			woken = s.history.add(r, woken)
 			s.growth += changeBytes(r)

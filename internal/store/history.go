@@ -92,6 +92,7 @@ type history struct {
 // feed is the history of one resource and those who wait for more of it.
 type feed struct {
 	resource string
+	changed  atomic.Int64 // see Table.Revision; from the first call of Store.Table on
 	records  queue[*Record]
 	floor    int64 // revision of the newest record of this resource that memory lost
 
@@ -113,6 +114,7 @@ func (h *history) feed(resource string) *feed {
 func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
 	f.records.push(r)
+	f.changed.Store(r.Revision)
 	h.records.push(r)
 	h.weight += r.weight()
 	h.hot.push(r)

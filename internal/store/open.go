@@ -119,6 +119,7 @@ func Open(config Config) (*Store, error) {
 // load brings back what the log holds.
 func (s *Store) load() error {
 	s.revision, s.history.horizon = 1, 1
+	checkpoint := int64(0)
 	expires := map[Key]time.Time{}
 	err := s.config.Log.Replay(-1, func(b []byte) error {
 		p, err := parsePayload(b)
@@ -126,7 +127,7 @@ func (s *Store) load() error {
 			return err
 		}
 		if p.kind == payloadHead {
-			s.revision = p.revision
+			s.revision, checkpoint = p.revision, p.revision
 			return s.history.parse(&p.rest)
 		}
 		if p.kind == payloadCommit {
@@ -154,6 +155,11 @@ func (s *Store) load() error {
 	if err != nil {
 		return err
 	}
+	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
+	s.state.tables.Scan(func(_ string, t *table) bool {
+		t.changed = max(t.changed, checkpoint)
+		return true
+	})
 	s.describeAll(expires)
 	h := &s.history
 	h.opened, h.floor = s.revision, s.revision
@@ -175,9 +181,9 @@ func (st *state) restore(o *op, revision int64) *Version {
 	}
 	if o.hasNew {
 		v.Data = append(make([]byte, 0, len(o.data)), o.data...)
-		st.set(v.Key, v)
+		st.set(v.Key, v, revision)
 	} else {
-		st.set(v.Key, nil)
+		st.set(v.Key, nil, revision)
 	}
 	return v
 }

@@ -133,7 +133,10 @@ func (s *Store) rebuild(revision int64, resources []string) (*Snapshot, error) {
 	sn := &Snapshot{revision: revision, only: resources, tables: s.state.freeze().Copy()}
 	s.state.tables.Scan(func(resource string, t *table) bool {
 		if wanted(resource) {
-			sn.tables.Set(resource, &table{resource: resource, epoch: t.epoch, names: t.names.Copy()})
+			// When it changed last before the revision is not known where it has changed since.
+			sn.tables.Set(resource, &table{
+				resource: resource, epoch: t.epoch, names: t.names.Copy(), changed: min(t.changed, revision),
+			})
 		}
 		return true
 	})
@@ -184,7 +187,7 @@ func (sn *Snapshot) undo(k Key, v *Version) {
 		if v == nil {
 			return
 		}
-		t = &table{resource: k.Resource, names: newNames()}
+		t = &table{resource: k.Resource, names: newNames(), changed: sn.revision}
 		sn.tables.Set(k.Resource, t)
 	}
 	if v == nil {

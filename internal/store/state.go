@@ -22,6 +22,7 @@ type table struct {
 	resource string
 	epoch    uint64
 	names    *names
+	changed  int64 // see Snapshot.TableRevision
 }
 
 // state is the live versions of every resource, in two levels of copy-on-write trees: freezing all of it costs one
@@ -49,9 +50,10 @@ func (st *state) get(k Key) *Version {
 	return v
 }
 
-// set makes v the live version of k, or removes k when v is nil.
-func (st *state) set(k Key, v *Version) {
+// set makes v the live version of k, or removes k when v is nil. Revision is the one of the change.
+func (st *state) set(k Key, v *Version, revision int64) {
 	t := st.writable(k.Resource)
+	t.changed = max(t.changed, revision)
 	var old *Version
 	if v == nil {
 		old, _ = t.names.Delete(k.Name)
@@ -76,7 +78,7 @@ func (st *state) writable(resource string) *table {
 		resource = strings.Clone(resource)
 		t = &table{resource: resource, epoch: st.epoch, names: newNames()}
 	case t.epoch < st.epoch:
-		t = &table{resource: t.resource, epoch: st.epoch, names: t.names.Copy()}
+		t = &table{resource: t.resource, epoch: st.epoch, names: t.names.Copy(), changed: t.changed}
 	default:
 		st.frozen = nil
 		return t

@@ -1,0 +1,339 @@
+package view_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/internal/view"
+)
+
+const table = "test.example/things"
+
+func open(tb testing.TB, c store.Config) *store.Store {
+	tb.Helper()
+	c.Log = memlog.New()
+	c.Describe = func(_ store.Key, data []byte) *store.Sidecar {
+		if string(data) == "broken" {
+			return &store.Sidecar{Unreadable: errors.New("broken")}
+		}
+		return &store.Sidecar{}
+	}
+	s, err := store.Open(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	return s
+}
+
+func commit(tb testing.TB, s *store.Store, changes ...store.Change) int64 {
+	tb.Helper()
+	revision, err := s.Commit(context.Background(), nil, changes)
+	if err != nil {
+		tb.Error(err)
+	}
+	return revision
+}
+
+func set(name, text string) store.Change {
+	return store.Change{Key: store.Key{Resource: table, Name: name}, Data: []byte(text)}
+}
+
+func remove(name string) store.Change {
+	return store.Change{Key: store.Key{Resource: table, Name: name}}
+}
+
+// texts compiles a table to the data of its objects, by name. What it is given is counted.
+type texts struct {
+	calls, whole, changes atomic.Int64
+}
+
+func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change]) map[string]string {
+	c.calls.Add(1)
+	if before == nil {
+		c.whole.Add(1)
+	}
+	after := map[string]string{}
+	maps.Copy(after, before)
+	for ch := range changes {
+		c.changes.Add(1)
+		if ch.Version == nil {
+			delete(after, ch.Name)
+		} else {
+			after[ch.Name] = string(ch.Version.Data)
+		}
+	}
+	return after
+}
+
+// twin is the value of a view as a reader of the snapshot sees it.
+func twin(sn *store.Snapshot) map[string]string {
+	all := map[string]string{}
+	sn.Ascend(table, "", "", func(v *store.Version) bool {
+		all[v.Key.Name] = string(v.Data)
+		return true
+	})
+	return all
+}
+
+// A view at any snapshot is what a reader of that snapshot would make of it, whatever was asked before.
+func TestViewIsTheSnapshots(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		config := store.Config{}
+		if seed%2 == 1 {
+			config.MemoryHistoryBytes = 4 << 10 // memory forgets changes that the view has not seen
+		}
+		s := open(t, config)
+		v := view.New(s.Table(table), new(texts).compile)
+		var held []*store.Snapshot
+		check := func(sn *store.Snapshot) {
+			if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
+				t.Fatalf("seed %d: at %d the view is %v, should be %v", seed, sn.Revision(), got, want)
+			}
+		}
+		for step := range 400 {
+			changes := []store.Change{}
+			for range rng.IntN(3) {
+				name := fmt.Sprint(rng.IntN(12))
+				changes = append(changes[:0:0], set(name, fmt.Sprintf("%s at %d", name, step)))
+				if rng.IntN(3) == 0 {
+					changes = []store.Change{remove(name)}
+				}
+			}
+			if rng.IntN(3) == 0 {
+				other := set("x", fmt.Sprint(step))
+				other.Key.Resource = "test.example/others"
+				changes = append(changes, other)
+			}
+			commit(t, s, changes...)
+			switch rng.IntN(6) {
+			case 0, 1:
+				check(s.Table(table).Snapshot())
+			case 2:
+				held = append(held, s.Table(table).Snapshot())
+			case 3:
+				if len(held) > 0 {
+					check(held[rng.IntN(len(held))])
+				}
+			case 4:
+				sn, err := s.Snapshot(1+rng.Int64N(s.Revision()), table)
+				if errors.Is(err, store.ErrCompacted) {
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				check(sn)
+			case 5:
+				if got, want := v.Now(), twin(s.Table(table).Snapshot()); !maps.Equal(got, want) {
+					t.Fatalf("seed %d: now the view is %v, should be %v", seed, got, want)
+				}
+			}
+		}
+	}
+}
+
+// What a write changes is there for whoever asks after it, and old snapshots stay what they are, however many ask.
+func TestManyReaders(t *testing.T) {
+	s := open(t, store.Config{})
+	v := view.New(s.Table(table), new(texts).compile)
+	var wait sync.WaitGroup
+	for w := range 3 {
+		wait.Go(func() {
+			mine := fmt.Sprint("mine ", w)
+			for i := range 200 {
+				text := fmt.Sprint(i)
+				commit(t, s, set(mine, text))
+				if got := v.Now()[mine]; got != text {
+					t.Errorf("%s was written and the view has %q", text, got)
+					return
+				}
+				if i%10 == 9 {
+					commit(t, s, remove(mine))
+				}
+			}
+		})
+		wait.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(w), 2))
+			var held []*store.Snapshot
+			for range 300 {
+				held = append(held, s.Table(table).Snapshot())
+				sn := held[rng.IntN(len(held))]
+				if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
+					t.Errorf("at %d the view is %v, should be %v", sn.Revision(), got, want)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// A change costs what it is, and nothing is compiled for nobody or twice.
+func TestWorkIsProportionalToChanges(t *testing.T) {
+	s := open(t, store.Config{})
+	for i := range 1000 {
+		commit(t, s, set(fmt.Sprint(i), "first"))
+	}
+	work := &texts{}
+	v := view.New(s.Table(table), work.compile)
+	expect := func(when string, calls, changes int64) {
+		t.Helper()
+		if c, n := work.calls.Swap(0), work.changes.Swap(0); c != calls || n != changes {
+			t.Errorf("%s: compiled %d times, %d changes; want %d and %d", when, c, n, calls, changes)
+		}
+	}
+	expect("before anybody asks", 0, 0)
+	v.Now()
+	expect("the first time", 1, 1000)
+	first := s.Table(table).Snapshot()
+	commit(t, s, set("7", "second"))
+	commit(t, s, set("7", "third"))
+	commit(t, s, remove("8"))
+	expect("after writes that nobody asks about", 0, 0)
+	v.Now()
+	v.Now()
+	v.At(s.Table(table).Snapshot())
+	expect("after three writes to two objects", 1, 2)
+	v.At(first)
+	expect("at a snapshot of before", 0, 0)
+	other := set("x", "")
+	other.Key.Resource = "test.example/others"
+	commit(t, s, other)
+	v.Now()
+	v.At(s.Table(table).Snapshot())
+	expect("after a write to another table", 0, 0)
+}
+
+// One caller compiles, the others wait for it.
+func TestOneCompilesForAll(t *testing.T) {
+	s := open(t, store.Config{})
+	commit(t, s, set("a", "1"))
+	var calls atomic.Int64
+	v := view.New(s.Table(table), func(int, iter.Seq[view.Change]) int {
+		calls.Add(1)
+		time.Sleep(20 * time.Millisecond) // long enough for the others to come
+		return 42
+	})
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			if got := v.Now(); got != 42 {
+				t.Errorf("got %d", got)
+			}
+		})
+	}
+	wait.Wait()
+	if n := calls.Load(); n != 1 {
+		t.Errorf("compiled %d times", n)
+	}
+}
+
+// An object that cannot be parsed is told to who asks for it, and to nobody else; the others are parsed when somebody asks,
+// once a version.
+func TestObjectsAreParsedWhenAsked(t *testing.T) {
+	s := open(t, store.Config{})
+	var parsed atomic.Int64
+	parse := func(v *store.Version) (int, error) {
+		parsed.Add(1)
+		if string(v.Data) == "bad" {
+			return 0, errors.New("bad")
+		}
+		return len(v.Data), nil
+	}
+	type things map[string]*view.Parsed[int]
+	v := view.New(s.Table(table), func(before things, changes iter.Seq[view.Change]) things {
+		after := things{}
+		maps.Copy(after, before)
+		for ch := range changes {
+			if ch.Version == nil {
+				delete(after, ch.Name)
+			} else {
+				after[ch.Name] = view.Parse(ch.Version, parse)
+			}
+		}
+		return after
+	})
+	commit(t, s, set("good", "12345"), set("bad", "bad"), set("broken", "broken"))
+	now := v.Now()
+	if n := parsed.Load(); n != 0 || len(now) != 3 {
+		t.Fatalf("%d of %d are parsed before anybody asks", n, len(now))
+	}
+	for range 2 {
+		if got, err := now["good"].Get(); got != 5 || err != nil {
+			t.Errorf("good: %d, %v", got, err)
+		}
+		if _, err := now["bad"].Get(); err == nil || err.Error() != "bad" {
+			t.Errorf("bad: %v", err)
+		}
+		if _, err := now["broken"].Get(); err == nil || err.Error() != "broken" {
+			t.Errorf("broken: %v", err)
+		}
+	}
+	commit(t, s, set("bad", "1"))
+	later := v.Now()
+	if later["good"] != now["good"] {
+		t.Error("an object that has not changed is forgotten")
+	}
+	if got, err := later["bad"].Get(); got != 1 || err != nil {
+		t.Errorf("mended: %d, %v", got, err)
+	}
+	if n := parsed.Load(); n != 3 {
+		t.Errorf("%d were parsed, want 3", n)
+	}
+}
+
+func BenchmarkUnchanged(b *testing.B) {
+	s := open(b, store.Config{})
+	for i := range 1000 {
+		commit(b, s, set(fmt.Sprint(i), "text"))
+	}
+	for i := range 60 { // as many tables as built-in types have
+		commit(b, s, store.Change{Key: store.Key{Resource: fmt.Sprintf("group%d/things", i), Name: "x"}, Data: []byte("{}")})
+	}
+	v := view.New(s.Table(table), new(texts).compile)
+	b.Run("At", func(b *testing.B) {
+		sn := s.Table(table).Snapshot()
+		b.ReportAllocs()
+		for b.Loop() {
+			v.At(sn)
+		}
+	})
+	b.Run("Now", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			v.Now()
+		}
+	})
+}
+
+// One more object in a table of many.
+func BenchmarkChange(b *testing.B) {
+	s := open(b, store.Config{})
+	work := &texts{}
+	v := view.New(s.Table(table), func(n int, changes iter.Seq[view.Change]) int {
+		for range changes {
+			n++
+		}
+		return n
+	})
+	for i := range 2000 {
+		commit(b, s, set(fmt.Sprint(i), "text"))
+	}
+	for b.Loop() {
+		commit(b, s, set("one", "text"))
+		v.Now()
+	}
+	_ = work
+}
