@@ -119,8 +119,8 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 		Namespaced: !k.cluster,
 		Verbs:      k.verbs,
 		Deprecated: k.deprecated,
-		Schema:     k.schema,
-		Store:      group + "/" + k.name,
+		Schema:     k.schema, Model: modelName(group, version, k.kind),
+		Store: group + "/" + k.name,
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
@@ -155,9 +155,21 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	r.Resets = Resets(group, r.Name, "")
 	for _, s := range r.Subresources {
 		s.Resets = Resets(group, r.Name, s.Name)
+		if s.Schema != nil {
+			s.Model = modelName(s.Group, s.Version, s.Kind)
+		}
 	}
 	slices.SortFunc(r.Subresources, func(a, b *engine.Subresource) int { return strings.Compare(a.Name, b.Name) })
 	return r
+}
+
+// modelName is the OpenAPI name of a kind's Go type, which is in the package that is called by the group's first word.
+func modelName(group, version, kind string) string {
+	if group == "" {
+		group = "core"
+	}
+	group, _, _ = strings.Cut(group, ".")
+	return "io.k8s.api." + group + "." + version + "." + kind
 }
 
 // defaulting finds the defaults of a kind, those that depend on the time included.

@@ -95,7 +95,7 @@ func (c *Namespaces) empty(ctx context.Context, namespaces *engine.Resource, nam
 	left := 0
 	var failed []error
 	seen := map[string]bool{}
-	for _, r := range c.Registry.Now().All() {
+	for r := range c.Registry.Now().All() {
 		if !r.Namespaced || !r.Has("delete") || !r.Has("list") || seen[r.Store] {
 			continue
 		}

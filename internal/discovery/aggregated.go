@@ -1,7 +1,9 @@
 package discovery
 
 import (
+	"bytes"
 	"sort"
+	"sync/atomic"
 
 	"plinth/internal/engine"
 	"plinth/object"
@@ -11,7 +13,7 @@ import (
 func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
 	value := func() object.Value { return c.groupDiscovery(root) }
 	json := c.editions.get("aggregated "+root, func() *Document {
-		return jsonDocument(mediaJSON+aggregatedParams, value())
+		return textDocument(mediaJSON+aggregatedParams, c.appendAggregated(nil, root, &d.work.aggregated))
 	})
 	doc := &Document{MediaType: mediaType + aggregatedParams, ETag: json.ETag}
 	switch mediaType {
@@ -27,14 +29,58 @@ func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
 	return doc
 }
 
-func (c *catalog) groupDiscovery(root string) object.Value {
-	groups := c.groups
-	if root == "api" {
-		groups = nil
-		if c.core != nil {
-			groups = []*group{c.core}
-		}
+// below is the groups whose paths are below /api or /apis.
+func (c *catalog) below(root string) []*group {
+	switch {
+	case root != "api":
+		return c.groups
+	case c.core != nil:
+		return []*group{c.core}
 	}
+	return nil
+}
+
+// appendAggregated prints the document that groupDiscovery is, from what its group versions keep of themselves: with one
+// more of them, the others are only copied.
+func (c *catalog) appendAggregated(text []byte, root string, made *atomic.Int64) []byte {
+	frame := object.AppendJSON(nil, object.Fields(
+		"kind", object.StringOf("APIGroupDiscoveryList"),
+		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
+		"metadata", object.MapOf(),
+		"items", object.ListOf(),
+	))
+	before, after, _ := bytes.Cut(frame, []byte("[]")) // there is one list in it
+	text = append(append(text, before...), '[')
+	opening := ""
+	for _, g := range c.below(root) {
+		text = append(append(text, opening...), `{"metadata":{`...)
+		opening = ","
+		if g.name != "" {
+			text = object.AppendString(append(text, `"name":`...), g.name)
+		}
+		text = append(text, `},"versions":[`...)
+		for i, gv := range g.versions {
+			if i > 0 {
+				text = append(text, ',')
+			}
+			text = append(text, gv.aggregate(made)...)
+		}
+		text = append(text, "]}"...)
+	}
+	return append(append(text, ']'), after...)
+}
+
+// aggregate is the group version in aggregated discovery, printed once.
+func (gv *groupVersion) aggregate(made *atomic.Int64) []byte {
+	gv.aggregateOnce.Do(func() {
+		made.Add(1)
+		gv.aggregated = object.AppendJSON(nil, gv.discovery())
+	})
+	return gv.aggregated
+}
+
+func (c *catalog) groupDiscovery(root string) object.Value {
+	groups := c.below(root)
 	items := make([]object.Value, len(groups))
 	for i, g := range groups {
 		versions := make([]object.Value, len(g.versions))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"slices"
 	"sort"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/version"
@@ -34,6 +35,7 @@ type catalog struct {
 type group struct {
 	name     string // "" is the core group
 	versions []*groupVersion
+	gateway  *part // its OpenAPI document; nil for the core group
 }
 
 // groupVersion is one version of a group with the documents about it. It outlives its catalog while its types stay the
@@ -42,14 +44,16 @@ type groupVersion struct {
 	types          *engine.GroupVersion
 	group, version string
 	resources      []*engine.Resource // sorted by name
-	kinds          []storageVersion   // beside resources: what their storageVersionHash is made of
 
-	hashOnce sync.Once
-	hashed   string // see hash
+	openAPI  *part
 	editions editions
+
+	aggregateOnce sync.Once
+	aggregated    []byte // see aggregate
 }
 
-// storageVersion is the group, version and kind in which objects are stored; zero for types that are not.
+// storageVersion is the group, version and kind in which objects are stored, of which storageVersionHash is made; zero for
+// types that are not stored.
 type storageVersion struct{ group, version, kind string }
 
 // newCatalog puts the types in order. Of group versions that old has with the same types everything is kept.
@@ -59,6 +63,11 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 		g := c.byName[served.Group]
 		if g == nil {
 			g = &group{name: served.Group}
+			if known := old.group(g.name); known != nil {
+				g.gateway = known.gateway
+			} else if g.name != "" {
+				g.gateway = groupGateway(g.name)
+			}
 			c.byName[g.name] = g
 			if g.name == "" {
 				c.core = g
@@ -68,7 +77,7 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 		}
 		gv := old.find(served.Group, served.Version)
 		if gv == nil || gv.types != served {
-			gv = newGroupVersion(types, served)
+			gv = newGroupVersion(served)
 		}
 		g.versions = append(g.versions, gv)
 	}
@@ -82,14 +91,9 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 	return c
 }
 
-func newGroupVersion(types *engine.Types, served *engine.GroupVersion) *groupVersion {
-	gv := &groupVersion{
-		types: served, group: served.Group, version: served.Version, resources: served.Resources,
-		kinds: make([]storageVersion, len(served.Resources)),
-	}
-	for i, r := range gv.resources {
-		gv.kinds[i] = storageVersionOf(types, r)
-	}
+func newGroupVersion(served *engine.GroupVersion) *groupVersion {
+	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: served.Resources}
+	gv.openAPI = &part{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
 	return gv
 }
 

@@ -4,17 +4,17 @@
 // It reads the registry of served types and nothing else, and speaks no HTTP: [Documents.Get] takes a path and an
 // Accept header and gives bytes.
 //
-// Nouns. A catalog is what one revision of the registry holds, in the order in which discovery tells it: groups, their
+// Nouns. A catalog is the types that are served at one moment, in the order in which discovery tells it: groups, their
 // versions, their resources. An edition is a document in one media type. A model is a named type in an OpenAPI
 // document; a fragment is the part of a document that one model or one path makes.
 //
 // Nothing is made before somebody asks for it, and what has been made is kept as bytes, compressed where it is large:
 // fragments are printed one after the other into a compressor, so that a document of several megabytes never stands in
-// memory as a whole. When the registry changes, a new catalog takes over the group versions whose types are the same
-// pointers as before, documents included; everything else is made again when it is asked for.
+// memory as a whole. When the registry changes, a new catalog takes over the group versions that are the same ones, what has
+// been made of them included. So one type more costs the documents of its own group version, the lists of groups, and
+// copying in the aggregated documents; only OpenAPI v2, one document of everything, is printed again as a whole.
 //
-// Caveat: the hash of an OpenAPI v3 document (its ETag, and the hash in its URL) is not taken of its bytes, because the
-// index names the hashes of all documents and must not need them all. It is taken of what the bytes follow from: the
-// server's version and what discovery tells of the types. Two builds with the same [Version] and different schemas of
-// the same types would share a hash.
+// The ETag of a document, and the hash in the URL of an OpenAPI v3 document, are of its bytes: clients keep documents by
+// them over restarts of the server. The index of OpenAPI v3 names the hashes of all documents, so the first one to ask for
+// it waits until each has been printed once, and with it all schemas have been compiled.
 package discovery

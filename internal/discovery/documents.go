@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"plinth/internal/engine"
 	"plinth/object"
@@ -31,13 +32,25 @@ type Config struct {
 type Documents struct {
 	registry *engine.Registry
 	version  Version
-	identity []byte // the version as it is told
+	told     []byte // the version as /version tells it
 	address  string
 	model    func(name string) *schema.Type
 	media    *mediaTypes
+	roots    []*part // see rootGateways
+
+	builtinKinds func() map[string][]gvk // by model
 
 	mu      sync.Mutex
 	current *catalog
+
+	work work
+}
+
+// work counts what has been made of group versions: tests hold it against what has changed.
+type work struct {
+	lists      atomic.Int64 // resource lists
+	aggregated atomic.Int64 // their parts of aggregated discovery
+	openAPI    atomic.Int64 // printed OpenAPI v3 documents, of other paths, too
 }
 
 // New prepares to make documents; it makes none.
@@ -45,10 +58,18 @@ func New(c Config) *Documents {
 	if c.Model == nil {
 		c.Model = func(string) *schema.Type { return nil }
 	}
-	return &Documents{
-		registry: c.Registry, version: c.Version, identity: object.AppendJSON(nil, c.Version.value()),
-		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR),
+	d := &Documents{
+		registry: c.Registry, version: c.Version, told: object.AppendJSON(nil, c.Version.value()),
+		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootGateways(),
 	}
+	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
+		kinds := map[string][]gvk{}
+		for _, r := range c.Registry.Now().Builtin() {
+			kinds[r.Model] = append(kinds[r.Model], gvk{r.Group, r.Version, r.Kind})
+		}
+		return kinds
+	})
+	return d
 }
 
 // Document is one document in one media type. It is shared: nobody may change it.
@@ -181,7 +202,11 @@ func (p *press) document(mediaType, etag string) *Document {
 
 // jsonDocument is a value as a document. Its ETag is the hash of its bytes.
 func jsonDocument(mediaType string, v object.Value) *Document {
-	text := object.AppendJSON(nil, v)
+	return textDocument(mediaType, object.AppendJSON(nil, v))
+}
+
+// textDocument is a text as a document, whose ETag is its hash.
+func textDocument(mediaType string, text []byte) *Document {
 	p := &press{}
 	p.Write(text)
 	return p.document(mediaType, fmt.Sprintf("%X", sha256.Sum256(text)))

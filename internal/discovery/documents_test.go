@@ -2,7 +2,9 @@ package discovery
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
+	"plinth/schema"
 )
 
 // SPEC: URI-8
@@ -113,8 +116,8 @@ func TestVersionDocument(t *testing.T) {
 // SPEC: URI-8
 func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	all := referenceResources(t)
-	registry := engine.NewRegistry(all)
-	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	defined := newDefined(t)
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: gotypes.Model})
 	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1", "/openapi/v2"}
 	get := func() map[string]*Document {
 		docs := map[string]*Document{}
@@ -136,8 +139,8 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 
 	// Another type in batch/v1: what is about apps/v1 alone stays, everything else tells of it.
 	extra := *all[0]
-	extra.Group, extra.Version, extra.Name, extra.Kind = "batch", "v1", "extras", "Extra"
-	registry.Replace(append(all[:len(all):len(all)], &extra))
+	extra.Group, extra.Version, extra.Name, extra.Kind, extra.Store = "batch", "v1", "extras", "Extra", "batch/extras"
+	defined.set("extra", &extra)
 	second := get()
 	for path, kept := range map[string]bool{
 		"/apis/apps/v1": true, "/openapi/v3/apis/apps/v1": true, "/openapi/v3/apis/batch/v1": false, "/openapi/v3": false, "/openapi/v2": false,
@@ -152,25 +155,54 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 		}
 	}
 
-	// The same types again, in a new process: the same hashes.
+	// The same types again, here or in a new process: the same hashes.
+	defined.set("extra")
 	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Model: gotypes.Model})
 	for _, path := range paths[2:] {
-		doc, _, _ := fresh.Get(path, mediaJSON)
-		if doc.ETag != first[path].ETag {
-			t.Errorf("%s: the hash is not the same in another process", path)
-		}
-		a, _ := doc.Plain()
-		if b, _ := first[path].Plain(); !bytes.Equal(a, b) {
-			t.Errorf("%s: the bytes are not the same in another process", path)
+		for _, d := range []*Documents{d, fresh} {
+			doc, _, _ := d.Get(path, mediaJSON)
+			if doc.ETag != first[path].ETag {
+				t.Errorf("%s: the hash is not the same", path)
+			}
+			a, _ := doc.Plain()
+			if b, _ := first[path].Plain(); !bytes.Equal(a, b) {
+				t.Errorf("%s: the bytes are not the same", path)
+			}
 		}
 	}
-	newer := testVersion
-	newer.GitVersion = "v1.37.2+plinth"
-	fresh = New(Config{Registry: engine.NewRegistry(all), Version: newer, Model: gotypes.Model})
-	for _, path := range paths[2:] {
-		if doc, _, _ := fresh.Get(path, mediaJSON); doc.ETag == first[path].ETag {
-			t.Errorf("%s: another version has the same hash", path)
+}
+
+// A hash is of the document: equal where that is equal, and another one where a description or a field is.
+//
+// SPEC: URI-8
+func TestHashIsOfTheContent(t *testing.T) {
+	thing := &schema.Type{Kind: schema.Struct, Name: "com.example.v1.Thing", Fields: []schema.Field{
+		{Name: "size", Type: &schema.Type{Kind: schema.Int, Bits: 32}},
+	}}
+	of := func(typ *schema.Type, version Version) (hash, location string) {
+		r := &engine.Resource{
+			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList", Store: "example.com/things",
+			Verbs: []string{"get"}, Schema: func() *schema.Type { return typ }, Model: typ.Name,
 		}
+		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r}), Version: version, Model: gotypes.Model})
+		index := parse(t, plain(t, d, "/openapi/v3", ""))
+		doc, _, _ := d.Get("/openapi/v3/apis/example.com/v1", "")
+		text := plain(t, d, "/openapi/v3/apis/example.com/v1", "")
+		if want := fmt.Sprintf("%X", sha256.Sum256(text)); doc.ETag != want {
+			t.Errorf("ETag %s, the bytes have %s", doc.ETag, want)
+		}
+		return doc.ETag, index.At("paths", "apis/example.com/v1", "serverRelativeURL").Str()
+	}
+	hash, location := of(thing, testVersion)
+	newer := testVersion
+	newer.GitVersion, newer.BuildDate = "v1.37.2+plinth", "2026-01-01T00:00:00Z"
+	if again, at := of(thing, newer); again != hash || at != location {
+		t.Error("a document with the same bytes has another hash in another build of the server")
+	}
+	larger := *thing
+	larger.Fields = []schema.Field{{Name: "size", Type: &schema.Type{Kind: schema.Int, Bits: 64}}}
+	if other, at := of(&larger, testVersion); other == hash || at == location {
+		t.Error("a document with another schema has the same hash")
 	}
 }
 
@@ -227,8 +259,8 @@ func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
 // SPEC: URI-8
 func TestManyReadersWhileTypesChange(t *testing.T) {
 	all := referenceResources(t)
-	registry := engine.NewRegistry(all)
-	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	defined := newDefined(t)
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: gotypes.Model})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -255,11 +287,11 @@ func TestManyReadersWhileTypesChange(t *testing.T) {
 	}
 	for i := range 50 {
 		extra := *all[0]
-		extra.Group, extra.Version, extra.Name = "example.com", "v1", "extras"
+		extra.Group, extra.Version, extra.Name, extra.Store = "example.com", "v1", "extras", "example.com/extras"
 		if i%2 == 0 {
-			registry.Replace(append(all[:len(all):len(all)], &extra))
+			defined.set("extra", &extra)
 		} else {
-			registry.Replace(all)
+			defined.set("extra")
 		}
 		if _, ok, _ := d.Get("/apis/example.com/v1", ""); ok != (i%2 == 0) {
 			t.Errorf("change %d: a type that is served is not told of, or the other way around", i)

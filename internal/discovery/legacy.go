@@ -39,7 +39,10 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 	case aggregated:
 		return d.aggregated(c, parts[0], mediaType), true, nil
 	case gv != nil:
-		return represent(mediaType, &gv.editions, "resources", "APIResourceList", gv.resourceList), true, nil
+		return represent(mediaType, &gv.editions, "resources", "APIResourceList", func() object.Value {
+			d.work.lists.Add(1)
+			return gv.resourceList(c.types)
+		}), true, nil
 	case g != nil:
 		return represent(mediaType, nil, "", "APIGroup", func() object.Value { return g.value(true) }), true, nil
 	case parts[0] == "api":
@@ -123,14 +126,14 @@ func (g *group) value(typed bool) object.Value {
 }
 
 // resourceList is /apis/G/V: resources and subresources in one list, sorted by name.
-func (gv *groupVersion) resourceList() object.Value {
+func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
 	type entry struct {
 		name  string
 		value object.Value
 	}
 	var entries []entry
-	for i, r := range gv.resources {
-		entries = append(entries, entry{r.Name, gv.resource(r, gv.kinds[i])})
+	for _, r := range gv.resources {
+		entries = append(entries, entry{r.Name, gv.resource(r, storageVersionOf(types, r))})
 		for _, s := range r.Subresources {
 			name := r.Name + "/" + s.Name
 			entries = append(entries, entry{name, subresource(r, s, name)})

@@ -9,9 +9,9 @@ import (
 	"plinth/schema"
 )
 
-func newBuilder(d *Documents, c *catalog, dialect dialect, versions []*groupVersion) *builder {
+func newBuilder(d *Documents, dialect dialect, versions []*groupVersion) *builder {
 	return &builder{
-		documents: d, catalog: c, dialect: dialect, versions: versions,
+		documents: d, dialect: dialect, versions: versions,
 		wanted: map[string]bool{}, rendered: map[*parameter]object.Value{}, kinds: groupVersionKinds(versions),
 	}
 }
@@ -36,13 +36,10 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 			add(metaModels+kind, gvk{gv.group, gv.version, kind})
 		}
 		for _, r := range gv.resources {
-			model := modelName(r.Schema)
-			add(model, gvk{r.Group, r.Version, r.Kind})
-			add(besideModel(model, r.ListKind), gvk{r.Group, r.Version, r.ListKind})
+			add(r.Model, gvk{r.Group, r.Version, r.Kind})
+			add(besideModel(r.Model, r.ListKind), gvk{r.Group, r.Version, r.ListKind})
 			for _, s := range r.Subresources {
-				if s.Schema != nil {
-					add(modelName(s.Schema), gvk{s.Group, s.Version, s.Kind})
-				}
+				add(s.Model, gvk{s.Group, s.Version, s.Kind})
 			}
 		}
 	}
@@ -58,20 +55,13 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 	return kinds
 }
 
-// kindsOf are the kinds that a model stands for. A kind of another group version may be part of one of the document's.
+// kindsOf are the kinds that a model stands for. A built-in kind of another group version may be part of one of the
+// document's.
 func (b *builder) kindsOf(model string) []gvk {
 	if kinds := b.kinds[model]; kinds != nil {
 		return kinds
 	}
-	kind := model[strings.LastIndexByte(model, '.')+1:]
-	for _, gv := range b.catalog.all() {
-		for _, r := range gv.resources {
-			if r.Kind == kind && modelName(r.Schema) == model {
-				return []gvk{{r.Group, r.Version, r.Kind}}
-			}
-		}
-	}
-	return nil
+	return b.documents.builtinKinds()[model]
 }
 
 // models gives the fragments of all wanted models, and of those that they lead to, sorted by name.
@@ -96,11 +86,11 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 		}
 	}
 	for name := range b.wanted {
-		t := known[name]
-		if t == nil {
-			t = b.documents.model(name)
+		if typ := known[name]; typ != nil {
+			visit(typ())
+		} else {
+			visit(b.documents.model(name))
 		}
-		visit(t)
 	}
 	names := make([]string, 0, len(types))
 	for name := range types {
@@ -113,19 +103,17 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 }
 
 // types are the types that resources have as their own, by model name.
-func (b *builder) types() map[string]*schema.Type {
-	types := map[string]*schema.Type{}
+func (b *builder) types() map[string]func() *schema.Type {
+	types := map[string]func() *schema.Type{}
 	for _, gv := range b.versions {
 		for _, r := range gv.resources {
 			if r.Schema == nil {
 				continue
 			}
-			t := r.Schema()
-			types[t.Name] = t
+			types[r.Model] = r.Schema
 			for _, s := range r.Subresources {
 				if s.Schema != nil {
-					t := s.Schema()
-					types[t.Name] = t
+					types[s.Model] = s.Schema
 				}
 			}
 		}

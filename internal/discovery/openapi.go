@@ -3,10 +3,13 @@ package discovery
 import (
 	"crypto/sha256"
 	"fmt"
+	"hash"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
@@ -45,119 +48,151 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	}
 	for _, clause := range wire.ParseAccept(accept).Clauses() {
 		if clause.Names(mediaJSON) {
-			return p.editions.get("v3 "+name, func() *Document { return p.document(d, c) }), true, nil
+			return p.document(d), true, nil
 		}
 	}
 	return nil, true, apierr.NewNotAcceptable([]string{mediaJSON})
 }
 
-// part is one OpenAPI v3 document: a group version, or the few paths around them.
+// part is one OpenAPI v3 document: of a group version, or of one of the few paths around them. It outlives its catalog as
+// long as it would be printed the same.
+//
+// The index names the hashes of all documents, and a hash is of the document's bytes: a document that nobody has asked for
+// is printed into its hash alone then, so that it costs its time once and no memory.
 type part struct {
-	name     string // "apis/apps/v1"
-	hash     string
-	paths    func() []*pathItem
-	versions []*groupVersion // whose options it describes
-	editions *editions
-}
+	name    string                                // "apis/apps/v1"
+	path    func(d *Documents, p *part) *pathItem // of the one path; nil: those of version
+	version *groupVersion                         // nil: none
 
-// part is the document of this name, or nil.
-func (d *Documents) part(c *catalog, name string) *part {
-	switch parts := strings.Split(name, "/"); {
-	case name == "api":
-		return d.gateway(c, name, metaModels+"APIVersions", "get available API versions", "APIVersions")
-	case name == "apis":
-		return d.gateway(c, name, metaModels+"APIGroupList", "get available API versions", "APIVersions")
-	case name == "version":
-		return d.gateway(c, name, modelVersion, "get the version information for this server", "CodeVersion")
-	case len(parts) == 2 && parts[0] == "api":
-		return d.versionPart(c.find("", parts[1]))
-	case len(parts) == 2 && parts[0] == "apis" && parts[1] != "" && c.group(parts[1]) != nil:
-		return d.gateway(c, name, metaModels+"APIGroup", "get information of a group", "APIGroup")
-	case len(parts) == 3 && parts[0] == "apis" && parts[1] != "":
-		return d.versionPart(c.find(parts[1], parts[2]))
-	}
-	return nil
+	mu   sync.Mutex
+	hash string    // "" until somebody has asked
+	doc  *Document // nil until somebody has asked
 }
 
 // gateway is the document of a path on which discovery itself answers.
-func (d *Documents) gateway(c *catalog, name, model, description, id string) *part {
-	paths := func() []*pathItem {
+func gateway(name, model, description, id string) *part {
+	return &part{name: name, path: func(d *Documents, p *part) *pathItem {
 		item := d.gatewayPath("/"+name+"/", model, description, id)
 		if name == "version" {
 			item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
 		}
-		return []*pathItem{item}
-	}
-	return &part{name: name, hash: d.hash(name), paths: paths, editions: &c.editions}
+		return item
+	}}
 }
 
-func (d *Documents) versionPart(gv *groupVersion) *part {
+// groupGateway is the document of the path of a group.
+func groupGateway(group string) *part {
+	return gateway("apis/"+group, metaModels+"APIGroup", "get information of a group", "APIGroup")
+}
+
+// rootGateways are the documents that are there whatever is served.
+func rootGateways() []*part {
+	return []*part{
+		gateway("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
+		gateway("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
+		gateway("version", modelVersion, "get the version information for this server", "CodeVersion"),
+	}
+}
+
+// part is the document of this name, or nil.
+func (d *Documents) part(c *catalog, name string) *part {
+	for _, p := range d.roots {
+		if p.name == name {
+			return p
+		}
+	}
+	var gv *groupVersion
+	switch parts := strings.Split(name, "/"); {
+	case len(parts) == 2 && parts[0] == "api":
+		gv = c.find("", parts[1])
+	case len(parts) == 2 && parts[0] == "apis" && parts[1] != "" && c.group(parts[1]) != nil:
+		return c.group(parts[1]).gateway
+	case len(parts) == 3 && parts[0] == "apis" && parts[1] != "":
+		gv = c.find(parts[1], parts[2])
+	}
 	if gv == nil {
 		return nil
 	}
-	return &part{
-		name: strings.TrimPrefix(gv.path(), "/"), hash: gv.hash(d), versions: []*groupVersion{gv}, editions: &gv.editions,
-		paths: func() []*pathItem { return d.pathsOf(gv) },
-	}
+	return gv.openAPI
 }
 
 // parts are all OpenAPI v3 documents.
 func (d *Documents) parts(c *catalog) []*part {
-	names := []string{"api", "apis", "version"}
+	parts := slices.Clone(d.roots)
 	for _, g := range c.groups {
-		names = append(names, "apis/"+g.name)
+		parts = append(parts, g.gateway)
 	}
 	for _, gv := range c.all() {
-		names = append(names, strings.TrimPrefix(gv.path(), "/"))
-	}
-	parts := make([]*part, len(names))
-	for i, name := range names {
-		parts[i] = d.part(c, name)
+		parts = append(parts, gv.openAPI)
 	}
 	return parts
 }
 
-// hash stands for what a document follows from: the server's version and these facts.
-func (d *Documents) hash(facts ...string) string {
-	sum := sha256.New()
-	sum.Write(d.identity)
-	io.WriteString(sum, strings.Join(d.media.patch, "\n")) // tells the others, too
-	for _, f := range facts {
-		io.WriteString(sum, "\n"+f)
-	}
-	return fmt.Sprintf("%X", sum.Sum(nil))
-}
-
-// hash of a group version: what discovery tells of its types. It is computed once.
-func (gv *groupVersion) hash(d *Documents) string {
-	gv.hashOnce.Do(func() { gv.hashed = d.hash(gv.name(), string(object.AppendJSON(nil, gv.resourceList()))) })
-	return gv.hashed
-}
-
-// location is where a document of this hash never changes.
-func (p *part) location() string {
-	return "/openapi/v3/" + p.name + "?hash=" + url.QueryEscape(p.hash)
+// location is where the document with this hash never changes.
+func (p *part) location(hash string) string {
+	return "/openapi/v3/" + p.name + "?hash=" + url.QueryEscape(hash)
 }
 
 // index is /openapi/v3.
 func (d *Documents) index(c *catalog) object.Value {
 	var paths []object.Member
 	for _, p := range d.parts(c) {
-		paths = append(paths, object.Member{Key: p.name, Value: object.Fields("serverRelativeURL", object.StringOf(p.location()))})
+		location := object.Fields("serverRelativeURL", object.StringOf(p.location(p.hashOf(d))))
+		paths = append(paths, object.Member{Key: p.name, Value: location})
 	}
 	return object.Fields("paths", object.MapOf(paths...))
 }
 
-// document prints the part: its paths, and then the models they lead to.
-func (p *part) document(d *Documents, c *catalog) *Document {
-	out := &press{}
-	w := &writer{press: out}
+// hashOf is the hash of the document's bytes, which are printed for it if need be.
+func (p *part) hashOf(d *Documents) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hash == "" {
+		sum := sha256.New()
+		p.print(d, sum)
+		p.hash = hashText(sum)
+	}
+	return p.hash
+}
+
+// document is the document, printed on first use; who comes at the same time waits for it.
+func (p *part) document(d *Documents) *Document {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.doc == nil {
+		out, sum := &press{}, sha256.New()
+		p.print(d, io.MultiWriter(out, sum))
+		p.hash = hashText(sum)
+		p.doc = out.document(mediaJSON, p.hash)
+		p.doc.Location = p.location(p.hash)
+	}
+	return p.doc
+}
+
+func hashText(h hash.Hash) string { return fmt.Sprintf("%X", h.Sum(nil)) }
+
+// paths are the paths that the document describes.
+func (p *part) paths(d *Documents) []*pathItem {
+	if p.version == nil {
+		return []*pathItem{p.path(d, p)}
+	}
+	return d.pathsOf(p.version)
+}
+
+// print writes the document: its paths, and then the models they lead to.
+func (p *part) print(d *Documents, out io.Writer) {
+	d.work.openAPI.Add(1)
+	w := &writer{out: out}
 	w.raw(`{"openapi":"3.0.0","info":`)
 	w.value(d.info())
 	w.raw(`,"paths":`)
-	b := newBuilder(d, c, dialect3{}, p.versions)
+	var versions []*groupVersion
+	if p.version != nil {
+		versions = []*groupVersion{p.version}
+	}
+	b := newBuilder(d, dialect3{}, versions)
 	w.members(func() {
-		for _, item := range p.paths() {
+		for _, item := range p.paths(d) {
 			w.member(item.path, b.path(item))
 		}
 	})
@@ -166,9 +201,6 @@ func (p *part) document(d *Documents, c *catalog) *Document {
 	w.raw(`,"securitySchemes":`)
 	w.value(securitySchemes)
 	w.raw("}}")
-	doc := out.document(mediaJSON, p.hash)
-	doc.Location = p.location()
-	return doc
 }
 
 func (d *Documents) info() object.Value {
@@ -182,23 +214,19 @@ var securitySchemes = object.Fields("BearerToken", object.Fields(
 
 // openAPI2 prints everything into one document.
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
-	out := &press{}
-	b := newBuilder(d, c, &dialect2{shared: map[string]object.Value{}}, c.all())
-	var hashes []string
-	for _, p := range d.parts(c) {
-		hashes = append(hashes, p.name, p.hash)
-	}
-	etag := d.hash(hashes...)
+	packed, sum := &press{}, sha256.New()
+	out := io.MultiWriter(packed, sum)
+	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all())
 	paths := func(emit func(path string, item object.Value)) {
 		for _, p := range d.parts(c) {
-			for _, item := range p.paths() {
+			for _, item := range p.paths(d) {
 				emit(item.path, b.path(item))
 			}
 		}
 	}
 	security := object.ListOf(object.Fields("BearerToken", object.ListOf()))
 	if protobuf {
-		w := &protoWriter{press: out}
+		w := &protoWriter{out: out}
 		w.field("swagger", object.StringOf("2.0"))
 		w.field("info", d.info())
 		paths(func(path string, item object.Value) { w.field("paths", object.Fields(path, item)) })
@@ -208,9 +236,9 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		}
 		w.field("securityDefinitions", securitySchemes)
 		w.field("security", security)
-		return out.document(mediaOpenAPI2, etag)
+		return packed.document(mediaOpenAPI2, hashText(sum))
 	}
-	w := &writer{press: out}
+	w := &writer{out: out}
 	w.raw(`{"swagger":"2.0","info":`)
 	w.value(d.info())
 	w.raw(`,"paths":`)
@@ -224,21 +252,21 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	w.raw(`,"security":`)
 	w.value(security)
 	w.raw("}")
-	return out.document(mediaJSON, etag)
+	return packed.document(mediaJSON, hashText(sum))
 }
 
 // writer prints a JSON document a fragment at a time.
 type writer struct {
-	press *press
+	out   io.Writer
 	buf   []byte
 	comma bool
 }
 
-func (w *writer) raw(s string) { io.WriteString(w.press, s) }
+func (w *writer) raw(s string) { io.WriteString(w.out, s) }
 
 func (w *writer) value(v object.Value) {
 	w.buf = object.AppendJSON(w.buf[:0], v)
-	w.press.Write(w.buf)
+	w.out.Write(w.buf)
 }
 
 // members prints a map whose members are those that body gives to member.
@@ -257,25 +285,24 @@ func (w *writer) member(key string, v object.Value) {
 	w.comma = true
 	w.buf = append(object.AppendString(w.buf, key), ':')
 	w.buf = object.AppendJSON(w.buf, v)
-	w.press.Write(w.buf)
+	w.out.Write(w.buf)
 }
 
 // protoWriter prints a document as protobuf. Parts of one field may stand apart there, so that paths and models need
 // no buffer either.
 type protoWriter struct {
-	press *press
-	buf   []byte
+	out io.Writer
+	buf []byte
 }
 
 func (w *protoWriter) field(name string, v object.Value) {
 	w.buf = appendMessage(w.buf[:0], openAPI2Message(), object.Fields(name, v))
-	w.press.Write(w.buf)
+	w.out.Write(w.buf)
 }
 
 // builder turns paths and types into fragments in one version of OpenAPI, and remembers which models they lead to.
 type builder struct {
 	documents *Documents
-	catalog   *catalog
 	dialect   dialect
 	versions  []*groupVersion
 	kinds     map[string][]gvk // by model

@@ -142,7 +142,7 @@ func (p *resourcePaths) main() {
 		collection, scope = "namespaces/{namespace}/"+r.Name, "Namespaced"
 	}
 	item := collection + "/{name}"
-	kind, model := r.Kind, modelName(r.Schema)
+	kind, model := r.Kind, r.Model
 	lists := d.options(modelList)
 	list := func(path, name string) {
 		description := "list objects of kind " + kind
@@ -252,15 +252,15 @@ func (p *resourcePaths) sub(s *engine.Subresource) {
 		}
 		return
 	}
-	model := modelName(s.Schema)
-	if s.Schema == nil {
-		model = modelName(r.Schema)
+	model := s.Model
+	if model == "" {
+		model = r.Model
 	}
 	if s.Name == "log" {
 		p.add(path, "read"+name, s.Kind, &operation{
 			method: "get", action: "get", description: "read " + of + "the specified " + r.Kind, consumes: anyType,
 			produces: append([]string{"text/plain"}, d.media.object...), answers: []int{200}, group: group, version: version, kind: s.Kind,
-		}, d.options(besideModel(modelName(r.Schema), "PodLogOptions")))
+		}, d.options(besideModel(r.Model, "PodLogOptions")))
 		return
 	}
 	if slices.Contains(s.Verbs, "create") {
@@ -279,8 +279,8 @@ func (p *resourcePaths) connect(path, name string, s *engine.Subresource) {
 		methods = []string{"get", "put", "post", "delete", "options", "head", "patch"}
 	}
 	var options []*parameter
-	if model := modelName(p.r.Schema); model != "" {
-		options = p.documents.options(besideModel(model, s.Kind))
+	if p.r.Model != "" {
+		options = p.documents.options(besideModel(p.r.Model, s.Kind))
 	}
 	for _, method := range methods {
 		p.add(path, "connect"+title(method)+name, s.Kind, &operation{
@@ -358,14 +358,6 @@ func (d *Documents) options(model string) []*parameter {
 		parameters = append(parameters, &parameter{f.Name, "query", word, f.Doc()})
 	}
 	return parameters
-}
-
-// modelName is the OpenAPI name of a type.
-func modelName(typ func() *schema.Type) string {
-	if typ == nil {
-		return ""
-	}
-	return typ().Name
 }
 
 // besideModel is the name of another model of the same package.

@@ -41,9 +41,12 @@ func referenceResources(t testing.TB) []*engine.Resource {
 		if ours := served[kind{r.Group, r.Version, r.Kind}]; ours != nil {
 			r.DeleteReturnsObject, r.DeleteToldAsStatus = ours.DeleteReturnsObject, ours.DeleteToldAsStatus
 		}
+		r.Model = r.Schema().Name
 		for _, s := range r.Subresources {
 			if s.Kind != r.Kind {
-				s.Schema = schemas[kind{s.Group, s.Version, s.Kind}]
+				if s.Schema = schemas[kind{s.Group, s.Version, s.Kind}]; s.Schema != nil {
+					s.Model = s.Schema().Name
+				}
 			}
 		}
 	}

@@ -45,5 +45,5 @@ func (d *Documents) versionDocument(accept string) (*Document, error) {
 	if err := literal(accept, mediaJSON); err != nil {
 		return nil, err
 	}
-	return &Document{MediaType: mediaJSON, Body: d.identity}, nil
+	return &Document{MediaType: mediaJSON, Body: d.told}, nil
 }

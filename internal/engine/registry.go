@@ -2,111 +2,282 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
+
+	"github.com/tidwall/btree"
+
+	"plinth/internal/store"
+	"plinth/internal/view"
 )
 
-// Registry knows the served types. Who serves a request asks it once, with Now, and goes by that answer to the end.
+// Registry knows the served types: the built-in ones, made once, and those that the objects of a table define, which are
+// a view of that table. Who serves a request asks it once, with Now, and goes by that answer to the end.
 type Registry struct {
-	types atomic.Pointer[Types]
+	alone   *Types             // the built-in ones
+	defined *view.View[*Types] // nil: there are no others
 }
 
-// NewRegistry makes a registry of these types.
-func NewRegistry(resources []*Resource) *Registry {
-	r := &Registry{}
-	r.Replace(resources)
-	return r
+// NewRegistry makes a registry of the built-in types.
+func NewRegistry(builtin []*Resource) *Registry {
+	return &Registry{alone: &Types{builtin: newBuiltin(builtin), groups: groupVersions(builtin)}}
 }
 
-// Now is the types that are served at this moment.
-func (r *Registry) Now() *Types { return r.types.Load() }
-
-// Replace puts other types in the place of all that are there.
-func (r *Registry) Replace(resources []*Resource) {
-	r.types.Store(newTypes(resources, r.types.Load()))
+// Define adds the types that the objects of a table define. It is called before anybody else uses the registry.
+//
+// The first one to ask after a definition was written waits for define, and after a restart for all definitions: it reads
+// names, and leaves schemas to their first use. Kinds are told apart by Store: where one is defined twice, the object
+// whose name comes first is served, and a built-in kind comes before all.
+func (r *Registry) Define(table *store.Table, define Define) {
+	r.defined = view.New(table, func(before *Types, changes iter.Seq[view.Change]) *Types {
+		if before == nil {
+			before = &Types{builtin: r.alone.builtin, groups: r.alone.groups}
+		}
+		return before.with(changes, define)
+	})
 }
 
-// Types is the types that are served at one moment. It never changes.
+// Define says which types a version of an object defines: those of one kind, a Resource for each served version, all with
+// the same Store. None: it defines nothing, or nothing yet. Before is what the version before it defined; where the types
+// are still the same, returning it keeps everything that was made of them.
+type Define func(object *store.Version, before []*Resource) []*Resource
+
+// Now is the types that are served at this moment: those of every definition that was durable before the call.
+func (r *Registry) Now() *Types {
+	if r.defined == nil {
+		return r.alone
+	}
+	return r.defined.Now()
+}
+
+// At is the types that were served at a snapshot.
+func (r *Registry) At(sn *store.Snapshot) *Types {
+	if r.defined == nil {
+		return r.alone
+	}
+	return r.defined.At(sn)
+}
+
+// Types is the types that are served at one moment. It never changes; with what comes after it, it shares what has not
+// changed, so that one definition more costs its own group version and the list of all.
 type Types struct {
-	byName map[name]*Resource
-	kinds  map[string]*served // by the resource part of store keys
-	groups []*GroupVersion    // sorted by group, then version
+	builtin *builtinTypes
+	// The definitions, by the name of their object, and by the kind that they define: the first of a kind is the one
+	// that is served, but for built-in kinds.
+	//
+	//	byKind has kindKey(d.served.path, name) → d  ⇔  byObject has name → d
+	byObject, byKind btree.Map[string, *definition]
+	groups           []*GroupVersion // all of them, sorted by group, then version
+}
+
+// builtinTypes are the types that are always there.
+type builtinTypes struct {
 	all    []*Resource
+	byName map[name]*Resource
+	kinds  map[string]*served
 }
 
 type name struct{ group, version, resource string }
 
 // served is the versions in which one stored kind is served.
 type served struct {
-	stored   *Resource // the one in which it is stored
+	path     string    // the resource part of store keys
+	stored   *Resource // the version in which it is stored
 	versions []*Resource
 }
 
+// definition is what one object of the table defines.
+type definition struct{ served }
+
+func kindKey(path, object string) string { return path + "\x00" + object }
+
 // GroupVersion is the types of one group version. While they are the same ones, so is the GroupVersion: what is made of
-// it can be kept by its pointer.
+// it can be kept by its pointer. The types of a kind in other group versions change only together with those here.
 type GroupVersion struct {
 	Group, Version string
 	Resources      []*Resource // sorted by name
 }
 
-// newTypes indexes types; group versions of before that have the same ones go on.
-func newTypes(resources []*Resource, before *Types) *Types {
-	t := &Types{
-		byName: make(map[name]*Resource, len(resources)),
-		kinds:  make(map[string]*served, len(resources)),
-		all:    slices.Clone(resources),
-	}
-	sorted := slices.Clone(resources)
-	slices.SortFunc(sorted, func(a, b *Resource) int {
-		return cmp.Or(compareNames(a.Group, a.Version, b.Group, b.Version), strings.Compare(a.Name, b.Name))
-	})
-	for len(sorted) > 0 {
-		gv := &GroupVersion{Group: sorted[0].Group, Version: sorted[0].Version}
-		n := slices.IndexFunc(sorted, func(r *Resource) bool { return r.Group != gv.Group || r.Version != gv.Version })
-		if n < 0 {
-			n = len(sorted)
-		}
-		gv.Resources, sorted = sorted[:n:n], sorted[n:]
-		if known := before.GroupVersion(gv.Group, gv.Version); known != nil && slices.Equal(known.Resources, gv.Resources) {
-			gv = known
-		}
-		t.groups = append(t.groups, gv)
-	}
-	for _, r := range resources {
-		t.byName[name{r.Group, r.Version, r.Name}] = r
+func newBuiltin(all []*Resource) *builtinTypes {
+	b := &builtinTypes{all: slices.Clone(all), byName: make(map[name]*Resource, len(all)), kinds: make(map[string]*served, len(all))}
+	for _, r := range all {
+		b.byName[name{r.Group, r.Version, r.Name}] = r
 		if r.Store == "" {
 			continue
 		}
-		kind := t.kinds[r.Store]
+		kind := b.kinds[r.Store]
 		if kind == nil {
-			kind = &served{}
-			t.kinds[r.Store] = kind
+			kind = &served{path: r.Store}
+			b.kinds[r.Store] = kind
 		}
-		kind.versions = append(kind.versions, r)
-		if r.ToStored == nil {
-			kind.stored = r
-		}
+		kind.add(r)
 	}
-	return t
+	return b
 }
 
-func compareNames(group, version, otherGroup, otherVersion string) int {
-	return cmp.Or(strings.Compare(group, otherGroup), strings.Compare(version, otherVersion))
+func (s *served) add(r *Resource) {
+	s.versions = append(s.versions, r)
+	if r.ToStored == nil {
+		s.stored = r
+	}
+}
+
+// groupVersions sorts types by group version.
+func groupVersions(resources []*Resource) []*GroupVersion {
+	sorted := slices.Clone(resources)
+	slices.SortFunc(sorted, func(a, b *Resource) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version), strings.Compare(a.Name, b.Name))
+	})
+	var all []*GroupVersion
+	for len(sorted) > 0 {
+		gv := &GroupVersion{Group: sorted[0].Group, Version: sorted[0].Version}
+		n := 1
+		for n < len(sorted) && sorted[n].Group == gv.Group && sorted[n].Version == gv.Version {
+			n++
+		}
+		gv.Resources, sorted = sorted[:n:n], sorted[n:]
+		all = append(all, gv)
+	}
+	return all
+}
+
+// with is the types after changes of the definitions.
+//
+// What is looked at is the changed objects, the kinds that they defined or define, and the group versions that these are
+// served in. Only the list of group versions is copied as a whole, a pointer for each.
+func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
+	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups}
+	kinds := map[string]bool{}
+	for change := range changes {
+		var before, resources []*Resource
+		old, defined := next.byObject.Get(change.Name)
+		if defined {
+			before = old.versions
+		}
+		if change.Version != nil && change.Version.Sidecar.Unreadable == nil {
+			resources = define(change.Version, before)
+		}
+		if slices.Equal(before, resources) {
+			continue
+		}
+		if defined {
+			next.byObject.Delete(change.Name)
+			next.byKind.Delete(kindKey(old.path, change.Name))
+			kinds[old.path] = true
+		}
+		if len(resources) == 0 {
+			continue
+		}
+		d := &definition{served{path: resources[0].Store}}
+		for _, r := range resources {
+			d.add(r)
+		}
+		next.byObject.Set(change.Name, d)
+		next.byKind.Set(kindKey(d.path, change.Name), d)
+		kinds[d.path] = true
+	}
+	gone, come := map[*Resource]bool{}, []*Resource{}
+	for path := range kinds {
+		was, is := t.kind(path), next.kind(path)
+		if was == is {
+			continue
+		}
+		if was != nil {
+			for _, r := range was.versions {
+				gone[r] = true
+			}
+		}
+		if is != nil {
+			come = append(come, is.versions...)
+		}
+	}
+	if len(gone)+len(come) > 0 {
+		next.groups = t.regroup(gone, come)
+	}
+	return next
+}
+
+// regroup is the group versions of t without some types and with others.
+func (t *Types) regroup(gone map[*Resource]bool, come []*Resource) []*GroupVersion {
+	type groupVersion struct{ group, version string }
+	touched := map[groupVersion]bool{}
+	for _, r := range come {
+		touched[groupVersion{r.Group, r.Version}] = true
+	}
+	for r := range gone {
+		touched[groupVersion{r.Group, r.Version}] = true
+	}
+	var changed []*Resource
+	kept := make([]*GroupVersion, 0, len(t.groups)+len(touched))
+	for _, gv := range t.groups {
+		if !touched[groupVersion{gv.Group, gv.Version}] {
+			kept = append(kept, gv)
+			continue
+		}
+		for _, r := range gv.Resources {
+			if !gone[r] {
+				changed = append(changed, r)
+			}
+		}
+	}
+	made := groupVersions(append(changed, come...))
+	all := make([]*GroupVersion, 0, len(kept)+len(made))
+	for len(kept) > 0 && len(made) > 0 {
+		if compareGroupVersions(kept[0], made[0]) < 0 {
+			all, kept = append(all, kept[0]), kept[1:]
+		} else {
+			all, made = append(all, made[0]), made[1:]
+		}
+	}
+	return append(append(all, kept...), made...)
+}
+
+func compareGroupVersions(a, b *GroupVersion) int {
+	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version))
+}
+
+// kind is the served versions of a kind, by the resource part of its keys; nil if there are none.
+func (t *Types) kind(path string) *served {
+	if kind := t.builtin.kinds[path]; kind != nil {
+		return kind
+	}
+	var first *served
+	prefix := kindKey(path, "")
+	t.byKind.Ascend(prefix, func(key string, d *definition) bool {
+		if strings.HasPrefix(key, prefix) {
+			first = &d.served
+		}
+		return false
+	})
+	return first
 }
 
 // Find is the served type of this name, or nil.
 func (t *Types) Find(group, version, resource string) *Resource {
-	return t.byName[name{group, version, resource}]
+	if r := t.builtin.byName[name{group, version, resource}]; r != nil {
+		return r
+	}
+	if t.byObject.Len() == 0 {
+		return nil
+	}
+	gv := t.GroupVersion(group, version)
+	if gv == nil {
+		return nil
+	}
+	i, found := slices.BinarySearchFunc(gv.Resources, resource, func(r *Resource, name string) int {
+		return strings.Compare(r.Name, name)
+	})
+	if !found {
+		return nil
+	}
+	return gv.Resources[i]
 }
 
 // GroupVersion is the group version of this name, or nil.
 func (t *Types) GroupVersion(group, version string) *GroupVersion {
-	if t == nil {
-		return nil
-	}
 	i, found := slices.BinarySearchFunc(t.groups, version, func(gv *GroupVersion, version string) int {
-		return compareNames(gv.Group, gv.Version, group, version)
+		return cmp.Or(strings.Compare(gv.Group, group), strings.Compare(gv.Version, version))
 	})
 	if !found {
 		return nil
@@ -125,26 +296,51 @@ func (t *Types) HasGroup(group string) bool {
 // GroupVersions lists the group versions, sorted by group and version. The slice is not to be changed.
 func (t *Types) GroupVersions() []*GroupVersion { return t.groups }
 
-// All lists the types: built-in ones in the order of their table. The slice is not to be changed.
-func (t *Types) All() []*Resource { return t.all }
+// Builtin lists the built-in types in the order of their table; they are the same ones in all Types of a registry. The
+// slice is not to be changed.
+func (t *Types) Builtin() []*Resource { return t.builtin.all }
+
+// All lists the types: the built-in ones in the order of their table, and then the others by kind.
+func (t *Types) All() iter.Seq[*Resource] {
+	return func(yield func(*Resource) bool) {
+		for _, r := range t.builtin.all {
+			if !yield(r) {
+				return
+			}
+		}
+		last := ""
+		t.byKind.Scan(func(_ string, d *definition) bool {
+			if d.path == last || t.builtin.kinds[d.path] != nil {
+				return true // a kind that is served already
+			}
+			last = d.path
+			for _, r := range d.versions {
+				if !yield(r) {
+					return false
+				}
+			}
+			return true
+		})
+	}
+}
 
 // Stored is the type in whose version the objects of a kind are stored, by the resource part of their keys; or nil.
-func (t *Types) Stored(resource string) *Resource {
-	if kind := t.kinds[resource]; kind != nil {
+func (t *Types) Stored(path string) *Resource {
+	if kind := t.kind(path); kind != nil {
 		return kind.stored
 	}
 	return nil
 }
 
 // several says whether a stored kind is served in more than one version.
-func (t *Types) several(resource string) bool {
-	kind := t.kinds[resource]
+func (t *Types) several(path string) bool {
+	kind := t.kind(path)
 	return kind != nil && len(kind.versions) > 1
 }
 
 // version is a stored kind in one of the versions in which it is served, or nil.
-func (t *Types) version(resource, apiVersion string) *Resource {
-	if kind := t.kinds[resource]; kind != nil {
+func (t *Types) version(path, apiVersion string) *Resource {
+	if kind := t.kind(path); kind != nil {
 		for _, r := range kind.versions {
 			if r.APIVersion() == apiVersion {
 				return r

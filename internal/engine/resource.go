@@ -31,8 +31,9 @@ type Resource struct {
 	// NotFoundAs is what an error calls the type when there is no object of a name; "": Name.
 	NotFoundAs string
 
-	// Schema is compiled on first use and the same pointer ever after.
+	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no more.
 	Schema func() *schema.Type
+	Model  string
 
 	// Store is the resource part of store keys, the same for every version and group of one kind ("/events").
 	Store string
@@ -119,7 +120,9 @@ type Subresource struct {
 	Name                 string   // "status"
 	Group, Version, Kind string   // of the body: autoscaling/v1 Scale
 	Verbs                []string // "get", "patch", "update"
-	Schema               func() *schema.Type
+	// Schema and Model are of the body, as a Resource's; nil and "": those of the object.
+	Schema func() *schema.Type
+	Model  string
 	// View makes the body from the object; nil: it is the object.
 	View func(obj object.Value) (object.Value, error)
 	// Write returns old with what body may change of it.

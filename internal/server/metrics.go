@@ -189,7 +189,7 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 		return // the server is closing
 	}
 	told := map[string]bool{}
-	for _, r := range f.types.Now().All() {
+	for r := range f.types.Now().All() {
 		if told[r.Store] || r.Virtual() {
 			continue
 		}

@@ -1,0 +1,190 @@
+package discovery
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// defined is a store with a table that defines types: its objects stand for lists of types that the test keeps.
+type defined struct {
+	testing.TB
+	store *store.Store
+	mu    sync.Mutex
+	types map[string][]*engine.Resource // by the data of the objects
+}
+
+const definedTable = "test.example/definitions"
+
+func newDefined(tb testing.TB) *defined {
+	d := &defined{TB: tb, types: map[string][]*engine.Resource{}}
+	var err error
+	d.store, err = store.Open(store.Config{Log: memlog.New(), Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { d.store.Close() })
+	return d
+}
+
+func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
+	r := engine.NewRegistry(builtin)
+	r.Define(d.store.Table(definedTable), func(v *store.Version, _ []*engine.Resource) []*engine.Resource {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.types[string(v.Data)]
+	})
+	return r
+}
+
+// set makes the object of this name define these types, or removes it when there are none.
+func (d *defined) set(name string, types ...*engine.Resource) {
+	d.Helper()
+	change := store.Change{Key: store.Key{Resource: definedTable, Name: name}}
+	if len(types) > 0 {
+		d.mu.Lock()
+		change.Data = fmt.Appendf(nil, "%s %d", name, len(d.types))
+		d.types[string(change.Data)] = types
+		d.mu.Unlock()
+	}
+	if _, err := d.store.Commit(d.Context(), nil, []store.Change{change}); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// synthetic is a type of its own, with a schema that counts how often it is asked for.
+func synthetic(group, version string, n int, compiled *int) *engine.Resource {
+	kind := fmt.Sprintf("Kind%04d", n)
+	model := "com.example." + group + "." + version + "." + kind
+	return &engine.Resource{
+		Group: group, Version: version, Name: strings.ToLower(kind) + "s", Singular: strings.ToLower(kind), Kind: kind,
+		ListKind: kind + "List", Namespaced: true, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		Store: group + "/" + strings.ToLower(kind) + "s", Model: model,
+		Schema: func() *schema.Type {
+			*compiled++
+			return &schema.Type{Kind: schema.Struct, Name: model, Fields: []schema.Field{
+				{Name: "spec", Type: &schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}},
+			}}
+		},
+	}
+}
+
+// Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others are
+// neither made again nor are their schemas looked at.
+//
+// SPEC: URI-8
+func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
+	const groups, each = 250, 6
+	defined, compiled := newDefined(t), 0
+	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion, Model: gotypes.Model})
+	for n := range groups * each {
+		group := fmt.Sprintf("g%03d.example.com", n/each)
+		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &compiled), synthetic(group, "v2", n, &compiled))
+	}
+	ask := func() {
+		for _, accept := range []string{mediaJSON, aggregatedJSON} {
+			plain(t, d, "/apis", accept)
+			plain(t, d, "/api", accept)
+		}
+		for g := range groups {
+			plain(t, d, fmt.Sprintf("/apis/g%03d.example.com/v1", g), "")
+			plain(t, d, fmt.Sprintf("/apis/g%03d.example.com/v2", g), "")
+		}
+		plain(t, d, "/openapi/v3", "")
+		plain(t, d, "/openapi/v3/apis/g007.example.com/v1", "")
+		plain(t, d, "/openapi/v3/apis/g008.example.com/v1", "")
+	}
+	expect := func(when string, lists, aggregated, printed, schemas int64) {
+		t.Helper()
+		got := [4]int64{d.work.lists.Swap(0), d.work.aggregated.Swap(0), d.work.openAPI.Swap(0), int64(compiled)}
+		if compiled = 0; got != [4]int64{lists, aggregated, printed, schemas} {
+			t.Errorf("%s: %d resource lists, %d parts of aggregated discovery, %d OpenAPI documents, %d schemas; want %d, %d, %d, %d",
+				when, got[0], got[1], got[2], got[3], lists, aggregated, printed, schemas)
+		}
+	}
+	expect("before anybody asks", 0, 0, 0, 0)
+	plain(t, d, "/apis/g007.example.com/v1", "")
+	plain(t, d, "/openapi/v3/apis/g007.example.com/v1", "")
+	expect("one group version", 1, 0, 1, each)
+	ask()
+	d.work.lists.Store(0)
+	d.work.aggregated.Store(0)
+	d.work.openAPI.Store(0)
+	compiled = 0
+	ask()
+	expect("the same again", 0, 0, 0, 0)
+
+	// Documents are printed twice where they are asked for themselves: into their hash, and to be kept.
+	defined.set("one", synthetic("g007.example.com", "v1", 9999, &compiled))
+	ask()
+	expect("one type more", 1, 1, 1+1, 2*(each+1))
+	defined.set("one", synthetic("g007.example.com", "v1", 9998, &compiled))
+	ask()
+	expect("another one in its place", 1, 1, 1+1, 2*(each+1))
+	defined.set("one")
+	ask()
+	expect("one type less", 1, 1, 1+1, 2*each)
+	defined.set("one", synthetic("new.example.com", "v1", 9999, &compiled))
+	ask()
+	expect("a new group", 0, 1, 1+1, 1) // its version's document, and that of its own path
+}
+
+// Aggregated discovery is put together from bytes: the same ones as if it were printed as a whole.
+//
+// SPEC: URI-8
+func TestAggregatedDiscoveryIsTheSumOfItsParts(t *testing.T) {
+	compiled := 0
+	defined := newDefined(t)
+	for _, builtin := range [][]*engine.Resource{nil, builtin.Resources(builtin.Config{})} {
+		d := New(Config{Registry: defined.registry(builtin), Version: testVersion})
+		for _, root := range []string{"api", "apis"} {
+			text, whole := plain(t, d, "/"+root, aggregatedJSON), object.AppendJSON(nil, d.catalog().groupDiscovery(root))
+			if string(text) != string(whole) {
+				t.Errorf("%s: %.300s\nwant %.300s", root, text, whole)
+			}
+		}
+		defined.set("a", synthetic("example.com", "v1", 1, &compiled), synthetic("example.com", "v2beta1", 1, &compiled))
+	}
+}
+
+// What nobody asks for takes next to no memory: a type nothing, and a group version its place in the list.
+func TestTypesThatNobodyAsksForTakeNoMemory(t *testing.T) {
+	const groups, each, limit = 500, 10, 128
+	compiled := 0
+	var all []*engine.Resource
+	for n := range groups * each {
+		all = append(all, synthetic(fmt.Sprintf("g%03d.example.com", n/each), "v1", n, &compiled))
+	}
+	registry := engine.NewRegistry(all)
+	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	before := heap()
+	plain(t, d, "/version", "")
+	if _, ok, err := d.Get("/apis/g007.example.com/v1", ""); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	perType := (heap() - before) / (groups * each)
+	t.Logf("%d bytes a type", perType)
+	if perType > limit {
+		t.Errorf("%d bytes a type that nobody asks for, want at most %d", perType, limit)
+	}
+	runtime.KeepAlive(d)
+	runtime.KeepAlive(all)
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
