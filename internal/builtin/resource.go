@@ -19,12 +19,12 @@ func resources(c Config) group {
 		},
 		{
 			name: "devicetaintrules", kind: "DeviceTaintRule", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
-			conditional: true, status: statusOnly, onUpdate: dateTaint(c.Now), generation: spec,
+			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
 			table: columns.DeviceTaintRules,
 		},
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
-			status: statusOnly, onStatus: dropFreedDevices, gated: []gated{grown("spec", claimFeatures)},
+			status: statusOnly, plainStatus: true, onStatus: dropFreedDevices, gated: []gated{grown("spec", claimFeatures)},
 			gatedStatus: []gated{below("status", feature{"allocation.devices.results[].skipNodeOperations"})}, // DRAOptionalNodeOperations
 			table:       columns.ResourceClaims, answersDeleted: true,
 		},

@@ -36,7 +36,7 @@ func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value)
 		Schema:  r.Schema,
 		Default: r.Default,
 		Warn:    warn,
-		Tables:  r.Group != "resource.k8s.io" && r.Group != "scheduling.k8s.io", // as the reference has it
+		Tables:  !k.plainStatus,
 		Write: func(old, body object.Value) (object.Value, error) {
 			obj := k.writeStatus(old, body)
 			if r.Default != nil { // with the old spec, other metadata may be wanting

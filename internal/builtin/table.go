@@ -75,6 +75,8 @@ type kind struct {
 
 	// status says what a status write may change besides the status; noStatus: the kind has no such subresource.
 	status statusRule
+	// plainStatus: the status URL has no Tables, as is so for some kinds of the reference.
+	plainStatus bool
 	// initial is the status of a new object made from an empty one; nil leaves it empty.
 	initial func(obj, empty object.Value) object.Value
 	// onStatus has the last word on a status write; nil: none.

@@ -186,3 +186,18 @@ func TestWhatIsConfidential(t *testing.T) {
 		t.Errorf("confidential are %q", found)
 	}
 }
+
+// The status of these types has no Tables in the reference.
+//
+// SPEC: MED-6
+func TestStatusWithoutTables(t *testing.T) {
+	var found []string
+	for _, r := range Resources(Config{}) {
+		if s := r.Subresource("status"); s != nil && !s.Tables {
+			found = append(found, r.Group+"/"+r.Name)
+		}
+	}
+	if want := []string{"resource.k8s.io/devicetaintrules", "resource.k8s.io/resourceclaims"}; !slices.Equal(found, want) {
+		t.Errorf("without Tables are %q", found)
+	}
+}
