@@ -19,6 +19,8 @@ import (
 type Config struct {
 	EventTTL time.Duration    // how long Events live; 0: one hour
 	Now      func() time.Time // nil: time.Now
+	// Rules say how strict validation is.
+	Rules validation.Options
 	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
 	Authenticate func(token string) (user engine.User, ok bool)
 }
@@ -43,7 +45,7 @@ func Resources(c Config) []*engine.Resource {
 	var all []*engine.Resource
 	for _, g := range groups(c) {
 		for i := range g.kinds {
-			all = append(all, g.kinds[i].resource(g.name, g.version, c.Now))
+			all = append(all, g.kinds[i].resource(g.name, g.version, c))
 		}
 	}
 	return all
@@ -112,7 +114,7 @@ var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "
 var createOnly = []string{"create"}
 
 // resource is the row as the engine wants it.
-func (k *kind) resource(group, version string, now func() time.Time) *engine.Resource {
+func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	r := &engine.Resource{
 		Group: group, Version: version,
 		Name: k.name, Singular: strings.ToLower(k.kind),
@@ -126,7 +128,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
-		Default:    k.defaulting(group, version, now),
+		Default:    k.defaulting(group, version, c.Now),
 		Generation: k.generation, UnknownField: k.unknownField, Blank: k.blank,
 		Columns: k.table.Columns, Cells: k.table.Cells, Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
 	}
@@ -139,7 +141,7 @@ func (k *kind) resource(group, version string, now func() time.Time) *engine.Res
 	if len(k.fields) > 0 {
 		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
 	}
-	rules := validation.For(group, version, k.kind)
+	rules := c.Rules.For(group, version, k.kind)
 	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
 	warned := warnings.For(group, k.kind)
 	r.WarnCreate, r.WarnUpdate, r.WarnDelete = warned.Create, warned.Update, warned.Delete

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -96,5 +97,52 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 	roots.AddCert(p.ca)
 	if _, err := loaded.Leaf.Verify(x509.VerifyOptions{DNSName: "localhost", Roots: roots}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Addresses with leading zeros, and ranges with bits beyond their prefix, are refused unless the gate is turned off; what is
+// no address at all is refused in any case.
+//
+// SPEC: VAL-4, RUN-1
+func TestStrictAddressesAreGated(t *testing.T) {
+	for gates, want := range map[string]int{"": 422, "StrictIPCIDRValidation=true": 422, "StrictIPCIDRValidation=false": 201} {
+		c := quiet(t.TempDir())
+		c.Storage, c.FeatureGates = "memory", gates
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := clientOf(t, s)
+		for kind, send := range map[string]struct {
+			path string
+			body map[string]any
+			code int
+		}{
+			"endpoints": {"/api/v1/namespaces/default/endpoints", map[string]any{
+				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.011"}}, "ports": []any{map[string]any{"port": 1}}}},
+			}, want},
+			"policy": {"/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", map[string]any{
+				"spec": map[string]any{"podSelector": map[string]any{}, "ingress": []any{map[string]any{"from": []any{map[string]any{
+					"ipBlock": map[string]any{"cidr": "172.017.0.0/16", "except": []any{"172.17.001.0/24"}},
+				}}}}},
+			}, want},
+			"nonsense": {"/api/v1/namespaces/default/endpoints", map[string]any{
+				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.x"}}, "ports": []any{map[string]any{"port": 1}}}},
+			}, 422},
+		} {
+			send.body["metadata"] = map[string]any{"name": kind}
+			answer, err := client.send(t.Context(), "POST", send.path, "application/json", send.body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if answer.StatusCode != send.code {
+				t.Errorf("%q %s: %d, want %d: %s", gates, kind, answer.StatusCode, send.code, text)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

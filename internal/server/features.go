@@ -17,6 +17,7 @@ var gates = map[string]bool{
 	"ComponentStatusz":       true,
 	"ManagedFieldsOptOut":    true, // alpha and off in KEP-5958; a client that does not ask for it does not meet it
 	"ShardedListAndWatch":    false,
+	"StrictIPCIDRValidation": true,
 	"WatchList":              true,
 }
 

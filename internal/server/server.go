@@ -22,6 +22,7 @@ import (
 
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/coalesce"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
@@ -88,8 +89,13 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
-	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{EventTTL: c.EventTTL, Now: c.Now}))
-	var err error
+	features, _, err := parseFeatures(c.FeatureGates)
+	if err != nil {
+		return err
+	}
+	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{
+		EventTTL: c.EventTTL, Now: c.Now, Rules: validation.Options{SloppyAddresses: !features["StrictIPCIDRValidation"]},
+	}))
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}

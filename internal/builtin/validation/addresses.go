@@ -15,13 +15,13 @@ func (f *faults) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return
 	}
-	f.List = append(f.List, utilvalidation.IsValidIPForLegacyField(f.Path(p), s, true, nil)...)
+	f.List = append(f.List, utilvalidation.IsValidIPForLegacyField(f.Path(p), s, !f.SloppyAddresses, nil)...)
 }
 
 // legacyCIDR is legacyIP for ranges of addresses.
 func (f *faults) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
 	if !contains(kept, s) {
-		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, true, nil)...)
+		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, !f.SloppyAddresses, nil)...)
 	}
 }
 

@@ -8,7 +8,10 @@ import (
 )
 
 // faults collects what the rules of a kind find. They are its methods.
-type faults struct{ fielderrors.Errors }
+type faults struct {
+	fielderrors.Errors
+	Options
+}
 
 // changed is for a member that cannot change, where the reference does not show its value.
 func (f *faults) changed(p *fielderrors.Place) {

@@ -93,8 +93,18 @@ var kinds = map[[2]string]rule{
 	{"batch", "Job"}:     {create: jobCreate, update: jobUpdate, status: jobStatus},
 }
 
+// Options say how strict the rules are. The zero value is what the reference does by default.
+type Options struct {
+	// SloppyAddresses lets addresses and ranges pass that only some programs read: 010.0.0.1, and 10.0.0.1/24 for a range
+	// (gate StrictIPCIDRValidation, turned off).
+	SloppyAddresses bool
+}
+
+// For gives the rules of a kind, as strict as the reference is by default.
+func For(group, version, kind string) Rules { return Options{}.For(group, version, kind) }
+
 // For gives the rules of a kind.
-func For(group, version, kind string) Rules {
+func (o Options) For(group, version, kind string) Rules {
 	r, ok := kinds[[2]string{group, kind}]
 	if !ok {
 		return Rules{}
@@ -105,21 +115,21 @@ func For(group, version, kind string) Rules {
 	var rules Rules
 	if r.create != nil {
 		rules.Create = func(obj object.Value) field.ErrorList {
-			var f faults
+			f := faults{Options: o}
 			r.create(&f, obj)
 			return f.List
 		}
 	}
-	rules.Update, rules.Status, rules.Approval = comparing(r.update), comparing(r.status), comparing(r.approval)
+	rules.Update, rules.Status, rules.Approval = o.comparing(r.update), o.comparing(r.status), o.comparing(r.approval)
 	return rules
 }
 
-func comparing(rule func(f *faults, obj, old object.Value)) func(obj, old object.Value) field.ErrorList {
+func (o Options) comparing(rule func(f *faults, obj, old object.Value)) func(obj, old object.Value) field.ErrorList {
 	if rule == nil {
 		return nil
 	}
 	return func(obj, old object.Value) field.ErrorList {
-		var f faults
+		f := faults{Options: o}
 		rule(&f, obj, old)
 		return f.List
 	}
