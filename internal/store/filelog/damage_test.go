@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -299,7 +303,7 @@ func TestLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) || !strings.Contains(err.Error(), dir+": in use by another process") {
+	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) || !strings.Contains(err.Error(), dir+": in use by this process") {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
@@ -309,4 +313,39 @@ func TestLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
+}
+
+// TestNotLockable: that a directory cannot be locked is not to say that somebody has it. Who has it in another process is
+// tried by TestKill.
+func TestNotLockable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil { // no file can be made there, whoever runs the test
+		t.Fatal(err)
+	}
+	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, syscall.EISDIR) || errors.Is(err, filelog.ErrLocked) {
+		t.Errorf("LOCK is a directory: %v", err)
+	}
+	for _, c := range []struct {
+		cause  error
+		locked bool
+		want   string
+	}{
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EROFS}, false, "data directory data: open data/LOCK: read-only file system"},
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EACCES}, false, "data directory data: open data/LOCK: permission denied"},
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.ENOSPC}, false, "data directory data: open data/LOCK: no space left on device"},
+		{syscall.ENOLCK, false, "data directory data: LOCK cannot be locked: no locks available"},
+		{syscall.EAGAIN, true, "data directory data: in use by another process"},
+		{syscall.EACCES, true, "data directory data: in use by another process"},
+	} {
+		disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpLock {
+				return c.cause
+			}
+			return nil
+		}))
+		_, err := filelog.Open("data", filelog.Options{FS: disk})
+		if !errors.Is(err, c.cause) && !c.locked || errors.Is(err, filelog.ErrLocked) != c.locked || err.Error() != c.want {
+			t.Errorf("%v: %v", c.cause, err)
+		}
+	}
 }

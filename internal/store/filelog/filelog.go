@@ -88,8 +88,8 @@ type MissingError struct{ File, Reason string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", e.File, e.Reason) }
 
-// ErrLocked means that the directory is in use.
-var ErrLocked = errors.New("in use by another process")
+// ErrLocked means that another process, or this one, has the directory open.
+var ErrLocked = errors.New("in use")
 
 // Open opens a directory, and makes it when it is not there. What a crash left behind is put in order; commits that
 // were acknowledged are there, or Open returns an error that names the damaged file.

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -51,7 +52,7 @@ func (l *Log) open() error {
 	}
 	lock, err := l.fs.Lock(l.path(lockName))
 	if err != nil {
-		return err
+		return lockError(err)
 	}
 	l.lock = lock
 	segments, bases, unfinished, err := l.list()
@@ -95,6 +96,23 @@ func (l *Log) open() error {
 		return err
 	}
 	return l.removeStale(segments, bases, unfinished)
+}
+
+// lockError tells a directory that somebody has open from one that cannot be locked at all: because it is read-only, full, or
+// on a file system without locks. The vfs has no errors of its own for that. Where a lock is held, it returns the bare number
+// of fcntl, or, if the holder is this process, an error without a number.
+func lockError(err error) error {
+	var file *fs.PathError
+	var number syscall.Errno
+	switch {
+	case errors.As(err, &file):
+		return err // the lock file could not be made, and the error says why
+	case !errors.As(err, &number):
+		return fmt.Errorf("%w by this process: %w", ErrLocked, err)
+	case number == syscall.EAGAIN || number == syscall.EACCES:
+		return fmt.Errorf("%w by another process", ErrLocked)
+	}
+	return fmt.Errorf("%s cannot be locked: %w", lockName, err)
 }
 
 // beginDirectory makes a directory one of ours that has no FORMAT yet. The manifest is there before FORMAT says so.
@@ -416,7 +434,7 @@ func (p private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 func (p private) Lock(name string) (io.Closer, error) {
 	c, err := p.FS.Lock(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrLocked, err)
+		return nil, err
 	}
 	if err := os.Chmod(name, 0o600); err != nil {
 		return nil, errors.Join(err, c.Close())
