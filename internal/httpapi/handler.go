@@ -43,9 +43,6 @@ var steps = [...]func(*Handler, *exchange) error{
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
-		deepen()
-	}
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer x.end()
 	for _, step := range steps {
