@@ -12,7 +12,6 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"plinth/internal/apierr"
-	"plinth/internal/coalesce"
 	"plinth/internal/engine"
 	"plinth/internal/proto"
 	"plinth/internal/wire"
@@ -215,9 +214,6 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		}
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(text))}
-	if x.r.ProtoMajor == 2 && x.r.Method != http.MethodHead && len(text) > 0 {
-		coalesce.Announce(x.r.Context()) // net/http writes headers and body out one by one
-	}
 	x.WriteHeader(code)
 	_, err = x.Write(text)
 	return err

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -40,64 +38,6 @@ func TestSecondServer(t *testing.T) {
 	}
 	if _, _, err := clientOf(t, first).do(t.Context(), http.MethodGet, "/api/v1/namespaces", "", nil, 200); err != nil {
 		t.Error(err)
-	}
-}
-
-// countedListener counts the writes of its connections that are none of several pieces at once: those go by another way.
-type countedListener struct {
-	net.Listener
-	writes atomic.Int32
-}
-
-type countedConn struct {
-	*net.TCPConn
-	writes *atomic.Int32
-}
-
-func (l *countedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return countedConn{c.(*net.TCPConn), &l.writes}, nil
-}
-
-func (c countedConn) Write(b []byte) (int, error) {
-	c.writes.Add(1)
-	return c.TCPConn.Write(b)
-}
-
-// Headers and body of a small answer are written at once.
-// SPEC: LIST-2
-func TestSmallAnswersAreWrittenAtOnce(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener := &countedListener{Listener: inner}
-	s := &Server{config: quiet(t.TempDir()), listener: listener}
-	if err := s.config.validate(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	client := clientOf(t, s)
-	get := func() {
-		t.Helper()
-		if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default", "", nil, 200); err != nil {
-			t.Fatal(err)
-		}
-	}
-	get() // which opens the connection
-	listener.writes.Store(0)
-	const answers = 100
-	for range answers {
-		get()
-	}
-	if n := listener.writes.Load(); n > answers/4 { // now and then there is another frame
-		t.Errorf("%d writes of one piece for %d answers", n, answers)
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/validation"
-	"plinth/internal/coalesce"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -123,7 +122,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.http = &http.Server{
 		Handler:           handler,
 		TLSConfig:         tlsConfig,
-		ConnContext:       remember,
+		ConnContext:       auth.Remember,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20,
@@ -131,7 +130,7 @@ func (s *Server) open(ctx context.Context) error {
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
 	}
 	s.run(func() {
-		if err := s.http.ServeTLS(coalesce.Listen(s.listener), "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			c.Logger.Error("serving failed", "error", err)
 		}
 	})
@@ -139,11 +138,6 @@ func (s *Server) open(ctx context.Context) error {
 	s.run(func() { namespaces.Run(s.closing) })
 	s.ready.Store(true)
 	return nil
-}
-
-// remember keeps with a connection what its requests share.
-func remember(ctx context.Context, c net.Conn) context.Context {
-	return coalesce.Remember(auth.Remember(ctx, c), c)
 }
 
 func (s *Server) run(f func()) {
