@@ -73,6 +73,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 		{"application/cbor", websocket.BinaryMessage, "\xd9\xd9\xf7\xbf"},
 	} {
 		t.Run(c.accept, func(t *testing.T) {
+			t.Parallel() // each takes its second
 			conn, _, err := s.dial("timeoutSeconds=1", "Accept", c.accept)
 			if err != nil {
 				t.Fatal(err)
