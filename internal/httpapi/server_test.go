@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -28,6 +29,7 @@ type server struct {
 	engine *engine.Engine
 	config Config
 	types  *engine.Registry
+	store  *store.Store
 }
 
 // newServer starts a server; change may alter its configuration.
@@ -45,10 +47,10 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry}), types: registry}
+	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry}), types: registry, store: st}
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
-		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}}),
+		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
 		Authenticate: func(r *http.Request) (engine.User, error) {
 			switch r.Header.Get("Authorization") {
 			case "":

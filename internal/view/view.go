@@ -82,8 +82,11 @@ func (v *View[T]) Now() T {
 
 // At is the value of the table as a snapshot shows it.
 func (v *View[T]) At(sn *store.Snapshot) T {
-	revision := sn.TableRevision(v.table.Resource())
 	c := v.newest.Load()
+	if c != nil && c.revision == v.table.Revision() && c.revision <= sn.Revision() {
+		return c.value // the table's last change of all is in the snapshot
+	}
+	revision := sn.TableRevision(v.table.Resource())
 	if c == nil || c.revision < revision {
 		c = v.renew(sn, revision)
 	}
