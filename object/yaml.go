@@ -1,26 +1,102 @@
 package object
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 
+	syntax "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
 
-// ParseYAML reads one YAML document the way Kubernetes does: as YAML 1.1, turned into JSON first. Aliases are expanded
-// within the bounds that the YAML library sets, so that a small body cannot become a huge value (WRITE-6).
+// MaxExpansion bounds the text of a YAML document whose aliases are expanded (WRITE-6); a longer document may be as long
+// as it is. It is the limit of a request's body.
+const MaxExpansion = 3 << 20
+
+// ErrExpansion says that the aliases of a YAML document expand to more than MaxExpansion.
+var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxExpansion)
+
+var errSelfAlias = errors.New("yaml: an anchor contains itself")
+
+// ParseYAML reads one YAML document the way Kubernetes does: as YAML 1.1, turned into JSON first. What aliases expand to
+// is bounded by MaxExpansion, and how many nodes they stand for by the YAML library.
 func ParseYAML(data []byte) (Parsed, error) {
-	text, err := yaml.YAMLToJSON(data)
-	if err != nil {
+	if err := checkExpansion(data); err != nil {
 		return Parsed{}, err
+	}
+	var duplicates []string
+	text, err := yaml.YAMLToJSONStrict(data)
+	if err != nil { // of duplicate keys the first has won here, and the later has to
+		duplicates = yamlDuplicates(err)
+		if text, err = yaml.YAMLToJSON(data); err != nil {
+			return Parsed{}, err
+		}
 	}
 	parsed, err := ParseJSON(text)
 	if err != nil {
 		return Parsed{}, err
 	}
-	if _, err := yaml.YAMLToJSONStrict(data); err != nil {
-		parsed.Duplicates = yamlDuplicates(err)
-	}
+	parsed.Duplicates = duplicates
 	return parsed, nil
+}
+
+// checkExpansion refuses a document whose aliases expand to more than MaxExpansion.
+//
+// The library that turns YAML into JSON bounds how many nodes the aliases stand for, but not how long those are: 25,000
+// aliases of one scalar of 100 kB pass there, and take gigabytes. It is too late to count in its result, because binary
+// scalars and those with underscores are decoded anew for each alias. So the aliases are followed in the syntax tree,
+// which only the library's next version shows, before any is expanded.
+func checkExpansion(data []byte) error {
+	if bytes.IndexByte(data, '&') < 0 || bytes.IndexByte(data, '*') < 0 {
+		return nil // there is no anchor or no alias
+	}
+	var document syntax.Node
+	if err := syntax.Unmarshal(data, &document); err != nil {
+		return err
+	}
+	e := expansion{limit: max(MaxExpansion, int64(len(data))), anchored: map[*syntax.Node]int64{}}
+	_, err := e.size(&document)
+	return err
+}
+
+// expansion computes the sizes of nodes with their aliases expanded:
+//
+//	size(scalar) = len(text)    size(alias) = size(its anchor)    size(container) = 1 + Σ size(children)
+//
+// An anchor is measured once, however many aliases it has: the work is linear in the document, not in the expansion.
+type expansion struct {
+	limit    int64
+	aliased  bool                   // an alias was seen: without one a document is as long as it is
+	anchored map[*syntax.Node]int64 // sizes of complete nodes with an anchor
+}
+
+func (e *expansion) size(n *syntax.Node) (int64, error) {
+	if n.Kind == syntax.AliasNode {
+		e.aliased = true
+		size, complete := e.anchored[n.Alias]
+		if !complete { // an anchor stands before its aliases, so this one is inside of it
+			return 0, errSelfAlias
+		}
+		return size, nil
+	}
+	size := int64(len(n.Value))
+	if n.Kind != syntax.ScalarNode {
+		size++
+	}
+	for _, child := range n.Content {
+		inside, err := e.size(child)
+		if err != nil {
+			return 0, err
+		}
+		if size += inside; size > e.limit && e.aliased {
+			return 0, ErrExpansion
+		}
+	}
+	if n.Anchor != "" {
+		e.anchored[n] = size
+	}
+	return size, nil
 }
 
 // yamlDuplicates takes the lines about keys that are already set out of the YAML library's error.

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -90,14 +91,58 @@ func TestYAMLBombs(t *testing.T) {
 	}
 }
 
+// SPEC: WRITE-6: what aliases expand to counts as if it stood there, however few nodes it is.
+func TestYAMLExpansion(t *testing.T) {
+	scalar := strings.Repeat("x", 100_000)
+	for name, text := range map[string]string{
+		"a long scalar":      "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"a long key":         "a: &a " + scalar + "\nb: [" + strings.Repeat("{*a : 1},", 10_000) + "]",
+		"a binary scalar":    "a: &a !!binary " + strings.Repeat("eHh4", 25_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"a number of a sort": "a: &a 1" + strings.Repeat("_1", 50_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"aliases of aliases": "a: &a " + scalar + "\nb: &b [" + strings.Repeat("*a,", 20) + "]\nc: [*b,*b]",
+		"merged maps":        "a: &a {k: " + scalar + "}\nb: [" + strings.Repeat("{<<: *a},", 10_000) + "]",
+		"behind all else":    "a: &a [" + strings.Repeat(scalar+",", 20) + "]\nb: *a\nc: *a",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := ParseYAML([]byte(text))
+			runtime.ReadMemStats(&after)
+			if !errors.Is(err, ErrExpansion) {
+				t.Errorf("%v", err)
+			}
+			if spent := after.TotalAlloc - before.TotalAlloc; spent > 64<<20 {
+				t.Errorf("allocated %d MiB for %d kB", spent>>20, len(text)>>10)
+			}
+		})
+	}
+	for name, text := range map[string]string{
+		"as much as may be":       "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 30) + "]",
+		"long without an alias":   "a: &a " + strings.Repeat("*", MaxExpansion+1),
+		"an alias in long text":   "a: &a b\nc: *a\nd: " + strings.Repeat("x", MaxExpansion),
+		"no more than the bounds": "a: &a b\nc: [" + strings.Repeat("*a,", 30_000) + "]",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ParseYAML([]byte(text)); errors.Is(err, ErrExpansion) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func FuzzParseYAML(f *testing.F) {
-	for _, text := range []string{"a: 1", "a: [1, {b: c}]\n", "a: &x {b: 1}\nc: *x\n<<: *x", "- 1.0\n- 0o7\n- .inf\n- .nan", "a: 1\na: 2", "? a\n: b", "%YAML 1.1\n---\na\n...\n"} {
+	for _, text := range []string{"a: 1", "a: [1, {b: c}]\n", "a: &x {b: 1}\nc: *x\n<<: *x", "- 1.0\n- 0o7\n- .inf\n- .nan", "a: 1\na: 2", "? a\n: b", "%YAML 1.1\n---\na\n...\n",
+		"a: &a [1]\nb: &b {c: *a, <<: {d: *a}}\ne: [*b, *a]", "a: &a [*a]", "a: &a b\na: &a c\n? *a\n: *a", "a: &a !!binary eHh4\nb: *a # *c &d\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := ParseYAML(text)
 		if err != nil {
 			return
+		}
+		// An escape of six bytes is the longest that JSON makes of a byte, and null is longer than nothing.
+		if json := len(AppendJSON(nil, p.Value)); json > 6*(MaxExpansion+len(text)) {
+			t.Fatalf("%q expands to %d bytes", text, json)
 		}
 		asYAML, err := YAML(AppendJSON(nil, p.Value))
 		if err != nil {

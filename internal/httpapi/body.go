@@ -103,14 +103,22 @@ func parse(encoding wire.Encoding, body []byte, typ wire.Type) (object.Parsed, e
 		}
 		return parsed, err
 	case wire.YAML:
-		parsed, err := object.ParseYAML(body)
-		var syntax *object.SyntaxError
-		if err != nil && !errors.As(err, &syntax) {
-			err = errors.New(yamlWords(err))
-		}
-		return parsed, err
+		return parseYAML(body)
 	}
 	return object.ParseJSON(body)
+}
+
+// parseYAML reads a body that is YAML.
+func parseYAML(body []byte) (object.Parsed, error) {
+	parsed, err := object.ParseYAML(body)
+	var syntax *object.SyntaxError
+	switch {
+	case errors.Is(err, object.ErrExpansion): // counts as if it had been sent expanded
+		err = apierr.NewTooLarge(fmt.Sprintf("limit is %d", object.MaxExpansion))
+	case err != nil && !errors.As(err, &syntax):
+		err = errors.New(yamlWords(err))
+	}
+	return parsed, err
 }
 
 // yamlWords is what the YAML library says, with its name in front once.
@@ -130,6 +138,8 @@ func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Pars
 	switch {
 	case err == nil:
 		return parsed, nil
+	case apierr.Is(err, apierr.RequestEntityTooLarge):
+		return parsed, err
 	case errors.As(err, &message):
 		return parsed, apierr.NewBadRequest(unhandled(message, kind))
 	}

@@ -70,6 +70,9 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 		return err
 	}
 	parsed, err := parse(encoding, body, wire.DeleteOptions())
+	if apierr.Is(err, apierr.RequestEntityTooLarge) {
+		return err
+	}
 	if err != nil {
 		return apierr.NewBadRequest(words(err))
 	}

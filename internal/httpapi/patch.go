@@ -61,7 +61,10 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 			return parsed, nil
 		}
 	}
-	parsed, err := object.ParseYAML(body)
+	parsed, err := parseYAML(body)
+	if apierr.Is(err, apierr.RequestEntityTooLarge) {
+		return parsed, err
+	}
 	if err != nil {
 		// What begins as JSON is not rewritten as JSON first, and fails a step later.
 		failed := "error encoding patch: "
