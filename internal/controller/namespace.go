@@ -158,7 +158,7 @@ func (c *Namespaces) emptyOf(ctx context.Context, r *engine.Resource, namespace 
 	for range rest.Items {
 		left++
 	}
-	return left, nil
+	return left, rest.Err()
 }
 
 // firstError keeps the first of the errors of several goroutines.

@@ -23,11 +23,17 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		list.Warnings = rq.Resource.WarnDelete(d)
 	}
 	for item := range list.Items {
+		if err := ctx.Err(); err != nil {
+			return &Collection{Warnings: list.Warnings}, commitFailed(err)
+		}
 		one := *rq
 		one.Namespace, one.Name = splitKey(item.Key.Name)
 		if _, err := e.Delete(ctx, &one, d); err != nil && !apierr.Is(err, apierr.NotFound) {
 			return &Collection{Warnings: list.Warnings}, err
 		}
+	}
+	if err := list.Err(); err != nil {
+		return &Collection{Warnings: list.Warnings}, commitFailed(err)
 	}
 	return list, nil
 }

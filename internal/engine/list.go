@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -25,7 +26,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := e.store.Snapshot(exact, rq.Resource.Store)
+	snapshot, err := e.store.SnapshotContext(ctx, exact, rq.Resource.Store)
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
@@ -39,14 +40,31 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		limit = math.MaxInt64
 	}
 	if limit > 0 {
-		return rq.page(c, snapshot, sel, within, from, limit)
+		return rq.page(ctx, c, snapshot, sel, within, from, limit)
 	}
 	c.Items = func(yield func(*Object) bool) {
-		snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
+		c.cut = ascend(ctx, snapshot, rq.Resource.Store, within, from, func(v *store.Version) bool {
 			return !sel.matches(v) || yield(v)
 		})
 	}
-	return c, rq.readable(snapshot, within, sel)
+	return c, rq.readable(ctx, snapshot, within, sel)
+}
+
+// askEvery is how many versions a loop goes through before it looks again whether anybody waits for its result.
+const askEvery = 64
+
+// ascend is Snapshot.Ascend that ends with the error of ctx, where that is over before.
+func ascend(ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool) error {
+	var over error
+	steps := 0
+	snapshot.Ascend(resource, prefix, from, func(v *store.Version) bool {
+		if steps%askEvery == 0 {
+			over = ctx.Err()
+		}
+		steps++
+		return over == nil && yield(v)
+	})
+	return over
 }
 
 // listFrom says at which revision a list reads (0: the newest) and from which name on.
@@ -89,12 +107,14 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 }
 
 // page reads one chunk of what has this prefix.
-func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64) (*Collection, error) {
+func (rq *Request) page(
+	ctx context.Context, c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64,
+) (*Collection, error) {
 	var items []*Object
 	var failed error
 	last, next := "", ""
 	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
-	snapshot.Ascend(rq.Resource.Store, within, from, func(v *store.Version) bool {
+	over := ascend(ctx, snapshot, rq.Resource.Store, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
 		if (!full || only) && !sel.matches(v) {
 			return true
@@ -112,7 +132,7 @@ func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, 
 		last = v.Key.Name
 		return true
 	})
-	if failed != nil {
+	if failed = cmp.Or(failed, over); failed != nil {
 		return nil, failed
 	}
 	if next != "" {
@@ -123,8 +143,12 @@ func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, 
 		}
 	}
 	c.Items = func(yield func(*Object) bool) {
-		for _, item := range items {
-			if !yield(item) {
+		c.cut = nil
+		for i, item := range items {
+			if i%askEvery == 0 {
+				c.cut = ctx.Err()
+			}
+			if c.cut != nil || !yield(item) {
 				return
 			}
 		}
@@ -134,15 +158,15 @@ func (rq *Request) page(c *Collection, snapshot *store.Snapshot, sel selection, 
 
 // readable looks for an object that cannot be read before the first byte of a list goes out, so that the list fails by
 // name (DEL-7) instead of breaking off.
-func (rq *Request) readable(snapshot *store.Snapshot, prefix string, sel selection) error {
+func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed error
-	snapshot.Ascend(rq.Resource.Store, prefix, "", func(v *store.Version) bool {
+	over := ascend(ctx, snapshot, rq.Resource.Store, prefix, "", func(v *store.Version) bool {
 		if v.Sidecar.Unreadable != nil && sel.matches(v) {
 			failed = errors.Join(failed, unreadable(v))
 		}
 		return true
 	})
-	return failed
+	return cmp.Or(failed, over)
 }
 
 // continueToken is the reference's: the version that the list reads, and the name below the request's own prefix at

@@ -91,7 +91,12 @@ type Collection struct {
 	Shard     string // the shard selector, where there is one: the list is a part of the collection
 	Items     iter.Seq[*Object]
 	Warnings  []string // as a Result's
+
+	cut error
 }
+
+// Err is why Items ended early the last time that it was read: the error of the context that the list was begun with.
+func (c *Collection) Err() error { return c.cut }
 
 // WatchOptions are what a watch begins with (WATCH-2, WATCH-5).
 type WatchOptions struct {

@@ -5,10 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	selects "k8s.io/apimachinery/pkg/selection"
-
 	"plinth/internal/apierr"
 	"plinth/internal/shard"
 	"plinth/internal/store"
@@ -18,8 +14,8 @@ import (
 // selection is what a list or a watch lets through. It looks at keys and sidecars and parses nothing, but for a version
 // of a kind that is not the stored one and is asked for by field.
 type selection struct {
-	labels  labels.Selector // nil: all
-	fields  fields.Selector // nil: all
+	labels  *conjunction    // nil: all
+	fields  *conjunction    // nil: all
 	convert *Resource       // whose fields are asked for, where they are not those of the stored version
 	name    string          // the one name that can match, or ""
 	shard   *shard.Selector // nil: all
@@ -27,10 +23,7 @@ type selection struct {
 
 // selects checks the selectors of a request against the fields that its type has.
 func (rq *Request) selects(o ListOptions) (selection, error) {
-	s := selection{name: rq.Name, shard: o.Shard}
-	if o.Labels != nil && !o.Labels.Empty() {
-		s.labels = o.Labels
-	}
+	s := selection{name: rq.Name, labels: compileLabels(o.Labels), shard: o.Shard}
 	if o.Fields == nil || o.Fields.Empty() {
 		return s, nil
 	}
@@ -38,12 +31,12 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	if o.Fields, err = o.Fields.Transform(rq.Resource.fieldOfToday); err != nil {
 		return selection{}, apierr.NewBadRequest(err.Error())
 	}
-	s.fields = o.Fields
+	s.fields = compileFields(o.Fields)
 	var known []store.Pair
 	if rq.Resource.Fields != nil {
 		known = rq.Resource.Fields(object.Nil)
 	}
-	for _, requirement := range o.Fields.Requirements() {
+	for _, requirement := range o.Fields.Requirements() { // in the order in which they were asked for
 		if !rq.Resource.selectable(known, requirement.Field) {
 			return selection{}, apierr.NewBadRequest(rq.Resource.unknownField(requirement.Field))
 		}
@@ -104,27 +97,24 @@ func (rq *Request) reach(s *selection) string {
 func (s *selection) term() (best store.Term) {
 	if s.fields != nil && s.convert == nil {
 		least := len(coarseness) + 1
-		for _, r := range s.fields.Requirements() {
-			name, _, _ := strings.Cut(r.Field, ".")
+		for i := range s.fields.clauses {
+			c := &s.fields.clauses[i]
+			name, _, _ := strings.Cut(c.name, ".")
 			// What is not there reads as empty, so an empty value finds nothing.
-			if r.Operator != selects.Equals && r.Operator != selects.DoubleEquals || r.Value == "" || name == "metadata" {
+			if len(c.in) != 1 || c.in[0] == "" || name == "metadata" {
 				continue
 			}
-			if coarse := coarseOf(r.Field); coarse < least {
-				best, least = store.Term{Name: r.Field, Value: r.Value}, coarse
+			if coarse := coarseOf(c.name); coarse < least {
+				best, least = store.Term{Name: c.name, Value: c.in[0]}, coarse
 			}
 		}
 	}
 	if best != (store.Term{}) || s.labels == nil {
 		return best
 	}
-	requirements, _ := s.labels.Requirements()
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selects.Equals, selects.DoubleEquals, selects.In:
-			if values := r.ValuesUnsorted(); len(values) == 1 {
-				return store.Term{Label: true, Name: r.Key(), Value: values[0]}
-			}
+	for i := range s.labels.clauses {
+		if c := &s.labels.clauses[i]; len(c.in) == 1 {
+			return store.Term{Label: true, Name: c.name, Value: c.in[0]}
 		}
 	}
 	return best
@@ -153,7 +143,7 @@ func (s *selection) matches(v *store.Version) bool {
 	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
 		return false
 	}
-	if s.labels != nil && !s.labels.Matches((*labelsOf)(v.Sidecar)) {
+	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
 		return false
 	}
 	if !s.shard.Empty() {
@@ -165,52 +155,44 @@ func (s *selection) matches(v *store.Version) bool {
 		return true
 	}
 	if s.convert == nil {
-		return s.fields.Matches((*fieldsOf)(v))
+		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}
 	obj, _, err := s.convert.live(v)
 	if err != nil {
 		return true
 	}
-	converted := *v
-	converted.Sidecar = &store.Sidecar{}
+	var fields []store.Pair
 	if s.convert.Fields != nil {
-		converted.Sidecar.Fields = s.convert.Fields(obj)
+		fields = s.convert.Fields(obj)
 	}
-	return s.fields.Matches((*fieldsOf)(&converted))
+	return s.matchesFields(v.Key, fields)
 }
 
-// labelsOf reads labels out of a sidecar, as a label selector asks for them.
-type labelsOf store.Sidecar
-
-func (l *labelsOf) Has(label string) bool { _, ok := l.Lookup(label); return ok }
-
-func (l *labelsOf) Get(label string) string { value, _ := l.Lookup(label); return value }
-
-func (l *labelsOf) Lookup(label string) (string, bool) { return lookup(l.Labels, label) }
-
-// fieldsOf reads selectable fields out of a version, as a field selector asks for them.
-type fieldsOf store.Version
-
-func (f *fieldsOf) Has(field string) bool { _, ok := f.lookup(field); return ok }
-
-func (f *fieldsOf) Get(field string) string { value, _ := f.lookup(field); return value }
-
-func (f *fieldsOf) lookup(field string) (string, bool) {
-	namespace, name := splitKey(f.Key.Name)
-	switch field {
-	case "metadata.name":
-		return name, true
-	case "metadata.namespace":
-		return namespace, true
-	}
-	return lookup(f.Sidecar.Fields, field)
-}
-
-func lookup(pairs []store.Pair, name string) (string, bool) {
-	for i := range pairs {
-		if pairs[i].Name == name {
-			return pairs[i].Value, true
+// matchesFields says whether an object with this key and these other fields is selected by field. A field that is not there
+// reads as empty.
+func (s *selection) matchesFields(key store.Key, others []store.Pair) bool {
+	for i := range s.fields.clauses {
+		c := &s.fields.clauses[i]
+		if !c.matches(fieldOf(c.name, key, others)) {
+			return false
 		}
 	}
-	return "", false
+	return true
+}
+
+func fieldOf(name string, key store.Key, others []store.Pair) string {
+	switch name {
+	case "metadata.name":
+		_, name := splitKey(key.Name)
+		return name
+	case "metadata.namespace":
+		namespace, _ := splitKey(key.Name)
+		return namespace
+	}
+	for i := range others { // a type has a handful
+		if others[i].Name == name {
+			return others[i].Value
+		}
+	}
+	return ""
 }

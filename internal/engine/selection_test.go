@@ -43,14 +43,14 @@ func TestTermsOfSelections(t *testing.T) {
 	} {
 		var s selection
 		if c.fields != "" {
-			s.fields = fields.ParseSelectorOrDie(c.fields)
+			s.fields = compileFields(fields.ParseSelectorOrDie(c.fields))
 		}
 		if c.labels != "" {
 			selector, err := labels.Parse(c.labels)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.labels = selector
+			s.labels = compileLabels(selector)
 		}
 		if got := s.term(); got != c.want {
 			t.Errorf("%q %q: %+v, should be %+v", c.fields, c.labels, got, c.want)

@@ -74,7 +74,7 @@ func tooOld(revision, have int64) error {
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	w.rest()
 	if w.initial != nil {
-		return w.nextInitial()
+		return w.nextInitial(ctx)
 	}
 	for len(w.events) == 0 {
 		if err := ctx.Err(); err != nil { // a busy collection of which nothing is selected never makes the cursor wait
@@ -87,7 +87,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, record := range records {
+		for _, record := range records { // a bounded number
 			if err := w.add(record); err != nil {
 				return nil, err
 			}
@@ -104,12 +104,14 @@ func (w *Watch) rest() {
 	}
 }
 
-// nextInitial tells a part of what there was at the beginning.
-func (w *Watch) nextInitial() ([]Event, error) {
+// nextInitial tells a part of what there was at the beginning. It may tell nothing, where ctx is over before anything that is
+// selected has come.
+func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	var failed error
-	more := false
+	more, steps := false, 0
 	w.initial.Ascend(w.rq.Resource.Store, w.prefix, w.from, func(v *store.Version) bool {
-		if len(w.events) == initialBatch {
+		steps++
+		if len(w.events) == initialBatch || steps%askEvery == 0 && ctx.Err() != nil {
 			w.from, more = v.Key.Name, true
 			return false
 		}

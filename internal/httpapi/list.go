@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 
@@ -43,10 +44,16 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 		if c.Items, err = table.Arrange(c.Items); err != nil {
 			return err
 		}
+		if err := c.Err(); err != nil {
+			return err
+		}
 	}
 	printer := wire.NewList(rq.Resource, media, table)
 	printer.Forms = x.h.forms
 	if err := printer.Measure(c.Items); err != nil {
+		return err
+	}
+	if err := c.Err(); err != nil {
 		return err
 	}
 	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
@@ -59,6 +66,9 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 			if text, err = printer.Item(text, item); err != nil {
 				return err
 			}
+		}
+		if err := cmp.Or(c.Err(), x.ctx.Err()); err != nil {
+			return err
 		}
 		return x.send(http.StatusOK, media, printer.Tail(text))
 	}
@@ -74,6 +84,9 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 				return err
 			}
 		}
+	}
+	if err := c.Err(); err != nil {
+		return err
 	}
 	s.buf = printer.Tail(s.buf)
 	return s.finish()
@@ -97,8 +110,11 @@ func newStream(x *exchange, media wire.Media) *stream {
 	return &stream{x: x, media: media, held: held, buf: *held}
 }
 
-// flush writes out what the buffer holds.
+// flush writes out what the buffer holds, as long as somebody waits for it.
 func (s *stream) flush() error {
+	if err := s.x.ctx.Err(); err != nil {
+		return err
+	}
 	if s.out == nil {
 		s.guard = s.x.guard()
 		s.x.w.Header()["Content-Type"] = contentTypes[s.media.Encoding]

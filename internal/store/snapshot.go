@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"time"
 )
 
@@ -16,6 +17,11 @@ const (
 // undoing history, for the resources named, or for all of them: name what you want to read. It answers ErrCompacted for
 // a revision before the window, and ErrFuture for one that is yet to come.
 func (s *Store) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
+	return s.SnapshotContext(context.Background(), revision, resources...)
+}
+
+// SnapshotContext is Snapshot that gives up with the error of ctx: an old revision may take a long time to rebuild.
+func (s *Store) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
 	s.mu.RLock()
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision && (revision == 0 || revision == s.revision) {
 		sn := s.recent[n-1]
@@ -34,7 +40,7 @@ func (s *Store) Snapshot(revision int64, resources ...string) (*Snapshot, error)
 		return sn, err
 	}
 	s.mu.Unlock()
-	return s.rebuild(revision, resources)
+	return s.rebuild(ctx, revision, resources)
 }
 
 // newest returns the snapshot of now. The caller holds mu.
@@ -95,10 +101,10 @@ func (s *Store) forgetSnapshots() {
 
 // rebuild takes the newest state and undoes what happened behind a revision: what each key was then is the old version
 // of the first record about it since.
-func (s *Store) rebuild(revision int64, resources []string) (*Snapshot, error) {
+func (s *Store) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
 	undo := map[Key]*Version{}
 	wanted := func(resource string) bool { return len(resources) == 0 || contains(resources, resource) }
-	read := revision // up to here the log was read
+	read, steps := revision, 0 // up to here the log was read
 	for {
 		s.mu.Lock()
 		floor := s.floorOf(resources)
@@ -107,6 +113,9 @@ func (s *Store) rebuild(revision int64, resources []string) (*Snapshot, error) {
 		}
 		s.mu.Unlock()
 		err := s.replay(read, floor, func(p *payload) error {
+			if steps++; steps%256 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
 			read = p.revision
 			return p.each(func(o *op) error {
 				if !wanted(o.resource) {

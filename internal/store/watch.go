@@ -77,6 +77,9 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 			return records, err
 		}
 		if g == nil {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		select {

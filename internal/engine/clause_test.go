@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/invariants"
+	"plinth/internal/store"
+)
+
+func sortedPairs(set map[string]string) []store.Pair {
+	var list []store.Pair
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		list = append(list, store.Pair{Name: name, Value: set[name]})
+	}
+	return list
+}
+
+// randomSelector is a label selector of a few requirements about few names and values, so that many are about the same.
+func randomSelector(r *rand.Rand, names int) string {
+	var terms []string
+	for range r.IntN(8) {
+		name := fmt.Sprint("k", r.IntN(names))
+		value := func() string { return fmt.Sprint(r.IntN(4)) }
+		terms = append(terms, []string{
+			name, "!" + name, name + "=" + value(), name + "!=" + value(), name + "=",
+			name + " in (" + value() + "," + value() + "," + value() + ")", name + " notin (" + value() + "," + value() + ")",
+			name + ">" + value(), name + "<" + value(), name + " in (x,y)",
+		}[r.IntN(10)])
+	}
+	return strings.Join(terms, ",")
+}
+
+// A compiled selector selects what the one it was made from does.
+//
+// SPEC: LIST-7
+func TestCompiledSelectors(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	selected := 0
+	const rounds = 50_000
+	for range rounds {
+		names := 1 + r.IntN(12)
+		text, set := randomSelector(r, names), map[string]string{}
+		for range r.IntN(12) {
+			set[fmt.Sprint("k", r.IntN(names))] = []string{"0", "1", "2", "3", "x", ""}[r.IntN(6)]
+		}
+		selector, err := labels.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, compiled := selector.Matches(labels.Set(set)), compileLabels(selector)
+		if got := compiled == nil || compiled.match(sortedPairs(set)); got != want {
+			t.Fatalf("%q of %v: %v", text, set, got)
+		}
+		if want {
+			selected++
+		}
+	}
+	if selected < rounds/20 || selected > rounds*19/20 {
+		t.Errorf("%d of %d were selected: that is no test", selected, rounds)
+	}
+	for _, selector := range []labels.Selector{labels.Nothing()} {
+		if compileLabels(selector).match([]store.Pair{{Name: "a", Value: "b"}}) {
+			t.Errorf("%v selects", selector)
+		}
+	}
+}
+
+// SPEC: LIST-7
+func TestCompiledFieldSelectors(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	names := []string{"metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"}
+	selected := 0
+	const rounds = 20_000
+	for range rounds {
+		var terms []string
+		for range 1 + r.IntN(4) {
+			terms = append(terms, names[r.IntN(len(names))]+[]string{"=", "==", "!="}[r.IntN(3)]+[]string{"", "a", "b"}[r.IntN(3)])
+		}
+		set := fields.Set{"metadata.name": "a", "metadata.namespace": "b"}
+		others := map[string]string{}
+		for _, name := range names[2:] {
+			if r.IntN(2) == 0 {
+				others[name] = []string{"", "a", "b"}[r.IntN(3)]
+			}
+		}
+		maps.Copy(set, others)
+		selector := fields.ParseSelectorOrDie(strings.Join(terms, ","))
+		s := selection{fields: compileFields(selector)}
+		want := selector.Matches(set)
+		if got := s.matchesFields(store.Key{Name: "b/a"}, sortedPairs(others)); got != want {
+			t.Fatalf("%v of %v: %v", selector, set, got)
+		}
+		if want {
+			selected++
+		}
+	}
+	if selected < rounds/20 {
+		t.Errorf("%d of %d were selected: that is no test", selected, rounds)
+	}
+	s := selection{fields: compileFields(fields.Nothing())}
+	if s.matchesFields(store.Key{Name: "b/a"}, nil) {
+		t.Error("nothing selects")
+	}
+}
+
+// Selecting is linear, but for a logarithm, in the terms of the selector and the labels of
+// the object, whatever these are: comparisons are counted, and not time.
+//
+// SPEC: LIST-7, WRITE-6
+func TestSelectionIsLinear(t *testing.T) {
+	if !invariants.Enabled {
+		t.Skip("comparisons are counted with -tags invariants only")
+	}
+	name := func(i int) string { return fmt.Sprintf("label-%06d", i) }
+	terms := func(n int, term func(i int) string) string {
+		var list []string
+		for i := range n {
+			list = append(list, term(i))
+		}
+		return strings.Join(list, ",")
+	}
+	long := func(n int) []store.Pair {
+		list := make([]store.Pair, n)
+		for i := range list {
+			list[i] = store.Pair{Name: name(i), Value: "v"}
+		}
+		return list
+	}
+	for what, c := range map[string]struct {
+		selector func(n int) string
+		labels   func(n int) []store.Pair
+	}{
+		"every label":     {func(n int) string { return terms(n, func(i int) string { return name(i) + "=v" }) }, long},
+		"none of them":    {func(n int) string { return terms(n, func(i int) string { return "!x" + name(i) }) }, long},
+		"between them":    {func(n int) string { return terms(n, func(i int) string { return name(i) + "x!=v" }) }, long},
+		"the last":        {func(n int) string { return name(n-1) + "=v" }, long},
+		"one, many terms": {func(n int) string { return terms(n, func(i int) string { return fmt.Sprintf("a!=v%d", i) }) }, one},
+		"one, many values": {func(n int) string {
+			return "a notin (" + terms(n, func(i int) string { return fmt.Sprint("v", i) }) + ")"
+		}, one},
+		"one, many lists": {func(n int) string { return terms(n/4, func(i int) string { return "a in (u,v,w)" }) }, one},
+		"one of others":   {func(n int) string { return terms(n, func(i int) string { return "!" + name(i) }) }, one},
+	} {
+		t.Run(what, func(t *testing.T) {
+			work := func(n int) int64 {
+				selector, err := labels.Parse(c.selector(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := comparisons.Load()
+				if !compileLabels(selector).match(c.labels(n)) {
+					t.Fatal("not selected")
+				}
+				return comparisons.Load() - before
+			}
+			const n, times = 500, 16
+			few, many := work(n), work(n*times)
+			t.Logf("%d comparisons for %d, %d for %d", few, n, many, n*times)
+			if many > 2*times*few || few == 0 {
+				t.Errorf("%d comparisons for %d, %d for %d", few, n, many, n*times)
+			}
+		})
+	}
+}
+
+func one(int) []store.Pair { return []store.Pair{{Name: "a", Value: "v"}} }
+
+// FuzzCompiledSelector holds compiled selectors against those of apimachinery.
+//
+// SPEC: LIST-7
+func FuzzCompiledSelector(f *testing.F) {
+	f.Add("a=b,c!=d,e in (f,g),h,!i,j>1,k<2", "a=b;e=f;h=;j=2;k=1")
+	f.Add("a in (b,c),a in (c,d),a!=c", "a=c")
+	f.Add("x notin (,y)", "x=")
+	f.Fuzz(func(t *testing.T, text, object string) {
+		selector, err := labels.Parse(text)
+		if err != nil {
+			return
+		}
+		set := labels.Set{}
+		for pair := range strings.SplitSeq(object, ";") {
+			name, value, _ := strings.Cut(pair, "=")
+			set[name] = value
+		}
+		compiled := compileLabels(selector)
+		if got, want := compiled == nil || compiled.match(sortedPairs(set)), selector.Matches(set); got != want {
+			t.Fatalf("%q of %v: %v", text, set, got)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"plinth/internal/store"
+)
+
+// asked is a context that is over once it has been asked so many times.
+type asked struct {
+	context.Context
+	left int
+}
+
+func (a *asked) Err() error {
+	if a.left--; a.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+const many = 20 * askEvery
+
+// manyWidgets puts objects into the store without asking the engine to make them.
+func manyWidgets(t *testing.T, b *bench) {
+	t.Helper()
+	var changes []store.Change
+	for i := range many {
+		key := store.Key{Resource: b.widgets.Store, Name: fmt.Sprintf("ns/w%05d", i)}
+		data := fmt.Appendf(nil, `{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"w%05d","namespace":"ns","uid":"u%d"},"spec":{"color":"red"}}`, i, i)
+		changes = append(changes, store.Change{Key: key, Data: data})
+	}
+	if _, err := b.store.Commit(t.Context(), nil, changes); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A list that nobody waits for any more goes on over no more than a few objects, in whichever loop it is, and never looks
+// like a complete one.
+//
+// SPEC: LIST-6
+func TestListsEndWithTheirContext(t *testing.T) {
+	b := newBench(t)
+	manyWidgets(t, b)
+	blue := fields.OneTermEqualSelector("spec.color", "blue")
+	for name, o := range map[string]ListOptions{
+		"everything": {}, "a page": {Limit: many - 1}, "selected": {Fields: blue}, "a selected page": {Fields: blue, Limit: 5},
+	} {
+		for left := range 10 { // fewer than a complete list takes
+			ctx := &asked{t.Context(), left}
+			if _, err := b.List(ctx, b.request(""), o); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s, %d looks at the context: %v", name, left, err)
+			}
+		}
+	}
+	for name, o := range map[string]ListOptions{"everything": {}, "a page": {Limit: many - 1}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		list, err := b.List(ctx, b.request(""), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for range list.Items {
+			n++
+		}
+		if err := list.Err(); err != nil || n < many-1 {
+			t.Errorf("%s: %d items, %v", name, n, err)
+		}
+		n = 0
+		for range list.Items {
+			if n++; n == 10 {
+				cancel()
+			}
+		}
+		if err := list.Err(); !errors.Is(err, context.Canceled) || n > 10+askEvery {
+			t.Errorf("%s: %d items after the end, %v", name, n-10, err)
+		}
+		cancel()
+	}
+}
+
+// SPEC: LIST-6, DEL-4
+func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
+	b := newBench(t)
+	manyWidgets(t, b)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	deleted := 0
+	b.Engine.now = func() time.Time { // each delete asks for it
+		cancel()
+		return b.now
+	}
+	_, err := b.DeleteCollection(ctx, b.request(""), ListOptions{}, DeleteOptions{})
+	b.wants(err, 504, "request did not complete within")
+	left, err := b.List(t.Context(), b.request(""), ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range left.Items {
+		deleted--
+	}
+	if deleted += many; deleted == 0 || deleted == many {
+		t.Errorf("%d of %d were deleted", deleted, many)
+	}
+}
+
+// The beginning of a watch goes on where the end of a context has cut it, and tells everything once.
+//
+// SPEC: WATCH-2, WATCH-6
+func TestInitialEventsEndWithTheirContext(t *testing.T) {
+	b := newBench(t)
+	manyWidgets(t, b)
+	w, err := b.Watch(t.Context(), b.request(""), WatchOptions{ListOptions: ListOptions{Fields: fields.OneTermNotEqualSelector("spec.color", "blue")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := map[string]int{}
+	for calls := 0; w.initial != nil; calls++ {
+		events, err := w.Next(over)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) > askEvery || calls > 2*many/askEvery {
+			t.Fatalf("call %d: %d events after the end", calls, len(events))
+		}
+		for _, e := range events {
+			told[e.Object.Key.Name]++
+		}
+	}
+	for name, n := range told {
+		if n != 1 {
+			t.Errorf("%s was told %d times", name, n)
+		}
+	}
+	if len(told) != many {
+		t.Errorf("%d of %d were told", len(told), many)
+	}
+}
