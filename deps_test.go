@@ -41,7 +41,7 @@ var allowed = map[string][]string{
 	"internal/store/memlog":          {"internal/store"},
 	"internal/store/storetest":       {"internal/store"},
 	"internal/view":                  {"internal/store"},
-	"internal/engine":                {"object", "schema", "patch", "merge", "internal/apierr", "internal/invariants", "internal/objectmeta", "internal/shard", "internal/store", "internal/view"},
+	"internal/engine":                {"object", "schema", "patch", "merge", "internal/apierr", "internal/invariants", "internal/objectmeta", "internal/proto", "internal/shard", "internal/store", "internal/view"},
 	"internal/builtin":               {"object", "schema", "merge", "internal/apierr", "internal/engine", "internal/store", "internal/builtin/*"},
 	"internal/builtin/gotypes":       {"object", "schema"},
 	"internal/builtin/gotypes/facts": {"object", "schema"},

@@ -307,7 +307,12 @@ func (d *draft) print() error {
 		before = &store.Version{Key: d.key(), Sidecar: &store.Sidecar{}}
 	}
 	var err error
-	if d.next, err = d.version(d.rq.Resource, before, d.stored, d.stable && !d.remove, d.now); err != nil {
+	if d.remove { // what is only shown may be of any size
+		d.next, err = d.version(d.rq.Resource, before, d.stored, false, d.now)
+	} else {
+		err = d.fit(before)
+	}
+	if err != nil {
 		return err
 	}
 	d.next.Revision = d.revision()

@@ -10,7 +10,6 @@ import (
 	"unique"
 	"weak"
 
-	"plinth/internal/apierr"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
@@ -82,10 +81,6 @@ func intern(s string) string {
 	return unique.Make(s).Value()
 }
 
-// maxStored bounds a stored object: by the same as the body of a request, so that whoever reads one can write it back, and
-// patches that each add a little do not make one that costs seconds to read (WRITE-6).
-const maxStored = 3 << 20
-
 // version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
 // what live will say of it.
 func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time) (*store.Version, error) {
@@ -103,9 +98,6 @@ func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, s
 	}
 	obj = obj.WithoutAt("metadata", "resourceVersion")
 	data, exact := printed(obj)
-	if len(data) > maxStored {
-		return nil, apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", len(data), maxStored))
-	}
 	s := sidecar(stored, obj, data, before.Sidecar)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable

@@ -1,0 +1,79 @@
+package engine
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/internal/proto"
+	"plinth/internal/store"
+	"plinth/schema"
+)
+
+// maxRequest is how long a request to etcd may be (its --max-request-bytes): that bounds an object there, and so it does on
+// every backend (STORE-4). An object that one server takes can be moved to another.
+const maxRequest = 3 << 19
+
+// measuredFrom is the length of JSON from which on it is worth finding out what etcd would be given.
+const measuredFrom = 1 << 20
+
+// fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
+// without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
+func (d *draft) fit(before *store.Version) error {
+	stored := d.registry.stored(d.rq.Resource.Store)
+	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
+		next, err := d.version(d.rq.Resource, before, obj, d.stable, d.now)
+		if err != nil {
+			return err
+		}
+		size, err := requestSize(stored, next, before.Revision)
+		switch {
+		case err != nil:
+			return err
+		case size <= maxRequest:
+			d.next = next
+			return nil
+		case d.owned || next.Sidecar.Managed == 0:
+			return apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", size, maxRequest))
+		}
+	}
+}
+
+// requestSize is at least how long the request is by which etcd would store a version in the place of a revision.
+func requestSize(stored *Resource, v *store.Version, before int64) (int, error) {
+	size := len(v.Data)
+	if size <= measuredFrom {
+		return size, nil
+	}
+	if t := stored.Schema(); t.Kind == schema.Struct { // the values of others are JSON there, too
+		var err error
+		if size, err = proto.Size(t, v.Data); err != nil {
+			return 0, err
+		}
+	}
+	return transactionSize(v.Key, before, size), nil
+}
+
+// transactionSize is how long the request is that stores a value on etcd, in the place of a revision; 0: as a new key. It is a
+// transaction that compares the key's revision and puts the value, or else, where there was one, reads what is there:
+//
+//	request  { header{id} txn{ compare{target key revision} success{put{key value}} failure{range{key}} } }
+//
+// An id has nine or ten bytes, by which member of the cluster makes it. Here it has ten.
+func transactionSize(k store.Key, revision int64, value int) int {
+	path := len("/registry/") + len(k.Resource) - strings.IndexByte(k.Resource, '/') + len(k.Name) // the group is not in it
+	put := fieldLength(1, path) + fieldLength(1, value)
+	compare := 2 + fieldLength(1, path) + 1 + varintLength(uint64(revision))
+	txn := fieldLength(1, compare) + fieldLength(1, fieldLength(1, put))
+	if revision != 0 {
+		txn += fieldLength(1, fieldLength(1, fieldLength(1, path)))
+	}
+	const id = 1 + 10
+	return fieldLength(2, id) + fieldLength(1, txn)
+}
+
+// fieldLength is how long a field of protobuf is: a tag, the length of its content, the content.
+func fieldLength(tag, content int) int { return tag + varintLength(uint64(content)) + content }
+
+func varintLength(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }
