@@ -21,7 +21,7 @@ const measuredFrom = 1 << 20
 // fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
 // without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
 func (d *draft) fit(before *store.Version) error {
-	stored := d.registry.stored(d.rq.Resource.Store)
+	stored := d.registry.Now().Stored(d.rq.Resource.Store)
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
 		next, err := d.version(d.rq.Resource, before, obj, d.stable, d.now)
 		if err != nil {
