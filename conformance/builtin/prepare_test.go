@@ -18,6 +18,7 @@ import (
 
 	"plinth/conformance/internal/strategies"
 	"plinth/conformance/internal/valuediff"
+	"plinth/internal/access"
 	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -189,7 +190,7 @@ func TestCreate(t *testing.T) {
 			}
 			k.upstream.Main.PrepareForCreate(k.context(), p.theirs)
 			k.upstream.Main.Canonicalize(p.theirs)
-			ours = k.resource.PrepareCreate(ours, engine.User{Name: "writer"})
+			ours = k.resource.PrepareCreate(ours, access.User{Name: "writer"})
 			k.compare(t, round, "create", p.theirs, ours, now)
 			want, got := meta.GetGeneration(), ours.At("metadata", "generation").Int()
 			if uncounted := got == 0 && want == sent; want != got && !uncounted {

@@ -21,15 +21,7 @@ import (
 	"strings"
 	"sync"
 
-	"plinth/internal/engine"
-)
-
-// The names that Kubernetes gives to who is known by group alone.
-const (
-	Masters         = "system:masters"
-	Authenticated   = "system:authenticated"
-	Unauthenticated = "system:unauthenticated"
-	Anonymous       = "system:anonymous"
+	"plinth/internal/access"
 )
 
 // ErrInvalid means that the request shows credentials that nobody has: 401, not anonymous.
@@ -38,14 +30,14 @@ var ErrInvalid = errors.New("auth: invalid credentials")
 // Authenticator finds out who sends a request.
 type Authenticator struct {
 	// tokens are kept by their hash, so that looking one up tells nothing by its timing.
-	tokens  map[[sha256.Size]byte]engine.User
+	tokens  map[[sha256.Size]byte]access.User
 	clients *x509.CertPool
 }
 
 // New makes an authenticator with the authorities that sign client certificates, and with the static tokens of a file in
 // kube-apiserver's format; "" for none.
 func New(clients *x509.CertPool, tokenFile string) (*Authenticator, error) {
-	a := &Authenticator{tokens: map[[sha256.Size]byte]engine.User{}, clients: clients}
+	a := &Authenticator{tokens: map[[sha256.Size]byte]access.User{}, clients: clients}
 	if tokenFile == "" {
 		return a, nil
 	}
@@ -80,35 +72,35 @@ func (a *Authenticator) readTokens(in io.Reader) error {
 		if record[0] == "" {
 			return fmt.Errorf("line %d has an empty token", line)
 		}
-		user := engine.User{Name: record[1], UID: record[2]}
+		user := access.User{Name: record[1], UID: record[2]}
 		if len(record) > 3 && record[3] != "" {
 			user.Groups = strings.Split(record[3], ",")
 		}
-		user.Groups = append(user.Groups, Authenticated)
+		user.Groups = append(user.Groups, access.Authenticated)
 		a.tokens[sha256.Sum256([]byte(record[0]))] = user
 	}
 }
 
 // Authenticate says who sends the request; who shows no credentials is anonymous. The error is ErrInvalid. As in the
 // reference a certificate goes before a token, and one that is no good does no harm beside a token that is.
-func (a *Authenticator) Authenticate(r *http.Request) (engine.User, error) {
+func (a *Authenticator) Authenticate(r *http.Request) (access.User, error) {
 	user, byCertificate := a.certified(r)
 	if byCertificate == nil && user.Name != "" {
 		return user, nil
 	}
 	token, err := tokenOf(r)
 	if err != nil {
-		return engine.User{}, err
+		return access.User{}, err
 	}
 	if token == "" {
 		if byCertificate != nil {
-			return engine.User{}, byCertificate
+			return access.User{}, byCertificate
 		}
-		return engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}, nil
+		return access.Nobody(), nil
 	}
 	user, ok := a.tokens[sha256.Sum256([]byte(token))]
 	if !ok {
-		return engine.User{}, ErrInvalid
+		return access.User{}, ErrInvalid
 	}
 	return user, nil
 }
@@ -163,7 +155,7 @@ func takeSocketToken(header http.Header) (string, error) {
 // longer than most requests do.
 type verdict struct {
 	once sync.Once
-	user engine.User
+	user access.User
 	err  error
 }
 
@@ -175,9 +167,9 @@ func Remember(ctx context.Context, _ net.Conn) context.Context {
 }
 
 // certified says who the client certificate is, if there is one.
-func (a *Authenticator) certified(r *http.Request) (engine.User, error) {
+func (a *Authenticator) certified(r *http.Request) (access.User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return engine.User{}, nil
+		return access.User{}, nil
 	}
 	v, ok := r.Context().Value(verdictKey{}).(*verdict)
 	if !ok {
@@ -188,30 +180,27 @@ func (a *Authenticator) certified(r *http.Request) (engine.User, error) {
 }
 
 // verify looks for a chain from a client's certificate, which comes first, to an authority.
-func (a *Authenticator) verify(chain []*x509.Certificate) (engine.User, error) {
+func (a *Authenticator) verify(chain []*x509.Certificate) (access.User, error) {
 	options := x509.VerifyOptions{
 		Roots: a.clients, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if a.clients == nil { // without roots the system's would count
-		return engine.User{}, ErrInvalid
+		return access.User{}, ErrInvalid
 	}
 	for _, c := range chain[1:] {
 		options.Intermediates.AddCert(c)
 	}
 	if _, err := chain[0].Verify(options); err != nil || chain[0].Subject.CommonName == "" {
-		return engine.User{}, ErrInvalid
+		return access.User{}, ErrInvalid
 	}
 	subject := chain[0].Subject
-	return engine.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), Authenticated)}, nil
+	return access.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), access.Authenticated)}, nil
 }
 
 // public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.
 var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
 
-// MayReadPath says whether a user may send this verb ("get") to a URL that is no resource.
-func MayReadPath(user engine.User, verb, path string) bool {
-	return IsMaster(user) || verb == "get" && slices.Contains(public, path)
+// May says whether a request is allowed.
+func May(a *access.Attributes) bool {
+	return a.User.In(access.Masters) || !a.IsResource && a.Verb == "get" && slices.Contains(public, a.Path)
 }
-
-// IsMaster says whether a user may do everything.
-func IsMaster(user engine.User) bool { return slices.Contains(user.Groups, Masters) }

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"plinth/internal/engine"
+	"plinth/internal/access"
 )
 
 func authenticator(t *testing.T, tokens string) *Authenticator {
@@ -35,12 +35,12 @@ func authenticator(t *testing.T, tokens string) *Authenticator {
 // SPEC: AUTH-1
 func TestAuthenticate(t *testing.T) {
 	a := authenticator(t, "sesame,alice,u1,\"devs,ops\"\nbare,bob,u2\n")
-	alice := engine.User{Name: "alice", UID: "u1", Groups: []string{"devs", "ops", Authenticated}}
-	bob := engine.User{Name: "bob", UID: "u2", Groups: []string{Authenticated}}
-	anonymous := engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}
+	alice := access.User{Name: "alice", UID: "u1", Groups: []string{"devs", "ops", access.Authenticated}}
+	bob := access.User{Name: "bob", UID: "u2", Groups: []string{access.Authenticated}}
+	anonymous := access.Nobody()
 	for _, c := range []struct {
 		header string
-		want   engine.User
+		want   access.User
 		err    error
 	}{
 		{"", anonymous, nil},
@@ -49,7 +49,7 @@ func TestAuthenticate(t *testing.T) {
 		{"Bearer sesame street", alice, nil},
 		{"Bearer  sesame", anonymous, nil},
 		{"Bearer bare", bob, nil},
-		{"Bearer wrong", engine.User{}, ErrInvalid},
+		{"Bearer wrong", access.User{}, ErrInvalid},
 		{"Bearer", anonymous, nil},
 		{"Basic c2VzYW1l", anonymous, nil},
 	} {
@@ -80,8 +80,8 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 		{protocols: []string{sesame + ", a"}, user: "alice", left: "a"},
 		{protocols: []string{"a", "b , " + sesame}, user: "alice", left: "a,b"},
 		{protocols: []string{sesame, "a"}, header: "Bearer bare", user: "bob", left: sesame},
-		{protocols: []string{"a"}, user: Anonymous, left: "a"},
-		{user: Anonymous},
+		{protocols: []string{"a"}, user: access.Anonymous, left: "a"},
+		{user: access.Anonymous},
 		{protocols: []string{sesame}, err: ErrInvalid, left: sesame},
 		{protocols: []string{sesame, sesame, "a"}, err: ErrInvalid, left: sesame},
 		{protocols: []string{"base64url.bearer.authorization.k8s.io.d3Jvbmc, a"}, err: ErrInvalid, left: "a"},
@@ -139,25 +139,25 @@ func TestAuthenticateByCertificate(t *testing.T) {
 	a := authenticator(t, "sesame,alice,u1\n")
 	a.clients = x509.NewCertPool()
 	a.clients.AddCert(own.Leaf)
-	subject := pkix.Name{CommonName: "carol", Organization: []string{Masters}}
-	carol := engine.User{Name: "carol", Groups: []string{Masters, Authenticated}}
-	alice := engine.User{Name: "alice", UID: "u1", Groups: []string{Authenticated}}
+	subject := pkix.Name{CommonName: "carol", Organization: []string{access.Masters}}
+	carol := access.User{Name: "carol", Groups: []string{access.Masters, access.Authenticated}}
+	alice := access.User{Name: "alice", UID: "u1", Groups: []string{access.Authenticated}}
 	good, bad := signed(t, subject, own, nil), signed(t, subject, foreign, nil)
 	for _, c := range []struct {
 		name, token string
 		cert        *tls.Certificate
-		want        engine.User
+		want        access.User
 		err         error
 	}{
 		{"a certificate", "", good, carol, nil},
 		{"a certificate beside a token", "sesame", good, carol, nil},
 		{"a certificate beside a wrong token", "wrong", good, carol, nil},
-		{"a foreign certificate", "", bad, engine.User{}, ErrInvalid},
+		{"a foreign certificate", "", bad, access.User{}, ErrInvalid},
 		{"a foreign certificate beside a token", "sesame", bad, alice, nil},
-		{"a foreign certificate beside a wrong token", "wrong", bad, engine.User{}, ErrInvalid},
-		{"an expired one", "", signed(t, subject, own, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), engine.User{}, ErrInvalid},
-		{"a server's", "", signed(t, subject, own, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), engine.User{}, ErrInvalid},
-		{"nobody's", "", signed(t, pkix.Name{}, own, nil), engine.User{}, ErrInvalid},
+		{"a foreign certificate beside a wrong token", "wrong", bad, access.User{}, ErrInvalid},
+		{"an expired one", "", signed(t, subject, own, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), access.User{}, ErrInvalid},
+		{"a server's", "", signed(t, subject, own, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), access.User{}, ErrInvalid},
+		{"nobody's", "", signed(t, pkix.Name{}, own, nil), access.User{}, ErrInvalid},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.Leaf}}
@@ -195,10 +195,10 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 }
 
 func TestPublicPaths(t *testing.T) {
-	anonymous := engine.User{Name: Anonymous, Groups: []string{Unauthenticated}}
-	master := engine.User{Name: "root", Groups: []string{Masters}}
+	anonymous := access.Nobody()
+	master := access.User{Name: "root", Groups: []string{access.Masters}}
 	for _, c := range []struct {
-		user       engine.User
+		user       access.User
 		verb, path string
 		want       bool
 	}{
@@ -209,7 +209,7 @@ func TestPublicPaths(t *testing.T) {
 		{anonymous, "get", "/api", false},
 		{master, "get", "/metrics", true},
 	} {
-		if got := MayReadPath(c.user, c.verb, c.path); got != c.want {
+		if got := May(&access.Attributes{User: c.user, Verb: c.verb, Path: c.path}); got != c.want {
 			t.Errorf("%s %s as %s: %v", c.verb, c.path, c.user.Name, got)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/access"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
@@ -25,7 +26,7 @@ func certificates(c Config) group {
 			special: func(r *engine.Resource) {
 				r.Subresources = append(r.Subresources, approval(r, c.Now))
 				prepare := r.PrepareCreate
-				r.PrepareCreate = func(obj object.Value, by engine.User) object.Value {
+				r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
 					return requestedBy(prepare(obj, by), by)
 				}
 			},
@@ -50,7 +51,7 @@ func certificates(c Config) group {
 }
 
 // requestedBy writes down who asks for a certificate, whatever the client says of that.
-func requestedBy(obj object.Value, by engine.User) object.Value {
+func requestedBy(obj object.Value, by access.User) object.Value {
 	return obj.With("spec", obj.At("spec").Edit(userInfo(by).Members(), requester...))
 }
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -169,7 +170,7 @@ func TestPrepare(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, old, obj := all[c.typ], parse(t, c.old), parse(t, c.sent)
 			if old.IsNull() {
-				obj = r.PrepareCreate(obj, engine.User{Name: "jane", Groups: []string{"clerks"}})
+				obj = r.PrepareCreate(obj, access.User{Name: "jane", Groups: []string{"clerks"}})
 			} else {
 				obj = r.PrepareUpdate(obj, old)
 			}

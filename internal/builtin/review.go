@@ -10,15 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/object"
 )
-
-// masters is the group whose members may do everything; for now nobody else may do anything.
-const masters = "system:masters"
 
 func authentication(c Config) group {
 	return group{"authentication.k8s.io", "v1", []kind{
@@ -72,7 +70,7 @@ func componentStatuses() kind {
 }
 
 // userInfo is a user as reviews show one.
-func userInfo(u engine.User) object.Value {
+func userInfo(u access.User) object.Value {
 	info := object.Fields("username", object.StringOf(u.Name))
 	if u.UID != "" {
 		info = info.With("uid", object.StringOf(u.UID))
@@ -103,7 +101,7 @@ func whoAmI(now func() time.Time) func(*engine.Request, object.Value) (object.Va
 }
 
 // reviewToken answers whose a token is.
-func reviewToken(authenticate func(token string) (engine.User, bool)) func(*engine.Request, object.Value) (object.Value, error) {
+func reviewToken(authenticate func(token string) (access.User, bool)) func(*engine.Request, object.Value) (object.Value, error) {
 	return func(_ *engine.Request, obj object.Value) (object.Value, error) {
 		token := obj.At("spec", "token").Str()
 		if token == "" {
@@ -124,7 +122,7 @@ func reviewOwnAccess(rq *engine.Request, obj object.Value) (object.Value, error)
 	if len(faults) > 0 {
 		return object.Nil, refused(faults)
 	}
-	return decided(obj, slices.Contains(rq.User.Groups, masters)), nil
+	return decided(obj, rq.User.In(access.Masters)), nil
 }
 
 // reviewAccess answers whether somebody may do something. rule is what else the kind demands of a request.
@@ -140,7 +138,7 @@ func reviewAccess(rule func(obj object.Value) field.ErrorList) func(*engine.Requ
 		}
 		allowed := false
 		for _, g := range spec.At("groups").Items() {
-			allowed = allowed || g.Str() == masters
+			allowed = allowed || g.Str() == access.Masters
 		}
 		return decided(obj, allowed), nil
 	}
@@ -205,7 +203,7 @@ func reviewRules(rq *engine.Request, obj object.Value) (object.Value, error) {
 		return object.Nil, apierr.NewBadRequest("no namespace on request")
 	}
 	resources, paths := object.ListOf(), object.ListOf()
-	if slices.Contains(rq.User.Groups, masters) {
+	if rq.User.In(access.Masters) {
 		all := object.Strings("*")
 		resources = object.ListOf(object.Fields("verbs", all, "apiGroups", all, "resources", all))
 		paths = object.ListOf(object.Fields("verbs", all, "nonResourceURLs", all))

@@ -4,23 +4,24 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 )
 
 // SPEC: URI-1, AUTH-2
 func TestReviews(t *testing.T) {
-	alice := engine.User{Name: "alice", UID: "1", Groups: []string{"system:masters"}, Extra: map[string][]string{"b": {"x"}, "a": {"y"}}}
-	bob := engine.User{Name: "bob"}
+	alice := access.User{Name: "alice", UID: "1", Groups: []string{"system:masters"}, Extra: map[string][]string{"b": {"x"}, "a": {"y"}}}
+	bob := access.User{Name: "bob"}
 	all := map[string]*engine.Resource{}
 	for _, r := range Resources(Config{
 		Now:          func() time.Time { return now },
-		Authenticate: func(token string) (engine.User, bool) { return bob, token == "bobs" },
+		Authenticate: func(token string) (access.User, bool) { return bob, token == "bobs" },
 	}) {
 		all[r.Name] = r
 	}
 	for _, c := range []struct {
 		typ        string
-		user       engine.User
+		user       access.User
 		sent, want string
 	}{
 		{

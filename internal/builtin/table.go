@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -22,7 +23,7 @@ type Config struct {
 	// Rules say how strict validation is.
 	Rules validation.Options
 	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
-	Authenticate func(token string) (user engine.User, ok bool)
+	Authenticate func(token string) (user access.User, ok bool)
 }
 
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
@@ -192,7 +193,7 @@ func (k *kind) defaulting(group, version string, now func() time.Time) func(obje
 }
 
 // prepareCreate resets what a client may not set on a new object.
-func (k *kind) prepareCreate(obj object.Value, _ engine.User) object.Value {
+func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
 	if k.status != noStatus && k.status != statusOnCreate {
 		empty := k.emptyStatus()
 		if k.initial != nil {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"plinth/internal/access"
 	"plinth/internal/shard"
 	"plinth/internal/store"
 	"plinth/object"
@@ -18,7 +19,7 @@ type Request struct {
 	Subresource *Subresource // nil: the object itself
 	Namespace   string       // "" for cluster scope, and for a collection over all namespaces
 	Name        string       // "" for a collection
-	User        User
+	User        access.User
 	// FieldManager names the writer; UserAgent stands in where it is empty (SSA-6).
 	FieldManager, UserAgent string
 	// Force lets an apply take over fields that others own (SSA-4).
@@ -30,14 +31,6 @@ type Request struct {
 	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
 	// create); nil allows.
 	Authorize func(verb string) error
-}
-
-// User is who asks, as authentication found out.
-type User struct {
-	Name   string
-	UID    string
-	Groups []string
-	Extra  map[string][]string
 }
 
 // Validation is what becomes of unknown and duplicate fields (VAL-2).

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/store"
 	"plinth/merge"
@@ -65,7 +66,7 @@ type Resource struct {
 	Default func(obj object.Value) object.Value
 	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4): status, for one.
 	// Generation is the engine's, see Generation below.
-	PrepareCreate func(obj object.Value, by User) object.Value
+	PrepareCreate func(obj object.Value, by access.User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 )
@@ -20,9 +21,9 @@ type Config struct {
 	Documents *discovery.Documents
 
 	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
-	Authenticate func(*http.Request) (engine.User, error)
+	Authenticate func(*http.Request) (access.User, error)
 	// Authorize says whether a user may do something, and why not, if there is more to say than that.
-	Authorize func(context.Context, Attributes) (ok bool, why string, err error)
+	Authorize func(context.Context, access.Attributes) (ok bool, why string, err error)
 	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
 	// not ok for subresources that the API has not. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
@@ -113,17 +114,6 @@ type Observation struct {
 	Took                                  time.Duration
 	Bytes                                 int64 // of the body
 	Rejected                              bool  // by the limit on requests under way
-}
-
-// Attributes are what authorization decides about.
-type Attributes struct {
-	User engine.User
-	Verb string // "list"; of a path that is no resource the method in lower case
-	// Resource requests have these; Path alone is there in all of them.
-	IsResource                            bool
-	Group, Version, Resource, Subresource string
-	Namespace, Name                       string
-	Path                                  string
 }
 
 func (c *Config) validate() error {

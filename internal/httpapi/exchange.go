@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 )
 
@@ -25,7 +26,7 @@ type exchange struct {
 	auditID  string
 	target   target
 	class    Class
-	user     engine.User
+	user     access.User
 	counted  bool // in Metrics.InFlight
 	admitted bool // in Handler.inFlight
 	rejected bool

@@ -3,14 +3,13 @@ package httpapi
 import (
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
-	"plinth/internal/engine"
 	"plinth/internal/wire"
 )
 
@@ -130,13 +129,6 @@ func (h *Handler) limitTime(x *exchange) error {
 	return nil
 }
 
-// The names that Kubernetes gives to somebody of whom nothing is known, and to those who may do everything.
-const (
-	anonymous       = "system:anonymous"
-	unauthenticated = "system:unauthenticated"
-	masters         = "system:masters"
-)
-
 // authenticate finds out who asks. Who asks to be somebody else is refused: to take no notice would be to do more than
 // was asked for.
 func (h *Handler) authenticate(x *exchange) error {
@@ -150,7 +142,7 @@ func (h *Handler) authenticate(x *exchange) error {
 		return apierr.NewUnauthorized()
 	}
 	if user.Name == "" {
-		user = engine.User{Name: anonymous, Groups: []string{unauthenticated}}
+		user = access.Nobody()
 	}
 	x.user = user
 	return nil
@@ -167,7 +159,7 @@ func (h *Handler) admit(x *exchange) error {
 	}
 	x.admitted = true
 	n := h.inFlight.Add(1)
-	if h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || slices.Contains(x.user.Groups, masters) {
+	if h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || x.user.In(access.Masters) {
 		return nil
 	}
 	x.rejected = true
@@ -183,7 +175,7 @@ var harmless = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // may asks whether the user may do a verb to the target; the engine asks it, too, in mid-verb.
 func (h *Handler) may(x *exchange, verb string) error {
 	t := &x.target
-	a := Attributes{User: x.user, Verb: verb, Path: t.path}
+	a := access.Attributes{User: x.user, Verb: verb, Path: t.path}
 	if t.isResource {
 		a.IsResource, a.Group, a.Version = true, t.group, t.version
 		a.Resource, a.Subresource, a.Namespace, a.Name = t.resource, t.subresource, t.namespace, t.name
@@ -196,11 +188,11 @@ func (h *Handler) may(x *exchange, verb string) error {
 		return nil
 	}
 	x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
-	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.refusal(why))
+	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, refusal(&a, why))
 }
 
 // refusal words what the user may not do.
-func (a *Attributes) refusal(why string) string {
+func refusal(a *access.Attributes, why string) string {
 	text := "User " + strconv.Quote(a.User.Name) + " cannot " + a.Verb
 	switch {
 	case !a.IsResource:

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"plinth/internal/engine"
+	"plinth/internal/access"
 )
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
@@ -307,7 +307,7 @@ func TestImpersonationIsRefused(t *testing.T) {
 // SPEC: URI-4
 func TestCreateOnUpdateNeedsCreate(t *testing.T) {
 	s := newServer(t, func(c *Config) {
-		c.Authorize = func(_ context.Context, a Attributes) (bool, string, error) {
+		c.Authorize = func(_ context.Context, a access.Attributes) (bool, string, error) {
 			return a.Verb == "update" || a.Resource == "namespaces", "it is a test", nil
 		}
 	})
@@ -319,7 +319,9 @@ func TestCreateOnUpdateNeedsCreate(t *testing.T) {
 
 func TestAuthorizationThatFails(t *testing.T) {
 	s := newServer(t, nil)
-	s.config.Authorize = func(context.Context, Attributes) (bool, string, error) { return false, "", errors.New("no idea") }
+	s.config.Authorize = func(context.Context, access.Attributes) (bool, string, error) {
+		return false, "", errors.New("no idea")
+	}
 	h, err := New(s.config)
 	if err != nil {
 		t.Fatal(err)
@@ -348,23 +350,23 @@ func serve(h http.Handler, method, path string) *codeWriter {
 	return w
 }
 
-// Above the limit requests are shed with a time to come back, the masters excepted, and watches do not count.
+// Above the limit requests are shed with a time to come back, the access.Masters excepted, and watches do not count.
 func TestShedding(t *testing.T) {
 	s := newServer(t, nil)
 	inside, leave := make(chan bool), make(chan bool)
 	s.config.MaxInFlight = 1
-	s.config.Authorize = func(_ context.Context, a Attributes) (bool, string, error) {
+	s.config.Authorize = func(_ context.Context, a access.Attributes) (bool, string, error) {
 		if a.Path == "/wait" {
 			inside <- true
 			<-leave
 		}
 		return true, "", nil
 	}
-	s.config.Authenticate = func(r *http.Request) (engine.User, error) {
+	s.config.Authenticate = func(r *http.Request) (access.User, error) {
 		if r.Header.Get("Master") != "" {
-			return engine.User{Name: "root", Groups: []string{masters}}, nil
+			return access.User{Name: "root", Groups: []string{access.Masters}}, nil
 		}
-		return engine.User{Name: "jane"}, nil
+		return access.User{Name: "jane"}, nil
 	}
 	var mu sync.Mutex
 	inFlight, rejected := 0, 0

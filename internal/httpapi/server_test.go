@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
@@ -51,18 +52,18 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
-		Authenticate: func(r *http.Request) (engine.User, error) {
+		Authenticate: func(r *http.Request) (access.User, error) {
 			switch r.Header.Get("Authorization") {
 			case "":
-				return engine.User{Name: "admin", Groups: []string{masters}}, nil
+				return access.User{Name: "admin", Groups: []string{access.Masters}}, nil
 			case "Bearer nobody":
-				return engine.User{}, nil
+				return access.User{}, nil
 			case "Bearer jane":
-				return engine.User{Name: "jane"}, nil
+				return access.User{Name: "jane"}, nil
 			}
-			return engine.User{}, io.ErrUnexpectedEOF
+			return access.User{}, io.ErrUnexpectedEOF
 		},
-		Authorize: func(_ context.Context, a Attributes) (bool, string, error) {
+		Authorize: func(_ context.Context, a access.Attributes) (bool, string, error) {
 			return a.User.Name == "admin" || a.Path == "/healthz", "", nil
 		},
 		Missing: func(r *engine.Resource, subresource string) (Missing, bool) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
@@ -74,11 +75,8 @@ func (s *Server) handlers(figures *metrics) map[string]http.Handler {
 }
 
 // authorize lets the masters do everything, and everybody read what is public.
-func authorize(_ context.Context, a httpapi.Attributes) (ok bool, why string, err error) {
-	if a.IsResource {
-		return auth.IsMaster(a.User), "", nil
-	}
-	return auth.MayReadPath(a.User, a.Verb, a.Path), "", nil
+func authorize(_ context.Context, a access.Attributes) (ok bool, why string, err error) {
+	return auth.May(&a), "", nil
 }
 
 // missing says why a part of the built-in API is not served.

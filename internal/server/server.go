@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/validation"
@@ -192,7 +193,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{auth.Masters}}, nil)
+	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/access"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/validation/validationtest"
 	"plinth/internal/engine"
@@ -60,7 +61,7 @@ func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 	if err != nil {
 		return object.Nil, err
 	}
-	created := r.PrepareCreate(obj, engine.User{})
+	created := r.PrepareCreate(obj, access.User{})
 	if status, ok := obj.Get("status"); ok {
 		created = created.With("status", status)
 	}
@@ -70,7 +71,7 @@ func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
 // verdict is what is wrong with a request.
 func verdict(r *engine.Resource, verb string, body, old object.Value) (field.ErrorList, error) {
 	if verb == "create" {
-		obj := r.PrepareCreate(body, engine.User{})
+		obj := r.PrepareCreate(body, access.User{})
 		faults := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
 		if r.Validate != nil {
 			faults = append(faults, r.Validate(obj)...)
