@@ -19,7 +19,8 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"time"
 
 	"plinth/internal/access"
 )
@@ -32,12 +33,13 @@ type Authenticator struct {
 	// tokens are kept by their hash, so that looking one up tells nothing by its timing.
 	tokens  map[[sha256.Size]byte]access.User
 	clients *x509.CertPool
+	now     func() time.Time
 }
 
 // New makes an authenticator with the authorities that sign client certificates, and with the static tokens of a file in
 // kube-apiserver's format; "" for none.
 func New(clients *x509.CertPool, tokenFile string) (*Authenticator, error) {
-	a := &Authenticator{tokens: map[[sha256.Size]byte]access.User{}, clients: clients}
+	a := &Authenticator{tokens: map[[sha256.Size]byte]access.User{}, clients: clients, now: time.Now}
 	if tokenFile == "" {
 		return a, nil
 	}
@@ -98,11 +100,17 @@ func (a *Authenticator) Authenticate(r *http.Request) (access.User, error) {
 		}
 		return access.Nobody(), nil
 	}
-	user, ok := a.tokens[sha256.Sum256([]byte(token))]
+	user, ok := a.Token(token)
 	if !ok {
 		return access.User{}, ErrInvalid
 	}
 	return user, nil
+}
+
+// Token says whose a bearer token is.
+func (a *Authenticator) Token(token string) (user access.User, ok bool) {
+	user, ok = a.tokens[sha256.Sum256([]byte(token))]
+	return user, ok
 }
 
 // tokenOf is the bearer token that a request shows; "" for none.
@@ -151,19 +159,19 @@ func takeSocketToken(header http.Header) (string, error) {
 	return token, nil
 }
 
-// verdict is what the certificate of a connection says. It is found out at the first request: to verify signatures takes
-// longer than most requests do.
+// verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it is
+// kept for the requests that follow, for as long as time alone cannot change it.
 type verdict struct {
-	once sync.Once
-	user access.User
-	err  error
+	user  access.User
+	err   error
+	until time.Time // zero: for ever
 }
 
 type verdictKey struct{}
 
 // Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's ConnContext.
 func Remember(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, verdictKey{}, &verdict{})
+	return context.WithValue(ctx, verdictKey{}, &atomic.Pointer[verdict]{})
 }
 
 // certified says who the client certificate is, if there is one.
@@ -171,30 +179,66 @@ func (a *Authenticator) certified(r *http.Request) (access.User, error) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return access.User{}, nil
 	}
-	v, ok := r.Context().Value(verdictKey{}).(*verdict)
+	kept, ok := r.Context().Value(verdictKey{}).(*atomic.Pointer[verdict])
 	if !ok {
-		return a.verify(r.TLS.PeerCertificates)
+		v := a.verify(r.TLS.PeerCertificates)
+		return v.user, v.err
 	}
-	v.once.Do(func() { v.user, v.err = a.verify(r.TLS.PeerCertificates) })
+	v := kept.Load()
+	if v == nil || !v.until.IsZero() && !a.now().Before(v.until) {
+		v = a.verify(r.TLS.PeerCertificates)
+		kept.Store(v)
+	}
 	return v.user, v.err
 }
 
 // verify looks for a chain from a client's certificate, which comes first, to an authority.
-func (a *Authenticator) verify(chain []*x509.Certificate) (access.User, error) {
+func (a *Authenticator) verify(shown []*x509.Certificate) *verdict {
+	now := a.now()
 	options := x509.VerifyOptions{
-		Roots: a.clients, Intermediates: x509.NewCertPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Roots: a.clients, Intermediates: x509.NewCertPool(), CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	if a.clients == nil { // without roots the system's would count
-		return access.User{}, ErrInvalid
+		return &verdict{err: ErrInvalid}
 	}
-	for _, c := range chain[1:] {
+	for _, c := range shown[1:] {
 		options.Intermediates.AddCert(c)
 	}
-	if _, err := chain[0].Verify(options); err != nil || chain[0].Subject.CommonName == "" {
-		return access.User{}, ErrInvalid
+	subject := shown[0].Subject
+	chains, err := shown[0].Verify(options)
+	if err != nil || subject.CommonName == "" {
+		return &verdict{err: ErrInvalid, until: nextStart(shown, now)}
 	}
-	subject := chain[0].Subject
-	return access.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), access.Authenticated)}, nil
+	user := access.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), access.Authenticated)}
+	return &verdict{user: user, until: lastEnd(chains)}
+}
+
+// lastEnd is the first moment at which none of the chains is valid any more. A chain ends with the first of its
+// certificates to end; at its NotAfter a certificate is still valid.
+func lastEnd(chains [][]*x509.Certificate) (last time.Time) {
+	for _, chain := range chains {
+		end := chain[0].NotAfter
+		for _, c := range chain[1:] {
+			if c.NotAfter.Before(end) {
+				end = c.NotAfter
+			}
+		}
+		if end.After(last) {
+			last = end
+		}
+	}
+	return last.Add(time.Nanosecond)
+}
+
+// nextStart is when the next of the certificates becomes valid; zero if all of them have been.
+func nextStart(shown []*x509.Certificate, now time.Time) (next time.Time) {
+	for _, c := range shown {
+		if c.NotBefore.After(now) && (next.IsZero() || c.NotBefore.Before(next)) {
+			next = c.NotBefore
+		}
+	}
+	return next
 }
 
 // public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.

@@ -173,8 +173,57 @@ func TestAuthenticateByCertificate(t *testing.T) {
 		}
 	}
 	a.clients = nil
-	if user, err := a.verify([]*x509.Certificate{good.Leaf}); err != ErrInvalid {
-		t.Errorf("without authorities somebody is %+v", user)
+	if v := a.verify([]*x509.Certificate{good.Leaf}); v.err != ErrInvalid {
+		t.Errorf("without authorities somebody is %+v", v.user)
+	}
+}
+
+// A connection may last longer than the certificate that it was opened with, or than the authority's, and may have been
+// opened too early.
+//
+// SPEC: AUTH-1
+func TestCertificateExpiresDuringConnection(t *testing.T) {
+	start := time.Now().Truncate(time.Second)
+	valid := func(from, to time.Duration) func(*x509.Certificate) {
+		return func(c *x509.Certificate) { c.NotBefore, c.NotAfter = start.Add(from), start.Add(to) }
+	}
+	root := signed(t, pkix.Name{CommonName: "root"}, nil, valid(0, time.Hour))
+	middle := signed(t, pkix.Name{CommonName: "middle"}, root, func(c *x509.Certificate) {
+		valid(0, time.Minute)(c)
+		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
+	})
+	carol := pkix.Name{CommonName: "carol"}
+	for _, c := range []struct {
+		name  string
+		shown []*tls.Certificate
+		valid map[time.Duration]bool // by the time that has passed
+		order []time.Duration
+	}{
+		{"the client's own ends", []*tls.Certificate{signed(t, carol, root, valid(0, 10*time.Second))},
+			map[time.Duration]bool{0: true, 10 * time.Second: true, 10*time.Second + 1: false, time.Minute: false},
+			[]time.Duration{0, 10 * time.Second, 10*time.Second + 1, time.Minute}},
+		{"that of the authority between ends", []*tls.Certificate{signed(t, carol, middle, valid(0, time.Hour)), middle},
+			map[time.Duration]bool{0: true, time.Minute: true, 2 * time.Minute: false}, []time.Duration{0, time.Minute, 2 * time.Minute}},
+		{"it begins", []*tls.Certificate{signed(t, carol, root, valid(10*time.Second, time.Minute))},
+			map[time.Duration]bool{0: false, 9 * time.Second: false, 10 * time.Second: true, 2 * time.Minute: false},
+			[]time.Duration{0, 9 * time.Second, 10 * time.Second, 2 * time.Minute}},
+	} {
+		passed := time.Duration(0)
+		a := authenticator(t, "")
+		a.clients, a.now = x509.NewCertPool(), func() time.Time { return start.Add(passed) }
+		a.clients.AddCert(root.Leaf)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{}
+		for _, s := range c.shown {
+			r.TLS.PeerCertificates = append(r.TLS.PeerCertificates, s.Leaf)
+		}
+		r = r.WithContext(Remember(r.Context(), nil))
+		for _, passed = range c.order {
+			user, err := a.Authenticate(r)
+			if ok := err == nil && user.Name == "carol"; ok != c.valid[passed] {
+				t.Errorf("%s: after %v: %+v, %v", c.name, passed, user, err)
+			}
+		}
 	}
 }
 

@@ -104,14 +104,8 @@ func (x *exchange) Flush() {
 func (x *exchange) observation() Observation {
 	t := &x.target
 	o := Observation{
-		Verb: strings.ToUpper(t.verb), DryRun: x.dryRun, Code: x.code, Class: x.class, Scope: t.scope(),
+		Verb: x.reportedVerb(), DryRun: x.dryRun, Code: x.code, Class: x.class, Scope: t.scope(),
 		Took: time.Since(x.began), Bytes: x.bytes, Rejected: x.rejected,
-	}
-	switch t.verb { // the reference's metrics name these by their methods
-	case "create":
-		o.Verb = http.MethodPost
-	case "update":
-		o.Verb = http.MethodPut
 	}
 	if x.resource != nil { // names that are not served would let clients make up labels
 		o.Group, o.Version, o.Resource = t.group, t.version, t.resource
@@ -120,6 +114,33 @@ func (x *exchange) observation() Observation {
 		}
 	}
 	return o
+}
+
+// reportedVerb is the verb as the reference's metrics have it. There is one for all methods that are no verbs: a client may
+// send any.
+func (x *exchange) reportedVerb() string {
+	t := &x.target
+	switch {
+	case t.isResource && connects(t.subresource):
+		return "CONNECT"
+	case t.verb == "watch":
+		return "WATCH"
+	case x.r.Method == http.MethodPatch:
+		if format, ok, _ := x.h.offer.ReadsPatch(mediaName(x.r.Header.Get("Content-Type"))); ok && format.Type == engine.ApplyPatch {
+			return "APPLY"
+		}
+		return http.MethodPatch
+	}
+	switch x.r.Method {
+	case http.MethodGet, http.MethodHead:
+		if scope := t.scope(); scope == "cluster" || scope == "namespace" {
+			return "LIST"
+		}
+		return http.MethodGet
+	case http.MethodPost, http.MethodPut, http.MethodDelete:
+		return x.r.Method
+	}
+	return "other"
 }
 
 // newAuditID makes a random UUID.

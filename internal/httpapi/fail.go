@@ -19,7 +19,7 @@ var errNotAPath = errors.New("404 page not found")
 // the connection breaks off, so that the client does not take a part for the whole.
 func (h *Handler) fail(x *exchange, err error) {
 	if x.code != 0 {
-		h.Logger.Debug("an answer broke off", "path", x.target.path, "audit-id", x.auditID, "error", err)
+		h.report(&h.logs.refusals, x, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
 		panic(http.ErrAbortHandler)
 	}
 	if errors.Is(err, errNotAPath) {
@@ -28,12 +28,11 @@ func (h *Handler) fail(x *exchange, err error) {
 	}
 	status := wireError(err)
 	if status.Code >= http.StatusInternalServerError {
-		level := slog.LevelError
+		level, sort := slog.LevelError, &h.logs.failures
 		if status.Code != http.StatusInternalServerError { // not implemented, timed out: nothing is wrong with the server
-			level = slog.LevelInfo
+			level, sort = slog.LevelInfo, &h.logs.refusals
 		}
-		h.Logger.Log(context.WithoutCancel(x.ctx), level, "a request has failed", "method", x.r.Method, "path", x.target.path,
-			"audit-id", x.auditID, "code", status.Code, "error", err)
+		h.report(sort, x, level, "a request has failed", "code", status.Code, "error", clip(err.Error()))
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		x.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
@@ -44,7 +43,7 @@ func (h *Handler) fail(x *exchange, err error) {
 	}
 	media.Pretty = media.Pretty || x.pretty()
 	if err := x.sendStatus(status.Code, media, status.Status()); err != nil {
-		h.Logger.Debug("an error could not be sent", "audit-id", x.auditID, "error", err)
+		h.report(&h.logs.refusals, x, slog.LevelDebug, "an error could not be sent", "error", clip(err.Error()))
 	}
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 // Handler serves the API.
 type Handler struct {
 	Config
+	logs     struct{ refusals, failures, checks sampler }
 	forms    *wire.Forms
 	offer    wire.Offer // how answers can be written and bodies read
 	inFlight atomic.Int64
@@ -35,6 +37,7 @@ var steps = [...]func(*Handler, *exchange) error{
 	(*Handler).aim,
 	(*Handler).limitTime,
 	(*Handler).authenticate,
+	(*Handler).impersonate,
 	(*Handler).admit,
 	(*Handler).authorize,
 	(*Handler).answer,
@@ -56,8 +59,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (x *exchange) end() {
 	panicked := recover()
 	if panicked != nil && panicked != http.ErrAbortHandler {
-		x.h.Logger.Error("a request has panicked", "method", x.r.Method, "path", x.target.path,
-			"audit-id", x.auditID, "panic", panicked, "stack", string(debug.Stack()))
+		x.h.report(&x.h.logs.failures, x, slog.LevelError, "a request has panicked",
+			"panic", panicked, "stack", string(debug.Stack()))
 		if x.code == 0 {
 			x.h.fail(x, &apierr.Error{
 				Code: http.StatusInternalServerError, Reason: apierr.InternalError, Details: &apierr.Details{},
@@ -129,14 +132,8 @@ func (h *Handler) limitTime(x *exchange) error {
 	return nil
 }
 
-// authenticate finds out who asks. Who asks to be somebody else is refused: to take no notice would be to do more than
-// was asked for.
+// authenticate finds out who asks.
 func (h *Handler) authenticate(x *exchange) error {
-	for _, header := range [...]string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid"} {
-		if len(x.r.Header[header]) > 0 {
-			return notImplemented("impersonation is not available on this server", nil)
-		}
-	}
 	user, err := h.Authenticate(x.r)
 	if err != nil {
 		return apierr.NewUnauthorized()
@@ -220,6 +217,9 @@ func refusal(a *access.Attributes, why string) string {
 func (h *Handler) answer(x *exchange) error {
 	if !x.target.isResource {
 		return h.servePath(x)
+	}
+	if misspelled(x.target.path) {
+		return errNotAPath
 	}
 	verb, err := h.route(x)
 	if err != nil {

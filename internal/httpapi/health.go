@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 )
@@ -74,7 +75,7 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 func (h *Handler) run(x *exchange, check Check) error {
 	err := check.Run(x.ctx)
 	if err != nil {
-		h.Logger.Warn("a health check has failed", "check", check.Name, "error", err)
+		h.report(&h.logs.checks, x, slog.LevelWarn, "a health check has failed", "check", check.Name, "error", err)
 	}
 	return err
 }

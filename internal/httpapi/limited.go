@@ -3,16 +3,25 @@ package httpapi
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // limited is a context with a deadline. Few requests ever wait for anything, so it takes a timer only when somebody does.
+//
+// As context.Context demands, Err is nil as long as Done is open, and is not nil from then on: a context derived from this
+// one, in package context, panics on a parent that is done without an error. So there is one source of the truth at a
+// time: the clock, until somebody has asked for Done; then the timed context alone.
 type limited struct {
 	context.Context
 	deadline time.Time
 
-	once   sync.Once
-	timed  context.Context // from the first Done on
+	once  sync.Once
+	timed atomic.Pointer[timed] // from the first Done on
+}
+
+type timed struct {
+	context.Context
 	cancel context.CancelFunc
 }
 
@@ -20,25 +29,33 @@ type limited struct {
 func (c *limited) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done is closed when the context ends.
-func (c *limited) Done() <-chan struct{} {
-	c.once.Do(func() { c.timed, c.cancel = context.WithDeadline(c.Context, c.deadline) })
-	return c.timed.Done()
+func (c *limited) Done() <-chan struct{} { return c.start().Done() }
+
+func (c *limited) start() *timed {
+	c.once.Do(func() {
+		ctx, cancel := context.WithDeadline(c.Context, c.deadline)
+		c.timed.Store(&timed{ctx, cancel})
+	})
+	return c.timed.Load()
 }
 
 // Err is why the context has ended; nil if it has not.
 func (c *limited) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
+	if t := c.timed.Load(); t != nil {
+		return t.Err()
 	}
-	if time.Now().Before(c.deadline) {
+	if c.Context.Err() == nil && time.Now().Before(c.deadline) {
 		return nil
 	}
-	return context.DeadlineExceeded
+	return c.start().Err() // Done closes with it
 }
 
 // end gives the timer back. Nobody uses the context any more.
 func (c *limited) end() {
-	if c != nil && c.cancel != nil {
-		c.cancel()
+	if c == nil {
+		return
+	}
+	if t := c.timed.Load(); t != nil {
+		t.cancel()
 	}
 }

@@ -34,6 +34,37 @@ func TestLimited(t *testing.T) {
 		if c.Err() != context.DeadlineExceeded {
 			t.Error("nobody waited, and the deadline did not count")
 		}
-		c.end() // nothing to give back
+		c.end()
 	})
+}
+
+// The contract of context.Context: Err and Done tell of the end together.
+func TestLimitedIsConsistent(t *testing.T) {
+	for range 100 {
+		c := &limited{Context: t.Context(), deadline: time.Now().Add(100 * time.Microsecond)}
+		done := c.Done()
+		for c.Err() == nil {
+		}
+		select {
+		case <-done:
+		default:
+			t.Fatal("there is an error before the context is done")
+		}
+	}
+	c := &limited{Context: t.Context(), deadline: time.Now().Add(time.Minute)}
+	done := c.Done()
+	c.end()
+	<-done
+	if c.Err() == nil {
+		t.Error("the context is done without an error")
+	}
+	c = &limited{Context: t.Context(), deadline: time.Now().Add(-time.Minute)}
+	if c.Err() == nil {
+		t.Error("the deadline has passed without an error")
+	}
+	select {
+	case <-c.Done():
+	default:
+		t.Error("there is an error, and the context is not done")
+	}
 }

@@ -33,12 +33,15 @@ func (h *Handler) servePath(x *exchange) error {
 	if ok, err := h.zpage(x); ok {
 		return err
 	}
+	if misspelled(path) {
+		return errNotAPath
+	}
 	document, ok, err := h.Documents.Get(path, x.r.Header.Get("Accept"))
 	if !ok {
 		return h.noSuchPath(path)
 	}
-	if x.r.Method != http.MethodGet && path != "/apis" && !strings.HasPrefix(path, "/openapi/") {
-		return apierr.NewMethodNotAllowed() // those two do not ask for the method in the reference either
+	if x.r.Method != http.MethodGet && !anyMethod(path) {
+		return apierr.NewMethodNotAllowed()
 	}
 	if err != nil {
 		return err
@@ -59,10 +62,25 @@ func (h *Handler) handler(path string) http.Handler {
 	return nil
 }
 
-// noSuchPath is a Status below the API groups that are served, and plain text elsewhere.
+// anyMethod says whether a document is served whatever the method: in the reference some do not ask for it.
+func anyMethod(path string) bool {
+	if group, ok := strings.CutPrefix(path, "/apis"); ok {
+		return !strings.Contains(strings.Trim(group, "/"), "/")
+	}
+	return strings.HasPrefix(path, "/openapi/")
+}
+
+// misspelled says whether a path is outside of the API although its segments look like the API's. In the reference
+// authorization passes over slashes that stand in front or behind, but only the last ones lead somewhere; and there is no
+// group without a name.
+func misspelled(path string) bool {
+	return strings.HasPrefix(path, "//") || strings.HasPrefix(path, "/apis//")
+}
+
+// noSuchPath is a Status below the API groups that are served and below /version, and plain text elsewhere.
 func (h *Handler) noSuchPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "api" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasGroup(parts[1]) {
+	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasGroup(parts[1]) {
 		return apierr.NewNoSuchPath()
 	}
 	return errNotAPath

@@ -65,6 +65,9 @@ func (h *Handler) verb(x *exchange) (func(*Handler, *exchange) error, error) {
 	case x.r.Method == http.MethodHead:
 		return nil, apierr.NewMethodNotAllowed()
 	}
+	if t.scoped && t.namespace == "" && has(objectVerbs, t.verb) { // an empty segment
+		return nil, apierr.NewBadRequest("Namespace parameter required.")
+	}
 	return verbs[t.verb], nil
 }
 
@@ -80,6 +83,9 @@ func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error
 	x.subresource = r.Subresource(t.subresource)
 	if x.subresource == nil || t.rest != "" {
 		return nil, apierr.NewNoSuchPath()
+	}
+	if t.name == "" && has(x.subresource.Verbs, methodVerbs[x.r.Method]) { // an empty segment
+		return nil, apierr.NewBadRequest("name must be provided")
 	}
 	if !has(x.subresource.Verbs, t.verb) || x.r.Method == http.MethodHead {
 		return nil, apierr.NewMethodNotAllowed()

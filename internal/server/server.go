@@ -94,7 +94,8 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{
-		EventTTL: c.EventTTL, Now: c.Now, Rules: validation.Options{SloppyAddresses: !features["StrictIPCIDRValidation"]},
+		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
+		Rules: validation.Options{SloppyAddresses: !features["StrictIPCIDRValidation"]},
 	}))
 	if s.store, err = s.openStore(); err != nil {
 		return err
@@ -140,6 +141,9 @@ func (s *Server) open(ctx context.Context) error {
 	s.ready.Store(true)
 	return nil
 }
+
+// token says whose a bearer token is. There are requests only when there is an authenticator.
+func (s *Server) token(token string) (access.User, bool) { return s.auth.Token(token) }
 
 func (s *Server) run(f func()) {
 	s.work.Add(1)

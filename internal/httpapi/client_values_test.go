@@ -1,0 +1,186 @@
+package httpapi
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Nobody may be impersonated here, and a request that does not say whom is a bad one. Headers that are empty ask for
+// nothing, but a group may have no name.
+//
+// SPEC: AUTH-1
+func TestImpersonation(t *testing.T) {
+	s := newServer(t, nil)
+	lacks := func(fields string) string {
+		return "requested &user.DefaultInfo{" + fields + "} without impersonating a user name"
+	}
+	for _, c := range []struct {
+		header  []string
+		code    int
+		message string
+	}{
+		{[]string{"Impersonate-User", "bob"}, 501, "impersonation is not available on this server"},
+		{[]string{"Impersonate-User", "bob", "Impersonate-Extra-Foo", "x"}, 501, "impersonation is not available on this server"},
+		{[]string{"Impersonate-Extra-Foo%2fBar", "x"}, 400,
+			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo/bar":[]string{"x"}}`)},
+		{[]string{"Impersonate-Uid", "u"}, 400, lacks(`Name:"", UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)`)},
+		{[]string{"Impersonate-Group", ""}, 400, lacks(`Name:"", UID:"", Groups:[]string{""}, Extra:map[string][]string(nil)`)},
+		{[]string{"Impersonate-Extra-B", "y", "Impersonate-Extra-A", "x", "Impersonate-Group", "g", "Impersonate-Uid", "u"}, 400,
+			lacks(`Name:"", UID:"u", Groups:[]string{"g"}, Extra:map[string][]string{"a":[]string{"x"}, "b":[]string{"y"}}`)},
+		{[]string{"Impersonate-Extra-Foo", "x", "Authorization", "Bearer jane"}, 400,
+			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"x"}}`)}, // before authorization
+		{[]string{"Impersonate-Extra-Foo", "x", "Authorization", "Bearer wrong"}, 401, "Unauthorized"},
+		{[]string{"Impersonate-User", ""}, 200, ""},
+		{[]string{"Impersonate-Uid", ""}, 200, ""},
+		{[]string{"Impersonate-Foo", "x"}, 200, ""},
+	} {
+		got := s.do("GET", configMaps, "", c.header...)
+		if got.code != c.code || c.message != "" && got.message() != c.message {
+			t.Errorf("%q: %d %s", c.header, got.code, got.body)
+		}
+	}
+}
+
+// Paths with empty segments, and methods that some documents do not ask for, as the reference has it.
+//
+// SPEC: URI-2
+func TestOddPaths(t *testing.T) {
+	s := newServer(t, nil)
+	const noPath, plain = "the server could not find the requested resource", "404 page not found\n"
+	for _, c := range []struct {
+		method, path string
+		code         int
+		message      string // "" is not looked at
+	}{
+		{"GET", "//api/v1/namespaces", 404, plain},
+		{"POST", "//api/v1/namespaces", 404, plain},
+		{"GET", "//api/v1", 404, plain},
+		{"GET", "//api", 404, plain},
+		{"GET", "//apis/apps/v1/deployments", 404, plain},
+		{"GET", "//healthz", 404, plain},
+		{"GET", "/apis//v1/namespaces", 404, plain},
+		{"GET", "/apis//apps/v1/deployments", 404, plain},
+		{"GET", "/apis//v1", 404, plain},
+		{"GET", "/api//v1/namespaces", 404, noPath},
+		{"GET", "/apis/apps//v1/deployments", 404, noPath},
+		{"GET", "/api/v1/namespaces/", 200, ""},
+		{"GET", "/api/v1/namespaces//", 200, ""},
+		{"GET", "/api/v1/", 200, ""},
+		{"GET", "/api/v1%2fnamespaces", 200, ""},
+		{"GET", "/api/v1/./namespaces", 404, noPath},
+		{"GET", "/api/v1/namespaces//configmaps", 200, ""},
+		{"GET", "/api/v1/namespaces//configmaps?fieldSelector=metadata.name%3Dx", 200, ""},
+		{"GET", "/api/v1/namespaces//configmaps/x", 400, "Namespace parameter required."},
+		{"DELETE", "/api/v1/namespaces//configmaps/x", 400, "Namespace parameter required."},
+		{"POST", "/api/v1/namespaces//configmaps/x", 405, ""},
+		{"GET", "/api/v1/namespaces/default/pods//status", 400, "name must be provided"},
+		{"PUT", "/api/v1/nodes//status", 400, "name must be provided"},
+		{"POST", "/api/v1/nodes//status", 405, ""},
+		{"GET", "/api/v1/namespaces/default/pods//nosuch", 404, noPath},
+		{"GET", "/version/x", 404, noPath},
+		{"POST", "/apis/apps", 200, ""},
+		{"POST", "/apis/", 200, ""},
+		{"POST", "/apis/apps/v1", 405, ""},
+		{"POST", "/version", 405, ""},
+	} {
+		if got := s.do(c.method, c.path, ""); got.code != c.code || c.message != "" && got.message() != c.message {
+			t.Errorf("%s %s: %d %s", c.method, c.path, got.code, got.body)
+		}
+	}
+}
+
+// Metrics have the verbs of the reference, and no others whatever a client sends (RUN-3).
+func TestReportedVerbs(t *testing.T) {
+	var mu sync.Mutex
+	seen := ""
+	s := newServer(t, func(c *Config) {
+		c.Metrics.Request = func(o Observation) { mu.Lock(); seen = o.Verb; mu.Unlock() }
+	})
+	for _, c := range []struct{ method, path, contentType, want string }{
+		{"BREW", configMaps, "", "other"},
+		{strings.Repeat("A", 5000), configMaps, "", "other"},
+		{"BREW", "/version", "", "other"},
+		{"OPTIONS", "/version", "", "other"},
+		{"HEAD", "/version", "", "GET"},
+		{"POST", "/version", "", "POST"},
+		{"HEAD", configMaps, "", "LIST"},
+		{"GET", configMaps, "", "LIST"},
+		{"GET", configMaps + "/x", "", "GET"},
+		{"DELETE", configMaps, "", "DELETE"},
+		{"GET", configMaps + "?watch=1&timeoutSeconds=1", "", "WATCH"},
+		{"GET", "/api/v1/namespaces/default/pods/x/log", "", "CONNECT"},
+		{"PATCH", configMaps + "/x", "application/apply-patch+yaml", "APPLY"},
+		{"PATCH", configMaps + "/x", "application/merge-patch+json", "PATCH"},
+		{"PUT", configMaps + "/x", "", "PUT"},
+	} {
+		s.do(c.method, c.path, "", "Content-Type", c.contentType)
+		got := ""
+		for range 100 { // it is told when the answer has gone
+			mu.Lock()
+			got, seen = seen, ""
+			mu.Unlock()
+			if got != "" {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got != c.want {
+			t.Errorf("%.20s %s: %.20q, want %q", c.method, c.path, got, c.want)
+		}
+	}
+}
+
+// What a client sends does not fill the log: neither with long paths, nor with many requests that are refused.
+func TestRefusalsAreLoggedInBounds(t *testing.T) {
+	var mu sync.Mutex
+	var logged strings.Builder
+	s := newServer(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &logged}, nil))
+	})
+	long := "/api/v1/namespaces/default/configmaps/" + strings.Repeat("x", 500_000)
+	for range 3 * logsPerSecond {
+		if got := s.do("GET", long, "", "Impersonate-User", "bob", "Audit-Id", strings.Repeat("y", 100_000)); got.code != 501 {
+			t.Fatalf("%d %s", got.code, got.body)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	text := logged.String()
+	if n := strings.Count(text, "\n"); n == 0 || n >= 3*logsPerSecond || len(text) > n*5*maxLogged {
+		t.Errorf("%d lines of %d bytes", n, len(text))
+	}
+	if !strings.Contains(text, "... (500038 bytes)") {
+		t.Errorf("the length of the path is missing in %.1000s", text)
+	}
+}
+
+// locked is a writer that several goroutines may use.
+type locked struct {
+	mu *sync.Mutex
+	to *strings.Builder
+}
+
+func (l locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(b)
+}
+
+func TestSampler(t *testing.T) {
+	var s sampler
+	now := time.Unix(1000, 0)
+	for i := range 3 * logsPerSecond {
+		if skipped, ok := s.admit(now); ok != (i < logsPerSecond) || skipped != 0 {
+			t.Errorf("line %d: %v, %d skipped", i, ok, skipped)
+		}
+	}
+	if skipped, ok := s.admit(now.Add(time.Second)); !ok || skipped != 2*logsPerSecond {
+		t.Errorf("a second later: %v, %d skipped", ok, skipped)
+	}
+	if skipped, ok := s.admit(now.Add(time.Second)); !ok || skipped != 0 {
+		t.Errorf("the next one: %v, %d skipped", ok, skipped)
+	}
+}

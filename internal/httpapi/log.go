@@ -1,0 +1,64 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// What is logged of requests is bounded in length and in number, since both are the clients' to choose.
+const (
+	maxLogged     = 256 // bytes of one value
+	logsPerSecond = 10  // lines of one sort
+)
+
+// sampler lets the first lines of each second through.
+type sampler struct {
+	mu      sync.Mutex
+	second  int64
+	lines   int
+	skipped int // since the last line
+}
+
+// admit says whether one more line may be logged, and how many before it were not.
+func (s *sampler) admit(now time.Time) (skipped int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if second := now.Unix(); second != s.second {
+		s.second, s.lines = second, 0
+	}
+	if s.lines >= logsPerSecond {
+		s.skipped++
+		return 0, false
+	}
+	s.lines++
+	skipped, s.skipped = s.skipped, 0
+	return skipped, true
+}
+
+// report logs a line about a request, if the sampler lets it through.
+func (h *Handler) report(s *sampler, x *exchange, level slog.Level, message string, args ...any) {
+	ctx := context.WithoutCancel(x.ctx)
+	if !h.Logger.Enabled(ctx, level) {
+		return
+	}
+	skipped, ok := s.admit(time.Now())
+	if !ok {
+		return
+	}
+	args = append(args, "method", clip(x.r.Method), "path", clip(x.r.URL.Path), "audit-id", clip(x.auditID))
+	if skipped > 0 {
+		args = append(args, "skipped", skipped) // lines of this sort, since the last one
+	}
+	h.Logger.Log(ctx, level, message, args...)
+}
+
+// clip is the beginning of a text that may be long, with its length.
+func clip(text string) string {
+	if len(text) <= maxLogged {
+		return text
+	}
+	return text[:maxLogged] + "... (" + strconv.Itoa(len(text)) + " bytes)"
+}
