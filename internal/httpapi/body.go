@@ -4,77 +4,14 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
-	"net/http"
-	"os"
 	"strings"
-	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/proto"
 	"plinth/internal/wire"
 	"plinth/object"
 )
-
-// firstRead is how much is set aside for a body before any of it has come, whatever length it claims.
-const firstRead = 64 << 10
-
-// readBody reads the whole body, up to the limit (WRITE-6).
-func (x *exchange) readBody() ([]byte, error) {
-	limit := x.h.BodyLimit
-	tooLarge := func() error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
-	claimed := x.r.ContentLength
-	if claimed > limit {
-		return nil, tooLarge()
-	}
-	if claimed == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
-		return nil, nil
-	}
-	defer x.hurry()()
-	size := firstRead
-	if claimed > 0 && claimed < firstRead {
-		size = int(claimed)
-	}
-	body := make([]byte, 0, size+1) // one more, so that the end is seen without growing
-	for {
-		n, err := x.r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		switch {
-		case int64(len(body)) > limit:
-			return nil, tooLarge()
-		case err == io.EOF:
-			return body, nil
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return nil, apierr.NewTimeout("the request body did not arrive within the allotted timeout")
-		case err != nil:
-			return nil, apierr.NewBadRequest("the request body could not be read: " + err.Error())
-		}
-		if len(body) == cap(body) {
-			body = append(body, 0)[:len(body)]
-		}
-	}
-}
-
-// hurry ends the reading of the body when the time of the request is up: a client that does not go on sending is not
-// waited for. It returns what has to be called when the body has been read. A read deadline right away would be simpler,
-// but in HTTP/2 that wakes the goroutine of the connection for each request.
-func (x *exchange) hurry() (stop func()) {
-	if x.deadline.IsZero() {
-		return func() {}
-	}
-	over := make(chan struct{})
-	timer := time.AfterFunc(time.Until(x.deadline), func() {
-		defer close(over)
-		// Where the connection has no deadlines, as in a test, there is nobody to wait for.
-		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now())
-	})
-	return func() {
-		if !timer.Stop() {
-			<-over // it must not meet a request that has been answered
-		}
-	}
-}
 
 // bodyEncoding is the format of the body by its Content-Type; none is JSON.
 func (x *exchange) bodyEncoding() (wire.Encoding, error) {

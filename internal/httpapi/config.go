@@ -45,6 +45,8 @@ type Config struct {
 	StrictTransport  string
 	MaxInFlight      int           // requests other than watches; 0: any number
 	BodyLimit        int64         // bytes; 0: 3 MiB
+	BodyMemory       int64         // bytes of all bodies that are being read; 0: 256 MiB
+	BodyGrace        time.Duration // how long a body may take, in addition to what bodyRate gives it; 0: 10 seconds
 	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
 	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
 	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
@@ -137,6 +139,7 @@ func (c *Config) validate() error {
 		{"MinRequestTimeout", &c.MinRequestTimeout, 30 * time.Minute},
 		{"BookmarkInterval", &c.BookmarkInterval, time.Minute},
 		{"StallTimeout", &c.StallTimeout, 30 * time.Second},
+		{"BodyGrace", &c.BodyGrace, 10 * time.Second},
 	} {
 		if *d.value < 0 {
 			faults = append(faults, fmt.Errorf("httpapi: %s is %s, which is negative", d.name, *d.value))
@@ -148,11 +151,15 @@ func (c *Config) validate() error {
 	if c.BodyLimit == 0 {
 		c.BodyLimit = 3 << 20
 	}
+	if c.BodyMemory == 0 {
+		c.BodyMemory = 256 << 20
+	}
 	if c.FormBytes == 0 {
 		c.FormBytes = 32 << 20
 	}
-	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.FormBytes < 0 {
-		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d and FormBytes %d; none may be negative", c.MaxInFlight, c.BodyLimit, c.FormBytes))
+	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.FormBytes < 0 {
+		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and FormBytes %d; "+
+			"none may be negative", c.MaxInFlight, c.BodyLimit, c.BodyMemory, c.FormBytes))
 	}
 	if c.Missing == nil {
 		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }

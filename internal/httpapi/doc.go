@@ -12,6 +12,6 @@
 // Steps and verbs return errors; Handler.fail is the one place that writes them (URI-9).
 //
 // There is one goroutine a request and no chain of closures: a stack trace from the middle of a write shows the handler,
-// the verb, and then the engine. What a request holds while it waits is bounded: bodies by a limit, answers by a buffer,
-// a reader that has stalled by a deadline.
+// the verb, and then the engine. What a request holds while it waits is bounded: bodies by a limit each and one for all
+// that are being read, answers by a buffer, a reader that has stalled by a deadline, a body that comes slowly by a rate.
 package httpapi

@@ -28,7 +28,9 @@ type exchange struct {
 	class    Class
 	user     access.User
 	counted  bool // in Metrics.InFlight
+	exempt   bool // takes no slot
 	admitted bool // in Handler.inFlight
+	bodyRead bool // there is nothing more to be read of the body
 	rejected bool
 	dryRun   bool
 

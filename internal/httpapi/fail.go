@@ -22,6 +22,7 @@ func (h *Handler) fail(x *exchange, err error) {
 		h.report(&h.logs.refusals, x, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
 		panic(http.ErrAbortHandler)
 	}
+	x.leaveBody()
 	if errors.Is(err, errNotAPath) {
 		http.Error(x, err.Error(), http.StatusNotFound)
 		return

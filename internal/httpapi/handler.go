@@ -19,8 +19,9 @@ type Handler struct {
 	Config
 	logs     struct{ refusals, failures, checks sampler }
 	forms    *wire.Forms
-	offer    wire.Offer // how answers can be written and bodies read
-	inFlight atomic.Int64
+	offer    wire.Offer   // how answers can be written and bodies read
+	inFlight atomic.Int64 // requests that hold a slot
+	bodies   atomic.Int64 // bytes of memory that bodies take while they are being read
 }
 
 // New makes a handler.
@@ -40,6 +41,7 @@ var steps = [...]func(*Handler, *exchange) error{
 	(*Handler).impersonate,
 	(*Handler).admit,
 	(*Handler).authorize,
+	(*Handler).skipBody,
 	(*Handler).answer,
 }
 
@@ -145,20 +147,34 @@ func (h *Handler) authenticate(x *exchange) error {
 	return nil
 }
 
-// admit is the shed point: what is too much is turned away before it costs anything. As in the reference the masters
-// always get through, so that somebody can look at what is going on.
+// admit is the shed point: what is too much is turned away before it costs anything. A request with a body is admitted when
+// that is there (readBody), so that clients that send slowly hold no slots.
 func (h *Handler) admit(x *exchange) error {
 	if x.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(x.class, 1)
 	}
-	if x.class == LongRunning {
+	x.exempt = x.class == LongRunning || h.MaxInFlight == 0 || x.user.In(access.Masters) || x.target.probes()
+	if x.sendsBody() && x.readsBody() {
+		return nil
+	}
+	return h.takeSlot(x)
+}
+
+// takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", probes and the
+// masters take none and always get through, so that somebody can look at what is going on.
+func (h *Handler) takeSlot(x *exchange) error {
+	if x.exempt {
 		return nil
 	}
 	x.admitted = true
-	n := h.inFlight.Add(1)
-	if h.MaxInFlight == 0 || n <= int64(h.MaxInFlight) || x.user.In(access.Masters) {
+	if h.inFlight.Add(1) <= int64(h.MaxInFlight) {
 		return nil
 	}
+	return x.shed()
+}
+
+// shed turns the request away.
+func (x *exchange) shed() error {
 	x.rejected = true
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
 }

@@ -19,7 +19,9 @@ import (
 func (h *Handler) servePath(x *exchange) error {
 	path := x.r.URL.Path
 	if handler := h.handler(path); handler != nil {
-		handler.ServeHTTP(x, x.r.WithContext(x.ctx))
+		r := x.r.WithContext(x.ctx)
+		r.Body = http.NoBody // it has been read
+		handler.ServeHTTP(x, r)
 		return nil
 	}
 	if path == "/" || path == "/index.html" {

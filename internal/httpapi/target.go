@@ -144,6 +144,11 @@ func (t *target) class() Class {
 	return Mutating
 }
 
+// probes says whether somebody asks for the health of the server: the paths of the reference's flow schema "probes".
+func (t *target) probes() bool {
+	return t.verb == "get" && (t.path == "/healthz" || t.path == "/livez" || t.path == "/readyz")
+}
+
 // connects says whether a subresource is a connection to somewhere else.
 func connects(subresource string) bool {
 	switch subresource {

@@ -1,0 +1,178 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"plinth/internal/apierr"
+)
+
+// A client decides how long the body of its request is and how fast it comes. So no slot is held for a body that is on
+// its way; what bodies take in the meantime has a bound of its own (Config.BodyMemory); and a body that comes too slowly
+// ends its request.
+
+const (
+	// firstRead is how much is set aside for a body before any of it has come, whatever length it claims.
+	firstRead = 64 << 10
+	// bodyRate is how many bytes a second have to come, when BodyGrace has passed.
+	bodyRate = 16 << 10
+	// maxSkipped is how much of a body that nobody wants is read for the connection's sake, as much as net/http reads.
+	maxSkipped = 256 << 10
+)
+
+// sendsBody says whether the request has a body.
+func (x *exchange) sendsBody() bool {
+	return x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody
+}
+
+// readsBody says whether the verb reads it: all that write to resources do, and nothing else.
+func (x *exchange) readsBody() bool { return x.target.isResource && x.class == Mutating }
+
+// readBody reads the whole body, up to the limit (WRITE-6), and takes the slot for what follows.
+func (x *exchange) readBody() ([]byte, error) {
+	if !x.sendsBody() {
+		return nil, nil
+	}
+	body, err := x.receive()
+	if err != nil {
+		return nil, err
+	}
+	return body, x.h.takeSlot(x)
+}
+
+func (x *exchange) receive() ([]byte, error) {
+	limit := x.h.BodyLimit
+	claimed := x.r.ContentLength
+	if claimed > limit {
+		return nil, tooLarge(limit)
+	}
+	received := x.hurry()
+	defer received.stop()
+	size := int64(firstRead)
+	if claimed > 0 && claimed < firstRead {
+		size = claimed
+	}
+	size++ // so that the end is seen without growing
+	defer func() { x.h.bodies.Add(-size) }()
+	if x.h.bodies.Add(size) > x.h.BodyMemory && !x.exempt {
+		return nil, x.shed()
+	}
+	body := make([]byte, 0, size)
+	for {
+		n, err := x.r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		received.bytes.Add(int64(n))
+		switch {
+		case int64(len(body)) > limit:
+			return nil, tooLarge(limit)
+		case err == io.EOF:
+			x.bodyRead = true
+			return body, nil
+		case err != nil:
+			return nil, x.unreadable(err)
+		}
+		if len(body) == cap(body) {
+			more := min(size, limit+1-size) // twice as much, but no more than the limit and what shows that it is passed
+			size += more
+			if x.h.bodies.Add(more) > x.h.BodyMemory && !x.exempt {
+				return nil, x.shed()
+			}
+			body = append(make([]byte, 0, size), body...)
+		}
+	}
+}
+
+func tooLarge(limit int64) error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
+
+// unreadable is why a body could not be read. Nobody tries again.
+func (x *exchange) unreadable(err error) error {
+	x.bodyRead = true
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return apierr.NewTimeout("the request body did not arrive within the allotted timeout")
+	}
+	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
+}
+
+// skipBody reads a body that the request should not have. On HTTP/1 net/http would do so before it answers, and wait for
+// it without end.
+func (h *Handler) skipBody(x *exchange) error {
+	if x.r.ProtoMajor != 1 || !x.sendsBody() || x.readsBody() {
+		return nil
+	}
+	received := x.hurry()
+	defer received.stop()
+	n, err := io.CopyN(io.Discard, x.r.Body, maxSkipped+1)
+	switch {
+	case err == io.EOF:
+		x.bodyRead = true
+		return nil
+	case err != nil:
+		return x.unreadable(err)
+	}
+	return tooLarge(n - 1)
+}
+
+// leaveBody limits how long net/http waits for what has not been read of a body when the request is refused, so that the
+// connection can be used again.
+func (x *exchange) leaveBody() {
+	if x.r.ProtoMajor == 1 && x.sendsBody() && !x.bodyRead {
+		// A writer without deadlines belongs to a test, where nobody waits.
+		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.h.BodyGrace))
+	}
+}
+
+// bodyTimer ends the reading of a body when the time of the request is up, or when it comes too slowly. A read deadline
+// right away would be simpler, but in HTTP/2 that wakes the goroutine of the connection for each request.
+type bodyTimer struct {
+	x     *exchange
+	began time.Time
+	bytes atomic.Int64 // that have come
+
+	mu    sync.Mutex // between the timer and the end of the reading
+	timer *time.Timer
+	ended bool
+}
+
+// hurry begins to measure.
+func (x *exchange) hurry() *bodyTimer {
+	t := &bodyTimer{x: x, began: time.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer = time.AfterFunc(time.Until(t.due()), t.check)
+	return t
+}
+
+// due is when the body is late, if nothing more of it comes.
+func (t *bodyTimer) due() time.Time {
+	at := t.began.Add(t.x.h.BodyGrace + time.Duration(t.bytes.Load())*time.Second/bodyRate)
+	if !t.x.deadline.IsZero() && t.x.deadline.Before(at) {
+		return t.x.deadline
+	}
+	return at
+}
+
+func (t *bodyTimer) check() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended {
+		return // the read deadline must not meet a request that has been answered
+	}
+	if left := time.Until(t.due()); left > 0 {
+		t.timer.Reset(left)
+		return
+	}
+	_ = http.NewResponseController(t.x.w).SetReadDeadline(time.Now())
+}
+
+func (t *bodyTimer) stop() {
+	t.timer.Stop()
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+}

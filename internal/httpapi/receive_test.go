@@ -1,0 +1,220 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/access"
+)
+
+// slowly begins a request whose body comes when it is written.
+func (s *server) slowly(method, path, token string) (body *io.PipeWriter, done <-chan answer) {
+	s.t.Helper()
+	out, in := io.Pipe()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, out)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		response, err := s.client.Do(request)
+		if err != nil {
+			answered <- answer{body: err.Error()}
+			return
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		answered <- answer{response.StatusCode, response.Header, string(text)}
+	}()
+	s.t.Cleanup(func() { in.Close() })
+	return in, answered
+}
+
+// everybody may do everything.
+func everybody(context.Context, access.Attributes) (bool, string, error) { return true, "", nil }
+
+// Who sends slowly holds no slot, and neither do the masters and who asks for health.
+func TestWhoHoldsNoSlot(t *testing.T) {
+	inside, leave := make(chan bool, 10), make(chan bool)
+	s := newServer(t, func(c *Config) {
+		c.MaxInFlight, c.Authorize = 1, everybody
+		c.Handlers = map[string]http.Handler{"/wait": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			inside <- true
+			<-leave
+		})}
+	})
+	jane := []string{"Authorization", "Bearer jane"}
+	code := func(path string, header ...string) int { t.Helper(); return s.do("GET", path, "", header...).code }
+	wait := func(header ...string) <-chan answer {
+		ended := make(chan answer, 1)
+		go func() { ended <- s.do("GET", "/wait", "", header...) }()
+		<-inside
+		return ended
+	}
+
+	body, posted := s.slowly("POST", configMaps, "jane")
+	fmt.Fprint(body, "{")
+	time.Sleep(50 * time.Millisecond)
+	if got := code(configMaps, jane...); got != 200 {
+		t.Errorf("beside a slow body: %d", got)
+	}
+	master := wait()
+	if got := code(configMaps, jane...); got != 200 {
+		t.Errorf("beside a master: %d", got)
+	}
+	held := wait(jane...)
+	for path, want := range map[string]int{configMaps: 429, "/version": 429, "/healthz": 200, "/livez": 200, "/readyz": 200} {
+		if got := code(path, jane...); got != want {
+			t.Errorf("%s without a free slot: %d", path, got)
+		}
+	}
+	if got := code(configMaps); got != 200 {
+		t.Errorf("a master without a free slot: %d", got)
+	}
+	// A body takes its slot when it is there.
+	fmt.Fprint(body, `"metadata":{"name":"late"}}`)
+	body.Close()
+	if got := <-posted; got.code != 429 || got.header.Get("Retry-After") != "1" {
+		t.Errorf("a body that is there when there is no slot: %d %v", got.code, got.body)
+	}
+	close(leave)
+	<-master
+	<-held
+	for range 100 { // the slot is free when the request has ended, which is a moment later
+		if got := s.do("POST", configMaps, `{"metadata":{"name":"late"}}`, jane...).code; got == 201 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Error("the slot is not given back")
+}
+
+// Bodies that are being read have a bound together.
+func TestBodiesAreBoundedTogether(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.BodyMemory, c.Authorize, c.MaxInFlight = 150_000, everybody, 100 })
+	var open []*io.PipeWriter
+	for range 2 { // each takes 64 KiB before it has come
+		body, _ := s.slowly("POST", configMaps, "jane")
+		fmt.Fprint(body, "{")
+		open = append(open, body)
+	}
+	time.Sleep(50 * time.Millisecond)
+	third, refused := s.slowly("POST", configMaps, "jane")
+	fmt.Fprint(third, "{")
+	if got := <-refused; got.code != 429 || got.header.Get("Retry-After") == "" {
+		t.Errorf("the third body: %d %s", got.code, got.body)
+	}
+	if got := s.do("POST", configMaps, `{"metadata":{"name":"small"}}`, "Authorization", "Bearer jane").code; got != 201 {
+		t.Errorf("a small body: %d", got)
+	}
+	master, admitted := s.slowly("POST", configMaps, "")
+	fmt.Fprint(master, `{"metadata":{"name":"b"}}`)
+	master.Close()
+	if got := <-admitted; got.code != 201 {
+		t.Errorf("a master's body: %d %s", got.code, got.body)
+	}
+	for _, body := range open {
+		body.CloseWithError(io.ErrUnexpectedEOF)
+	}
+	large := fmt.Sprintf(`{"metadata":{"name":"large"},"data":{"x":%q}}`, strings.Repeat("x", 90_000))
+	for range 100 {
+		if got := s.do("POST", configMaps, large, "Authorization", "Bearer jane").code; got == 201 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := s.do("GET", configMaps+"/large", "").code; got != 200 {
+		t.Errorf("afterwards: %d", got)
+	}
+	over := fmt.Sprintf(`{"metadata":{"name":"over"},"data":{"x":%q}}`, strings.Repeat("x", 200_000))
+	if got := s.do("POST", configMaps, over, "Authorization", "Bearer jane").code; got != 429 {
+		t.Errorf("a body that grows past the bound: %d", got)
+	}
+}
+
+// A body has to come at some rate, and if it does it may take long.
+func TestBodiesThatComeSlowly(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.BodyGrace = 300 * time.Millisecond })
+	drip, late := s.slowly("POST", configMaps, "")
+	began := time.Now()
+	stop := make(chan bool)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				fmt.Fprint(drip, " ")
+			}
+		}
+	}()
+	got := <-late
+	close(stop)
+	if took := time.Since(began); got.code != 504 || took < 250*time.Millisecond || took > 10*time.Second {
+		t.Errorf("a byte now and then: %d %s after %v", got.code, got.body, took)
+	}
+	steady, done := s.slowly("POST", configMaps, "")
+	fmt.Fprint(steady, `{"metadata":{"name":"steady"},"data":{"x":"`)
+	for range 8 {
+		fmt.Fprint(steady, strings.Repeat("x", bodyRate))
+		time.Sleep(100 * time.Millisecond)
+	}
+	fmt.Fprint(steady, `"}}`)
+	steady.Close()
+	if got := <-done; got.code != 201 {
+		t.Errorf("a body that comes steadily: %d %s", got.code, got.body)
+	}
+}
+
+// A body that nobody reads is not waited for: neither where the request has an answer without it, nor where it is refused.
+func TestBodiesThatNobodyReads(t *testing.T) {
+	s := newServer(t, func(c *Config) { c.BodyGrace = 200 * time.Millisecond })
+	for _, c := range []struct{ request, body, want string }{
+		{"POST /version", "{", "504"},
+		{"GET /healthz", "{", "504"},
+		{"GET " + configMaps, "{", "504"},
+		{"GET " + configMaps + "?watch=1&timeoutSeconds=1", "{", "504"},
+		{"GET " + configMaps, strings.Repeat("x", maxSkipped+1), "413"},
+		{"GET " + configMaps, strings.Repeat("x", 1000), "200"},
+		{"GET " + configMaps + "?watch=1&timeoutSeconds=1", strings.Repeat("x", 1000), "200"},
+		{"POST /api/v1/made-up", "{", "404"},
+		{"POST " + configMaps + "\r\nAuthorization: Bearer jane", "{", "403"},
+		{"POST " + configMaps + "\r\nAuthorization: Bearer wrong", "{", "401"},
+	} {
+		socket, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, header, _ := strings.Cut(c.request, "\r\n")
+		if header != "" {
+			header += "\r\n"
+		}
+		length := len(c.body)
+		if c.body == "{" {
+			length = 1000 // it does not come
+		}
+		fmt.Fprintf(socket, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", line, header, length, c.body)
+		if err := socket.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		status := make([]byte, 12)
+		if _, err := io.ReadFull(socket, status); err != nil || string(status[9:]) != c.want {
+			t.Errorf("%s: %q, %v", line, status, err)
+		}
+		if length == 1000 && c.body == "{" { // the connection cannot be used any more
+			if _, err := io.Copy(io.Discard, socket); err != nil {
+				t.Errorf("%s: the connection stays open: %v", line, err)
+			}
+		}
+		socket.Close()
+	}
+}
