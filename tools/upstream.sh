@@ -17,7 +17,7 @@ results=$(mktemp -d -t plinth-upstream.XXXXXX)
 echo "upstream: results are in $results"
 failed=0
 for package; do
-	"$tests/run.sh" "$tests/launch-plinth.sh" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 2m \
+	"$tests/run.sh" "$tests/launch-plinth.sh" -baseline "$tests/baseline.json" -j "${UPSTREAM_JOBS:-2}" -timeout 4m \
 		-out "$results/$package.json" -logs "$results/$package" "$package" >"$results/$package.txt" 2>&1 || true
 	grep "^$package  *[0-9]* of [0-9]* leaf tests" "$results/$package.txt" || { tail -n 5 "$results/$package.txt"; failed=1; }
 done

@@ -83,6 +83,9 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 			"error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal %s into Go value of type map[string]interface {}", v.Kind()))
 	}
 	group, version, kind, typ := d.rq.bodyType()
+	if named, ok := strings.CutPrefix(v.At("apiVersion").Str(), "/"); ok { // "/v1", as in checkKind
+		v = v.With("apiVersion", object.StringOf(named))
+	}
 	if v.At("apiVersion").Str() != apiVersion(group, version) || v.At("kind").Str() != kind {
 		return object.Nil, apierr.NewBadRequest("invalid object type: " + kindText(v.At("apiVersion").Str(), v.At("kind").Str()))
 	}

@@ -57,7 +57,8 @@ func checkKind(body object.Value, group, version, kind string) error {
 				"the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string", kind, v.Kind(), key))
 		}
 	}
-	gotVersion, gotKind := body.At("apiVersion").Str(), body.At("kind").Str()
+	// "/v1" is v1 of the group without a name, as in the reference.
+	gotVersion, gotKind := strings.TrimPrefix(body.At("apiVersion").Str(), "/"), body.At("kind").Str()
 	if gotVersion == "" {
 		gotVersion = apiVersion(group, version)
 	}

@@ -51,11 +51,10 @@ func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
 
 // change is a patch that has been parsed.
 type change struct {
-	apply      func(object.Value) (object.Value, error)
-	duplicates []string     // fields that stand twice in it
-	odd        []string     // what else is odd about it, in words
-	text       object.Value // what is shown of it where its result is no object of the kind; null: the result
-	anyKind    bool         // what it says of the kind and version does not count
+	apply   func(object.Value) (object.Value, error)
+	odd     []string     // what is odd about it, in words
+	text    object.Value // what is shown of it where its result is no object of the kind; null: the result
+	anyKind bool         // what it says of the kind and version does not count
 }
 
 // parse checks a patch on its own. typ is what it is a patch of.
@@ -84,12 +83,22 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 				}
 				return made.Scalars(whole)
 			},
-			duplicates: parsed.Duplicates, text: v, anyKind: true,
+			odd: duplicateFields(parsed.Duplicates), text: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
 		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
 	}
-	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, duplicates: parsed.Duplicates}, nil
+	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, odd: duplicateFields(parsed.Duplicates)}, nil
+}
+
+// duplicateFields words what stands twice in a patch, fields that the type does not have among them: as in the reference, a
+// patch is read before anybody asks what it is a patch of.
+func duplicateFields(paths []string) []string {
+	lines := make([]string, len(paths))
+	for i, path := range paths {
+		lines[i] = fmt.Sprintf("duplicate field %q", path)
+	}
+	return lines
 }
 
 // whole is a float without a fraction as an integer: in strategic merge patches alone the reference takes it for one.
@@ -154,7 +163,7 @@ func (d *draft) decodePatched(c change, raw object.Value) error {
 			return err
 		}
 	}
-	return d.decodeFields(object.Parsed{Value: raw, Duplicates: c.duplicates}, c.odd...)
+	return d.decodeFields(object.Parsed{Value: raw}, c.odd...)
 }
 
 // fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one

@@ -794,3 +794,58 @@ func TestPodStatusLeavesDeletionTimestamp(t *testing.T) {
 		}
 	}
 }
+
+// "/v1" is a way to write v1 that clients have for the group without a name.
+//
+// SPEC: VAL-1, SSA-2
+func TestVersionOfTheGroupWithoutName(t *testing.T) {
+	s := newServer(t, nil)
+	body := func(version string) string {
+		return `{"apiVersion":"` + version + `","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"` + version + `"}}`
+	}
+	for _, write := range []struct {
+		method, path, mediaType string
+		code                    int
+	}{
+		{"POST", configMaps, "application/json", 201},
+		{"PUT", configMaps + "/a", "application/json", 200},
+		{"PATCH", configMaps + "/a?fieldManager=m&force=true", "application/apply-patch+yaml", 200},
+	} {
+		for version, want := range map[string]int{"//v1": 400, "/v2": 400, "v1/": 400, "/apps/v1": 400} {
+			if got := s.do(write.method, write.path, body(version), "Content-Type", write.mediaType); got.code != want {
+				t.Errorf("%s of %s: %d %s", write.method, version, got.code, got.message())
+			}
+		}
+		got := s.do(write.method, write.path, body("/v1"), "Content-Type", write.mediaType)
+		if got.code != write.code || got.value(t).At("apiVersion").Str() != "v1" || strings.Contains(got.body, `"apiVersion":"/v1"`) {
+			t.Errorf("%s: %d %s", write.method, got.code, got.body)
+		}
+	}
+}
+
+// What stands twice in a merge patch or a strategic one is told, whether the type has such a field or not: the reference
+// reads these patches before it knows what they are patches of.
+//
+// SPEC: VAL-2, WRITE-2
+func TestUnknownFieldsTwiceInPatches(t *testing.T) {
+	s := newServer(t, nil)
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	for _, mediaType := range []string{"application/merge-patch+json", "application/strategic-merge-patch+json"} {
+		const patch = `{"odd":{"twice":1,"twice":2},"odder":1,"odder":2,"data":{"k":"v","k":"w"}}`
+		got := s.do("PATCH", configMaps+"/a?dryRun=All", patch, "Content-Type", mediaType)
+		told := strings.Join(got.header["Warning"], "\n")
+		for _, want := range []string{`duplicate field \"odd.twice\"`, `duplicate field \"odder\"`, `duplicate field \"data.k\"`, `unknown field \"odd\"`, `unknown field \"odder\"`} {
+			if strings.Count(told, want) != 1 {
+				t.Errorf("%s: no or several %s in\n%s", mediaType, want, told)
+			}
+		}
+		if got := s.do("PATCH", configMaps+"/a?fieldValidation=Strict", patch, "Content-Type", mediaType); got.code != 422 || !strings.Contains(got.message(), `duplicate field "odder"`) {
+			t.Errorf("%s, strict: %d %s", mediaType, got.code, got.message())
+		}
+	}
+	// In the body of an object what is unknown is only that.
+	got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"},"odder":1,"odder":2}`)
+	if told := strings.Join(got.header["Warning"], "\n"); strings.Contains(told, "duplicate") || !strings.Contains(told, "unknown") {
+		t.Errorf("POST: %s", told)
+	}
+}
