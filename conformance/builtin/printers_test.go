@@ -124,7 +124,7 @@ func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Obje
 	}
 	return &engine.Object{
 		Key: store.Key{Resource: r.Store, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
-		Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd},
+		Sidecar: engine.NewSidecar(at),
 	}
 }
 

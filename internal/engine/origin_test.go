@@ -9,12 +9,11 @@ import (
 	"testing"
 	"weak"
 
-	"plinth/internal/store"
 	"plinth/object"
 )
 
 // origins says whether the object that a result was printed from is still to be had.
-func (b *bench) origins(r *Result) bool { return r.Object.Sidecar.Origin.Value() != nil }
+func (b *bench) origins(r *Result) bool { return LayoutOf(r.Object).origin.Value() != nil }
 
 func TestOrigin(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -76,7 +75,7 @@ func TestOriginsChangeNothing(t *testing.T) {
 			t.Fatalf("step %d, %s: %s\nis %s\nand %s when it is parsed", i, field, value, got, want)
 		}
 		if v, ok := parsed.store.Get(parsed.request("w").key()); ok {
-			v.Sidecar.Origin = weak.Pointer[store.Origin]{} // as after a collection
+			LayoutOf(v).origin = weak.Pointer[origin]{} // as after a collection
 		}
 	}
 	if found < 100 {

@@ -13,7 +13,6 @@ import (
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
-	"plinth/schema"
 )
 
 // Describe returns the function by which a store computes the sidecars of what it reads back from its log.
@@ -21,7 +20,7 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
 		parsed, err := object.ParseJSON(data)
 		if err != nil {
-			return &store.Sidecar{Unreadable: err}
+			return unreadableSidecar(err)
 		}
 		return sidecar(registry.Now().Stored(key.Resource), parsed.Value, data, &store.Sidecar{})
 	}
@@ -32,15 +31,11 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 func sidecar(r *Resource, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	at, ok := object.Locate(data)
 	if !ok {
-		return &store.Sidecar{Unreadable: fmt.Errorf("the stored bytes are no canonical object")}
+		return unreadableSidecar(fmt.Errorf("the stored bytes are no canonical object"))
 	}
 	meta := obj.At("metadata")
-	s := &store.Sidecar{
-		Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd,
-		UID:      before.UID,
-		Deleting: deleting(obj),
-		Labels:   before.Labels,
-	}
+	s := NewSidecar(at)
+	s.UID, s.Labels, s.Deleting = before.UID, before.Labels, deleting(obj)
 	if uid := meta.At("uid").Str(); uid != s.UID {
 		s.UID = strings.Clone(uid) // it must not hold on to the body
 	}
@@ -102,27 +97,22 @@ func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, s
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
+	v := &store.Version{Key: before.Key, Data: data, Sidecar: s}
 	if r.TTL > 0 {
 		s.Expire = now.Add(r.TTL)
 	}
 	if exact {
-		o := origin{obj: obj}
+		o := &origin{obj: obj}
 		if settled {
 			o.settled = r.Schema()
 		}
-		s.Origin = weak.Make(&store.Origin{Of: o})
+		LayoutOf(v).origin = weak.Make(o)
 	}
-	return &store.Version{Key: before.Key, Data: data, Sidecar: s}, nil
-}
-
-// origin is what a version was printed from.
-type origin struct {
-	obj     object.Value
-	settled *schema.Type // whose Decode and Settle have given obj its form; nil: nobody's
+	return v, nil
 }
 
 // check panics unless parsing gives the same, and it is settled where it says so.
-func (o origin) check(data []byte) {
+func (o *origin) check(data []byte) {
 	parsed, err := object.ParseJSON(bytes.Clone(data))
 	if err != nil || !object.Equal(parsed.Value, o.obj) {
 		panic(fmt.Sprintf("engine: %s is printed from something else: %s (%v)", data, object.AppendObject(nil, o.obj), err))
@@ -157,8 +147,7 @@ func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err e
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, false, unreadable(v)
 	}
-	if kept := v.Sidecar.Origin.Value(); kept != nil {
-		o := kept.Of.(origin)
+	if o := LayoutOf(v).origin.Value(); o != nil {
 		if invariants.Enabled {
 			o.check(v.Data)
 		}
@@ -205,8 +194,10 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 	if !ok {
 		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
 	}
-	s := v.Sidecar.Clone()
-	s.Item, s.Splice, s.Managed, s.ManagedEnd = at.Item, at.Splice, at.Managed, at.ManagedEnd
+	s := NewSidecar(at)
+	layout := s.Extra
+	*s = *v.Sidecar
+	s.Extra = layout
 	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
 }
 

@@ -14,8 +14,9 @@ import (
 type Config struct {
 	// Log is where changes become durable. The store closes it.
 	Log Log
-	// Describe computes the sidecar of bytes that come without one, which is those read back from the log. It must not
-	// fail (Sidecar.Unreadable is how it says so), nor return nil, and is called from several goroutines at once.
+	// Describe computes the sidecar of bytes that come without one, which is those read back from the log. It returns a new
+	// one, to be completed by the store; it must not fail (Sidecar.Unreadable is how it says so), and is called from several
+	// goroutines at once.
 	Describe func(Key, []byte) *Sidecar
 	// HistoryAge and HistoryBytes are how far history reaches back, whichever ends first: 5 min and 512 MiB.
 	HistoryAge   time.Duration

@@ -300,10 +300,7 @@ func (d *decoder) version(o *op) {
 // describe computes the sidecar of bytes from the log. When the version expires is not in the bytes but beside them.
 func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
 	sc := s.config.Describe(k, data)
-	if !sc.Expire.Equal(expire) {
-		sc = sc.Clone()
-		sc.Expire = expire
-	}
+	sc.Expire = expire
 	return sc
 }
 

@@ -15,9 +15,7 @@ package store
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
-	"weak"
 )
 
 // Key names one object.
@@ -42,40 +40,13 @@ type Sidecar struct {
 	Deleting bool
 	// Expire is when the store removes the object by itself; zero means never (URI-10).
 	Expire time.Time
-	// Offsets into Version.Data: Item is where the object goes on behind its leading apiVersion and kind (so that
-	// '{' + Data[Item:] is a list item without its type), and Splice is where `"resourceVersion":"N",` belongs.
-	Item, Splice int
-	// Managed and ManagedEnd are where `"managedFields":[…],` begins and ends there; both are 0 where there is none.
-	Managed, ManagedEnd int
+	// Form stands for what decides the form of the bytes, and Selection for what decides Fields: hashes that whoever
+	// computes the sidecar compares with those of today. 0: not known.
+	Form, Selection uint64
 	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
 	Unreadable error
-	// Forms are kept here by whoever writes the version out otherwise than as Data has it. The slots, and how long their
-	// forms stay, are their business.
-	Forms [FormSlots]atomic.Pointer[Form]
-	// Origin is what the writer made Data from, where it is worth finding again. It is weak: the collector takes it when it
-	// comes by, so that what was written a moment ago need not be parsed, and nothing is held for it.
-	Origin weak.Pointer[Origin]
-}
-
-// Origin is whatever the writer of a version wants to find again.
-type Origin struct{ Of any }
-
-// FormSlots is how many encoded forms of one version can be kept.
-const FormSlots = 2
-
-// Form is an encoded form of a version.
-type Form struct {
-	Revision int64 // as which it was written; 0 where the form does not tell
-	By       any   // whose form it is, where there are several ways to write it; nil: anybody's
-	Bytes    []byte
-}
-
-// Clone is the same facts for somebody who changes some: nothing is kept with them.
-func (s *Sidecar) Clone() *Sidecar {
-	return &Sidecar{
-		Labels: s.Labels, Fields: s.Fields, Owners: s.Owners, UID: s.UID, Deleting: s.Deleting, Expire: s.Expire,
-		Item: s.Item, Splice: s.Splice, Managed: s.Managed, ManagedEnd: s.ManagedEnd, Unreadable: s.Unreadable,
-	}
+	// Extra belongs to whoever computes the sidecar.
+	Extra any
 }
 
 // Version is one stored state of one object. It is immutable.

@@ -6,7 +6,6 @@ import (
 	"weak"
 
 	"plinth/internal/engine"
-	"plinth/internal/store"
 )
 
 // Forms keeps encoded forms of stored versions for whoever writes them out next. A form hangs at the version itself: to
@@ -25,7 +24,7 @@ type Forms struct {
 
 // held is one form of a version that may be there no longer.
 type held struct {
-	of   weak.Pointer[store.Sidecar]
+	of   weak.Pointer[engine.Layout]
 	slot uint8
 	size int32
 }
@@ -44,7 +43,7 @@ const (
 
 // kept is the form of an object in a slot, or nil.
 func kept(o *engine.Object, slot int) []byte {
-	if form := o.Sidecar.Forms[slot].Load(); form != nil && form.Revision == o.Revision {
+	if form := engine.LayoutOf(o).Forms[slot].Load(); form != nil && form.Revision == o.Revision {
 		return form.Bytes
 	}
 	return nil
@@ -55,12 +54,12 @@ func (f *Forms) keep(o *engine.Object, slot int, b []byte) {
 	if f == nil || o.Revision == 0 {
 		return
 	}
-	f.put(o, slot, &store.Form{Revision: o.Revision, Bytes: b})
+	f.put(o, slot, &engine.Form{Revision: o.Revision, Bytes: b})
 }
 
 // keptRow is the row of an object in the Tables of a type, or nil. It does not tell of a revision.
 func keptRow(o *engine.Object, by *engine.Resource) []byte {
-	if form := o.Sidecar.Forms[formRow].Load(); form != nil && form.By == by {
+	if form := engine.LayoutOf(o).Forms[formRow].Load(); form != nil && form.By == by {
 		return form.Bytes
 	}
 	return nil
@@ -71,23 +70,23 @@ func (f *Forms) keepRow(o *engine.Object, by *engine.Resource, b []byte) {
 	if f == nil {
 		return
 	}
-	form := &store.Form{By: by, Bytes: b}
-	if old := o.Sidecar.Forms[formRow].Load(); old != nil {
-		o.Sidecar.Forms[formRow].CompareAndSwap(old, form) // about as long, so it counts as much
+	form := &engine.Form{By: by, Bytes: b}
+	if old := engine.LayoutOf(o).Forms[formRow].Load(); old != nil {
+		engine.LayoutOf(o).Forms[formRow].CompareAndSwap(old, form) // about as long, so it counts as much
 		return
 	}
 	f.put(o, formRow, form)
 }
 
-func (f *Forms) put(o *engine.Object, slot int, form *store.Form) {
-	if !o.Sidecar.Forms[slot].CompareAndSwap(nil, form) {
+func (f *Forms) put(o *engine.Object, slot int, form *engine.Form) {
+	if !engine.LayoutOf(o).Forms[slot].CompareAndSwap(nil, form) {
 		return
 	}
 	b := form.Bytes
 	size := int32(len(b) + formOverhead)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held = append(f.held, held{of: weak.Make(o.Sidecar), slot: uint8(slot), size: size})
+	f.held = append(f.held, held{of: weak.Make(engine.LayoutOf(o)), slot: uint8(slot), size: size})
 	f.bytes += int64(size)
 	if f.bytes > f.limit {
 		f.shrink()

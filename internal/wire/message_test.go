@@ -44,7 +44,7 @@ func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev
 		t.Fatal(err)
 	}
 	return &engine.Object{Key: store.Key{Resource: "/configmaps", Name: "default/" + name}, Revision: revision, Data: data,
-		Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice}}, typed
+		Sidecar: engine.NewSidecar(at)}, typed
 }
 
 // enclosed is what the generated code makes of an object, in its envelope.

@@ -17,7 +17,7 @@ func AppendObject(dst []byte, o *engine.Object, lean bool) []byte {
 
 // AppendItem prints an object as the item of a list of its own kind: without its type (MED-8).
 func AppendItem(dst []byte, o *engine.Object, lean bool) []byte {
-	return appendPart(append(dst, '{'), o, o.Sidecar.Item, len(o.Data), lean)
+	return appendPart(append(dst, '{'), o, engine.LayoutOf(o).Item, len(o.Data), lean)
 }
 
 // AppendPartial prints the metadata of an object alone (MED-7).
@@ -29,22 +29,22 @@ func AppendPartial(dst []byte, o *engine.Object, version string, lean bool) []by
 func appendPartial(dst []byte, o *engine.Object, version string, end int, lean bool) []byte {
 	dst = appendType(dst, "PartialObjectMetadata", version)
 	dst = append(dst, `,"metadata":`...)
-	dst = appendPart(dst, o, o.Sidecar.Item+len(metadataKey), end, lean)
+	dst = appendPart(dst, o, engine.LayoutOf(o).Item+len(metadataKey), end, lean)
 	return append(dst, '}')
 }
 
 // appendPart prints the bytes of an object from one offset to another, with its resourceVersion, and if lean without its
 // managedFields (BEY-5). The one costs as much as the other: both are copies.
 func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
-	s := o.Sidecar
-	if lean && s.ManagedEnd > 0 {
-		dst = append(dst, o.Data[from:s.Managed]...)
-		from = s.ManagedEnd
+	at := engine.LayoutOf(o)
+	if lean && at.ManagedEnd > 0 {
+		dst = append(dst, o.Data[from:at.Managed]...)
+		from = at.ManagedEnd
 	}
 	if o.Revision == 0 { // of a dry run: it has no version
 		return append(dst, o.Data[from:to]...)
 	}
-	return object.AppendVersioned(dst, o.Data[from:to], s.Splice-from, o.Revision)
+	return object.AppendVersioned(dst, o.Data[from:to], at.Splice-from, o.Revision)
 }
 
 // appendType begins an object of the group meta.k8s.io.
@@ -61,9 +61,10 @@ const metadataKey = `"metadata":`
 
 // endOfMetadata is the offset behind the metadata of an object.
 func endOfMetadata(o *engine.Object) int {
-	start := o.Sidecar.Item + len(metadataKey)
+	item := engine.LayoutOf(o).Item
+	start := item + len(metadataKey)
 	end := endOfMap(o.Data, start)
-	if end < 0 || string(o.Data[o.Sidecar.Item:start]) != metadataKey {
+	if end < 0 || string(o.Data[item:start]) != metadataKey {
 		panic(fmt.Sprintf("wire: %s is not canonical: its metadata is not in front", o.Key))
 	}
 	return end

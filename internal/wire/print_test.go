@@ -23,7 +23,7 @@ func stored(t testing.TB, text string, revision int64) *engine.Object {
 	if !ok {
 		t.Fatalf("%s is no stored object", data)
 	}
-	return &engine.Object{Data: data, Revision: revision, Sidecar: &store.Sidecar{Item: at.Item, Splice: at.Splice, Managed: at.Managed, ManagedEnd: at.ManagedEnd}}
+	return &engine.Object{Data: data, Revision: revision, Sidecar: engine.NewSidecar(at)}
 }
 
 const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{"a}":"\"}{\\"},"name":"x","uid":"u"},"spec":{"n":1}}`

@@ -131,7 +131,7 @@ func BenchmarkRow(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			o.Sidecar.Forms[formRow].Store(nil)
+			engine.LayoutOf(o).Forms[formRow].Store(nil)
 			_, _ = table.row(buf, o, keeping)
 		}
 	})

@@ -64,7 +64,7 @@ func Run(t *testing.T, b Backend) {
 func Describe(k store.Key, data []byte) *store.Sidecar {
 	h := fnv.New64a()
 	h.Write(data)
-	s := &store.Sidecar{UID: fmt.Sprintf("%x", h.Sum64()), Item: len(data) / 2, Splice: len(data) / 3}
+	s := &store.Sidecar{UID: fmt.Sprintf("%x", h.Sum64()), Extra: len(data)}
 	if n := len(data); n > 0 {
 		s.Labels = []store.Pair{{Name: "first", Value: string(data[:1])}}
 		s.Deleting = data[n-1]%2 == 0
@@ -227,7 +227,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 func checkSidecar(t testing.TB, v *store.Version) {
 	t.Helper()
 	want, have := Describe(v.Key, v.Data), v.Sidecar
-	if have == nil || have.UID != want.UID || have.Item != want.Item || have.Splice != want.Splice || have.Managed != want.Managed || have.ManagedEnd != want.ManagedEnd || have.Deleting != want.Deleting {
+	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting {
 		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)
 	}
 }
