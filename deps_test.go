@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"internal/fielderrors":           {"object"},
 	"internal/objectmeta":            {"object", "internal/fielderrors"},
 	"internal/shard":                 {},
-	"internal/store":                 {},
+	"internal/store":                 {"internal/invariants"},
 	"internal/store/filelog":         {"internal/store"},
 	"internal/store/memlog":          {"internal/store"},
 	"internal/store/storetest":       {"internal/store"},

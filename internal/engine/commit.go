@@ -38,8 +38,12 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		}
 		return commitFailed(err)
 	}
+	first := revision - int64(len(changes)) + 1
 	for _, d := range drafts {
-		d.committed = revision
+		if !d.dry {
+			d.committed = first
+			first++
+		}
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (d *draft) admit(context.Context) error {
 }
 
 // admitNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
-// until the commit what it has found.
+// until the commit what it has found, and does not mind if the namespace is annotated meanwhile.
 func (d *draft) admitNamespace() error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" { // no namespace is for validation to refuse
@@ -57,6 +57,6 @@ func (d *draft) admitNamespace() error {
 		}}
 		return err
 	}
-	d.fences = []store.Precondition{{Key: key, Revision: ns.Revision}}
+	d.fences = []store.Precondition{store.Fence(ns)}
 	return nil
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+
+	"plinth/internal/invariants"
 )
 
 // batch is the commits that one Append makes durable. Whoever finds nobody appending leads the first one; whoever
@@ -23,14 +27,15 @@ type write struct {
 	batch    *batch
 }
 
-// Commit writes all changes under one revision, durably, provided that all preconditions hold: else it returns a
-// *ConflictError and has written nothing. It returns ErrClosed when the store takes no more writes, and the log's error
+// Commit writes all changes, durably, provided that all preconditions hold: else it returns a *ConflictError or a
+// *LimitError and has written nothing. The revision is that of the last change; with n of them, change i has revision-n+1+i.
+// Nobody sees some of them without the others. It returns ErrClosed when the store takes no more writes, and the log's error
 // when that lost this one; whether the write survives a restart is open then, but it never survives in part.
 // Ctx bounds only the waiting: a commit abandoned by it still happens.
 //
 // The store keeps the data of the changes; nobody may change it from here on.
 func (s *Store) Commit(ctx context.Context, pre []Precondition, changes []Change) (int64, error) {
-	versions, err := s.versions(changes)
+	versions, err := s.versions(pre, changes)
 	if err != nil {
 		return 0, err
 	}
@@ -51,19 +56,12 @@ func (s *Store) Commit(ctx context.Context, pre []Precondition, changes []Change
 }
 
 // versions makes the new versions of changes, nil for deletions.
-func (s *Store) versions(changes []Change) ([]*Version, error) {
-	versions := make([]*Version, len(changes))
-	var seen map[Key]bool
-	if len(changes) > 1 {
-		seen = make(map[Key]bool, len(changes))
+func (s *Store) versions(pre []Precondition, changes []Change) ([]*Version, error) {
+	if k, ok := twice(pre, changes); ok {
+		return nil, fmt.Errorf("store: commit changes %s twice", k)
 	}
+	versions := make([]*Version, len(changes))
 	for i, ch := range changes {
-		if seen[ch.Key] {
-			return nil, fmt.Errorf("store: commit changes %s twice", ch.Key)
-		}
-		if seen != nil {
-			seen[ch.Key] = true
-		}
 		if ch.Data == nil {
 			continue
 		}
@@ -75,6 +73,29 @@ func (s *Store) versions(changes []Change) ([]*Version, error) {
 	return versions, nil
 }
 
+// twice finds a key that a commit would write twice.
+func twice(pre []Precondition, changes []Change) (k Key, found bool) {
+	if len(changes) <= 1 && !slices.ContainsFunc(pre, func(p Precondition) bool { return p.Sort == ThisCounter }) {
+		return Key{}, false
+	}
+	seen := make(map[Key]bool, len(pre)+len(changes))
+	add := func(key Key) {
+		if seen[key] {
+			k, found = key, true
+		}
+		seen[key] = true
+	}
+	for i := range pre {
+		if pre[i].Sort == ThisCounter {
+			add(pre[i].Key)
+		}
+	}
+	for i := range changes {
+		add(changes[i].Key)
+	}
+	return k, found
+}
+
 // ticket is the place of a commit in the order of all: or, with an error, why it has none.
 type ticket struct {
 	revision int64
@@ -83,7 +104,7 @@ type ticket struct {
 	err      error
 }
 
-// sequence gives a commit its revision and its place in a batch, unless a precondition does not hold.
+// sequence gives a commit its revisions and its place in a batch, unless a precondition does not hold.
 func (s *Store) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	s.seq.Lock()
 	defer s.seq.Unlock()
@@ -93,26 +114,27 @@ func (s *Store) sequence(pre []Precondition, changes []Change, versions []*Versi
 	if conflict, pending := s.check(pre); conflict != nil {
 		return ticket{err: conflict, batch: pending}
 	}
-	s.next++
 	b := s.queue
 	if b == nil {
 		b = &batch{lead: make(chan struct{}, 1), done: make(chan struct{})}
 		s.queue = b
 	}
-	c := &Commit{Revision: s.next, Time: s.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
+	c := &Commit{Time: s.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
+	for i := range pre {
+		if p := &pre[i]; p.Sort == ThisCounter && p.Add != 0 {
+			number := strconv.AppendInt(nil, s.latest(p.Key).Number()+p.Add, 10)
+			s.put(b, c, p.Key, &Version{Data: number, Sidecar: &Sidecar{}})
+		}
+	}
 	for i, ch := range changes {
-		r := &Record{Key: ch.Key, Revision: c.Revision, Old: s.latest(ch.Key), New: versions[i]}
-		if r.Old == nil && r.New == nil {
-			continue
-		}
-		if r.Old != nil {
-			r.Key = r.Old.Key // one string for all versions of an object
-		}
-		if r.New != nil {
-			r.New.Key, r.New.Revision = r.Key, c.Revision
-		}
-		s.pending[r.Key] = write{version: r.New, revision: c.Revision, batch: b}
-		c.Records = append(c.Records, r)
+		s.put(b, c, ch.Key, versions[i])
+	}
+	if len(c.Records) == 0 {
+		s.next++
+	}
+	c.Revision = s.next
+	if invariants.Enabled {
+		c.check()
 	}
 	b.commits = append(b.commits, c)
 	lead := !s.appending
@@ -120,21 +142,35 @@ func (s *Store) sequence(pre []Precondition, changes []Change, versions []*Versi
 	return ticket{revision: c.Revision, batch: b, lead: lead}
 }
 
-// check returns the first precondition that does not hold, and the batch of the pending write that is to blame.
-// The caller holds seq.
-func (s *Store) check(pre []Precondition) (*ConflictError, *batch) {
-	for _, p := range pre {
-		var have int64
-		w, isPending := s.pending[p.Key]
-		if isPending {
-			if w.version != nil {
-				have = w.revision
-			}
-		} else if v := s.state.get(p.Key); v != nil {
-			have = v.Revision
+// put gives one change the next revision. The caller holds seq.
+func (s *Store) put(b *batch, c *Commit, k Key, v *Version) {
+	s.next++
+	r := &Record{Key: k, Revision: s.next, Old: s.latest(k), New: v}
+	if r.Old != nil {
+		r.Key = r.Old.Key // one string for all versions of an object
+	}
+	if v != nil {
+		v.Key, v.Revision = r.Key, r.Revision
+	}
+	s.pending[r.Key] = write{version: v, revision: r.Revision, batch: b}
+	c.Records = append(c.Records, r)
+}
+
+// check panics unless the revisions of a commit are as Commit has it.
+func (c *Commit) check() {
+	for i, r := range c.Records {
+		if r.Revision != c.First()+int64(i) || r.New != nil && r.New.Revision != r.Revision || r.Old != nil && r.Old.Revision >= r.Revision {
+			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s is of %d", c.First(), c.Revision, i, r.Key, r.Revision))
 		}
-		if have != p.Revision {
-			return &ConflictError{Key: p.Key, Want: p.Revision, Have: have}, w.batch
+	}
+}
+
+// check says why the first precondition does not hold that does not, and which batch has the pending write that is to
+// blame. The caller holds seq.
+func (s *Store) check(pre []Precondition) (error, *batch) {
+	for i := range pre {
+		if err := pre[i].holds(s.latest(pre[i].Key)); err != nil {
+			return err, s.pending[pre[i].Key].batch
 		}
 	}
 	return nil, nil
@@ -175,7 +211,7 @@ func (s *Store) append(b *batch) {
 		s.apply(b.commits)
 		for _, c := range b.commits {
 			for _, r := range c.Records {
-				if s.pending[r.Key].revision == c.Revision {
+				if s.pending[r.Key].revision == r.Revision {
 					delete(s.pending, r.Key)
 				}
 			}
@@ -232,6 +268,9 @@ func (s *Store) apply(commits []*Commit) {
 	s.mu.Lock()
 	for _, c := range commits {
 		for _, r := range c.Records {
+			if r.Old == nil && r.New == nil {
+				continue
+			}
 			s.state.set(r.Key, r.New, r.Revision)
 			s.expiry.track(r)
 			woken = s.history.add(r, woken)

@@ -4,11 +4,34 @@ import (
 	"iter"
 )
 
-// A Commit is what became durable under one revision.
+// A Commit is a range of revisions that become durable and visible together, or not at all: one for each of its records,
+// or a single one where it has none.
+//
+//	Records[i].Revision = First() + i
+//	First() ≤ Revision
+//	First() of a commit = Revision + 1 of the one before it
+//
+// Each change has a revision of its own because a watch is cut at revisions: with one for all of them, a client that has
+// seen the first of two objects of a collection, and goes on behind it, would never see the second. A record whose key had
+// no version and has none, of a deletion that found nothing, is there for its revision only.
 type Commit struct {
-	Revision int64
+	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
 	Records  []*Record
+}
+
+// First is the first revision of the range.
+func (c *Commit) First() int64 { return firstOf(c.Revision, len(c.Records)) }
+
+func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
+
+// PayloadRange is the range of revisions of the payload of a commit.
+func PayloadRange(payload []byte) (first, last int64, err error) {
+	p, err := parsePayload(payload)
+	if err == nil && p.kind != payloadCommit {
+		err = errPayload
+	}
+	return p.first(), p.revision, err
 }
 
 // Log is where commits become durable, and where history that memory no longer holds is read again. The store calls
@@ -22,7 +45,7 @@ type Log interface {
 	Append(commits []*Commit) error
 
 	// Replay yields payloads, oldest first; they are valid until yield returns. An error of yield ends it and is
-	// returned. With after ≥ 0 it yields the commits behind that revision, and answers ErrCompacted when some of
+	// returned. With after ≥ 0 it yields the commits that end behind that revision, and answers ErrCompacted when some of
 	// them are no longer there. With after < 0 it yields everything that Compact wrote last, and the commits behind it.
 	Replay(after int64, yield func(payload []byte) error) error
 

@@ -132,13 +132,13 @@ func (s *Store) load() error {
 			return s.history.parse(&p.rest)
 		}
 		if p.kind == payloadCommit {
-			if p.revision <= s.revision {
-				return fmt.Errorf("store: the log goes from revision %d to %d", s.revision, p.revision)
+			if p.first() != s.revision+1 {
+				return fmt.Errorf("the log goes from revision %d to %d", s.revision, p.first())
 			}
 			s.revision = p.revision
 		}
 		err = p.each(func(o *op) error {
-			v := s.state.restore(o, p.revision)
+			v := s.state.restore(o)
 			if o.expire.IsZero() {
 				delete(expires, v.Key)
 			} else {
@@ -169,12 +169,9 @@ func (s *Store) load() error {
 }
 
 // restore applies one op of a replay.
-func (st *state) restore(o *op, revision int64) *Version {
-	if o.revision > 0 {
-		revision = o.revision
-	}
+func (st *state) restore(o *op) *Version {
 	t := st.writable(o.resource)
-	v := &Version{Key: Key{Resource: t.resource, Name: o.name}, Revision: revision}
+	v := &Version{Key: Key{Resource: t.resource, Name: o.name}, Revision: o.revision}
 	if old, ok := t.names.Get(o.name); ok {
 		v.Key.Name = old.Key.Name
 	} else {
@@ -182,9 +179,9 @@ func (st *state) restore(o *op, revision int64) *Version {
 	}
 	if o.hasNew {
 		v.Data = append(make([]byte, 0, len(o.data)), o.data...)
-		st.set(v.Key, v, revision)
+		st.set(v.Key, v, o.revision)
 	} else {
-		st.set(v.Key, nil, revision)
+		st.set(v.Key, nil, o.revision)
 	}
 	return v
 }
@@ -350,7 +347,7 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// replay yields the commits of the log behind after, up to the revision until.
+// replay yields the commits of the log that end behind after and begin up to the revision until.
 func (s *Store) replay(after, until int64, yield func(*payload) error) error {
 	over := false
 	err := s.config.Log.Replay(after, func(b []byte) error {
@@ -358,7 +355,7 @@ func (s *Store) replay(after, until int64, yield func(*payload) error) error {
 		if err != nil {
 			return err
 		}
-		if over = p.revision > until; over {
+		if over = p.first() > until; over {
 			return errEnough
 		}
 		return yield(&p)

@@ -147,7 +147,7 @@ type op struct {
 	resource, name    string
 	hasNew, hasOld    bool
 	data              []byte
-	revision          int64 // of the version, in a base
+	revision          int64 // of the change, or of the version in a base
 	expire, oldExpire time.Time
 	oldRevision       int64
 	oldHead, oldTail  int
@@ -171,18 +171,22 @@ func parsePayload(b []byte) (payload, error) {
 	default:
 		return p, fmt.Errorf("store: the log holds a payload of unknown kind %d; a newer version may have written it", p.kind)
 	}
-	if d.bad {
+	if d.bad || p.count < 0 || p.count > len(d.b) { // a change takes some bytes
 		return p, errPayload
 	}
 	return p, nil
 }
 
+// first is the revision of the first change of a commit.
+func (p *payload) first() int64 { return firstOf(p.revision, p.count) }
+
 // each calls fn for the ops of a payload, once.
 func (p *payload) each(fn func(*op) error) error {
 	var o op
-	for range p.count {
+	for i := range p.count {
 		if p.kind == payloadCommit {
 			p.rest.op(&o)
+			o.revision = p.first() + int64(i)
 		} else {
 			p.rest.version(&o)
 		}
@@ -299,20 +303,23 @@ func (d *decoder) version(o *op) {
 
 // describe computes the sidecar of bytes from the log. When the version expires is not in the bytes but beside them.
 func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
+	if k.Resource == Counters {
+		return &Sidecar{}
+	}
 	sc := s.config.Describe(k, data)
 	sc.Expire = expire
 	return sc
 }
 
 // record builds the record of one op, for keeps.
-func (s *Store) record(p *payload, o *op) *Record {
-	r := &Record{Key: o.key(), Revision: p.revision}
+func (s *Store) record(o *op) *Record {
+	r := &Record{Key: o.key(), Revision: o.revision}
 	if o.hasNew {
-		if live, ok := s.Get(r.Key); ok && live.Revision == p.revision {
+		if live, ok := s.Get(r.Key); ok && live.Revision == o.revision {
 			r.Key, r.New = live.Key, live
 		} else {
 			data := bytes.Clone(o.data)
-			r.New = &Version{Key: r.Key, Revision: p.revision, Data: data, Sidecar: s.describe(r.Key, data, o.expire)}
+			r.New = &Version{Key: r.Key, Revision: o.revision, Data: data, Sidecar: s.describe(r.Key, data, o.expire)}
 		}
 	}
 	if o.hasOld {

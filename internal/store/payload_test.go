@@ -33,6 +33,9 @@ func TestPayload(t *testing.T) {
 		r.Key, r.Revision = key, 9
 		c := &Commit{Revision: 9, Time: -5, Records: []*Record{r, r}}
 		b := c.AppendPayload(nil)
+		if first, last, err := PayloadRange(b); first != 8 || last != 9 || err != nil {
+			t.Errorf("%s: from %d to %d, %v", name, first, last, err)
+		}
 		p, err := parsePayload(b)
 		if err != nil || p.revision != 9 || p.time != -5 || p.count != 2 {
 			t.Errorf("%s: %+v, %v", name, p, err)
@@ -40,6 +43,9 @@ func TestPayload(t *testing.T) {
 		n := 0
 		err = p.each(func(o *op) error {
 			n++
+			if o.revision != int64(7+n) {
+				t.Errorf("%s: change %d has revision %d", name, n, o.revision)
+			}
 			if o.key() != key || o.hasNew != (r.New != nil) || o.hasOld != (r.Old != nil) {
 				t.Errorf("%s: %+v", name, o)
 			}

@@ -118,7 +118,7 @@ func (s *Store) rebuild(ctx context.Context, revision int64, resources []string)
 			}
 			read = p.revision
 			return p.each(func(o *op) error {
-				if !wanted(o.resource) {
+				if !wanted(o.resource) || o.revision <= revision {
 					return nil
 				}
 				if _, seen := undo[Key{o.resource, o.name}]; seen {

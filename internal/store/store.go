@@ -5,8 +5,9 @@
 //
 //   - a Key names one object: its resource ("apps/deployments", core resources as "/pods") and its name within it
 //     ("namespace/name", or "name" for cluster scope). Keys order by resource, then by the bytes of the name, as on etcd.
-//   - a revision is the number of a commit. One counter orders every change of every resource.
-//   - a Version is what one commit stored under one key: immutable bytes and their Sidecar.
+//   - a revision is the number of a change. One counter orders every change of every resource.
+//   - a commit is a range of revisions, one for each of its changes, that become visible together.
+//   - a Version is what one change stored under one key: immutable bytes and their Sidecar.
 //   - a Record is one step of history: the old and the new version of one key.
 //   - a Snapshot is the whole state as of one revision.
 //   - a Cursor is a position in the history, which is all that a watch holds.
@@ -14,7 +15,6 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -52,7 +52,7 @@ type Sidecar struct {
 // Version is one stored state of one object. It is immutable.
 type Version struct {
 	Key      Key
-	Revision int64 // of the commit that wrote it
+	Revision int64 // of the change that wrote it
 	Data     []byte
 	Sidecar  *Sidecar
 }
@@ -62,23 +62,6 @@ type Change struct {
 	Key     Key
 	Data    []byte
 	Sidecar *Sidecar // of Data; nil lets Config.Describe compute it
-}
-
-// Precondition demands that the live version of a key is the one of Revision; 0 demands that there is none.
-type Precondition struct {
-	Key      Key
-	Revision int64
-}
-
-// ConflictError says which precondition of a commit did not hold. Nothing was written.
-type ConflictError struct {
-	Key  Key
-	Want int64 // the revision demanded
-	Have int64 // the live one; 0 when there is none
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)
 }
 
 var (

@@ -67,8 +67,8 @@ func (s *Store) floor(f *feed) int64 {
 	return f.floor
 }
 
-// Next returns the records behind the last ones, in the order of their revisions and a commit's records together; it
-// waits until there are some. The slice is valid until the next call; the records are for keeps.
+// Next returns the records behind the last ones, in the order of their revisions; it waits until there are some. They may
+// end within a commit. The slice is valid until the next call; the records are for keeps.
 // It returns ErrCompacted once the history went away under the cursor, ErrClosed, or the error of ctx.
 func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	for {
@@ -152,11 +152,9 @@ func (c *Cursor) readMemory() (end bool) {
 	bytes := 0
 	for steps := 0; i < n; i, steps = i+1, steps+1 {
 		r := records.at(i)
-		if r.Revision > c.after && (len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords) {
-			if records.at(i-1).Revision != r.Revision {
-				c.after = r.Revision - 1
-				return false
-			}
+		if len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords {
+			c.after = r.Revision - 1
+			return false
 		}
 		if r.concerns(c.prefix, c.term) {
 			c.push(r)
@@ -200,10 +198,10 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		}
 		before := len(c.buffer)
 		err := p.each(func(o *op) error {
-			if o.resource != c.feed.resource || !strings.HasPrefix(o.name, c.prefix) {
+			if o.revision <= c.after || o.resource != c.feed.resource || !strings.HasPrefix(o.name, c.prefix) || !o.hasNew && !o.hasOld {
 				return nil
 			}
-			r := c.store.record(p, o)
+			r := c.store.record(o)
 			if !r.concerns(c.prefix, c.term) {
 				return nil
 			}
@@ -212,7 +210,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 			return nil
 		})
 		if err != nil {
-			c.buffer = c.buffer[:before] // a commit is handed out as a whole
+			c.buffer = c.buffer[:before]
 			return err
 		}
 		c.after = p.revision

@@ -26,7 +26,7 @@ func (f *Forms) message(t Type, o *engine.Object) ([]byte, error) {
 	if known := kept(o, formProtobuf); known != nil {
 		return known, nil
 	}
-	b, err := proto.AppendMessage(nil, t, o.Data, o.Sidecar.Splice, o.Revision)
+	b, err := proto.AppendMessage(nil, t, o.Data, engine.LayoutOf(o).Splice, o.Revision)
 	if err == nil {
 		f.keep(o, formProtobuf, b)
 	}
@@ -69,8 +69,9 @@ func partialMessage(o *engine.Object) ([]byte, error) {
 	if metadata := proto.Metadata(kept(o, formProtobuf)); metadata != nil {
 		return metadata, nil
 	}
-	start := o.Sidecar.Item + len(metadataKey)
-	return proto.AppendMetadata(nil, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], o.Sidecar.Splice-start, o.Revision)
+	at := engine.LayoutOf(o)
+	start := at.Item + len(metadataKey)
+	return proto.AppendMetadata(nil, gotypes.Of[metav1.ObjectMeta](), o.Data[start:], at.Splice-start, o.Revision)
 }
 
 // message is the message of a ListMeta.

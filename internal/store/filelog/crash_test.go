@@ -132,7 +132,7 @@ func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.I
 	own := newModel()
 	m.mu.Lock()
 	for r := int64(2); r <= s.Revision(); r++ {
-		own.commits[r] = m.commits[r]
+		own.changes[r] = m.changes[r]
 	}
 	m.mu.Unlock()
 	for range 5 {

@@ -228,9 +228,9 @@ func TestTornTail(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s at %d of %d: %v", tail, at, end(b), err)
 			}
-			own := &model{commits: map[int64][]store.Change{}, unknown: slices.Clone(m.unknown)}
-			for r, changes := range m.commits {
-				own.commits[r] = changes
+			own := &model{changes: map[int64]store.Change{}, unknown: slices.Clone(m.unknown)}
+			for r, changes := range m.changes {
+				own.changes[r] = changes
 			}
 			if err := own.check(s, acked); err != nil {
 				t.Fatalf("%s at %d of %d: %v", tail, at, end(b), err)

@@ -78,8 +78,8 @@ func diskFails(t *testing.T, n int64, forever bool) bool {
 			refused = refused || err != nil
 		}
 		acked = s.Revision()
-		if int(acked) != len(m.commits)+1 {
-			t.Fatalf("operation %d: %d commits were acknowledged, and the revision is %d", n, len(m.commits), acked)
+		if int(acked) != len(m.changes)+1 {
+			t.Fatalf("operation %d: %d changes were acknowledged, and the revision is %d", n, len(m.changes), acked)
 		}
 		sn, err := s.Snapshot(0)
 		if err != nil {

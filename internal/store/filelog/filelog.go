@@ -133,11 +133,11 @@ func (l *Log) append(commits []*store.Commit) error {
 		}
 	}
 	for _, c := range commits {
-		if c.Revision != w.written+1 {
-			return fmt.Errorf("commit %d does not follow %d", c.Revision, w.written)
+		if c.First() != w.written+1 {
+			return fmt.Errorf("commit %d does not follow %d", c.First(), w.written)
 		}
 		l.buffer = c.AppendPayload(l.buffer[:0])
-		if err := w.commit(c.Revision, l.buffer); err != nil {
+		if err := w.commit(c.First(), c.Revision, l.buffer); err != nil {
 			return err
 		}
 		if cap(l.buffer) > 1<<20 {

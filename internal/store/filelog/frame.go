@@ -3,11 +3,14 @@ package filelog
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
 )
 
 // The types of frames.
@@ -66,14 +69,14 @@ func (w *writer) frame(kind byte, promise, revision int64, payload []byte) error
 	return err
 }
 
-// commit appends the frame of one commit.
-func (w *writer) commit(revision int64, payload []byte) error {
-	w.index.add(w.size(), revision)
+// commit appends the frame of one commit, which has the revisions from first to last.
+func (w *writer) commit(first, last int64, payload []byte) error {
+	w.index.add(w.size(), first)
 	w.fill(w.size() + int64(len(payload)) + 4096)
-	if err := w.frame(frameCommit, w.synced, revision, payload); err != nil {
+	if err := w.frame(frameCommit, w.synced, last, payload); err != nil {
 		return err
 	}
-	w.written = revision
+	w.written = last
 	return nil
 }
 
@@ -109,16 +112,16 @@ func (w *writer) sync() error {
 // publishIndex lets readers see the index of what is synced.
 func (w *writer) publishIndex() { w.segment.index = w.index }
 
-// sparseIndex knows for every so many bytes of a segment the revision of the first commit that begins behind them.
+// sparseIndex knows for every so many bytes of a segment the first revision of the first commit that begins behind them.
 // Readers share the entries, which are never changed once they are there.
 type sparseIndex []int64
 
 const indexStep = 64 << 10 // a multiple of the block size of the record format
 
 // add tells the index of a commit that begins at offset.
-func (x *sparseIndex) add(offset, revision int64) {
+func (x *sparseIndex) add(offset, first int64) {
 	for int64(len(*x))*indexStep <= offset {
-		*x = append(*x, revision)
+		*x = append(*x, first)
 	}
 }
 
@@ -134,6 +137,21 @@ func (x sparseIndex) find(after int64) int64 {
 		}
 	}
 	return int64(max(0, low-1)) * indexStep
+}
+
+// follows says why the commit of a frame does not follow the revision last; nil where it does. The header of the frame has
+// the last revision of the commit, and the payload how many there are.
+func (f *frame) follows(last int64) (first int64, why error) {
+	first, end, err := store.PayloadRange(f.payload)
+	switch {
+	case err != nil:
+		return first, err
+	case end != f.revision:
+		return first, fmt.Errorf("the frame of commit %d holds commit %d", f.revision, end)
+	case last >= 0 && first != last+1:
+		return first, fmt.Errorf("commit %d follows commit %d", first, last)
+	}
+	return first, nil
 }
 
 // frame is one entry read from a file. Its payload is valid until the next one is read.

@@ -105,7 +105,7 @@ func TestKill(t *testing.T) {
 		}
 		for _, a := range acked {
 			v, ok := s.Get(store.Key{Resource: "/pods", Name: a.name})
-			if !ok || v.Revision != a.revision || len(v.Data) != a.size || !strings.HasPrefix(string(v.Data), a.name) {
+			if !ok || v.Revision != a.revision-1 || len(v.Data) != a.size || !strings.HasPrefix(string(v.Data), a.name) {
 				t.Fatalf("round %d: %s was acknowledged at %d, and there is %v", round, a.name, a.revision, v)
 			}
 		}
@@ -115,7 +115,7 @@ func TestKill(t *testing.T) {
 			t.Fatal(err)
 		}
 		sn.Ascend("/nodes", "", "", func(v *store.Version) bool {
-			if p, ok := s.Get(store.Key{Resource: "/pods", Name: string(v.Data)}); !ok || p.Revision != v.Revision {
+			if p, ok := s.Get(store.Key{Resource: "/pods", Name: string(v.Data)}); !ok || p.Revision != v.Revision-1 {
 				t.Errorf("%s says %s at %d, which is %v", v.Key, v.Data, v.Revision, p)
 			}
 			return true

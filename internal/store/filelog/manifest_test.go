@@ -70,8 +70,8 @@ func filledBehindBase(t *testing.T) (im image, m *model, acked int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s.Revision() < int64(len(m.commits))+1 {
-		delete(m.commits, int64(len(m.commits))+1)
+	for s.Revision() < int64(len(m.changes))+1 {
+		delete(m.changes, int64(len(m.changes))+1)
 	}
 	write(s, 60)
 	im, acked = readImage(t, mem), s.Revision()

@@ -3,7 +3,6 @@ package filelog_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -41,15 +40,15 @@ func mustOpen(t testing.TB, fs vfs.FS) *store.Store {
 	return s
 }
 
-// model is all commits that were ever tried, by the revision they got. Commits change one to four keys each, so that
+// model is all changes that were ever tried, by the revision they got. Commits change one to four keys each, so that
 // half of one would show.
 type model struct {
 	mu      sync.Mutex
-	commits map[int64][]store.Change
-	unknown [][]store.Change // refused ones
+	changes map[int64]store.Change
+	unknown [][]store.Change // refused commits
 }
 
-func newModel() *model { return &model{commits: map[int64][]store.Change{}} }
+func newModel() *model { return &model{changes: map[int64]store.Change{}} }
 
 func randomChanges(rng *rand.Rand, writer int) []store.Change {
 	var changes []store.Change
@@ -73,8 +72,15 @@ func (m *model) write(s *store.Store, rng *rand.Rand, writer int) (int64, error)
 		m.unknown = append(m.unknown, changes)
 		return 0, err
 	}
-	m.commits[revision] = changes
+	m.put(revision-int64(len(changes))+1, changes)
 	return revision, nil
+}
+
+// put notes a commit with the revisions from first on.
+func (m *model) put(first int64, changes []store.Change) {
+	for i, ch := range changes {
+		m.changes[first+int64(i)] = ch
+	}
 }
 
 // state is what a revision left behind, as text by name.
@@ -87,12 +93,10 @@ func (m *model) state(revision int64) map[string]string {
 }
 
 func (m *model) apply(state map[string]string, revision int64) {
-	for _, ch := range m.commits[revision] {
-		if ch.Data == nil {
-			delete(state, ch.Key.Name)
-		} else {
-			state[ch.Key.Name] = fmt.Sprintf("%d %s", revision, ch.Data)
-		}
+	if ch := m.changes[revision]; ch.Data == nil {
+		delete(state, ch.Key.Name)
+	} else {
+		state[ch.Key.Name] = fmt.Sprintf("%d %s", revision, ch.Data)
 	}
 }
 
@@ -115,7 +119,7 @@ func (m *model) check(s *store.Store, acked int64) error {
 		return fmt.Errorf("revision %d was acknowledged, and the log ends at %d", acked, s.Revision())
 	}
 	for r := int64(2); r <= s.Revision(); r++ {
-		if m.commits[r] == nil {
+		if _, known := m.changes[r]; !known {
 			if err := m.adopt(s, r); err != nil {
 				return err
 			}
@@ -162,37 +166,37 @@ func (m *model) check(s *store.Store, acked int64) error {
 	return nil
 }
 
-// adopt finds the refused commit that is there under a revision all the same. It must be there as a whole.
+// adopt finds the refused commit that is there from a revision on all the same. It must be there as a whole.
 func (m *model) adopt(s *store.Store, revision int64) error {
 	c, err := s.Watch("/pods", "", revision-1)
 	if err != nil {
 		return err
 	}
-	var records []*store.Record
-	if records, err = c.Poll(); err != nil {
-		return err
-	}
-	there := map[string]string{}
-	for _, r := range records {
-		if r.Revision != revision {
-			break
+	there := map[int64]string{}
+	for c.Revision() < s.Revision() {
+		records, err := c.Poll()
+		if err != nil {
+			return err
 		}
-		if r.New == nil {
-			there[r.Key.Name] = ""
-		} else {
-			there[r.Key.Name] = string(r.New.Data)
+		for _, r := range records {
+			there[r.Revision] = r.Key.Name + " "
+			if r.New != nil {
+				there[r.Revision] += string(r.New.Data)
+			}
 		}
 	}
 	before := m.state(revision - 1)
 	for i, changes := range m.unknown {
-		want := map[string]string{}
-		for _, ch := range changes {
-			if _, was := before[ch.Key.Name]; was || ch.Data != nil {
-				want[ch.Key.Name] = string(ch.Data)
+		matches := revision+int64(len(changes))-1 <= s.Revision()
+		for n, ch := range changes {
+			want := ch.Key.Name + " " + string(ch.Data)
+			if _, was := before[ch.Key.Name]; !was && ch.Data == nil {
+				want = "" // nothing to delete
 			}
+			matches = matches && there[revision+int64(n)] == want
 		}
-		if maps.Equal(there, want) {
-			m.commits[revision] = changes
+		if matches {
+			m.put(revision, changes)
 			m.unknown = slices.Delete(m.unknown, i, i+1)
 			return nil
 		}

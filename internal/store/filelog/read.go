@@ -41,11 +41,15 @@ func (l *Log) readCommits(s *segment, after int64, yield func([]byte) error) err
 		if fr.kind != frameCommit {
 			continue
 		}
-		if last >= 0 && fr.revision != last+1 || last < 0 && fr.revision > after+1 {
-			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("commit %d follows commit %d", fr.revision, max(last, after))}
+		first, why := fr.follows(last)
+		if why == nil && last < 0 && first > after+1 {
+			why = fmt.Errorf("commit %d follows commit %d", first, after)
+		}
+		if why != nil {
+			return &DamageError{File: file, Offset: fr.offset, Reason: why.Error()}
 		}
 		last = fr.revision
-		index.add(fr.offset, fr.revision)
+		index.add(fr.offset, first)
 		if fr.revision <= after {
 			continue
 		}

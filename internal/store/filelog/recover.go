@@ -59,8 +59,8 @@ func (l *Log) recoverLast(synced int64) error {
 		if fr.kind != frameCommit {
 			continue
 		}
-		if fr.revision != last.end+1 {
-			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("commit %d follows commit %d", fr.revision, last.end)}
+		if _, why := fr.follows(last.end); why != nil {
+			return &DamageError{File: file, Offset: fr.offset, Reason: why.Error()}
 		}
 		last.end = fr.revision
 		unproven = append(unproven, seen{fr.offset, fr.revision})
@@ -167,7 +167,11 @@ func (w *writer) begin(old *reader) error {
 			return fmt.Errorf("commit %d read back once, but not again: %w", w.written+1, err)
 		}
 		if f.kind == frameCommit && f.revision > s.after {
-			if err := w.commit(f.revision, f.payload); err != nil {
+			first, err := f.follows(w.written)
+			if err != nil {
+				return err
+			}
+			if err := w.commit(first, f.revision, f.payload); err != nil {
 				return err
 			}
 		}

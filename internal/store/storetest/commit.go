@@ -70,7 +70,8 @@ func testCommit(t *testing.T, b Backend) {
 	}
 }
 
-// testCommitOfSeveralKeys: all under one revision, seen together.
+// testCommitOfSeveralKeys: each change has a revision of its own, so that a watch that is cut between two of them goes on
+// with the second; and all are seen together.
 //
 // SPEC: STORE-1, WATCH-1
 func testCommitOfSeveralKeys(t *testing.T, b Backend) {
@@ -81,24 +82,48 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 		changes = append(changes, store.Change{Key: pod(fmt.Sprintf("p%03d", i)), Data: []byte("x")})
 	}
 	changes = append(changes, store.Change{Key: store.Key{Resource: "/nodes", Name: "n"}, Data: []byte("y")})
-	if revision := x.commit(changes...); revision != 2 {
+	all := make(chan error, 1)
+	go func() { // whoever is woken finds all of it
+		_, err := c.Next(context.Background())
+		if n := x.snapshot(0).Count("/pods", ""); err == nil && n != 200 {
+			err = fmt.Errorf("%d of 200 Pods are to be seen", n)
+		}
+		all <- err
+	}()
+	if revision := x.commit(changes...); revision != 202 {
 		t.Fatal(revision)
 	}
-	records, err := c.Poll()
-	if err != nil || len(records) != 200 || c.Revision() != 2 {
-		t.Fatalf("%d records, %v", len(records), err)
+	if err := <-all; err != nil {
+		t.Fatal(err)
 	}
-	if x.reopen() {
-		records, err := x.watch("/pods", "", 1).Poll()
-		if err != nil || len(records) != 200 {
-			t.Fatalf("reopened: %d records, %v", len(records), err)
+	check := func() {
+		t.Helper()
+		for _, after := range []int64{1, 2, 3, 100, 200, 201, 202} {
+			want := ""
+			for i := after - 1; i < 200; i++ {
+				want += fmt.Sprintf("%d +/pods/p%03d=x\n", i+2, i)
+			}
+			cut := x.watch("/pods", "", after)
+			if s := drain(t, cut); s != want || cut.Revision() != 202 {
+				t.Fatalf("behind %d, at %d:\n%s", after, cut.Revision(), s)
+			}
+			if n := x.snapshot(after).Count("/pods", ""); n != int(min(after-1, 200)) {
+				t.Fatalf("at %d there are %d Pods", after, n)
+			}
+		}
+		if v, ok := x.Get(pod("p199")); !ok || v.Revision != 201 {
+			t.Fatal(v)
 		}
 	}
+	check()
+	if x.reopen() {
+		check()
+	}
 	// One precondition that does not hold refuses all of it.
-	_, err = x.Commit(context.Background(), []store.Precondition{{Key: pod("p000"), Revision: 2}, {Key: pod("p001"), Revision: 1}},
+	_, err := x.Commit(context.Background(), []store.Precondition{{Key: pod("p000"), Revision: 2}, {Key: pod("p001"), Revision: 1}},
 		[]store.Change{{Key: pod("p000")}, {Key: pod("p001")}})
 	var conflict *store.ConflictError
-	if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: pod("p001"), Want: 1, Have: 2}) {
+	if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: pod("p001"), Want: 1, Have: 3}) {
 		t.Fatal(err)
 	}
 	if n := x.snapshot(0).Count("/pods", ""); n != 200 {
@@ -338,4 +363,151 @@ func testAbandoned(t *testing.T, b Backend) {
 	}
 	wait.Wait()
 	eventually(t, "all commits happened", func() bool { return x.snapshot(0).Count("/pods", "") == 200 })
+}
+
+// facts is a change to data with a sidecar that says so much of the object.
+func facts(k store.Key, data, uid string, form uint64, deleting bool) store.Change {
+	return store.Change{Key: k, Data: []byte(data), Sidecar: &store.Sidecar{UID: uid, Form: form, Deleting: deleting}}
+}
+
+// testFence: a fence holds while the object is the same, in the same form, and stays, whatever else changes.
+//
+// SPEC: URI-5, STORE-1
+func testFence(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	ns := store.Key{Resource: "/namespaces", Name: "n"}
+	fenced := func(v *store.Version) error {
+		_, err := x.Commit(context.Background(), []store.Precondition{store.Fence(v)}, nil)
+		return err
+	}
+	x.commit(facts(ns, "1", "u1", 7, false))
+	v, _ := x.Get(ns)
+	x.commit(facts(ns, "annotated", "u1", 7, false))
+	if err := fenced(v); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []store.Change{
+		facts(ns, "2", "u1", 8, false), facts(ns, "3", "u1", 7, true), facts(ns, "4", "u2", 7, false), {Key: ns},
+	} {
+		x.commit(facts(ns, "1", "u1", 7, false))
+		if err := fenced(v); err != nil {
+			t.Fatal(err)
+		}
+		have := x.commit(change)
+		if change.Data == nil {
+			have = 0
+		}
+		var conflict *store.ConflictError
+		if err := fenced(v); !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: ns, Sort: store.ThisFence, Have: have}) {
+			t.Errorf("%s: %v", change.Data, err)
+		}
+	}
+}
+
+// testFenceRace: of what is created in a namespace while it is being deleted, nothing comes behind the deletion.
+//
+// SPEC: URI-5
+func testFenceRace(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	ns := store.Key{Resource: "/namespaces", Name: "n"}
+	x.commit(facts(ns, "1", "u1", 0, false))
+	v, _ := x.Get(ns)
+	var wait sync.WaitGroup
+	var refused atomic.Int64
+	for w := range 8 {
+		wait.Go(func() {
+			for i := 0; ; i++ {
+				k := pod(fmt.Sprintf("n/%d-%d", w, i))
+				_, err := x.Commit(context.Background(), []store.Precondition{store.Fence(v), store.Absent(k)}, []store.Change{{Key: k, Data: []byte("x")}})
+				var conflict *store.ConflictError
+				if errors.As(err, &conflict) && conflict.Key == ns {
+					// The conflict is told once its reason is to be seen.
+					if now, ok := x.Get(ns); !ok || !now.Sidecar.Deleting {
+						t.Error("refused before the namespace is to be seen as deleted")
+					}
+					refused.Add(1)
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 20 {
+		x.commit(facts(ns, "annotated", "u1", 0, false))
+	}
+	end := x.commit(facts(ns, "3", "u1", 0, true))
+	wait.Wait()
+	if refused.Load() != 8 {
+		t.Errorf("%d of 8 were refused", refused.Load())
+	}
+	x.snapshot(0).Ascend("/pods", "n/", "", func(v *store.Version) bool {
+		if v.Revision > end {
+			t.Errorf("%s was created at %d, behind the deletion at %d", v.Key, v.Revision, end)
+		}
+		return true
+	})
+}
+
+// testCounter: a counter is never above its limit, however many add to it at once, and no add is lost or counted that
+// was refused.
+//
+// SPEC: STORE-1
+func testCounter(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	const writers, tries, limit = 16, 20, 100
+	number := func() int64 {
+		v, _ := x.Get(store.Key{Resource: store.Counters, Name: "pods"})
+		return v.Number()
+	}
+	var wait sync.WaitGroup
+	var granted, refused atomic.Int64
+	for w := range writers {
+		wait.Go(func() {
+			for i := range tries {
+				k := pod(fmt.Sprintf("%d-%d", w, i))
+				revision, err := x.Commit(context.Background(), []store.Precondition{store.Absent(k), store.Count("pods", 1, limit)}, []store.Change{{Key: k, Data: []byte("x")}})
+				var over *store.LimitError
+				switch {
+				case errors.As(err, &over):
+					refused.Add(1)
+					if n := number(); n != limit || over.Have != limit || over.Add != 1 || over.Limit != limit {
+						t.Errorf("refused at %d: %v", n, err)
+					}
+				case err != nil:
+					t.Error(err)
+				default:
+					granted.Add(1)
+					if v, ok := x.Get(k); !ok || v.Revision != revision {
+						t.Errorf("%s has not the revision of its creation, %d", k, revision)
+					}
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if granted.Load() != limit || refused.Load() != writers*tries-limit || x.snapshot(0).Count("/pods", "") != limit {
+		t.Fatalf("%d were granted and %d refused", granted.Load(), refused.Load())
+	}
+	x.reopen()
+	count := func(pre ...store.Precondition) error {
+		_, err := x.Commit(context.Background(), pre, nil)
+		return err
+	}
+	var over *store.LimitError
+	if x.b.Durable && number() != limit {
+		t.Fatalf("reopened, the counter is %d", number())
+	}
+	before := number()
+	if err := count(store.Count("pods", -before, 0)); err != nil || number() != 0 {
+		t.Fatalf("%v, %d", err, number()) // to take away is never refused
+	}
+	if err := count(store.Count("pods", 3, 4), store.Count("cpu", 2000, 1999)); !errors.As(err, &over) || over.Key.Name != "cpu" || number() != 0 {
+		t.Fatalf("%v, %d", err, number()) // all or nothing
+	}
+	if err := count(store.Count("pods", 1, 4), store.Count("pods", 1, 4)); err == nil || number() != 0 {
+		t.Fatal("one commit counted twice")
+	}
 }

@@ -24,8 +24,8 @@ func newTwin() *twin { return &twin{revision: 1} }
 
 // commit writes what the store was asked to write.
 func (w *twin) commit(changes []store.Change) {
-	w.revision++
 	for _, ch := range changes {
+		w.revision++
 		c := change{revision: w.revision, key: ch.Key}
 		if ch.Data != nil {
 			s := string(ch.Data)

@@ -108,7 +108,7 @@ func testWatchWakes(t *testing.T, b Backend) {
 	want["a/p1x"] = "5 +/pods/a/p1xyz=\n"
 	check(1)
 	x.commit(store.Change{Key: pod("b/q"), Data: []byte{}}, store.Change{Key: pod("b/r"), Data: []byte{}})
-	want["b/"] = "6 +/pods/b/q=\n6 +/pods/b/r=\n"
+	want["b/"] = "6 +/pods/b/q=\n7 +/pods/b/r=\n"
 	check(1)
 	if n := x.Stats().Waiting; n != 0 {
 		t.Fatalf("%d cursors still wait", n)

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+)
+
+// annotate changes the namespace of the tests in a way that does not matter to what is in it.
+func (b *bench) annotate(n int) {
+	b.Helper()
+	b.must(b.Patch(b.Context(), &Request{Resource: b.namespaces, Name: "ns"},
+		Patch{Type: MergePatch, Body: fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"},"labels":{"n":"%d"}}}`, n, n)}))
+}
+
+// What a create has found of its namespace still holds when that was annotated and labelled meanwhile, so that it need not
+// look again.
+//
+// SPEC: URI-5
+func TestCreateInABusyNamespace(t *testing.T) {
+	b := newBench(t)
+	d := b.draft(b.request("a"), creates)
+	if err := d.admitNamespace(); err != nil || len(d.fences) != 1 {
+		t.Fatal(err, d.fences)
+	}
+	b.annotate(1)
+	if _, err := b.store.Commit(t.Context(), d.fences, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// A namespace that is deleted between the look at it and the commit takes no more objects; when there is another one of its
+// name by then, the create begins again in that one.
+//
+// SPEC: URI-5
+func TestCreateInANamespaceThatGoes(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		b := newBench(t)
+		namespace := &Request{Resource: b.namespaces, Name: "ns"}
+		b.meanwhile(func() {
+			b.must(b.Delete(t.Context(), namespace, DeleteOptions{}))
+			if again {
+				b.must(b.Create(t.Context(), &Request{Resource: b.namespaces}, b.parse(`{"metadata":{"name":"ns"}}`)))
+			}
+		})
+		result, err := b.Create(t.Context(), b.request("a"), b.parse(`{"metadata":{"name":"a"}}`))
+		if !again {
+			b.wants(err, 404, `namespaces "ns" not found`)
+			continue
+		}
+		if made := b.must(result, err).Object.Revision; made <= b.must(b.Get(t.Context(), namespace, "")).Object.Revision {
+			t.Errorf("created at %d, before its namespace", made)
+		}
+	}
+}
