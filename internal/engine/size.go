@@ -34,7 +34,7 @@ func (d *draft) fit(before *store.Version) error {
 		case size <= maxRequest:
 			d.next = next
 			return nil
-		case d.owned || next.Sidecar.Managed == 0:
+		case d.owned || LayoutOf(next).Managed == 0:
 			return apierr.NewTooLarge(fmt.Sprintf("the object would take %d bytes, limit is %d", size, maxRequest))
 		}
 	}
