@@ -123,7 +123,7 @@ func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Obje
 		t.Fatalf("%s is no stored object", data)
 	}
 	return &engine.Object{
-		Key: store.Key{Resource: r.Store, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
+		Key: store.Key{Resource: r.Stored.Path, Name: value.At("metadata", "name").Str()}, Data: data, Revision: 1,
 		Sidecar: engine.NewSidecar(at),
 	}
 }

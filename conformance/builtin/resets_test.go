@@ -57,12 +57,13 @@ type filters = map[fieldpath.APIVersion]fieldpath.Filter
 // SPEC: SSA-14
 func TestResets(t *testing.T) {
 	served, kinds := map[place]bool{}, map[schema.GroupResource][]schema.GroupVersionKind{}
+	resets := map[place]map[string]merge.Set{}
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		gvr := schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Name}
 		kinds[gvr.GroupResource()] = append(kinds[gvr.GroupResource()], gvr.GroupVersion().WithKind(r.Kind))
-		served[place{gvr, ""}] = true
+		served[place{gvr, ""}], resets[place{gvr, ""}] = true, r.Resets
 		for _, s := range r.Subresources {
-			served[place{gvr, s.Name}] = true
+			served[place{gvr, s.Name}], resets[place{gvr, s.Name}] = true, s.Resets
 		}
 	}
 	vectors, upstream := vectorsByKind(t), resetsOf(t)
@@ -81,7 +82,7 @@ func TestResets(t *testing.T) {
 			}
 			continue
 		}
-		ours := builtin.Resets(e.Group, e.Resource, e.subresource)
+		ours := resets[e]
 		for _, gvk := range kinds[e.GroupResource()] {
 			apiVersion := gvk.GroupVersion().String()
 			our, filtered := ours[apiVersion]

@@ -32,13 +32,13 @@ func certificates(c Config) group {
 			},
 		},
 		{
-			name: "clustertrustbundles", kind: "ClusterTrustBundle", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
+			name: "clustertrustbundles", kind: "ClusterTrustBundle", referenceStorage: "v1beta1", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
 			cluster: true, naming: segment, conditional: true,
 			fields: []selectable{text("spec.signerName")},
 			table:  columns.ClusterTrustBundles,
 		},
 		{
-			name: "podcertificaterequests", kind: "PodCertificateRequest", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
+			name: "podcertificaterequests", kind: "PodCertificateRequest", referenceStorage: "v1beta1", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
 			conditional: true, status: statusOnly,
 			fields: []selectable{
 				text("spec.nodeName"),

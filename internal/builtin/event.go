@@ -7,7 +7,6 @@ import (
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/convert"
 	"plinth/internal/builtin/gotypes"
-	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -29,8 +28,8 @@ func coreEvents(c Config) kind {
 			{name: "source", value: eventSource},
 			text("type"),
 		},
-		table:   columns.CoreEvents,
-		special: func(r *engine.Resource) { r.TTL = c.EventTTL },
+		table: columns.CoreEvents,
+		ttl:   c.EventTTL,
 	}
 }
 
@@ -59,10 +58,6 @@ func events(c Config) group {
 			text("type"),
 		},
 		table: columns.Events,
-		special: func(r *engine.Resource) {
-			r.TTL = c.EventTTL
-			r.Store = "/events"
-			r.ToStored, r.FromStored = convert.EventEventsToCore, convert.EventCoreToEvents
-		},
+		path:  "/events", toStorage: convert.EventEventsToCore, fromStorage: convert.EventCoreToEvents,
 	}}}
 }

@@ -48,19 +48,11 @@ var untouchedFields = []untouched{
 	{"storagemigration.k8s.io", "storageversionmigrations", statusAlone},
 }
 
-// versions are those in which a group's types are served.
-func versions(group string) []string {
-	if group == "autoscaling" {
-		return []string{"v1", "v2"}
-	}
-	return []string{"v1"}
-}
-
-// Resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as the
-// subresource is the main URL. Each version of a type has all of them, as a write changes who owns what in the others, too.
-func Resets(group, resource, subresource string) map[string]merge.Set {
+// resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as the
+// subresource is the main URL. Each version of a kind has all of them, as a write changes who owns what in the others, too.
+func resets(r *engine.Resource, subresource string) map[string]merge.Set {
 	i := slices.IndexFunc(untouchedFields, func(u untouched) bool {
-		return u.group == group && slices.Contains(strings.Fields(u.resources), resource)
+		return u.group == r.Group && slices.Contains(strings.Fields(u.resources), r.Name)
 	})
 	if i < 0 {
 		return nil
@@ -70,9 +62,8 @@ func Resets(group, resource, subresource string) map[string]merge.Set {
 		return nil
 	}
 	sets := map[string]merge.Set{}
-	for _, version := range versions(group) {
-		r := engine.Resource{Group: group, Version: version}
-		sets[r.APIVersion()] = merge.Fields(strings.Fields(paths)...)
+	for _, version := range r.Stored.Versions {
+		sets[version.APIVersion] = merge.Fields(strings.Fields(paths)...)
 	}
 	return sets
 }

@@ -6,7 +6,24 @@ import (
 	"testing"
 
 	"plinth/internal/engine"
+	"plinth/merge"
 )
+
+// resetsOf is what writes to an endpoint of the built-in type of this name cannot touch.
+func resetsOf(group, resource, subresource string) map[string]merge.Set {
+	for _, r := range Resources(Config{}) {
+		if r.Group != group || r.Name != resource {
+			continue
+		}
+		if subresource == "" {
+			return r.Resets
+		}
+		if s := r.Subresource(subresource); s != nil {
+			return s.Resets
+		}
+	}
+	return nil
+}
 
 // SPEC: SSA-14
 func TestResets(t *testing.T) {
@@ -26,7 +43,7 @@ func TestResets(t *testing.T) {
 		{"certificates.k8s.io", "certificatesigningrequests", "approval", "certificates.k8s.io/v1", ".spec .status.certificate"},
 		{"storage.k8s.io", "csinodes", "status", "storage.k8s.io/v1", ".metadata .spec"},
 	} {
-		got := Resets(test.group, test.resource, test.subresource)
+		got := resetsOf(test.group, test.resource, test.subresource)
 		var apiVersions []string
 		for apiVersion, f := range got {
 			apiVersions = append(apiVersions, apiVersion)
@@ -51,7 +68,7 @@ func TestResetsOfServedTypes(t *testing.T) {
 		served[endpoint] = true
 		hasStatus := slices.ContainsFunc(r.Subresources, func(s *engine.Subresource) bool { return s.Name == "status" })
 		for _, subresource := range []string{"", "status"} {
-			if _, ok := Resets(r.Group, r.Name, subresource)[r.APIVersion()]; ok != hasStatus {
+			if _, ok := resetsOf(r.Group, r.Name, subresource)[r.APIVersion()]; ok != hasStatus {
 				t.Errorf("%s %s/%s: in the table: %v", r.APIVersion(), r.Name, subresource, ok)
 			}
 		}

@@ -18,7 +18,7 @@ func resources(c Config) group {
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{
-			name: "devicetaintrules", kind: "DeviceTaintRule", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
+			name: "devicetaintrules", kind: "DeviceTaintRule", referenceStorage: "v1beta2", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
 			table: columns.DeviceTaintRules,
 		},

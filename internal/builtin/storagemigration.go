@@ -10,7 +10,7 @@ import (
 func storagemigration() group {
 	return group{"storagemigration.k8s.io", "v1", []kind{
 		{
-			name: "storageversionmigrations", kind: "StorageVersionMigration",
+			name: "storageversionmigrations", kind: "StorageVersionMigration", referenceStorage: "v1beta1",
 			schema: gotypes.Of[storagemigrationv1.StorageVersionMigration], cluster: true,
 			conditional: true, status: statusOnly, table: columns.StorageVersionMigrations,
 		},

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -44,12 +45,59 @@ func Resources(c Config) []*engine.Resource {
 		c.Now = time.Now
 	}
 	var all []*engine.Resource
+	stored := map[string]*engine.Kind{}
 	for _, g := range groups(c) {
 		for i := range g.kinds {
-			all = append(all, g.kinds[i].resource(g.name, g.version, c))
+			row := &g.kinds[i]
+			r := row.resource(g.name, g.version, c)
+			if !r.Virtual() {
+				row.store(r, stored)
+			}
+			all = append(all, r)
+		}
+	}
+	for _, r := range all {
+		r.Resets = resets(r, "")
+		for _, s := range r.Subresources {
+			s.Resets = resets(r, s.Name)
 		}
 	}
 	return all
+}
+
+// Release is the release of Kubernetes whose types these are. What a write stores may differ from one to the next.
+const Release = "1.37"
+
+// store gives a type the kind that is stored of it. The first row of a kind is the version in which it is stored.
+func (k *kind) store(r *engine.Resource, kinds map[string]*engine.Kind) {
+	path := cmp.Or(k.path, r.Group+"/"+r.Name)
+	r.Stored = kinds[path]
+	if r.Stored == nil {
+		r.StoredAlone(path, "Kubernetes "+Release)
+		r.Stored.TTL, r.Stored.ReferenceStorage = k.ttl, k.referenceStorage
+		kinds[path] = r.Stored
+		return
+	}
+	r.Served = engine.VersionOf(r)
+	r.Stored.Versions = append(r.Stored.Versions, r.Served)
+	storage, toStorage, fromStorage := r.Stored.Storage, k.toStorage, k.fromStorage
+	r.Stored.Convert = func(objects []object.Value, to *engine.Version) ([]object.Value, error) {
+		converted := make([]object.Value, len(objects))
+		for i, obj := range objects {
+			convert := fromStorage
+			if to == storage {
+				convert = toStorage
+			}
+			if converted[i] = obj; obj.At("apiVersion").Str() == to.APIVersion {
+				continue
+			}
+			var err error
+			if converted[i], err = convert(obj); err != nil {
+				return nil, err
+			}
+		}
+		return converted, nil
+	}
 }
 
 // group is one API group in one version.
@@ -65,6 +113,13 @@ type kind struct {
 	short      string // short names, separated by spaces
 	categories []string
 	schema     func() *schema.Type
+
+	path string        // of the kind in the store; "": that of its group and name
+	ttl  time.Duration // how long an object lives; 0: until it is deleted
+	// toStorage and fromStorage convert between this version and the one that is stored; nil where this is it.
+	toStorage, fromStorage func(obj object.Value) (object.Value, error)
+	// referenceStorage is the version in which the reference stores the kind, where that is one that it does not serve.
+	referenceStorage string
 
 	cluster     bool     // not in a namespace
 	verbs       []string // nil: all
@@ -125,7 +180,6 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 		Verbs:      k.verbs,
 		Deprecated: k.deprecated,
 		Schema:     k.schema, Model: modelName(group, version, k.kind),
-		Store: group + "/" + k.name,
 
 		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
 		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
@@ -157,9 +211,7 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	if k.special != nil {
 		k.special(r)
 	}
-	r.Resets = Resets(group, r.Name, "")
 	for _, s := range r.Subresources {
-		s.Resets = Resets(group, r.Name, s.Name)
 		if s.Schema != nil {
 			s.Model = modelName(s.Group, s.Version, s.Kind)
 		}

@@ -140,11 +140,11 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 func TestStoreKeys(t *testing.T) {
 	stored := map[string][]string{}
 	for _, r := range Resources(Config{}) {
-		if r.Answer == nil {
-			stored[r.Store] = append(stored[r.Store], r.APIVersion())
-		}
-		if (r.ToStored == nil) != (r.FromStored == nil) {
-			t.Errorf("%s converts in one direction only", r.APIVersion()+" "+r.Name)
+		if !r.Virtual() {
+			stored[r.Stored.Path] = append(stored[r.Stored.Path], r.APIVersion())
+			if several := len(r.Stored.Versions) > 1; several != (r.Stored.Convert != nil) || r.Stored.Version(r.APIVersion()) != r.Served {
+				t.Errorf("%s has %d versions, and converts: %v", r.APIVersion()+" "+r.Name, len(r.Stored.Versions), !several)
+			}
 		}
 	}
 	for key, versions := range stored {

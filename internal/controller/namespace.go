@@ -96,10 +96,10 @@ func (c *Namespaces) empty(ctx context.Context, namespaces *engine.Resource, nam
 	var failed []error
 	seen := map[string]bool{}
 	for r := range c.Registry.Now().All() {
-		if !r.Namespaced || !r.Has("delete") || !r.Has("list") || seen[r.Store] {
+		if !r.Namespaced || !r.Has("delete") || !r.Has("list") || seen[r.Stored.Path] {
 			continue
 		}
-		seen[r.Store] = true
+		seen[r.Stored.Path] = true
 		n, err := c.emptyOf(ctx, r, name)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("deleting %s: %w", r.Type(), err))

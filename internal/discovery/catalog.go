@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"slices"
@@ -142,26 +143,15 @@ func (c *catalog) all() []*groupVersion {
 	return all
 }
 
-func storageVersionOf(types *engine.Types, r *engine.Resource) storageVersion {
-	if !r.Has("create") || r.Virtual() { // nothing is stored
+func storageVersionOf(r *engine.Resource) storageVersion {
+	if !r.Has("create") || r.Stored == nil { // nothing is stored
 		return storageVersion{}
 	}
-	stored := types.Stored(r.Store)
-	if stored == nil {
-		return storageVersion{}
+	group, version, core := strings.Cut(r.Stored.Storage.APIVersion, "/")
+	if !core {
+		group, version = "", group
 	}
-	if v := storedAs[[2]string{stored.Group, stored.Kind}]; v != "" {
-		return storageVersion{stored.Group, v, stored.Kind}
-	}
-	return storageVersion{stored.Group, stored.Version, stored.Kind}
-}
-
-// storedAs are the kinds that the reference stores in a version that it does not serve.
-var storedAs = map[[2]string]string{
-	{"certificates.k8s.io", "ClusterTrustBundle"}:          "v1beta1",
-	{"certificates.k8s.io", "PodCertificateRequest"}:       "v1beta1",
-	{"resource.k8s.io", "DeviceTaintRule"}:                 "v1beta2",
-	{"storagemigration.k8s.io", "StorageVersionMigration"}: "v1beta1",
+	return storageVersion{group, cmp.Or(r.Stored.ReferenceStorage, version), r.Kind}
 }
 
 // hash is the storageVersionHash of discovery: opaque to clients, equal where objects are stored in the same way.

@@ -66,10 +66,10 @@ func (d *defined) set(name string, types ...*engine.Resource) {
 func synthetic(group, version string, n int, compiled *int) *engine.Resource {
 	kind := fmt.Sprintf("Kind%04d", n)
 	model := "com.example." + group + "." + version + "." + kind
-	return &engine.Resource{
+	r := &engine.Resource{
 		Group: group, Version: version, Name: strings.ToLower(kind) + "s", Singular: strings.ToLower(kind), Kind: kind,
 		ListKind: kind + "List", Namespaced: true, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-		Store: group + "/" + strings.ToLower(kind) + "s", Model: model,
+		Model: model,
 		Schema: func() *schema.Type {
 			*compiled++
 			return &schema.Type{Kind: schema.Struct, Name: model, Fields: []schema.Field{
@@ -77,6 +77,7 @@ func synthetic(group, version string, n int, compiled *int) *engine.Resource {
 			}}
 		},
 	}
+	return r.StoredAlone(group + "/" + r.Name)
 }
 
 // Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others are

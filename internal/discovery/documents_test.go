@@ -139,8 +139,8 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 
 	// Another type in batch/v1: what is about apps/v1 alone stays, everything else tells of it.
 	extra := *all[0]
-	extra.Group, extra.Version, extra.Name, extra.Kind, extra.Store = "batch", "v1", "extras", "Extra", "batch/extras"
-	defined.set("extra", &extra)
+	extra.Group, extra.Version, extra.Name, extra.Kind = "batch", "v1", "extras", "Extra"
+	defined.set("extra", extra.StoredAlone("batch/extras"))
 	second := get()
 	for path, kept := range map[string]bool{
 		"/apis/apps/v1": true, "/openapi/v3/apis/apps/v1": true, "/openapi/v3/apis/batch/v1": false, "/openapi/v3": false, "/openapi/v2": false,
@@ -181,10 +181,10 @@ func TestHashIsOfTheContent(t *testing.T) {
 	}}
 	of := func(typ *schema.Type, version Version) (hash, location string) {
 		r := &engine.Resource{
-			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList", Store: "example.com/things",
+			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
 			Verbs: []string{"get"}, Schema: func() *schema.Type { return typ }, Model: typ.Name,
 		}
-		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r}), Version: version, Model: gotypes.Model})
+		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}), Version: version, Model: gotypes.Model})
 		index := parse(t, plain(t, d, "/openapi/v3", ""))
 		doc, _, _ := d.Get("/openapi/v3/apis/example.com/v1", "")
 		text := plain(t, d, "/openapi/v3/apis/example.com/v1", "")
@@ -287,7 +287,8 @@ func TestManyReadersWhileTypesChange(t *testing.T) {
 	}
 	for i := range 50 {
 		extra := *all[0]
-		extra.Group, extra.Version, extra.Name, extra.Store = "example.com", "v1", "extras", "example.com/extras"
+		extra.Group, extra.Version, extra.Name = "example.com", "v1", "extras"
+		extra.StoredAlone("example.com/extras")
 		if i%2 == 0 {
 			defined.set("extra", &extra)
 		} else {

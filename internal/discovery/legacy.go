@@ -133,7 +133,7 @@ func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
 	}
 	var entries []entry
 	for _, r := range gv.resources {
-		entries = append(entries, entry{r.Name, gv.resource(r, storageVersionOf(types, r))})
+		entries = append(entries, entry{r.Name, gv.resource(r, storageVersionOf(r))})
 		for _, s := range r.Subresources {
 			name := r.Name + "/" + s.Name
 			entries = append(entries, entry{name, subresource(r, s, name)})

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"plinth/internal/apierr"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -116,7 +118,13 @@ func parse(t testing.TB, data []byte) object.Value {
 func recordedResources(t testing.TB) []*engine.Resource {
 	t.Helper()
 	var all []*engine.Resource
-	byHash := map[string]*engine.Resource{}
+	referenceStorage := map[apierr.Type]string{}
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		if r.Stored != nil {
+			referenceStorage[r.Type()] = r.Stored.ReferenceStorage
+		}
+	}
+	byHash, kinds := map[string]*engine.Resource{}, map[*engine.Resource]string{}
 	for _, doc := range recordedDiscovery(t) {
 		v := parse(t, []byte(doc.body))
 		if v.At("kind").Str() != "APIResourceList" || isAbsent(doc.path) {
@@ -144,7 +152,7 @@ func recordedResources(t testing.TB) []*engine.Resource {
 				ShortNames: texts(item.At("shortNames")), Categories: texts(item.At("categories")), Verbs: texts(item.At("verbs")),
 			}
 			if hash := item.At("storageVersionHash").Str(); hash != "" {
-				r.Store = "/" + hash
+				kinds[r] = hash
 				if byHash[hash] == nil || (storageVersion{group, version, r.Kind}).hash() == hash {
 					byHash[hash] = r
 				}
@@ -155,8 +163,13 @@ func recordedResources(t testing.TB) []*engine.Resource {
 	}
 	// Types of one hash are one kind; the one whose name the hash is made of is stored as it is.
 	for _, r := range all {
-		if r.Store != "" && byHash[r.Store[1:]] != r {
-			r.ToStored = func(v object.Value) (object.Value, error) { return v, nil }
+		if hash := kinds[r]; hash != "" {
+			first := byHash[hash]
+			if first.Stored == nil {
+				first.StoredAlone("/" + hash)
+			}
+			r.Stored, r.Served = first.Stored, engine.VersionOf(r)
+			r.Stored.ReferenceStorage = referenceStorage[apierr.Type{Group: r.Group, Name: r.Name}]
 		}
 	}
 	return all

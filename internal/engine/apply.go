@@ -160,7 +160,7 @@ func (rq *Request) notTyped(intent object.Value, err error) error {
 // merge makes of an intent, and of what is there, the object that is going to be, with its managers, decoded like any body.
 func (d *draft) merge(intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
-	k, live := d.merging(rq), d.old
+	k, live := rq.merging(), d.old
 	scale := sub != nil && sub.Replicas != nil
 	if scale {
 		var err error

@@ -162,7 +162,7 @@ func (d *draft) own() {
 	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
 		d.obj = withManagers(d.obj, d.old.At("metadata", "managedFields"))
 	default:
-		d.obj, err = d.merging(d.rq).Update(d.old, d.obj, d.writer())
+		d.obj, err = d.rq.merging().Update(d.old, d.obj, d.writer())
 	}
 	if err != nil {
 		d.warn("metadata.managedFields is left as it was: " + err.Error())
@@ -324,9 +324,9 @@ func (r *Resource) released(obj object.Value) bool {
 	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 && (r.Held == nil || !r.Held(obj))
 }
 
-// unchanged says whether what is to be stored is what is there (WRITE-3).
+// unchanged says whether what is to be stored is what is there, in the form that it has there (WRITE-3).
 func (d *draft) unchanged() bool {
-	return d.live != nil && !d.remove && bytes.Equal(d.next.Data, d.live.Data)
+	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && bytes.Equal(d.next.Data, d.live.Data)
 }
 
 // answer is what the client is shown of the object: as the commit has left it; as a dry run would leave it, at the version

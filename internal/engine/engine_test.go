@@ -33,7 +33,7 @@ func newBench(t *testing.T) *bench {
 	b := &bench{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	b.widgets = &Resource{
 		Group: "test.example", Version: "v1", Name: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList",
-		Namespaced: true, Verbs: []string{"create", "get", "list"}, Store: "test.example/widgets",
+		Namespaced: true, Verbs: []string{"create", "get", "list"},
 		Schema: func() *schema.Type { return anything }, UnconditionalUpdate: true,
 		Generation: func(obj object.Value) object.Value { return obj.At("spec") },
 		Fields: func(obj object.Value) []store.Pair {
@@ -41,10 +41,10 @@ func newBench(t *testing.T) *bench {
 		},
 	}
 	b.namespaces = &Resource{
-		Version: "v1", Name: "namespaces", Kind: "Namespace", ListKind: "NamespaceList", Store: Namespaces,
+		Version: "v1", Name: "namespaces", Kind: "Namespace", ListKind: "NamespaceList",
 		Schema: func() *schema.Type { return anything }, UnconditionalUpdate: true,
 	}
-	registry := NewRegistry([]*Resource{b.widgets, b.namespaces})
+	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: Describe(registry)})
 	if err != nil {
 		t.Fatal(err)
@@ -552,7 +552,7 @@ func TestDeleteCollection(t *testing.T) {
 func TestListNamesWhatItCannotRead(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"metadata":{"name":"fine"}}`)
-	key := store.Key{Resource: b.widgets.Store, Name: "ns/broken"}
+	key := store.Key{Resource: b.widgets.Stored.Path, Name: "ns/broken"}
 	if _, err := b.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}}); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
-	snapshot, err := e.store.SnapshotContext(ctx, exact, rq.Resource.Store)
+	snapshot, err := e.store.SnapshotContext(ctx, exact, rq.Resource.Stored.Path)
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
@@ -36,14 +36,14 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		limit = 0
 	}
 	within := rq.reach(&sel)
-	if limit == 0 && rq.Resource.FromStored != nil { // a conversion can fail, and has to before the answer begins
+	if limit == 0 && rq.Resource.converts(snapshot, within) { // a conversion can fail, and has to before the answer begins
 		limit = math.MaxInt64
 	}
 	if limit > 0 {
 		return rq.page(ctx, c, snapshot, sel, within, from, limit)
 	}
 	c.Items = func(yield func(*Object) bool) {
-		c.cut = ascend(ctx, snapshot, rq.Resource.Store, within, from, func(v *store.Version) bool {
+		c.cut = ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 			return !sel.matches(v) || yield(v)
 		})
 	}
@@ -65,6 +65,19 @@ func ascend(ctx context.Context, snapshot *store.Snapshot, resource, prefix, fro
 		return over == nil && yield(v)
 	})
 	return over
+}
+
+// converts says whether any object of a collection is to be converted, or brought into the form of today, before it is shown.
+func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
+	if r.Served != r.Stored.Storage {
+		return true
+	}
+	old := false
+	snapshot.Ascend(r.Stored.Path, prefix, "", func(v *store.Version) bool {
+		old = !r.Stored.current(v) && v.Sidecar.Unreadable == nil
+		return !old
+	})
+	return old
 }
 
 // listFrom says at which revision a list reads (0: the newest) and from which name on.
@@ -114,7 +127,7 @@ func (rq *Request) page(
 	var failed error
 	last, next := "", ""
 	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
-	over := ascend(ctx, snapshot, rq.Resource.Store, within, from, func(v *store.Version) bool {
+	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
 		if (!full || only) && !sel.matches(v) {
 			return true
@@ -138,7 +151,7 @@ func (rq *Request) page(
 	if next != "" {
 		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, rq.Resource.prefix(rq.Namespace))+"\x00")
 		if sel.all() {
-			remaining := int64(snapshot.CountFrom(rq.Resource.Store, within, next))
+			remaining := int64(snapshot.CountFrom(rq.Resource.Stored.Path, within, next))
 			c.Remaining = &remaining
 		}
 	}
@@ -160,7 +173,7 @@ func (rq *Request) page(
 // name (DEL-7) instead of breaking off.
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed error
-	over := ascend(ctx, snapshot, rq.Resource.Store, prefix, "", func(v *store.Version) bool {
+	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
 		if v.Sidecar.Unreadable != nil && sel.matches(v) {
 			failed = errors.Join(failed, unreadable(v))
 		}

@@ -32,7 +32,7 @@ func manyWidgets(t *testing.T, b *bench) {
 	t.Helper()
 	var changes []store.Change
 	for i := range many {
-		key := store.Key{Resource: b.widgets.Store, Name: fmt.Sprintf("ns/w%05d", i)}
+		key := store.Key{Resource: b.widgets.Stored.Path, Name: fmt.Sprintf("ns/w%05d", i)}
 		data := fmt.Appendf(nil, `{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"w%05d","namespace":"ns","uid":"u%d"},"spec":{"color":"red"}}`, i, i)
 		changes = append(changes, store.Change{Key: key, Data: data})
 	}

@@ -33,45 +33,36 @@ func (rq *Request) manager() string {
 }
 
 // merging is the type as package merge sees it from the request's endpoint.
-func (e *Engine) merging(rq *Request) *merge.Kind {
+func (rq *Request) merging() *merge.Kind {
 	r := rq.Resource
 	k := &merge.Kind{Type: r.Schema(), Reset: r.Resets}
 	if rq.Subresource != nil {
 		k.Reset = rq.Subresource.Resets
 	}
-	if e.registry.Now().several(r.Store) {
-		k.Versions = versions{e.registry.Now(), r.Store}
+	if len(r.Stored.Versions) > 1 {
+		k.Versions = versions{r.Stored}
 	}
 	return k
 }
 
 // versions is the versions of one stored kind (SSA-11).
-type versions struct {
-	types *Types
-	store string
-}
+type versions struct{ kind *Kind }
 
 // Type is the schema of a version.
 func (v versions) Type(apiVersion string) *schema.Type {
-	if r := v.types.version(v.store, apiVersion); r != nil {
-		return r.Schema()
+	if version := v.kind.Version(apiVersion); version != nil {
+		return version.Schema()
 	}
 	return nil
 }
 
-// Convert goes by way of the stored version.
+// Convert gives an object in another version.
 func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, error) {
-	from, to := v.types.version(v.store, obj.At("apiVersion").Str()), v.types.version(v.store, apiVersion)
-	var err error
-	if from != nil && from.ToStored != nil {
-		if obj, err = from.ToStored(obj); err != nil {
-			return object.Nil, err
-		}
+	version := v.kind.Version(apiVersion)
+	if version == nil {
+		return obj, nil
 	}
-	if to != nil && to.FromStored != nil {
-		return to.FromStored(obj)
-	}
-	return obj, nil
+	return v.kind.convert(obj, version)
 }
 
 // ownScale is own for a write of a kind that is not the object's own, the scale subresource (SSA-14): it is owned there, and

@@ -27,7 +27,7 @@ func NewRegistry(builtin []*Resource) *Registry {
 // Define adds the types that the objects of a table define. It is called before anybody else uses the registry.
 //
 // The first one to ask after a definition was written waits for define, and after a restart for all definitions: it reads
-// names, and leaves schemas to their first use. Kinds are told apart by Store: where one is defined twice, the object
+// names, and leaves schemas to their first use. Kinds are told apart by their paths: where one is defined twice, the object
 // whose name comes first is served, and a built-in kind comes before all.
 func (r *Registry) Define(table *store.Table, define Define) {
 	r.defined = view.New(table, func(before *Types, changes iter.Seq[view.Change]) *Types {
@@ -39,7 +39,7 @@ func (r *Registry) Define(table *store.Table, define Define) {
 }
 
 // Define says which types a version of an object defines: those of one kind, a Resource for each served version, all with
-// the same Store. None: it defines nothing, or nothing yet. Before is what the version before it defined; where the types
+// the same Kind. None: it defines nothing, or nothing yet. Before is what the version before it defined; where the types
 // are still the same, returning it keeps everything that was made of them.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
@@ -66,7 +66,7 @@ type Types struct {
 	// The definitions, by the name of their object, and by the kind that they define: the first of a kind is the one
 	// that is served, but for built-in kinds.
 	//
-	//	byKind has kindKey(d.served.path, name) → d  ⇔  byObject has name → d
+	//	byKind has kindKey(d.kind.Path, name) → d  ⇔  byObject has name → d
 	byObject, byKind btree.Map[string, *definition]
 	groups           []*GroupVersion // all of them, sorted by group, then version
 }
@@ -80,10 +80,9 @@ type builtinTypes struct {
 
 type name struct{ group, version, resource string }
 
-// served is the versions in which one stored kind is served.
+// served is what is served of one kind.
 type served struct {
-	path     string    // the resource part of store keys
-	stored   *Resource // the version in which it is stored
+	kind     *Kind
 	versions []*Resource
 }
 
@@ -103,24 +102,17 @@ func newBuiltin(all []*Resource) *builtinTypes {
 	b := &builtinTypes{all: slices.Clone(all), byName: make(map[name]*Resource, len(all)), kinds: make(map[string]*served, len(all))}
 	for _, r := range all {
 		b.byName[name{r.Group, r.Version, r.Name}] = r
-		if r.Store == "" {
+		if r.Stored == nil {
 			continue
 		}
-		kind := b.kinds[r.Store]
+		kind := b.kinds[r.Stored.Path]
 		if kind == nil {
-			kind = &served{path: r.Store}
-			b.kinds[r.Store] = kind
+			kind = &served{kind: r.Stored}
+			b.kinds[r.Stored.Path] = kind
 		}
-		kind.add(r)
+		kind.versions = append(kind.versions, r)
 	}
 	return b
-}
-
-func (s *served) add(r *Resource) {
-	s.versions = append(s.versions, r)
-	if r.ToStored == nil {
-		s.stored = r
-	}
 }
 
 // groupVersions sorts types by group version.
@@ -163,19 +155,16 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 		}
 		if defined {
 			next.byObject.Delete(change.Name)
-			next.byKind.Delete(kindKey(old.path, change.Name))
-			kinds[old.path] = true
+			next.byKind.Delete(kindKey(old.kind.Path, change.Name))
+			kinds[old.kind.Path] = true
 		}
 		if len(resources) == 0 {
 			continue
 		}
-		d := &definition{served{path: resources[0].Store}}
-		for _, r := range resources {
-			d.add(r)
-		}
+		d := &definition{served{kind: resources[0].Stored, versions: resources}}
 		next.byObject.Set(change.Name, d)
-		next.byKind.Set(kindKey(d.path, change.Name), d)
-		kinds[d.path] = true
+		next.byKind.Set(kindKey(d.kind.Path, change.Name), d)
+		kinds[d.kind.Path] = true
 	}
 	gone, come := map[*Resource]bool{}, []*Resource{}
 	for path := range kinds {
@@ -310,10 +299,10 @@ func (t *Types) All() iter.Seq[*Resource] {
 		}
 		last := ""
 		t.byKind.Scan(func(_ string, d *definition) bool {
-			if d.path == last || t.builtin.kinds[d.path] != nil {
+			if d.kind.Path == last || t.builtin.kinds[d.kind.Path] != nil {
 				return true // a kind that is served already
 			}
-			last = d.path
+			last = d.kind.Path
 			for _, r := range d.versions {
 				if !yield(r) {
 					return false
@@ -324,28 +313,10 @@ func (t *Types) All() iter.Seq[*Resource] {
 	}
 }
 
-// Stored is the type in whose version the objects of a kind are stored, by the resource part of their keys; or nil.
-func (t *Types) Stored(path string) *Resource {
+// Kind is the kind whose objects have keys of this resource part; or nil.
+func (t *Types) Kind(path string) *Kind {
 	if kind := t.kind(path); kind != nil {
-		return kind.stored
-	}
-	return nil
-}
-
-// several says whether a stored kind is served in more than one version.
-func (t *Types) several(path string) bool {
-	kind := t.kind(path)
-	return kind != nil && len(kind.versions) > 1
-}
-
-// version is a stored kind in one of the versions in which it is served, or nil.
-func (t *Types) version(path, apiVersion string) *Resource {
-	if kind := t.kind(path); kind != nil {
-		for _, r := range kind.versions {
-			if r.APIVersion() == apiVersion {
-				return r
-			}
-		}
+		return kind.kind
 	}
 	return nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
-	"plinth/object"
 	"plinth/schema"
 )
 
@@ -70,17 +69,20 @@ func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
 	var all []*Resource
 	for i, version := range words[2:] {
 		r := &Resource{
-			Group: words[0], Version: version, Name: words[1], Store: words[0] + "/" + words[1], Namespaced: true,
+			Group: words[0], Version: version, Name: words[1], Namespaced: true,
 			Verbs:  []string{"create", "get", "list"},
 			Schema: func() *schema.Type { panic("compiled without need") },
 		}
-		if i > 0 {
-			r.ToStored = func(obj object.Value) (object.Value, error) { return obj, nil }
+		if i == 0 {
+			r.StoredAlone(words[0] + "/" + words[1])
+		} else {
+			r.Served, r.Stored = VersionOf(r), all[0].Stored
+			r.Stored.Versions = append(r.Stored.Versions, r.Served)
 		}
 		all = append(all, r)
 	}
 	same := func(a, b *Resource) bool {
-		return a.Group == b.Group && a.Version == b.Version && a.Name == b.Name && (a.ToStored == nil) == (b.ToStored == nil)
+		return a.Group == b.Group && a.Version == b.Version && a.Name == b.Name && (a.Served == a.Stored.Storage) == (b.Served == b.Stored.Storage)
 	}
 	if slices.EqualFunc(all, before, same) {
 		return before
@@ -92,7 +94,7 @@ func builtinOf(texts ...string) []*Resource {
 	var all []*Resource
 	for _, text := range texts {
 		words := strings.Fields(text)
-		all = append(all, &Resource{Group: words[0], Version: words[2], Name: words[1], Store: words[0] + "/" + words[1]})
+		all = append(all, (&Resource{Group: words[0], Version: words[2], Name: words[1]}).StoredAlone(words[0]+"/"+words[1]))
 	}
 	return all
 }
@@ -103,10 +105,10 @@ func listing(t testing.TB, types *Types) []string {
 	var all []string
 	for r := range types.All() {
 		text := r.Group + " " + r.Name + " " + r.Version
-		if types.Stored(r.Store) == r {
+		if r.Served == r.Stored.Storage {
 			text += " stored"
 		}
-		if types.Find(r.Group, r.Version, r.Name) != r || types.version(r.Store, r.APIVersion()) != r {
+		if types.Find(r.Group, r.Version, r.Name) != r || types.Kind(r.Stored.Path) != r.Stored {
 			t.Errorf("%s is not found", text)
 		}
 		if gv := types.GroupVersion(r.Group, r.Version); gv == nil || !slices.Contains(gv.Resources, r) {
@@ -147,7 +149,7 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	}
 	d.write([2]string{"widgets.example.com", "example.com widgets v2 v1"})
 	with := registry.Now()
-	if with.Find("example.com", "v1", "widgets") == nil || !with.several("example.com/widgets") || with.several("apps/deployments") {
+	if with.Find("example.com", "v1", "widgets") == nil || len(with.Kind("example.com/widgets").Versions) != 2 || len(with.Kind("apps/deployments").Versions) != 1 {
 		t.Errorf("%q", listing(t, with))
 	}
 	if before.Find("example.com", "v1", "widgets") != nil {
@@ -214,7 +216,7 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 func (d *definitions) twin(sn *store.Snapshot, builtin []*Resource) []string {
 	kinds := map[string][]string{}
 	for _, r := range builtin {
-		kinds[r.Store] = []string{r.Group + " " + r.Name + " " + r.Version + " stored"}
+		kinds[r.Stored.Path] = []string{r.Group + " " + r.Name + " " + r.Version + " stored"}
 	}
 	sn.Ascend(definitionTable, "", "", func(v *store.Version) bool {
 		words := strings.Fields(string(v.Data))

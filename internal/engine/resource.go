@@ -2,8 +2,6 @@ package engine
 
 import (
 	"slices"
-	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -36,10 +34,9 @@ type Resource struct {
 	Schema func() *schema.Type
 	Model  string
 
-	// Store is the resource part of store keys, the same for every version and group of one kind ("/events").
-	Store string
-	// ToStored and FromStored convert between this version and the one that is stored; nil where this is it.
-	ToStored, FromStored func(object.Value) (object.Value, error)
+	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served here.
+	Stored *Kind
+	Served *Version
 
 	// CreateOnUpdate lets a PUT make the object (URI-4). UnconditionalUpdate lets one without resourceVersion replace
 	// it (WRITE-1).
@@ -101,9 +98,6 @@ type Resource struct {
 	// that.
 	Blank func(zero object.Value) object.Value
 
-	// TTL is how long an object lives (URI-10); 0: until it is deleted.
-	TTL time.Duration
-
 	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
 	Resets map[string]merge.Set
 
@@ -163,7 +157,10 @@ func (r *Resource) Type() apierr.Type { return apierr.Type{Group: r.Group, Name:
 // KindType is what validation errors call it: its kind and the group of its kind in the store, so that an Event is one of the
 // core group by every path.
 func (r *Resource) KindType() apierr.Type {
-	group, _, _ := strings.Cut(r.Store, "/")
+	group := r.Group
+	if r.Stored != nil {
+		group = r.Stored.Group()
+	}
 	return apierr.Type{Group: group, Name: r.Kind}
 }
 
@@ -201,7 +198,7 @@ func (r *Resource) key(namespace, name string) store.Key {
 	if r.Namespaced {
 		name = namespace + "/" + name
 	}
-	return store.Key{Resource: r.Store, Name: name}
+	return store.Key{Resource: r.Stored.Path, Name: name}
 }
 
 // prefix is what all names of a collection begin with in the store.

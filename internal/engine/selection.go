@@ -11,14 +11,14 @@ import (
 	"plinth/object"
 )
 
-// selection is what a list or a watch lets through. It looks at keys and sidecars and parses nothing, but for a version
-// of a kind that is not the stored one and is asked for by field.
+// selection is what a list or a watch lets through. It looks at keys and sidecars and parses nothing, but for objects whose
+// sidecar has the fields of another version of the kind, or those of another time.
 type selection struct {
-	labels  *conjunction    // nil: all
-	fields  *conjunction    // nil: all
-	convert *Resource       // whose fields are asked for, where they are not those of the stored version
-	name    string          // the one name that can match, or ""
-	shard   *shard.Selector // nil: all
+	labels *conjunction    // nil: all
+	fields *conjunction    // nil: all
+	asked  *Resource       // whose fields are asked for; nil: those alone that every type has
+	name   string          // the one name that can match, or ""
+	shard  *shard.Selector // nil: all
 }
 
 // selects checks the selectors of a request against the fields that its type has.
@@ -44,8 +44,8 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	if name, ok := o.Fields.RequiresExactMatch("metadata.name"); ok && s.name == "" {
 		s.name = name
 	}
-	if rq.Resource.FromStored != nil {
-		s.convert = rq.Resource
+	if rq.Resource.Fields != nil {
+		s.asked = rq.Resource
 	}
 	return s, nil
 }
@@ -95,7 +95,7 @@ func (rq *Request) reach(s *selection) string {
 // changes of others. Of several it is the one that is likely to be of the fewest objects; a wrong guess costs wakes and
 // never events.
 func (s *selection) term() (best store.Term) {
-	if s.fields != nil && s.convert == nil {
+	if s.fields != nil && (s.asked == nil || s.asked.Served == s.asked.Stored.Storage) {
 		least := len(coarseness) + 1
 		for i := range s.fields.clauses {
 			c := &s.fields.clauses[i]
@@ -154,16 +154,16 @@ func (s *selection) matches(v *store.Version) bool {
 	if s.fields == nil {
 		return true
 	}
-	if s.convert == nil {
+	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection {
 		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}
-	obj, _, err := s.convert.live(v)
+	obj, _, err := s.asked.live(v)
 	if err != nil {
 		return true
 	}
 	var fields []store.Pair
-	if s.convert.Fields != nil {
-		fields = s.convert.Fields(obj)
+	if s.asked.Fields != nil {
+		fields = s.asked.Fields(obj)
 	}
 	return s.matchesFields(v.Key, fields)
 }

@@ -22,13 +22,13 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 		if err != nil {
 			return unreadableSidecar(err)
 		}
-		return sidecar(registry.Now().Stored(key.Resource), parsed.Value, data, &store.Sidecar{})
+		return sidecar(registry.Now().Kind(key.Resource), parsed.Value, data, &store.Sidecar{})
 	}
 }
 
-// sidecar notes what reads and watches need to know of an object. r may be nil: a type that is no longer served. What has not
+// sidecar notes what reads and watches need to know of an object. k may be nil: a kind that is no longer served. What has not
 // changed since the version before is shared with it.
-func sidecar(r *Resource, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
+func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	at, ok := object.Locate(data)
 	if !ok {
 		return unreadableSidecar(fmt.Errorf("the stored bytes are no canonical object"))
@@ -45,8 +45,11 @@ func sidecar(r *Resource, obj object.Value, data []byte, before *store.Sidecar) 
 	for _, owner := range meta.At("ownerReferences").Items() {
 		s.Owners = append(s.Owners, intern(owner.At("uid").Str()))
 	}
-	if r != nil && r.Fields != nil {
-		s.Fields = r.Fields(obj)
+	if k == nil || obj.At("apiVersion").Str() != k.Storage.APIVersion {
+		return s
+	}
+	if s.Form = k.Stamp; k.Storage.Fields != nil {
+		s.Fields, s.Selection = k.Storage.Fields(obj), k.Storage.selection
 		for i := range s.Fields {
 			s.Fields[i].Value = intern(s.Fields[i].Value)
 		}
@@ -79,27 +82,27 @@ func intern(s string) string {
 // version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
 // what live will say of it.
 func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time) (*store.Version, error) {
-	stored := e.registry.Now().Stored(r.Store)
-	if r.ToStored != nil {
+	k := r.Stored
+	if r.Served != k.Storage {
 		var err error
-		if obj, err = r.ToStored(obj); err != nil {
+		if obj, err = k.convert(obj, k.Storage); err != nil {
 			return nil, err
 		}
 		// What one version tells in a text, the other one's defaults may complete: the behavior of an autoscaler.
-		if stored.Default != nil {
-			obj = stored.Default(obj)
+		if k.Storage.Default != nil {
+			obj = k.Storage.Default(obj)
 		}
 		settled = false
 	}
 	obj = obj.WithoutAt("metadata", "resourceVersion")
 	data, exact := printed(obj)
-	s := sidecar(stored, obj, data, before.Sidecar)
+	s := sidecar(k, obj, data, before.Sidecar)
 	if s.Unreadable != nil {
 		return nil, s.Unreadable
 	}
 	v := &store.Version{Key: before.Key, Data: data, Sidecar: s}
-	if r.TTL > 0 {
-		s.Expire = now.Add(r.TTL)
+	if k.TTL > 0 {
+		s.Expire = now.Add(k.TTL)
 	}
 	if exact {
 		o := &origin{obj: obj}
@@ -159,11 +162,20 @@ func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err e
 		}
 		obj = parsed.Value
 	}
-	if r.FromStored == nil {
+	current := r.Stored.current(v)
+	if current && r.Served == r.Stored.Storage {
 		return obj, settled, nil
 	}
-	obj, err = r.FromStored(obj)
-	return obj, false, err
+	converted, err := r.Stored.readAll([]object.Value{obj}, []bool{!current}, r.Served)
+	if err != nil {
+		return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+	}
+	return converted[0], false, nil
+}
+
+// asStored says whether the bytes of a version are the object as the type serves it.
+func (r *Resource) asStored(v *store.Version) bool {
+	return r.Served == r.Stored.Storage && r.Stored.current(v)
 }
 
 func unreadable(v *store.Version) error {
@@ -177,7 +189,7 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 		return nil, unreadable(v)
 	}
 	view := rq.view()
-	if rq.Resource.FromStored == nil && view == nil {
+	if view == nil && rq.Resource.asStored(v) {
 		return v, nil
 	}
 	obj, _, err := rq.Resource.live(v)

@@ -21,13 +21,13 @@ const measuredFrom = 1 << 20
 // fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
 // without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
 func (d *draft) fit(before *store.Version) error {
-	stored := d.registry.Now().Stored(d.rq.Resource.Store)
+	storage := d.rq.Resource.Stored.Storage
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
 		next, err := d.version(d.rq.Resource, before, obj, d.stable, d.now)
 		if err != nil {
 			return err
 		}
-		size, err := requestSize(stored, next, before.Revision)
+		size, err := requestSize(storage, next, before.Revision)
 		switch {
 		case err != nil:
 			return err
@@ -41,12 +41,12 @@ func (d *draft) fit(before *store.Version) error {
 }
 
 // requestSize is at least how long the request is by which etcd would store a version in the place of a revision.
-func requestSize(stored *Resource, v *store.Version, before int64) (int, error) {
+func requestSize(storage *Version, v *store.Version, before int64) (int, error) {
 	size := len(v.Data)
 	if size <= measuredFrom {
 		return size, nil
 	}
-	if t := stored.Schema(); t.Kind == schema.Struct { // the values of others are JSON there, too
+	if t := storage.Schema(); t.Kind == schema.Struct { // the values of others are JSON there, too
 		var err error
 		if size, err = proto.Size(t, v.Data); err != nil {
 			return 0, err

@@ -58,7 +58,7 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 			w.initial = snapshot
 		}
 	}
-	w.cursor, err = e.store.WatchTerm(rq.Resource.Store, w.prefix, sel.term(), w.start)
+	w.cursor, err = e.store.WatchTerm(rq.Resource.Stored.Path, w.prefix, sel.term(), w.start)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, tooOld(w.start, e.store.Revision())
 	}
@@ -109,7 +109,7 @@ func (w *Watch) rest() {
 func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	var failed error
 	more, steps := false, 0
-	w.initial.Ascend(w.rq.Resource.Store, w.prefix, w.from, func(v *store.Version) bool {
+	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
 		steps++
 		if len(w.events) == initialBatch || steps%askEvery == 0 && ctx.Err() != nil {
 			w.from, more = v.Key.Name, true

@@ -23,11 +23,12 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	typ := &schema.Type{Kind: schema.Struct, Name: "com.example." + version + ".Widget", Fields: []schema.Field{
 		field("apiVersion", text), field("kind", text), field("metadata", metadata), field("size", text),
 	}}
-	return []*engine.Resource{{
+	widget := &engine.Resource{
 		Group: "example.com", Version: version, Name: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList",
-		Namespaced: true, Verbs: []string{"create", "delete", "get", "list"}, Store: "example.com/widgets",
+		Namespaced: true, Verbs: []string{"create", "delete", "get", "list"},
 		Schema: func() *schema.Type { return typ }, Model: typ.Name,
-	}}
+	}
+	return []*engine.Resource{widget.StoredAlone("example.com/widgets")}
 }
 
 // A type is there for the first request after the commit that defines it, and gone for the first one after the commit that

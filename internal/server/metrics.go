@@ -190,11 +190,11 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 	}
 	told := map[string]bool{}
 	for r := range f.types.Now().All() {
-		if told[r.Store] || r.Virtual() {
+		if r.Virtual() || told[r.Stored.Path] {
 			continue
 		}
-		told[r.Store] = true
-		group, resource, _ := strings.Cut(r.Store, "/")
-		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Store, "")), group, resource)
+		told[r.Stored.Path] = true
+		group, resource, _ := strings.Cut(r.Stored.Path, "/")
+		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")), group, resource)
 	}
 }

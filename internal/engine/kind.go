@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Kind is what is stored: objects under keys of their own, each in one of the versions of the kind. What is served of it, one
+// version under one name, is a Resource. Kinds are compared by identity: the versions and groups in which an object can be
+// reached have one Kind.
+//
+// Stored bytes have the form of the time when they were written. Since then, another version may have become the one that is
+// stored, or the schema of that version may have another field, or another default. So each stored version carries a stamp
+// (store.Sidecar.Form) of what decided its form:
+//
+//	v.Sidecar.Form == k.Stamp  ⇒  v.Data is what a write of the same object would store today
+//
+// and only then are the bytes an answer as they stand. Else the object is brought into the form of today whenever it is
+// read: it gets the defaults of the version that it is stored in, is converted, and loses what the schema of the version
+// that is asked for does not have. That version's defaults are not added, as in the reference. A write of such an object is
+// never "nothing changed": storage migration lives on that (WRITE-3).
+type Kind struct {
+	// Path is the resource part of store keys, "apps/deployments": the group is that of the kind in the store.
+	Path string
+	// Storage is the version in which objects are stored, and Versions are all in which they may be met, that one included.
+	// Which of them are served is for the registry to say.
+	Storage  *Version
+	Versions []*Version
+	// Convert gives objects, which may be of several versions, in one of them; nil where there is one version only. It
+	// takes many at a time, as asking a webhook for each would be too slow.
+	Convert func(objects []object.Value, to *Version) ([]object.Value, error)
+	// Stamp stands for what decides the form of what is written today; never 0.
+	Stamp uint64
+	// ReferenceStorage is the version in which the reference stores the kind, where it is none that it serves: discovery tells
+	// of it. "" is that of Storage.
+	ReferenceStorage string
+	// TTL is how long an object lives (URI-10); 0: until it is deleted.
+	TTL time.Duration
+}
+
+// Version is one version of a kind, as far as storing and merging go.
+type Version struct {
+	APIVersion string // "apps/v1"
+	// Schema is compiled on first use.
+	Schema func() *schema.Type
+	// Default fills in what the reference's defaulting functions fill in; nil: nothing.
+	Default func(obj object.Value) object.Value
+	// Fields are the selectable fields of a Resource; nil: none.
+	Fields func(obj object.Value) []store.Pair
+
+	selection uint64 // stands for what decides Fields; 0 where there are none
+}
+
+// VersionOf is the version of a kind that a resource serves.
+func VersionOf(r *Resource) *Version {
+	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields}
+	if r.Fields != nil {
+		names := []string{v.APIVersion}
+		for _, field := range r.Fields(object.Nil) {
+			names = append(names, field.Name)
+		}
+		v.selection = Stamp(names...)
+	}
+	return v
+}
+
+// Stamp is a stamp of texts that decide a form: the same texts have the same stamp, in every process.
+func Stamp(texts ...string) uint64 {
+	h := fnv.New64a()
+	for _, text := range texts {
+		fmt.Fprintf(h, "%d:%s", len(text), text)
+	}
+	return h.Sum64() | 1 // 0 is what nobody knows
+}
+
+// NewKind is a kind with these versions, the first of which is the one that is stored. The texts decide, beside the name of
+// that version, the form of what is stored.
+func NewKind(path string, versions []*Version, texts ...string) *Kind {
+	return &Kind{Path: path, Storage: versions[0], Versions: versions, Stamp: Stamp(append(texts, versions[0].APIVersion)...)}
+}
+
+// StoredAlone gives a resource a kind of its own, stored in the version that it serves, and returns the resource. The texts are
+// NewKind's.
+func (r *Resource) StoredAlone(path string, texts ...string) *Resource {
+	r.Served = VersionOf(r)
+	r.Stored = NewKind(path, []*Version{r.Served}, texts...)
+	return r
+}
+
+// Group is the group of the kind in the store: an Event is one of the core group by every path.
+func (k *Kind) Group() string {
+	group, _, _ := strings.Cut(k.Path, "/")
+	return group
+}
+
+// Version is the version of this name, or nil.
+func (k *Kind) Version(apiVersion string) *Version {
+	if k.Storage.APIVersion == apiVersion {
+		return k.Storage
+	}
+	i := slices.IndexFunc(k.Versions, func(v *Version) bool { return v.APIVersion == apiVersion })
+	if i < 0 {
+		return nil
+	}
+	return k.Versions[i]
+}
+
+// convert gives an object in a version.
+func (k *Kind) convert(obj object.Value, to *Version) (object.Value, error) {
+	if k.Convert == nil || obj.At("apiVersion").Str() == to.APIVersion {
+		return obj, nil
+	}
+	converted, err := k.Convert([]object.Value{obj}, to)
+	if err != nil {
+		return object.Nil, err
+	}
+	return converted[0], nil
+}
+
+// current says whether the bytes of a stored version have the form of today.
+func (k *Kind) current(v *store.Version) bool { return v.Sidecar.Form == k.Stamp }
+
+// readAll gives stored objects in a version of the kind, in the form of today; old says which of them have another form.
+func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
+	for i, obj := range objects {
+		if !old[i] {
+			continue
+		}
+		from := k.Version(obj.At("apiVersion").Str())
+		if from == nil {
+			return nil, fmt.Errorf("%s is stored as %q, which is no version of %s",
+				obj.At("metadata", "name").Str(), obj.At("apiVersion").Str(), k.Path)
+		}
+		if from.Default != nil {
+			objects[i] = from.Default(obj)
+		}
+	}
+	if k.Convert != nil {
+		var err error
+		if objects, err = k.Convert(objects, to); err != nil {
+			return nil, err
+		}
+	}
+	for i, obj := range objects {
+		if !old[i] {
+			continue
+		}
+		decoded, err := to.Schema().Decode(obj)
+		if err != nil {
+			return nil, err
+		}
+		objects[i] = decoded.Value
+	}
+	return objects, nil
+}

@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"plinth/internal/store"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// colors makes resources of one kind: widgets whose color stands at spec.color in v1, and at spec.paint in v2. One of them
+// is stored. Since the v1 of the first two texts, v2 has got a default (spec.size), and lost a field (spec.old).
+func colors(storage string, texts ...string) (v1, v2 *Resource) {
+	spec := func(names ...string) func() *schema.Type {
+		var fields []schema.Field
+		for _, name := range names {
+			fields = append(fields, schema.Field{Name: name, Type: &schema.Type{Kind: schema.String}, OmitEmpty: true})
+		}
+		text := &schema.Type{Kind: schema.String}
+		t := &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
+			{Name: "apiVersion", Type: text}, {Name: "kind", Type: text}, {Name: "metadata", Type: &schema.Type{Kind: schema.Any}},
+			{Name: "spec", Type: &schema.Type{Kind: schema.Struct, Fields: fields}},
+		}}
+		return func() *schema.Type { return t }
+	}
+	of := func(version, field string, names ...string) *Resource {
+		r := &Resource{
+			Group: "test.example", Version: version, Name: "widgets", Kind: "Widget", ListKind: "WidgetList", Namespaced: true,
+			Verbs: []string{"create", "get", "list", "patch", "update", "watch"}, UnconditionalUpdate: true,
+			Schema: spec(names...),
+			Fields: func(obj object.Value) []store.Pair {
+				return []store.Pair{{Name: "spec." + field, Value: obj.At("spec", field).Str()}}
+			},
+		}
+		if version == "v2" {
+			r.Default = func(obj object.Value) object.Value {
+				if obj.At("spec", "size").IsNull() {
+					obj = obj.WithAt(object.StringOf("medium"), "spec", "size")
+				}
+				return obj
+			}
+		}
+		r.Served = VersionOf(r)
+		return r
+	}
+	v1, v2 = of("v1", "color", "color", "size"), of("v2", "paint", "paint", "size")
+	versions := []*Version{v1.Served, v2.Served}
+	if storage == "v2" {
+		versions = []*Version{v2.Served, v1.Served}
+	}
+	kind := NewKind("test.example/widgets", versions, texts...)
+	kind.Convert = func(objects []object.Value, to *Version) ([]object.Value, error) {
+		converted := make([]object.Value, len(objects))
+		for i, obj := range objects {
+			from, field := "color", "paint"
+			if to == v1.Served {
+				from, field = field, from
+			}
+			if obj.At("apiVersion").Str() != to.APIVersion {
+				color := obj.At("spec", from)
+				obj = obj.With("apiVersion", object.StringOf(to.APIVersion)).WithoutAt("spec", from)
+				if !color.IsNull() {
+					obj = obj.WithAt(color, "spec", field)
+				}
+			}
+			converted[i] = obj
+		}
+		return converted, nil
+	}
+	v1.Stored, v2.Stored = kind, kind
+	return v1, v2
+}
+
+// Objects that were stored in another version, or when their version had another schema, are read as if they had been
+// written today, by every verb; and whoever writes one brings it into the form of today.
+// SPEC: WRITE-3, SSA-11, LIST-7
+func TestObjectsOfAnOldForm(t *testing.T) {
+	b := newBench(t)
+	old := func(texts ...string) *Resource { v1, _ := colors("v1", texts...); return v1 }
+	in := func(r *Resource, name string) *Request { return &Request{Resource: r, Namespace: "ns", Name: name} }
+	made := b.must(b.Create(t.Context(), in(old(), ""), b.parse(`{"metadata":{"name":"a"},"spec":{"color":"red"}}`)))
+	b.must(b.Create(t.Context(), in(old(), ""), b.parse(`{"metadata":{"name":"b"},"spec":{"color":"blue"}}`)))
+
+	v1, v2 := colors("v2") // v2 is the version that is stored from now on
+	for _, c := range []struct {
+		as   *Resource
+		want string
+	}{
+		{v1, `{"color":"red"}`}, // of the version that it is stored in there are no defaults, and those of the served one are not added
+		{v2, `{"paint":"red"}`},
+	} {
+		result := b.must(b.Get(t.Context(), in(c.as, "a"), ""))
+		if got := b.value(result); !strings.Contains(string(object.AppendJSON(nil, got)), `"spec":`+c.want) ||
+			got.At("apiVersion").Str() != c.as.APIVersion() || result.Object.Revision != made.Object.Revision {
+			t.Errorf("%s is %s", c.as.Version, result.Object.Data)
+		}
+		list, err := b.List(t.Context(), in(c.as, ""), ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed := 0
+		for item := range list.Items {
+			listed++
+			if !strings.HasPrefix(string(item.Data), `{"apiVersion":"`+c.as.APIVersion()+`"`) {
+				t.Errorf("listed as %s: %s", c.as.Version, item.Data)
+			}
+		}
+		field := map[*Resource]string{v1: "spec.color", v2: "spec.paint"}[c.as]
+		selector := ListOptions{Fields: fields.OneTermEqualSelector(field, "red")}
+		selected, err := b.List(t.Context(), in(c.as, ""), selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for item := range selected.Items {
+			found++
+			if item.Key.Name != "ns/a" {
+				t.Errorf("%s=red finds %s", field, item.Key.Name)
+			}
+		}
+		if listed != 2 || found != 1 {
+			t.Errorf("%s: %d listed, %d selected", c.as.Version, listed, found)
+		}
+	}
+
+	// A patch that says nothing new writes the object in its form of today, once.
+	touch := Patch{Type: MergePatch, Body: []byte(`{}`)}
+	first := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
+	again := b.must(b.Patch(t.Context(), in(v2, "a"), touch))
+	if first.Object.Revision == made.Object.Revision || again.Object.Revision != first.Object.Revision {
+		t.Errorf("revisions %d, %d, %d", made.Object.Revision, first.Object.Revision, again.Object.Revision)
+	}
+	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data), `{"apiVersion":"test.example/v2"`) {
+		t.Errorf("stored is %s", live.Data)
+	}
+	if got := b.value(first).At("spec", "size").Str(); got != "medium" { // it was defaulted as a body of v2
+		t.Errorf("its size is %q", got)
+	}
+}
+
+// Where only the schema of the stored version is another one, what is stored gets the new defaults and loses what is no
+// longer there; a version that the kind does not have any more cannot be read, and is told by name.
+// SPEC: VAL-3, DEL-7
+func TestObjectsOfAnOldSchema(t *testing.T) {
+	b := newBench(t)
+	_, v2 := colors("v2", "first")
+	grown := *v2
+	grown.Schema = func() *schema.Type { return &schema.Type{Kind: schema.Any} }
+	grown.Default = nil
+	grown.StoredAlone("test.example/widgets", "first")
+	rq := func(r *Resource) *Request { return &Request{Resource: r, Namespace: "ns", Name: "a"} }
+	b.must(b.Create(t.Context(), &Request{Resource: &grown, Namespace: "ns"}, b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red","old":"x"}}`)))
+	if got := b.value(b.must(b.Get(t.Context(), rq(&grown), ""))).At("spec"); got.Len() != 2 {
+		t.Errorf("spec is %s", object.AppendJSON(nil, got))
+	}
+	_, v2 = colors("v2", "second")
+	if got := string(object.AppendJSON(nil, b.value(b.must(b.Get(t.Context(), rq(v2), ""))).At("spec"))); got != `{"paint":"red","size":"medium"}` {
+		t.Errorf("spec is %s", got)
+	}
+	w, err := b.Watch(t.Context(), &Request{Resource: v2, Namespace: "ns"}, WatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	events, err := w.Next(t.Context())
+	if err != nil || len(events) != 1 || !strings.Contains(string(events[0].Object.Data), `"size":"medium"`) {
+		t.Errorf("%v, %v", events, err)
+	}
+	v3 := *v2
+	v3.Version = "v3"
+	v3.StoredAlone("test.example/widgets")
+	_, err = b.Get(t.Context(), rq(&v3), "")
+	if err == nil || !strings.Contains(err.Error(), "test.example/widgets/ns/a") || !strings.Contains(err.Error(), `stored as "test.example/v2"`) {
+		t.Error(err)
+	}
+}
