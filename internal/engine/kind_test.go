@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"plinth/internal/store"
+	"plinth/internal/store/filelog"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -175,5 +176,45 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 	_, err = b.Get(t.Context(), rq(&v3), "")
 	if err == nil || !strings.Contains(err.Error(), "test.example/widgets/ns/a") || !strings.Contains(err.Error(), `stored as "test.example/v2"`) {
 		t.Error(err)
+	}
+}
+
+// The form in which an object was written is known after a restart, too.
+// SPEC: WRITE-3
+func TestFormsOutliveARestart(t *testing.T) {
+	dir := t.TempDir()
+	open := func(text string) (*Engine, *Resource, *store.Store) {
+		_, v2 := colors("v2", text)
+		namespaces := newBench(t).namespaces
+		registry := NewRegistry([]*Resource{v2, namespaces})
+		log, err := filelog.Open(dir, filelog.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(store.Config{Log: log, Describe: Describe(registry)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return New(Config{Store: s, Registry: registry}), v2, s
+	}
+	b := newBench(t)
+	e, v2, s := open("first")
+	v2.Default = nil
+	b.must(e.Create(t.Context(), &Request{Resource: b.namespaces}, b.parse(`{"metadata":{"name":"ns"}}`)))
+	rq := &Request{Resource: v2, Namespace: "ns", Name: "a"}
+	made := b.must(e.Create(t.Context(), &Request{Resource: v2, Namespace: "ns"}, b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red"}}`)))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ text, want string }{{"first", `{"paint":"red"}`}, {"second", `{"paint":"red","size":"medium"}`}} {
+		e, v2, s = open(c.text)
+		rq.Resource = v2
+		got := b.must(e.Get(t.Context(), rq, ""))
+		if spec := string(object.AppendJSON(nil, b.value(got).At("spec"))); spec != c.want || got.Object.Revision != made.Object.Revision {
+			t.Errorf("%s: spec is %s at revision %d", c.text, spec, got.Object.Revision)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -154,7 +154,7 @@ func (s *selection) matches(v *store.Version) bool {
 	if s.fields == nil {
 		return true
 	}
-	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection {
+	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
 		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}
 	obj, _, err := s.asked.live(v)

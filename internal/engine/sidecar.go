@@ -45,6 +45,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	for _, owner := range meta.At("ownerReferences").Items() {
 		s.Owners = append(s.Owners, intern(owner.At("uid").Str()))
 	}
+	// What is read back from the log gets the form that it had when it was written.
 	if k == nil || obj.At("apiVersion").Str() != k.Storage.APIVersion {
 		return s
 	}

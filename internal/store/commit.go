@@ -111,8 +111,8 @@ func (s *Store) sequence(pre []Precondition, changes []Change, versions []*Versi
 	if s.refused != nil {
 		return ticket{err: s.refused}
 	}
-	if conflict, pending := s.check(pre); conflict != nil {
-		return ticket{err: conflict, batch: pending}
+	if pending, err := s.check(pre); err != nil {
+		return ticket{err: err, batch: pending}
 	}
 	b := s.queue
 	if b == nil {
@@ -167,10 +167,10 @@ func (c *Commit) check() {
 
 // check says why the first precondition does not hold that does not, and which batch has the pending write that is to
 // blame. The caller holds seq.
-func (s *Store) check(pre []Precondition) (error, *batch) {
+func (s *Store) check(pre []Precondition) (*batch, error) {
 	for i := range pre {
 		if err := pre[i].holds(s.latest(pre[i].Key)); err != nil {
-			return err, s.pending[pre[i].Key].batch
+			return s.pending[pre[i].Key].batch, err
 		}
 	}
 	return nil, nil

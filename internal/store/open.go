@@ -122,6 +122,7 @@ func (s *Store) load() error {
 	s.revision, s.history.horizon = 1, 1
 	checkpoint := int64(0)
 	expires := map[Key]time.Time{}
+	forms := map[uint64]*Sidecar{} // of each form a sidecar that holds nothing else, until describeAll
 	err := s.config.Log.Replay(-1, func(b []byte) error {
 		p, err := parsePayload(b)
 		if err != nil {
@@ -139,10 +140,14 @@ func (s *Store) load() error {
 		}
 		err = p.each(func(o *op) error {
 			v := s.state.restore(o)
-			if o.expire.IsZero() {
+			if o.is.expire.IsZero() {
 				delete(expires, v.Key)
 			} else {
-				expires[v.Key] = o.expire
+				expires[v.Key] = o.is.expire
+			}
+			if v.Sidecar = forms[o.is.form]; v.Sidecar == nil {
+				v.Sidecar = &Sidecar{Form: o.is.form}
+				forms[o.is.form] = v.Sidecar
 			}
 			return nil
 		})
@@ -202,7 +207,7 @@ func (s *Store) describeAll(expires map[Key]time.Time) {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
 			for _, v := range part {
-				v.Sidecar = s.describe(v.Key, v.Data, expires[v.Key])
+				v.Sidecar = s.describe(v.Key, v.Data, beside{expire: expires[v.Key], form: v.Sidecar.Form})
 			}
 		})
 	}

@@ -24,7 +24,40 @@ const (
 	hasOld
 	newExpires
 	oldExpires
+	newForm
+	oldForm
+	sameForm // the old version has the form of the new one
 )
+
+// beside is what a sidecar holds that the bytes do not tell, and so stands beside them in the log.
+type beside struct {
+	expire time.Time
+	form   uint64 // Sidecar.Form
+}
+
+func (sc *Sidecar) beside() beside { return beside{expire: sc.Expire, form: sc.Form} }
+
+// flags are those of what there is, of the two that stand for an expiry and a form here.
+func (s beside) flags(expires, form byte) (flags byte) {
+	if !s.expire.IsZero() {
+		flags |= expires
+	}
+	if s.form != 0 {
+		flags |= form
+	}
+	return flags
+}
+
+// append appends what the flags say that there is.
+func (s beside) append(b []byte, flags, expires, form byte) []byte {
+	if flags&expires != 0 {
+		b = binary.AppendVarint(b, s.expire.UnixNano())
+	}
+	if flags&form != 0 {
+		b = binary.LittleEndian.AppendUint64(b, s.form)
+	}
+	return b
+}
 
 // AppendPayload appends the commit in the form that Replay gives back.
 func (c *Commit) AppendPayload(b []byte) []byte {
@@ -40,16 +73,16 @@ func (c *Commit) AppendPayload(b []byte) []byte {
 
 func appendOp(b []byte, r *Record) []byte {
 	var flags byte
+	var is, was beside
 	if r.New != nil {
-		flags |= hasNew
-		if !r.New.Sidecar.Expire.IsZero() {
-			flags |= newExpires
-		}
+		is = r.New.Sidecar.beside()
+		flags |= hasNew | is.flags(newExpires, newForm)
 	}
 	if r.Old != nil {
-		flags |= hasOld
-		if !r.Old.Sidecar.Expire.IsZero() {
-			flags |= oldExpires
+		was = r.Old.Sidecar.beside()
+		flags |= hasOld | was.flags(oldExpires, oldForm)
+		if flags&oldForm != 0 && was.form == is.form {
+			flags = flags&^oldForm | sameForm
 		}
 	}
 	b = append(b, flags)
@@ -58,7 +91,7 @@ func appendOp(b []byte, r *Record) []byte {
 	var data []byte
 	if r.New != nil {
 		data = r.New.Data
-		b = appendExpire(b, r.New.Sidecar)
+		b = is.append(b, flags, newExpires, newForm)
 		b = appendBytes(b, data)
 	}
 	if r.Old != nil {
@@ -68,7 +101,7 @@ func appendOp(b []byte, r *Record) []byte {
 		head := commonPrefix(old, data)
 		tail := commonSuffix(old[head:], data[head:])
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
-		b = appendExpire(b, r.Old.Sidecar)
+		b = was.append(b, flags, oldExpires, oldForm)
 		b = binary.AppendUvarint(b, uint64(head))
 		b = binary.AppendUvarint(b, uint64(tail))
 		b = appendBytes(b, old[head:len(old)-tail])
@@ -76,24 +109,15 @@ func appendOp(b []byte, r *Record) []byte {
 	return b
 }
 
-func appendExpire(b []byte, s *Sidecar) []byte {
-	if s.Expire.IsZero() {
-		return b
-	}
-	return binary.AppendVarint(b, s.Expire.UnixNano())
-}
-
 // appendVersion appends one version of a base.
 func appendVersion(b []byte, v *Version) []byte {
-	var flags byte
-	if !v.Sidecar.Expire.IsZero() {
-		flags |= newExpires
-	}
+	is := v.Sidecar.beside()
+	flags := is.flags(newExpires, newForm)
 	b = append(b, flags)
 	b = appendString(b, v.Key.Resource)
 	b = appendString(b, v.Key.Name)
 	b = binary.AppendUvarint(b, uint64(v.Revision))
-	b = appendExpire(b, v.Sidecar)
+	b = is.append(b, flags, newExpires, newForm)
 	return appendBytes(b, v.Data)
 }
 
@@ -144,14 +168,14 @@ type payload struct {
 
 // op is one change of a payload, or one version of a base.
 type op struct {
-	resource, name    string
-	hasNew, hasOld    bool
-	data              []byte
-	revision          int64 // of the change, or of the version in a base
-	expire, oldExpire time.Time
-	oldRevision       int64
-	oldHead, oldTail  int
-	oldMiddle         []byte
+	resource, name   string
+	hasNew, hasOld   bool
+	data             []byte
+	revision         int64 // of the change, or of the version in a base
+	is, was          beside
+	oldRevision      int64
+	oldHead, oldTail int
+	oldMiddle        []byte
 }
 
 var errPayload = errors.New("store: the log holds a payload that does not parse, though its checksum holds")
@@ -265,11 +289,25 @@ func (d *decoder) string() string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
 
-func (d *decoder) expire(there bool) time.Time {
-	if !there {
-		return time.Time{}
+// beside reads what the flags say that there is.
+func (d *decoder) beside(flags, expires, form byte) (s beside) {
+	if flags&expires != 0 {
+		s.expire = time.Unix(0, d.varint()).UTC()
 	}
-	return time.Unix(0, d.varint()).UTC()
+	if flags&form != 0 {
+		s.form = d.uint64()
+	}
+	return s
+}
+
+func (d *decoder) uint64() uint64 {
+	if len(d.b) < 8 {
+		d.bad = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	return v
 }
 
 func (d *decoder) op(o *op) {
@@ -278,12 +316,14 @@ func (d *decoder) op(o *op) {
 	o.hasNew, o.hasOld = flags&hasNew != 0, flags&hasOld != 0
 	o.resource, o.name = d.string(), d.string()
 	if o.hasNew {
-		o.expire = d.expire(flags&newExpires != 0)
+		o.is = d.beside(flags, newExpires, newForm)
 		o.data = d.bytes()
 	}
 	if o.hasOld {
 		o.oldRevision = int64(d.uvarint())
-		o.oldExpire = d.expire(flags&oldExpires != 0)
+		if o.was = d.beside(flags, oldExpires, oldForm); flags&sameForm != 0 {
+			o.was.form = o.is.form
+		}
 		o.oldHead, o.oldTail = int(d.uvarint()), int(d.uvarint())
 		o.oldMiddle = d.bytes()
 		if o.oldHead > len(o.data) || o.oldTail > len(o.data)-o.oldHead {
@@ -297,17 +337,17 @@ func (d *decoder) version(o *op) {
 	flags := d.byte()
 	o.resource, o.name = d.string(), d.string()
 	o.revision = int64(d.uvarint())
-	o.expire = d.expire(flags&newExpires != 0)
+	o.is = d.beside(flags, newExpires, newForm)
 	o.data = d.bytes()
 }
 
-// describe computes the sidecar of bytes from the log. When the version expires is not in the bytes but beside them.
-func (s *Store) describe(k Key, data []byte, expire time.Time) *Sidecar {
+// describe computes the sidecar of bytes from the log, and takes from beside them what they do not tell.
+func (s *Store) describe(k Key, data []byte, b beside) *Sidecar {
 	if k.Resource == Counters {
 		return &Sidecar{}
 	}
 	sc := s.config.Describe(k, data)
-	sc.Expire = expire
+	sc.Expire, sc.Form = b.expire, b.form
 	return sc
 }
 
@@ -319,7 +359,7 @@ func (s *Store) record(o *op) *Record {
 			r.Key, r.New = live.Key, live
 		} else {
 			data := bytes.Clone(o.data)
-			r.New = &Version{Key: r.Key, Revision: o.revision, Data: data, Sidecar: s.describe(r.Key, data, o.expire)}
+			r.New = &Version{Key: r.Key, Revision: o.revision, Data: data, Sidecar: s.describe(r.Key, data, o.is)}
 		}
 	}
 	if o.hasOld {
@@ -330,5 +370,5 @@ func (s *Store) record(o *op) *Record {
 
 func (s *Store) oldVersion(k Key, o *op) *Version {
 	data := o.old()
-	return &Version{Key: k, Revision: o.oldRevision, Data: data, Sidecar: s.describe(k, data, o.oldExpire)}
+	return &Version{Key: k, Revision: o.oldRevision, Data: data, Sidecar: s.describe(k, data, o.was)}
 }

@@ -12,6 +12,11 @@ func version(data string, revision int64, expire time.Time) *Version {
 	return &Version{Revision: revision, Data: []byte(data), Sidecar: &Sidecar{Expire: expire}}
 }
 
+func formed(form uint64, v *Version) *Version {
+	v.Sidecar.Form = form
+	return v
+}
+
 // TestPayload: what was appended is what is read.
 func TestPayload(t *testing.T) {
 	at := time.Unix(1234567890, 987654321).UTC()
@@ -28,6 +33,11 @@ func TestPayload(t *testing.T) {
 		"shorter":           {Old: version(long+long, 5, time.Time{}), New: version(long, 9, time.Time{})},
 		"longer":            {Old: version(long, 5, time.Time{}), New: version(long+long, 9, time.Time{})},
 		"emptied":           {Old: version(long, 5, time.Time{}), New: version("", 9, time.Time{})},
+		"of a form":         {New: formed(7, version("x", 9, at))},
+		"of the same form":  {Old: formed(7, version("x", 5, at)), New: formed(7, version("y", 9, time.Time{}))},
+		"of another form":   {Old: formed(8, version("x", 5, time.Time{})), New: formed(1<<63, version("y", 9, at))},
+		"of no form now":    {Old: formed(8, version("x", 5, time.Time{})), New: version("y", 9, at)},
+		"gone with a form":  {Old: formed(8, version("x", 5, at))},
 		"nothing alike":     {Old: version("abc", 5, time.Time{}), New: version("xyz", 9, time.Time{})},
 	} {
 		r.Key, r.Revision = key, 9
@@ -49,11 +59,11 @@ func TestPayload(t *testing.T) {
 			if o.key() != key || o.hasNew != (r.New != nil) || o.hasOld != (r.Old != nil) {
 				t.Errorf("%s: %+v", name, o)
 			}
-			if o.hasNew && (string(o.data) != string(r.New.Data) || !o.expire.Equal(r.New.Sidecar.Expire)) {
-				t.Errorf("%s: new is %q until %v", name, o.data, o.expire)
+			if o.hasNew && (string(o.data) != string(r.New.Data) || o.is != r.New.Sidecar.beside()) {
+				t.Errorf("%s: new is %q, %+v", name, o.data, o.is)
 			}
-			if o.hasOld && (string(o.old()) != string(r.Old.Data) || o.oldRevision != 5 || !o.oldExpire.Equal(r.Old.Sidecar.Expire)) {
-				t.Errorf("%s: old is %q at %d until %v", name, o.old(), o.oldRevision, o.oldExpire)
+			if o.hasOld && (string(o.old()) != string(r.Old.Data) || o.oldRevision != 5 || o.was != r.Old.Sidecar.beside()) {
+				t.Errorf("%s: old is %q at %d, %+v", name, o.old(), o.oldRevision, o.was)
 			}
 			return nil
 		})
