@@ -141,7 +141,9 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &logged}, nil))
 	})
 	long := "/api/v1/namespaces/default/configmaps/" + strings.Repeat("x", 500_000)
-	for range 3 * logsPerSecond {
+	began := time.Now()
+	const sent = 3 * logsPerSecond
+	for range sent {
 		if got := s.do("GET", long, "", "Impersonate-User", "bob", "Audit-Id", strings.Repeat("y", 100_000)); got.code != 501 {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
@@ -149,8 +151,9 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	text := logged.String()
-	if n := strings.Count(text, "\n"); n == 0 || n >= 3*logsPerSecond || len(text) > n*5*maxLogged {
-		t.Errorf("%d lines of %d bytes", n, len(text))
+	most := min(sent, logsPerSecond*(2+int(time.Since(began)/time.Second))) // it may take long, on a machine that is busy
+	if n := strings.Count(text, "\n"); n == 0 || n > most || len(text) > n*5*maxLogged {
+		t.Errorf("%d lines of %d bytes, want %d lines at most", n, len(text), most)
 	}
 	if !strings.Contains(text, "... (500038 bytes)") {
 		t.Errorf("the length of the path is missing in %.1000s", text)
