@@ -17,7 +17,8 @@ const MaxExpansion = 3 << 20
 // ErrExpansion says that the aliases of a YAML document expand to more than MaxExpansion.
 var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxExpansion)
 
-var errSelfAlias = errors.New("yaml: an anchor contains itself")
+// errAliasing is what the library says where aliases stand for many nodes.
+var errAliasing = errors.New("yaml: document contains excessive aliasing")
 
 // ParseYAML reads one YAML document the way Kubernetes does: as YAML 1.1, turned into JSON first. What aliases expand to
 // is bounded by MaxExpansion, and how many nodes they stand for by the YAML library.
@@ -53,12 +54,18 @@ func checkExpansion(data []byte) error {
 	}
 	var document syntax.Node
 	if err := syntax.Unmarshal(data, &document); err != nil {
-		return err
+		return nil // which the library that reads it says in its own words
 	}
-	e := expansion{limit: max(MaxExpansion, int64(len(data))), anchored: map[*syntax.Node]int64{}}
-	_, err := e.size(&document)
+	e := expansion{limit: max(MaxExpansion, int64(len(data))), anchored: map[*syntax.Node]extent{}}
+	_, err := e.of(&document)
 	return err
 }
+
+// extent is how long a node is with its aliases expanded, and of how many nodes it consists then.
+type extent struct{ size, nodes int64 }
+
+// shortNodes is how long nodes are on average, at the most, in a document that is refused for their number.
+const shortNodes = 4
 
 // expansion computes the sizes of nodes with their aliases expanded:
 //
@@ -67,36 +74,41 @@ func checkExpansion(data []byte) error {
 // An anchor is measured once, however many aliases it has: the work is linear in the document, not in the expansion.
 type expansion struct {
 	limit    int64
-	aliased  bool                   // an alias was seen: without one a document is as long as it is
-	anchored map[*syntax.Node]int64 // sizes of complete nodes with an anchor
+	aliased  bool                    // an alias was seen: without one a document is as long as it is
+	anchored map[*syntax.Node]extent // those of complete nodes with an anchor
 }
 
-func (e *expansion) size(n *syntax.Node) (int64, error) {
+func (e *expansion) of(n *syntax.Node) (extent, error) {
 	if n.Kind == syntax.AliasNode {
 		e.aliased = true
-		size, complete := e.anchored[n.Alias]
+		x, complete := e.anchored[n.Alias]
 		if !complete { // an anchor stands before its aliases, so this one is inside of it
-			return 0, errSelfAlias
+			return extent{}, fmt.Errorf("yaml: anchor '%s' value contains itself", n.Value)
 		}
-		return size, nil
+		return x, nil
 	}
-	size := int64(len(n.Value))
+	x := extent{size: int64(len(n.Value)), nodes: 1}
 	if n.Kind != syntax.ScalarNode {
-		size++
+		x.size++
 	}
 	for _, child := range n.Content {
-		inside, err := e.size(child)
+		inside, err := e.of(child)
 		if err != nil {
-			return 0, err
+			return extent{}, err
 		}
-		if size += inside; size > e.limit && e.aliased {
-			return 0, ErrExpansion
+		x.size, x.nodes = x.size+inside.size, x.nodes+inside.nodes
+		switch {
+		case x.size <= e.limit || !e.aliased:
+		case x.size <= shortNodes*x.nodes:
+			return extent{}, errAliasing
+		default:
+			return extent{}, ErrExpansion
 		}
 	}
 	if n.Anchor != "" {
-		e.anchored[n] = size
+		e.anchored[n] = x
 	}
-	return size, nil
+	return x, nil
 }
 
 // yamlDuplicates takes the lines about keys that are already set out of the YAML library's error.
