@@ -45,7 +45,7 @@ func core(c Config) group {
 			status: statusAndMeta, initial: volumePending, onStatus: volumePhase(c.Now),
 			table: columns.PersistentVolumes, answersDeleted: true,
 		},
-		pods(c.Now),
+		pods(c),
 		{
 			name: "podtemplates", kind: "PodTemplate", schema: gotypes.Of[corev1.PodTemplate],
 			gated:      podGates("template.spec"),

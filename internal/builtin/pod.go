@@ -1,8 +1,8 @@
 package builtin
 
 import (
+	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,7 +12,7 @@ import (
 	"plinth/object"
 )
 
-func pods(now func() time.Time) kind {
+func pods(c Config) kind {
 	return kind{
 		name: "pods", kind: "Pod", short: "po", categories: []string{"all"}, schema: gotypes.Of[corev1.Pod],
 		status: statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
@@ -37,7 +37,8 @@ func pods(now func() time.Time) kind {
 		special: func(r *engine.Resource) {
 			r.GracefulDelete = podGrace
 			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
-			r.Subresources = append(append(r.Subresources, podSubresources(r)...), podOperations(now)...)
+			r.Subresources = slices.Concat(r.Subresources,
+				podSubresources(r, c.Rules.For(r.Group, r.Version, r.Kind).Running), podOperations(c.Now))
 		},
 	}
 }

@@ -13,9 +13,12 @@ import (
 const mirror = "kubernetes.io/config.mirror"
 
 // podSubresources are what may be changed of a Pod that runs: containers for debugging may come, and resources change.
-func podSubresources(r *engine.Resource) []*engine.Subresource {
+// running is validation of a Pod that was created before.
+func podSubresources(r *engine.Resource, running func(obj, old object.Value) field.ErrorList) []*engine.Subresource {
 	features := podGates("spec")
-	at := func(name string, write func(old, body object.Value) object.Value, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+	at := func(name string, write func(old, body object.Value) object.Value,
+		refuse func(old object.Value) (why string), validate func(obj, old object.Value) field.ErrorList,
+	) *engine.Subresource {
 		return &engine.Subresource{
 			Name: name, Group: r.Group, Version: r.Version, Kind: r.Kind,
 			Verbs:   []string{"get", "patch", "update"},
@@ -25,31 +28,41 @@ func podSubresources(r *engine.Resource) []*engine.Subresource {
 				return dropGated(write(old, body), old, features), nil
 			},
 			Validate: func(_, obj, old object.Value) field.ErrorList {
-				wrong := validate(obj, old)
-				if len(wrong) > 0 && wrong[0].Field == "" { // of the Pod as such: nothing else counts
-					return wrong
+				if why := refuse(old); why != "" { // the reference tells of nothing else then
+					return field.ErrorList{field.Forbidden(field.NewPath(""), why)}
 				}
-				return append(runningPod(r, obj), wrong...)
+				return append(running(obj, old), validate(obj, old)...)
 			},
 		}
 	}
 	return []*engine.Subresource{
-		at("ephemeralcontainers", addContainers, addedContainers),
-		at("resize", resize, resized),
+		at("ephemeralcontainers", addContainers, cannotDebug, addedContainers),
+		at("resize", resize, cannotResize, resized),
 	}
 }
 
-// runningPod is what validation says of a Pod, but for what it says of new ones only.
-func runningPod(r *engine.Resource, pod object.Value) field.ErrorList {
-	var faults field.ErrorList
-	for _, fault := range r.Validate(pod) {
-		onlyNew := fault.Type == field.ErrorTypeForbidden && (fault.Field == "spec.ephemeralContainers" && fault.Detail == "cannot be set on create" ||
-			fault.Field == "spec.nodeName" && fault.Detail == "cannot be set until all schedulingGates have been cleared")
-		if !onlyNew {
-			faults = append(faults, fault)
-		}
+func isMirror(pod object.Value) bool {
+	_, is := pod.At("metadata", "annotations").Get(mirror)
+	return is
+}
+
+// cannotDebug says why no container for debugging can be added to a Pod, whatever it is; empty: it can.
+func cannotDebug(pod object.Value) string {
+	if isMirror(pod) {
+		return "static pods do not support ephemeral containers"
 	}
-	return faults
+	return ""
+}
+
+// cannotResize says why the resources of a Pod cannot change, whatever they are; empty: they can.
+func cannotResize(pod object.Value) string {
+	switch {
+	case isMirror(pod):
+		return "static pods cannot be resized"
+	case pod.At("spec", "os", "name").Str() == "windows":
+		return "windows pods cannot be resized"
+	}
+	return ""
 }
 
 // onlySpec is the old Pod with another spec. Of the metadata, nothing may change that means something.
@@ -64,9 +77,6 @@ func addContainers(old, body object.Value) object.Value {
 }
 
 func addedContainers(obj, old object.Value) field.ErrorList {
-	if _, is := old.At("metadata", "annotations").Get(mirror); is {
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
-	}
 	now := map[string]object.Value{}
 	for _, c := range obj.At("spec", "ephemeralContainers").Items() {
 		now[c.At("name").Str()] = c
@@ -115,12 +125,6 @@ func resizeContainers(was, is object.Value) object.Value {
 }
 
 func resized(obj, old object.Value) field.ErrorList {
-	switch _, isMirror := old.At("metadata", "annotations").Get(mirror); {
-	case isMirror:
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods cannot be resized")}
-	case old.At("spec", "os", "name").Str() == "windows":
-		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
-	}
 	var faults field.ErrorList
 	path := field.NewPath("spec")
 	class := old.At("status", "qosClass").Str()

@@ -119,8 +119,11 @@ const updatable = "pod updates may not change fields other than `spec.containers
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations)," +
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
 
-// podUpdate is all of a Pod that is to replace another.
-func podUpdate(f *faults, pod, was object.Value) {
+// podRunning checks a Pod that was there before, but not what changed of it.
+func podRunning(f *faults, pod, was object.Value) { f.podExcused(pod, was) }
+
+// podExcused is podRunning. It returns what the old Pod excused: nothing, if the new one is good without.
+func (f *faults) podExcused(pod, was object.Value) leniency {
 	f.qualifiedFinalizers(pod)
 	excuse := leniency{}
 	before := len(f.List)
@@ -130,6 +133,12 @@ func podUpdate(f *faults, pod, was object.Value) {
 			f.podAndMeta(pod, excuse)
 		}
 	}
+	return excuse
+}
+
+// podUpdate is all of a Pod that is to replace another.
+func podUpdate(f *faults, pod, was object.Value) {
+	excuse := f.podExcused(pod, was)
 	f.podAnnotationChanges(pod, was, excuse)
 	var root *fielderrors.Place
 	spec, old := pod.At("spec"), was.At("spec")

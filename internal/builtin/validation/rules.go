@@ -17,6 +17,9 @@ type Rules struct {
 	Status func(obj, old object.Value) field.ErrorList
 	// Approval is Update on the subresource through which certificates are approved.
 	Approval func(obj, old object.Value) field.ErrorList
+	// Running is what is wrong with a Pod after a write of one of its subresources: what Create says of it, but for what
+	// holds for new Pods only and for what old excuses. What may change is the subresource's own to say.
+	Running func(obj, old object.Value) field.ErrorList
 }
 
 // rule is what the kinds' files write: a function that adds to the faults found so far.
@@ -26,6 +29,8 @@ type rule struct {
 	status func(f *faults, obj, old object.Value)
 	// approval is for the one kind that has this subresource.
 	approval func(f *faults, obj, old object.Value)
+	// running is for Pods.
+	running func(f *faults, obj, old object.Value)
 }
 
 // kinds lists the rules by group and kind: every version of a kind has the same.
@@ -39,7 +44,7 @@ var kinds = map[[2]string]rule{
 	{"", "ResourceQuota"}:         {create: quotaCreate, update: quotaUpdate, status: quotaStatusUpdate},
 	{"", "Namespace"}:             {create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus},
 	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
-	{"", "Pod"}:                   {create: podCreate, update: podUpdate, status: podStatus},
+	{"", "Pod"}:                   {create: podCreate, update: podUpdate, status: podStatus, running: podRunning},
 	{"", "PodTemplate"}:           podTemplateKind,
 	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate, status: replicaStatus},
 	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},
@@ -121,6 +126,7 @@ func (o Options) For(group, version, kind string) Rules {
 		}
 	}
 	rules.Update, rules.Status, rules.Approval = o.comparing(r.update), o.comparing(r.status), o.comparing(r.approval)
+	rules.Running = o.comparing(r.running)
 	return rules
 }
 
