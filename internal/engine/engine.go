@@ -14,11 +14,12 @@ type Config struct {
 	Now      Clock // nil: time.Now
 }
 
-// Engine does the verbs on the objects of a store. It has no state of its own.
+// Engine does the verbs on the objects of a store. It has no state of its own, but for what it need not parse again.
 type Engine struct {
 	store    *store.Store
 	registry *Registry
 	now      Clock
+	recent   origins
 }
 
 // New makes an engine.

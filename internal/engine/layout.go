@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"sync"
 	"sync/atomic"
-	"weak"
 
 	"plinth/internal/store"
 	"plinth/object"
@@ -18,8 +18,8 @@ type Layout struct {
 	// forms stay, are their business.
 	Forms [FormSlots]atomic.Pointer[Form]
 
-	// origin is what Data was printed from, if that is worth finding again. It may be nil after any garbage collection.
-	origin weak.Pointer[origin]
+	// origin is what Data was printed from, as long as Engine.recent keeps it; else nil.
+	origin atomic.Pointer[origin]
 }
 
 // FormSlots is how many encoded forms of one version can be kept.
@@ -36,6 +36,50 @@ type Form struct {
 type origin struct {
 	obj     object.Value
 	settled *schema.Type // whose Decode and Settle have given obj its form; nil: nobody's
+}
+
+// origins keeps what the versions that were written last were printed from, so that an object that is written again and again
+// is not parsed each time. What is kept hangs at the version itself: to find it costs a load. Here stands which versions
+// have some, the oldest first, to take it from them when there are too many.
+//
+//	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, but for one version that is longer
+type origins struct {
+	mu    sync.Mutex
+	kept  [keptOrigins]originOf // a ring
+	first int                   // the oldest
+	count int
+	bytes int
+}
+
+// originOf is a version that has its origin.
+type originOf struct {
+	layout *Layout
+	bytes  int // of its data
+}
+
+// An object takes about four times the memory of its text, so this is 4 MiB at the most.
+const (
+	keptOrigins    = 128
+	maxOriginBytes = 1 << 20
+)
+
+// keep has a version that is new remember what it was printed from.
+func (c *origins) keep(v *store.Version, o *origin) {
+	is := originOf{layout: LayoutOf(v), bytes: len(v.Data)}
+	is.layout.origin.Store(o)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.count > 0 && (c.count == keptOrigins || c.bytes+is.bytes > maxOriginBytes) {
+		oldest := &c.kept[c.first]
+		oldest.layout.origin.Store(nil)
+		c.bytes -= oldest.bytes
+		*oldest = originOf{}
+		c.first = (c.first + 1) % keptOrigins
+		c.count--
+	}
+	c.kept[(c.first+c.count)%keptOrigins] = is
+	c.count++
+	c.bytes += is.bytes
 }
 
 // LayoutOf is the layout of a stored object. The engine makes all sidecars, so each has one.

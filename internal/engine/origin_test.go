@@ -3,20 +3,16 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"testing"
-	"weak"
 
 	"plinth/object"
 )
 
 // origins says whether the object that a result was printed from is still to be had.
-func (b *bench) origins(r *Result) bool { return LayoutOf(r.Object).origin.Value() != nil }
+func (b *bench) origins(r *Result) bool { return LayoutOf(r.Object).origin.Load() != nil }
 
 func TestOrigin(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	b := newBench(t)
 	made := b.create(`{"metadata":{"name":"w"},"spec":{"n":1,"list":[{"a":null}]}}`)
 	if !b.origins(made) {
@@ -33,18 +29,49 @@ func TestOrigin(t *testing.T) {
 	if _, settled, err := b.widgets.live(odd.Object); settled || err != nil {
 		t.Errorf("what was parsed is said to be settled: %v, %v", settled, err)
 	}
-	for range 2 { // what is weak goes with the first collection, or, if one was under way, with the second
-		runtime.GC()
+}
+
+// What is remembered is bounded in number and in bytes, and the oldest goes first.
+func TestOriginsAreBounded(t *testing.T) {
+	b := newBench(t)
+	var made []*Result
+	of := func(size int) {
+		made = append(made, b.create(fmt.Sprintf(`{"metadata":{"generateName":"w-"},"spec":{"text":%q}}`, strings.Repeat("x", size))))
 	}
-	if b.origins(made) {
-		t.Error("it is there forever")
+	check := func(when string) {
+		t.Helper()
+		kept, bytes := 0, 0
+		for i := len(made) - 1; i >= 0; i-- {
+			if !b.origins(made[i]) {
+				continue
+			}
+			if i < len(made)-1 && !b.origins(made[i+1]) {
+				t.Errorf("%s: an older one is kept, and a newer one is not", when)
+			}
+			kept, bytes = kept+1, bytes+len(made[i].Object.Data)
+		}
+		if kept == 0 || kept > keptOrigins || kept > 1 && bytes > maxOriginBytes || kept > b.recent.count || bytes > b.recent.bytes {
+			t.Errorf("%s: %d are kept, of %d bytes; it counts %d of %d", when, kept, bytes, b.recent.count, b.recent.bytes)
+		}
+	}
+	for range keptOrigins + 10 {
+		of(10)
+	}
+	if check("small ones"); b.recent.count != keptOrigins {
+		t.Errorf("%d are kept", b.recent.count)
+	}
+	for range 10 {
+		of(maxOriginBytes / 4)
+	}
+	check("large ones")
+	of(maxOriginBytes * 5 / 4)
+	if check("one that is larger than all may be"); b.recent.count != 1 {
+		t.Errorf("%d are kept", b.recent.count)
 	}
 }
 
 // What has been written a moment ago is written again as what has been read back from its bytes.
 func TestOriginsChangeNothing(t *testing.T) {
-	percent := debug.SetGCPercent(-1)
-	defer debug.SetGCPercent(percent)
 	kept, parsed := newBench(t), newBench(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	values := []string{`1`, `2`, `1.5`, `null`, `"x"`, `"é\u2028<"`, `[]`, `{}`, `[1,2.0,{"k":1e3}]`, `{"a":{"b":1},"c":null}`, `{"a":{"b":2}}`, `12345678901234567890`}
@@ -75,7 +102,7 @@ func TestOriginsChangeNothing(t *testing.T) {
 			t.Fatalf("step %d, %s: %s\nis %s\nand %s when it is parsed", i, field, value, got, want)
 		}
 		if v, ok := parsed.store.Get(parsed.request("w").key()); ok {
-			LayoutOf(v).origin = weak.Pointer[origin]{} // as after a collection
+			LayoutOf(v).origin.Store(nil)
 		}
 	}
 	if found < 100 {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 	"unique"
-	"weak"
 
 	"plinth/internal/invariants"
 	"plinth/internal/store"
@@ -110,7 +109,7 @@ func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, s
 		if settled {
 			o.settled = r.Schema()
 		}
-		LayoutOf(v).origin = weak.Make(o)
+		e.recent.keep(v, o)
 	}
 	return v, nil
 }
@@ -151,7 +150,7 @@ func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err e
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, false, unreadable(v)
 	}
-	if o := LayoutOf(v).origin.Value(); o != nil {
+	if o := LayoutOf(v).origin.Load(); o != nil {
 		if invariants.Enabled {
 			o.check(v.Data)
 		}
