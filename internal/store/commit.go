@@ -273,6 +273,7 @@ func (s *Store) apply(commits []*Commit) {
 			}
 			s.state.set(r.Key, r.New, r.Revision)
 			s.expiry.track(r)
+			s.owners.change(r.Key, r.Old.owners(), r.New.owners())
 			woken = s.history.add(r, woken)
 			s.growth += changeBytes(r)
 		}

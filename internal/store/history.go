@@ -71,30 +71,31 @@ type mark struct {
 
 // history is the newest records, as far as memory holds them, and the knowledge how far back the log does.
 //
-//	horizon ≤ floor ≤ newest revision
-//	every record behind floor is in memory, every one behind horizon in memory or in the log
+//	horizon ≤ all.floor ≤ newest revision
+//	every record behind all.floor is in memory, every one behind horizon in memory or in the log
+//	all.records = ⋃ f.records and all.floor ≥ f.floor, for f in feeds
 type history struct {
 	maxAge, maxBytes, maxWeight, maxMemo int64
 
-	feeds   map[string]*feed
-	records queue[*Record] // all feeds' records in memory, in order
-	weight  int64
-	hot     queue[*Record] // those of records whose memos are kept
-	memo    int64          // bytes that their memos may come to
-	floor   int64
-	opened  int64 // the revision at which the store was opened: no feed knows records up to there
+	feeds  map[string]*feed // by resource
+	all    *feed            // the records of all feeds, in order; it is not among them
+	weight int64            // of all records in memory
+	hot    queue[*Record]   // those of all whose memos are kept
+	memo   int64            // bytes that their memos may come to
+	opened int64            // the revision at which the store was opened: no feed knows records up to there
 
 	horizon int64
 	marks   queue[mark]
 	bytes   int64 // of all changes ever counted
 }
 
-// feed is the history of one resource and those who wait for more of it.
+// feed is the history of one resource, or of all of them, and those who wait for more of it.
 type feed struct {
-	resource string
+	resource string       // "" for all
+	whole    bool         // of all resources
 	changed  atomic.Int64 // see Table.Revision; from the first call of Store.Table on
 	records  queue[*Record]
-	floor    int64 // revision of the newest record of this resource that memory lost
+	floor    int64 // revision of the newest record of this feed that memory lost
 
 	mu      sync.Mutex // guards the following; taken with the store's lock held at least for reading, or alone
 	waiting waiting
@@ -110,17 +111,27 @@ func (h *history) feed(resource string) *feed {
 	return f
 }
 
+// everyFeed yields the feeds of all resources and the one of all together.
+func (h *history) everyFeed(yield func(*feed) bool) {
+	for _, f := range h.feeds {
+		if !yield(f) {
+			return
+		}
+	}
+	yield(h.all)
+}
+
 // add appends a record and returns, added to woken, the groups to wake.
 func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
 	f.records.push(r)
 	f.changed.Store(r.Revision)
-	h.records.push(r)
+	h.all.records.push(r)
 	h.weight += r.weight()
 	h.hot.push(r)
 	h.memo += memoWeight(r)
 	h.bytes += changeBytes(r)
-	return f.fire(r, woken)
+	return h.all.fire(r, f.fire(r, woken))
 }
 
 // changeBytes is about what a record takes in the log.
@@ -159,17 +170,16 @@ func (h *history) trim(revision, now int64) {
 		h.memo -= memoWeight(r)
 		r.Memo.cool()
 	}
-	for h.records.len() > 0 {
-		r := h.records.at(0)
+	for h.all.records.len() > 0 {
+		r := h.all.records.at(0)
 		if h.weight <= h.maxWeight && r.Revision > h.horizon {
 			break
 		}
-		h.records.pop()
 		h.weight -= r.weight()
-		f := h.feeds[r.Key.Resource]
-		f.records.pop()
-		f.floor = r.Revision
-		h.floor = r.Revision
+		for _, f := range [...]*feed{h.feeds[r.Key.Resource], h.all} {
+			f.records.pop()
+			f.floor = r.Revision
+		}
 		if h.hot.len() > 0 && h.hot.at(0) == r {
 			h.hot.pop()
 			h.memo -= memoWeight(r)
@@ -204,6 +214,9 @@ func (h *history) due(revision int64) time.Time {
 	}
 	return time.Unix(0, due)
 }
+
+// holds says whether the records of a resource are in the feed.
+func (f *feed) holds(resource string) bool { return f.whole || f.resource == resource }
 
 // fire takes the groups that wait for r out of the feed. Those that are to be woken at once are appended to woken; the
 // others are when their rest is over.

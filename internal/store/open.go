@@ -75,6 +75,7 @@ type Store struct {
 	state     *state // written with both locks held
 	history   history
 	expiry    expiry
+	owners    owners
 	revision  int64
 	recent    []*Snapshot
 	rebuilt   *Snapshot
@@ -100,12 +101,14 @@ func Open(config Config) (*Store, error) {
 		pending: map[Key]write{},
 		state:   newState(),
 		expiry:  expiry{byKey: map[Key]*expiring{}},
+		owners:  newOwners(),
 		history: history{
 			maxAge:    int64(config.HistoryAge),
 			maxBytes:  config.HistoryBytes,
 			maxWeight: config.MemoryHistoryBytes,
 			maxMemo:   config.MemoryHistoryBytes / 4,
 			feeds:     map[string]*feed{},
+			all:       &feed{whole: true, waiting: newWaiting()},
 		},
 	}
 	s.idle = sync.NewCond(&s.seq)
@@ -168,7 +171,7 @@ func (s *Store) load() error {
 	})
 	s.describeAll(expires)
 	h := &s.history
-	h.opened, h.floor = s.revision, s.revision
+	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
 	return s.findHorizon()
 }
@@ -191,7 +194,8 @@ func (st *state) restore(o *op) *Version {
 	return v
 }
 
-// describeAll computes the sidecars of what was loaded: only now, as many versions do not outlive the replay.
+// describeAll computes the sidecars of what was loaded, and what is known by them: only now, as many versions do not outlive
+// the replay.
 func (s *Store) describeAll(expires map[Key]time.Time) {
 	live := make([]*Version, 0, s.state.count)
 	s.state.tables.Scan(func(_ string, t *table) bool {
@@ -212,6 +216,9 @@ func (s *Store) describeAll(expires map[Key]time.Time) {
 		})
 	}
 	wait.Wait()
+	for _, v := range live {
+		s.owners.change(v.Key, nil, v.Sidecar.Owners)
+	}
 	for k := range expires {
 		if v := s.state.get(k); v != nil {
 			s.expiry.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
@@ -253,7 +260,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	var woken []*group
-	for _, f := range s.history.feeds {
+	for f := range s.history.everyFeed {
 		f.mu.Lock()
 		for g := range f.waiting.all {
 			woken = append(woken, g)
@@ -336,13 +343,13 @@ func (s *Store) Stats() Stats {
 	h := &s.history
 	st := Stats{
 		Revision: s.revision, Horizon: h.horizon, Objects: s.state.count, Bytes: s.state.bytes,
-		HistoryMemory: h.weight, Records: h.records.len(),
+		HistoryMemory: h.weight, Records: h.all.records.len(),
 	}
 	if h.marks.len() > 0 {
 		st.HistoryBytes = h.bytes - h.marks.at(0).bytes
 		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).time))
 	}
-	for _, f := range h.feeds {
+	for f := range h.everyFeed {
 		f.mu.Lock()
 		for g := range f.waiting.all {
 			st.Waiting += g.waiters

@@ -88,7 +88,7 @@ func (sn *Snapshot) covers(resources []string) bool {
 // forgetSnapshots drops those that would keep versions alive that history let go. The caller holds mu.
 func (s *Store) forgetSnapshots() {
 	n := 0
-	for n < len(s.recent) && s.recent[n].revision < s.history.floor {
+	for n < len(s.recent) && s.recent[n].revision < s.history.all.floor {
 		n++
 	}
 	if n > 0 {
@@ -176,7 +176,7 @@ func (s *Store) rebuild(ctx context.Context, revision int64, resources []string)
 // floorOf is up to where memory lost records of these resources, or of any. The caller holds mu.
 func (s *Store) floorOf(resources []string) int64 {
 	if len(resources) == 0 {
-		return s.history.floor
+		return s.history.all.floor
 	}
 	floor := int64(0)
 	for _, r := range resources {

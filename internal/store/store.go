@@ -10,7 +10,8 @@
 //   - a Version is what one change stored under one key: immutable bytes and their Sidecar.
 //   - a Record is one step of history: the old and the new version of one key.
 //   - a Snapshot is the whole state as of one revision.
-//   - a Cursor is a position in the history, which is all that a watch holds.
+//   - a Cursor is a position in the history of one resource, or of all, which is all that a watch holds.
+//   - the dependents of a UID are the live versions whose Sidecar names it among its Owners: an index finds them.
 package store
 
 import (

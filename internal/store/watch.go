@@ -12,14 +12,14 @@ const (
 	nextBytes   = 48 << 10
 )
 
-// Cursor is a position in the history of one resource. It holds no records: what it has not read yet is in the history,
+// Cursor is a position in the history of one resource, or of all. It holds no records: what it has not read yet is in the history,
 // or was there. One goroutine uses it, except for Close.
 type Cursor struct {
 	store  *Store
 	feed   *feed
 	prefix string
 	term   Term
-	after  int64 // invariant: every record of this resource, prefix and term up to here was handed out
+	after  int64 // invariant: every record of this feed, prefix and term up to here was handed out
 	buffer []*Record
 	closed atomic.Bool
 }
@@ -34,23 +34,33 @@ func (s *Store) Watch(resource, prefix string, after int64) (*Cursor, error) {
 // change costs depends on how many it concerns, and not on how many wait.
 func (s *Store) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
-	if s.closed {
-		s.mu.RUnlock()
-		return nil, ErrClosed
-	}
-	if after < s.history.horizon {
-		s.mu.RUnlock()
-		return nil, ErrCompacted
-	}
 	f := s.history.feeds[resource]
-	opened := s.history.opened
 	s.mu.RUnlock()
 	if f == nil {
 		s.mu.Lock()
 		f = s.history.feed(resource)
 		s.mu.Unlock()
 	}
-	if after < opened || after < s.floor(f) {
+	return s.cursor(f, prefix, t, after)
+}
+
+// WatchAll is Watch of all resources: one cursor over every record there is, counters among them, in the order of the
+// revisions. Every change wakes it.
+func (s *Store) WatchAll(after int64) (*Cursor, error) {
+	return s.cursor(s.history.all, "", Term{}, after)
+}
+
+// cursor returns a cursor in a feed.
+func (s *Store) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
+	s.mu.RLock()
+	closed, horizon, floor := s.closed, s.history.horizon, f.floor
+	s.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, ErrClosed
+	case after < horizon:
+		return nil, ErrCompacted
+	case after < floor:
 		// Memory does not hold it; the log may not do so either.
 		err := s.config.Log.Replay(after, func([]byte) error { return errEnough })
 		if err != nil && err != errEnough {
@@ -59,12 +69,6 @@ func (s *Store) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor
 	}
 	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
 	return &Cursor{store: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
-}
-
-func (s *Store) floor(f *feed) int64 {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return f.floor
 }
 
 // Next returns the records behind the last ones, in the order of their revisions; it waits until there are some. They may
@@ -198,7 +202,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		}
 		before := len(c.buffer)
 		err := p.each(func(o *op) error {
-			if o.revision <= c.after || o.resource != c.feed.resource || !strings.HasPrefix(o.name, c.prefix) || !o.hasNew && !o.hasOld {
+			if o.revision <= c.after || !c.feed.holds(o.resource) || !strings.HasPrefix(o.name, c.prefix) || !o.hasNew && !o.hasOld {
 				return nil
 			}
 			r := c.store.record(o)

@@ -19,6 +19,7 @@ var asShipped = storetest.Backend{
 
 func BenchmarkCommit(b *testing.B)       { storetest.BenchmarkCommit(b, asShipped) }
 func BenchmarkGet(b *testing.B)          { storetest.BenchmarkGet(b, asShipped) }
+func BenchmarkDependents(b *testing.B)   { storetest.BenchmarkDependents(b, asShipped) }
 func BenchmarkSnapshotList(b *testing.B) { storetest.BenchmarkSnapshotList(b, asShipped) }
 func BenchmarkWatchFanout(b *testing.B)  { storetest.BenchmarkWatchFanout(b, asShipped) }
 func BenchmarkReopen10k(b *testing.B)    { storetest.BenchmarkReopen10k(b, asShipped) }

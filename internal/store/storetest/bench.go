@@ -49,9 +49,14 @@ func cpu() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes.
+// BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes, without owners and
+// with one owner for ten objects.
 func BenchmarkCommit(b *testing.B, backend Backend) {
 	data := objects(1000)
+	owned := make([]store.Sidecar, 1000)
+	for i := range owned {
+		owned[i].Owners = []string{fmt.Sprintf("6d1f2a34-0000-4000-8000-%012d", i/10)}
+	}
 	for _, writers := range []int{1, 32} {
 		run := func(name string, change func(i int) store.Change) {
 			b.Run(fmt.Sprintf("%s/writers=%d", name, writers), func(b *testing.B) {
@@ -65,7 +70,9 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 					wait.Go(func() {
 						for i := at.Add(1); i <= int64(b.N); i = at.Add(1) {
 							ch := change(int(i))
-							ch.Sidecar = &store.Sidecar{}
+							if ch.Sidecar == nil {
+								ch.Sidecar = &store.Sidecar{}
+							}
 							if _, err := x.Commit(context.Background(), nil, []store.Change{ch}); err != nil {
 								b.Error(err)
 								return
@@ -80,10 +87,18 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 		run("create", func(i int) store.Change {
 			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i)), Data: data[i%len(data)]}
 		})
+		run("createOwned", func(i int) store.Change {
+			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i)), Data: data[i%len(data)], Sidecar: &owned[i%1000]}
+		})
 		run("update", func(i int) store.Change {
 			d := append([]byte(nil), data[i%1000]...)
 			copy(d[2000:], fmt.Sprint(i))
 			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i%1000)), Data: d}
+		})
+		run("updateOwned", func(i int) store.Change {
+			d := append([]byte(nil), data[i%1000]...)
+			copy(d[2000:], fmt.Sprint(i))
+			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i%1000)), Data: d, Sidecar: &owned[i%1000]}
 		})
 	}
 }
@@ -116,6 +131,33 @@ func BenchmarkGet(b *testing.B, backend Backend) {
 			}
 		}
 	})
+}
+
+// BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object that owns nothing.
+func BenchmarkDependents(b *testing.B, backend Backend) {
+	x := benchBox(b, backend)
+	x.fill(9000)
+	for i := range 1000 {
+		x.commit(store.Change{
+			Key:     pod(fmt.Sprintf("owned/pod-%06d", i)),
+			Data:    object(i),
+			Sidecar: &store.Sidecar{Owners: []string{fmt.Sprint("owner-", i/10)}},
+		})
+	}
+	for _, bench := range []struct {
+		name, uid string
+		want      int
+	}{{"ten", "owner-77", 10}, {"none", "nobody", 0}} {
+		b.Run(bench.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				n := 0
+				if x.Dependents(bench.uid, func(*store.Version) bool { n++; return true }); n != bench.want {
+					b.Fatal(n)
+				}
+			}
+		})
+	}
 }
 
 // BenchmarkSnapshotList lists 5,000 objects: of now, with a write between lists, and of a while ago.

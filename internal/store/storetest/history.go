@@ -26,7 +26,7 @@ type player struct {
 	curs []*follower
 }
 
-// follower is a cursor that is read now and then, and what it should have said by then.
+// follower is a cursor that is read now and then, and what it should have said by then. The resource of one over all is "".
 type follower struct {
 	c                       *store.Cursor
 	resource, prefix, first string
@@ -44,10 +44,9 @@ func (p *player) prefix() string {
 }
 
 func (p *player) data() []byte {
-	words := []string{"alpha ", "beta ", "gamma ", "delta "}
 	b := []byte{}
 	for range p.rng.IntN(12) {
-		b = append(b, p.pick(words)...)
+		b = append(b, p.pick(words)+" "...)
 	}
 	return b
 }
@@ -84,8 +83,10 @@ func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store
 		switch n := p.rng.IntN(100); {
 		case n < 55:
 			p.commit()
-		case n < 65:
+		case n < 61:
 			p.get()
+		case n < 66:
+			p.dependents()
 		case n < 75:
 			p.list()
 		case n < 83:
@@ -113,6 +114,7 @@ func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store
 		for range 20 {
 			p.list()
 			p.history()
+			p.dependents()
 		}
 	}
 }
@@ -259,15 +261,29 @@ func (p *player) history() {
 
 func (p *player) cursor() *follower {
 	f := &follower{resource: p.pick(resources), prefix: p.prefix(), first: p.pick([]string{"", "", "a", "b", "x"}), after: p.past()}
-	c, err := p.x.WatchTerm(f.resource, f.prefix, firstIs(f.first), f.after)
+	var err error
+	if p.rng.IntN(3) == 0 {
+		f.resource, f.prefix, f.first = "", "", ""
+		f.c, err = p.x.WatchAll(f.after)
+	} else {
+		f.c, err = p.x.WatchTerm(f.resource, f.prefix, firstIs(f.first), f.after)
+	}
 	if err != nil {
 		if f.after >= p.x.Stats().Horizon && p.x.b.Durable || err != store.ErrCompacted {
 			p.t.Fatalf("Watch behind %d, from %d: %v", f.after, p.x.Stats().Horizon, err)
 		}
 		return nil
 	}
-	f.c = c
 	return f
+}
+
+// dependents compares the dependents of every owner with what a look at all objects finds.
+func (p *player) dependents() {
+	for _, uid := range append(words, "nobody") {
+		if have, want := dependents(p.t, p.x, uid), p.w.dependents(uid); have != want {
+			p.t.Fatalf("at %d %s has the dependents\n%s\nshould be\n%s", p.w.revision, uid, have, want)
+		}
+	}
 }
 
 // follow opens a cursor that stays.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,11 @@ func Run(t *testing.T, b Backend) {
 		{"WatchSlow", testWatchSlow},
 		{"WatchLeavesNothing", testWatchLeavesNothing},
 		{"WatchReopen", testWatchReopen},
+		{"WatchAll", testWatchAll},
+		{"WatchAllWindow", testWatchAllWindow},
+		{"WatchAllManyWriters", testWatchAllManyWriters},
+		{"Dependents", testDependents},
+		{"DependentsManyWriters", testDependentsManyWriters},
 		{"WaitFor", testWaitFor},
 		{"Window", testWindow},
 		{"WindowBase", testWindowBase},
@@ -72,7 +78,24 @@ func Describe(k store.Key, data []byte) *store.Sidecar {
 		s.Labels = []store.Pair{{Name: "first", Value: string(data[:1])}}
 		s.Deleting = data[n-1]%2 == 0
 	}
+	s.Owners = ownersIn(data)
 	return s
+}
+
+// words are what the data of random objects are made of. Each of them is the UID of an owner as well.
+var words = []string{"alpha", "beta", "gamma", "delta"}
+
+// ownersIn is the owners that Describe finds in data: the words, each as often as it stands there.
+func ownersIn(data []byte) (owners []string) {
+	if len(data) > 100 {
+		return nil // the data of a test about sizes
+	}
+	for _, field := range strings.Fields(string(data)) {
+		if i := slices.Index(words, field); i >= 0 {
+			owners = append(owners, words[i])
+		}
+	}
+	return owners
 }
 
 // box is a store under test that can be closed and opened again.
@@ -133,6 +156,15 @@ func (x *box) commit(changes ...store.Change) int64 {
 		x.t.Fatal(err)
 	}
 	return revision
+}
+
+func (x *box) watchAll(after int64) *store.Cursor {
+	x.t.Helper()
+	c, err := x.WatchAll(after)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	return c
 }
 
 func (x *box) watch(resource, prefix string, after int64) *store.Cursor {
@@ -221,7 +253,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 		t.Fatalf("record %s of revision %d has the old version %s of %d", r.Key, r.Revision, r.Old.Key, r.Old.Revision)
 	}
 	for _, v := range []*store.Version{r.New, r.Old} {
-		if v != nil {
+		if v != nil && v.Key.Resource != store.Counters {
 			checkSidecar(t, v)
 		}
 	}
@@ -230,7 +262,7 @@ func checkRecord(t testing.TB, r *store.Record) {
 func checkSidecar(t testing.TB, v *store.Version) {
 	t.Helper()
 	want, have := Describe(v.Key, v.Data), v.Sidecar
-	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting {
+	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting || !slices.Equal(have.Owners, want.Owners) {
 		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)
 	}
 }

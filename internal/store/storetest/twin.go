@@ -72,11 +72,37 @@ func (w *twin) list(resource, prefix, from string, revision int64) []string {
 	return out
 }
 
-// history returns the records behind one revision and up to another, as text: those whose data begin with first, or did.
+// dependents returns the live objects of all resources whose data have a word, as text.
+func (w *twin) dependents(word string) string {
+	live := map[store.Key]bool{}
+	for _, c := range w.changes {
+		live[c.key] = c.data != nil && strings.Contains(*c.data, word)
+	}
+	var keys []store.Key
+	for k, is := range live {
+		if is {
+			keys = append(keys, k)
+		}
+	}
+	sort.Slice(keys, func(i, j int) bool {
+		a, b := keys[i], keys[j]
+		return a.Resource < b.Resource || a.Resource == b.Resource && a.Name < b.Name
+	})
+	var b strings.Builder
+	for _, k := range keys {
+		data, since, _ := w.get(k, w.revision)
+		fmt.Fprintf(&b, "%s@%d=%s\n", k, since, data)
+	}
+	return b.String()
+}
+
+// history returns the records of a resource, or of all for "", behind one revision and up to another, as text: those whose data
+// begin with first, or did.
 func (w *twin) history(resource, prefix, first string, after, until int64) string {
 	var b strings.Builder
 	for _, c := range w.changes {
-		if c.key.Resource != resource || !strings.HasPrefix(c.key.Name, prefix) || c.revision <= after || c.revision > until {
+		if resource != "" && c.key.Resource != resource || !strings.HasPrefix(c.key.Name, prefix) ||
+			c.revision <= after || c.revision > until {
 			continue
 		}
 		old, _, was := w.get(c.key, c.revision-1)

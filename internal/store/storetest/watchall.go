@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"plinth/internal/store"
+)
+
+// testWatchAll: a cursor over all resources wakes for each of them and hands out every record in order.
+//
+// SPEC: WATCH-1
+func testWatchAll(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	node := store.Key{Resource: "/nodes", Name: "n"}
+	c := x.watchAll(1)
+	other := x.watchTerm("", firstIs("a")) // it does not take the records away
+	for i, k := range []store.Key{pod("a"), node, {Resource: "example.com/new", Name: "a"}} {
+		got := make(chan string)
+		go func() { got <- lines(next(t, c)) }()
+		eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+		x.put(k, "a")
+		if s, want := <-got, fmt.Sprintf("%d +%s=a\n", i+2, k); s != want {
+			t.Fatalf("%q, should be %q", s, want)
+		}
+	}
+	x.commit(store.Change{Key: node}, store.Change{Key: pod("b"), Data: []byte("b")}, store.Change{Key: pod("a"), Data: []byte("c")})
+	x.commit(store.Change{Key: pod("never")}) // a revision, and no record
+	if _, err := x.Commit(context.Background(), []store.Precondition{store.Count("n", 3, 5)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := "5 -/nodes/n=a\n6 +/pods/b=b\n7 ~/pods/a=a→c\n9 +plinth/counters/n=3\n"
+	if s := drain(t, c); s != want || c.Revision() != 9 {
+		t.Fatalf("at %d:\n%s", c.Revision(), s)
+	}
+	if s := drain(t, other); s != "2 +/pods/a=a\n7 ~/pods/a=a→c\n" {
+		t.Fatal(s)
+	}
+	if b.Durable {
+		x.reopen()
+		if s := drain(t, x.watchAll(4)); s != want {
+			t.Fatalf("from the log:\n%s", s)
+		}
+	}
+
+	// One that waits is ended by its context, and by the end of the store.
+	c = x.watchAll(x.Revision())
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	wait := func() {
+		go func() { _, err := c.Next(ctx); ended <- err }()
+		eventually(t, "the cursor waits", func() bool { return x.Stats().Waiting == 1 })
+	}
+	wait()
+	cancel()
+	if err := <-ended; err != context.Canceled || x.Stats().Waiting != 0 {
+		t.Fatal(err, x.Stats().Waiting)
+	}
+	ctx = context.Background()
+	wait()
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != store.ErrClosed {
+		t.Fatal(err)
+	}
+	if _, err := x.WatchAll(x.Revision()); err != store.ErrClosed {
+		t.Fatal(err)
+	}
+}
+
+// testWatchAllWindow: a cursor over all resources goes on as far back as the window reaches, and past it is told so.
+//
+// SPEC: WATCH-3
+func testWatchAllWindow(t *testing.T, b Backend) {
+	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 64<<10 })
+	slow := x.watchAll(1)
+	w := newTwin()
+	for i := range 600 {
+		k := store.Key{Resource: resources[i%3], Name: fmt.Sprint("n", i%50)}
+		data := strings.Repeat("x", 100)
+		x.put(k, data)
+		w.commit([]store.Change{{Key: k, Data: []byte(data)}})
+	}
+	stats := x.Stats()
+	if stats.Horizon < 2 || stats.Records > 100 {
+		t.Fatalf("the horizon is at %d, with %d records in memory", stats.Horizon, stats.Records)
+	}
+	if _, err := slow.Poll(); err != store.ErrCompacted {
+		t.Fatalf("past the window: %v", err)
+	}
+	if _, err := x.WatchAll(stats.Horizon - 1); err != store.ErrCompacted {
+		t.Fatalf("past the window: %v", err)
+	}
+	after := w.revision - int64(stats.Records) // memory has the rest
+	if b.Durable {
+		after = stats.Horizon
+	}
+	if s, want := drain(t, x.watchAll(after)), w.history("", "", "", after, w.revision); s != want {
+		t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
+	}
+}
+
+// testWatchAllManyWriters: while many write to many resources, every cursor over all of them sees each change once, in order.
+//
+// SPEC: WATCH-1, WATCH-6
+func testWatchAllManyWriters(t *testing.T, b Backend) {
+	x := newBox(t, b, func(c *store.Config) {
+		if b.Durable {
+			c.MemoryHistoryBytes = 2 << 10 // who is late reads the log
+		}
+	})
+	const writers, writes = 6, 60
+	var wait sync.WaitGroup
+	for range 5 {
+		c := x.watchAll(1)
+		wait.Go(func() {
+			for last := int64(1); last < 1+2*writers*writes; {
+				for _, r := range next(t, c) {
+					if r.Revision != last+1 {
+						t.Errorf("revision %d comes behind %d", r.Revision, last)
+					}
+					last = r.Revision
+				}
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	for w := range writers {
+		wait.Go(func() {
+			for i := range writes {
+				name := fmt.Sprintf("ns%d/p%d", w, i)
+				x.commit(store.Change{Key: store.Key{Resource: resources[i%3], Name: name}, Data: []byte("x")},
+					store.Change{Key: store.Key{Resource: resources[(i+1)%3], Name: name}, Data: []byte("y")})
+			}
+		})
+	}
+	wait.Wait()
+}
