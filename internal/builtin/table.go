@@ -172,20 +172,22 @@ var createOnly = []string{"create"}
 // resource is the row as the engine wants it.
 func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	r := &engine.Resource{
-		Group: group, Version: version,
-		Name: k.name, Singular: strings.ToLower(k.kind),
-		Kind: k.kind, ListKind: k.kind + "List",
-		ShortNames: strings.Fields(k.short), Categories: k.categories,
-		Namespaced: !k.cluster,
-		Verbs:      k.verbs,
-		Deprecated: k.deprecated,
-		Schema:     k.schema, Model: modelName(group, version, k.kind),
-
-		CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional,
-		ValidateName: k.naming, DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
-		Default:    k.defaulting(group, version, c.Now),
-		Generation: k.generation, UnknownField: k.unknownField, Blank: k.blank,
-		Columns: k.table.Columns, Cells: k.table.Cells, Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
+		Naming: engine.Naming{
+			Group: group, Version: version, Name: k.name, Singular: strings.ToLower(k.kind), Kind: k.kind,
+			ListKind: k.kind + "List", ShortNames: strings.Fields(k.short), Categories: k.categories,
+			Namespaced: !k.cluster, Verbs: k.verbs, Deprecated: k.deprecated,
+		},
+		Writing: engine.Writing{
+			CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional, ValidateName: k.naming,
+			DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
+			Default: k.defaulting(group, version, c.Now), Generation: k.generation,
+		},
+		Reading: engine.Reading{
+			UnknownField: k.unknownField, Blank: k.blank, Columns: k.table.Columns, Cells: k.table.Cells,
+			Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
+		},
+		Schema: k.schema,
+		Model:  modelName(group, version, k.kind),
 	}
 	if r.Verbs == nil {
 		r.Verbs = allVerbs

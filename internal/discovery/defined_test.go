@@ -67,8 +67,11 @@ func synthetic(group, version string, n int, compiled *int) *engine.Resource {
 	kind := fmt.Sprintf("Kind%04d", n)
 	model := "com.example." + group + "." + version + "." + kind
 	r := &engine.Resource{
-		Group: group, Version: version, Name: strings.ToLower(kind) + "s", Singular: strings.ToLower(kind), Kind: kind,
-		ListKind: kind + "List", Namespaced: true, Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		Naming: engine.Naming{
+			Group: group, Version: version, Name: strings.ToLower(kind) + "s", Singular: strings.ToLower(kind),
+			Kind: kind, ListKind: kind + "List", Namespaced: true,
+			Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		},
 		Model: model,
 		Schema: func() *schema.Type {
 			*compiled++

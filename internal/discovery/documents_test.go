@@ -181,8 +181,12 @@ func TestHashIsOfTheContent(t *testing.T) {
 	}}
 	of := func(typ *schema.Type, version Version) (hash, location string) {
 		r := &engine.Resource{
-			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
-			Verbs: []string{"get"}, Schema: func() *schema.Type { return typ }, Model: typ.Name,
+			Naming: engine.Naming{
+				Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
+				Verbs: []string{"get"},
+			},
+			Schema: func() *schema.Type { return typ },
+			Model:  typ.Name,
 		}
 		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}), Version: version, Model: gotypes.Model})
 		index := parse(t, plain(t, d, "/openapi/v3", ""))

@@ -147,9 +147,12 @@ func recordedResources(t testing.TB) []*engine.Resource {
 				continue
 			}
 			r := &engine.Resource{
-				Group: group, Version: version, Name: name, Singular: item.At("singularName").Str(),
-				Kind: item.At("kind").Str(), ListKind: item.At("kind").Str() + "List", Namespaced: item.At("namespaced").Bool(),
-				ShortNames: texts(item.At("shortNames")), Categories: texts(item.At("categories")), Verbs: texts(item.At("verbs")),
+				Naming: engine.Naming{
+					Group: group, Version: version, Name: name, Singular: item.At("singularName").Str(),
+					Kind: item.At("kind").Str(), ListKind: item.At("kind").Str() + "List",
+					Namespaced: item.At("namespaced").Bool(), ShortNames: texts(item.At("shortNames")),
+					Categories: texts(item.At("categories")), Verbs: texts(item.At("verbs")),
+				},
 			}
 			if hash := item.At("storageVersionHash").Str(); hash != "" {
 				kinds[r] = hash

@@ -32,17 +32,29 @@ func newBench(t *testing.T) *bench {
 	anything := &schema.Type{Kind: schema.Any}
 	b := &bench{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	b.widgets = &Resource{
-		Group: "test.example", Version: "v1", Name: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList",
-		Namespaced: true, Verbs: []string{"create", "get", "list"},
-		Schema: func() *schema.Type { return anything }, UnconditionalUpdate: true,
-		Generation: func(obj object.Value) object.Value { return obj.At("spec") },
-		Fields: func(obj object.Value) []store.Pair {
-			return []store.Pair{{Name: "spec.color", Value: obj.At("spec", "color").Str()}}
+		Naming: Naming{
+			Group: "test.example", Version: "v1", Name: "widgets", Singular: "widget", Kind: "Widget",
+			ListKind: "WidgetList", Namespaced: true, Verbs: []string{"create", "get", "list"},
 		},
+		Writing: Writing{
+			UnconditionalUpdate: true,
+			Generation:          func(obj object.Value) object.Value { return obj.At("spec") },
+		},
+		Reading: Reading{
+			Fields: func(obj object.Value) []store.Pair {
+				return []store.Pair{{Name: "spec.color", Value: obj.At("spec", "color").Str()}}
+			},
+		},
+		Schema: func() *schema.Type { return anything },
 	}
 	b.namespaces = &Resource{
-		Version: "v1", Name: "namespaces", Kind: "Namespace", ListKind: "NamespaceList",
-		Schema: func() *schema.Type { return anything }, UnconditionalUpdate: true,
+		Naming: Naming{
+			Version: "v1", Name: "namespaces", Kind: "Namespace", ListKind: "NamespaceList",
+		},
+		Writing: Writing{
+			UnconditionalUpdate: true,
+		},
+		Schema: func() *schema.Type { return anything },
 	}
 	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: Describe(registry)})

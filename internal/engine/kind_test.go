@@ -29,12 +29,19 @@ func colors(storage string, texts ...string) (v1, v2 *Resource) {
 	}
 	of := func(version, field string, names ...string) *Resource {
 		r := &Resource{
-			Group: "test.example", Version: version, Name: "widgets", Kind: "Widget", ListKind: "WidgetList", Namespaced: true,
-			Verbs: []string{"create", "get", "list", "patch", "update", "watch"}, UnconditionalUpdate: true,
-			Schema: spec(names...),
-			Fields: func(obj object.Value) []store.Pair {
-				return []store.Pair{{Name: "spec." + field, Value: obj.At("spec", field).Str()}}
+			Naming: Naming{
+				Group: "test.example", Version: version, Name: "widgets", Kind: "Widget", ListKind: "WidgetList",
+				Namespaced: true, Verbs: []string{"create", "get", "list", "patch", "update", "watch"},
 			},
+			Writing: Writing{
+				UnconditionalUpdate: true,
+			},
+			Reading: Reading{
+				Fields: func(obj object.Value) []store.Pair {
+					return []store.Pair{{Name: "spec." + field, Value: obj.At("spec", field).Str()}}
+				},
+			},
+			Schema: spec(names...),
 		}
 		if version == "v2" {
 			r.Default = func(obj object.Value) object.Value {

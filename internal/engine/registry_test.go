@@ -69,8 +69,10 @@ func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
 	var all []*Resource
 	for i, version := range words[2:] {
 		r := &Resource{
-			Group: words[0], Version: version, Name: words[1], Namespaced: true,
-			Verbs:  []string{"create", "get", "list"},
+			Naming: Naming{
+				Group: words[0], Version: version, Name: words[1], Namespaced: true,
+				Verbs: []string{"create", "get", "list"},
+			},
 			Schema: func() *schema.Type { panic("compiled without need") },
 		}
 		if i == 0 {
@@ -94,7 +96,11 @@ func builtinOf(texts ...string) []*Resource {
 	var all []*Resource
 	for _, text := range texts {
 		words := strings.Fields(text)
-		all = append(all, (&Resource{Group: words[0], Version: words[2], Name: words[1]}).StoredAlone(words[0]+"/"+words[1]))
+		all = append(all, (&Resource{
+			Naming: Naming{
+				Group: words[0], Version: words[2], Name: words[1],
+			},
+		}).StoredAlone(words[0]+"/"+words[1]))
 	}
 	return all
 }

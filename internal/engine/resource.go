@@ -17,6 +17,24 @@ import (
 // the type has nothing to say there. Functions take and return values of this Resource's own version, never change
 // their arguments, and are safe to call at the same time.
 type Resource struct {
+	Naming
+	Writing
+	Reading
+	Operation
+
+	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no more.
+	Schema func() *schema.Type
+	Model  string
+
+	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served here.
+	Stored *Kind
+	Served *Version
+
+	Subresources []*Subresource
+}
+
+// Naming is what a type is called, and what URLs and discovery say of it.
+type Naming struct {
 	Group, Version string   // "" is the core group
 	Name, Singular string   // "deployments", "deployment"
 	Kind, ListKind string   // "Deployment", "DeploymentList"
@@ -29,15 +47,10 @@ type Resource struct {
 	Deprecated string
 	// NotFoundAs is what an error calls the type when there is no object of a name; "": Name.
 	NotFoundAs string
+}
 
-	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no more.
-	Schema func() *schema.Type
-	Model  string
-
-	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served here.
-	Stored *Kind
-	Served *Version
-
+// Writing is how objects of a type are made, changed and deleted.
+type Writing struct {
 	// CreateOnUpdate lets a PUT make the object (URI-4). UnconditionalUpdate lets one without resourceVersion replace
 	// it (WRITE-1).
 	CreateOnUpdate, UnconditionalUpdate bool
@@ -77,6 +90,12 @@ type Resource struct {
 	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
 	Generation func(obj object.Value) object.Value
 
+	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
+	Resets map[string]merge.Set
+}
+
+// Reading is how objects of a type are selected and shown.
+type Reading struct {
 	// Fields lists the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7), with
 	// their values in obj. Called with a null value it gives the names alone.
 	Fields func(obj object.Value) []store.Pair
@@ -97,12 +116,10 @@ type Resource struct {
 	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil: it is
 	// that.
 	Blank func(zero object.Value) object.Value
+}
 
-	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
-	Resets map[string]merge.Set
-
-	Subresources []*Subresource
-
+// Operation is what a virtual type does (URI-1): nothing of it is stored.
+type Operation struct {
 	// Through names the type and the subresource that a create of this virtual type is a POST to: bindings are the
 	// binding of Pods.
 	Through func() (target apierr.Type, subresource string)

@@ -56,7 +56,10 @@ func TestTermsOfSelections(t *testing.T) {
 			t.Errorf("%q %q: %+v, should be %+v", c.fields, c.labels, got, c.want)
 		}
 		// Where the store knows the fields of another version of the kind, only labels count.
-		s.asked = &Resource{Stored: &Kind{Storage: &Version{}}, Served: &Version{}}
+		s.asked = &Resource{
+			Stored: &Kind{Storage: &Version{}},
+			Served: &Version{},
+		}
 		if got := s.term(); got != (store.Term{}) && !got.Label {
 			t.Errorf("%q %q, converted: %+v", c.fields, c.labels, got)
 		}

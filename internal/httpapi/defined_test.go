@@ -24,9 +24,12 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 		field("apiVersion", text), field("kind", text), field("metadata", metadata), field("size", text),
 	}}
 	widget := &engine.Resource{
-		Group: "example.com", Version: version, Name: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList",
-		Namespaced: true, Verbs: []string{"create", "delete", "get", "list"},
-		Schema: func() *schema.Type { return typ }, Model: typ.Name,
+		Naming: engine.Naming{
+			Group: "example.com", Version: version, Name: "widgets", Singular: "widget", Kind: "Widget",
+			ListKind: "WidgetList", Namespaced: true, Verbs: []string{"create", "delete", "get", "list"},
+		},
+		Schema: func() *schema.Type { return typ },
+		Model:  typ.Name,
 	}
 	return []*engine.Resource{widget.StoredAlone("example.com/widgets")}
 }

@@ -21,8 +21,12 @@ import (
 )
 
 func configMaps() *engine.Resource {
-	return &engine.Resource{Version: "v1", Name: "configmaps", Kind: "ConfigMap", ListKind: "ConfigMapList",
-		Schema: func() *schema.Type { return gotypes.Of[corev1.ConfigMap]() }}
+	return &engine.Resource{
+		Naming: engine.Naming{
+			Version: "v1", Name: "configmaps", Kind: "ConfigMap", ListKind: "ConfigMapList",
+		},
+		Schema: func() *schema.Type { return gotypes.Of[corev1.ConfigMap]() },
+	}
 }
 
 // configMap is one as it is stored, and as the Go type has it.

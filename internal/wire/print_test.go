@@ -31,12 +31,16 @@ const thing = `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annota
 func thingType(t testing.TB) *engine.Resource {
 	t.Helper()
 	return &engine.Resource{
-		Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
-		Schema:  func() *schema.Type { return &schema.Type{} },
-		Columns: []engine.Column{{Name: "Name", Type: "string"}, {Name: "N", Type: "integer", Priority: 1}, {Name: "Up", Type: "boolean"}, {Name: "None", Type: "string"}},
-		Cells: func(obj object.Value) []any {
-			return []any{obj.At("metadata", "name").Str(), obj.At("spec", "n").Int(), true, nil}
+		Naming: engine.Naming{
+			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
 		},
+		Reading: engine.Reading{
+			Columns: []engine.Column{{Name: "Name", Type: "string"}, {Name: "N", Type: "integer", Priority: 1}, {Name: "Up", Type: "boolean"}, {Name: "None", Type: "string"}},
+			Cells: func(obj object.Value) []any {
+				return []any{obj.At("metadata", "name").Str(), obj.At("spec", "n").Int(), true, nil}
+			},
+		},
+		Schema: func() *schema.Type { return &schema.Type{} },
 	}
 }
 

@@ -17,10 +17,12 @@ var born = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // agedType is a type with ages in its rows, and one that counts how often a row is made.
 func agedType(made *int) *engine.Resource {
 	return &engine.Resource{
-		Columns: []engine.Column{{Name: "Name"}, {Name: "Restarts"}, {Name: "Age"}},
-		Cells: func(obj object.Value) []any {
-			*made++
-			return []any{obj.At("metadata", "name").Str(), engine.Age{Before: `"3" (`, Since: born, After: ` "ago")`}, engine.Age{Since: born.Add(-time.Hour)}}
+		Reading: engine.Reading{
+			Columns: []engine.Column{{Name: "Name"}, {Name: "Restarts"}, {Name: "Age"}},
+			Cells: func(obj object.Value) []any {
+				*made++
+				return []any{obj.At("metadata", "name").Str(), engine.Age{Before: `"3" (`, Since: born, After: ` "ago")`}, engine.Age{Since: born.Add(-time.Hour)}}
+			},
 		},
 	}
 }
@@ -71,11 +73,13 @@ func TestRowsAreKept(t *testing.T) {
 // SPEC: MED-6
 func TestListsAreArranged(t *testing.T) {
 	r := &engine.Resource{
-		Columns:  []engine.Column{{Name: "Name"}},
-		Cells:    func(obj object.Value) []any { return []any{obj.At("metadata", "name").Str()} },
-		Foremost: func(obj, than object.Value) bool { return obj.At("n").Int() > than.At("n").Int() },
-		RowOrder: func(a, b object.Value) int {
-			return -strings.Compare(a.At("metadata", "name").Str(), b.At("metadata", "name").Str())
+		Reading: engine.Reading{
+			Columns:  []engine.Column{{Name: "Name"}},
+			Cells:    func(obj object.Value) []any { return []any{obj.At("metadata", "name").Str()} },
+			Foremost: func(obj, than object.Value) bool { return obj.At("n").Int() > than.At("n").Int() },
+			RowOrder: func(a, b object.Value) int {
+				return -strings.Compare(a.At("metadata", "name").Str(), b.At("metadata", "name").Str())
+			},
 		},
 	}
 	var all []*engine.Object
