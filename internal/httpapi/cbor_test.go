@@ -93,8 +93,9 @@ func TestCBORSaysWhatJSONSays(t *testing.T) {
 }
 
 // SPEC: MED-4 WATCH-1 WATCH-4
-func TestWatchInCBOR(t *testing.T) {
-	s := newServer(t, nil)
+func TestWatchInCBOR(t *testing.T) { inBubble(t, nil, testWatchInCBOR) }
+
+func testWatchInCBOR(t *testing.T, s *server) {
 	s.do("POST", configMaps, `{"metadata":{"name":"a"}}`)
 	got := s.do("GET", configMaps+"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "", "Accept", "application/cbor")
 	if got.header.Get("Content-Type") != "application/cbor-seq" {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -94,11 +95,15 @@ func TestOddPaths(t *testing.T) {
 
 // Metrics have the verbs of the reference, and no others whatever a client sends (RUN-3).
 func TestReportedVerbs(t *testing.T) {
-	var mu sync.Mutex
-	seen := ""
-	s := newServer(t, func(c *Config) {
-		c.Metrics.Request = func(o Observation) { mu.Lock(); seen = o.Verb; mu.Unlock() }
-	})
+	var seen []string
+	inBubble(t, func(c *Config) {
+		c.Metrics.Request = func(o Observation) { seen = append(seen, o.Verb) }
+	}, func(t *testing.T, s *server) { testReportedVerbs(t, s, &seen) })
+}
+
+func testReportedVerbs(t *testing.T, s *server, seen *[]string) {
+	synctest.Wait()
+	*seen = nil
 	for _, c := range []struct{ method, path, contentType, want string }{
 		{"BREW", configMaps, "", "other"},
 		{strings.Repeat("A", 5000), configMaps, "", "other"},
@@ -117,19 +122,11 @@ func TestReportedVerbs(t *testing.T) {
 		{"PUT", configMaps + "/x", "", "PUT"},
 	} {
 		s.do(c.method, c.path, "", "Content-Type", c.contentType)
-		got := ""
-		for range 100 { // it is told when the answer has gone
-			mu.Lock()
-			got, seen = seen, ""
-			mu.Unlock()
-			if got != "" {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		if got != c.want {
+		synctest.Wait() // it is told when the answer has gone
+		if got := *seen; len(got) != 1 || got[0] != c.want {
 			t.Errorf("%.20s %s: %.20q, want %q", c.method, c.path, got, c.want)
 		}
+		*seen = nil
 	}
 }
 

@@ -462,8 +462,9 @@ func TestAuditID(t *testing.T) {
 }
 
 // SPEC: MED-5
-func TestCompression(t *testing.T) {
-	s := newServer(t, nil)
+func TestCompression(t *testing.T) { inBubble(t, nil, testCompression) }
+
+func testCompression(t *testing.T, s *server) {
 	s.create(configMaps, `{"metadata":{"name":"small"}}`)
 	large := `{"metadata":{"name":"large"},"data":{"k":"` + strings.Repeat("text ", 40<<10) + `"}}`
 	s.create(configMaps, large)
@@ -485,29 +486,26 @@ func TestCompression(t *testing.T) {
 		{"GET", configMaps + list + "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", "", true},
 		{"PUT", configMaps + "/large", "gzip", false},
 	} {
-		t.Run(c.method+" "+c.path, func(t *testing.T) {
-			t.Parallel() // watches take their second
-			body := ""
-			if c.method == "PUT" {
-				body = large // as it is there already
+		body := ""
+		if c.method == "PUT" {
+			body = large // as it is there already
+		}
+		got := s.do(c.method, c.path, body, "Accept-Encoding", "br, gzip")
+		plain := s.do(c.method, c.path, body)
+		if got.header.Get("Content-Encoding") != c.want || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("%s %s: %v", c.method, c.path, got.header)
+			continue
+		}
+		text := got.body
+		if c.want != "" {
+			text = inflate(t, got.body)
+			if got.header.Get("Vary") != "Accept-Encoding" || !c.small && len(got.body) > len(text)/2 {
+				t.Errorf("%s %s: %v, %d bytes", c.method, c.path, got.header, len(got.body))
 			}
-			got := s.do(c.method, c.path, body, "Accept-Encoding", "br, gzip")
-			plain := s.do(c.method, c.path, body)
-			if got.header.Get("Content-Encoding") != c.want || plain.header.Get("Content-Encoding") != "" {
-				t.Errorf("%s: %v", c.path, got.header)
-				return
-			}
-			text := got.body
-			if c.want != "" {
-				text = inflate(t, got.body)
-				if got.header.Get("Vary") != "Accept-Encoding" || !c.small && len(got.body) > len(text)/2 {
-					t.Errorf("%s: %v, %d bytes", c.path, got.header, len(got.body))
-				}
-			}
-			if text != plain.body {
-				t.Errorf("%s: %d bytes compressed, %d plain", c.path, len(text), len(plain.body))
-			}
-		})
+		}
+		if text != plain.body {
+			t.Errorf("%s %s: %d bytes compressed, %d plain", c.method, c.path, len(text), len(plain.body))
+		}
 	}
 }
 

@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/access"
@@ -41,6 +44,61 @@ func newServer(t testing.TB, change func(*Config)) *server {
 
 // newServerOn is newServer on a store of these settings.
 func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *server {
+	t.Helper()
+	return serveOn(t, nil, settings, change)
+}
+
+// inBubble runs a test with a server whose clock, and that of its store and its clients, is synctest's: time passes when
+// everybody waits, and takes none. So a watch of a second is over at once, and lasts exactly a second. synctest.Wait returns
+// when everybody has done what there is to do.
+func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, s *server)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newServerInBubble(t, store.Config{}, change)) })
+}
+
+// newServerInBubble is newServerOn for a test that is in a bubble already.
+func newServerInBubble(t testing.TB, settings store.Config, change func(*Config)) *server {
+	t.Helper()
+	return serveOn(t, &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}, settings, change)
+}
+
+// pipes is a listener without a network. Who waits for a pipe is waiting as synctest sees it; who waits for a socket is not.
+type pipes struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.connections:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.connections <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} } // what the certificate is for
+
+// serveOn is newServerOn behind this listener; nil: one of the network.
+func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config)) *server {
 	t.Helper()
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{}))
 	settings.Log, settings.Describe = memlog.New(), engine.Describe(registry)
@@ -80,12 +138,20 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := httptest.NewUnstartedServer(h)
+	var listener *httptest.Server
+	if at == nil {
+		listener = httptest.NewUnstartedServer(h)
+	} else {
+		listener = &httptest.Server{Listener: at, Config: &http.Server{Handler: h}}
+	}
 	listener.EnableHTTP2 = true
 	listener.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	listener.StartTLS()
 	s.url, s.client = listener.URL, listener.Client()
-	s.client.Transport.(*http.Transport).DisableCompression = true
+	s.transport().DisableCompression = true
+	if at != nil {
+		s.transport().DialContext = at.dial
+	}
 	t.Cleanup(func() {
 		listener.CloseClientConnections()
 		listener.Close()
@@ -96,6 +162,8 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 	s.create("/api/v1/namespaces", `{"metadata":{"name":"default"}}`)
 	return s
 }
+
+func (s *server) transport() *http.Transport { return s.client.Transport.(*http.Transport) }
 
 // answer is what came back.
 type answer struct {
@@ -116,10 +184,16 @@ func (s *server) do(method, path, body string, header ...string) answer {
 	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
 }
 
-// open sends a request and leaves the answer open.
+// open sends a request and leaves the answer open, for 20 seconds.
 func (s *server) open(method, path, body string, header ...string) *http.Response {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	return s.openFor(20*time.Second, method, path, body, header...)
+}
+
+// openFor is open with another time.
+func (s *server) openFor(most time.Duration, method, path, body string, header ...string) *http.Response {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), most)
 	s.t.Cleanup(cancel)
 	request, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
 	if err != nil {

@@ -135,8 +135,9 @@ func TestShardedDeletes(t *testing.T) {
 // Each event of a collection is in one of the watches that divide it.
 //
 // SPEC: BEY-5, WATCH-1
-func TestShardedWatches(t *testing.T) {
-	s := newServer(t, sharded)
+func TestShardedWatches(t *testing.T) { inBubble(t, sharded, testShardedWatches) }
+
+func testShardedWatches(t *testing.T, s *server) {
 	uids := map[string]string{}
 	for i := range 10 {
 		name := "c" + strconv.Itoa(i)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/engine"
@@ -46,7 +47,13 @@ func (e event) String() string {
 // watch opens a watch and returns a function that reads its next event; not ok is the end of the stream.
 func (s *server) watch(query string, header ...string) func() (event, bool) {
 	s.t.Helper()
-	response := s.open("GET", configMaps+"?watch=1&"+query, "", header...)
+	return s.watchFor(20*time.Second, query, header...)
+}
+
+// watchFor is watch for at most this time.
+func (s *server) watchFor(most time.Duration, query string, header ...string) func() (event, bool) {
+	s.t.Helper()
+	response := s.openFor(most, "GET", configMaps+"?watch=1&"+query, "", header...)
 	s.t.Cleanup(func() { response.Body.Close() })
 	if response.StatusCode != 200 {
 		text, _ := io.ReadAll(response.Body)
@@ -109,8 +116,9 @@ func TestCompressedWatch(t *testing.T) {
 }
 
 // SPEC: WATCH-1, WATCH-2, WATCH-3, WATCH-4, WATCH-5, WATCH-6
-func TestWatchFromWhere(t *testing.T) {
-	s := newServer(t, nil)
+func TestWatchFromWhere(t *testing.T) { inBubble(t, nil, testWatchFromWhere) }
+
+func testWatchFromWhere(t *testing.T, s *server) {
 	version := s.create(configMaps, `{"metadata":{"name":"a"}}`).At("metadata", "resourceVersion").Str()
 	s.create(configMaps, `{"metadata":{"name":"b","labels":{"x":"y"}}}`)
 	const streaming = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
@@ -133,18 +141,16 @@ func TestWatchFromWhere(t *testing.T) {
 		if !strings.Contains(query, "timeoutSeconds") {
 			query += "&timeoutSeconds=1"
 		}
-		t.Run(query, func(t *testing.T) {
-			t.Parallel()
-			if got := rest(s.watch(query)); got != want {
-				t.Errorf("got %s\nwant %s", got, want)
-			}
-		})
+		if got := rest(s.watch(query)); got != want {
+			t.Errorf("%s: got %s\nwant %s", query, got, want)
+		}
 	}
 }
 
 // SPEC: WATCH-1
-func TestWatchPath(t *testing.T) {
-	s := newServer(t, nil)
+func TestWatchPath(t *testing.T) { inBubble(t, nil, testWatchPath) }
+
+func testWatchPath(t *testing.T, s *server) {
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
 	s.create(configMaps, `{"metadata":{"name":"b"}}`)
 	got := s.do("GET", "/api/v1/watch/namespaces/default/configmaps/b?timeoutSeconds=1", "")
@@ -154,9 +160,11 @@ func TestWatchPath(t *testing.T) {
 }
 
 // SPEC: WATCH-4
-func TestBookmarks(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.BookmarkInterval = 100 * time.Millisecond })
-	next := s.watch("allowWatchBookmarks=true&timeoutSeconds=2&resourceVersion=2")
+func TestBookmarks(t *testing.T) { inBubble(t, nil, testBookmarks) }
+
+func testBookmarks(t *testing.T, s *server) {
+	began := time.Now()
+	next := s.watchFor(time.Hour, "allowWatchBookmarks=true&timeoutSeconds=400&resourceVersion=2")
 	last := ""
 	for i := range 5 {
 		if i == 2 {
@@ -165,6 +173,9 @@ func TestBookmarks(t *testing.T) {
 		e, ok := next()
 		if !ok || e.Type != "BOOKMARK" || e.Object.Kind != "ConfigMap" {
 			t.Fatalf("event %d: %v %v", i, e, ok)
+		}
+		if took := time.Since(began); took != time.Duration(i+1)*time.Minute {
+			t.Errorf("bookmark %d comes after %s", i, took)
 		}
 		if i == 4 && e.Object.Metadata.ResourceVersion != last {
 			t.Errorf("a bookmark at %s, after %s happened elsewhere", e.Object.Metadata.ResourceVersion, last)
@@ -233,10 +244,13 @@ func TestWatchEndsWhenTheServerCloses(t *testing.T) {
 // A client that goes away leaves nothing behind.
 //
 // SPEC: WATCH-6
-func TestWatcherGone(t *testing.T) {
-	s := newServer(t, nil)
+func TestWatcherGone(t *testing.T) { inBubble(t, nil, testWatcherGone) }
+
+func testWatcherGone(t *testing.T, s *server) {
+	synctest.Wait()
 	before := runtime.NumGoroutine()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	for range 50 {
 		r, err := http.NewRequestWithContext(ctx, "GET", s.url+configMaps+"?watch=1", nil)
 		if err != nil {
@@ -248,17 +262,15 @@ func TestWatcherGone(t *testing.T) {
 		}
 		defer response.Body.Close()
 	}
-	if during := runtime.NumGoroutine(); during < before+50 {
-		t.Errorf("%d goroutines before, %d with 50 watches", before, during)
+	synctest.Wait()
+	if during, waiting := runtime.NumGoroutine(), s.store.Stats().Waiting; during < before+50 || waiting != 50 {
+		t.Errorf("%d goroutines before, %d with 50 watches, %d wait", before, during, waiting)
 	}
 	cancel()
-	for range 200 {
-		if runtime.NumGoroutine() <= before+3 {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
+	synctest.Wait()
+	if after, waiting := runtime.NumGoroutine(), s.store.Stats().Waiting; after > before || waiting != 0 {
+		t.Errorf("%d goroutines before, %d after, %d wait", before, after, waiting)
 	}
-	t.Errorf("%d goroutines before, %d after", before, runtime.NumGoroutine())
 }
 
 // A watcher that reads nothing is ended; one that only has nothing to read is not. Both over HTTP/1.1 and HTTP/2.
@@ -267,61 +279,64 @@ func TestWatcherGone(t *testing.T) {
 func TestStalledWatcher(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
-			var mu sync.Mutex
 			ended := map[string]bool{}
-			s := newServer(t, func(c *Config) {
-				c.StallTimeout = 300 * time.Millisecond
-				c.Metrics.Request = func(o Observation) {
-					mu.Lock()
-					defer mu.Unlock()
-					ended[o.Verb+" "+o.Resource] = true
-				}
-			})
-			if protocol == "HTTP/1.1" {
-				transport := s.client.Transport.(*http.Transport).Clone()
-				transport.Protocols = new(http.Protocols)
-				transport.Protocols.SetHTTP1(true)
-				transport.TLSClientConfig.NextProtos = nil
-				s.client.Transport = transport
-			}
-			idle := s.open("GET", "/api/v1/secrets?watch=1", "")
-			defer idle.Body.Close()
-			stalled := s.open("GET", configMaps+"?watch=1", "")
-			defer stalled.Body.Close()
-			if stalled.Proto != protocol {
-				t.Fatalf("it is %s", stalled.Proto)
-			}
-			s.create(configMaps, `{"metadata":{"name":"a"}}`)
-			rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
-			text := strings.Repeat("x", 500<<10)
-			gone := func() bool { mu.Lock(); defer mu.Unlock(); return ended["WATCH configmaps"] }
-			for i := 0; i < 300 && !gone(); i++ {
-				patch := engine.Patch{Type: engine.MergePatch, Body: []byte(fmt.Sprintf(`{"data":{"n":"%d","t":%q}}`, i, text))}
-				if _, err := s.engine.Patch(context.Background(), rq, patch); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			if !gone() {
-				t.Error("a stalled watcher is still there")
-			}
-			mu.Lock()
-			idleEnded := ended["WATCH secrets"]
-			mu.Unlock()
-			if idleEnded {
-				t.Error("a watcher that has nothing to read was ended, too")
-			}
-			s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
-			if line, err := bufio.NewReader(idle.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"ADDED"`) {
-				t.Errorf("the other watcher reads %q, %v", line, err)
-			}
+			inBubble(t, func(c *Config) {
+				c.StallTimeout = 30 * time.Second
+				c.Metrics.Request = func(o Observation) { ended[o.Verb+" "+o.Resource] = true }
+			}, func(t *testing.T, s *server) { testStalledWatcher(t, s, protocol, ended) })
 		})
 	}
 }
 
+// testStalledWatcher reads ended after synctest.Wait alone: then nobody writes to it.
+func testStalledWatcher(t *testing.T, s *server, protocol string, ended map[string]bool) {
+	if protocol == "HTTP/1.1" {
+		transport := s.transport().Clone()
+		transport.Protocols = new(http.Protocols)
+		transport.Protocols.SetHTTP1(true)
+		transport.TLSClientConfig.NextProtos = nil
+		s.client.Transport = transport
+	}
+	idle := s.openFor(time.Hour, "GET", "/api/v1/secrets?watch=1", "")
+	defer idle.Body.Close()
+	stalled := s.openFor(time.Hour, "GET", configMaps+"?watch=1", "")
+	defer stalled.Body.Close()
+	if stalled.Proto != protocol {
+		t.Fatalf("it is %s", stalled.Proto)
+	}
+	s.create(configMaps, `{"metadata":{"name":"a"}}`)
+	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
+	text := strings.Repeat("x", 500<<10)
+	for i := range 20 { // more than client and connection take when nobody reads
+		patch := engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"data":{"n":"%d","t":%q}}`, i, text)}
+		if _, err := s.engine.Patch(t.Context(), rq, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(s.config.StallTimeout - time.Millisecond)
+	synctest.Wait()
+	if ended["WATCH configmaps"] {
+		t.Error("a watcher was ended that may read on")
+	}
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if !ended["WATCH configmaps"] {
+		t.Error("a stalled watcher is still there")
+	}
+	if ended["WATCH secrets"] {
+		t.Error("a watcher that has nothing to read was ended, too")
+	}
+	s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
+	if line, err := bufio.NewReader(idle.Body).ReadString('\n'); err != nil || !strings.Contains(line, `"ADDED"`) {
+		t.Errorf("the other watcher reads %q, %v", line, err)
+	}
+}
+
 // SPEC: WATCH-3
-func TestWatchOfAVersionThatIsGone(t *testing.T) {
-	s := newServerOn(t, store.Config{HistoryBytes: 64 << 10, MemoryHistoryBytes: 32 << 10}, nil)
+func TestWatchOfAVersionThatIsGone(t *testing.T) { synctest.Test(t, testWatchOfAVersionThatIsGone) }
+
+func testWatchOfAVersionThatIsGone(t *testing.T) {
+	s := newServerInBubble(t, store.Config{HistoryBytes: 64 << 10, MemoryHistoryBytes: 32 << 10}, nil)
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
 	rq := &engine.Request{Resource: s.types.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: "a"}
 	text := strings.Repeat("x", 10<<10)
@@ -340,23 +355,22 @@ func TestWatchOfAVersionThatIsGone(t *testing.T) {
 
 // SPEC: WATCH-1
 func TestEventMetrics(t *testing.T) {
-	var mu sync.Mutex
 	events, size := 0, 0
-	s := newServer(t, func(c *Config) {
+	inBubble(t, func(c *Config) {
 		c.Metrics.Events = func(group, version, resource string, n, bytes int) {
-			mu.Lock()
-			defer mu.Unlock()
 			if resource == "configmaps" {
 				events, size = events+n, size+bytes
 			}
 		}
-	})
+	}, func(t *testing.T, s *server) { testEventMetrics(t, s, &events, &size) })
+}
+
+func testEventMetrics(t *testing.T, s *server, events, size *int) {
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
 	got := s.do("GET", configMaps+"?watch=1&timeoutSeconds=1", "")
-	mu.Lock()
-	defer mu.Unlock()
-	if events != 1 || size != len(got.body) {
-		t.Errorf("%d events, %d bytes; the client has read %d", events, size, len(got.body))
+	synctest.Wait()
+	if *events != 1 || *size != len(got.body) {
+		t.Errorf("%d events, %d bytes; the client has read %d", *events, *size, len(got.body))
 	}
 }
 
@@ -365,29 +379,38 @@ func TestEventMetrics(t *testing.T) {
 //
 // SPEC: WATCH-6
 func TestWatchThatNamesNoTimeout(t *testing.T) {
-	const least = 150 * time.Millisecond
-	s := newServer(t, func(c *Config) { c.MinRequestTimeout = least })
-	var asked sync.WaitGroup
-	for range 4 {
-		asked.Go(func() {
-			began := time.Now()
-			if got := rest(s.watch("resourceVersion=2")); got != "" {
-				t.Errorf("events: %s", got)
-			}
-			if took := time.Since(began); took < least || took > 10*time.Second {
-				t.Errorf("it lasted %s", took)
-			}
-		})
-	}
-	began := time.Now()
-	rest(s.watch("resourceVersion=2&timeoutSeconds=1"))
-	if took := time.Since(began); took < time.Second {
-		t.Errorf("a watch of a second lasted %s", took)
-	}
-	asked.Wait()
+	const least = 5 * time.Minute
+	inBubble(t, func(c *Config) { c.MinRequestTimeout = least }, testWatchThatNamesNoTimeout)
 	for range 1000 {
 		if d := (&listParams{}).lasts(least); d < least || d >= 2*least {
 			t.Fatalf("it may last %s", d)
 		}
+	}
+}
+
+func testWatchThatNamesNoTimeout(t *testing.T, s *server) {
+	least := s.config.MinRequestTimeout
+	lasts := func(query string) time.Duration {
+		began := time.Now()
+		response := s.openFor(time.Hour, "GET", configMaps+"?watch=1&resourceVersion=2"+query, "")
+		defer response.Body.Close()
+		if text, err := io.ReadAll(response.Body); err != nil || len(text) > 0 {
+			t.Errorf("it ends with %v, after %s", err, text)
+		}
+		return time.Since(began)
+	}
+	different := map[time.Duration]bool{}
+	for range 4 {
+		took := lasts("")
+		if took < least || took >= 2*least {
+			t.Errorf("it lasted %s", took)
+		}
+		different[took] = true
+	}
+	if len(different) == 1 {
+		t.Errorf("all lasted equally long: %v", different)
+	}
+	if took := lasts("&timeoutSeconds=1"); took != time.Second {
+		t.Errorf("a watch of a second lasted %s", took)
 	}
 }

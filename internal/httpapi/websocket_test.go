@@ -17,7 +17,10 @@ import (
 // dial opens a watch over a WebSocket.
 func (s *server) dial(query string, header ...string) (*websocket.Conn, *http.Response, error) {
 	s.t.Helper()
-	d := websocket.Dialer{TLSClientConfig: &tls.Config{RootCAs: s.client.Transport.(*http.Transport).TLSClientConfig.RootCAs}}
+	d := websocket.Dialer{
+		NetDialContext:  s.transport().DialContext,
+		TLSClientConfig: &tls.Config{RootCAs: s.transport().TLSClientConfig.RootCAs},
+	}
 	h := http.Header{}
 	for i := 0; i < len(header); i += 2 {
 		h.Add(header[i], header[i+1])
@@ -58,8 +61,9 @@ func endings(c *Config) <-chan Observation {
 // One message is one event, whatever the representation.
 //
 // SPEC: WATCH-1, WATCH-6
-func TestWatchOverWebSocket(t *testing.T) {
-	s := newServer(t, nil)
+func TestWatchOverWebSocket(t *testing.T) { inBubble(t, nil, testWatchOverWebSocket) }
+
+func testWatchOverWebSocket(t *testing.T, s *server) {
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
 	s.create(configMaps, `{"metadata":{"name":"b"}}`)
 	for _, c := range []struct {
@@ -72,23 +76,21 @@ func TestWatchOverWebSocket(t *testing.T) {
 		{"application/vnd.kubernetes.protobuf", websocket.BinaryMessage, "\n\x05ADDED\x12"},
 		{"application/cbor", websocket.BinaryMessage, "\xd9\xd9\xf7\xbf"},
 	} {
-		t.Run(c.accept, func(t *testing.T) {
-			t.Parallel() // each takes its second
-			conn, _, err := s.dial("timeoutSeconds=1", "Accept", c.accept)
-			if err != nil {
-				t.Fatal(err)
+		conn, _, err := s.dial("timeoutSeconds=1", "Accept", c.accept)
+		if err != nil {
+			t.Fatalf("%s: %v", c.accept, err)
+		}
+		kinds, texts, end := messages(t, conn)
+		conn.Close()
+		if len(texts) != 2 || end != websocket.CloseNormalClosure {
+			t.Errorf("%s: %d messages, and then %d: %q", c.accept, len(texts), end, texts)
+			continue
+		}
+		for i, text := range texts {
+			if kinds[i] != c.kind || !strings.HasPrefix(text, c.begins) {
+				t.Errorf("%s: message %d is of kind %d: %q", c.accept, i, kinds[i], text)
 			}
-			defer conn.Close()
-			kinds, texts, end := messages(t, conn)
-			if len(texts) != 2 || end != websocket.CloseNormalClosure {
-				t.Fatalf("%d messages, and then %d: %q", len(texts), end, texts)
-			}
-			for i, text := range texts {
-				if kinds[i] != c.kind || !strings.HasPrefix(text, c.begins) {
-					t.Errorf("message %d is of kind %d: %q", i, kinds[i], text)
-				}
-			}
-		})
+		}
 	}
 }
 
