@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/store"
 )
 
 // slowly begins a request whose body comes when it is written.
@@ -43,9 +45,11 @@ func (s *server) slowly(method, path, token string) (body *io.PipeWriter, done <
 func everybody(context.Context, access.Attributes) (bool, string, error) { return true, "", nil }
 
 // Who sends slowly holds no slot, and neither do the masters and who asks for health.
-func TestWhoHoldsNoSlot(t *testing.T) {
+func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
+
+func testWhoHoldsNoSlot(t *testing.T) {
 	inside, leave := make(chan bool, 10), make(chan bool)
-	s := newServer(t, func(c *Config) {
+	s := newServerInBubble(t, store.Config{}, func(c *Config) {
 		c.MaxInFlight, c.Authorize = 1, everybody
 		c.Handlers = map[string]http.Handler{"/wait": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside <- true
@@ -63,7 +67,7 @@ func TestWhoHoldsNoSlot(t *testing.T) {
 
 	body, posted := s.slowly("POST", configMaps, "jane")
 	fmt.Fprint(body, "{")
-	time.Sleep(50 * time.Millisecond)
+	synctest.Wait() // it is being read
 	if got := code(configMaps, jane...); got != 200 {
 		t.Errorf("beside a slow body: %d", got)
 	}
@@ -89,25 +93,25 @@ func TestWhoHoldsNoSlot(t *testing.T) {
 	close(leave)
 	<-master
 	<-held
-	for range 100 { // the slot is free when the request has ended, which is a moment later
-		if got := s.do("POST", configMaps, `{"metadata":{"name":"late"}}`, jane...).code; got == 201 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	synctest.Wait() // the slot is free when the request has ended, which is a moment after its answer
+	if got := s.do("POST", configMaps, `{"metadata":{"name":"late"}}`, jane...).code; got != 201 {
+		t.Errorf("the slot is not given back: %d", got)
 	}
-	t.Error("the slot is not given back")
 }
 
 // Bodies that are being read have a bound together.
 func TestBodiesAreBoundedTogether(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.BodyMemory, c.Authorize, c.MaxInFlight = 150_000, everybody, 100 })
+	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorize, c.MaxInFlight = 150_000, everybody, 100 }, testBodiesAreBoundedTogether)
+}
+
+func testBodiesAreBoundedTogether(t *testing.T, s *server) {
 	var open []*io.PipeWriter
 	for range 2 { // each takes 64 KiB before it has come
 		body, _ := s.slowly("POST", configMaps, "jane")
 		fmt.Fprint(body, "{")
 		open = append(open, body)
 	}
-	time.Sleep(50 * time.Millisecond)
+	synctest.Wait() // both are being read
 	third, refused := s.slowly("POST", configMaps, "jane")
 	fmt.Fprint(third, "{")
 	if got := <-refused; got.code != 429 || got.header.Get("Retry-After") == "" {
@@ -126,13 +130,8 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 		body.CloseWithError(io.ErrUnexpectedEOF)
 	}
 	large := fmt.Sprintf(`{"metadata":{"name":"large"},"data":{"x":%q}}`, strings.Repeat("x", 90_000))
-	for range 100 {
-		if got := s.do("POST", configMaps, large, "Authorization", "Bearer jane").code; got == 201 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if got := s.do("GET", configMaps+"/large", "").code; got != 200 {
+	synctest.Wait() // what they took is free again
+	if got := s.do("POST", configMaps, large, "Authorization", "Bearer jane").code; got != 201 {
 		t.Errorf("afterwards: %d", got)
 	}
 	over := fmt.Sprintf(`{"metadata":{"name":"over"},"data":{"x":%q}}`, strings.Repeat("x", 200_000))
@@ -142,8 +141,10 @@ func TestBodiesAreBoundedTogether(t *testing.T) {
 }
 
 // A body has to come at some rate, and if it does it may take long.
-func TestBodiesThatComeSlowly(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.BodyGrace = 300 * time.Millisecond })
+func TestBodiesThatComeSlowly(t *testing.T) { inBubble(t, nil, testBodiesThatComeSlowly) }
+
+func testBodiesThatComeSlowly(t *testing.T, s *server) {
+	const grace = 10 * time.Second // what there is by default
 	drip, late := s.slowly("POST", configMaps, "")
 	began := time.Now()
 	stop := make(chan bool)
@@ -159,25 +160,27 @@ func TestBodiesThatComeSlowly(t *testing.T) {
 	}()
 	got := <-late
 	close(stop)
-	if took := time.Since(began); got.code != 504 || took < 250*time.Millisecond || took > 10*time.Second {
+	if took := time.Since(began); got.code != 504 || took < grace || took > grace+time.Second {
 		t.Errorf("a byte now and then: %d %s after %v", got.code, got.body, took)
 	}
+	began = time.Now()
 	steady, done := s.slowly("POST", configMaps, "")
 	fmt.Fprint(steady, `{"metadata":{"name":"steady"},"data":{"x":"`)
-	for range 8 {
+	for range 25 {
 		fmt.Fprint(steady, strings.Repeat("x", bodyRate))
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(time.Second)
 	}
 	fmt.Fprint(steady, `"}}`)
 	steady.Close()
-	if got := <-done; got.code != 201 {
+	if got := <-done; got.code != 201 || time.Since(began) < 2*grace {
 		t.Errorf("a body that comes steadily: %d %s", got.code, got.body)
 	}
 }
 
 // A body that nobody reads is not waited for: neither where the request has an answer without it, nor where it is refused.
-func TestBodiesThatNobodyReads(t *testing.T) {
-	s := newServer(t, func(c *Config) { c.BodyGrace = 200 * time.Millisecond })
+func TestBodiesThatNobodyReads(t *testing.T) { inBubble(t, nil, testBodiesThatNobodyReads) }
+
+func testBodiesThatNobodyReads(t *testing.T, s *server) {
 	for _, c := range []struct{ request, body, want string }{
 		{"POST /version", "{", "504"},
 		{"GET /healthz", "{", "504"},
@@ -190,10 +193,11 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 		{"POST " + configMaps + "\r\nAuthorization: Bearer jane", "{", "403"},
 		{"POST " + configMaps + "\r\nAuthorization: Bearer wrong", "{", "401"},
 	} {
-		socket, err := tls.Dial("tcp", strings.TrimPrefix(s.url, "https://"), &tls.Config{InsecureSkipVerify: true})
+		connection, err := s.transport().DialContext(t.Context(), "tcp", strings.TrimPrefix(s.url, "https://"))
 		if err != nil {
 			t.Fatal(err)
 		}
+		socket := tls.Client(connection, &tls.Config{InsecureSkipVerify: true})
 		line, header, _ := strings.Cut(c.request, "\r\n")
 		if header != "" {
 			header += "\r\n"
@@ -203,7 +207,7 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 			length = 1000 // it does not come
 		}
 		fmt.Fprintf(socket, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: %d\r\n\r\n%s", line, header, length, c.body)
-		if err := socket.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := socket.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		status := make([]byte, 12)

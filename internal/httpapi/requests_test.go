@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/access"
@@ -342,8 +343,9 @@ func serve(h http.Handler, method, path string) *codeWriter {
 }
 
 // Above the limit requests are shed with a time to come back, the access.Masters excepted, and watches do not count.
-func TestShedding(t *testing.T) {
-	s := newServer(t, nil)
+func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
+
+func testShedding(t *testing.T, s *server) {
 	inside, leave := make(chan bool), make(chan bool)
 	s.config.MaxInFlight = 1
 	s.config.Authorize = func(_ context.Context, a access.Attributes) (bool, string, error) {
@@ -387,12 +389,8 @@ func TestShedding(t *testing.T) {
 		t.Errorf("a master got %d", master.code)
 	}
 	leave <- true
-	for range 100 { // the slot is free when the request has ended, which is a moment later
-		if w = serve(h, "GET", configMaps); w.code == 200 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	synctest.Wait() // the slot is free when the request has ended
+	w = serve(h, "GET", configMaps)
 	mu.Lock()
 	defer mu.Unlock()
 	if w.code != 200 || inFlight != 0 {
@@ -428,14 +426,16 @@ func TestPanics(t *testing.T) {
 }
 
 // SPEC: LIST-6, WRITE-6
-func TestDeadline(t *testing.T) {
-	s := newServer(t, nil)
+func TestDeadline(t *testing.T) { inBubble(t, nil, testDeadline) }
+
+func testDeadline(t *testing.T, s *server) {
 	if got := s.do("GET", configMaps+"?resourceVersion=99999&timeout=50ms", ""); got.code != 504 {
 		t.Errorf("a version of the future: %d %s", got.code, got.body)
 	}
 	slow, stop := io.Pipe()
 	defer stop.Close()
 	go stop.Write([]byte(`{"metadata":`))
+	began := time.Now()
 	r, err := http.NewRequest("POST", s.url+configMaps+"?timeout=100ms", slow)
 	if err != nil {
 		t.Fatal(err)
@@ -447,6 +447,9 @@ func TestDeadline(t *testing.T) {
 	defer response.Body.Close()
 	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 || !strings.Contains(string(text), `"reason":"Timeout"`) {
 		t.Errorf("a body that does not come: %d %s", response.StatusCode, text)
+	}
+	if took := time.Since(began); took != 100*time.Millisecond {
+		t.Errorf("it is told after %s", took)
 	}
 }
 
