@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -134,26 +135,44 @@ func testReportedVerbs(t *testing.T, s *server, seen *[]string) {
 func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	var mu sync.Mutex
 	var logged strings.Builder
-	s := newServer(t, func(c *Config) {
+	inBubble(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &logged}, nil))
+	}, func(t *testing.T, s *server) {
+		testRefusalsAreLoggedInBounds(t, s, func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			defer logged.Reset()
+			return logged.String()
+		})
 	})
+}
+
+// testRefusalsAreLoggedInBounds calls logged for the lines since it did so last.
+func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string) {
 	long := "/api/v1/namespaces/default/configmaps/" + strings.Repeat("x", 500_000)
-	began := time.Now()
-	const sent = 3 * logsPerSecond
-	for range sent {
+	refuse := func() {
 		if got := s.do("GET", long, "", "Impersonate-User", "bob", "Audit-Id", strings.Repeat("y", 100_000)); got.code != 501 {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	text := logged.String()
-	most := min(sent, logsPerSecond*(2+int(time.Since(began)/time.Second))) // it may take long, on a machine that is busy
-	if n := strings.Count(text, "\n"); n == 0 || n > most || len(text) > n*5*maxLogged {
-		t.Errorf("%d lines of %d bytes, want %d lines at most", n, len(text), most)
+	synctest.Wait()
+	logged()
+	for range 3 * logsPerSecond {
+		refuse()
+	}
+	synctest.Wait()
+	text := logged()
+	if n := strings.Count(text, "\n"); n != logsPerSecond || len(text) > n*5*maxLogged {
+		t.Errorf("%d lines of %d bytes", n, len(text))
 	}
 	if !strings.Contains(text, "... (500038 bytes)") {
 		t.Errorf("the length of the path is missing in %.1000s", text)
+	}
+	time.Sleep(time.Second)
+	refuse()
+	synctest.Wait()
+	if text := logged(); strings.Count(text, "\n") != 1 || !strings.Contains(text, fmt.Sprint("skipped=", 2*logsPerSecond)) {
+		t.Errorf("a second later: %.1000s", text)
 	}
 }
 

@@ -279,17 +279,22 @@ func testWatcherGone(t *testing.T, s *server) {
 func TestStalledWatcher(t *testing.T) {
 	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
 		t.Run(protocol, func(t *testing.T) {
-			ended := map[string]bool{}
+			var ended sync.Map
 			inBubble(t, func(c *Config) {
 				c.StallTimeout = 30 * time.Second
-				c.Metrics.Request = func(o Observation) { ended[o.Verb+" "+o.Resource] = true }
-			}, func(t *testing.T, s *server) { testStalledWatcher(t, s, protocol, ended) })
+				c.Metrics.Request = func(o Observation) { ended.Store(o.Verb+" "+o.Resource, true) }
+			}, func(t *testing.T, s *server) {
+				testStalledWatcher(t, s, protocol, func(what string) bool {
+					synctest.Wait()
+					_, is := ended.Load(what)
+					return is
+				})
+			})
 		})
 	}
 }
 
-// testStalledWatcher reads ended after synctest.Wait alone: then nobody writes to it.
-func testStalledWatcher(t *testing.T, s *server, protocol string, ended map[string]bool) {
+func testStalledWatcher(t *testing.T, s *server, protocol string, ended func(string) bool) {
 	if protocol == "HTTP/1.1" {
 		transport := s.transport().Clone()
 		transport.Protocols = new(http.Protocols)
@@ -314,16 +319,14 @@ func testStalledWatcher(t *testing.T, s *server, protocol string, ended map[stri
 		}
 	}
 	time.Sleep(s.config.StallTimeout - time.Millisecond)
-	synctest.Wait()
-	if ended["WATCH configmaps"] {
+	if ended("WATCH configmaps") {
 		t.Error("a watcher was ended that may read on")
 	}
 	time.Sleep(time.Millisecond)
-	synctest.Wait()
-	if !ended["WATCH configmaps"] {
+	if !ended("WATCH configmaps") {
 		t.Error("a stalled watcher is still there")
 	}
-	if ended["WATCH secrets"] {
+	if ended("WATCH secrets") {
 		t.Error("a watcher that has nothing to read was ended, too")
 	}
 	s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"}}`)
