@@ -141,6 +141,7 @@ func TestStrictAddressesAreGated(t *testing.T) {
 				t.Errorf("%q %s: %d, want %d: %s", gates, kind, answer.StatusCode, send.code, text)
 			}
 		}
+		client.CloseIdleConnections()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -36,7 +38,9 @@ func TestSecondServer(t *testing.T) {
 	if !strings.Contains(err.Error(), c.DataDir) {
 		t.Errorf("the error does not say where: %v", err)
 	}
-	if _, _, err := clientOf(t, first).do(t.Context(), http.MethodGet, "/api/v1/namespaces", "", nil, 200); err != nil {
+	client := clientOf(t, first)
+	defer client.CloseIdleConnections()
+	if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces", "", nil, 200); err != nil {
 		t.Error(err)
 	}
 }
@@ -46,13 +50,15 @@ func TestSecondServer(t *testing.T) {
 // SPEC: URI-10
 func TestEventsExpire(t *testing.T) {
 	c := quiet(t.TempDir())
-	c.EventTTL = 2 * time.Second
+	var ahead atomic.Int64 // of the real clock
+	c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	s, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	client := clientOf(t, s)
+	defer client.CloseIdleConnections() // or the server waits for it
 	const (
 		core   = "/api/v1/namespaces/default/events"
 		modern = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -76,21 +82,34 @@ func TestEventsExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := map[string]int{}
 	events := json.NewDecoder(watch.Body)
-	for told["DELETED old"]+told["DELETED new"] < 2 {
-		var event struct {
-			Type   string
-			Object jsonObject
+	told := func(want string) {
+		t.Helper()
+		var names []string
+		for range 2 {
+			var event struct {
+				Type   string
+				Object jsonObject
+			}
+			if err := events.Decode(&event); err != nil {
+				t.Fatalf("%v, after %v", err, names)
+			}
+			names = append(names, event.Type+" "+event.Object.text("metadata", "name"))
 		}
-		if err := events.Decode(&event); err != nil {
-			t.Fatalf("%v, after %v", err, told)
+		slices.Sort(names)
+		if got := strings.Join(names, ", "); got != want {
+			t.Errorf("told was %s, want %s", got, want)
 		}
-		told[event.Type+" "+event.Object.text("metadata", "name")]++
 	}
-	if told["ADDED old"] != 1 || told["ADDED new"] != 1 || len(told) != 4 {
-		t.Errorf("told was %v", told)
+	told("ADDED new, ADDED old")
+	ahead.Store(int64(c.EventTTL - 5*time.Minute)) // they have some minutes left
+	for _, path := range []string{core + "/old", modern + "/new"} {
+		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, 200); err != nil {
+			t.Error(err)
+		}
 	}
+	ahead.Store(int64(c.EventTTL + time.Second))
+	told("DELETED new, DELETED old")
 	for path, code := range map[string]int{core + "/old": 404, core + "/new": 404, modern + "/old": 404, config + "/c": 200} {
 		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, code); err != nil {
 			t.Error(err)
@@ -168,6 +187,7 @@ func TestOwnCertificateIsChecked(t *testing.T) {
 	}
 	defer s.Close()
 	client := clientOf(t, s)
+	defer client.CloseIdleConnections()
 	for path, want := range map[string]bool{"/healthz": true, "/livez": true, "/readyz": false} {
 		answer, err := client.send(t.Context(), "GET", path+"?verbose", "", nil)
 		if err != nil {

@@ -205,11 +205,14 @@ func TestServeAndRestart(t *testing.T) {
 	nobody := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: without}}
 	do(s, nobody, http.MethodGet, "/api/v1/namespaces", "", 403)
 	do(s, nobody, http.MethodGet, "/version", "", 200)
+	client.CloseIdleConnections()
+	nobody.CloseIdleConnections()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s, client = start()
 	defer s.Close()
+	defer client.CloseIdleConnections()
 	if after := do(s, client, http.MethodGet, "/api/v1/namespaces/default/configmaps/kept", "", 200); after != before {
 		t.Errorf("before the restart %s\nafter it %s", before, after)
 	}
