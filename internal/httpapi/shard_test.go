@@ -139,7 +139,7 @@ func TestShardedWatches(t *testing.T) { inBubble(t, sharded, testShardedWatches)
 
 func testShardedWatches(t *testing.T, s *server) {
 	uids := map[string]string{}
-	for i := range 10 {
+	for i := range 30 { // so many that none of the halves is empty
 		name := "c" + strconv.Itoa(i)
 		uids[name] = s.create(configMaps, `{"metadata":{"name":"`+name+`"}}`).At("metadata", "uid").Str()
 	}
