@@ -166,7 +166,8 @@ func (m *model) check(s *store.Store, acked int64) error {
 	return nil
 }
 
-// adopt finds the refused commit that is there from a revision on all the same. It must be there as a whole.
+// adopt finds the refused commits that are there from a revision on all the same, up to one that is known. Each must be there
+// as a whole.
 func (m *model) adopt(s *store.Store, revision int64) error {
 	c, err := s.Watch("/pods", "", revision-1)
 	if err != nil {
@@ -185,9 +186,21 @@ func (m *model) adopt(s *store.Store, revision int64) error {
 			}
 		}
 	}
-	before := m.state(revision - 1)
-	for i, changes := range m.unknown {
-		matches := revision+int64(len(changes))-1 <= s.Revision()
+	if !m.explain(revision, s.Revision(), there) {
+		return fmt.Errorf("revision %d holds what nobody wrote, or a part of what somebody did: %v", revision, there)
+	}
+	return nil
+}
+
+// explain looks for refused commits that make what is there. A change that found nothing to delete leaves nothing by which to
+// tell whose it was: where one choice leads nowhere, the next one is tried.
+func (m *model) explain(revision, last int64, there map[int64]string) bool {
+	if _, known := m.changes[revision]; known || revision > last {
+		return true
+	}
+	before, unknown := m.state(revision-1), m.unknown
+	for i, changes := range unknown {
+		matches := revision+int64(len(changes))-1 <= last
 		for n, ch := range changes {
 			want := ch.Key.Name + " " + string(ch.Data)
 			if _, was := before[ch.Key.Name]; !was && ch.Data == nil {
@@ -195,13 +208,40 @@ func (m *model) adopt(s *store.Store, revision int64) error {
 			}
 			matches = matches && there[revision+int64(n)] == want
 		}
-		if matches {
-			m.put(revision, changes)
-			m.unknown = slices.Delete(m.unknown, i, i+1)
-			return nil
+		if !matches {
+			continue
 		}
+		m.put(revision, changes)
+		m.unknown = slices.Delete(slices.Clone(unknown), i, i+1)
+		if m.explain(revision+int64(len(changes)), last, there) {
+			return true
+		}
+		for n := range changes {
+			delete(m.changes, revision+int64(n))
+		}
+		m.unknown = unknown
 	}
-	return fmt.Errorf("revision %d holds what nobody wrote, or a part of what somebody did: %v", revision, there)
+	return false
+}
+
+// TestModelExplains: of two refused commits that begin alike, the model finds the one that is there.
+func TestModelExplains(t *testing.T) {
+	s := mustOpen(t, vfs.NewMem())
+	defer s.Close()
+	there := []store.Change{{Key: store.Key{Resource: "/pods", Name: "a"}}, {Key: store.Key{Resource: "/pods", Name: "b"}, Data: []byte("b")}}
+	if _, err := s.Commit(context.Background(), nil, there); err != nil {
+		t.Fatal(err)
+	}
+	m := newModel()
+	m.unknown = [][]store.Change{{{Key: store.Key{Resource: "/pods", Name: "c"}}}, there}
+	if err := m.check(s, 1); err != nil {
+		t.Fatal(err)
+	}
+	m = newModel()
+	m.unknown = [][]store.Change{there[:1], {there[1], {Key: store.Key{Resource: "/pods", Name: "d"}}}}
+	if err := m.check(s, 1); err == nil {
+		t.Fatal("half of a commit passes")
+	}
 }
 
 func same(have, want map[string]string) error {
