@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
 
@@ -114,6 +115,7 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	compiled := gotypes.OfType(typ)
 	back := reflect.New(typ).Interface().(protobuf)
 	refused := back.Unmarshal(message)
+	quoteManagers(reflect.ValueOf(back))
 	if refused == nil {
 		_, refused = json.Marshal(back) // text that is no JSON, where JSON is, is found only here
 	}
@@ -126,7 +128,7 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 		t.Errorf("%s: %x: we say %v, they %v", typ, message, err, refused)
 	case err == nil:
 		// Fields that are there and empty print as null; here they are not there.
-		if want := strings.ReplaceAll(sortedJSON(t, back), `"fieldsV1":null,`, ""); got != want {
+		if want := withoutEmpty.Replace(sortedJSON(t, back)); got != want {
 			at := 0
 			for at < min(len(got), len(want)) && got[at] == want[at] {
 				at++
@@ -136,6 +138,40 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 		}
 	}
 	return refused == nil
+}
+
+// withoutEmpty takes out JSON that is there and empty: the members that hold any.
+var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `"data":null,`, "", `,"parameters":null`, "", `"parameters":null,`, "")
+
+// quoteManagers makes strings of the fieldsV1 that are no JSON. As JSON, nothing can hold them; in the reference they are read
+// and passed over later, and here a string stands for them.
+func quoteManagers(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if fields, ok := v.Interface().(*metav1.FieldsV1); ok && fields != nil {
+			if raw := fields.GetRawBytes(); len(raw) > 0 && !json.Valid(raw) {
+				text, err := json.Marshal(string(raw))
+				if err != nil {
+					panic(err) // a string always can be printed
+				}
+				fields.SetRawBytes(text)
+			}
+			return
+		}
+		if !v.IsNil() {
+			quoteManagers(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				quoteManagers(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			quoteManagers(v.Index(i))
+		}
+	}
 }
 
 func readMessage(typ *schema.Type, body []byte) (string, error) {
