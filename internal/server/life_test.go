@@ -51,7 +51,14 @@ func TestSecondServer(t *testing.T) {
 func TestEventsExpire(t *testing.T) {
 	c := quiet(t.TempDir())
 	var ahead atomic.Int64 // of the real clock
-	c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	asked := make(chan struct{})
+	c.Now = func() time.Time {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return time.Now().Add(time.Duration(ahead.Load()))
+	}
 	s, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +110,9 @@ func TestEventsExpire(t *testing.T) {
 	}
 	told("ADDED new, ADDED old")
 	ahead.Store(int64(c.EventTTL - 5*time.Minute)) // they have some minutes left
+	for range 5 {                                  // by then the store has looked what expired, and deleted it
+		<-asked
+	}
 	for _, path := range []string{core + "/old", modern + "/new"} {
 		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, 200); err != nil {
 			t.Error(err)
