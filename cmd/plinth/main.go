@@ -92,7 +92,7 @@ func register(flags *pflag.FlagSet, c *server.Config) {
 	flags.StringVar(&c.ClientCAFile, "client-ca-file", c.ClientCAFile, "a PEM file of authorities whose client certificates are trusted, besides the server's own")
 	flags.StringVar(&c.TLSCertFile, "tls-cert-file", c.TLSCertFile, "the server's certificate (default: one signed by the server's own authority)")
 	flags.StringVar(&c.TLSKeyFile, "tls-private-key-file", c.TLSKeyFile, "the private key of --tls-cert-file")
-	flags.StringVar(&c.FeatureGates, "feature-gates", c.FeatureGates, "a comma-separated list of NAME=true|false")
+	flags.StringSliceVar(&c.FeatureGates, "feature-gates", c.FeatureGates, "feature gates of kube-apiserver, comma-separated: NAME=true|false")
 	flags.DurationVar(&c.RequestTimeout, "request-timeout", c.RequestTimeout, "how long a request other than a watch may take")
 	flags.IntVar(&c.MinRequestTimeout, "min-request-timeout", c.MinRequestTimeout, "how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment before twice that")
 	flags.StringSliceVar(&c.StrictTransport, "strict-transport-security-directives", c.StrictTransport, "directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, includeSubDomains, preload; none: there is no header")

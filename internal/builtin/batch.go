@@ -7,6 +7,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -15,13 +16,13 @@ func batch() group {
 		{
 			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"}, schema: gotypes.Of[batchv1.CronJob],
 			status: statusAndMeta, generation: spec,
-			gated: append(podGates("spec.jobTemplate.spec.template.spec"), below("spec.jobTemplate.spec", feature{"scheduling"})),
+			gated: append(podGates("spec.jobTemplate.spec.template.spec"), below("spec.jobTemplate.spec", behind(features.WorkloadWithJob, "scheduling"))),
 			table: columns.CronJobs,
 		},
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
 			status: statusAndMeta, onCreate: newJob, generation: spec,
-			gated:        append(podGates("spec.template.spec"), below("spec", feature{"scheduling"})), /* WorkloadWithJob */
+			gated:        append(podGates("spec.template.spec"), below("spec", behind(features.WorkloadWithJob, "scheduling"))),
 			fields:       []selectable{number("status.successful", "status", "succeeded")},
 			unknownField: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
 			table:        columns.Jobs,

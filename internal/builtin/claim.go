@@ -3,6 +3,7 @@ package builtin
 import (
 	"sync"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -29,10 +30,9 @@ func dropFreedDevices(obj, old object.Value) object.Value {
 }
 
 // claimFeatures are the features of a ResourceClaim's spec that are off by default.
-var claimFeatures = sync.OnceValue(func() *branch {
-	return grow([]feature{
-		{"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"}, // DRADerivedAttributes
-	})
+var claimFeatures = sync.OnceValue(func() *tree {
+	return grow(behind(features.DRADerivedAttributes,
+		"devices.requests[].exactly.derivedAttributes", "devices.requests[].firstAvailable[].derivedAttributes"))
 })
 
 // device names a device, or a share of one.

@@ -5,6 +5,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/features"
 )
 
 func coordination() group {
@@ -12,7 +13,7 @@ func coordination() group {
 		{
 			name: "leases", kind: "Lease", schema: gotypes.Of[coordinationv1.Lease],
 			putCreates: true, conditional: true,
-			gated: []gated{below("spec", feature{"strategy"}, feature{"preferredHolder"})}, // CoordinatedLeaderElection
+			gated: []gated{below("spec", behind(features.CoordinatedLeaderElection, "strategy"), behind(features.CoordinatedLeaderElection, "preferredHolder"))},
 			table: columns.Leases,
 		},
 	}}

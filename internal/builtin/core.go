@@ -5,6 +5,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -30,14 +31,14 @@ func core(c Config) group {
 		{
 			name: "nodes", kind: "Node", short: "no", schema: gotypes.Of[corev1.Node], cluster: true,
 			alias: podCIDR, status: statusOnCreate, onCreate: dropNodeConfig, onUpdate: keepNodeConfig, onStatus: keepNodeStatusConfig,
-			gated:  []gated{below("spec", feature{"podPreemptionPolicy"})}, // InPlacePodVerticalScalingSchedulerPreemption
+			gated:  []gated{below("spec", behind(features.InPlacePodVerticalScalingSchedulerPreemption, "podPreemptionPolicy"))},
 			fields: []selectable{truth("spec.unschedulable")},
 			table:  columns.Nodes,
 		},
 		{
 			name: "persistentvolumeclaims", kind: "PersistentVolumeClaim", short: "pvc", schema: gotypes.Of[corev1.PersistentVolumeClaim],
 			status: statusAndMeta, initial: phase("Pending"), onCreate: claimSource, onUpdate: claimSourceUpdate,
-			gatedStatus: []gated{below("status", feature{"healthStatus"})}, // CSIVolumeHealth
+			gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "healthStatus"))},
 			table:       columns.PersistentVolumeClaims, answersDeleted: true,
 		},
 		{

@@ -4,32 +4,55 @@ import (
 	"strings"
 	"sync"
 
+	"plinth/internal/features"
 	"plinth/object"
 )
 
-// feature lists the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] leads
+// feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] leads
 // into each item of a list, {} into each member of a map. A step that ends in ? goes as well, if nothing else is left in
 // it.
-type feature []string
+type feature struct {
+	gate   features.Gate
+	fields []string
+}
 
-// gated are the features below one place in an object. New objects lose their fields; an object that has one of a
-// feature's fields, from when it was on, may have them all.
+// behind makes the feature of a gate.
+func behind(gate features.Gate, fields ...string) feature { return feature{gate, fields} }
+
+// gated are the features below one place in an object. While the gate of a feature is off, new objects lose its fields; an
+// object that has one of them, from when the gate was on, may have them all.
 type gated struct {
 	at   []string // the path to the place
-	tree func() *branch
+	tree func() *tree
 }
 
 // below makes the features of a place. They are put in order on first use.
 func below(place string, features ...feature) gated {
-	return grown(place, sync.OnceValue(func() *branch { return grow(features) }))
+	return grown(place, sync.OnceValue(func() *tree { return grow(features...) }))
 }
 
 // grown is a place whose features other places have, too.
-func grown(place string, tree func() *branch) gated {
+func grown(place string, tree func() *tree) gated {
 	if place == "" {
 		return gated{nil, tree}
 	}
 	return gated{strings.Split(place, "."), tree}
+}
+
+// tree is the fields of some features.
+type tree struct {
+	root  *branch
+	gates []features.Gate // of the features, in the order of the bits of branch.leaf
+}
+
+// off is the features whose gates are off.
+func (t *tree) off(set features.Set) (off uint64) {
+	for i, gate := range t.gates {
+		if !set.On(gate) {
+			off |= 1 << i
+		}
+	}
+	return off
 }
 
 // branch is all paths that begin with the same steps, so that one walk over an object tries them all.
@@ -46,19 +69,20 @@ const (
 )
 
 // grow makes the tree of the paths of some features, at most 64.
-func grow(features []feature) *branch {
-	root := &branch{}
-	for i, paths := range features {
-		for _, path := range paths {
+func grow(features ...feature) *tree {
+	t := &tree{root: &branch{}}
+	for i, f := range features {
+		t.gates = append(t.gates, f.gate)
+		for _, path := range f.fields {
 			path = strings.NewReplacer(everyItem, "."+everyItem, everyMember, "."+everyMember).Replace(path)
-			b := root
+			b := t.root
 			for step := range strings.SplitSeq(path, ".") {
 				b = b.child(step)
 			}
 			b.leaf |= 1 << i
 		}
 	}
-	return root
+	return t
 }
 
 func (b *branch) child(step string) *branch {
@@ -133,27 +157,27 @@ func (b *branch) cut(v object.Value, features uint64) object.Value {
 	return v
 }
 
-// drop drops the fields of the features that old has not used before.
-func (g gated) drop(obj, old object.Value) object.Value {
+// drop drops the fields of the features that are off and that old has not used before.
+func (g gated) drop(obj, old object.Value, set features.Set) object.Value {
 	tree := g.tree()
 	part := obj.At(g.at...)
-	off := tree.uses(part)
+	off := tree.root.uses(part)
 	if off != 0 {
-		off &^= tree.uses(old.At(g.at...))
+		off &= tree.off(set) &^ tree.root.uses(old.At(g.at...))
 	}
 	if off == 0 {
 		return obj
 	}
 	if len(g.at) == 0 {
-		return tree.cut(obj, off)
+		return tree.root.cut(obj, off)
 	}
-	return obj.WithAt(tree.cut(part, off), g.at...)
+	return obj.WithAt(tree.root.cut(part, off), g.at...)
 }
 
 // dropGated drops the fields of features that are off from all these places.
-func dropGated(obj, old object.Value, places []gated) object.Value {
+func dropGated(obj, old object.Value, places []gated, set features.Set) object.Value {
 	for _, g := range places {
-		obj = g.drop(obj, old)
+		obj = g.drop(obj, old, set)
 	}
 	return obj
 }

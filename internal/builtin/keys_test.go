@@ -59,7 +59,7 @@ func TestGatedFieldsAreFields(t *testing.T) {
 	eachKind(func(name string, k *kind) {
 		for i, places := range [][]gated{k.gated, k.gatedStatus} {
 			for _, g := range places {
-				for _, path := range g.tree().leaves(g.at) {
+				for _, path := range g.tree().root.leaves(g.at) {
 					paths++
 					if _, err := resolve(k.schema(), path); err != nil {
 						t.Errorf("%s: %v", name, err)

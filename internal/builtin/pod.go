@@ -9,6 +9,7 @@ import (
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -18,8 +19,8 @@ func pods(c Config) kind {
 		status: statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
 		gated: podGates("spec"),
 		gatedStatus: []gated{below("status",
-			feature{"nodeAllocatableResourceClaimStatuses"}, // DRANodeAllocatableResources
-			feature{"volumeHealth"},                         // CSIVolumeHealth
+			behind(features.DRANodeAllocatableResources, "nodeAllocatableResourceClaimStatuses"),
+			behind(features.CSIVolumeHealth, "volumeHealth"),
 		)},
 		generation: spec,
 		fields: []selectable{
@@ -38,7 +39,7 @@ func pods(c Config) kind {
 			r.GracefulDelete = podGrace
 			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
 			r.Subresources = slices.Concat(r.Subresources,
-				podSubresources(r, c.Rules.For(r.Group, r.Version, r.Kind).Running), podOperations(c.Now))
+				podSubresources(r, c.Features, c.rules(r.Group, r.Version, r.Kind).Running), podOperations(c.Now))
 		},
 	}
 }
@@ -71,35 +72,35 @@ func podGrace(obj object.Value, asked *int64) (seconds int64, graceful bool) {
 }
 
 // podFeatures are the features of a Pod's spec that are off by default.
-var podFeatures = sync.OnceValue(func() *branch {
-	inContainers := func(fields ...string) (f feature) {
+var podFeatures = sync.OnceValue(func() *tree {
+	inContainers := func(gate features.Gate, fields ...string) feature {
+		var paths []string
 		for _, list := range []string{"containers[].", "initContainers[].", "ephemeralContainers[]."} {
 			for _, field := range fields {
-				f = append(f, list+field)
+				paths = append(paths, list+field)
 			}
 		}
-		return f
+		return behind(gate, paths...)
 	}
-	return grow([]feature{
-		inContainers("lifecycle?.stopSignal"), // ContainerStopSignals
-		inContainers("livenessProbe.grpc.mode", "readinessProbe.grpc.mode", "startupProbe.grpc.mode"), // GRPCContainerProbeTLS
-		inContainers("volumeMounts[].bindMountOptions"),                                               // VolumeBindMountOptions
-		inContainers( // H2CContainerProbe
+	return grow(
+		inContainers(features.ContainerStopSignals, "lifecycle?.stopSignal"),
+		inContainers(features.GRPCContainerProbeTLS, "livenessProbe.grpc.mode", "readinessProbe.grpc.mode", "startupProbe.grpc.mode"),
+		inContainers(features.VolumeBindMountOptions, "volumeMounts[].bindMountOptions"),
+		inContainers(features.H2CContainerProbe,
 			"livenessProbe.httpGet.protocol", "readinessProbe.httpGet.protocol", "startupProbe.httpGet.protocol",
 			"lifecycle.postStart.httpGet.protocol", "lifecycle.preStop.httpGet.protocol"),
-		{"evictionResponders"},      // EvictionRequestAPI
-		{"schedulingGroup"},         // GenericWorkload
-		{"volumes[].emptyDir.mode"}, // EmptyDirVolumeMode
-		{ // AtomicWriteVolumeUserFields
+		behind(features.EvictionRequestAPI, "evictionResponders"),
+		behind(features.GenericWorkload, "schedulingGroup"),
+		behind(features.EmptyDirVolumeMode, "volumes[].emptyDir.mode"),
+		behind(features.AtomicWriteVolumeUserFields,
 			"volumes[].secret.defaultUser", "volumes[].secret.items[].user",
 			"volumes[].configMap.defaultUser", "volumes[].configMap.items[].user",
 			"volumes[].downwardAPI.defaultUser", "volumes[].downwardAPI.items[].user",
 			"volumes[].projected.defaultUser",
 			"volumes[].projected.sources[].secret.items[].user", "volumes[].projected.sources[].configMap.items[].user",
 			"volumes[].projected.sources[].downwardAPI.items[].user", "volumes[].projected.sources[].serviceAccountToken.user",
-			"volumes[].projected.sources[].clusterTrustBundle.user", "volumes[].projected.sources[].podCertificate.user",
-		},
-	})
+			"volumes[].projected.sources[].clusterTrustBundle.user", "volumes[].projected.sources[].podCertificate.user"),
+	)
 })
 
 // podGates are those features in the spec of a Pod, or of a template for one.

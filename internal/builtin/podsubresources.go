@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -14,8 +15,10 @@ const mirror = "kubernetes.io/config.mirror"
 
 // podSubresources are what may be changed of a Pod that runs: containers for debugging may come, and resources change.
 // running is validation of a Pod that was created before.
-func podSubresources(r *engine.Resource, running func(obj, old object.Value) field.ErrorList) []*engine.Subresource {
-	features := podGates("spec")
+func podSubresources(
+	r *engine.Resource, set features.Set, running func(obj, old object.Value) field.ErrorList,
+) []*engine.Subresource {
+	gates := podGates("spec")
 	at := func(name string, write func(old, body object.Value) object.Value,
 		refuse func(old object.Value) (why string), validate func(obj, old object.Value) field.ErrorList,
 	) *engine.Subresource {
@@ -25,7 +28,7 @@ func podSubresources(r *engine.Resource, running func(obj, old object.Value) fie
 			Schema:  r.Schema,
 			Default: r.Default,
 			Write: func(old, body object.Value) (object.Value, error) {
-				return dropGated(write(old, body), old, features), nil
+				return dropGated(write(old, body), old, gates, set), nil
 			},
 			Validate: func(_, obj, old object.Value) field.ErrorList {
 				if why := refuse(old); why != "" { // the reference tells of nothing else then

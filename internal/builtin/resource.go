@@ -7,6 +7,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/features"
 	"plinth/object"
 )
 
@@ -25,7 +26,7 @@ func resources(c Config) group {
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
 			status: statusOnly, plainStatus: true, onStatus: dropFreedDevices, gated: []gated{grown("spec", claimFeatures)},
-			gatedStatus: []gated{below("status", feature{"allocation.devices.results[].skipNodeOperations"})}, // DRAOptionalNodeOperations
+			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations, "allocation.devices.results[].skipNodeOperations"))},
 			table:       columns.ResourceClaims, answersDeleted: true,
 		},
 		{
@@ -36,14 +37,14 @@ func resources(c Config) group {
 			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice], cluster: true,
 			generation: spec,
 			gated: []gated{below("spec",
-				feature{"partitionTypeAttribute"},                           // DRAPartitionableDevicesType
-				feature{"skipNodeOperations"},                               // DRAOptionalNodeOperations
-				feature{"devices[].nodeAllocatableResources"},               // DRANodeAllocatableResources
-				feature{"devices[].consumesCounters[].compatibilityGroups"}, // DRADeviceCompatibilityGroups
-				feature{ // DRAListTypeAttributes
+				behind(features.DRAPartitionableDevicesType, "partitionTypeAttribute"),
+				behind(features.DRAOptionalNodeOperations, "skipNodeOperations"),
+				behind(features.DRANodeAllocatableResources, "devices[].nodeAllocatableResources"),
+				behind(features.DRADeviceCompatibilityGroups, "devices[].consumesCounters[].compatibilityGroups"),
+				behind(features.DRAListTypeAttributes,
 					"devices[].attributes{}.bools", "devices[].attributes{}.ints",
 					"devices[].attributes{}.strings", "devices[].attributes{}.versions",
-				},
+				),
 			)},
 			fields: []selectable{
 				text("spec.driver"),

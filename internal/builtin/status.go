@@ -59,7 +59,7 @@ func (k *kind) writeStatus(old, body object.Value) object.Value {
 	} else {
 		obj = keepMeta(obj, old, stays[k.status]...)
 	}
-	obj = dropGated(obj, old, k.gatedStatus)
+	obj = dropGated(obj, old, k.gatedStatus, k.features)
 	if k.onStatus != nil {
 		obj = k.onStatus(obj, old)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/features"
 )
 
 func storage() group {
@@ -15,7 +16,7 @@ func storage() group {
 		},
 		{
 			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], cluster: true,
-			conditional: true, status: statusOnly, gatedStatus: []gated{below("status", feature{"storageHealth"})}, // CSIVolumeHealth
+			conditional: true, status: statusOnly, gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "storageHealth"))},
 			table: columns.CSINodes, answersDeleted: true,
 		},
 		{

@@ -12,6 +12,7 @@ import (
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"
@@ -21,10 +22,15 @@ import (
 type Config struct {
 	EventTTL time.Duration    // how long Events live; 0: one hour
 	Now      func() time.Time // nil: time.Now
-	// Rules say how strict validation is.
-	Rules validation.Options
+	// Features are the feature gates; the zero Set is the defaults.
+	Features features.Set
 	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
 	Authenticate func(token string) (user access.User, ok bool)
+}
+
+// rules are what a kind is validated by.
+func (c *Config) rules(group, version, kind string) validation.Rules {
+	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}.For(group, version, kind)
 }
 
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
@@ -142,8 +148,9 @@ type kind struct {
 	// onCreate and onUpdate prepare what is particular to the kind, after the status has been reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
-	// gated are the features of the main URL, gatedStatus those of the status, that are off by default.
+	// gated are the fields of the main URL, gatedStatus those of the status, that go while the gate of their feature is off.
 	gated, gatedStatus []gated
+	features           features.Set // the same for all rows
 	// generation is what counts as a new generation; nil: the kind has none.
 	generation func(obj object.Value) object.Value
 
@@ -198,7 +205,8 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	if len(k.fields) > 0 {
 		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
 	}
-	rules := c.Rules.For(group, version, k.kind)
+	rules := c.rules(group, version, k.kind)
+	k.features = c.Features
 	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
 	warned := warnings.For(group, k.kind)
 	r.WarnCreate, r.WarnUpdate, r.WarnDelete = warned.Create, warned.Update, warned.Delete
@@ -255,7 +263,7 @@ func (k *kind) prepareCreate(obj object.Value, _ access.User) object.Value {
 		}
 		obj = obj.With("status", empty)
 	}
-	obj = dropGated(obj, object.Nil, k.gated)
+	obj = dropGated(obj, object.Nil, k.gated, k.features)
 	if k.onCreate != nil {
 		obj = k.onCreate(obj)
 	}
@@ -267,7 +275,7 @@ func (k *kind) prepareUpdate(obj, old object.Value) object.Value {
 	if k.status != noStatus {
 		obj = keep(obj, old, "status")
 	}
-	obj = dropGated(obj, old, k.gated)
+	obj = dropGated(obj, old, k.gated, k.features)
 	if k.onUpdate != nil {
 		obj = k.onUpdate(obj, old)
 	}

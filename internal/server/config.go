@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"plinth/internal/features"
 )
 
 // Config is everything that a server can be told. The names are those of the flags; where kube-apiserver has the same
@@ -24,7 +26,7 @@ type Config struct {
 	TLSCertFile   string // "": signed by the server's own authority
 	TLSKeyFile    string
 
-	FeatureGates        string        // "A=true,B=false"
+	FeatureGates        []string      // "A=true", "B=false"
 	StrictTransport     []string      // directives of the Strict-Transport-Security header; none: there is no header
 	RequestTimeout      time.Duration // of requests other than watches
 	MinRequestTimeout   int           // seconds that a watch lasts at least, if it does not say how long
@@ -47,6 +49,11 @@ func Defaults() Config {
 		WatchHistoryBytes: 512 << 20,
 		Logger:            slog.Default(),
 	}
+}
+
+// features are the feature gates, and the names of those that were set and mean nothing here.
+func (c *Config) features() (set features.Set, ignored []string, err error) {
+	return features.Parse(strings.Join(c.FeatureGates, ","))
 }
 
 func (c *Config) validate() error {
@@ -88,8 +95,8 @@ func (c *Config) validate() error {
 	if c.WatchHistoryBytes <= 0 {
 		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)
 	}
-	if _, _, err := parseFeatures(c.FeatureGates); err != nil {
-		faults = append(faults, err)
+	if _, _, err := c.features(); err != nil {
+		refuse("--feature-gates: %w", err)
 	}
 	if c.WriteKubeconfig == "" {
 		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	if err := c.validate(); err != nil {
 		t.Fatalf("the defaults are refused: %v", err)
 	}
-	c.Storage, c.BindAddress, c.SecurePort, c.TLSCertFile, c.FeatureGates = "tape", "here", 70000, "x.crt", "A"
+	c.Storage, c.BindAddress, c.SecurePort, c.TLSCertFile, c.FeatureGates = "tape", "here", 70000, "x.crt", []string{"A"}
 	c.MinRequestTimeout, c.StrictTransport = -1, []string{"max-age=1", "max-age", "includeSubdomains", ""}
 	err := c.validate()
 	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file", "--feature-gates",
@@ -32,14 +33,47 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	}
 }
 
+// A gate that is turned on keeps its fields in what is served; one that means nothing here is logged, once.
+//
+// SPEC: RUN-1
 func TestFeatureGates(t *testing.T) {
-	f, unknown, err := parseFeatures("WatchList=false, SomethingElse=true")
-	if err != nil || f["WatchList"] || !f["APIResponseCompression"] || len(unknown) != 1 || unknown[0] != "SomethingElse" {
-		t.Errorf("got %v, unknown %v, %v", f, unknown, err)
-	}
-	for _, bad := range []string{"WatchList", "WatchList=maybe"} {
-		if _, _, err := parseFeatures(bad); err == nil {
-			t.Errorf("%q is accepted", bad)
+	for _, test := range []struct {
+		gates   []string
+		kept    bool
+		ignored string // what the log says
+	}{
+		{gates: nil},
+		{gates: []string{"VolumeBindMountOptions=false", "EmptyDirVolumeMode=true"}, kept: true},
+		{gates: []string{"EmptyDirVolumeMode=true", "WatchList=false", "APIServerIdentity=true"}, kept: true, ignored: "gates=\"[APIServerIdentity WatchList]\""},
+	} {
+		var log strings.Builder
+		c := quiet(t.TempDir())
+		c.Storage, c.FeatureGates, c.Logger = "memory", test.gates, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := clientOf(t, s).send(t.Context(), "POST", "/api/v1/namespaces/default/pods", "application/json", map[string]any{
+			"metadata": map[string]any{"name": "p"},
+			"spec": map[string]any{
+				"containers": []any{map[string]any{"name": "c", "image": "i"}},
+				"volumes":    []any{map[string]any{"name": "v", "emptyDir": map[string]any{"mode": 493}}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if kept := strings.Contains(string(text), `"mode":493`); answer.StatusCode != 201 || kept != test.kept {
+			t.Errorf("%q: %d, want the field kept: %v: %s", test.gates, answer.StatusCode, test.kept, text)
+		}
+		said := strings.Count(log.String(), "feature gates")
+		if test.ignored == "" && said != 0 || test.ignored != "" && (said != 1 || !strings.Contains(log.String(), test.ignored)) {
+			t.Errorf("%q: the log says\n%s", test.gates, &log)
 		}
 	}
 }
@@ -107,7 +141,7 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 func TestStrictAddressesAreGated(t *testing.T) {
 	for gates, want := range map[string]int{"": 422, "StrictIPCIDRValidation=true": 422, "StrictIPCIDRValidation=false": 201} {
 		c := quiet(t.TempDir())
-		c.Storage, c.FeatureGates = "memory", gates
+		c.Storage, c.FeatureGates = "memory", []string{gates}
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)

@@ -16,25 +16,22 @@ import (
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/httpapi"
 )
 
 // handler puts the HTTP side together.
 func (s *Server) handler() (http.Handler, error) {
 	c := &s.config
-	features, _, err := parseFeatures(c.FeatureGates)
-	if err != nil {
-		return nil, err
-	}
 	var statusz *httpapi.Statusz
-	if features["ComponentStatusz"] {
+	if s.features.On(features.ComponentStatusz) {
 		statusz = &httpapi.Statusz{
 			Started: s.started, GoVersion: runtime.Version(),
 			BinaryVersion: strings.TrimPrefix(Version, "v"), Emulation: version().Major + "." + version().Minor,
 		}
 	}
 	flagz := c.Flags
-	if !features["ComponentFlagz"] {
+	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
 	figures := newMetrics(s.store, s.registry)
@@ -42,7 +39,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Engine: s.engine, Registry: s.registry,
 		Documents: discovery.New(discovery.Config{
 			Registry: s.registry, Version: version(), ServerAddress: strings.TrimPrefix(s.URL(), "https://"), Model: gotypes.Model,
-			NoCBOR: !features["CBORServingAndStorage"],
+			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,
 		Authorize:      authorize,
@@ -54,10 +51,10 @@ func (s *Server) handler() (http.Handler, error) {
 		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
-		Shards:            features["ShardedListAndWatch"],
-		NoCompression:     !features["APIResponseCompression"],
-		NoLean:            !features["ManagedFieldsOptOut"],
-		NoCBOR:            !features["CBORServingAndStorage"],
+		Shards:            s.features.On(features.ShardedListAndWatch),
+		NoCompression:     !s.features.On(features.APIResponseCompression),
+		NoLean:            !s.features.On(features.ManagedFieldsOptOut),
+		NoCBOR:            !s.features.On(features.CBORServingAndStorage),
 		Closing:           s.closing,
 		Logger:            c.Logger, Metrics: figures.hooks(),
 	})

@@ -23,9 +23,9 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/validation"
 	"plinth/internal/controller"
 	"plinth/internal/engine"
+	"plinth/internal/features"
 	"plinth/internal/store"
 	"plinth/internal/store/filelog"
 	"plinth/internal/store/memlog"
@@ -37,6 +37,7 @@ const drainTime = 10 * time.Second
 // Server is a running server.
 type Server struct {
 	config   Config
+	features features.Set
 	started  time.Time
 	log      store.Log // what the store is kept in; a test may give its own
 	store    *store.Store
@@ -71,14 +72,17 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	_, unknown, _ := parseFeatures(c.FeatureGates)
-	if len(unknown) > 0 {
-		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", unknown)
+	set, ignored, err := c.features()
+	if err != nil {
+		return nil, err
+	}
+	if len(ignored) > 0 {
+		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", ignored)
 	}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c}
+	s := &Server{config: c, features: set}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -89,14 +93,11 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
-	features, _, err := parseFeatures(c.FeatureGates)
-	if err != nil {
-		return err
-	}
 	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
-		Rules: validation.Options{SloppyAddresses: !features["StrictIPCIDRValidation"]},
+		Features: s.features,
 	}))
+	var err error
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}

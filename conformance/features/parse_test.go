@@ -1,0 +1,132 @@
+package features
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
+	"k8s.io/klog/v2"
+
+	"plinth/internal/features"
+)
+
+// differs are the gates whose default differs here; package features gives the reasons.
+var differs = []featuregate.Feature{"CBORServingAndStorage"}
+
+// The same text is refused in the same words and turns the same gates on.
+//
+// SPEC: RUN-1
+func TestParseIsThatOfTheReference(t *testing.T) {
+	klog.SetLogger(logr.Discard())
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range registry(t).GetAll() {
+			if !yield(string(name)) {
+				return
+			}
+		}
+	})
+	random := rand.New(rand.NewPCG(1, 2))
+	accepted, refused := 0, map[string]int{}
+	compare := func(text string) {
+		t.Helper()
+		theirs, theirErr := reference(t, text)
+		ours, _, err := features.Parse(text)
+		if !slices.Equal(each(err), each(theirErr)) {
+			t.Errorf("%q: error\n%v\nthe reference says\n%v", text, err, theirErr)
+			return
+		}
+		if err != nil {
+			refused[firstWord(err)]++
+			return
+		}
+		accepted++
+		for _, name := range names {
+			g, ok := features.Find(name)
+			if !ok {
+				t.Fatalf("%s is not known", name)
+			}
+			feature := featuregate.Feature(name)
+			if slices.Contains(differs, feature) && !strings.Contains(text, name) && !strings.Contains(text, "AllAlpha") {
+				if ours.On(g) == theirs.Enabled(feature) {
+					t.Errorf("%s does not differ", name)
+				}
+				continue
+			}
+			if ours.On(g) != theirs.Enabled(feature) {
+				t.Errorf("%q: %s is %v, in the reference %v", text, name, ours.On(g), theirs.Enabled(feature))
+			}
+		}
+	}
+	for _, text := range []string{
+		"", ",", " ", "AllAlpha=true", "AllAlpha=false", "AllBeta=true", "AllBeta=false", "AllAlpha=true,AllBeta=true", "AllAlpha=true,AllBeta=false",
+		"kube:AllAlpha=true", " kube : AllAlpha = T ", "kube:", ":", ":AllAlpha=true", "a:b:c=true", "kube:kube:AllAlpha=true",
+		"kube:WatchList=true,ComponentFlagz=false", "kube:AllAlpha=true,", "kube:WatchList=true, ", "wardle:AllAlpha=true", "AllAlpha", "AllAlpha=", "=true", "AllAlpha=true=false",
+		"Nope=true", "AllAlpha=true,AllAlpha=false", "allalpha=true", "ManagedFieldsOptOut", "kube:Nope=true,kube:WatchList=x",
+	} {
+		compare(text)
+	}
+	for _, name := range names {
+		compare(name + "=true")
+		compare(name + "=false")
+	}
+	for range 500 {
+		var entries []string
+		for range 1 + random.IntN(3) {
+			entries = append(entries, fmt.Sprintf("%s=%t", names[random.IntN(len(names))], random.IntN(2) == 0))
+		}
+		compare(strings.Join(entries, ","))
+	}
+	t.Log(accepted, refused)
+	if accepted < 500 || refused["cannot"] < 20 || refused["missing"] < 1 || refused["invalid"] < 2 || refused["unrecognized"] < 3 ||
+		refused["component"] < 2 || refused["set"] < 1 || refused["depends"] < 20 {
+		t.Errorf("only %d texts were accepted, and %v were refused", accepted, refused)
+	}
+}
+
+// each are the single errors of one, in order: that of the reference is random.
+func each(err error) []string {
+	text := fmt.Sprint(err)
+	if strings.HasPrefix(text, "[") {
+		text = strings.TrimSuffix(text[1:], "]")
+	}
+	return slices.Sorted(slices.Values(strings.Split(text, ", ")))
+}
+
+// firstWord sorts errors.
+func firstWord(err error) string {
+	if strings.Contains(err.Error(), "depends on") {
+		return "depends"
+	}
+	word, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "["), " ")
+	return word
+}
+
+// reference is what kube-apiserver makes of the flag.
+func reference(t *testing.T, text string) (featuregate.FeatureGate, error) {
+	t.Helper()
+	gates := registry(t)
+	components := compatibility.NewComponentGlobalsRegistry()
+	versions := compatibility.NewEffectiveVersionFromString("1.37", "", "")
+	versions.SetMinCompatibilityVersion(version.MustParse("1.36"))
+	if err := components.Register("kube", versions, gates); err != nil {
+		t.Fatal(err)
+	}
+	return gates, set(t, components, text)
+}
+
+func set(t *testing.T, components compatibility.ComponentGlobalsRegistry, text string) error {
+	t.Helper()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	components.AddFlags(flags)
+	if err := flags.Set("feature-gates", text); err != nil {
+		return err
+	}
+	return components.Set()
+}
