@@ -60,7 +60,7 @@ func (x *exchange) receive() ([]byte, error) {
 	}
 	size++ // so that the end is seen without growing
 	defer func() { x.h.bodies.Add(-size) }()
-	if x.h.bodies.Add(size) > x.h.BodyMemory && !x.exempt {
+	if x.h.bodies.Add(size) > x.h.BodyMemory {
 		return nil, x.shed()
 	}
 	body := make([]byte, 0, size)
@@ -80,7 +80,7 @@ func (x *exchange) receive() ([]byte, error) {
 		if len(body) == cap(body) {
 			more := min(size, limit+1-size) // twice as much, but no more than the limit and what shows that it is passed
 			size += more
-			if x.h.bodies.Add(more) > x.h.BodyMemory && !x.exempt {
+			if x.h.bodies.Add(more) > x.h.BodyMemory {
 				return nil, x.shed()
 			}
 			body = append(make([]byte, 0, size), body...)
