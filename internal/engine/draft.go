@@ -18,7 +18,7 @@ import (
 // draft is one object on its way from a request into the store. It carries everything that one step knows and a later
 // one needs: a Request is not changed while it is served, and nothing else carries state from step to step.
 //
-// The steps are the methods below, and the verbs call them in the order in which they stand here:
+// The steps are the methods below (the one that defaults is fill), and the verbs call them in the order in which they stand here:
 //
 //	create  decode · wipe · default · own · admit · then for each name: name · prepare · settle · validate · check · commit
 //	update  decode · inherit · default · own · admit · prepare · settle · validate · check · commit
