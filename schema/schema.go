@@ -76,6 +76,9 @@ type Type struct {
 
 	Enum []string // String: the values there are; OpenAPI tells of them, nobody enforces them
 
+	// Custom is what a structural schema says of the values beyond that; nil where it says nothing, and in a built-in type.
+	Custom *Constraints
+
 	golang   reflect.Type
 	unmarked *Type // see Unmarked; nil: the type itself
 	zero     object.Value

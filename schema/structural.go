@@ -1,0 +1,486 @@
+package schema
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"plinth/object"
+)
+
+// StructuralOptions is what a structural schema does not say itself.
+type StructuralOptions struct {
+	// Metadata is the type of metadata in every object, the top and the embedded ones: ObjectMeta, compiled from Go.
+	Metadata *Type
+}
+
+// Types that nothing more is said of are shared by all custom types: most fields of most schemas are one of these.
+var (
+	plainString = &Type{Kind: String}
+	plainBool   = &Type{Kind: Bool}
+	plainInt    = &Type{Kind: Int, Bits: 64}
+	plainFloat  = &Type{Kind: Float, Bits: 64}
+	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32"}}
+	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64"}}
+	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time"}}
+	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole.
+	anything = &Type{Kind: Any}
+	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning knows no
+	// field there: scalars and lists stay, maps lose all their members.
+	emptied = &Type{Kind: Any, Custom: &Constraints{}}
+)
+
+// Structural compiles the openAPIV3Schema of a version of a CustomResourceDefinition, which has been validated as structural.
+// An error says that it is not: what cannot be served is not served, whoever let it into the store. Descriptions are left
+// out; strings of the type point into the schema.
+//
+// To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are atomic
+// and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields at any depth
+// or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own rules, which do not
+// reach as deep: see [Type.Decode].
+func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
+	c := structural{metadata: o.Metadata}
+	t, err := c.compile(openAPI, false, true)
+	if err != nil {
+		return nil, err
+	}
+	if t.Kind != Struct {
+		return nil, fmt.Errorf("an object cannot be of type %q", openAPI.At("type").Str())
+	}
+	return t, nil
+}
+
+// structural is one compilation.
+type structural struct {
+	metadata *Type
+}
+
+// node is one schema, read but not compiled.
+type node struct {
+	kind                        string // "type"
+	intOrString                 bool
+	constraints                 int // how many keywords c holds
+	c                           Constraints
+	properties, items           object.Value
+	additional                  object.Value
+	listType, mapType           string
+	listKeys                    []string
+	allOf, anyOf, oneOf, negate object.Value
+}
+
+// compile returns the type of a schema. open says that a schema around it preserves unknown fields, root that it is the top.
+func (s *structural) compile(from object.Value, open, root bool) (*Type, error) {
+	n, err := read(from)
+	if err != nil {
+		return nil, err
+	}
+	if root {
+		if n.kind == "" { // as x-kubernetes-preserve-unknown-fields allows
+			n.kind = "object"
+		}
+		n.c.Embedded = true
+		n.constraints++
+	}
+	if t := n.shared(); t != nil {
+		return t, nil
+	}
+	open = open || n.c.PreserveUnknown
+	t := &Type{}
+	if err := s.shape(t, &n, open); err != nil {
+		return nil, err
+	}
+	if err := s.junctors(&n); err != nil {
+		return nil, err
+	}
+	if n.constraints > 0 {
+		c := n.c
+		t.Custom = &c
+		t.Custom.Default = s.pruned(t)
+	}
+	t.fills = t.fillsBelow()
+	return t, nil
+}
+
+// shared is the type of a schema that says no more than the name of a scalar.
+func (n *node) shared() *Type {
+	if n.constraints > 1 || n.constraints == 1 && n.c.Format == "" || n.intOrString || !n.properties.IsNull() || !n.items.IsNull() || !n.additional.IsNull() || n.junctor() {
+		return nil
+	}
+	switch [2]string{n.kind, n.c.Format} {
+	case [2]string{"string", ""}:
+		return plainString
+	case [2]string{"string", "date-time"}:
+		return dateTimes
+	case [2]string{"boolean", ""}:
+		return plainBool
+	case [2]string{"integer", ""}:
+		return plainInt
+	case [2]string{"integer", "int32"}:
+		return int32s
+	case [2]string{"integer", "int64"}:
+		return int64s
+	case [2]string{"number", ""}:
+		return plainFloat
+	}
+	return nil
+}
+
+func (n *node) junctor() bool {
+	return n.allOf.Len() > 0 || n.anyOf.Len() > 0 || n.oneOf.Len() > 0 || !n.negate.IsNull()
+}
+
+// shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
+func (s *structural) shape(t *Type, n *node, open bool) error {
+	var items, additional *Type
+	var err error
+	if n.items.Kind() == object.Map {
+		if items, err = s.compile(n.items, open, false); err != nil {
+			return err
+		}
+	}
+	switch n.additional.Kind() {
+	case object.Map:
+		if additional, err = s.compile(n.additional, open, false); err != nil {
+			return err
+		}
+	case object.Bool:
+		additional = emptied
+	}
+	if err := s.fields(t, n, open); err != nil {
+		return err
+	}
+	switch {
+	case n.intOrString:
+		t.Kind = IntOrString
+	case n.kind == "":
+		t.Kind = Any
+	case n.kind == "object" && len(t.Fields) == 0 && additional != nil && additional != emptied:
+		t.Kind, t.Elem, additional = Map, additional, nil
+	case n.kind == "object":
+		t.Kind = Struct
+		if t.Elem = additional; additional == nil && (open || len(t.Fields) == 0) {
+			t.Elem = anything
+		}
+	case n.kind == "array":
+		if items == nil {
+			return fmt.Errorf("the items of an array have no schema")
+		}
+		t.Kind, t.Elem, items = List, items, nil
+	default:
+		scalar := (&node{kind: n.kind}).shared()
+		if scalar == nil {
+			return fmt.Errorf("there is no type %q", n.kind)
+		}
+		t.Kind, t.Bits = scalar.Kind, scalar.Bits
+	}
+	if items != nil || additional != nil {
+		n.c.items, n.c.additional = items, additional
+		n.constraints++
+	}
+	return n.mark(t)
+}
+
+// fields compiles the properties of a schema.
+func (s *structural) fields(t *Type, n *node, open bool) error {
+	members := n.properties.Members()
+	if len(members) == 0 && !n.c.Embedded {
+		return nil
+	}
+	t.Fields = make([]Field, 0, len(members)+3)
+	for i := range members {
+		of, err := s.compile(members[i].Value, open, false)
+		if err != nil {
+			return fmt.Errorf("%s: %w", members[i].Key, err)
+		}
+		t.Fields = append(t.Fields, Field{Name: members[i].Key, Type: of, OmitEmpty: true, Default: of.fallback()})
+	}
+	if n.c.Embedded {
+		s.object(t, n)
+	}
+	if len(t.Fields) < math.MaxUint16 {
+		t.names = namesOf(t.Fields)
+	}
+	return nil
+}
+
+// object gives a Struct the fields that every object has.
+func (s *structural) object(t *Type, n *node) {
+	for _, name := range [...]string{"apiVersion", "kind", "metadata"} {
+		i, there := slices.BinarySearchFunc(t.Fields, name, func(f Field, name string) int {
+			switch {
+			case f.Name < name:
+				return -1
+			case f.Name > name:
+				return 1
+			}
+			return 0
+		})
+		if !there {
+			t.Fields = slices.Insert(t.Fields, i, Field{Name: name, OmitEmpty: true})
+		}
+		f := &t.Fields[i]
+		switch {
+		case name == "metadata":
+			n.c.Metadata, f.Type = f.Type, s.metadata
+		case f.Type == nil || f.Type.Kind != String:
+			f.Type = plainString
+		}
+	}
+}
+
+// junctors compiles the constraints that are put together by allOf and its like.
+func (s *structural) junctors(n *node) (err error) {
+	if !n.junctor() {
+		return nil
+	}
+	n.constraints++
+	if n.c.AllOf, err = s.nested(n.allOf); err != nil {
+		return err
+	}
+	if n.c.AnyOf, err = s.nested(n.anyOf); err != nil {
+		return err
+	}
+	if n.c.OneOf, err = s.nested(n.oneOf); err != nil {
+		return err
+	}
+	if !n.negate.IsNull() {
+		n.c.Not, err = s.compile(n.negate, false, false)
+	}
+	return err
+}
+
+func (s *structural) nested(list object.Value) ([]*Type, error) {
+	if list.Len() == 0 {
+		return nil, nil
+	}
+	out := make([]*Type, 0, list.Len())
+	for _, from := range list.Items() {
+		t, err := s.compile(from, false, false)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+// mark applies the list and map types.
+func (n *node) mark(t *Type) error {
+	switch n.listType {
+	case "":
+	case "atomic":
+		t.Marked = true
+	case "set":
+		t.ListType, t.Marked = Set, true
+	case "map":
+		t.ListType, t.ListKeys, t.Marked = Associative, n.listKeys, true
+	default:
+		return fmt.Errorf("there is no list type %q", n.listType)
+	}
+	switch n.mapType {
+	case "":
+	case "granular", "atomic":
+		t.AtomicMap, t.Marked = n.mapType == "atomic", true
+	default:
+		return fmt.Errorf("there is no map type %q", n.mapType)
+	}
+	return nil
+}
+
+// pruned is the default of a place as pruning leaves it.
+func (s *structural) pruned(t *Type) object.Value { return t.Custom.Default }
+
+// read takes a schema apart. A keyword that a structural schema may not have is an error; one that says nothing of values
+// (description, title, example, externalDocs) is skipped.
+func read(from object.Value) (node, error) {
+	if from.Kind() != object.Map {
+		return node{}, fmt.Errorf("a schema is a map, not a %s", from.Kind())
+	}
+	var n node
+	for _, m := range from.Members() {
+		if m.Value.IsNull() {
+			continue
+		}
+		if known, err := n.structure(m.Key, m.Value); known {
+			if err != nil {
+				return node{}, err
+			}
+			continue
+		}
+		if n.c.set(m.Key, m.Value) {
+			n.constraints++
+			continue
+		}
+		switch m.Key {
+		case "description", "title", "example", "externalDocs", "nullable", "uniqueItems", "exclusiveMinimum", "exclusiveMaximum",
+			"x-kubernetes-embedded-resource", "format", "pattern", "required", "enum", "x-kubernetes-validations":
+		default:
+			return node{}, fmt.Errorf("a structural schema has no %q", m.Key)
+		}
+	}
+	return n, nil
+}
+
+// structure reads the keywords that make the type.
+func (n *node) structure(key string, v object.Value) (known bool, err error) {
+	switch key {
+	case "type":
+		n.kind = v.Str()
+	case "properties":
+		n.properties = v
+	case "items":
+		if n.items = v; v.Kind() != object.Map {
+			err = fmt.Errorf("items has to be a schema")
+		}
+	case "additionalProperties":
+		n.additional = v
+	case "allOf":
+		n.allOf = v
+	case "anyOf":
+		n.anyOf = v
+	case "oneOf":
+		n.oneOf = v
+	case "not":
+		n.negate = v
+	case "x-kubernetes-int-or-string":
+		n.intOrString = v.Bool()
+	case "x-kubernetes-list-type":
+		n.listType = v.Str()
+	case "x-kubernetes-list-map-keys":
+		n.listKeys = texts(v)
+	case "x-kubernetes-map-type":
+		n.mapType = v.Str()
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// set reads a keyword that constrains values, and says whether it does.
+func (c *Constraints) set(key string, v object.Value) bool {
+	switch key {
+	case "nullable":
+		c.Nullable = v.Bool()
+		return c.Nullable
+	case "uniqueItems":
+		c.UniqueItems = v.Bool()
+		return c.UniqueItems
+	case "exclusiveMinimum":
+		c.ExclusiveMinimum = v.Bool()
+		return c.ExclusiveMinimum
+	case "exclusiveMaximum":
+		c.ExclusiveMaximum = v.Bool()
+		return c.ExclusiveMaximum
+	case "x-kubernetes-preserve-unknown-fields":
+		c.PreserveUnknown = v.Bool()
+	case "x-kubernetes-embedded-resource":
+		c.Embedded = v.Bool()
+		return c.Embedded
+	case "format":
+		c.Format = v.Str()
+		return c.Format != ""
+	case "pattern":
+		c.Pattern = v.Str()
+		return c.Pattern != ""
+	case "required":
+		c.Required = texts(v)
+		return len(c.Required) > 0
+	case "enum":
+		c.Enum = untypedItems(v)
+		return len(c.Enum) > 0
+	case "x-kubernetes-validations":
+		c.Rules = rules(v)
+		return len(c.Rules) > 0
+	case "default":
+		c.Default = untyped(v)
+	case "minimum":
+		c.Minimum = float(v)
+	case "maximum":
+		c.Maximum = float(v)
+	case "multipleOf":
+		c.MultipleOf = float(v)
+	default:
+		return c.setLength(key, v)
+	}
+	return true
+}
+
+func (c *Constraints) setLength(key string, v object.Value) bool {
+	switch key {
+	case "minLength":
+		c.MinLength = integer(v)
+	case "maxLength":
+		c.MaxLength = integer(v)
+	case "minItems":
+		c.MinItems = integer(v)
+	case "maxItems":
+		c.MaxItems = integer(v)
+	case "minProperties":
+		c.MinProperties = integer(v)
+	case "maxProperties":
+		c.MaxProperties = integer(v)
+	default:
+		return false
+	}
+	return true
+}
+
+func rules(v object.Value) []Rule {
+	out := make([]Rule, 0, v.Len())
+	for _, item := range v.Items() {
+		r := Rule{
+			Rule: item.At("rule").Str(), Message: item.At("message").Str(), MessageExpression: item.At("messageExpression").Str(),
+			Reason: item.At("reason").Str(), FieldPath: item.At("fieldPath").Str(),
+		}
+		if optional := item.At("optionalOldSelf"); optional.Kind() == object.Bool {
+			b := optional.Bool()
+			r.OptionalOldSelf = &b
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func texts(v object.Value) []string {
+	out := make([]string, 0, v.Len())
+	for _, item := range v.Items() {
+		out = append(out, item.Str())
+	}
+	return out
+}
+
+func float(v object.Value) *float64 {
+	f := v.Float()
+	return &f
+}
+
+func integer(v object.Value) *int64 {
+	i := v.Int()
+	return &i
+}
+
+// untyped is a literal of the schema with its numbers as those of an object have them. One that no float can hold has been
+// refused with the definition.
+func untyped(v object.Value) object.Value {
+	if typed, err := v.Untyped(); err == nil {
+		return typed
+	}
+	return v
+}
+
+func untypedItems(v object.Value) []object.Value {
+	out := make([]object.Value, 0, v.Len())
+	for _, item := range v.Items() {
+		out = append(out, untyped(item))
+	}
+	return out
+}
+
+// fillsBelow says whether Default has something to do below a place of this type.
+func (t *Type) fillsBelow() bool {
+	under := func(of *Type) bool { return of != nil && (of.fills || !of.fallback().IsNull()) }
+	if under(t.Items()) || under(t.additional()) || t.Custom != nil && under(t.Custom.Metadata) {
+		return true
+	}
+	return slices.ContainsFunc(t.Fields, func(f Field) bool { return under(f.Type) })
+}

@@ -1,0 +1,134 @@
+package schema
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/object"
+)
+
+// structuralType compiles a schema written as YAML.
+func structuralType(t testing.TB, text string) *Type {
+	t.Helper()
+	out, err := Structural(parsed(t, text), StructuralOptions{Metadata: FromGo(metadataType, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func parsed(t testing.TB, text string) object.Value {
+	t.Helper()
+	p, err := object.ParseYAML([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Value
+}
+
+// at walks down a type by names of fields; [] is the items of a list, {} the members of a map.
+func at(t *Type, path string) *Type {
+	for name := range strings.SplitSeq(path, ".") {
+		switch {
+		case t == nil || name == "":
+		case name == "[]":
+			t = t.Items()
+		case name == "{}":
+			t = t.additional()
+		default:
+			f := t.Field(name)
+			if f == nil {
+				return nil
+			}
+			t = f.Type
+		}
+	}
+	return t
+}
+
+var metadataType = reflect.TypeFor[metav1.ObjectMeta]()
+
+const everyKind = `
+type: object
+required: [spec]
+properties:
+  metadata: {type: object, properties: {name: {type: string, pattern: "^a"}}}
+  spec:
+    type: object
+    x-kubernetes-map-type: atomic
+    properties:
+      count: {type: integer, format: int32, minimum: 1, default: 3}
+      exact: {type: integer}
+      port: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}
+      empty: {type: object}
+      labels: {type: object, additionalProperties: {type: string}}
+      free: {type: object, additionalProperties: true}
+      open: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {in: {type: object, properties: {a: {type: string}}}}}
+      any: {x-kubernetes-preserve-unknown-fields: true}
+      atoms: {type: array, items: {type: string}}
+      set: {type: array, x-kubernetes-list-type: set, items: {type: string}}
+      items: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [k], items: {type: object, properties: {k: {type: string}}}}
+      template: {type: object, x-kubernetes-embedded-resource: true, x-kubernetes-preserve-unknown-fields: true}
+      ruled: {type: string, x-kubernetes-validations: [{rule: "self != ''", message: m, optionalOldSelf: true}]}
+`
+
+// SPEC: EXT-1
+func TestStructuralKinds(t *testing.T) {
+	root := structuralType(t, everyKind)
+	for path, want := range map[string]Kind{
+		"": Struct, "apiVersion": String, "metadata": Struct, "metadata.labels": Map, "spec": Struct, "spec.count": Int, "spec.port": IntOrString,
+		"spec.empty": Struct, "spec.labels": Map, "spec.labels.{}": String, "spec.free": Struct, "spec.open": Struct, "spec.any": Any,
+		"spec.atoms": List, "spec.atoms.[]": String, "spec.items.[].k": String, "spec.template.metadata": Struct, "spec.template.kind": String,
+	} {
+		if got := at(root, path); got == nil || got.Kind != want {
+			t.Errorf("%s is %+v, not %v", path, got, want)
+		}
+	}
+	// What merges make of members that are not declared: nothing in a closed struct, anything in one that is open or empty.
+	for path, open := range map[string]bool{
+		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true, "spec.template": true, "spec.items.[]": false,
+	} {
+		if got := at(root, path).Elem; (got != nil) != open || open && got.Kind != Any {
+			t.Errorf("members of %q that are not declared are %+v", path, got)
+		}
+	}
+	spec := at(root, "spec")
+	if !spec.AtomicMap || at(root, "spec.open").AtomicMap {
+		t.Error("map types")
+	}
+	if at(root, "spec.atoms").ListType != Atomic || at(root, "spec.set").ListType != Set {
+		t.Error("list types")
+	}
+	if l := at(root, "spec.items"); l.ListType != Associative || len(l.ListKeys) != 1 || l.ListKeys[0] != "k" {
+		t.Errorf("a list by keys: %+v", l)
+	}
+	if c := at(root, "spec.count").Custom; c == nil || *c.Minimum != 1 || c.Format != "int32" || c.Default != object.IntOf(3) {
+		t.Errorf("constraints of count: %+v", c)
+	}
+	if r := at(root, "spec.ruled").Custom.Rules; len(r) != 1 || r[0].Rule != "self != ''" || r[0].Message != "m" || !*r[0].OptionalOldSelf {
+		t.Errorf("rules: %+v", r)
+	}
+	if m := root.Custom.Metadata; at(m, "name").Custom.Pattern != "^a" || at(root, "metadata.name").Custom != nil {
+		t.Error("what the schema says of metadata stands beside its type")
+	}
+	if at(root, "spec.exact") != at(structuralType(t, everyKind), "spec.exact") {
+		t.Error("scalars of which nothing is said are shared")
+	}
+}
+
+// SPEC: EXT-1
+func TestStructuralRefusesWhatIsNone(t *testing.T) {
+	for _, text := range []string{
+		`[]`, `{type: file}`, `{type: object, properties: {a: {type: file}}}`, `{type: object, $ref: x}`, `{type: object, properties: {a: {type: array}}}`,
+		`{type: object, properties: {a: {type: array, items: [{type: string}]}}}`, `{type: object, patternProperties: {}}`,
+		`{type: object, properties: {a: {type: object, x-kubernetes-map-type: none}}}`, `{type: object, properties: {a: 1}}`,
+		`{type: object, allOf: [1]}`, `{type: object, anyOf: [1]}`, `{type: object, oneOf: [1]}`, `{type: object, not: 1}`,
+	} {
+		if _, err := Structural(parsed(t, text), StructuralOptions{Metadata: FromGo(metadataType, nil)}); err == nil {
+			t.Errorf("accepted: %s", text)
+		}
+	}
+}
