@@ -71,6 +71,7 @@ var outside = map[string][]string{
 	"github.com/gorilla/websocket":      {"internal/httpapi"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings"},
+	"k8s.io/apiextensions-apiserver/":   {"internal/builtin", "internal/builtin/gotypes"},
 	"google.golang.org/protobuf/":       {"internal/proto", "internal/wire"},
 	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "cmd/plinth"},
 	"k8s.io/kubernetes":                 {},

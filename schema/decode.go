@@ -106,6 +106,9 @@ func (w *walker) value(v object.Value, t *Type, at *step) object.Value {
 	}
 	switch t.Kind {
 	case Any:
+		if t.Either != nil {
+			return w.either(v, t, at)
+		}
 		if t.golang != nil {
 			return v
 		}

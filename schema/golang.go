@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,6 +19,7 @@ type Markers struct {
 	Default            string // JSON; "" where there is none
 	Optional, Required bool
 	Enum               []string // of a type marked +enum: the values of its constants, sorted
+	Doc                string   // the description, of types that have no SwaggerDoc method
 }
 
 // Facts holds what only the sources of Go types say. A nil map has none.
@@ -87,9 +89,12 @@ func (b *batch) compile(t reflect.Type) *Type {
 	if b.facts != nil && out.GoName != "" {
 		own, ofFields = b.facts.Of(t)
 	}
-	out.Name, out.Enum = modelName(t), own.Enum
+	out.Name, out.Enum, out.doc = modelName(t), own.Enum, own.Doc
+	out.Typeless = isTypeless(t)
 	switch out.Kind = specialKind(t); {
 	case out.Kind != 0:
+	case isEither(t):
+		out.Either = b.either(t)
 	case isRaw(t):
 		out.AtomicMap = t.Name() == "RawExtension" // the other ones are as granular as what they hold
 	default:
@@ -169,7 +174,7 @@ func (b *batch) field(f reflect.StructField, owner reflect.Type, name, options, 
 		Name: name, OmitEmpty: hasOption(options, "omitempty"), OmitZero: hasOption(options, "omitzero"),
 		Number:        protobufNumber(f.Tag.Get("protobuf")),
 		PatchStrategy: f.Tag.Get("patchStrategy"), PatchMergeKey: f.Tag.Get("patchMergeKey"),
-		owner: owner, embedded: embedded,
+		owner: owner, embedded: embedded, doc: m.Doc,
 	}
 	out.Required = m.Required || !m.Optional && !out.OmitEmpty
 	t := f.Type
@@ -314,6 +319,12 @@ func isRaw(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && reflect.PointerTo(t).Implements(reflect.TypeFor[unmarshaler]())
 }
 
+// isTypeless says whether a type tells OpenAPI that it has no type.
+func isTypeless(t reflect.Type) bool {
+	type typed interface{ OpenAPISchemaType() []string }
+	return t.Kind() == reflect.Struct && t.Implements(reflect.TypeFor[typed]()) && len(reflect.Zero(t).Interface().(typed).OpenAPISchemaType()) == 0
+}
+
 // isMessage says whether a type that is no struct has a protobuf message of its own.
 func isMessage(t reflect.Type) bool {
 	type marshaler interface{ Marshal() ([]byte, error) }
@@ -340,10 +351,10 @@ func docOf(t reflect.Type, name string) string {
 }
 
 // Doc is the description of the type.
-func (t *Type) Doc() string { return docOf(t.golang, "") }
+func (t *Type) Doc() string { return cmp.Or(t.doc, docOf(t.golang, "")) }
 
 // Doc is the description of the field.
-func (f *Field) Doc() string { return docOf(f.owner, f.Name) }
+func (f *Field) Doc() string { return cmp.Or(f.doc, docOf(f.owner, f.Name)) }
 
 // GoName is what the Go struct calls the field, which errors about protobuf use; "" where there is none.
 func (f *Field) GoName() string {

@@ -79,8 +79,12 @@ type Type struct {
 	// Custom is what a structural schema says of the values beyond that; nil where it says nothing, and in a built-in type.
 	Custom *Constraints
 
+	Typeless bool    // Any: OpenAPI does not even say that it is an object
+	Either   *Either // Any: the value has one of two forms; nil: it is whatever it is
+
 	golang   reflect.Type
-	unmarked *Type // see Unmarked; nil: the type itself
+	doc      string // the description, where golang has no method that tells it
+	unmarked *Type  // see Unmarked; nil: the type itself
 	zero     object.Value
 	names    names    // Struct: of Fields
 	always   []uint16 // Struct: the fields that are written even when nobody set them, as indices into Fields, ascending
@@ -109,6 +113,7 @@ type Field struct {
 	// struct; embedded is then the way there, "ProbeHandler.".
 	owner    reflect.Type
 	embedded string
+	doc      string // the description, where owner has no method that tells it
 }
 
 // Decoded is a value that has its type.

@@ -73,7 +73,7 @@ func TestKubectlSeesNoDifference(t *testing.T) {
 	plinth := harness.Run(t, harness.Options{Kind: harness.Plinth})
 	reference := harness.Run(t, harness.Options{Kind: harness.Reference})
 	// What Plinth does not serve yet, and what it can therefore not explain.
-	absent := []string{"apiextensions.k8s.io", "apiregistration.k8s.io", "bindings"}
+	absent := []string{"apiregistration.k8s.io", "bindings"}
 	print := func(server *harness.Server, args ...string) []string {
 		var lines []string
 		for line := range strings.Lines(kubectl(t, server, args...)) {

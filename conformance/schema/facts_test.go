@@ -25,8 +25,8 @@ const factsFile = "testdata/facts-1.37.txt"
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// foreign are models whose types are no part of k8s.io/api and apimachinery; they come with modules of their own.
-var foreign = []string{"io.k8s.apiextensions-apiserver.", "io.k8s.kube-aggregator."}
+// foreign are models whose types are no part of k8s.io/api and apimachinery; they come with a module of their own.
+var foreign = []string{"io.k8s.kube-aggregator."}
 
 // openAPI is the part of a schema in an OpenAPI v3 document that says what a type is and how it merges.
 type openAPI struct {

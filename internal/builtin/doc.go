@@ -1,5 +1,5 @@
 // Package builtin is the built-in API as data for the engine: one row for every resource type that Kubernetes 1.37
-// serves, but for CustomResourceDefinition and APIService.
+// serves, but for APIService.
 //
 // Each API group has a file with its table and, below it, the few functions that are particular to its kinds: what a
 // create or an update resets, which of an object's parts count as a new generation, what can be selected by field. What

@@ -35,6 +35,5 @@ var Missing = []Absent{
 	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "serviceaccounts", Subresource: "token", Why: noAccounts, Methods: posts},
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Why: "custom resource definitions are not served yet"},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices", Why: "aggregation of other API servers is not served yet"},
 }

@@ -31,6 +31,7 @@ var untouchedFields = []untouched{
 	{"", "namespaces", map[string]string{"": "status", "status": "spec", "finalize": "status"}},
 	{"", "pods", map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"}},
 	{"admissionregistration.k8s.io", "validatingadmissionpolicies", statusAlone},
+	{"apiextensions.k8s.io", "customresourcedefinitions", statusApart},
 	{"apps", "daemonsets replicasets statefulsets", statusApart},
 	{"apps", "deployments", map[string]string{"": "status", "status": "spec metadata.labels"}},
 	{"autoscaling", "horizontalpodautoscalers", statusApart},

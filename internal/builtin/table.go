@@ -26,6 +26,8 @@ type Config struct {
 	Features features.Set
 	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
 	Authenticate func(token string) (user access.User, ok bool)
+	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
+	Definitions func(r *engine.Resource)
 }
 
 // rules are what a kind is validated by.
@@ -37,8 +39,8 @@ func (c *Config) rules(group, version, kind string) validation.Rules {
 func groups(c Config) []group {
 	return []group{
 		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(),
-		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), scheduling(), coordination(),
-		nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
+		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), apiextensions(c), scheduling(),
+		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
 	}
 }
 
@@ -234,6 +236,9 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 func modelName(group, version, kind string) string {
 	if group == "" {
 		group = "core"
+	}
+	if group == "apiextensions.k8s.io" { // a module of its own
+		return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions." + version + "." + kind
 	}
 	group, _, _ = strings.Cut(group, ".")
 	return "io.k8s.api." + group + "." + version + "." + kind

@@ -83,8 +83,8 @@ func TestTableIsTheReferences(t *testing.T) {
 	for key := range ours {
 		t.Errorf("%s is not among the reference's", key)
 	}
-	if served != 70 {
-		t.Errorf("%d types are served, 70 should be", served)
+	if served != 71 {
+		t.Errorf("%d types are served, 71 should be", served)
 	}
 }
 
@@ -126,7 +126,8 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 		t.Errorf("created by PUT: %v, want %v", creates, wantCreates)
 	}
 	wantConditional := []string{
-		"clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities", "devicetaintrules", "leases",
+		"clustertrustbundles", "csidrivers", "csinodes", "csistoragecapacities", "customresourcedefinitions",
+		"devicetaintrules", "leases",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
 		"podcertificaterequests", "poddisruptionbudgets", "runtimeclasses", "storageversionmigrations",
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations", "volumeattachments",

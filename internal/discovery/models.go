@@ -164,7 +164,7 @@ func (b *builder) shape(members []object.Member, t *schema.Type) []object.Member
 		text("type", "object")
 		members = b.properties(members, t)
 	case schema.Any:
-		if t.Name != "" {
+		if t.Name != "" && !t.Typeless {
 			text("type", "object")
 		}
 	case schema.Map:

@@ -116,7 +116,7 @@ func openAPI2Scope(v object.Value) object.Value {
 		return isAbsent(path) || strings.HasPrefix(path, "/openid/") || strings.HasPrefix(path, "/.well-known/")
 	})
 	keep("definitions", func(name string) bool {
-		return strings.HasPrefix(name, "io.k8s.apiextensions-apiserver.") || strings.HasPrefix(name, "io.k8s.kube-aggregator.")
+		return strings.HasPrefix(name, "io.k8s.kube-aggregator.")
 	})
 	return v
 }

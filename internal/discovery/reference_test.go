@@ -29,7 +29,7 @@ var (
 
 // absent are the groups that the reference serves and this server does not yet: they come with custom resources and
 // with aggregation.
-var absent = []string{"apiextensions.k8s.io", "apiregistration.k8s.io"}
+var absent = []string{"apiregistration.k8s.io"}
 
 var aggregatedJSON = mediaJSON + aggregatedParams
 

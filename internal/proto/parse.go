@@ -409,6 +409,10 @@ func scalarOrMessage(t *schema.Type, f wireField, depth int) (object.Value, erro
 		return message(t, f.bytes, depth+1)
 	case schema.List: // Wrapped
 		return wrapped(t, f.bytes, depth+1)
+	case schema.Any:
+		if t.Either != nil {
+			return either(t, f.bytes, depth+1)
+		}
 	}
 	return special(t, f.bytes)
 }
@@ -433,6 +437,35 @@ func wrapped(t *schema.Type, b []byte, depth int) (object.Value, error) {
 		return err
 	})
 	return object.ListOf(items...), err
+}
+
+// either reads a value of one of two forms.
+func either(t *schema.Type, b []byte, depth int) (object.Value, error) {
+	e := t.Either
+	var obj, other object.Value
+	if e.Other.Kind == schema.Bool {
+		other = object.BoolOf(false)
+	}
+	var items []object.Value
+	err := eachField(t.GoName, b, func(number protowire.Number, f wireField) (err error) {
+		switch {
+		case int(number) == e.ObjectNumber:
+			obj, err = scalarOrMessage(e.Object, f, depth)
+		case int(number) != e.OtherNumber:
+		case e.Other.Kind == schema.Bool:
+			other, err = scalarOrMessage(e.Other, f, depth)
+		default:
+			var item object.Value
+			item, err = scalarOrMessage(e.Other.Elem, f, depth)
+			items = append(items, item)
+			other = object.ListOf(items...)
+		}
+		return err
+	})
+	if !obj.IsNull() && len(items) == 0 {
+		return obj, err
+	}
+	return other, err
 }
 
 // special reads the types whose message is no mirror of their JSON.

@@ -48,6 +48,9 @@ func TestParseVectors(t *testing.T) {
 	dir := vectors(t, "HEAD")
 	found := 0
 	for name, r := range kinds() {
+		if r.Group == "apiextensions.k8s.io" {
+			continue // its module has no vectors; see TestDefinitions
+		}
 		pb, err := os.ReadFile(filepath.Join(dir, name+".pb"))
 		if err != nil {
 			t.Errorf("no vector: %v", err)

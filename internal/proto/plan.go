@@ -173,6 +173,21 @@ func planField(f *schema.Field) planned {
 func planElement(t *schema.Type) element {
 	e := element{t: t}
 	switch t.Kind {
+	case schema.Any:
+		if either := t.Either; either != nil {
+			e.plan = makePlan(either.Object)
+			other := either.Other
+			if other.Kind == schema.List {
+				other = other.Elem
+			}
+			e.item = &items{tag: tagOf(either.OtherNumber, wireType(other))}
+			if other != either.Object { // its plan is not complete yet
+				e.item.of = planElement(other)
+			} else {
+				e.item.of = element{t: other, plan: e.plan}
+			}
+		}
+		e.zero = []byte{0}
 	case schema.Struct:
 		e.plan = makePlan(t)
 		e.zero = append(binary.AppendUvarint(nil, uint64(len(e.plan.zero))), e.plan.zero...)

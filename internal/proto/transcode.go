@@ -268,6 +268,12 @@ func (e *transcoder) element(of *element) {
 			e.message(of.plan)
 		case schema.List:
 			e.list(of.item.tag, &of.item.of)
+		case schema.Any:
+			if of.t.Either == nil {
+				e.raw()
+			} else {
+				e.either(of)
+			}
 		default:
 			e.special(of.t)
 		}
@@ -301,12 +307,35 @@ func (e *transcoder) special(t *schema.Type) {
 			return
 		}
 		e.buf = protowire.AppendVarint(protowire.AppendTag(e.buf, 1, protowire.VarintType), uint64(d))
-	default: // RawExtension, FieldsV1: the JSON itself
-		start := e.pos
-		e.skip()
-		e.buf = append(e.buf, firstTag)
-		e.buf = binary.AppendUvarint(e.buf, uint64(e.pos-start))
-		e.buf = append(e.buf, e.in[start:e.pos]...)
+	}
+}
+
+// raw appends the JSON itself: of RawExtension, FieldsV1.
+func (e *transcoder) raw() {
+	start := e.pos
+	e.skip()
+	e.buf = append(e.buf, firstTag)
+	e.buf = binary.AppendUvarint(e.buf, uint64(e.pos-start))
+	e.buf = append(e.buf, e.in[start:e.pos]...)
+}
+
+// either appends the message of a value of one of two forms. The boolean is always written, and true beside an object.
+func (e *transcoder) either(of *element) {
+	either := of.t.Either
+	switch c := e.peek(); {
+	case c == '{' && either.Other.Kind == schema.Bool:
+		e.buf = append(append(e.buf, of.item.tag...), 1)
+		fallthrough
+	case c == '{':
+		e.buf = append(e.buf, tagOf(either.ObjectNumber, protowire.BytesType)...)
+		start := len(e.buf)
+		e.message(of.plan)
+		e.buf = insertLength(e.buf, start)
+	case either.Other.Kind == schema.List:
+		e.list(of.item.tag, &of.item.of)
+	default:
+		e.buf = append(e.buf, of.item.tag...)
+		e.element(&of.item.of)
 	}
 }
 

@@ -59,19 +59,42 @@ func readPackage(path string) map[string]typeFacts {
 	section, _, _ = strings.Cut(section, "\npackage ")
 	types := map[string]typeFacts{}
 	var fields map[string]schema.Markers
+	typeName, fieldName := "", ""
 	for line := range strings.SplitSeq(section, "\n") {
 		if line, isType := strings.CutPrefix(line, "type "); isType {
 			name, markers := readMarkers(line)
 			fields = map[string]schema.Markers{}
 			types[name] = typeFacts{own: markers, fields: fields}
+			typeName, fieldName = name, ""
+			continue
+		}
+		if line, isDoc := strings.CutPrefix(line, "doc "); isDoc {
+			facts := types[typeName]
+			if fieldName == "" {
+				facts.own.Doc = readDoc(line)
+				types[typeName] = facts
+			} else {
+				markers := fields[fieldName]
+				markers.Doc = readDoc(line)
+				fields[fieldName] = markers
+			}
 			continue
 		}
 		if line != "" {
 			name, markers := readMarkers(line)
 			fields[name] = markers
+			fieldName = name
 		}
 	}
 	return types
+}
+
+func readDoc(line string) string {
+	var text string
+	if err := json.Unmarshal([]byte(line), &text); err != nil {
+		panic("gotypes: " + line + ": " + err.Error()) // the table is part of the program
+	}
+	return text
 }
 
 func readMarkers(line string) (string, schema.Markers) {

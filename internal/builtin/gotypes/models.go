@@ -23,6 +23,7 @@ import (
 	scheduling "k8s.io/api/scheduling/v1"
 	storage "k8s.io/api/storage/v1"
 	storagemigration "k8s.io/api/storagemigration/v1"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -47,6 +48,7 @@ var models = sync.OnceValue(func() map[string]reflect.Type {
 		reflect.TypeFor[admissionregistration.ValidatingAdmissionPolicyBindingList](),
 		reflect.TypeFor[admissionregistration.ValidatingAdmissionPolicyList](),
 		reflect.TypeFor[admissionregistration.ValidatingWebhookConfigurationList](),
+		reflect.TypeFor[apiextensions.CustomResourceDefinitionList](),
 		reflect.TypeFor[apps.ControllerRevisionList](),
 		reflect.TypeFor[apps.DaemonSetList](),
 		reflect.TypeFor[apps.DeploymentList](),

@@ -10,7 +10,8 @@ import (
 
 // withoutRules are the served kinds of which nothing is validated here but metadata.
 var withoutRules = [][2]string{
-	{"", "ComponentStatus"}, // read only
+	{"", "ComponentStatus"},                              // read only
+	{"apiextensions.k8s.io", "CustomResourceDefinition"}, // in a package of its own: crd/validation
 	// The group of dynamic resource allocation has no rules yet: what the reference refuses there is accepted here.
 	{"resource.k8s.io", "DeviceClass"}, {"resource.k8s.io", "DeviceTaintRule"}, {"resource.k8s.io", "ResourceClaim"},
 	{"resource.k8s.io", "ResourceClaimTemplate"}, {"resource.k8s.io", "ResourceSlice"},

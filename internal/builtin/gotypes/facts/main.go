@@ -3,7 +3,8 @@
 //
 // The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a field,
 // by its Go name. Behind the name of a type or field stand its markers: o and r for +optional and +required,
-// list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON.
+// list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON. A line "doc TEXT",
+// the text as JSON, is the description of the type or field in the line before, where the Go type does not tell it.
 package main
 
 import (
@@ -47,11 +48,15 @@ var packages = []string{
 	"k8s.io/api/scheduling/v1alpha3",
 	"k8s.io/api/storage/v1",
 	"k8s.io/api/storagemigration/v1",
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
 	"k8s.io/apimachinery/pkg/api/resource",
 	"k8s.io/apimachinery/pkg/apis/meta/v1",
 	"k8s.io/apimachinery/pkg/runtime",
 	"k8s.io/apimachinery/pkg/util/intstr",
 }
+
+// undocumented are the packages whose types have no SwaggerDoc method, so that their descriptions stand in the table.
+var undocumented = []string{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"}
 
 // lender is the package whose constants other packages make theirs: AddressType(v1.IPv4Protocol). Its own are lent once
 // it has been read, so it comes before those that borrow.
@@ -85,7 +90,7 @@ func writePackage(out *bytes.Buffer, path, dir string) error {
 		return err
 	}
 	var section bytes.Buffer
-	w := writer{out: &section, constants: constants(files)}
+	w := writer{out: &section, constants: constants(files), docs: slices.Contains(undocumented, path)}
 	if path == lender {
 		lent = w.constants
 	}
@@ -197,6 +202,7 @@ func constants(files []*ast.File) []constant {
 type writer struct {
 	out       *bytes.Buffer
 	constants []constant
+	docs      bool // descriptions are written, too
 }
 
 func (w *writer) writeType(t goType) error {
@@ -209,6 +215,7 @@ func (w *writer) writeType(t goType) error {
 			return err
 		}
 	}
+	own += w.doc(t.comment)
 	var fields []string
 	if s, ok := t.spec.Type.(*ast.StructType); ok {
 		for _, f := range s.Fields.List {
@@ -216,6 +223,7 @@ func (w *writer) writeType(t goType) error {
 			if err != nil {
 				return err
 			}
+			says += w.doc(f.Doc)
 			for _, name := range f.Names {
 				if says != "" {
 					fields = append(fields, name.Name+says)
@@ -234,6 +242,45 @@ func (w *writer) writeType(t goType) error {
 		fmt.Fprintln(w.out, f)
 	}
 	return nil
+}
+
+// doc is the line of a description: the comment, its lines joined, without what stands behind a line of dashes, and without markers and
+// lines that begin with TODO. A line that is indented stays one of its own.
+func (w *writer) doc(comment *ast.CommentGroup) string {
+	if !w.docs || comment == nil {
+		return ""
+	}
+	var text strings.Builder
+	separator := ""
+	for line := range strings.Lines(comment.Text()) {
+		line = strings.TrimRight(line, " \n")
+		trimmed := strings.TrimLeft(line, " \t")
+		switch {
+		case line == "---":
+			return docLine(text.String())
+		case line == "":
+			separator = "\n\n"
+		case strings.HasPrefix(trimmed, "TODO"), strings.HasPrefix(trimmed, "+"):
+		case line != trimmed:
+			text.WriteString("\n" + line)
+			separator = "\n"
+		default:
+			text.WriteString(separator + line)
+			separator = " "
+		}
+	}
+	return docLine(text.String())
+}
+
+func docLine(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return "\ndoc " + string(quoted)
 }
 
 // enum adds the values of the constants of a type.

@@ -1,0 +1,23 @@
+package builtin
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
+)
+
+// apiextensions is the group of custom resource definitions. What a definition does is package crd's; here is how it is
+// served.
+func apiextensions(c Config) group {
+	return group{"apiextensions.k8s.io", "v1", []kind{{
+		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds", categories: []string{"api-extensions"},
+		schema: gotypes.Of[apiextensionsv1.CustomResourceDefinition], cluster: true, conditional: true,
+		referenceStorage: "v1beta1", status: statusAndMeta, generation: spec,
+		special: func(r *engine.Resource) {
+			if c.Definitions != nil {
+				c.Definitions(r)
+			}
+		},
+	}}}
+}

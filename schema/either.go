@@ -1,0 +1,60 @@
+package schema
+
+import (
+	"reflect"
+
+	"plinth/object"
+)
+
+// Either is what a value may be whose Go type reads its JSON by itself, in one of two forms: in the schema of a
+// CustomResourceDefinition, items is a schema or a list of schemas, and additionalProperties is a schema or a boolean. To OpenAPI and to
+// server-side apply such a value is untyped.
+type Either struct {
+	Object *Type // what it is as a JSON object
+	Other  *Type // what else it may be: a Bool or a List
+	// ObjectNumber and OtherNumber are the protobuf field numbers of the two in the message of the Go type.
+	ObjectNumber, OtherNumber int
+}
+
+// isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which one
+// is for objects: they have no JSON names, only protobuf ones.
+func isEither(t reflect.Type) bool {
+	return isRaw(t) && t.NumField() == 2 && t.PkgPath() != "" && t.Field(0).Tag.Get("json") == "" && t.Field(1).Tag.Get("json") == ""
+}
+
+func (b *batch) either(t reflect.Type) *Either {
+	e := &Either{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		number := protobufNumber(f.Tag.Get("protobuf"))
+		if f.Type.Kind() == reflect.Pointer {
+			e.Object, e.ObjectNumber = b.compile(f.Type.Elem()), number
+		} else {
+			e.Other, e.OtherNumber = b.compile(f.Type), number
+		}
+	}
+	return e
+}
+
+// either decodes a value of one of two forms. Its content is read by a decoder of its own, as in Go: what is wrong in it ends
+// the walk, and nobody is told of unknown fields. What has neither form is null, but beside a boolean an error.
+func (w *walker) either(v object.Value, t *Type, at *step) object.Value {
+	e := t.Either
+	inner := walker{part: w.part}
+	switch {
+	case v.Kind() == object.Map:
+		v = inner.structure(v, e.Object, at)
+	case e.Other.Kind == Bool:
+		if v.Kind() != object.Bool {
+			inner.fatal = &TypeError{Path: at.String(), Message: "boolean or JSON schema expected"}
+		}
+	case v.Kind() == object.List && (v.Len() > 0 || w.part):
+		v = inner.list(v, e.Other, at)
+	default:
+		v = object.Nil
+	}
+	if w.fatal = inner.fatal; w.fatal == nil {
+		w.fatal = inner.saved
+	}
+	return v
+}
