@@ -268,7 +268,7 @@ func (s *Store) apply(commits []*Commit) {
 	s.mu.Lock()
 	for _, c := range commits {
 		for _, r := range c.Records {
-			if r.Old == nil && r.New == nil {
+			if r.empty() {
 				continue
 			}
 			s.state.set(r.Key, r.New, r.Revision)

@@ -15,6 +15,9 @@ type Record struct {
 	Memo     Memo
 }
 
+// empty says that nothing was changed: a deletion found nothing.
+func (r *Record) empty() bool { return r.Old == nil && r.New == nil }
+
 // MemoSlots is how many encoded forms of one record can be remembered.
 const MemoSlots = 4
 
@@ -61,14 +64,6 @@ func (r *Record) weight() int64 {
 	return record + version + int64(len(r.Old.Data))
 }
 
-// mark notes that revision was the newest at some time, after so many bytes of changes. Marks are what the window is
-// measured by: one more about every 1/64 of its age and 1/256 of its bytes.
-type mark struct {
-	revision int64
-	time     int64 // nanoseconds since 1970
-	bytes    int64
-}
-
 // history is the newest records, as far as memory holds them, and the knowledge how far back the log does.
 //
 //	horizon ≤ all.floor ≤ newest revision
@@ -85,7 +80,7 @@ type history struct {
 	opened int64            // the revision at which the store was opened: no feed knows records up to there
 
 	horizon int64
-	marks   queue[mark]
+	marks   queue[Mark]
 	bytes   int64 // of all changes ever counted
 }
 
@@ -159,10 +154,10 @@ func (h *history) trim(revision, now int64) {
 	h.mark(revision, now)
 	for h.marks.len() > 0 {
 		m := h.marks.at(0)
-		if m.time > now-h.maxAge && h.bytes-m.bytes < h.maxBytes {
+		if m.Time > now-h.maxAge && h.bytes-m.Bytes < h.maxBytes {
 			break
 		}
-		h.horizon = max(h.horizon, m.revision)
+		h.horizon = max(h.horizon, m.Revision)
 		h.marks.pop()
 	}
 	for h.hot.len() > 0 && h.memo > h.maxMemo {
@@ -191,13 +186,13 @@ func (h *history) trim(revision, now int64) {
 func (h *history) mark(revision, now int64) {
 	if n := h.marks.len(); n > 0 {
 		last := h.marks.at(n - 1)
-		if last.revision == revision || now-last.time < h.maxAge/64 && h.bytes-last.bytes < h.maxBytes/256 {
+		if last.Revision == revision || now-last.Time < h.maxAge/64 && h.bytes-last.Bytes < h.maxBytes/256 {
 			return
 		}
 	} else if revision == h.horizon {
 		return
 	}
-	h.marks.push(mark{revision: revision, time: now, bytes: h.bytes})
+	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
 }
 
 // due is when trim has something to do next; zero when nothing happens by the passing of time.
@@ -208,11 +203,27 @@ func (h *history) due(revision int64) time.Time {
 		}
 		return time.Unix(0, 1)
 	}
-	due := h.marks.at(0).time + h.maxAge
-	if last := h.marks.at(h.marks.len() - 1); last.revision < revision {
-		due = min(due, last.time+h.maxAge/64) // the newest records need a mark, too
+	due := h.marks.at(0).Time + h.maxAge
+	if last := h.marks.at(h.marks.len() - 1); last.Revision < revision {
+		due = min(due, last.Time+h.maxAge/64) // the newest records need a mark, too
 	}
 	return time.Unix(0, due)
+}
+
+// window is what a checkpoint holds of the history, and resume goes on from there.
+func (h *history) window() Window {
+	w := Window{Horizon: h.horizon, Bytes: h.bytes, Marks: make([]Mark, h.marks.len())}
+	for i := range w.Marks {
+		w.Marks[i] = h.marks.at(i)
+	}
+	return w
+}
+
+func (h *history) resume(w Window) {
+	h.horizon, h.bytes = w.Horizon, w.Bytes
+	for _, m := range w.Marks {
+		h.marks.push(m)
+	}
 }
 
 // holds says whether the records of a resource are in the feed.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"iter"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -48,9 +47,10 @@ func (g *gate) Append(commits []*Commit) error {
 	g.arrived <- commits
 	return <-g.answer
 }
-func (g *gate) Replay(int64, func([]byte) error) error               { return nil }
-func (g *gate) Compact(int64, int64, iter.Seq2[[]byte, error]) error { return nil }
-func (g *gate) Close() error                                         { return nil }
+func (g *gate) Checkpoint() (*Checkpoint, error)        { return EmptyCheckpoint(), nil }
+func (g *gate) Replay(int64, func(*Commit) error) error { return nil }
+func (g *gate) Compact(int64, *Checkpoint) error        { return nil }
+func (g *gate) Close() error                            { return nil }
 
 func openGate(t *testing.T) (*Store, *gate) {
 	t.Helper()

@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/binary"
-	"iter"
 	"sync"
 	"time"
 )
@@ -153,21 +151,13 @@ func (s *Store) compactor() {
 		}
 		s.mu.Lock()
 		horizon, grown := s.history.horizon, s.growth
-		var head []byte
-		var sn *Snapshot
+		var c *Checkpoint
 		if s.grewEnough() {
-			sn = &Snapshot{revision: s.revision, tables: s.state.freeze()}
-			head = s.history.appendHead(nil, s.revision)
+			c = s.checkpoint()
 			s.growth = 0
 		}
 		s.mu.Unlock()
-		var err error
-		if sn == nil {
-			err = s.config.Log.Compact(horizon, 0, nil)
-		} else {
-			err = s.config.Log.Compact(horizon, sn.revision, s.base(head, sn))
-		}
-		if err != nil && !isClosing(s.keeper.quit) {
+		if err := s.config.Log.Compact(horizon, c); err != nil && !isClosing(s.keeper.quit) {
 			s.config.Logger.Error("the log could not be compacted; it goes on growing until that works", "error", err)
 			s.mu.Lock()
 			s.growth = max(s.growth, min(grown, s.growth+grown/2))
@@ -190,70 +180,21 @@ func isClosing(quit <-chan struct{}) bool {
 // more. The caller holds mu.
 func (s *Store) grewEnough() bool { return s.growth >= max(s.config.CompactBytes, s.state.bytes) }
 
-// base yields a snapshot in payloads of some 64 kB. It ends with ErrClosed when the store closes.
-func (s *Store) base(head []byte, sn *Snapshot) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		if !yield(head, nil) {
-			return
-		}
-		var versions, b []byte
-		count := 0
-		flush := func() bool {
-			if isClosing(s.keeper.quit) {
-				yield(nil, ErrClosed)
-				return false
-			}
-			b = append(b[:0], payloadVersions)
-			b = binary.AppendUvarint(b, uint64(count))
-			b = append(b, versions...)
-			versions, count = versions[:0], 0
-			return yield(b, nil)
-		}
-		ok := true
-		sn.tables.Scan(func(_ string, t *table) bool {
+// checkpoint is the state as it is. It ends with ErrClosed when the store closes. The caller holds mu.
+func (s *Store) checkpoint() *Checkpoint {
+	tables := s.state.freeze()
+	return &Checkpoint{Revision: s.revision, Window: s.history.window(), Versions: func(yield func(*Version, error) bool) {
+		n, ok := 0, true
+		tables.Scan(func(_ string, t *table) bool {
 			t.names.Scan(func(_ string, v *Version) bool {
-				versions = appendVersion(versions, v)
-				if count++; len(versions) >= 64<<10 {
-					ok = flush()
+				if n++; n%256 == 0 && isClosing(s.keeper.quit) {
+					yield(nil, ErrClosed)
+					ok = false
 				}
+				ok = ok && yield(v, nil)
 				return ok
 			})
 			return ok
 		})
-		if ok && count > 0 {
-			flush()
-		}
-	}
-}
-
-// appendHead appends the first payload of a base: which revision it is, and how to go on measuring the window.
-func (h *history) appendHead(b []byte, revision int64) []byte {
-	b = append(b, payloadHead)
-	b = binary.AppendUvarint(b, uint64(revision))
-	b = binary.AppendUvarint(b, uint64(h.horizon))
-	b = binary.AppendUvarint(b, uint64(h.bytes))
-	b = binary.AppendUvarint(b, uint64(h.marks.len()))
-	for i := range h.marks.len() {
-		m := h.marks.at(i)
-		b = binary.AppendUvarint(b, uint64(m.revision))
-		b = binary.AppendVarint(b, m.time)
-		b = binary.AppendUvarint(b, uint64(m.bytes))
-	}
-	return b
-}
-
-// parse reads what appendHead wrote behind the revision.
-func (h *history) parse(d *decoder) error {
-	h.horizon = int64(d.uvarint())
-	h.bytes = int64(d.uvarint())
-	for range d.uvarint() {
-		h.marks.push(mark{revision: int64(d.uvarint()), time: d.varint(), bytes: int64(d.uvarint())})
-		if d.bad {
-			break
-		}
-	}
-	if d.bad {
-		return errPayload
-	}
-	return nil
+	}}
 }

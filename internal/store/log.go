@@ -25,34 +25,65 @@ func (c *Commit) First() int64 { return firstOf(c.Revision, len(c.Records)) }
 
 func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
 
-// PayloadRange is the range of revisions of the payload of a commit.
-func PayloadRange(payload []byte) (first, last int64, err error) {
-	p, err := parsePayload(payload)
-	if err == nil && p.kind != payloadCommit {
-		err = errPayload
+// FirstRevision is that of an empty store: the first commit is the one behind it. It is not 0, which has a meaning of its own
+// in the API.
+const FirstRevision = 1
+
+// Checkpoint is the state as of one revision: a log that has one needs the commits up to there only as history.
+type Checkpoint struct {
+	Revision int64
+	Window   Window
+	// Versions yields the live versions in the order of resource and name. An error ends it.
+	Versions iter.Seq2[*Version, error]
+}
+
+// EmptyCheckpoint is the checkpoint that every log begins with.
+func EmptyCheckpoint() *Checkpoint {
+	return &Checkpoint{
+		Revision: FirstRevision, Window: Window{Horizon: FirstRevision}, Versions: func(func(*Version, error) bool) {},
 	}
-	return p.first(), p.revision, err
+}
+
+// Window is how far the history reaches back, and what that is measured by. It stands in a checkpoint, so that the history
+// neither ends earlier nor grows older by a restart.
+type Window struct {
+	Horizon int64 // history begins behind this revision
+	Bytes   int64 // of all changes ever counted
+	Marks   []Mark
+}
+
+// Mark notes that Revision was the newest at some time, after so many bytes of changes. Marks are what the window is
+// measured by: one more about every 1/64 of its age and 1/256 of its bytes.
+type Mark struct {
+	Revision int64
+	Time     int64 // nanoseconds since 1970
+	Bytes    int64
 }
 
 // Log is where commits become durable, and where history that memory no longer holds is read again. The store calls
 // Append from one goroutine at a time, Compact from another one, and Replay from any number.
 //
-// A log sees commits as payloads: [Commit.AppendPayload] makes one, and the store alone reads it back. What turns
-// bytes into other bytes on their way to the disk, such as encryption, belongs there, between payload and log.
+// What Checkpoint and Replay yield is lent: the commit or version and all that it points to, keys and bytes included, are
+// valid until yield returns, and whoever keeps a part of it copies that. Their sidecars tell nothing but Expire and Form,
+// which the bytes do not. So a log reads millions of records without an allocation for each, and what most readers are
+// not interested in is never computed.
 type Log interface {
 	// Append makes commits durable, in their order, before it returns. Each of them is there afterwards as a whole
 	// or not at all; when it fails the log takes no more of them, for what the disk holds by then is not known.
 	Append(commits []*Commit) error
 
-	// Replay yields payloads, oldest first; they are valid until yield returns. An error of yield ends it and is
-	// returned. With after ≥ 0 it yields the commits that end behind that revision, and answers ErrCompacted when some of
-	// them are no longer there. With after < 0 it yields everything that Compact wrote last, and the commits behind it.
-	Replay(after int64, yield func(payload []byte) error) error
+	// Checkpoint returns what Compact was given last. A log that begins with the first commit returns one of FirstRevision
+	// with nothing in it.
+	Checkpoint() (*Checkpoint, error)
 
-	// Compact lets go of what neither the state nor the history behind horizon needs. Base, when not nil, yields the
-	// state as of revision in payloads, to be kept and replayed in the place of the commits up to there; an error that it
-	// yields ends the attempt and is returned. A failed Compact loses nothing and is tried again later.
-	Compact(horizon, revision int64, base iter.Seq2[[]byte, error]) error
+	// Replay yields the commits that end behind the revision after, oldest first, and answers ErrCompacted when some of them
+	// are no longer there. An error of yield ends it and is returned.
+	Replay(after int64, yield func(*Commit) error) error
+
+	// Compact lets go of what neither the state nor the history behind horizon needs. A checkpoint, when it is not nil, takes
+	// the place of the commits up to there; an error that its Versions yield ends the attempt and is returned. A failed Compact
+	// loses nothing and is tried again later.
+	Compact(horizon int64, c *Checkpoint) error
 
 	Close() error
 }

@@ -1,11 +1,13 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -23,7 +25,7 @@ type Config struct {
 	HistoryBytes int64
 	// MemoryHistoryBytes is how much memory may go into history: 16 MiB. What is older is read from the log.
 	MemoryHistoryBytes int64
-	// CompactBytes is the least growth of the log that makes the store write a base: 16 MiB.
+	// CompactBytes is the least growth of the log that makes the store write a checkpoint: 16 MiB.
 	CompactBytes int64
 	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
 	Now    func() time.Time
@@ -122,75 +124,80 @@ func Open(config Config) (*Store, error) {
 
 // load brings back what the log holds.
 func (s *Store) load() error {
-	s.revision, s.history.horizon = 1, 1
-	checkpoint := int64(0)
 	expires := map[Key]time.Time{}
 	forms := map[uint64]*Sidecar{} // of each form a sidecar that holds nothing else, until describeAll
-	err := s.config.Log.Replay(-1, func(b []byte) error {
-		p, err := parsePayload(b)
+	restore := func(k Key, lent *Version, revision int64) {
+		if lent == nil {
+			s.state.set(k, nil, revision)
+			delete(expires, k)
+			return
+		}
+		v := s.state.restore(lent)
+		if lent.Sidecar.Expire.IsZero() {
+			delete(expires, v.Key)
+		} else {
+			expires[v.Key] = lent.Sidecar.Expire
+		}
+		form := lent.Sidecar.Form
+		if v.Sidecar = forms[form]; v.Sidecar == nil {
+			v.Sidecar = &Sidecar{Form: form}
+			forms[form] = v.Sidecar
+		}
+	}
+	from, err := s.config.Log.Checkpoint()
+	if err != nil {
+		return err
+	}
+	for v, err := range from.Versions {
 		if err != nil {
 			return err
 		}
-		if p.kind == payloadHead {
-			s.revision, checkpoint = p.revision, p.revision
-			return s.history.parse(&p.rest)
+		restore(v.Key, v, v.Revision)
+	}
+	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
+	s.state.tables.Scan(func(_ string, t *table) bool {
+		t.changed = max(t.changed, from.Revision)
+		return true
+	})
+	h := &s.history
+	h.resume(from.Window)
+	s.revision = from.Revision
+	err = s.config.Log.Replay(from.Revision, func(c *Commit) error {
+		if c.First() != s.revision+1 {
+			return fmt.Errorf("the log goes from revision %d to %d", s.revision, c.First())
 		}
-		if p.kind == payloadCommit {
-			if p.first() != s.revision+1 {
-				return fmt.Errorf("the log goes from revision %d to %d", s.revision, p.first())
+		for _, r := range c.Records {
+			if r.empty() {
+				continue
 			}
-			s.revision = p.revision
+			restore(r.Key, r.New, r.Revision)
+			bytes := changeBytes(r)
+			s.growth += bytes
+			h.bytes += bytes
 		}
-		err = p.each(func(o *op) error {
-			v := s.state.restore(o)
-			if o.is.expire.IsZero() {
-				delete(expires, v.Key)
-			} else {
-				expires[v.Key] = o.is.expire
-			}
-			if v.Sidecar = forms[o.is.form]; v.Sidecar == nil {
-				v.Sidecar = &Sidecar{Form: o.is.form}
-				forms[o.is.form] = v.Sidecar
-			}
-			return nil
-		})
-		if p.kind == payloadCommit {
-			s.growth += int64(p.size)
-			s.history.bytes += int64(p.size)
-			s.history.mark(p.revision, p.time)
-		}
-		return err
+		s.revision = c.Revision
+		h.mark(c.Revision, c.Time)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
-	s.state.tables.Scan(func(_ string, t *table) bool {
-		t.changed = max(t.changed, checkpoint)
-		return true
-	})
 	s.describeAll(expires)
-	h := &s.history
 	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
 	return s.findHorizon()
 }
 
-// restore applies one op of a replay.
-func (st *state) restore(o *op) *Version {
-	t := st.writable(o.resource)
-	v := &Version{Key: Key{Resource: t.resource, Name: o.name}, Revision: o.revision}
-	if old, ok := t.names.Get(o.name); ok {
+// restore makes a copy of a version that is lent the live one.
+func (st *state) restore(lent *Version) *Version {
+	t := st.writable(lent.Key.Resource)
+	v := &Version{Key: Key{Resource: t.resource}, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
+	if old, ok := t.names.Get(lent.Key.Name); ok {
 		v.Key.Name = old.Key.Name
 	} else {
-		v.Key.Name = o.key().Name
+		v.Key.Name = strings.Clone(lent.Key.Name)
 	}
-	if o.hasNew {
-		v.Data = append(make([]byte, 0, len(o.data)), o.data...)
-		st.set(v.Key, v, o.revision)
-	} else {
-		st.set(v.Key, nil, o.revision)
-	}
+	st.set(v.Key, v, v.Revision)
 	return v
 }
 
@@ -211,7 +218,7 @@ func (s *Store) describeAll(expires map[Key]time.Time) {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
 			for _, v := range part {
-				v.Sidecar = s.describe(v.Key, v.Data, beside{expire: expires[v.Key], form: v.Sidecar.Form})
+				v.Sidecar = s.describe(v.Key, v.Data, expires[v.Key], v.Sidecar.Form)
 			}
 		})
 	}
@@ -230,14 +237,14 @@ func (s *Store) describeAll(expires map[Key]time.Time) {
 func (s *Store) findHorizon() error {
 	h := &s.history
 	for {
-		err := s.config.Log.Replay(h.horizon, func([]byte) error { return errEnough })
+		err := s.config.Log.Replay(h.horizon, func(*Commit) error { return errEnough })
 		switch {
 		case err == nil || err == errEnough:
 			return nil
 		case !errors.Is(err, ErrCompacted):
 			return err
 		case h.marks.len() > 0:
-			h.horizon = max(h.horizon, h.marks.pop().revision)
+			h.horizon = max(h.horizon, h.marks.pop().Revision)
 		default:
 			h.horizon = s.revision
 			return nil
@@ -346,8 +353,8 @@ func (s *Store) Stats() Stats {
 		HistoryMemory: h.weight, Records: h.all.records.len(),
 	}
 	if h.marks.len() > 0 {
-		st.HistoryBytes = h.bytes - h.marks.at(0).bytes
-		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).time))
+		st.HistoryBytes = h.bytes - h.marks.at(0).Bytes
+		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).Time))
 	}
 	for f := range h.everyFeed {
 		f.mu.Lock()
@@ -359,18 +366,14 @@ func (s *Store) Stats() Stats {
 	return st
 }
 
-// replay yields the commits of the log that end behind after and begin up to the revision until.
-func (s *Store) replay(after, until int64, yield func(*payload) error) error {
+// replay yields the commits of the log that end behind after and begin up to the revision until, as Log.Replay does.
+func (s *Store) replay(after, until int64, yield func(*Commit) error) error {
 	over := false
-	err := s.config.Log.Replay(after, func(b []byte) error {
-		p, err := parsePayload(b)
-		if err != nil {
-			return err
-		}
-		if over = p.first() > until; over {
+	err := s.config.Log.Replay(after, func(c *Commit) error {
+		if over = c.First() > until; over {
 			return errEnough
 		}
-		return yield(&p)
+		return yield(c)
 	})
 	if err == errEnough && over {
 		return nil
@@ -380,3 +383,35 @@ func (s *Store) replay(after, until int64, yield func(*payload) error) error {
 
 // errEnough ends a replay that has seen what it came for.
 var errEnough = errors.New("enough")
+
+// copyRecord returns a copy of a record that is lent. A version that is still live is not copied.
+func (s *Store) copyRecord(lent *Record) *Record {
+	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
+	if live, ok := s.Get(lent.Key); ok && live.Revision == lent.Revision {
+		r.Key, r.New = live.Key, live
+	} else {
+		r.New = s.copyVersion(r.Key, lent.New)
+	}
+	r.Old = s.copyVersion(r.Key, lent.Old)
+	return r
+}
+
+// copyVersion returns a copy of a version that is lent, with its sidecar; nil of none.
+func (s *Store) copyVersion(k Key, lent *Version) *Version {
+	if lent == nil {
+		return nil
+	}
+	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
+	v.Sidecar = s.describe(k, v.Data, lent.Sidecar.Expire, lent.Sidecar.Form)
+	return v
+}
+
+// describe computes the sidecar of bytes; when they expire, and their form, the bytes do not tell.
+func (s *Store) describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
+	if k.Resource == Counters {
+		return &Sidecar{}
+	}
+	sc := s.config.Describe(k, data)
+	sc.Expire, sc.Form = expire, form
+	return sc
+}

@@ -112,25 +112,21 @@ func (s *Store) rebuild(ctx context.Context, revision int64, resources []string)
 			break
 		}
 		s.mu.Unlock()
-		err := s.replay(read, floor, func(p *payload) error {
+		err := s.replay(read, floor, func(c *Commit) error {
 			if steps++; steps%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
-			read = p.revision
-			return p.each(func(o *op) error {
-				if !wanted(o.resource) || o.revision <= revision {
-					return nil
+			read = c.Revision
+			for _, lent := range c.Records {
+				if !wanted(lent.Key.Resource) || lent.Revision <= revision {
+					continue
 				}
-				if _, seen := undo[Key{o.resource, o.name}]; seen {
-					return nil
+				if _, seen := undo[lent.Key]; !seen {
+					k := lent.Key.clone()
+					undo[k] = s.copyVersion(k, lent.Old)
 				}
-				k := o.key()
-				undo[k] = nil
-				if o.hasOld {
-					undo[k] = s.oldVersion(k, o)
-				}
-				return nil
-			})
+			}
+			return nil
 		})
 		if err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ package store
 
 import (
 	"errors"
+	"strings"
 	"time"
 )
 
@@ -23,6 +24,11 @@ import (
 type Key struct {
 	Resource string // "GROUP/RESOURCE", with an empty group for core: "/pods", "apps/deployments"
 	Name     string // "namespace/name" or "name"
+}
+
+// clone is the key in memory of its own.
+func (k Key) clone() Key {
+	return Key{Resource: strings.Clone(k.Resource), Name: strings.Clone(k.Name)}
 }
 
 func (k Key) String() string { return k.Resource + "/" + k.Name }

@@ -62,7 +62,7 @@ func (s *Store) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 		return nil, ErrCompacted
 	case after < floor:
 		// Memory does not hold it; the log may not do so either.
-		err := s.config.Log.Replay(after, func([]byte) error { return errEnough })
+		err := s.config.Log.Replay(after, func(*Commit) error { return errEnough })
 		if err != nil && err != errEnough {
 			return nil, err
 		}
@@ -196,28 +196,21 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // readLog fills the buffer from the log, up to the revision until, from where memory goes on.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps := 0, 0
-	err := c.store.replay(c.after, until, func(p *payload) error {
+	err := c.store.replay(c.after, until, func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		before := len(c.buffer)
-		err := p.each(func(o *op) error {
-			if o.revision <= c.after || !c.feed.holds(o.resource) || !strings.HasPrefix(o.name, c.prefix) || !o.hasNew && !o.hasOld {
-				return nil
+		for _, lent := range commit.Records {
+			k := lent.Key
+			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || !strings.HasPrefix(k.Name, c.prefix) || lent.empty() {
+				continue
 			}
-			r := c.store.record(o)
-			if !r.concerns(c.prefix, c.term) {
-				return nil
+			if r := c.store.copyRecord(lent); r.concerns(c.prefix, c.term) {
+				c.push(r)
+				bytes += int(changeBytes(r))
 			}
-			c.push(r)
-			bytes += int(changeBytes(r))
-			return nil
-		})
-		if err != nil {
-			c.buffer = c.buffer[:before]
-			return err
 		}
-		c.after = p.revision
+		c.after = commit.Revision
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes {
 			return errEnough
 		}

@@ -81,7 +81,7 @@ func (im image) mount(t testing.TB, replaced string, content []byte) *vfs.MemFS 
 	return fs
 }
 
-// filled returns a log with a base and several segments, as a process leaves it that was killed.
+// filled returns a log with a checkpoint and several segments, as a process leaves it that was killed.
 func filled(t testing.TB, commits int) (image, *model) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -283,7 +283,7 @@ func TestFormat(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	im, m := filled(t, 40)
 	im["ca.crt"] = []byte("certificate")
-	im["00000000000000000041.base.tmp"] = []byte("half a base")
+	im["00000000000000000041.base.tmp"] = []byte("half a checkpoint")
 	im["00000000000000000041.log.tmp"] = []byte("half a segment")
 	im["notes.tmp"] = []byte("mine")
 	fs := im.mount(t, "", nil)

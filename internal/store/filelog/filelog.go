@@ -3,12 +3,12 @@
 //
 //   - A segment holds commits in their order and is named after the revision before its first one. Only the newest one
 //     is written to.
-//   - A base holds the state as of one revision, and replaces all commits up to there except as history.
-//   - A frame is one entry of a file: a commit, a part of a base, or what holds the file together.
+//   - A checkpoint holds the state as of one revision, and replaces all commits up to there except as history.
+//   - A frame is one entry of a file: a commit, a part of a checkpoint, or what holds the file together.
 //   - The manifest says of which files the log consists and up to which revision it is synced. It is written after every
 //     sync, and is not synced itself then.
-//   - A promise is the offset up to which a segment is known to be synced. Every frame carries one, about what lies
-//     before it. It is there for losses of power, which may take the newest entry of the manifest.
+//   - The synced offset of a frame is that up to which its segment was synced when the frame was written. It is there for
+//     losses of power, which may take the newest entry of the manifest.
 //
 // So a frame that does not read back is either the unfinished end of a write that nobody was told of, and is dropped, or
 // damage, and Open and Replay say in which file; and a file that is missing is named.
@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"sync"
 
@@ -57,9 +56,9 @@ type Log struct {
 
 	manifest *manifest // has a lock of its own
 
-	mu       sync.Mutex
-	segments []*segment // oldest first, the last one is active; each begins where the one before it ends
-	base     int64      // revision of the base, 0 without one
+	mu         sync.Mutex
+	segments   []*segment // oldest first, the last one is active; each begins where the one before it ends
+	checkpoint int64      // revision of the checkpoint, 0 without one
 }
 
 // segment is one file of commits.
@@ -136,7 +135,7 @@ func (l *Log) append(commits []*store.Commit) error {
 		if c.First() != w.written+1 {
 			return fmt.Errorf("commit %d does not follow %d", c.First(), w.written)
 		}
-		l.buffer = c.AppendPayload(l.buffer[:0])
+		l.buffer = appendCommit(l.buffer[:0], c)
 		if err := w.commit(c.First(), c.Revision, l.buffer); err != nil {
 			return err
 		}
@@ -173,33 +172,24 @@ func (l *Log) roll() (*writer, error) {
 	return w, old.file.Close()
 }
 
-// Replay yields payloads: those of the base and the commits behind it, or the commits behind a revision.
-func (l *Log) Replay(after int64, yield func([]byte) error) error {
+// Replay yields the commits behind a revision.
+func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	l.mu.Lock()
-	base := l.base
 	segments := make([]segment, len(l.segments))
 	for i, s := range l.segments {
 		segments[i] = *s // as it is now: what comes later is not part of this replay
 	}
 	l.mu.Unlock()
-	if after < 0 {
-		after = segments[0].after
-		if base > 0 {
-			after = base
-			if err := l.readBase(base, yield); err != nil {
-				return err
-			}
-		}
-	}
 	if after < segments[0].after {
 		return store.ErrCompacted
 	}
+	var p parser
 	for i := range segments {
 		s := &segments[i]
 		if s.end <= after {
 			continue
 		}
-		err := l.readCommits(s, after, yield)
+		err := l.readCommits(s, after, &p, yield)
 		if err == errGone {
 			return store.ErrCompacted
 		}
@@ -211,33 +201,33 @@ func (l *Log) Replay(after int64, yield func([]byte) error) error {
 	return nil
 }
 
-// Compact writes a new base, when there is one, and removes what neither it nor the history behind horizon needs.
-func (l *Log) Compact(horizon, revision int64, base iter.Seq2[[]byte, error]) error {
-	if base != nil {
-		if err := l.writeBase(revision, base); err != nil {
+// Compact writes a new checkpoint, when there is one, and removes what neither it nor the history behind horizon needs.
+func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
+	if c != nil {
+		if err := l.writeCheckpoint(c); err != nil {
 			return fmt.Errorf("data directory %s: %w", l.dir, err)
 		}
 	}
 	l.mu.Lock()
 	var remove []string
-	if base != nil {
-		if l.base > 0 && l.base != revision {
-			remove = append(remove, baseName(l.base))
+	if c != nil {
+		if l.checkpoint > 0 && l.checkpoint != c.Revision {
+			remove = append(remove, checkpointName(l.checkpoint))
 		}
-		l.base = revision
+		l.checkpoint = c.Revision
 	}
 	n := 0
-	for n < len(l.segments)-1 && l.segments[n].end <= min(horizon, l.base) {
+	for n < len(l.segments)-1 && l.segments[n].end <= min(horizon, l.checkpoint) {
 		remove = append(remove, segmentName(l.segments[n].after))
 		n++
 	}
 	l.segments = append(l.segments[:0:0], l.segments[n:]...)
-	oldest, newestBase := l.segments[0].after, l.base
+	oldest, checkpoint := l.segments[0].after, l.checkpoint
 	l.mu.Unlock()
-	if len(remove) == 0 && base == nil {
+	if len(remove) == 0 && c == nil {
 		return nil
 	}
-	if err := l.manifest.note(func(e *entry) { e.base, e.oldest = newestBase, oldest }); err != nil {
+	if err := l.manifest.note(func(e *entry) { e.checkpoint, e.oldest = checkpoint, oldest }); err != nil {
 		return fmt.Errorf("data directory %s: %w", l.dir, err)
 	}
 	for _, name := range remove {

@@ -9,26 +9,25 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
-
-	"plinth/internal/store"
 )
 
 // The types of frames.
 const (
-	frameSegment = 1 // the first one of a segment
-	frameCommit  = 2
-	framePromise = 3 // nothing but its promise; none are written any more
-	frameBase    = 4 // the first one of a base
-	frameState   = 5 // a payload of a base
-	frameEnd     = 6 // the last one of a base; its promise is the number of payloads before it
+	frameSegment    = 1 // the first one of a segment
+	frameCommit     = 2
+	frameSynced     = 3 // nothing but its synced offset; none are written any more
+	frameCheckpoint = 4 // the first one of a checkpoint
+	framePart       = 5 // a part of a checkpoint
+	frameEnd        = 6 // the last one of a checkpoint; in the place of the synced offset is the number of parts before it
 )
 
-// Every frame begins with its type, a promise and a revision: of the commit, or of the newest one before the frame.
+// Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a revision: that
+// of the commit, or of the newest one before the frame.
 const frameHeader = 1 + 8 + 8
 
-func putHeader(b []byte, kind byte, promise, revision int64) {
+func putHeader(b []byte, kind byte, synced, revision int64) {
 	b[0] = kind
-	binary.LittleEndian.PutUint64(b[1:], uint64(promise))
+	binary.LittleEndian.PutUint64(b[1:], uint64(synced))
 	binary.LittleEndian.PutUint64(b[9:], uint64(revision))
 }
 
@@ -40,7 +39,7 @@ var zeros [64 << 10]byte
 
 // writer appends frames to one file.
 type writer struct {
-	segment *segment // nil for a base
+	segment *segment // nil for a checkpoint
 	file    vfs.File
 	records *record.Writer
 	step    int64 // how many zeros to take at once
@@ -56,12 +55,12 @@ func newWriter(f vfs.File) *writer { return &writer{file: f, records: record.New
 // size is how much was written, without the zeros.
 func (w *writer) size() int64 { return w.records.Size() }
 
-func (w *writer) frame(kind byte, promise, revision int64, payload []byte) error {
+func (w *writer) frame(kind byte, synced, revision int64, payload []byte) error {
 	r, err := w.records.Next()
 	if err != nil {
 		return err
 	}
-	putHeader(w.header[:], kind, promise, revision)
+	putHeader(w.header[:], kind, synced, revision)
 	if _, err := r.Write(w.header[:]); err != nil {
 		return err
 	}
@@ -142,23 +141,23 @@ func (x sparseIndex) find(after int64) int64 {
 // follows says why the commit of a frame does not follow the revision last; nil where it does. The header of the frame has
 // the last revision of the commit, and the payload how many there are.
 func (f *frame) follows(last int64) (first int64, why error) {
-	first, end, err := store.PayloadRange(f.payload)
+	h, _, err := parseCommitHeader(f.payload)
 	switch {
 	case err != nil:
-		return first, err
-	case end != f.revision:
-		return first, fmt.Errorf("the frame of commit %d holds commit %d", f.revision, end)
-	case last >= 0 && first != last+1:
-		return first, fmt.Errorf("commit %d follows commit %d", first, last)
+		return 0, err
+	case h.last != f.revision:
+		return 0, fmt.Errorf("the frame of commit %d holds commit %d", f.revision, h.last)
+	case last >= 0 && h.first() != last+1:
+		return 0, fmt.Errorf("commit %d follows commit %d", h.first(), last)
 	}
-	return first, nil
+	return h.first(), nil
 }
 
 // frame is one entry read from a file. Its payload is valid until the next one is read.
 type frame struct {
 	kind     byte
 	offset   int64 // where it begins
-	promise  int64
+	synced   int64 // the file was synced up to here when it was written
 	revision int64
 	payload  []byte
 }
@@ -206,7 +205,7 @@ func (r *reader) next() (frame, error) {
 		return f, errBroken
 	}
 	f.kind = b[0]
-	f.promise = int64(binary.LittleEndian.Uint64(b[1:]))
+	f.synced = int64(binary.LittleEndian.Uint64(b[1:]))
 	f.revision = int64(binary.LittleEndian.Uint64(b[9:]))
 	f.payload = b[frameHeader:]
 	return f, nil
@@ -229,9 +228,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// promised says whether any frame behind offset promises that the file was synced beyond it. Nothing is known of where
+// syncedBeyond says whether any frame behind offset tells that the file was synced beyond it. Nothing is known of where
 // frames begin there, so every position is tried; what is no frame fails at the first look, or has a wrong checksum.
-func promised(f io.ReaderAt, offset int64) (bool, error) {
+func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	for start := offset &^ (blockSize - 1); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
@@ -245,7 +244,7 @@ func promised(f io.ReaderAt, offset int64) (bool, error) {
 			}
 			length := int(binary.LittleEndian.Uint16(b[i+4:]))
 			end := i + chunkHeader + length
-			if length < frameHeader || end > n || b[i+chunkHeader] > framePromise {
+			if length < frameHeader || end > n || b[i+chunkHeader] > frameSynced {
 				continue
 			}
 			if int64(binary.LittleEndian.Uint64(b[i+chunkHeader+1:])) <= offset {

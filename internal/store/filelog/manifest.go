@@ -38,11 +38,11 @@ type manifest struct {
 
 // entry is what one slot says.
 type entry struct {
-	sequence int64 // of entries, over the life of the directory
-	base     int64 // revision of the base, 0: there is none
-	oldest   int64 // the oldest segment that has not been removed, by the revision before its first one
-	newest   int64 // the newest segment, likewise; 0: there is none yet
-	end      int64 // commits up to this revision are synced
+	sequence   int64 // of entries, over the life of the directory
+	checkpoint int64 // its revision, 0: there is none
+	oldest     int64 // the oldest segment that has not been removed, by the revision before its first one
+	newest     int64 // the newest segment, likewise; 0: there is none yet
+	end        int64 // commits up to this revision are synced
 }
 
 const (
@@ -55,11 +55,11 @@ const (
 )
 
 func (e *entry) numbers() []*int64 {
-	return []*int64{&e.sequence, &e.base, &e.oldest, &e.newest, &e.end}
+	return []*int64{&e.sequence, &e.checkpoint, &e.oldest, &e.newest, &e.end}
 }
 
 func (e *entry) encode() []byte {
-	b := appendFileHeader(make([]byte, 0, entrySize), manifestMagic, e.sequence, e.base, e.oldest, e.newest, e.end)
+	b := appendFileHeader(make([]byte, 0, entrySize), manifestMagic, e.sequence, e.checkpoint, e.oldest, e.newest, e.end)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 

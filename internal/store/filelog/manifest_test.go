@@ -30,9 +30,9 @@ func (im image) without(gone func(name string) bool) image {
 	return rest
 }
 
-// filledBehindBase returns a log as a process leaves it that was killed: a base in the place of the first segments, segments
-// before the base that hold history alone, and several behind it.
-func filledBehindBase(t *testing.T) (im image, m *model, acked int64) {
+// filledBehindCheckpoint returns a log as a process leaves it that was killed: a checkpoint in the place of the first segments, segments
+// before the checkpoint that hold history alone, and several behind it.
+func filledBehindCheckpoint(t *testing.T) (im image, m *model, acked int64) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
 	m = newModel()
@@ -52,9 +52,9 @@ func filledBehindBase(t *testing.T) (im image, m *model, acked int64) {
 	for ready := false; !ready; {
 		write(s, 10)
 		im = killed()
-		segments, bases := im.files(".log"), im.files(".base")
-		ready = len(bases) > 0 && len(im.files(".tmp")) == 0 && len(segments) > 1 &&
-			segments[0][:20] > "00000000000000000001" && segments[1][:20] <= bases[0][:20]
+		segments, checkpoints := im.files(".log"), im.files(".base")
+		ready = len(checkpoints) > 0 && len(im.files(".tmp")) == 0 && len(segments) > 1 &&
+			segments[0][:20] > "00000000000000000001" && segments[1][:20] <= checkpoints[0][:20]
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func filledBehindBase(t *testing.T) (im image, m *model, acked int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// From here on neither bases nor history come and go.
+	// From here on neither checkpoints nor history come and go.
 	s, err = store.Open(store.Config{Log: log, Describe: storetest.Describe, CompactBytes: 1 << 30})
 	if err != nil {
 		t.Fatal(err)
@@ -95,8 +95,8 @@ func openLogged(fs vfs.FS) (*filelog.Log, string, error) {
 //
 // SPEC: STORE-1
 func TestLostFiles(t *testing.T) {
-	im, m, acked := filledBehindBase(t)
-	segments, base := im.files(".log"), im.files(".base")[0]
+	im, m, acked := filledBehindCheckpoint(t)
+	segments, checkpoint := im.files(".log"), im.files(".base")[0]
 	newest, middle := segments[len(segments)-1], segments[len(segments)-2]
 	isSegment := func(name string) bool { return strings.HasSuffix(name, ".log") }
 	for _, c := range []struct {
@@ -108,9 +108,9 @@ func TestLostFiles(t *testing.T) {
 		{"the two newest segments", func(n string) bool { return n == newest || n == middle }, newest + " is missing"},
 		{"a segment in the middle", func(n string) bool { return n == middle }, middle + " is missing"},
 		{"all segments", isSegment, newest + " is missing"},
-		{"all segments and the base", func(n string) bool { return isSegment(n) || n == base }, newest + " is missing"},
-		{"the base", func(n string) bool { return n == base }, base + " is missing"},
-		{"the base and the oldest segment", func(n string) bool { return n == base || n == segments[0] }, base + " is missing"},
+		{"all segments and the checkpoint", func(n string) bool { return isSegment(n) || n == checkpoint }, newest + " is missing"},
+		{"the checkpoint", func(n string) bool { return n == checkpoint }, checkpoint + " is missing"},
+		{"the checkpoint and the oldest segment", func(n string) bool { return n == checkpoint || n == segments[0] }, checkpoint + " is missing"},
 		{"the manifest", func(n string) bool { return n == "MANIFEST" }, "MANIFEST is missing"},
 		{"FORMAT", func(n string) bool { return n == "FORMAT" }, "FORMAT is missing"},
 		{"all but the manifest", func(n string) bool { return n != "MANIFEST" }, "FORMAT is missing"},
@@ -135,7 +135,7 @@ func TestLostFiles(t *testing.T) {
 //
 // SPEC: STORE-1
 func TestRenamedFiles(t *testing.T) {
-	im, _, _ := filledBehindBase(t)
+	im, _, _ := filledBehindCheckpoint(t)
 	segments := im.files(".log")
 	newest, middle := segments[len(segments)-1], segments[len(segments)-2]
 	for _, c := range []struct{ from, to, want string }{
@@ -164,18 +164,18 @@ func TestRenamedFiles(t *testing.T) {
 //
 // SPEC: STORE-1
 func TestEmptiedFiles(t *testing.T) {
-	im, m, acked := filledBehindBase(t)
-	base := im.files(".base")[0]
+	im, m, acked := filledBehindCheckpoint(t)
+	checkpoint := im.files(".base")[0]
 	for name := range im {
-		if intact(t, im.mount(t, name, nil), m, acked, name) && name >= base {
+		if intact(t, im.mount(t, name, nil), m, acked, name) && name >= checkpoint {
 			t.Errorf("%s was emptied and not missed", name)
 		}
 	}
 }
 
-// TestLostHistory: segments from before the base hold nothing but history. Without them the log opens, and says so.
+// TestLostHistory: segments from before the checkpoint hold nothing but history. Without them the log opens, and says so.
 func TestLostHistory(t *testing.T) {
-	im, m, acked := filledBehindBase(t)
+	im, m, acked := filledBehindCheckpoint(t)
 	oldest := im.files(".log")[0]
 	fs := im.without(func(name string) bool { return name == oldest }).mount(t, "", nil)
 	l, logged, err := openLogged(fs)

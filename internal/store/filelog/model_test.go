@@ -16,7 +16,7 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// small has many segments and bases after a few dozen commits.
+// small has many segments and checkpoints after a few dozen commits.
 func small(fs vfs.FS) filelog.Options { return filelog.Options{FS: fs, SegmentBytes: 4 << 10} }
 
 func openStore(fs vfs.FS) (*store.Store, error) {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
 )
 
 // The versions of what is on the disk; docs/formats.md describes them.
@@ -31,12 +33,12 @@ const (
 )
 
 // firstRevision is that of an empty store: the first commit is the one behind it.
-const firstRevision = 1
+const firstRevision = store.FirstRevision
 
-func segmentName(after int64) string { return fmt.Sprintf("%020d.log", after) }
-func baseName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
+func segmentName(after int64) string       { return fmt.Sprintf("%020d.log", after) }
+func checkpointName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
 
-// parseName splits the name of a segment or base.
+// parseName splits the name of a segment or checkpoint.
 func parseName(name string) (revision int64, kind string, ok bool) {
 	number, kind, ok := strings.Cut(name, ".")
 	if !ok || len(number) != 20 {
@@ -55,7 +57,7 @@ func (l *Log) open() error {
 		return lockError(err)
 	}
 	l.lock = lock
-	segments, bases, unfinished, err := l.list()
+	segments, checkpoints, unfinished, err := l.list()
 	if err != nil {
 		return err
 	}
@@ -71,13 +73,13 @@ func (l *Log) open() error {
 	case formatNoManifest:
 		l.manifest = &manifest{} // nothing is known, until upgrade
 	default:
-		if err := l.beginDirectory(len(segments)+len(bases) > 0); err != nil {
+		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
 			return err
 		}
 	}
 	known := l.manifest.entry
-	if len(bases) > 0 {
-		l.base = bases[len(bases)-1]
+	if len(checkpoints) > 0 {
+		l.checkpoint = checkpoints[len(checkpoints)-1]
 	}
 	if len(segments) == 0 {
 		err = l.beginFirst(known)
@@ -95,7 +97,7 @@ func (l *Log) open() error {
 	if err := l.manifest.sync(l.describe); err != nil {
 		return err
 	}
-	return l.removeStale(segments, bases, unfinished)
+	return l.removeStale(segments, checkpoints, unfinished)
 }
 
 // lockError tells a directory that somebody has open from one that cannot be locked at all: because it is read-only, full, or
@@ -145,8 +147,8 @@ func (l *Log) beginFirst(known entry) error {
 		return &MissingError{
 			File: l.path(segmentName(known.newest)), Reason: fmt.Sprintf("the log reached revision %d, and no segment (*.log) is there", known.end),
 		}
-	case l.base > 0:
-		return fmt.Errorf("there is %s, but no segment (*.log): files are missing", baseName(l.base))
+	case l.checkpoint > 0:
+		return fmt.Errorf("there is %s, but no segment (*.log): files are missing", checkpointName(l.checkpoint))
 	}
 	return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
 }
@@ -169,7 +171,7 @@ func (l *Log) upgrade() error {
 // describe sets an entry to what the log consists of. Nobody else uses the log meanwhile.
 func (l *Log) describe(e *entry) {
 	last := l.segments[len(l.segments)-1]
-	e.base, e.oldest, e.newest, e.end = l.base, l.segments[0].after, last.after, last.end
+	e.checkpoint, e.oldest, e.newest, e.end = l.checkpoint, l.segments[0].after, last.after, last.end
 }
 
 // makeDir makes the directory, durably, when it is not there.
@@ -257,7 +259,7 @@ func (l *Log) discard(name string) error {
 }
 
 // list returns what is in the directory, in order, and the files that a crash left unfinished.
-func (l *Log) list() (segments, bases []int64, unfinished []string, err error) {
+func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
 		return nil, nil, nil, err
@@ -271,12 +273,12 @@ func (l *Log) list() (segments, bases []int64, unfinished []string, err error) {
 		case ok && kind == "log":
 			segments = append(segments, revision)
 		case ok && kind == "base":
-			bases = append(bases, revision)
+			checkpoints = append(checkpoints, revision)
 		}
 	}
 	slices.Sort(segments)
-	slices.Sort(bases)
-	return segments, bases, unfinished, nil
+	slices.Sort(checkpoints)
+	return segments, checkpoints, unfinished, nil
 }
 
 // link chains the segments, from the last one back to the first one whose predecessor is gone.
@@ -307,20 +309,20 @@ func (l *Log) link(there []int64, known entry) error {
 	}
 }
 
-// checkStart says whether the state can be made from the segments, of which s is the oldest one, and the base.
+// checkStart says whether the state can be made from the segments, of which s is the oldest one, and the checkpoint.
 func (l *Log) checkStart(s *segment, known entry) error {
-	complete := s.after <= max(l.base, firstRevision)
+	complete := s.after <= max(l.checkpoint, firstRevision)
 	switch {
-	case !complete && known.base > l.base:
+	case !complete && known.checkpoint > l.checkpoint:
 		return &MissingError{
-			File: l.path(baseName(known.base)), Reason: fmt.Sprintf("the oldest segment that is there, %s, does not begin before it", segmentName(s.after)),
+			File: l.path(checkpointName(known.checkpoint)), Reason: fmt.Sprintf("the oldest segment that is there, %s, does not begin before it", segmentName(s.after)),
 		}
 	case !complete:
 		return &MissingError{
-			File: l.path(segmentName(s.previous)), Reason: fmt.Sprintf("%s follows it, and there is no base (*.base) in its place", segmentName(s.after)),
+			File: l.path(segmentName(s.previous)), Reason: fmt.Sprintf("%s follows it, and there is no checkpoint (*.base) in its place", segmentName(s.after)),
 		}
-	case known.base > l.base:
-		l.logger.Warn("a base is missing; the segments hold all that it did", "file", l.path(baseName(known.base)))
+	case known.checkpoint > l.checkpoint:
+		l.logger.Warn("a checkpoint is missing; the segments hold all that it did", "file", l.path(checkpointName(known.checkpoint)))
 	}
 	if known.oldest > 0 && s.after > known.oldest {
 		l.logger.Warn("segments are missing that held nothing but history; watches begin later than they could",
@@ -331,8 +333,8 @@ func (l *Log) checkStart(s *segment, known entry) error {
 
 // The payload of the first frame of a file.
 const (
-	segmentMagic = "PLINTH-S"
-	baseMagic    = "PLINTH-B"
+	segmentMagic    = "PLINTH-S"
+	checkpointMagic = "PLINTH-B"
 )
 
 func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
@@ -396,11 +398,11 @@ func (s *segment) stat(f vfs.File) error {
 
 // removeStale removes files that a crash left or brought back, or that a Compact had no time for. That is done last: as long
 // as something is missing, every file that is there may be of use to somebody.
-func (l *Log) removeStale(segments, bases []int64, unfinished []string) error {
+func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) error {
 	names := unfinished
-	for _, revision := range bases {
-		if revision != l.base {
-			names = append(names, baseName(revision))
+	for _, revision := range checkpoints {
+		if revision != l.checkpoint {
+			names = append(names, checkpointName(revision))
 		}
 	}
 	for _, after := range segments {

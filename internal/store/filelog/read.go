@@ -6,13 +6,15 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+
+	"plinth/internal/store"
 )
 
 // errGone says that a segment was removed while somebody was about to read it.
 var errGone = errors.New("segment is gone")
 
 // readCommits yields the commits of a segment behind a revision. All of them were acknowledged, so all must be there.
-func (l *Log) readCommits(s *segment, after int64, yield func([]byte) error) error {
+func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +55,11 @@ func (l *Log) readCommits(s *segment, after int64, yield func([]byte) error) err
 		if fr.revision <= after {
 			continue
 		}
-		if err := yield(fr.payload); err != nil {
+		c, why := p.commitOf(fr.payload)
+		if why != nil {
+			return &DamageError{File: file, Offset: fr.offset, Reason: why.Error()}
+		}
+		if err := yield(c); err != nil {
 			return err
 		}
 		if fr.revision == s.end {

@@ -12,8 +12,8 @@ import (
 // recoverLast finds the end of the last segment and begins the one to write to. What is not known to be synced is
 // written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no disk.
 //
-// Two things say that a commit was synced: the manifest, which knows a revision, and the promises in frames, which are
-// offsets. After a loss of power the manifest may be older than the promises.
+// Two things say that a commit was synced: the manifest, which knows a revision, and the synced offsets in
+// frames. After a loss of power the manifest may be older than these.
 func (l *Log) recoverLast(synced int64) error {
 	last := l.segments[len(l.segments)-1]
 	file := l.path(segmentName(last.after))
@@ -27,12 +27,12 @@ func (l *Log) recoverLast(synced int64) error {
 	var proven, revision int64 = 0, last.after
 	type seen struct{ offset, revision int64 }
 	var unproven []seen
-	prove := func(promise int64) {
-		for len(unproven) > 0 && unproven[0].offset < promise {
+	prove := func(synced int64) {
+		for len(unproven) > 0 && unproven[0].offset < synced {
 			revision = unproven[0].revision
 			unproven = unproven[1:]
 		}
-		proven = max(proven, promise)
+		proven = max(proven, synced)
 	}
 	r := newReader(f, 0, last.size)
 	last.end = last.after
@@ -55,7 +55,7 @@ func (l *Log) recoverLast(synced int64) error {
 		if err != nil {
 			return err
 		}
-		prove(fr.promise)
+		prove(fr.synced)
 		if fr.kind != frameCommit {
 			continue
 		}
@@ -70,8 +70,8 @@ func (l *Log) recoverLast(synced int64) error {
 		return &DamageError{File: file, Offset: end, Reason: fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)}
 	case proven > end:
 		return &DamageError{File: file, Offset: end, Reason: "it ends before what was synced"}
-	case l.base > last.end:
-		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", baseName(l.base), last.end)
+	case l.checkpoint > last.end:
+		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", checkpointName(l.checkpoint), last.end)
 	}
 
 	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a thousand files.
@@ -91,7 +91,7 @@ func (l *Log) recoverLast(synced int64) error {
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error
-		if synced, err = promised(f, offset); err != nil {
+		if synced, err = syncedBeyond(f, offset); err != nil {
 			return err
 		}
 	}

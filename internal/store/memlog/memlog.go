@@ -3,13 +3,13 @@
 package memlog
 
 import (
-	"iter"
 	"sync/atomic"
 
 	"plinth/internal/store"
 )
 
-// Log keeps nothing but the newest revision.
+// Log keeps nothing but the newest revision. The store has the newest commits in memory anyway; to keep older ones, too,
+// would cost up to the whole window of the history in memory, which is meant for a disk.
 type Log struct{ newest atomic.Int64 }
 
 // New returns an empty log.
@@ -23,16 +23,19 @@ func (l *Log) Append(commits []*store.Commit) error {
 	return nil
 }
 
+// Checkpoint is that of an empty store.
+func (l *Log) Checkpoint() (*store.Checkpoint, error) { return store.EmptyCheckpoint(), nil }
+
 // Replay has nothing to yield.
-func (l *Log) Replay(after int64, _ func([]byte) error) error {
-	if after >= 0 && after < l.newest.Load() {
+func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
+	if after < l.newest.Load() {
 		return store.ErrCompacted
 	}
 	return nil
 }
 
 // Compact has nothing to let go.
-func (l *Log) Compact(_, _ int64, _ iter.Seq2[[]byte, error]) error { return nil }
+func (l *Log) Compact(int64, *store.Checkpoint) error { return nil }
 
 // Close has nothing to close.
 func (l *Log) Close() error { return nil }

@@ -78,7 +78,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 			t.Fatalf("round %d: %v expires at %v, should at %v", round, v, v.Sidecar.Expire, at)
 		}
 		checkSidecar(t, v)
-		// The second round is from a base.
+		// The second round is from a checkpoint.
 		x.put(pod("p"), "x")
 		time.Sleep(20 * time.Millisecond)
 	}

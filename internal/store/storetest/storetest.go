@@ -58,7 +58,7 @@ func Run(t *testing.T, b Backend) {
 		{"DependentsManyWriters", testDependentsManyWriters},
 		{"WaitFor", testWaitFor},
 		{"Window", testWindow},
-		{"WindowBase", testWindowBase},
+		{"WindowCheckpoint", testWindowCheckpoint},
 		{"Expiry", testExpiry},
 		{"ExpiryReopen", testExpiryReopen},
 		{"ExpiryOverwritten", testExpiryOverwritten},

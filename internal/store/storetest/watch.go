@@ -492,10 +492,10 @@ func testWindow(t *testing.T, b Backend) {
 	}
 }
 
-// testWindowBase: a restart from a base knows how far the history reached back, and how old it was.
+// testWindowCheckpoint: a restart from a checkpoint knows how far the history reached back, and how old it was.
 //
 // SPEC: WATCH-3, WATCH-7
-func testWindowBase(t *testing.T, b Backend) {
+func testWindowCheckpoint(t *testing.T, b Backend) {
 	if !b.Durable {
 		return
 	}
@@ -509,7 +509,7 @@ func testWindowBase(t *testing.T, b Backend) {
 			w.commit([]store.Change{{Key: pod("a"), Data: data}})
 			c.advance(time.Minute)
 		}
-		time.Sleep(20 * time.Millisecond) // for a base
+		time.Sleep(20 * time.Millisecond) // for a checkpoint
 		x.reopen()
 	}
 	put()

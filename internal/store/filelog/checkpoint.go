@@ -1,0 +1,157 @@
+package filelog
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/store"
+)
+
+// partBytes is about how much of a checkpoint stands in one frame.
+const partBytes = 64 << 10
+
+// writeCheckpoint writes the file of a checkpoint.
+func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
+	name := checkpointName(c.Revision)
+	file, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	// Written out steadily, so that the last sync is short and does not hold up those of the commits.
+	f := vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: 512 << 10})
+	return l.install(f, name, newWriter(f).checkpoint(c))
+}
+
+// checkpoint writes the frames of a checkpoint: its head, parts of its versions, and how many there were.
+func (w *writer) checkpoint(c *store.Checkpoint) error {
+	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {
+		return err
+	}
+	parts := int64(0)
+	part := func(payload []byte) error {
+		parts++
+		return w.frame(framePart, 0, c.Revision, payload)
+	}
+	if err := part(appendHead(nil, c)); err != nil {
+		return err
+	}
+	var versions, payload []byte
+	count := 0
+	flush := func() error {
+		payload = append(payload[:0], payloadVersions)
+		payload = binary.AppendUvarint(payload, uint64(count))
+		payload = append(payload, versions...)
+		versions, count = versions[:0], 0
+		return part(payload)
+	}
+	for v, err := range c.Versions {
+		if err != nil {
+			return err
+		}
+		versions = appendVersion(versions, v)
+		if count++; len(versions) >= partBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if count > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	if err := w.frame(frameEnd, parts, c.Revision, nil); err != nil {
+		return err
+	}
+	return w.records.Flush()
+}
+
+// readCheckpoint yields the frames of a checkpoint that hold a part of it, until yield says that this is enough.
+func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool, err error)) error {
+	file := l.path(checkpointName(revision))
+	f, err := l.fs.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	r := newReader(f, 0, info.Size())
+	for count := int64(-1); ; count++ {
+		fr, err := r.next()
+		if err == io.EOF || err == errBroken {
+			return &DamageError{File: file, Offset: fr.offset, Reason: "a frame does not read back"}
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case count < 0:
+			var says int64
+			if err := parseFileHeader(file, fr.payload, checkpointMagic, &says); err != nil {
+				return err
+			}
+			if says != revision {
+				return &DamageError{File: file, Reason: fmt.Sprintf("its header says that it is of revision %d", says)}
+			}
+		case fr.kind == frameEnd:
+			if fr.synced != count {
+				return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("it should hold %d parts and has %d", fr.synced, count)}
+			}
+			return nil
+		case fr.kind != framePart:
+			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("a frame of type %d does not belong there", fr.kind)}
+		default:
+			enough, err := yield(fr)
+			if err != nil {
+				return &DamageError{File: file, Offset: fr.offset, Reason: err.Error()}
+			}
+			if enough {
+				return nil
+			}
+		}
+	}
+}
+
+// Checkpoint returns the newest checkpoint.
+func (l *Log) Checkpoint() (*store.Checkpoint, error) {
+	l.mu.Lock()
+	revision := l.checkpoint
+	l.mu.Unlock()
+	if revision == 0 {
+		return store.EmptyCheckpoint(), nil
+	}
+	c := &store.Checkpoint{Revision: revision}
+	err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) {
+		says, window, err := parseHead(part.payload)
+		if err == nil && says != revision {
+			err = fmt.Errorf("its head is of revision %d", says)
+		}
+		c.Window = window
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.Versions = func(yield func(*store.Version, error) bool) {
+		var p parser
+		head, ended := true, false
+		err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) {
+			if head {
+				head = false
+				return false, nil
+			}
+			ended, err = p.versions(part.payload, func(v *store.Version) bool { return yield(v, nil) })
+			return ended, err
+		})
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+	return c, nil
+}

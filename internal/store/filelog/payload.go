@@ -1,0 +1,414 @@
+package filelog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+	"unsafe"
+
+	"plinth/internal/store"
+)
+
+// The kinds of payloads; docs/formats.md describes them.
+const (
+	payloadCommit   = 1 // one commit
+	payloadVersions = 2 // live versions, in a checkpoint
+	payloadHead     = 3 // the first of a checkpoint: revision and window
+)
+
+// What follows in a change or a version.
+const (
+	hasNew = 1 << iota
+	hasOld
+	newExpires
+	oldExpires
+	newForm
+	oldForm
+	sameForm // the old version has the form of the new one
+)
+
+// beside is what a sidecar holds that the bytes do not tell, and so stands beside them in the log.
+type beside struct {
+	expire time.Time
+	form   uint64 // store.Sidecar.Form
+}
+
+func besideOf(sc *store.Sidecar) beside { return beside{expire: sc.Expire, form: sc.Form} }
+
+// flags are those of what there is, of the two that stand for an expiry and a form here.
+func (s beside) flags(expires, form byte) (flags byte) {
+	if !s.expire.IsZero() {
+		flags |= expires
+	}
+	if s.form != 0 {
+		flags |= form
+	}
+	return flags
+}
+
+// append appends what the flags say that there is.
+func (s beside) append(b []byte, flags, expires, form byte) []byte {
+	if flags&expires != 0 {
+		b = binary.AppendVarint(b, s.expire.UnixNano())
+	}
+	if flags&form != 0 {
+		b = binary.LittleEndian.AppendUint64(b, s.form)
+	}
+	return b
+}
+
+// appendCommit appends the payload of a commit.
+func appendCommit(b []byte, c *store.Commit) []byte {
+	b = append(b, payloadCommit)
+	b = binary.AppendUvarint(b, uint64(c.Revision))
+	b = binary.AppendVarint(b, c.Time)
+	b = binary.AppendUvarint(b, uint64(len(c.Records)))
+	for _, r := range c.Records {
+		b = appendRecord(b, r)
+	}
+	return b
+}
+
+func appendRecord(b []byte, r *store.Record) []byte {
+	var flags byte
+	var is, was beside
+	if r.New != nil {
+		is = besideOf(r.New.Sidecar)
+		flags |= hasNew | is.flags(newExpires, newForm)
+	}
+	if r.Old != nil {
+		was = besideOf(r.Old.Sidecar)
+		flags |= hasOld | was.flags(oldExpires, oldForm)
+		if flags&oldForm != 0 && was.form == is.form {
+			flags = flags&^oldForm | sameForm
+		}
+	}
+	b = append(b, flags)
+	b = appendString(b, r.Key.Resource)
+	b = appendString(b, r.Key.Name)
+	var data []byte
+	if r.New != nil {
+		data = r.New.Data
+		b = is.append(b, flags, newExpires, newForm)
+		b = appendBytes(b, data)
+	}
+	if r.Old != nil {
+		// The old version is there so that transitions of a selector need no look-up. Most updates touch a few bytes:
+		// what it shares with the new one at both ends is not written again.
+		old := r.Old.Data
+		head := commonPrefix(old, data)
+		tail := commonSuffix(old[head:], data[head:])
+		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
+		b = was.append(b, flags, oldExpires, oldForm)
+		b = binary.AppendUvarint(b, uint64(head))
+		b = binary.AppendUvarint(b, uint64(tail))
+		b = appendBytes(b, old[head:len(old)-tail])
+	}
+	return b
+}
+
+// appendVersion appends one version of a checkpoint.
+func appendVersion(b []byte, v *store.Version) []byte {
+	is := besideOf(v.Sidecar)
+	flags := is.flags(newExpires, newForm)
+	b = append(b, flags)
+	b = appendString(b, v.Key.Resource)
+	b = appendString(b, v.Key.Name)
+	b = binary.AppendUvarint(b, uint64(v.Revision))
+	b = is.append(b, flags, newExpires, newForm)
+	return appendBytes(b, v.Data)
+}
+
+// appendHead appends the first payload of a checkpoint.
+func appendHead(b []byte, c *store.Checkpoint) []byte {
+	b = append(b, payloadHead)
+	b = binary.AppendUvarint(b, uint64(c.Revision))
+	b = binary.AppendUvarint(b, uint64(c.Window.Horizon))
+	b = binary.AppendUvarint(b, uint64(c.Window.Bytes))
+	b = binary.AppendUvarint(b, uint64(len(c.Window.Marks)))
+	for _, m := range c.Window.Marks {
+		b = binary.AppendUvarint(b, uint64(m.Revision))
+		b = binary.AppendVarint(b, m.Time)
+		b = binary.AppendUvarint(b, uint64(m.Bytes))
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendBytes(b, s []byte) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// commonPrefix and commonSuffix go eight bytes at a time: this runs for every update.
+func commonPrefix(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
+		}
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+func commonSuffix(a, b []byte) int {
+	n, i := min(len(a), len(b)), 0
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[len(a)-i-8:]) ^ binary.LittleEndian.Uint64(b[len(b)-i-8:]); x != 0 {
+			return i + bits.LeadingZeros64(x)/8
+		}
+	}
+	for i < n && a[len(a)-i-1] == b[len(b)-i-1] {
+		i++
+	}
+	return i
+}
+
+var errPayload = errors.New("its checksum holds, but its payload does not parse")
+
+// parseKind takes the first byte off a payload, which has to be of this kind.
+func parseKind(payload []byte, want byte) (decoder, error) {
+	d := decoder{b: payload}
+	switch kind := d.byte(); {
+	case d.bad:
+		return d, errPayload
+	case kind != want:
+		return d, fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it", kind, want)
+	}
+	return d, nil
+}
+
+// commitHeader is what the payload of a commit begins with.
+type commitHeader struct {
+	last, time int64
+	count      int
+}
+
+func (h commitHeader) first() int64 { return h.last - int64(max(1, h.count)) + 1 }
+
+func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
+	if d, err = parseKind(payload, payloadCommit); err != nil {
+		return h, d, err
+	}
+	h.last, h.time = int64(d.uvarint()), d.varint()
+	h.count, err = d.count()
+	return h, d, err
+}
+
+// parser makes commits and versions of payloads. What it returns points into the payload and into memory that is used again
+// for the next one, so it is lent, as store.Log has it, and costs no allocation for each record.
+type parser struct {
+	commit store.Commit
+	used   []*parsed
+	old    []byte // the bytes of old versions, which a payload has in parts
+}
+
+// parsed is memory for one record.
+type parsed struct {
+	record   store.Record
+	new, old store.Version
+	is, was  store.Sidecar
+}
+
+// maxOldKept is how much memory for old versions is kept for the next payload.
+const maxOldKept = 1 << 20
+
+func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
+	h, d, err := parseCommitHeader(payload)
+	if err != nil {
+		return nil, err
+	}
+	c := &p.commit
+	c.Revision, c.Time, c.Records = h.last, h.time, c.Records[:0]
+	if p.old = p.old[:0]; p.old == nil || cap(p.old) > maxOldKept {
+		p.old = []byte{}
+	}
+	for i := range h.count {
+		if i == len(p.used) {
+			p.used = append(p.used, &parsed{})
+		}
+		m := p.used[i]
+		p.record(&d, m)
+		if d.bad {
+			return nil, errPayload
+		}
+		r := &m.record
+		if r.Revision = h.first() + int64(i); r.New != nil {
+			r.New.Revision = r.Revision
+		}
+		c.Records = append(c.Records, r)
+	}
+	return c, nil
+}
+
+// record parses one change.
+func (p *parser) record(d *decoder, m *parsed) {
+	r := &m.record
+	flags := d.byte()
+	r.Key = d.key()
+	r.New, r.Old = nil, nil
+	var data []byte
+	if flags&hasNew != 0 {
+		m.is = d.beside(flags, newExpires, newForm)
+		data = d.bytes()
+		r.New = &m.new
+		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
+	}
+	if flags&hasOld == 0 {
+		return
+	}
+	revision := int64(d.uvarint())
+	if m.was = d.beside(flags, oldExpires, oldForm); flags&sameForm != 0 {
+		m.was.Form = m.is.Form
+	}
+	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
+	if head > len(data) || tail > len(data)-head {
+		d.bad = true
+		return
+	}
+	begin := len(p.old)
+	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
+	r.Old = &m.old
+	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
+}
+
+// versions calls yield for the versions of a payload of a checkpoint, until it says that this is enough.
+func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enough bool, err error) {
+	d, err := parseKind(payload, payloadVersions)
+	if err != nil {
+		return false, err
+	}
+	count, err := d.count()
+	if err != nil {
+		return false, err
+	}
+	var m parsed
+	for range count {
+		flags := d.byte()
+		m.new.Key = d.key()
+		m.new.Revision = int64(d.uvarint())
+		m.is = d.beside(flags, newExpires, newForm)
+		m.new.Data, m.new.Sidecar = d.bytes(), &m.is
+		if d.bad {
+			return false, errPayload
+		}
+		if !yield(&m.new) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// parseHead parses what appendHead wrote.
+func parseHead(payload []byte) (revision int64, w store.Window, err error) {
+	d, err := parseKind(payload, payloadHead)
+	if err != nil {
+		return 0, w, err
+	}
+	revision = int64(d.uvarint())
+	w.Horizon, w.Bytes = int64(d.uvarint()), int64(d.uvarint())
+	count, err := d.count()
+	if err != nil {
+		return 0, w, err
+	}
+	for range count {
+		w.Marks = append(w.Marks, store.Mark{Revision: int64(d.uvarint()), Time: d.varint(), Bytes: int64(d.uvarint())})
+	}
+	if d.bad {
+		return 0, w, errPayload
+	}
+	return revision, w, nil
+}
+
+// decoder reads the parts of a payload; bad says that one was not there.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.bad = true
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 || int64(v) < 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.bad = true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// count reads a number of parts, each of which takes some bytes of what follows.
+func (d *decoder) count() (int, error) {
+	n := d.uvarint()
+	if d.bad || n > uint64(len(d.b)) {
+		return 0, errPayload
+	}
+	return int(n), nil
+}
+
+func (d *decoder) bytes() []byte {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.bad = true
+		return nil
+	}
+	b := d.b[:n:n]
+	d.b = d.b[n:]
+	return b
+}
+
+// key returns a key whose strings are the payload's bytes, and so lent as well.
+func (d *decoder) key() store.Key {
+	resource, name := d.bytes(), d.bytes()
+	return store.Key{
+		Resource: unsafe.String(unsafe.SliceData(resource), len(resource)),
+		Name:     unsafe.String(unsafe.SliceData(name), len(name)),
+	}
+}
+
+// beside reads what the flags say that there is, as a sidecar that tells nothing else.
+func (d *decoder) beside(flags, expires, form byte) (s store.Sidecar) {
+	if flags&expires != 0 {
+		s.Expire = time.Unix(0, d.varint()).UTC()
+	}
+	if flags&form != 0 {
+		s.Form = d.uint64()
+	}
+	return s
+}
+
+func (d *decoder) uint64() uint64 {
+	if len(d.b) < 8 {
+		d.bad = true
+		return 0
+	}
+	v := binary.LittleEndian.Uint64(d.b)
+	d.b = d.b[8:]
+	return v
+}

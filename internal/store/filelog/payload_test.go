@@ -1,0 +1,188 @@
+package filelog
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+)
+
+func version(data string, revision int64, expire time.Time) *store.Version {
+	return &store.Version{Revision: revision, Data: []byte(data), Sidecar: &store.Sidecar{Expire: expire}}
+}
+
+func formed(form uint64, v *store.Version) *store.Version {
+	v.Sidecar.Form = form
+	return v
+}
+
+// TestPayload: what was appended is what is read, again and again with the same parser.
+func TestPayload(t *testing.T) {
+	at := time.Unix(1234567890, 987654321).UTC()
+	key := store.Key{Resource: "apps/deployments", Name: "ns/näme"}
+	long := strings.Repeat("0123456789", 1000)
+	var p parser
+	same := func(name, which string, have, want *store.Version) {
+		t.Helper()
+		if (have == nil) != (want == nil) {
+			t.Errorf("%s: the %s version is %v", name, which, have)
+		}
+		if have == nil || want == nil {
+			return
+		}
+		if have.Key != key || have.Revision != want.Revision || have.Data == nil || string(have.Data) != string(want.Data) ||
+			!have.Sidecar.Expire.Equal(want.Sidecar.Expire) || have.Sidecar.Form != want.Sidecar.Form {
+			t.Errorf("%s: the %s version is %s at %d: %q, %+v", name, which, have.Key, have.Revision, have.Data, have.Sidecar)
+		}
+	}
+	for name, r := range map[string]*store.Record{
+		"nothing":           {},
+		"created":           {New: version("x", 9, time.Time{})},
+		"created, expiring": {New: version("x", 9, at)},
+		"created empty":     {New: version("", 9, time.Time{})},
+		"deleted":           {Old: version("gone", 5, time.Time{})},
+		"deleted, expiring": {Old: version("gone", 5, at)},
+		"deleted empty":     {Old: version("", 5, time.Time{})},
+		"changed":           {Old: version("abcXdef", 5, at), New: version("abcYYdef", 9, time.Time{})},
+		"the same":          {Old: version(long, 5, time.Time{}), New: version(long, 9, at)},
+		"shorter":           {Old: version(long+long, 5, time.Time{}), New: version(long, 9, time.Time{})},
+		"longer":            {Old: version(long, 5, time.Time{}), New: version(long+long, 9, time.Time{})},
+		"emptied":           {Old: version(long, 5, time.Time{}), New: version("", 9, time.Time{})},
+		"of a form":         {New: formed(7, version("x", 9, at))},
+		"of the same form":  {Old: formed(7, version("x", 5, at)), New: formed(7, version("y", 9, time.Time{}))},
+		"of another form":   {Old: formed(8, version("x", 5, time.Time{})), New: formed(1<<63, version("y", 9, at))},
+		"of no form now":    {Old: formed(8, version("x", 5, time.Time{})), New: version("y", 9, at)},
+		"gone with a form":  {Old: formed(8, version("x", 5, at))},
+		"nothing alike":     {Old: version("abc", 5, time.Time{}), New: version("xyz", 9, time.Time{})},
+	} {
+		r.Key, r.Revision = key, 9
+		b := appendCommit(nil, &store.Commit{Revision: 9, Time: -5, Records: []*store.Record{r, r}})
+		if h, _, err := parseCommitHeader(b); h.first() != 8 || h.last != 9 || err != nil {
+			t.Errorf("%s: from %d to %d, %v", name, h.first(), h.last, err)
+		}
+		c, err := p.commitOf(b)
+		if err != nil || c.Revision != 9 || c.Time != -5 || len(c.Records) != 2 {
+			t.Fatalf("%s: %+v, %v", name, c, err)
+		}
+		for i, have := range c.Records {
+			if have.Key != key || have.Revision != int64(8+i) {
+				t.Errorf("%s: change %d is of %s at %d", name, i, have.Key, have.Revision)
+			}
+			if r.New != nil {
+				r.New.Revision = int64(8 + i)
+			}
+			same(name, "new", have.New, r.New)
+			same(name, "old", have.Old, r.Old)
+		}
+		if name == "the same" && len(b) > 3*len(long) {
+			t.Errorf("an unchanged object takes %d bytes twice", len(b))
+		}
+	}
+}
+
+// TestCheckpointPayloads: the parts of a checkpoint are read as they were written.
+func TestCheckpointPayloads(t *testing.T) {
+	want := &store.Checkpoint{Revision: 7, Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: -2, Bytes: 3}, {Revision: 4, Time: 5, Bytes: 6}}}}
+	revision, window, err := parseHead(appendHead(nil, want))
+	if err != nil || revision != 7 || fmt.Sprint(window) != fmt.Sprint(want.Window) {
+		t.Errorf("the head is %d, %v, %v", revision, window, err)
+	}
+	var b []byte
+	for _, text := range []string{"a", "", "c"} {
+		v := formed(uint64(len(text)), version(text, 5, time.Unix(int64(len(text)), 0)))
+		v.Key = store.Key{Resource: "/pods", Name: "n" + text}
+		b = appendVersion(b, v)
+	}
+	b = append([]byte{payloadVersions, 3}, b...)
+	var p parser
+	for stop := range 4 {
+		var have []string
+		enough, err := p.versions(b, func(v *store.Version) bool {
+			have = append(have, fmt.Sprintf("%s@%d=%s %d %d", v.Key, v.Revision, v.Data, v.Sidecar.Form, v.Sidecar.Expire.Unix()))
+			return len(have) <= stop
+		})
+		all := []string{"/pods/na@5=a 1 1", "/pods/n@5= 0 0", "/pods/nc@5=c 1 1"}
+		if err != nil || enough != (stop < 3) || !slices.Equal(have, all[:min(stop+1, 3)]) {
+			t.Errorf("%q, %v, %v", have, enough, err)
+		}
+	}
+	for name, bad := range map[string][]byte{"nothing": {}, "another kind": {9}, "cut": b[:len(b)-1], "too many": {payloadVersions, 200, 1}} {
+		if _, err := p.versions(bad, func(*store.Version) bool { return true }); err == nil {
+			t.Errorf("%s is read as versions", name)
+		}
+	}
+}
+
+// A replay takes no memory for each record: what it yields is lent.
+func TestParsingAllocatesNothing(t *testing.T) {
+	c := &store.Commit{Revision: 99}
+	for i := range 50 {
+		c.Records = append(c.Records, &store.Record{
+			Key: store.Key{Resource: "/pods", Name: "a"}, Revision: int64(50 + i), Old: version("abc", 5, time.Time{}), New: version("abd", int64(50+i), time.Time{}),
+		})
+	}
+	b := appendCommit(nil, c)
+	var p parser
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := p.commitOf(b); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for 50 records", n)
+	}
+}
+
+// TestCommonEnds compares the fast ways with the obvious ones.
+func TestCommonEnds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	text := func() []byte {
+		b := bytes.Repeat([]byte("a"), rng.IntN(40))
+		for range rng.IntN(3) {
+			if len(b) > 0 {
+				b[rng.IntN(len(b))] = 'b'
+			}
+		}
+		return b
+	}
+	for range 20000 {
+		a, b := text(), text()
+		n := 0
+		for n < min(len(a), len(b)) && a[n] == b[n] {
+			n++
+		}
+		if got := commonPrefix(a, b); got != n {
+			t.Fatalf("%q and %q begin with the same %d bytes, not %d", a, b, n, got)
+		}
+		n = 0
+		for n < min(len(a), len(b)) && a[len(a)-1-n] == b[len(b)-1-n] {
+			n++
+		}
+		if got := commonSuffix(a, b); got != n {
+			t.Fatalf("%q and %q end with the same %d bytes, not %d", a, b, n, got)
+		}
+	}
+}
+
+// FuzzPayload: whatever a log may hold, reading it ends in values or in an error.
+func FuzzPayload(f *testing.F) {
+	f.Add(appendCommit(nil, &store.Commit{Revision: 9, Time: 1, Records: []*store.Record{{
+		Key: store.Key{Resource: "/pods", Name: "a"}, Old: version("abc", 5, time.Unix(1, 0)), New: version("abd", 9, time.Unix(2, 0))}}}))
+	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, version("abc", 5, time.Unix(1, 0)))...))
+	f.Add(appendHead(nil, &store.Checkpoint{Revision: 7, Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: 2, Bytes: 3}}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var p parser
+		if c, err := p.commitOf(b); err == nil {
+			appendCommit(nil, c)
+		}
+		_, _ = p.versions(b, func(v *store.Version) bool {
+			appendVersion(nil, v)
+			return true
+		})
+		_, _, _ = parseHead(b)
+	})
+}
