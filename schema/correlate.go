@@ -1,0 +1,177 @@
+package schema
+
+import (
+	"strconv"
+
+	"plinth/object"
+)
+
+// Pair is a value of a custom type and the value that it replaces. Validation of an update goes down pairs: what is wrong with a
+// value that is as it was is not held against the update, and rules compare a value with its old one.
+//
+// Which old value belongs to which new one: fields and entries by their names; items of a list of type map by their keys, of
+// the first old item that has them; items of other lists have none. The nil Pair is a value without an old one.
+type Pair struct {
+	Type       *Type
+	Value, Old object.Value
+
+	compared, unchanged bool
+	old                 *Keyed // of the items of Old; nil until one is asked for
+}
+
+// Correlate begins at an object.
+func Correlate(t *Type, v, old object.Value) *Pair { return &Pair{Type: t, Value: v, Old: old} }
+
+// Key is the pair of a member, nil if one of the two is not there, or if the schema does not tell of it.
+func (p *Pair) Key(name string) *Pair {
+	if p == nil {
+		return nil
+	}
+	v, isNew := p.Value.Get(name)
+	old, isOld := p.Old.Get(name)
+	of := p.Type.member(name)
+	if !isNew || !isOld || of == nil {
+		return nil
+	}
+	return &Pair{Type: of, Value: v, Old: old}
+}
+
+// member is what the schema itself says of a member: of metadata, too. Nil where it says nothing.
+func (t *Type) member(name string) *Type {
+	if t.embeds() && name == "metadata" {
+		return t.Custom.Metadata
+	}
+	if f := t.Field(name); f != nil {
+		return f.Type
+	}
+	if of := t.additional(); of != emptied {
+		return of
+	}
+	return nil
+}
+
+// Item is the pair of an item of a list of type map; nil if there is no old item with its keys.
+func (p *Pair) Item(i int) *Pair {
+	if p == nil || p.Type.Kind != List || p.Type.ListType != Associative || p.Old.Kind() != object.List || i >= p.Value.Len() {
+		return nil
+	}
+	if p.old == nil {
+		p.old = p.Type.Keyed(p.Old)
+	}
+	item := p.Value.Items()[i]
+	old := p.old.Get(item)
+	if old.IsNull() {
+		return nil
+	}
+	return &Pair{Type: p.Type.Elem, Value: item, Old: old}
+}
+
+// Unchanged says whether a value is as it was. The order of a list of type map does not count. A value of which the schema does not
+// describe a part counts as changed, as in the reference: its parts have no pair. The nil Pair is changed.
+func (p *Pair) Unchanged() bool {
+	if p == nil {
+		return false
+	}
+	if !p.compared {
+		p.compared, p.unchanged = true, p.compare()
+	}
+	return p.unchanged
+}
+
+func (p *Pair) compare() bool {
+	if p.Value.Kind() != p.Old.Kind() || p.Value.Len() != p.Old.Len() && p.Value.Kind() != object.String {
+		return false
+	}
+	switch p.Value.Kind() {
+	case object.List:
+		if p.Type.Kind != List || p.Type.ListType != Associative {
+			return object.Equal(p.Value, p.Old)
+		}
+		for i := range p.Value.Items() {
+			if !p.Item(i).Unchanged() {
+				return false
+			}
+		}
+		return true
+	case object.Map:
+		for _, m := range p.Value.Members() {
+			if !p.Key(m.Key).Unchanged() {
+				return false
+			}
+		}
+		return true
+	}
+	return object.Equal(p.Value, p.Old)
+}
+
+// Keyed finds items of a list of type map by the keys of another item.
+type Keyed struct {
+	keys  []string
+	items map[string]object.Value
+}
+
+// Keyed indexes a list of this type. Other types than lists of type map make an index without items.
+func (t *Type) Keyed(list object.Value) *Keyed {
+	k := &Keyed{keys: t.ListKeys}
+	if t.Kind != List || t.ListType != Associative || len(k.keys) == 0 || list.Len() == 0 {
+		return k
+	}
+	k.items = make(map[string]object.Value, list.Len())
+	var scratch []byte
+	for _, item := range list.Items() {
+		key, ok := k.appendKey(scratch[:0], item)
+		if scratch = key; !ok {
+			continue
+		}
+		if _, there := k.items[string(key)]; !there {
+			k.items[string(key)] = item
+		}
+	}
+	return k
+}
+
+// Get is the first item with the keys of this one, null if there is none.
+func (k *Keyed) Get(item object.Value) object.Value {
+	if len(k.items) == 0 {
+		return object.Nil
+	}
+	var scratch [64]byte
+	key, ok := k.appendKey(scratch[:0], item)
+	if !ok {
+		return object.Nil
+	}
+	return k.items[string(key)]
+}
+
+// appendKey writes the values of the keys of an item, each with its kind and so that it shows where it ends. It fails on an item
+// that lacks one, or has one that is no scalar.
+func (k *Keyed) appendKey(dst []byte, item object.Value) ([]byte, bool) {
+	for _, name := range k.keys {
+		v, _ := item.Get(name)
+		dst = append(dst, byte(v.Kind()))
+		switch v.Kind() {
+		case object.Bool:
+			dst = strconv.AppendBool(dst, v.Bool())
+		case object.Int:
+			dst = strconv.AppendInt(dst, v.Int(), 10)
+		case object.Float:
+			dst = strconv.AppendFloat(dst, v.Float(), 'g', -1, 64)
+		case object.String:
+			dst = strconv.AppendInt(dst, int64(v.Len()), 10)
+			dst = append(dst, ':')
+			dst = append(dst, v.Str()...)
+		default:
+			return dst, false
+		}
+		dst = append(dst, 0)
+	}
+	return dst, true
+}
+
+// Additional is what additionalProperties says of members that are not declared; nil where it says nothing of them.
+func (t *Type) Additional() *Type {
+	if of := t.additional(); of != emptied {
+		return of
+	}
+	return nil
+}
