@@ -35,7 +35,8 @@ type Constraints struct {
 
 	// Default is what stands for a value that is not there: pruned as every value is, so that it may be less than what the
 	// schema says. Null where there is none.
-	Default object.Value
+	Default     object.Value
+	defaultSize int // of its JSON
 
 	Rules []Rule // x-kubernetes-validations; package cel compiles and runs them
 

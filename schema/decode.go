@@ -16,7 +16,12 @@ const maxUnknown = 100
 //
 // Of several errors it tells the one the reference would: one from the parsing of a scalar (a quantity, a time) ends the
 // walk at once; among others the first counts. First is in the order of keys, as the order of the text is gone by now.
+//
+// A custom type prunes instead: see prune.go.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
+	if t.Custom != nil {
+		return t.prune(v, pruner{})
+	}
 	var w walker
 	return w.decode(v, t)
 }
@@ -27,13 +32,25 @@ func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	if !settled.IsNull() && v == settled {
 		return Decoded{Value: v}, nil
 	}
+	if t.Custom != nil {
+		return t.prune(v, pruner{settled: settled})
+	}
 	w := walker{settled: settled}
 	return w.decode(v, t)
 }
 
 // DecodePart is Decode for what is only a part of an object, the intent of an apply (SSA-2): scalars get their stored form,
-// and nothing else is added or taken away. What is there says that somebody wants it there: null, an empty list, a zero.
+// and nothing else is added or taken away. What is there says that somebody wants it there: null, an empty list, a zero. Of a
+// custom type these are the numbers; what is unknown goes when the object that the merge makes is decoded, and is told to nobody.
 func (t *Type) DecodePart(v object.Value) (Decoded, error) {
+	if t.Custom != nil {
+		var p pruner
+		v = p.untyped(v, nil)
+		if p.number != nil {
+			return Decoded{}, p.number
+		}
+		return Decoded{Value: v}, nil
+	}
 	w := walker{part: true}
 	return w.decode(v, t)
 }

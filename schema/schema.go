@@ -6,7 +6,10 @@
 // is to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what survives a round trip
 // through protobuf, where empty lists and maps are null. The zero value is what Go's encoding of these types prints for a
 // type that nothing was said of ([Type.Zero]). Markers are what the comments of Go sources say of types and fields.
-// Validation beyond types is not here but with the kinds (package builtin).
+// Validation of built-in objects beyond their types is not here but with the kinds (package builtin).
+//
+// A custom type (structural.go) is made from the schema of a definition. To prune is its way to decode: fields that the
+// schema does not have are dropped and reported, nothing is added.
 //
 // A built-in value after Decode is what the typed codec of Kubernetes would print after reading the same text: the members
 // that Go always writes are there, the empty ones that it leaves out are not.

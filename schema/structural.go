@@ -27,7 +27,11 @@ var (
 	anything = &Type{Kind: Any}
 	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning knows no
 	// field there: scalars and lists stay, maps lose all their members.
-	emptied = &Type{Kind: Any, Custom: &Constraints{}}
+	emptied = &Type{Kind: Any}
+	// closed is what `additionalProperties: false` says: pruning takes it for true, as the reference does, validation refuses it.
+	closed = &Type{Kind: Any}
+	// bareTypeMeta is the type of apiVersion and kind where the schema does not declare them.
+	bareTypeMeta = &Type{Kind: String}
 )
 
 // Structural compiles the openAPIV3Schema of a version of a CustomResourceDefinition, which has been validated as structural.
@@ -38,6 +42,12 @@ var (
 // and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields at any depth
 // or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own rules, which do not
 // reach as deep: see [Type.Decode].
+//
+// An object that comes in (create, update, what a patch makes) goes through [Type.Decode], [Type.Default] and, after
+// admission, [Type.Validate]. One that an apply makes gets its defaults and is validated before it is decoded: what the schema
+// does not have is owned, and pruned only when it is stored. One that was stored in another form than today's goes through
+// [Type.DecodeStored] and [Type.Default] of the version that it is stored in, and after a conversion through Decode of the
+// version that is asked for, whose defaults it does not get.
 func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 	c := structural{metadata: o.Metadata}
 	t, err := c.compile(openAPI, false, true)
@@ -95,7 +105,10 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	if n.constraints > 0 {
 		c := n.c
 		t.Custom = &c
-		t.Custom.Default = s.pruned(t)
+		t.Custom.setDefault(s.pruned(t))
+	}
+	if n.c.Embedded {
+		t.pruneMetadata()
 	}
 	t.fills = t.fillsBelow()
 	return t, nil
@@ -144,7 +157,9 @@ func (s *structural) shape(t *Type, n *node, open bool) error {
 			return err
 		}
 	case object.Bool:
-		additional = emptied
+		if additional = closed; n.additional.Bool() {
+			additional = emptied
+		}
 	}
 	if err := s.fields(t, n, open); err != nil {
 		return err
@@ -154,11 +169,14 @@ func (s *structural) shape(t *Type, n *node, open bool) error {
 		t.Kind = IntOrString
 	case n.kind == "":
 		t.Kind = Any
-	case n.kind == "object" && len(t.Fields) == 0 && additional != nil && additional != emptied:
+	case n.kind == "object" && len(t.Fields) == 0 && additional != nil && additional.declared():
 		t.Kind, t.Elem, additional = Map, additional, nil
 	case n.kind == "object":
 		t.Kind = Struct
-		if t.Elem = additional; additional == nil && (open || len(t.Fields) == 0) {
+		switch t.Elem = additional; {
+		case additional == closed:
+			t.Elem = nil
+		case additional == nil && (open || len(t.Fields) == 0):
 			t.Elem = anything
 		}
 	case n.kind == "array":
@@ -223,7 +241,7 @@ func (s *structural) object(t *Type, n *node) {
 		case name == "metadata":
 			n.c.Metadata, f.Type = f.Type, s.metadata
 		case f.Type == nil || f.Type.Kind != String:
-			f.Type = plainString
+			f.Type = bareTypeMeta
 		}
 	}
 }
@@ -287,8 +305,43 @@ func (n *node) mark(t *Type) error {
 	return nil
 }
 
-// pruned is the default of a place as pruning leaves it.
-func (s *structural) pruned(t *Type) object.Value { return t.Custom.Default }
+// pruned is the default of a place as pruning leaves it, nulls and all.
+func (s *structural) pruned(t *Type) object.Value {
+	if t.Custom.Default.IsNull() {
+		return object.Nil
+	}
+	p := pruner{stored: true, nulls: true}
+	return p.value(t.Custom.Default, t, false, &place{index: -1})
+}
+
+func (c *Constraints) setDefault(v object.Value) {
+	if c.Default = v; !v.IsNull() {
+		c.defaultSize = len(object.AppendJSON(nil, v))
+	}
+}
+
+// pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta. t is the type of the object.
+func (t *Type) pruneMetadata() {
+	described := t.Custom.Metadata
+	if described == nil || !described.fills && described.fallback().IsNull() {
+		return
+	}
+	p := pruner{stored: true, nulls: true}
+	as := func(v object.Value) object.Value {
+		v, _ = p.metadata(v, t, &place{up: &place{index: -1}, key: "metadata", index: -1})
+		return v
+	}
+	if v := described.fallback(); !v.IsNull() {
+		described.Custom.setDefault(as(v))
+	}
+	for i := range described.Fields {
+		f := &described.Fields[i]
+		if v := f.Type.fallback(); !v.IsNull() {
+			f.Default = as(object.Fields(f.Name, v)).At(f.Name)
+			f.Type.Custom.setDefault(f.Default)
+		}
+	}
+}
 
 // read takes a schema apart. A keyword that a structural schema may not have is an error; one that says nothing of values
 // (description, title, example, externalDocs) is skipped.

@@ -1,0 +1,390 @@
+package schema
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/object"
+)
+
+// This file is how a custom object is decoded: what stands in for Go's decoding of built-in types, as the reference has it for
+// objects that it holds as maps. In the order of the reference, though all of it is one walk here:
+//
+//  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold is an error.
+//  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and puts it
+//     back in the end, so that nothing below has to do with it.
+//  3. Fields that the schema does not have are dropped and told of, but for those below x-kubernetes-preserve-unknown-fields.
+//     That reaches down to the next schema that is written out, which prunes again unless it preserves, too:
+//
+//     kept(member) ⇔ declared ∨ additionalProperties ∨ the map preserves ∨ the map is an item of a list that preserves
+//
+//     This goes by the value alone, whatever type the schema gives it: a map where the schema has a string loses every member,
+//     and is refused for its type only later.
+//  4. Members that are null lose their place where the schema has neither `nullable` nor a default for them. They are no error.
+//  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
+//
+// Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is stored as 1.
+
+// DecodeStored is Decode for an object that was stored when the schema was another one, and of which nobody can be told what is
+// wrong: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere. For a built-in type it is
+// Decode.
+func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
+	if t.Custom == nil {
+		return t.Decode(v)
+	}
+	return t.prune(v, pruner{stored: true})
+}
+
+func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
+	out := p.value(v, t, false, nil)
+	for _, err := range []*TypeError{p.number, p.top, p.embedded} {
+		if err != nil {
+			return Decoded{}, err
+		}
+	}
+	slices.Sort(p.unknown)
+	slices.Sort(p.unknownEmbedded)
+	unknown := append(append(p.unknownTop, p.unknown...), p.unknownEmbedded...)
+	return Decoded{Value: out, Unknown: unknown[:min(len(unknown), maxUnknown)]}, nil
+}
+
+// pruner is what one walk has found.
+type pruner struct {
+	settled object.Value // see DecodeFrom
+	stored  bool         // see DecodeStored
+	nulls   bool         // step 4 is left out
+
+	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference tells of them one after the other,
+	// the latter two sorted.
+	unknownTop, unknown, unknownEmbedded []string
+	// The first error of each step, in the order of the steps.
+	number, top, embedded *TypeError
+}
+
+// place is a step on the way from the top to the value at hand; nil is the top. It stays on the stack, like [step].
+type place struct {
+	up      *place
+	key     string
+	index   int          // of an item; -1 for a member
+	free    bool         // the member is one of additionalProperties
+	settled object.Value // what stands here in what the value was made from
+}
+
+// step is the place in the words of [step.String], which are those of unknown fields: a.b[0].c.
+func (p *place) String() string {
+	if p == nil {
+		return ""
+	}
+	if p.index >= 0 {
+		return fmt.Sprintf("%s[%d]", p.up, p.index)
+	}
+	if p.up == nil {
+		return p.key
+	}
+	return p.up.String() + "." + p.key
+}
+
+// path is the place in the words of errors about fields: a.b[0][c] for a member that no property declares.
+func (p *place) path() *field.Path {
+	switch {
+	case p == nil:
+		return nil
+	case p.index >= 0:
+		return p.up.path().Index(p.index)
+	case p.free:
+		return p.up.path().Key(p.key)
+	}
+	return p.up.path().Child(p.key)
+}
+
+// value decodes what stands at a place. keep says that the place is an item of a list that preserves unknown fields.
+func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Value {
+	switch v.Kind() {
+	case object.Number:
+		return p.untyped(v, at)
+	case object.Map:
+		return p.members(v, t, keep || t.preserves(), at)
+	case object.List:
+		return p.items(v, t, keep || t.preserves(), at)
+	}
+	return v
+}
+
+// untyped gives the numbers in v their types, and leaves the rest.
+func (p *pruner) untyped(v object.Value, at *place) object.Value {
+	typed, err := v.Untyped()
+	if err != nil && p.number == nil {
+		p.number = &TypeError{Path: at.String(), Message: err.Error()}
+	}
+	return typed
+}
+
+func (p *pruner) from(at *place) object.Value {
+	if at == nil {
+		return p.settled
+	}
+	return at.settled
+}
+
+func (p *pruner) items(v object.Value, t *Type, keep bool, at *place) object.Value {
+	of := t.Items()
+	if of == nil {
+		if keep {
+			return p.untyped(v, at)
+		}
+		of = emptied
+	}
+	out := listEdit{old: v.Items()}
+	was := p.from(at).Items()
+	here := place{up: at}
+	for i, item := range out.old {
+		if here.index, here.settled = i, object.Nil; i < len(was) {
+			here.settled = was[i]
+		}
+		if item == here.settled {
+			out.set(i, item)
+			continue
+		}
+		out.set(i, p.value(item, of, keep, &here))
+	}
+	return out.value(v)
+}
+
+func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.Value {
+	out := edit{old: v.Members()}
+	was := counterpart{members: p.from(at).Members()}
+	here := place{up: at, index: -1}
+	for i := range out.old {
+		m := &out.old[i]
+		var same bool
+		if here.settled, same = was.find(m.Key); same && here.settled == m.Value {
+			out.keep(i, m.Value)
+			continue
+		}
+		here.key = m.Key
+		if value, stays := p.member(m.Value, t, keep, &here); stays {
+			out.keep(i, value)
+		} else {
+			out.drop(i)
+		}
+	}
+	return out.value(v)
+}
+
+// member decodes a member of a map and says whether it stays.
+func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.Value, bool) {
+	if t.embeds() {
+		switch at.key {
+		case "apiVersion", "kind":
+			return p.typeMeta(v, t, at)
+		case "metadata":
+			if at.up == nil {
+				return p.topMetadata(v, t, at), true
+			}
+			return p.metadata(v, t, at)
+		}
+	}
+	of := t.member(at.key)
+	if at.free = t.Field(at.key) == nil; of == nil {
+		v = p.untyped(v, at) // a number that is none is an error in a field that goes, too
+		if !keep {
+			p.unknown = tell(p.unknown, at.String())
+		}
+		return v, keep
+	}
+	if p.loses(v, of) {
+		return v, false
+	}
+	return p.value(v, of, false, at), true
+}
+
+// member is the type of a member of a map, declared or additional; nil where there is none of this name.
+func (t *Type) member(name string) *Type {
+	if f := t.Field(name); f != nil {
+		return f.Type
+	}
+	return t.additional()
+}
+
+// loses says whether a member of this type goes because it is null.
+func (p *pruner) loses(v object.Value, of *Type) bool {
+	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
+}
+
+// declared says that a schema stands behind the type: `additionalProperties: true` is none, and neither is what every object has.
+func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
+
+// tell adds a path, up to the number that is told of.
+func tell(paths []string, path string) []string {
+	if len(paths) >= maxUnknown {
+		return paths
+	}
+	return append(paths, path)
+}
+
+func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, bool) {
+	switch {
+	case v.Kind() == object.String:
+		return v, true
+	case at.up == nil:
+		if p.top == nil {
+			p.top = &TypeError{Path: at.key, Message: fmt.Sprintf(".%s accessor error: %s is of the type %s, expected string",
+				at.key, object.AppendJSON(nil, v), goType(v))}
+		}
+		return v, true
+	case p.loses(v, t.Field(at.key).Type), p.stored:
+		return v, false
+	}
+	p.refuse(v, at, "must be a string")
+	return v, true
+}
+
+// refuse notes what is wrong with an embedded object.
+func (p *pruner) refuse(v object.Value, at *place, detail string) {
+	if p.embedded == nil {
+		p.embedded = &TypeError{Path: at.String(), Message: field.Invalid(at.path(), bad(v), detail).Error()}
+	}
+}
+
+// topMetadata is step 2.
+func (p *pruner) topMetadata(v object.Value, t *Type, at *place) object.Value {
+	decoded, err := p.objectMeta(v, t, at)
+	if err != nil {
+		p.top = &TypeError{Path: "metadata", Message: err.Error()}
+		return v
+	}
+	for _, name := range decoded.Unknown {
+		p.unknownTop = tell(p.unknownTop, "metadata."+name)
+	}
+	return decoded.Value
+}
+
+// metadata is step 5.
+func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, bool) {
+	if described := t.Custom.Metadata; described != nil {
+		if p.loses(v, described) {
+			return v, false
+		}
+		if !p.nulls {
+			v = withoutNulls(v, described)
+		}
+	}
+	decoded, err := p.objectMeta(v, t, at)
+	if err != nil && p.stored && v.Kind() == object.Map {
+		decoded, err = p.wellFormed(v, t, at)
+	}
+	if err != nil {
+		if !p.stored {
+			p.refuse(v, at, err.Error())
+		}
+		return v, true
+	}
+	for _, name := range decoded.Unknown {
+		p.unknownEmbedded = tell(p.unknownEmbedded, at.path().String()+"."+name)
+	}
+	if created, there := decoded.Value.Get("creationTimestamp"); there && created.IsNull() {
+		return decoded.Value.Without("creationTimestamp"), true
+	}
+	return decoded.Value, true
+}
+
+// objectMeta decodes metadata by the rules of Go.
+func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
+	w := walker{settled: at.settled}
+	// The reference prints what it has read and decodes that: 1.0 has become 1 by then.
+	v, err := v.Scalars(func(v object.Value) (object.Value, error) {
+		if v.Kind() != object.Number {
+			return v, nil
+		}
+		return object.NumberOf(string(object.AppendJSON(nil, p.untyped(v, at)))), nil
+	})
+	if err != nil {
+		return Decoded{}, err
+	}
+	return w.decode(v, t.Field("metadata").Type)
+}
+
+// wellFormed decodes those members of metadata that can be decoded.
+func (p *pruner) wellFormed(v object.Value, t *Type, at *place) (Decoded, error) {
+	var members []object.Member
+	for _, m := range v.Members() {
+		if _, err := p.objectMeta(object.MapOf(m), t, at); err == nil {
+			members = append(members, m)
+		}
+	}
+	return p.objectMeta(object.MapOf(members...), t, at)
+}
+
+// withoutNulls is step 4 where step 3 does not go.
+func withoutNulls(v object.Value, t *Type) object.Value {
+	var p pruner
+	switch v.Kind() {
+	case object.Map:
+		out := edit{old: v.Members()}
+		for i := range out.old {
+			m := &out.old[i]
+			switch of := t.member(m.Key); {
+			case of == nil:
+				out.keep(i, m.Value)
+			case p.loses(m.Value, of):
+				out.drop(i)
+			default:
+				out.keep(i, withoutNulls(m.Value, of))
+			}
+		}
+		return out.value(v)
+	case object.List:
+		of := t.Items()
+		if of == nil {
+			return v
+		}
+		out := listEdit{old: v.Items()}
+		for i, item := range out.old {
+			out.set(i, withoutNulls(item, of))
+		}
+		return out.value(v)
+	}
+	return v
+}
+
+// bad is a value as the reference shows it in an error.
+func bad(v object.Value) any {
+	switch v.Kind() {
+	case object.String:
+		return v.Str()
+	case object.Int:
+		return v.Int()
+	case object.Float:
+		return v.Float()
+	case object.Bool:
+		return v.Bool()
+	case object.Null:
+		return nil
+	}
+	return shown{v}
+}
+
+// shown is a list or a map in an error: it is printed only when somebody reads the error.
+type shown struct{ value object.Value }
+
+// MarshalJSON implements json.Marshaler.
+func (s shown) MarshalJSON() ([]byte, error) { return object.AppendJSON(nil, s.value), nil }
+
+// goType is the type that the reference holds a value as.
+func goType(v object.Value) string {
+	switch v.Kind() {
+	case object.Bool:
+		return "bool"
+	case object.Int:
+		return "int64"
+	case object.Float, object.Number:
+		return "float64"
+	case object.List:
+		return "[]interface {}"
+	case object.Map:
+		return "map[string]interface {}"
+	}
+	return "<nil>"
+}
