@@ -41,10 +41,7 @@ func (t *Type) member(name string) *Type {
 	if t.embeds() && name == "metadata" {
 		return t.Custom.Metadata
 	}
-	if f := t.Field(name); f != nil {
-		return f.Type
-	}
-	if of := t.additional(); of != emptied {
+	if of := t.below(name); of != nil && of.declared() {
 		return of
 	}
 	return nil
@@ -170,7 +167,7 @@ func (k *Keyed) appendKey(dst []byte, item object.Value) ([]byte, bool) {
 
 // Additional is what additionalProperties says of members that are not declared; nil where it says nothing of them.
 func (t *Type) Additional() *Type {
-	if of := t.additional(); of != emptied {
+	if of := t.additional(); of != nil && of.declared() {
 		return of
 	}
 	return nil

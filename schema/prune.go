@@ -186,7 +186,7 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 			return p.metadata(v, t, at)
 		}
 	}
-	of := t.member(at.key)
+	of := t.below(at.key)
 	if at.free = t.Field(at.key) == nil; of == nil {
 		v = p.untyped(v, at) // a number that is none is an error in a field that goes, too
 		if !keep {
@@ -200,8 +200,8 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	return p.value(v, of, false, at), true
 }
 
-// member is the type of a member of a map, declared or additional; nil where there is none of this name.
-func (t *Type) member(name string) *Type {
+// below is the type of a member of a map, declared or additional, as pruning goes by it; nil where there is none of this name.
+func (t *Type) below(name string) *Type {
 	if f := t.Field(name); f != nil {
 		return f.Type
 	}
@@ -325,7 +325,7 @@ func withoutNulls(v object.Value, t *Type) object.Value {
 		out := edit{old: v.Members()}
 		for i := range out.old {
 			m := &out.old[i]
-			switch of := t.member(m.Key); {
+			switch of := t.below(m.Key); {
 			case of == nil:
 				out.keep(i, m.Value)
 			case p.loses(m.Value, of):
