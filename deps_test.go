@@ -57,10 +57,11 @@ var allowed = map[string][]string{
 	"internal/proto":                 {"object", "schema"},
 	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine", "internal/proto", "internal/store"},
 	"internal/httpapi":               {"object", "internal/access", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
+	"internal/etcdstub":              {},
 	"internal/invariants":            {},
 	"internal/controller":            {"object", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},
-	"cmd/plinth":                     {"internal/server", "internal/builtin", "merge", "object", "schema"},
+	"cmd/plinth":                     {"internal/server", "internal/etcdstub", "internal/builtin", "merge", "object", "schema"},
 
 	"internal/builtin/validation/validationtest": {},
 }
@@ -73,7 +74,7 @@ var outside = map[string][]string{
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings"},
 	"k8s.io/apiextensions-apiserver/":   {"internal/builtin", "internal/builtin/gotypes"},
 	"google.golang.org/protobuf/":       {"internal/proto", "internal/wire"},
-	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "cmd/plinth"},
+	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "internal/etcdstub", "cmd/plinth"},
 	"k8s.io/kubernetes":                 {},
 	"k8s.io/client-go":                  {},
 	"sigs.k8s.io/structured-merge-diff": {},

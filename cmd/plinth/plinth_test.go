@@ -26,7 +26,7 @@ func file(t *testing.T, name, text string) string {
 // plinth runs a command and returns what it prints.
 func plinth(args ...string) (string, error) {
 	var out strings.Builder
-	err := run(args, &out)
+	err := run("plinth", args, &out)
 	return out.String(), err
 }
 

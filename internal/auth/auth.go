@@ -1,8 +1,8 @@
 // Package auth finds out who asks, and says what they may do (AUTH-1).
 //
 // An [Authenticator] knows client certificates and static bearer tokens; who shows neither is anonymous. Authorization
-// is one rule for now: members of system:masters may do everything, everybody may read health and version, and nobody
-// anything else.
+// has the reference's modes, but not their rules yet: members of system:masters may do everything, and under RBAC everybody
+// may read health and version, and nothing else.
 package auth
 
 import (
@@ -34,6 +34,8 @@ type Authenticator struct {
 	tokens  map[[sha256.Size]byte]access.User
 	clients *x509.CertPool
 	now     func() time.Time
+	// RefuseAnonymous refuses requests without credentials. It is set before the first one.
+	RefuseAnonymous bool
 }
 
 // New makes an authenticator with the authorities that sign client certificates, and with the static tokens of a file in
@@ -95,8 +97,11 @@ func (a *Authenticator) Authenticate(r *http.Request) (access.User, error) {
 		return access.User{}, err
 	}
 	if token == "" {
-		if byCertificate != nil {
+		switch {
+		case byCertificate != nil:
 			return access.User{}, byCertificate
+		case a.RefuseAnonymous:
+			return access.User{}, ErrInvalid
 		}
 		return access.Nobody(), nil
 	}
@@ -244,7 +249,19 @@ func nextStart(shown []*x509.Certificate, now time.Time) (next time.Time) {
 // public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.
 var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
 
-// May says whether a request is allowed.
-func May(a *access.Attributes) bool {
-	return a.User.In(access.Masters) || !a.IsResource && a.Verb == "get" && slices.Contains(public, a.Path)
+// Mode is a way to decide, as --authorization-mode names it. A request is allowed if one of the modes allows it.
+type Mode string
+
+// The modes that are there. RBAC allows what is public, and nothing else yet; Node allows nothing yet.
+const (
+	AlwaysAllow Mode = "AlwaysAllow"
+	AlwaysDeny  Mode = "AlwaysDeny"
+	Node        Mode = "Node"
+	RBAC        Mode = "RBAC"
+)
+
+// May says whether a request is allowed. Whatever the modes, system:masters may do everything.
+func May(modes []Mode, a *access.Attributes) bool {
+	return a.User.In(access.Masters) || slices.Contains(modes, AlwaysAllow) ||
+		slices.Contains(modes, RBAC) && !a.IsResource && a.Verb == "get" && slices.Contains(public, a.Path)
 }

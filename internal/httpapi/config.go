@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"time"
 
 	"plinth/internal/access"
@@ -42,8 +43,15 @@ type Config struct {
 	// this and twice this. 0: 30 minutes.
 	MinRequestTimeout time.Duration
 	// StrictTransport is the value of the Strict-Transport-Security header of every answer; "": there is none.
-	StrictTransport  string
-	MaxInFlight      int           // requests other than watches; 0: any number
+	StrictTransport string
+	// Origins are the origins of web pages that may send requests; none: there is no CORS.
+	Origins []*regexp.Regexp
+	// Goaway is the share of HTTP/2 requests behind which the client is told to open another connection.
+	Goaway float64
+	// MaxInFlight limits requests other than watches; 0: any number. MaxMutating, if not nil, limits those that write, and
+	// MaxInFlight is for the others alone.
+	MaxInFlight      int
+	MaxMutating      *int
 	BodyLimit        int64         // bytes; 0: 3 MiB
 	BodyMemory       int64         // bytes of all bodies that are being read; 0: 256 MiB
 	BodyGrace        time.Duration // how long a body may take, in addition to what bodyRate gives it; 0: 10 seconds
@@ -156,6 +164,9 @@ func (c *Config) validate() error {
 	}
 	if c.FormBytes == 0 {
 		c.FormBytes = 32 << 20
+	}
+	if c.MaxMutating != nil && *c.MaxMutating < 0 {
+		faults = append(faults, fmt.Errorf("httpapi: MaxMutating is %d, which is negative", *c.MaxMutating))
 	}
 	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.FormBytes < 0 {
 		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and FormBytes %d; "+

@@ -29,7 +29,7 @@ type exchange struct {
 	user     access.User
 	counted  bool // in Metrics.InFlight
 	exempt   bool // takes no slot
-	admitted bool // in Handler.inFlight
+	admitted bool // holds one of Handler.slots
 	bodyRead bool // there is nothing more to be read of the body
 	rejected bool
 	dryRun   bool

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
 	"strconv"
@@ -17,11 +18,17 @@ import (
 // Handler serves the API.
 type Handler struct {
 	Config
-	logs     struct{ refusals, failures, checks sampler }
-	forms    *wire.Forms
-	offer    wire.Offer   // how answers can be written and bodies read
-	inFlight atomic.Int64 // requests that hold a slot
-	bodies   atomic.Int64 // bytes of memory that bodies take while they are being read
+	logs   struct{ refusals, failures, checks sampler }
+	forms  *wire.Forms
+	offer  wire.Offer             // how answers can be written and bodies read
+	slots  [LongRunning]*inFlight // by class; one for both, or one each
+	bodies atomic.Int64           // bytes of memory that bodies take while they are being read
+}
+
+// inFlight counts the requests that hold a slot.
+type inFlight struct {
+	limit int64 // 0: none
+	taken atomic.Int64
 }
 
 // New makes a handler.
@@ -29,7 +36,13 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	return &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}, nil
+	h := &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
+	h.slots[ReadOnly] = &inFlight{limit: int64(c.MaxInFlight)}
+	h.slots[Mutating] = h.slots[ReadOnly]
+	if c.MaxMutating != nil {
+		h.slots[Mutating] = &inFlight{limit: int64(*c.MaxMutating)}
+	}
+	return h, nil
 }
 
 // steps are what every request goes through, in this order. The first one that returns an error ends it.
@@ -47,6 +60,9 @@ var steps = [...]func(*Handler, *exchange) error{
 
 // ServeHTTP answers one request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h.preflight(w, r) {
+		return
+	}
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer x.end()
 	for _, step := range steps {
@@ -73,7 +89,7 @@ func (x *exchange) end() {
 	}
 	x.limit.end()
 	if x.admitted {
-		x.h.inFlight.Add(-1)
+		x.h.slots[x.class].taken.Add(-1)
 	}
 	if x.counted && x.h.Metrics.InFlight != nil {
 		x.h.Metrics.InFlight(x.class, -1)
@@ -98,6 +114,9 @@ func (h *Handler) identify(x *exchange) error {
 	header["Cache-Control"] = noCache
 	if h.StrictTransport != "" {
 		header.Set("Strict-Transport-Security", h.StrictTransport)
+	}
+	if h.Goaway > 0 && x.r.ProtoMajor == 2 && rand.Float64() < h.Goaway {
+		header.Set("Connection", "close") // which net/http makes a GOAWAY of; what is under way on the connection goes on
 	}
 	return nil
 }
@@ -153,7 +172,7 @@ func (h *Handler) admit(x *exchange) error {
 	if x.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(x.class, 1)
 	}
-	x.exempt = x.class == LongRunning || h.MaxInFlight == 0 || x.user.In(access.Masters) || x.target.probes()
+	x.exempt = x.class == LongRunning || h.slots[x.class].limit == 0 || x.user.In(access.Masters) || x.target.probes()
 	if x.sendsBody() && x.readsBody() {
 		return nil
 	}
@@ -167,7 +186,7 @@ func (h *Handler) takeSlot(x *exchange) error {
 		return nil
 	}
 	x.admitted = true
-	if h.inFlight.Add(1) <= int64(h.MaxInFlight) {
+	if slots := h.slots[x.class]; slots.taken.Add(1) <= slots.limit {
 		return nil
 	}
 	return x.shed()

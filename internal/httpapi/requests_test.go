@@ -390,12 +390,47 @@ func testShedding(t *testing.T, s *server) {
 	}
 	leave <- true
 	synctest.Wait() // the slot is free when the request has ended
+	testApart(t, s.config, inside, leave)
 	w = serve(h, "GET", configMaps)
 	mu.Lock()
 	defer mu.Unlock()
 	if w.code != 200 || inFlight != 0 {
 		t.Errorf("afterwards: %d, %d in flight", w.code, inFlight)
 	}
+}
+
+// Requests that write may have a limit of their own, or none.
+func testApart(t *testing.T, c Config, inside, leave chan bool) {
+	c.MaxMutating = new(1)
+	h, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := func(method string, want int) {
+		t.Helper()
+		if w := serve(h, method, configMaps); w.code != want {
+			t.Errorf("%s beside another: %d, want %d", method, w.code, want)
+		}
+	}
+	go serve(h, "GET", "/wait")
+	<-inside
+	one("GET", 429)
+	one("DELETE", 200)
+	go serve(h, "POST", "/wait")
+	<-inside
+	one("DELETE", 429)
+	leave <- true
+	leave <- true
+	synctest.Wait()
+	*c.MaxMutating = 0
+	if h, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	go serve(h, "POST", "/wait")
+	<-inside
+	one("DELETE", 200)
+	leave <- true
+	synctest.Wait()
 }
 
 // A panic costs one request, and an answer that has begun breaks off instead of looking complete.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,19 +22,58 @@ type Config struct {
 	SecurePort      int    // 0 lets the system choose
 	WriteKubeconfig string // "": DataDir/kubeconfig
 
+	// EtcdServers is the URL of a stub of etcd, which says where DataDir is, in place of DataDir itself: the folder EtcdPrefix of
+	// what the stub names. The files are for a URL with TLS. StorageTimeout is how long the stub may take to answer.
+	EtcdServers               []string
+	EtcdPrefix                string
+	EtcdCAFile                string
+	EtcdCertFile, EtcdKeyFile string
+	StorageTimeout            time.Duration
+
 	TokenAuthFile string // "": no tokens
 	ClientCAFile  string // certificates of further authorities for clients; "": the server's own alone
-	TLSCertFile   string // "": signed by the server's own authority
+	TLSCertFile   string // "": the one in CertDir
 	TLSKeyFile    string
+	CertDir       string   // holds apiserver.crt and apiserver.key, and is given them; "": a pair of the server's own authority
+	TLSNamed      []string // CERT,KEY or CERT,KEY:NAME,NAME: further certificates, for clients that ask for these names
+
+	TLSMinVersion        string   // Go's name of it; "": VersionTLS12
+	TLSCipherSuites      []string // Go's names; none: Go's choice
+	TLSCurves            []int32  // Go's numbers; none: Go's choice
+	DisableHTTP2         bool
+	HTTP2MaxStreams      int  // on one connection; 0: 1000
+	PermitAddressSharing bool // SO_REUSEADDR
+	PermitPortSharing    bool // SO_REUSEPORT
+
+	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
+	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC
+
+	AdmissionControl []string // admission plugins, and no others; none: as it comes
+	EnableAdmission  []string
+	DisableAdmission []string
+	AllowPrivileged  bool
+
+	AdvertiseAddress   string   // where discovery documents say that the server is; "": where it listens
+	ExternalHostname   string   // likewise; goes before AdvertiseAddress
+	CORSAllowedOrigins []string // regular expressions; none: there is no CORS
+	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
 
 	FeatureGates        []string      // "A=true", "B=false"
 	StrictTransport     []string      // directives of the Strict-Transport-Security header; none: there is no header
 	RequestTimeout      time.Duration // of requests other than watches
 	MinRequestTimeout   int           // seconds that a watch lasts at least, if it does not say how long
-	MaxRequestsInflight int           // 0: no limit
+	PriorityAndFairness bool          // one limit on requests under way, the sum of the following; else each has its own
+	MaxRequestsInflight int           // of those that read; 0: none
+	MaxMutatingInflight int           // of those that write; 0: none
+	GoawayChance        float64       // the share of HTTP/2 requests that end their connection
+	ShutdownDelay       time.Duration // how long the server goes on when it is told to end
 	EventTTL            time.Duration // how long Events live
 	WatchHistoryBytes   int64         // of history kept on disk
 	Profiling           bool          // /debug/pprof is served to those who may do everything
+	ContentionProfiling bool          // with Profiling: blocking is profiled, too
+	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
+
+	noSync bool // what is stored need not survive a loss of power: the stub of EtcdServers says so
 
 	Flags map[string]string // the flags that all this was made of and their values, for /flagz; nil: there is no such page
 
@@ -45,7 +85,10 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		RequestTimeout: time.Minute, MinRequestTimeout: 1800, MaxRequestsInflight: 400, EventTTL: time.Hour,
+		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
+		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
+		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
+		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
 		WatchHistoryBytes: 512 << 20,
 		Logger:            slog.Default(),
 	}
@@ -56,17 +99,23 @@ func (c *Config) features() (set features.Set, ignored []string, err error) {
 	return features.Parse(strings.Join(c.FeatureGates, ","))
 }
 
+// validate names everything that is wrong.
 func (c *Config) validate() error {
 	var faults []error
 	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.DataDir == "" {
-		refuse("--data-dir: a directory is needed")
-	}
 	if c.Storage != "embedded" && c.Storage != "memory" {
 		refuse("--storage: %q is none of embedded, memory", c.Storage)
 	}
-	if net.ParseIP(c.BindAddress) == nil {
-		refuse("--bind-address: %q is no IP address", c.BindAddress)
+	switch {
+	case len(c.EtcdServers) > 1:
+		refuse("--etcd-servers: %d are one too many for a stub, and etcd as the store is not there yet", len(c.EtcdServers))
+	case len(c.EtcdServers) == 1 && c.Storage != "embedded":
+		refuse("--storage: %s keeps nothing where --etcd-servers says", c.Storage)
+	case len(c.EtcdServers) == 0 && c.DataDir == "":
+		refuse("--etcd-servers or --data-dir: a place for the objects is needed")
+	}
+	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
+		refuse("--etcd-certfile and --etcd-keyfile go together")
 	}
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		refuse("--secure-port: %d is not between 0 and 65535", c.SecurePort)
@@ -74,11 +123,8 @@ func (c *Config) validate() error {
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
 		refuse("--tls-cert-file and --tls-private-key-file go together")
 	}
-	if c.RequestTimeout <= 0 {
-		refuse("--request-timeout: %s is not positive", c.RequestTimeout)
-	}
-	if c.MinRequestTimeout < 0 {
-		refuse("--min-request-timeout: %d is negative", c.MinRequestTimeout)
+	if _, err := c.tls(); err != nil {
+		refuse("%w", err)
 	}
 	for _, directive := range c.StrictTransport {
 		name, value, more := strings.Cut(directive, "=")
@@ -86,20 +132,79 @@ func (c *Config) validate() error {
 			refuse("--strict-transport-security-directives: %q is none of max-age=SECONDS, includeSubDomains, preload", directive)
 		}
 	}
-	if c.MaxRequestsInflight < 0 {
-		refuse("--max-requests-inflight: %d is negative", c.MaxRequestsInflight)
+	if _, _, err := c.features(); err != nil {
+		refuse("--feature-gates: %w", err)
 	}
-	if c.EventTTL <= 0 {
-		refuse("--event-ttl: %s is not positive", c.EventTTL)
+	if _, err := c.versions(); err != nil {
+		refuse("%w", err)
+	}
+	if _, err := c.origins(); err != nil {
+		refuse("%w", err)
+	}
+	faults = append(faults, c.validateNumbers(), c.validateAccess())
+	c.settle()
+	return errors.Join(faults...)
+}
+
+// settle fills in what follows from the data directory.
+func (c *Config) settle() {
+	if c.WriteKubeconfig == "" && c.DataDir != "" {
+		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
+	}
+}
+
+func (c *Config) validateNumbers() error {
+	var faults []error
+	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	for flag, address := range map[string]string{"--bind-address": c.BindAddress, "--advertise-address": c.AdvertiseAddress} {
+		if net.ParseIP(address) == nil && (address != "" || flag == "--bind-address") {
+			refuse("%s: %q is no IP address", flag, address)
+		}
+	}
+	for flag, d := range map[string]time.Duration{
+		"--request-timeout": c.RequestTimeout, "--event-ttl": c.EventTTL, "--storage-initialization-timeout": c.StorageTimeout,
+	} {
+		if d <= 0 {
+			refuse("%s: %s is not positive", flag, d)
+		}
+	}
+	if c.ShutdownDelay < 0 {
+		refuse("--shutdown-delay-duration: %s is negative", c.ShutdownDelay)
+	}
+	for flag, n := range map[string]int{
+		"--min-request-timeout": c.MinRequestTimeout, "--max-requests-inflight": c.MaxRequestsInflight,
+		"--max-mutating-requests-inflight": c.MaxMutatingInflight, "--http2-max-streams-per-connection": c.HTTP2MaxStreams,
+	} {
+		if n < 0 {
+			refuse("%s: %d is negative", flag, n)
+		}
+	}
+	if c.PriorityAndFairness && c.MaxRequestsInflight+c.MaxMutatingInflight == 0 {
+		refuse("--max-requests-inflight and --max-mutating-requests-inflight: their sum has to be positive, " +
+			"as long as --enable-priority-and-fairness is true")
 	}
 	if c.WatchHistoryBytes <= 0 {
 		refuse("--watch-history-bytes: %d is not positive", c.WatchHistoryBytes)
 	}
-	if _, _, err := c.features(); err != nil {
-		refuse("--feature-gates: %w", err)
-	}
-	if c.WriteKubeconfig == "" {
-		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
+	if c.GoawayChance < 0 || c.GoawayChance > 0.02 {
+		refuse("--goaway-chance: %g is not between 0 and 0.02", c.GoawayChance)
 	}
 	return errors.Join(faults...)
+}
+
+// origins are those of CORSAllowedOrigins. As in the reference each has to say where a host begins and ends: otherwise
+// example\.com would let evil-example.com.evil.org in.
+func (c *Config) origins() ([]*regexp.Regexp, error) {
+	var all []*regexp.Regexp
+	for _, text := range c.CORSAllowedOrigins {
+		if !strings.Contains(text, "^") && !strings.Contains(text, "//") || !strings.ContainsAny(text, "$:") {
+			return nil, fmt.Errorf("--cors-allowed-origins: %q says neither with ^ or // where a host begins, nor with $ or : where it ends", text)
+		}
+		compiled, err := regexp.Compile(text)
+		if err != nil {
+			return nil, fmt.Errorf("--cors-allowed-origins: %w", err)
+		}
+		all = append(all, compiled)
+	}
+	return all, nil
 }

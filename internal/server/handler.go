@@ -1,17 +1,17 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/http"
-	"net/http/pprof"
 	"runtime"
 	"strings"
 	"time"
 
-	"plinth/internal/access"
-	"plinth/internal/auth"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
@@ -35,45 +35,58 @@ func (s *Server) handler() (http.Handler, error) {
 		flagz = nil
 	}
 	figures := newMetrics(s.store, s.registry)
+	origins, err := c.origins()
+	if err != nil {
+		return nil, err
+	}
+	reading, writing := c.MaxRequestsInflight, &c.MaxMutatingInflight
+	if c.PriorityAndFairness {
+		reading, writing = reading+*writing, nil
+	}
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry,
 		Documents: discovery.New(discovery.Config{
-			Registry: s.registry, Version: version(), ServerAddress: strings.TrimPrefix(s.URL(), "https://"), Model: gotypes.Model,
+			Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: gotypes.Model,
 			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,
-		Authorize:      authorize,
+		Authorize:      c.authorizer(),
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
-		RequestTimeout: c.RequestTimeout, MaxInFlight: c.MaxRequestsInflight,
+		RequestTimeout: c.RequestTimeout, MaxInFlight: reading, MaxMutating: writing,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
-		Shards:            s.features.On(features.ShardedListAndWatch),
-		NoCompression:     !s.features.On(features.APIResponseCompression),
-		NoLean:            !s.features.On(features.ManagedFieldsOptOut),
-		NoCBOR:            !s.features.On(features.CBORServingAndStorage),
-		Closing:           s.closing,
-		Logger:            c.Logger, Metrics: figures.hooks(),
+		Origins:           origins, Goaway: c.GoawayChance,
+		Shards:        s.features.On(features.ShardedListAndWatch),
+		NoCompression: !s.features.On(features.APIResponseCompression),
+		NoLean:        !s.features.On(features.ManagedFieldsOptOut),
+		NoCBOR:        !s.features.On(features.CBORServingAndStorage),
+		Closing:       s.closing,
+		Logger:        c.Logger, Metrics: figures.hooks(),
 	})
+}
+
+// advertised is the host and port at which discovery documents say that the server is.
+func (s *Server) advertised() string {
+	address := strings.TrimPrefix(s.URL(), "https://")
+	host := cmp.Or(s.config.ExternalHostname, s.config.AdvertiseAddress)
+	_, port, err := net.SplitHostPort(address)
+	if host == "" || err != nil {
+		return address
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // handlers serve what is beside the API.
 func (s *Server) handlers(figures *metrics) map[string]http.Handler {
 	all := map[string]http.Handler{"/metrics": figures.handler(s.config.Logger)}
 	if s.config.Profiling {
-		all["/debug/pprof/"] = http.HandlerFunc(pprof.Index)
-		all["/debug/pprof/profile"] = http.HandlerFunc(pprof.Profile)
-		all["/debug/pprof/trace"] = http.HandlerFunc(pprof.Trace)
+		maps.Copy(all, profiles())
 	}
 	return all
-}
-
-// authorize lets the masters do everything, and everybody read what is public.
-func authorize(_ context.Context, a access.Attributes) (ok bool, why string, err error) {
-	return auth.May(&a), "", nil
 }
 
 // missing says why a part of the built-in API is not served.

@@ -3,10 +3,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -64,6 +64,8 @@ func Serve(ctx context.Context, c Config, out io.Writer) error {
 	s.greet(out, time.Since(s.started))
 	<-ctx.Done()
 	fmt.Fprintln(out, "Plinth is closing.")
+	s.ready.Store(false)
+	time.Sleep(c.ShutdownDelay)
 	return s.Close()
 }
 
@@ -79,6 +81,12 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if len(ignored) > 0 {
 		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", ignored)
 	}
+	if slices.Contains(c.DisableAdmission, namespaceLifecycle) {
+		c.Logger.Warn("the admission plugin NamespaceLifecycle cannot be turned off, and stays on")
+	}
+	if err := c.locate(ctx); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, err
 	}
@@ -93,11 +101,14 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
-	s.registry = engine.NewRegistry(builtin.Resources(builtin.Config{
+	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
 		Features: s.features,
 	}))
-	var err error
+	if err != nil {
+		return err
+	}
+	s.registry = engine.NewRegistry(types)
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}
@@ -106,7 +117,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if s.listener == nil {
-		if s.listener, err = net.Listen("tcp", net.JoinHostPort(c.BindAddress, strconv.Itoa(c.SecurePort))); err != nil {
+		if s.listener, err = c.listen(ctx); err != nil {
 			return err
 		}
 	}
@@ -117,6 +128,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.auth, err = auth.New(tlsConfig.ClientCAs, c.TokenAuthFile); err != nil {
 		return err
 	}
+	s.auth.RefuseAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(auth.AlwaysAllow))
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
 	handler, err := s.handler()
 	if err != nil {
@@ -130,13 +142,20 @@ func (s *Server) open(ctx context.Context) error {
 		IdleTimeout:       90 * time.Second,
 		MaxHeaderBytes:    1 << 20,
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: 1000},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(c.HTTP2MaxStreams, 1000)},
+	}
+	if c.DisableHTTP2 {
+		s.http.Protocols = new(http.Protocols)
+		s.http.Protocols.SetHTTP1(true)
 	}
 	s.run(func() {
 		if err := s.http.ServeTLS(s.listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			c.Logger.Error("serving failed", "error", err)
 		}
 	})
+	if err := s.profile(); err != nil {
+		return err
+	}
 	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: c.Logger}
 	s.run(func() { namespaces.Run(s.closing) })
 	s.ready.Store(true)
@@ -162,7 +181,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	case c.Storage == "memory":
 		s.log = memlog.New()
 	default:
-		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger}); err != nil {
+		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger, NoSync: c.noSync}); err != nil {
 			return nil, err
 		}
 	}
@@ -174,74 +193,6 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 		return nil, errors.Join(err, s.log.Close())
 	}
 	return opened, nil
-}
-
-// certificates makes sure that there are certificates and a kubeconfig, and returns how TLS is spoken.
-func (s *Server) certificates() (*tls.Config, error) {
-	c := &s.config
-	own, err := openPKI(filepath.Join(c.DataDir, "pki"), s.started)
-	if err != nil {
-		return nil, err
-	}
-	clients := x509.NewCertPool()
-	clients.AddCert(own.ca)
-	if c.ClientCAFile != "" {
-		text, err := os.ReadFile(c.ClientCAFile)
-		if err != nil {
-			return nil, err
-		}
-		if !clients.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--client-ca-file: no certificate in %s", c.ClientCAFile)
-		}
-	}
-	serving, authority, err := s.serving(own)
-	if err != nil {
-		return nil, err
-	}
-	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin); err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		Certificates: []tls.Certificate{serving},
-		ClientCAs:    clients,
-		ClientAuth:   tls.RequestClientCert, // which is package auth's to verify: who fails is told so, with 401
-		MinVersion:   tls.VersionTLS12,
-		NextProtos:   []string{"h2", "http/1.1"},
-	}, nil
-}
-
-// serving is the certificate that clients see, and the authority that signed it as far as the server knows.
-func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
-	c := &s.config
-	if c.TLSCertFile != "" {
-		given, err := tls.LoadX509KeyPair(c.TLSCertFile, c.TLSKeyFile)
-		if err != nil {
-			return given, nil, err
-		}
-		text, err := os.ReadFile(c.TLSCertFile)
-		return given, text, err
-	}
-	hosts := []string{
-		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-		"kubernetes.default.svc.cluster.local",
-	}
-	if ip := net.ParseIP(c.BindAddress); !ip.IsUnspecified() && !ip.IsLoopback() {
-		hosts = append(hosts, c.BindAddress)
-	}
-	if name, err := os.Hostname(); err == nil && name != "" {
-		hosts = append(hosts, name)
-	}
-	leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, hosts)
-	if err != nil {
-		return tls.Certificate{}, nil, err
-	}
-	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
-	s.own = signed.Leaf
-	return signed, own.caPEM, err
 }
 
 // URL is where the server listens, as its administrator's kubeconfig says it.

@@ -37,7 +37,10 @@ type Options struct {
 	FS vfs.FS // the operating system's by default
 	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
 	SegmentBytes int64
-	Logger       *slog.Logger
+	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end of the process,
+	// but not a loss of power, which may leave a log that does not open any more.
+	NoSync bool
+	Logger *slog.Logger
 }
 
 // Log is an open directory.
@@ -95,6 +98,9 @@ var ErrLocked = errors.New("in use")
 func Open(dir string, o Options) (*Log, error) {
 	if o.FS == nil {
 		o.FS = private{vfs.Default}
+	}
+	if o.NoSync {
+		o.FS = unsynced{o.FS}
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 8 << 20

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+)
+
+const envtestUsage = `Usage:
+  plinth envtest DIR
+
+Makes DIR what envtest expects of KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this program, and kubectl, which is
+the one beside this program, or the one on the PATH, or, in a checkout of the sources, one that is built. Then
+
+  export KUBEBUILDER_ASSETS=DIR
+
+runs the test suites of a project on Plinth.
+`
+
+// envtest writes the programs that envtest starts.
+func envtest(args []string, out io.Writer) error {
+	flags := pflag.NewFlagSet("plinth envtest", pflag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() { fmt.Fprint(out, envtestUsage) }
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() != 1 {
+		return errors.New("envtest takes one argument, the directory to write to")
+	}
+	dir, err := filepath.Abs(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{kubeAPIServer, etcd} {
+		if err := place(self, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	noKubectl := placeKubectl(self, dir)
+	fmt.Fprintf(out, "%s and %s are in %s.\n", kubeAPIServer, etcd, dir)
+	if noKubectl != nil {
+		fmt.Fprintf(out, "There is no kubectl among them (%v); \"make kubectl\" builds one. Suites that do not run kubectl do without it.\n", noKubectl)
+	}
+	_, err = fmt.Fprintf(out, "\n  export KUBEBUILDER_ASSETS=%s\n", dir)
+	return err
+}
+
+// place puts a program in its place as a whole, whether another one is running there or not. A copy costs no space where the
+// file system lets both be the same file, and outlives a program that `go run` has built.
+func place(program, at string) error {
+	if there, err := os.Stat(at); err == nil {
+		if is, err := os.Stat(program); err == nil && os.SameFile(there, is) {
+			return nil
+		}
+	}
+	next := at + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(program, next); err != nil {
+		if err := copyFile(program, next); err != nil {
+			return err
+		}
+	}
+	return os.Rename(next, at)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// placeKubectl finds a kubectl, or builds one.
+func placeKubectl(self, dir string) error {
+	at := filepath.Join(dir, "kubectl")
+	beside := filepath.Join(filepath.Dir(self), "kubectl")
+	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
+		return place(beside, at)
+	}
+	if found, err := exec.LookPath("kubectl"); err == nil { // it may be a script, or look at what it was called by
+		if found, err = filepath.Abs(found); err != nil || found == at {
+			return err
+		}
+		if err := os.Remove(at); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return os.Symlink(found, at)
+	}
+	if _, err := os.Stat(filepath.Join("tools", "kubectl", "main.go")); err != nil {
+		return errors.New("none is beside this program or on the PATH")
+	}
+	build := exec.Command("go", "build", "-o", at, "./kubectl")
+	build.Dir = "tools"
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building it: %w\n%s", err, text)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write docs/flags.md")
+
+const flagsPage = "../../docs/flags.md"
+
+const flagsIntro = `# Flags
+
+Made from the tables in ` + "`cmd/plinth`" + ` by ` + "`make generate`" + `.
+
+` + "`plinth serve`" + ` takes every flag of kube-apiserver 1.37, so that what starts one starts the other. What becomes of a flag:
+
+| | |
+|---|---|
+| works | it does what it says |
+| means nothing | it is taken, and the log says once that it means nothing here, and why |
+| error | it asks for something that protects, or decides who gets in, and that is not there yet; the server does not start without it |
+| Plinth only | kube-apiserver does not have it |
+
+A flag that is not listed is an error. Where nothing is said of the default, it is the reference's.
+`
+
+// The page says what the tables say.
+//
+// SPEC: RUN-1
+func TestFlagsPage(t *testing.T) {
+	var page bytes.Buffer
+	page.WriteString(flagsIntro + "\n## plinth serve, kube-apiserver\n")
+	serveFlags(defaults("plinth serve")).page(&page)
+	page.WriteString("\n## etcd\n\nThe stub of etcd ([envtest.md](envtest.md)) takes the flags of etcd 3.7.\n")
+	stubFlags(stubDefaults()).page(&page)
+	if *rewrite {
+		if err := os.WriteFile(flagsPage, page.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(flagsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, page.Bytes()) {
+		t.Error("docs/flags.md is not what the tables say; make generate writes it")
+	}
+}
+
+// samples are values that are not the default, for flags that do not take the one of their type.
+var samples = map[string]string{
+	"storage-backend": "etcd3", "storage-media-type": "application/json", "audit-log-format": "legacy", "audit-log-mode": "batch",
+	"audit-webhook-mode": "blocking", "log-level": "warn", "logging-format": "json", "endpoint-reconciler-type": "none",
+	"log-format": "console", "logger": "zap", "tls-min-version TLS1.2": "TLS1.3", "tls-max-version": "TLS1.2",
+}
+
+// sample is a value of a flag that is not its default.
+func sample(f *pflag.Flag) string {
+	for _, key := range []string{f.Name, f.Name + " " + f.DefValue} {
+		if s := samples[key]; s != "" {
+			return s
+		}
+	}
+	switch f.Value.Type() {
+	case "bool":
+		return map[string]string{"true": "false", "false": "true"}[f.DefValue]
+	case "int", "int32", "int64", "Level":
+		return "7"
+	case "float64":
+		return "0.5"
+	case "duration":
+		return "7m"
+	case "int32Slice":
+		return "29"
+	case "ip":
+		return "192.0.2.1"
+	case "portRange":
+		return "1-2"
+	case "mapStringString":
+		return "a/b=true"
+	case "version":
+		return "raw"
+	}
+	return "some"
+}
+
+// A flag that works changes the settings, one that means nothing does not and is told with its reason, and one that is refused
+// is an error that names it and what it asks for; but not when it says what would be so without it.
+//
+// SPEC: RUN-1, RUN-2
+func TestFates(t *testing.T) {
+	for program, make := range map[string]func() (any, table){
+		kubeAPIServer: func() (any, table) { s := defaults("plinth serve"); return s, serveFlags(s) },
+		etcd:          func() (any, table) { s := stubDefaults(); return s, stubFlags(s) },
+	} {
+		count := map[fate]int{}
+		_, rows := make()
+		for _, section := range rows {
+			for _, r := range section.rows {
+				before, _ := make()
+				after, all := make()
+				value := sample(set("", section).Lookup(r.name))
+				_, nothing, err := all.parse(program, []string{"--" + r.name + "=" + value})
+				changed := !reflect.DeepEqual(before, after)
+				count[r.fate]++
+				switch r.fate {
+				case works, own:
+					if err != nil || !changed || nothing != nil {
+						t.Errorf("%s --%s=%s: changed %v, %v, %v", program, r.name, value, changed, nothing, err)
+					}
+				case ignored:
+					if want := []any{"--" + r.name, r.says}; err != nil || changed || !slices.Equal(nothing, want) || r.says == "" {
+						t.Errorf("%s --%s=%s: changed %v, %v, %v", program, r.name, value, changed, nothing, err)
+					}
+				case refused:
+					if err == nil || !strings.Contains(err.Error(), "--"+r.name) || !strings.Contains(err.Error(), r.says) || r.says == "" {
+						t.Errorf("%s --%s=%s: %v", program, r.name, value, err)
+					}
+					_, all := make()
+					f := set("", section).Lookup(r.name)
+					if _, _, err := all.parse(program, []string{"--" + r.name + "=" + strings.Trim(f.DefValue, "[]")}); err != nil {
+						t.Errorf("%s --%s with its default: %v", program, r.name, err)
+					}
+				}
+			}
+		}
+		if program == kubeAPIServer && (count[works] < 45 || count[ignored] < 80 || count[refused] < 15 || count[own] != 5) ||
+			program == etcd && count[works]+count[ignored]+count[refused] < 100 {
+			t.Errorf("%s has %v", program, count)
+		}
+	}
+}
+
+// SPEC: RUN-1
+func TestParse(t *testing.T) {
+	for line, want := range map[string]string{
+		"--colour=red":                    "unknown flag: --colour",
+		"--insecure-port=0":               "unknown flag: --insecure-port",
+		"here":                            "takes no arguments",
+		"--audit-log-path=/x --cert_dir=": "--audit-log-path asks for an audit log, which is not there yet",
+		"--data-dir=/x --etcd-servers=http://127.0.0.1:1": "--data-dir and --etcd-servers",
+		"--watch-cache=maybe":                             "invalid argument",
+		"--service-node-port-range=x":                     "no range of ports",
+		"--peer-advertise-ip=here":                        "no IP address",
+	} {
+		var out strings.Builder
+		if _, err := configure(kubeAPIServer, strings.Fields(line), &out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	s, err := configure(kubeAPIServer, []string{"--tls_cert_file", "a", "--tls-private-key-file=b", "-v=5", "--feature-gates=A=true", "--feature-gates", "B=false"}, nil)
+	if err != nil || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.verbosity != "5" || fmt.Sprint(s.FeatureGates) != "[A=true B=false]" {
+		t.Errorf("got %+v, %v", s, err)
+	}
+	var log strings.Builder
+	s.logger(&log).Debug("seen")
+	s.verbosity, s.logFormat = "3", "json"
+	s.logger(&log).Debug("unseen")
+	s.logger(&log).Info("json")
+	if text := log.String(); !strings.Contains(text, "msg=seen") || strings.Contains(text, "unseen") || !strings.Contains(text, `"msg":"json"`) {
+		t.Errorf("the log has\n%s", text)
+	}
+	if got := twoDashes([]string{"-data-dir", "x", "--name", "-v", "-"}); fmt.Sprint(got) != "[--data-dir x --name -v -]" {
+		t.Errorf("two dashes: %v", got)
+	}
+}
+
+// envtest looks at the help for flags that newer releases do not have any more, and must not find them.
+//
+// SPEC: RUN-2
+func TestHelpAndVersion(t *testing.T) {
+	for program, want := range map[string]string{kubeAPIServer: "\n      --etcd-servers ", etcd: "\n      --unsafe-no-fsync "} {
+		var help, version strings.Builder
+		if err := run(program, []string{"--help"}, &help); err != nil || !strings.Contains(help.String(), want) || strings.Contains(help.String(), "--insecure-port") {
+			t.Errorf("%s --help: %v\n%s", program, err, help.String())
+		}
+		if err := run(program, []string{"--version"}, &version); err != nil || !strings.Contains(strings.ToLower(version.String()), "version") && !strings.HasPrefix(version.String(), "Kubernetes v1.37.") {
+			t.Errorf("%s --version: %v\n%s", program, err, version.String())
+		}
+	}
+}

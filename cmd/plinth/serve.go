@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"plinth/internal/server"
+)
+
+// defaults are the settings under one of the program's names. As kube-apiserver they are the reference's, and objects are kept
+// nowhere but where a flag says.
+func defaults(program string) *settings {
+	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
+	if program == kubeAPIServer {
+		s.DataDir, s.BindAddress, s.CertDir = "", "0.0.0.0", "/var/run/kubernetes"
+	}
+	return s
+}
+
+// serve runs the server.
+func serve(program string, args []string, out io.Writer) error {
+	s, err := configure(program, args, out)
+	if err != nil || s == nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return server.Serve(ctx, s.Config, out)
+}
+
+// configure makes settings of a command line; nil if it asks for help or a version, which is printed.
+func configure(program string, args []string, out io.Writer) (*settings, error) {
+	s := defaults(program)
+	all := serveFlags(s)
+	flags, nothing, err := all.parse(program, args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return nil, all.help(out, program)
+	case s.version != "false":
+		_, err := fmt.Fprintln(out, "Kubernetes "+server.Version)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case flags.Changed("data-dir") && len(s.EtcdServers) > 0:
+		return nil, errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
+	}
+	s.Flags = map[string]string{}
+	flags.VisitAll(func(f *pflag.Flag) { s.Flags[f.Name] = f.Value.String() })
+	s.Logger = s.logger(os.Stderr)
+	if len(nothing) > 0 {
+		s.Logger.Warn("flags that mean nothing here are ignored", nothing...)
+	}
+	return s, nil
+}
+
+// logger logs as the flags say. From klog's level 4 on there is what package slog calls debug.
+func (s *settings) logger(to io.Writer) *slog.Logger {
+	level := map[string]slog.Level{
+		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+	}[s.logLevel]
+	if v, err := strconv.Atoi(s.verbosity); err == nil && v >= 4 {
+		level = slog.LevelDebug
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if s.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"time"
+
+	"plinth/internal/server"
+)
+
+// settings are what the flags of the server become.
+type settings struct {
+	server.Config
+	logLevel  string // the least important messages that are logged
+	verbosity string // klog's levels
+	logFormat string
+	version   string // what --version asks for; "false": nothing
+}
+
+// serveFlags are all flags of kube-apiserver 1.37, in the sections of its help, and those that only this server has.
+func serveFlags(c *settings) table {
+	return table{
+		{"Plinth", ownFlags(c)},
+		{"Generic", genericFlags(c)},
+		{"Etcd", etcdFlags(c)},
+		{"Secure serving", servingFlags(c)},
+		{"Auditing", auditFlags()},
+		{"Features", featureFlags(c)},
+		{"Authentication", authenticationFlags(c)},
+		{"Authorization", authorizationFlags(c)},
+		{"API enablement", []row{
+			{"runtime-config", mapping(&c.RuntimeConfig), works, "versions of the API that are served or not: " +
+				"GROUP/VERSION=true|false, GROUP/VERSION/RESOURCE=true|false, api/all, api/ga, api/beta, api/alpha; " +
+				"the log says which of those that are asked for this server does not have", ""},
+		}},
+		{"Egress selector", []row{
+			{"egress-selector-config-file", text(new(string)), refused, "a proxy for outgoing connections", ""},
+		}},
+		{"Admission", admissionFlags(c)},
+		{"Metrics", metricFlags()},
+		{"Logs", logFlags(c)},
+		{"Traces", []row{
+			{"tracing-config-file", text(new(string)), ignored, "there are no traces", ""},
+		}},
+		{"Misc", miscFlags(c)},
+		{"Global", []row{
+			{"version", version(&c.version), works, "print the version of Kubernetes that is served, and end", ""},
+		}},
+	}
+}
+
+func ownFlags(c *settings) []row {
+	return []row{
+		{"data-dir", text(&c.DataDir), own, "where certificates, the kubeconfig and all objects are kept, where --etcd-servers names no other place", ""},
+		{"storage", text(&c.Storage), own, "embedded: durable, in the data directory; memory: gone when the server ends", ""},
+		{"write-kubeconfig", text(&c.WriteKubeconfig), own,
+			"where to write the administrator's kubeconfig; by default kubeconfig in the data directory", ""},
+		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), own,
+			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
+		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), own,
+			"the least important messages to log: debug, info, warn or error", ""},
+	}
+}
+
+func genericFlags(c *settings) []row {
+	const compatible = "this server emulates no release but its own, 1.37"
+	return []row{
+		{"advertise-address", address(&c.AdvertiseAddress), works,
+			"the IP address in discovery documents at which the server is found; by default the one that it listens on", ""},
+		{"cors-allowed-origins", list(&c.CORSAllowedOrigins), works,
+			"regular expressions of the origins of web pages that may send requests; none: there is no CORS", ""},
+		{"emulated-version", list(new([]string)), ignored, compatible, ""},
+		{"emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
+		{"external-hostname", text(&c.ExternalHostname), works, "the host in discovery documents at which the server is found", ""},
+		{"feature-gates", list(&c.FeatureGates), works, "feature gates of kube-apiserver, comma-separated: NAME=true|false", ""},
+		{"goaway-chance", float(&c.GoawayChance), works,
+			"the share of HTTP/2 requests whose connection is closed behind them, so that clients spread over several servers: 0 to 0.02", ""},
+		{"livez-grace-period", duration(new(time.Duration)), ignored, "a server that answers has started", ""},
+		{"max-mutating-requests-inflight", integer(&c.MaxMutatingInflight), works,
+			"with --max-requests-inflight the limit of requests under way; a limit of its own if --enable-priority-and-fairness is false, 0: none", ""},
+		{"max-requests-inflight", integer(&c.MaxRequestsInflight), works,
+			"with --max-mutating-requests-inflight the limit of requests under way other than watches; " +
+				"a limit for reading ones if --enable-priority-and-fairness is false, 0: none", ""},
+		{"min-compatibility-version", list(new([]string)), ignored, compatible, ""},
+		{"min-request-timeout", integer(&c.MinRequestTimeout), works,
+			"how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment before twice that", ""},
+		{"request-timeout", duration(&c.RequestTimeout), works, "how long a request other than a watch may take", ""},
+		{"runtime-config-emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
+		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
+			"how long the server goes on serving when it is told to end; /readyz fails in that time", ""},
+		{"shutdown-send-retry-after", boolean(new(bool)), ignored, "the listener is closed at once, and requests under way are finished", ""},
+		{"shutdown-watch-termination-grace-period", duration(new(time.Duration)), ignored,
+			"watches are ended at once, and go on from their last version at another server", ""},
+		{"storage-initialization-timeout", duration(&c.StorageTimeout), works, "how long to wait for the answer of --etcd-servers", ""},
+		{"strict-transport-security-directives", list(&c.StrictTransport), works,
+			"directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, includeSubDomains, preload; none: there is no header", ""},
+	}
+}
+
+func etcdFlags(c *settings) []row {
+	const memory = "everything is read from memory"
+	return []row{
+		{"delete-collection-workers", integer(new(1)), ignored, "a collection is deleted in batches", ""},
+		{"enable-garbage-collector", boolean(new(true)), ignored, "there is no garbage collection by owner references yet", ""},
+		{"encryption-provider-config", text(new(string)), refused, "encryption of what is stored", ""},
+		{"encryption-provider-config-automatic-reload", boolean(new(bool)), ignored, "there is no encryption of what is stored yet", ""},
+		{"etcd-cafile", text(&c.EtcdCAFile), works, "the authority of an https:// URL in --etcd-servers", ""},
+		{"etcd-certfile", text(&c.EtcdCertFile), works, "the client certificate for an https:// URL in --etcd-servers", ""},
+		{"etcd-compaction-interval", duration(new(5 * time.Minute)), ignored, "the log compacts itself", ""},
+		{"etcd-count-metric-poll-period", duration(new(time.Minute)), ignored, "objects are counted when /metrics is read", ""},
+		{"etcd-db-metric-poll-interval", duration(new(30 * time.Second)), ignored, "sizes are told when /metrics is read", ""},
+		{"etcd-healthcheck-timeout", duration(new(2 * time.Second)), ignored, "the health of the store is known without asking", ""},
+		{"etcd-keyfile", text(&c.EtcdKeyFile), works, "the private key of --etcd-certfile", ""},
+		{"etcd-prefix", text(&c.EtcdPrefix), works, "the folder for everything in the data directory that --etcd-servers names", ""},
+		{"etcd-readycheck-timeout", duration(new(2 * time.Second)), ignored, "the health of the store is known without asking", ""},
+		{"etcd-servers", list(&c.EtcdServers), works,
+			"the URL of the stub of etcd (docs/envtest.md), which says where the data directory is; a real etcd is an error", ""},
+		{"etcd-servers-overrides", list(new([]string)), refused, "another store for some types", ""},
+		{"lease-reuse-duration-seconds", integer64(new(int64(60))), ignored, "there are no leases: what expires carries its time", ""},
+		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "the store is --storage", ""},
+		{"storage-media-type", oneOf(new("application/vnd.kubernetes.protobuf"), "application/json", "application/yaml",
+			"application/vnd.kubernetes.protobuf"), ignored, "objects are stored in one form (docs/formats.md)", ""},
+		{"watch-cache", boolean(new(true)), ignored, memory, ""},
+		{"watch-cache-sizes", list(new([]string)), ignored, memory, ""},
+	}
+}
+
+func servingFlags(c *settings) []row {
+	return []row{
+		{"bind-address", text(&c.BindAddress), works, "the IP address to listen on; 0.0.0.0 and :: are all",
+			"a server that is tried out is not for others; started as kube-apiserver it is the reference's, 0.0.0.0"},
+		{"cert-dir", text(&c.CertDir), works,
+			"where the server's certificate is, apiserver.crt with apiserver.key; one is made if it is not there",
+			"pki in the data directory; started as kube-apiserver it is the reference's"},
+		{"disable-http2-serving", boolean(&c.DisableHTTP2), works, "speak HTTP/1.1 alone", ""},
+		{"http2-max-streams-per-connection", integer(&c.HTTP2MaxStreams), works,
+			"how many requests one HTTP/2 connection carries at once; 0: 1000", ""},
+		{"permit-address-sharing", boolean(&c.PermitAddressSharing), works, "listen with SO_REUSEADDR", ""},
+		{"permit-port-sharing", boolean(&c.PermitPortSharing), works, "listen with SO_REUSEPORT", ""},
+		{"secure-port", integer(&c.SecurePort), works, "the port to listen on with TLS; 0 picks a free one", ""},
+		{"tls-cert-file", text(&c.TLSCertFile), works, "the server's certificate; by default it is in --cert-dir", ""},
+		{"tls-cipher-suites", list(&c.TLSCipherSuites), works,
+			"the cipher suites of TLS 1.2 that may be used, by Go's names; none: Go's choice", ""},
+		{"tls-curve-preferences", integers(&c.TLSCurves), works,
+			"the key exchanges that may be used, by the numbers of Go's crypto/tls; none: Go's choice", ""},
+		{"tls-min-version", text(&c.TLSMinVersion), works,
+			"the oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; none: VersionTLS12", ""},
+		{"tls-private-key-file", text(&c.TLSKeyFile), works, "the private key of --tls-cert-file", ""},
+		{"tls-sni-cert-key", array(&c.TLSNamed), works,
+			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate for clients that ask for one of these names, or of its own", ""},
+	}
+}
+
+func auditFlags() []row {
+	const log, hook = "there is no audit log yet", "there is no audit webhook yet"
+	return []row{
+		{"audit-log-batch-buffer-size", integer(new(10000)), ignored, log, ""},
+		{"audit-log-batch-max-size", integer(new(1)), ignored, log, ""},
+		{"audit-log-batch-max-wait", duration(new(time.Duration)), ignored, log, ""},
+		{"audit-log-batch-throttle-burst", integer(new(int)), ignored, log, ""},
+		{"audit-log-batch-throttle-enable", boolean(new(bool)), ignored, log, ""},
+		{"audit-log-batch-throttle-qps", float(new(float64)), ignored, log, ""},
+		{"audit-log-compress", boolean(new(bool)), ignored, log, ""},
+		{"audit-log-format", oneOf(new("json"), "json", "legacy"), ignored, log, ""},
+		{"audit-log-maxage", integer(new(366)), ignored, log, ""},
+		{"audit-log-maxbackup", integer(new(100)), ignored, log, ""},
+		{"audit-log-maxsize", integer(new(100)), ignored, log, ""},
+		{"audit-log-mode", oneOf(new("blocking"), "batch", "blocking", "blocking-strict"), ignored, log, ""},
+		{"audit-log-path", text(new(string)), refused, "an audit log", ""},
+		{"audit-log-truncate-enabled", boolean(new(bool)), ignored, log, ""},
+		{"audit-log-truncate-max-batch-size", integer64(new(int64(10485760))), ignored, log, ""},
+		{"audit-log-truncate-max-event-size", integer64(new(int64(102400))), ignored, log, ""},
+		{"audit-log-version", text(new("audit.k8s.io/v1")), ignored, log, ""},
+		{"audit-policy-file", text(new(string)), refused, "audit records by a policy", ""},
+		{"audit-webhook-batch-buffer-size", integer(new(10000)), ignored, hook, ""},
+		{"audit-webhook-batch-max-size", integer(new(400)), ignored, hook, ""},
+		{"audit-webhook-batch-max-wait", duration(new(30 * time.Second)), ignored, hook, ""},
+		{"audit-webhook-batch-throttle-burst", integer(new(15)), ignored, hook, ""},
+		{"audit-webhook-batch-throttle-enable", boolean(new(true)), ignored, hook, ""},
+		{"audit-webhook-batch-throttle-qps", float(new(float64(10))), ignored, hook, ""},
+		{"audit-webhook-config-file", text(new(string)), refused, "an audit webhook", ""},
+		{"audit-webhook-initial-backoff", duration(new(10 * time.Second)), ignored, hook, ""},
+		{"audit-webhook-mode", oneOf(new("batch"), "batch", "blocking", "blocking-strict"), ignored, hook, ""},
+		{"audit-webhook-truncate-enabled", boolean(new(bool)), ignored, hook, ""},
+		{"audit-webhook-truncate-max-batch-size", integer64(new(int64(10485760))), ignored, hook, ""},
+		{"audit-webhook-truncate-max-event-size", integer64(new(int64(102400))), ignored, hook, ""},
+		{"audit-webhook-version", text(new("audit.k8s.io/v1")), ignored, hook, ""},
+	}
+}
+
+func featureFlags(c *settings) []row {
+	return []row{
+		{"contention-profiling", boolean(&c.ContentionProfiling), works, "profile what goroutines wait for, if --profiling is on", ""},
+		{"debug-socket-path", text(&c.DebugSocket), works, "a Unix socket that serves /debug/pprof to whoever may open it", ""},
+		{"enable-priority-and-fairness", boolean(&c.PriorityAndFairness), works,
+			"one limit for all requests, the sum of both --max-…-inflight; what is over it is turned away: there are no queues yet", ""},
+		{"profiling", boolean(&c.Profiling), works, "serve /debug/pprof to those who may do everything", "what nobody asked for is off"},
+	}
+}
+
+func authenticationFlags(c *settings) []row {
+	const (
+		hook   = "there is no authentication by webhook yet"
+		oidc   = "there is no authentication by OpenID Connect yet"
+		front  = "users from the headers of a proxy"
+		tokens = "there are no tokens of service accounts yet"
+	)
+	return []row{
+		{"anonymous-auth", boolean(&c.AnonymousAuth), works, "who shows no credentials is system:anonymous; else such requests are refused", ""},
+		{"api-audiences", list(new([]string)), ignored, tokens, ""},
+		{"authentication-config", text(new(string)), refused, "authentication by a configuration file", ""},
+		{"authentication-token-webhook-cache-ttl", duration(new(2 * time.Minute)), ignored, hook, ""},
+		{"authentication-token-webhook-config-file", text(new(string)), refused, "authentication by webhook", ""},
+		{"authentication-token-webhook-version", text(new("v1beta1")), ignored, hook, ""},
+		{"client-ca-file", text(&c.ClientCAFile), works,
+			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
+		{"enable-bootstrap-token-auth", boolean(new(bool)), ignored, "there is no authentication by bootstrap tokens yet", ""},
+		{"oidc-ca-file", text(new(string)), ignored, oidc, ""},
+		{"oidc-client-id", text(new(string)), ignored, oidc, ""},
+		{"oidc-groups-claim", text(new(string)), ignored, oidc, ""},
+		{"oidc-groups-prefix", text(new(string)), ignored, oidc, ""},
+		{"oidc-issuer-url", text(new(string)), refused, "authentication by OpenID Connect", ""},
+		{"oidc-required-claim", mapping(new([]string)), ignored, oidc, ""},
+		{"oidc-signing-algs", list(new([]string{"RS256"})), ignored, oidc, ""},
+		{"oidc-username-claim", text(new("sub")), ignored, oidc, ""},
+		{"oidc-username-prefix", text(new(string)), ignored, oidc, ""},
+		{"requestheader-allowed-names", list(new([]string)), refused, front, ""},
+		{"requestheader-client-ca-file", text(new(string)), refused, front, ""},
+		{"requestheader-extra-headers-prefix", list(new([]string)), refused, front, ""},
+		{"requestheader-group-headers", list(new([]string)), refused, front, ""},
+		{"requestheader-uid-headers", list(new([]string)), refused, front, ""},
+		{"requestheader-username-headers", list(new([]string)), refused, front, ""},
+		{"service-account-extend-token-expiration", boolean(new(true)), ignored, tokens, ""},
+		{"service-account-issuer", array(new([]string)), ignored, tokens, ""},
+		{"service-account-jwks-uri", text(new(string)), ignored, tokens, ""},
+		{"service-account-key-file", array(new([]string)), ignored, tokens, ""},
+		{"service-account-lookup", boolean(new(true)), ignored, tokens, ""},
+		{"service-account-max-token-expiration", duration(new(time.Duration)), ignored, tokens, ""},
+		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"`, ""},
+	}
+}
+
+func authorizationFlags(c *settings) []row {
+	const hook = "there is no authorization by webhook yet"
+	return []row{
+		{"authorization-config", text(new(string)), refused, "authorization by a configuration file", ""},
+		{"authorization-mode", list(&c.AuthorizationModes), works,
+			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, and the rules of " +
+				"RBAC and Node are not there yet: health and version are open under RBAC, and nothing else is; ABAC and Webhook are errors", ""},
+		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
+		{"authorization-webhook-cache-authorized-ttl", duration(new(5 * time.Minute)), ignored, hook, ""},
+		{"authorization-webhook-cache-unauthorized-ttl", duration(new(30 * time.Second)), ignored, hook, ""},
+		{"authorization-webhook-config-file", text(new(string)), refused, "authorization by webhook", ""},
+		{"authorization-webhook-version", text(new("v1beta1")), ignored, hook, ""},
+	}
+}
+
+func admissionFlags(c *settings) []row {
+	const tolerations = "Pods are given no tolerations yet"
+	return []row{
+		{"admission-control", list(&c.AdmissionControl), works, "the admission plugins, and no others; those that are not there yet are errors", ""},
+		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
+		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
+		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
+		{"disable-admission-plugins", list(&c.DisableAdmission), works,
+			"admission plugins that are off; NamespaceLifecycle, the only one that is there, stays, and the log says so", ""},
+		{"enable-admission-plugins", list(&c.EnableAdmission), works, "admission plugins that are on; those that are not there yet are errors", ""},
+	}
+}
+
+func metricFlags() []row {
+	const all = "all metrics are served as they are"
+	return []row{
+		{"allow-metric-labels", mapping(new([]string)), ignored, all, ""},
+		{"allow-metric-labels-manifest", text(new(string)), ignored, all, ""},
+		{"disabled-metrics", list(new([]string)), ignored, all, ""},
+		{"show-hidden-metrics-for-version", text(new(string)), ignored, "no metrics are hidden", ""},
+	}
+}
+
+func logFlags(c *settings) []row {
+	const direct = "every message is written at once, to standard error"
+	return []row{
+		{"log-flush-frequency", duration(new(5 * time.Second)), ignored, direct, ""},
+		{"log-json-info-buffer-size", text(new("0")), ignored, direct, ""},
+		{"log-json-split-stream", boolean(new(bool)), ignored, direct, ""},
+		{"log-text-info-buffer-size", text(new("0")), ignored, direct, ""},
+		{"log-text-split-stream", boolean(new(bool)), ignored, direct, ""},
+		{"logging-format", oneOf(&c.logFormat, "text", "json"), works, "text or json", ""},
+		{"v", verbosity(&c.verbosity), works, "klog's verbosity; from 4 on, messages of level debug are logged", ""},
+		{"vmodule", text(new(string)), ignored, "there is one verbosity for all files", ""},
+	}
+}
+
+func miscFlags(c *settings) []row {
+	const (
+		aggregator = "there is no aggregation of other API servers yet"
+		election   = "there is no coordinated leader election"
+		kubelets   = "kubelets are not talked to yet"
+		peers      = "servers do not talk to each other"
+		service    = "the Service kubernetes is not made yet"
+		tokens     = "there are no tokens of service accounts yet"
+	)
+	return []row{
+		{"aggregator-reject-forwarding-redirect", boolean(new(true)), ignored, aggregator, ""},
+		{"allow-privileged", boolean(&c.AllowPrivileged), works, "privileged containers are allowed; false is an error: they cannot be refused yet",
+			"nothing here runs containers"},
+		{"coordinated-leadership-lease-duration", duration(new(15 * time.Second)), ignored, election, ""},
+		{"coordinated-leadership-renew-deadline", duration(new(10 * time.Second)), ignored, election, ""},
+		{"coordinated-leadership-retry-period", duration(new(2 * time.Second)), ignored, election, ""},
+		{"enable-aggregator-routing", boolean(new(bool)), ignored, aggregator, ""},
+		{"enable-logs-handler", boolean(new(bool)), ignored, "the log goes to standard error and is not served", ""},
+		{"endpoint-reconciler-type", oneOf(new("lease"), "master-count", "lease", "none"), ignored, service, ""},
+		{"event-ttl", duration(&c.EventTTL), works, "how long Events are kept", ""},
+		{"kubelet-certificate-authority", text(new(string)), ignored, kubelets, ""},
+		{"kubelet-client-certificate", text(new(string)), ignored, kubelets, ""},
+		{"kubelet-client-key", text(new(string)), ignored, kubelets, ""},
+		{"kubelet-preferred-address-types", list(new([]string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"})),
+			ignored, kubelets, ""},
+		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, kubelets, ""},
+		{"kubernetes-service-node-port", integer(new(int)), ignored, service, ""},
+		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored, "connections to nodes are not there yet", ""},
+		{"peer-advertise-ip", address(new(string)), ignored, peers, ""},
+		{"peer-advertise-port", text(new(string)), ignored, peers, ""},
+		{"peer-ca-file", text(new(string)), ignored, peers, ""},
+		{"proxy-client-cert-file", text(new(string)), ignored, aggregator, ""},
+		{"proxy-client-key-file", text(new(string)), ignored, aggregator, ""},
+		{"service-account-signing-endpoint", text(new(string)), ignored, tokens, ""},
+		{"service-account-signing-key-file", text(new(string)), ignored, tokens, ""},
+		{"service-cluster-ip-range", text(new(string)), ignored, "Services are given no addresses yet", ""},
+		{"service-node-port-range", ports(new("30000-32767")), ignored, "Services are given no ports yet", ""},
+	}
+}

@@ -1,0 +1,38 @@
+package httpapi
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+)
+
+// What a web page of an allowed origin may do, as the reference says it.
+var crossOrigin = http.Header{
+	"Access-Control-Allow-Methods": {"POST, GET, OPTIONS, PUT, DELETE, PATCH"},
+	"Access-Control-Allow-Headers": {
+		"Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since",
+	},
+	"Access-Control-Expose-Headers":    {"Date"},
+	"Access-Control-Allow-Credentials": {"true"},
+}
+
+// preflight tells a browser what pages of an origin may do (CORS), and says whether that was all that it asked for.
+func (h *Handler) preflight(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if len(h.Origins) == 0 || origin == "" {
+		return false
+	}
+	if !slices.ContainsFunc(h.Origins, func(allowed *regexp.Regexp) bool { return allowed.MatchString(origin) }) {
+		return false
+	}
+	header := w.Header()
+	header["Access-Control-Allow-Origin"] = []string{origin}
+	for name, values := range crossOrigin {
+		header[name] = values
+	}
+	if r.Method != http.MethodOptions {
+		return false
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}

@@ -1,0 +1,402 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/etcdstub"
+)
+
+// started starts a server in memory with a changed configuration, and ends it with the test.
+func started(t *testing.T, change func(*Config)) *Server {
+	t.Helper()
+	c := quiet(t.TempDir())
+	c.Storage = "memory"
+	change(&c)
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// anonymous asks without credentials.
+func anonymous(t *testing.T, s *Server, edit func(*tls.Config)) (*http.Response, error) {
+	t.Helper()
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	if edit != nil {
+		edit(transport.TLSClientConfig)
+	}
+	answer, err := (&http.Client{Transport: transport}).Get(s.URL() + "/readyz")
+	if err == nil {
+		answer.Body.Close()
+	}
+	return answer, err
+}
+
+// The pair in --cert-dir is used if it is there, and made if it is not; half a pair is an error.
+//
+// SPEC: RUN-1, RUN-2
+func TestCertDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	first := started(t, func(c *Config) { c.CertDir = dir })
+	for _, name := range []string{"apiserver.crt", "apiserver.key"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Whoever has the file can trust the server.
+	text, err := os.ReadFile(filepath.Join(dir, "apiserver.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := func(config *tls.Config) {
+		config.InsecureSkipVerify, config.RootCAs = false, x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(text)
+	}
+	for _, s := range []*Server{first, started(t, func(c *Config) { c.CertDir = dir })} { // the second one has another authority
+		if _, err := anonymous(t, s, trust); err != nil {
+			t.Error(err)
+		}
+	}
+	if again, err := os.ReadFile(filepath.Join(dir, "apiserver.crt")); err != nil || string(again) != string(text) {
+		t.Errorf("a pair that was there was replaced (%v)", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "apiserver.key")); err != nil {
+		t.Fatal(err)
+	}
+	c := quiet(t.TempDir())
+	c.CertDir = dir
+	if s, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
+		s.Close()
+		t.Errorf("half a pair: %v", err)
+	}
+}
+
+// SPEC: RUN-1
+func TestTLSFlags(t *testing.T) {
+	other, err := openPKI(t.TempDir(), time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func(name string, hosts ...string) string {
+		if _, err := other.leaf(name, pkix.Name{CommonName: name}, hosts); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(other.dir, name+".crt") + "," + filepath.Join(other.dir, name+".key")
+	}
+	s := started(t, func(c *Config) {
+		c.TLSMinVersion, c.DisableHTTP2 = "VersionTLS13", true
+		c.TLSNamed = []string{files("own", "own.example", "wild.example"), files("given", "given.example") + ":Wild.example,*.any.example"}
+	})
+	for name, want := range map[string]string{
+		"own.example": "own", "wild.example": "given", "a.any.example": "given", "any.example": "plinth", "other.example": "plinth", "": "plinth",
+	} {
+		answer, err := anonymous(t, s, func(config *tls.Config) { config.ServerName = name })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := answer.TLS.PeerCertificates[0].Subject.CommonName; got != want || answer.ProtoMajor != 1 {
+			t.Errorf("%q: the certificate of %s, HTTP/%d", name, got, answer.ProtoMajor)
+		}
+	}
+	if _, err := anonymous(t, s, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 }); err == nil {
+		t.Error("TLS 1.2 is spoken")
+	}
+	s = started(t, func(c *Config) {
+		c.TLSCipherSuites, c.TLSCurves = []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, []int32{int32(tls.CurveP384)}
+	})
+	answer, err := anonymous(t, s, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
+	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 || answer.TLS.CurveID != tls.CurveP384 {
+		t.Errorf("suite %x, curve %s, %v", answer.TLS.CipherSuite, answer.TLS.CurveID, err)
+	}
+}
+
+// SPEC: RUN-1, AUTH-1
+func TestAccessFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   map[string]int // by token, of a list of namespaces and of /readyz
+	}{
+		"RBAC":         {func(*Config) {}, map[string]int{"": 403200, "jane": 403200, "root": 200200}},
+		"Node":         {func(c *Config) { c.AuthorizationModes = []string{"Node"} }, map[string]int{"": 403403, "jane": 403403, "root": 200200}},
+		"AlwaysDeny":   {func(c *Config) { c.AuthorizationModes = []string{"AlwaysDeny"} }, map[string]int{"": 403403, "jane": 403403, "root": 200200}},
+		"AlwaysAllow":  {func(c *Config) { c.AuthorizationModes = []string{"AlwaysAllow"} }, map[string]int{"": 401401, "jane": 200200, "root": 200200}},
+		"no anonymous": {func(c *Config) { c.AnonymousAuth = false }, map[string]int{"": 401401, "jane": 403200, "root": 200200}},
+	} {
+		tokens := filepath.Join(t.TempDir(), "tokens.csv")
+		if err := os.WriteFile(tokens, []byte("jane,jane,1\nroot,root,2,system:masters\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := started(t, func(config *Config) { config.TokenAuthFile = tokens; c.change(config) })
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		for token, want := range c.want {
+			got := 0
+			for _, path := range []string{"/api/v1/namespaces", "/readyz"} {
+				r, _ := http.NewRequest("GET", s.URL()+path, nil)
+				if token != "" {
+					r.Header.Set("Authorization", "Bearer "+token)
+				}
+				answer, err := client.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Body.Close()
+				got = got*1000 + answer.StatusCode
+			}
+			if got != want {
+				t.Errorf("%s: %q gets %d, want %d", name, token, got, want)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+}
+
+// Versions of the API come and go with --runtime-config; what is not here is logged.
+//
+// SPEC: RUN-4
+func TestRuntimeConfig(t *testing.T) {
+	var log strings.Builder
+	s := started(t, func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		c.RuntimeConfig = []string{"api/all=false", "v1=true", "apps/v1/deployments=true", "batch/v1", "batch/v1/cronjobs=false", "x.example/v1alpha1=true"}
+	})
+	client := clientOf(t, s)
+	for path, code := range map[string]int{
+		"/api/v1/namespaces": 200, "/apis/apps/v1/deployments": 200, "/apis/apps/v1/replicasets": 404, "/apis/batch/v1/jobs": 200,
+		"/apis/batch/v1/cronjobs": 404, "/apis/policy/v1": 404, "/apis/apps/v1": 200,
+	} {
+		answer, err := client.send(t.Context(), http.MethodGet, path, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != code {
+			t.Errorf("%s: %s, want %d", path, answer.Status, code)
+		}
+	}
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "[x.example/v1alpha1]") {
+		t.Errorf("the log says\n%s", text)
+	}
+	for text, want := range map[string]string{"v1=false": "namespaces", "a/b=x": "neither true nor false", "a": "neither GROUP/VERSION"} {
+		c := quiet(t.TempDir())
+		c.RuntimeConfig = []string{text}
+		if s, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v", text, s, err)
+		}
+	}
+}
+
+// SPEC: RUN-1
+func TestOtherFlags(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "debug.sock")
+	s := started(t, func(c *Config) {
+		c.ExternalHostname, c.CORSAllowedOrigins, c.DebugSocket, c.GoawayChance = "api.example", []string{`^https://good\.example$`}, socket, 0.02
+		c.PermitAddressSharing, c.PermitPortSharing = true, true
+	})
+	client := clientOf(t, s)
+	for origin, want := range map[string]string{"https://good.example": "https://good.example 204", "https://bad.example": " 403", "": " 403"} {
+		r, _ := http.NewRequest(http.MethodOptions, s.URL()+"/api", nil)
+		r.Header.Set("Origin", origin)
+		answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if got := fmt.Sprint(answer.Header.Get("Access-Control-Allow-Origin"), " ", answer.StatusCode); got != want {
+			t.Errorf("a page of %q gets %s", origin, got)
+		}
+	}
+	answer, err := client.send(t.Context(), http.MethodGet, "/api", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	if !strings.Contains(string(text), `"serverAddress":"api.example:`) {
+		t.Errorf("discovery says %s", text)
+	}
+	connections := map[string]bool{}
+	for range 500 { // one in 50 ends its connection
+		answer, err := client.send(t.Context(), http.MethodGet, "/readyz", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		if answer.Header.Get("Connection") == "close" {
+			t.Error("a client sees the header")
+		}
+		connections[string(answer.TLS.PeerCertificates[0].Raw)+fmt.Sprintf("%p", answer.TLS)] = true
+	}
+	if len(connections) < 2 {
+		t.Error("no connection was ended")
+	}
+	conn, err := net.Dial("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "GET /debug/pprof/cmdline HTTP/1.0\r\n\r\n")
+	if profile, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || profile.StatusCode != 200 {
+		t.Errorf("the socket answers %v, %v", profile, err)
+	}
+	second := started(t, func(c *Config) { // SO_REUSEPORT
+		c.PermitPortSharing, c.SecurePort = true, s.listener.Addr().(*net.TCPAddr).Port
+	})
+	if second.URL() != s.URL() {
+		t.Errorf("%s and %s", s.URL(), second.URL())
+	}
+}
+
+// A server that is told to end goes on for a while, not ready.
+//
+// SPEC: RUN-1
+func TestShutdownDelay(t *testing.T) {
+	c := quiet(t.TempDir())
+	c.Storage, c.ShutdownDelay = "memory", 300*time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	lines, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, c, out); out.Close() }()
+	said := bufio.NewScanner(lines)
+	said.Scan()
+	_, rest, _ := strings.Cut(said.Text(), " at ")
+	url, _, _ := strings.Cut(rest, " ")
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer client.CloseIdleConnections()
+	stop()
+	began := time.Now()
+	for said.Scan() && !strings.Contains(said.Text(), "closing") {
+	}
+	go io.Copy(io.Discard, lines)
+	time.Sleep(50 * time.Millisecond) // it says so just before
+	for path, want := range map[string]int{"/readyz": 500, "/livez": 200} {
+		answer, err := client.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("%s: %s", path, answer.Status)
+		}
+	}
+	if err := <-done; err != nil || time.Since(began) < c.ShutdownDelay {
+		t.Errorf("it ended after %s: %v", time.Since(began), err)
+	}
+}
+
+// Where the stub of etcd says that data are kept, they are kept, each prefix for itself; and objects are there after a restart.
+//
+// SPEC: RUN-2
+func TestEtcdServers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "http://" + l.Addr().String()
+	l.Close()
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- etcdstub.Serve(ctx, etcdstub.Config{DataDir: dir, NoSync: true, URLs: []string{at}}) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	with := func(prefix string) *Server {
+		c := quiet("")
+		c.EtcdServers, c.EtcdPrefix = []string{at}, prefix
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := with("/registry")
+	body := jsonObject{"metadata": map[string]any{"name": "kept"}}
+	if _, _, err := clientOf(t, s).do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body, 201); err != nil {
+		t.Fatal(err)
+	}
+	other := with("/../other")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = with("registry/")
+	for server, code := range map[*Server]int{s: 200, other: 404} {
+		if _, _, err := clientOf(t, server).do(t.Context(), http.MethodGet, "/api/v1/namespaces/kept", "", nil, code); err != nil {
+			t.Error(err)
+		}
+		if !server.config.noSync || filepath.Dir(server.config.DataDir) != dir {
+			t.Errorf("kept in %s, unsynced %v", server.config.DataDir, server.config.noSync)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What would protect, and is not there, is an error that names it.
+//
+// SPEC: RUN-1
+func TestRefusedSettings(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"--authorization-mode asks for Webhook":           func(c *Config) { c.AuthorizationModes = []string{"RBAC", "Webhook"} },
+		`--authorization-mode: "rbac" is none of`:         func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
+		"--enable-admission-plugins asks for PodSecurity": func(c *Config) { c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"} },
+		`there is no admission plugin "Nope"`:             func(c *Config) { c.DisableAdmission = []string{"Nope"} },
+		"--admission-control asks for LimitRanger":        func(c *Config) { c.AdmissionControl = []string{"LimitRanger"} },
+		"--admission-control goes with neither": func(c *Config) {
+			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
+		},
+		"--allow-privileged=false":                          func(c *Config) { c.AllowPrivileged = false },
+		"--etcd-servers: 2 are one too many":                func(c *Config) { c.EtcdServers = []string{"http://a", "http://b"} },
+		"--storage: memory keeps nothing where":             func(c *Config) { c.Storage, c.EtcdServers = "memory", []string{"http://a"} },
+		"--etcd-servers or --data-dir":                      func(c *Config) { c.DataDir = "" },
+		"--etcd-certfile and --etcd-keyfile go together":    func(c *Config) { c.EtcdCertFile = "a" },
+		"--tls-min-version":                                 func(c *Config) { c.TLSMinVersion = "1.2" },
+		"--tls-cipher-suites":                               func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
+		"--tls-curve-preferences":                           func(c *Config) { c.TLSCurves = []int32{1} },
+		"--cors-allowed-origins":                            func(c *Config) { c.CORSAllowedOrigins = []string{"example"} },
+		"--goaway-chance":                                   func(c *Config) { c.GoawayChance = 0.5 },
+		"--shutdown-delay-duration":                         func(c *Config) { c.ShutdownDelay = -1 },
+		"--max-mutating-requests-inflight: -1 is negative":  func(c *Config) { c.MaxMutatingInflight = -1 },
+		"their sum has to be positive":                      func(c *Config) { c.MaxMutatingInflight, c.MaxRequestsInflight = 0, 0 },
+		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
+		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
+		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
+		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },
+		"--etcd-servers: http://127.0.0.1:1":                func(c *Config) { c.EtcdServers, c.StorageTimeout = []string{"http://127.0.0.1:1"}, time.Millisecond },
+	} {
+		c := quiet(t.TempDir())
+		c.Storage = "memory"
+		if strings.Contains(want, "127.0.0.1") {
+			c.Storage = "embedded"
+		}
+		change(&c)
+		s, err := Start(t.Context(), c)
+		if err == nil {
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"path/filepath"
+
+	"plinth/internal/etcdstub"
+)
+
+// locate asks the stub of --etcd-servers where the data directory is. Anything else that answers there is an error: objects
+// that were acknowledged would be somewhere else than their owner believes.
+func (c *Config) locate(ctx context.Context) error {
+	if len(c.EtcdServers) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.StorageTimeout)
+	defer cancel()
+	config, err := c.etcdTLS()
+	if err != nil {
+		return err
+	}
+	at := c.EtcdServers[0]
+	found, err := etcdstub.Find(ctx, at, config)
+	if err != nil {
+		return fmt.Errorf("--etcd-servers: %s: %w", at, err)
+	}
+	c.DataDir, c.noSync = filepath.Join(found.DataDir, filepath.Clean("/"+c.EtcdPrefix)), found.NoSync
+	c.settle()
+	return nil
+}
+
+// etcdTLS is how TLS is spoken to --etcd-servers.
+func (c *Config) etcdTLS() (*tls.Config, error) {
+	config := &tls.Config{}
+	if c.EtcdCAFile != "" {
+		config.RootCAs = x509.NewCertPool()
+		if err := appendAuthorities(config.RootCAs, "--etcd-cafile", c.EtcdCAFile); err != nil {
+			return nil, err
+		}
+	}
+	if c.EtcdCertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.EtcdCertFile, c.EtcdKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-certfile: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

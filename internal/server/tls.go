@@ -1,0 +1,225 @@
+package server
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"plinth/internal/access"
+)
+
+// certificates makes sure that there are certificates and a kubeconfig, and returns how TLS is spoken.
+func (s *Server) certificates() (*tls.Config, error) {
+	c := &s.config
+	config, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	own, err := openPKI(filepath.Join(c.DataDir, "pki"), s.started)
+	if err != nil {
+		return nil, err
+	}
+	config.ClientCAs = x509.NewCertPool()
+	config.ClientCAs.AddCert(own.ca)
+	if c.ClientCAFile != "" {
+		if err := appendAuthorities(config.ClientCAs, "--client-ca-file", c.ClientCAFile); err != nil {
+			return nil, err
+		}
+	}
+	serving, authority, err := s.serving(own)
+	if err != nil {
+		return nil, err
+	}
+	config.Certificates = []tls.Certificate{serving}
+	if len(c.TLSNamed) > 0 { // clients that name nobody are for it, too
+		config.Certificates = nil
+		if config.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
+			return nil, err
+		}
+	}
+	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	return config, writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
+}
+
+func appendAuthorities(to *x509.CertPool, flag, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	if !to.AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s: no certificate in %s", flag, file)
+	}
+	return nil
+}
+
+var tlsVersions = map[string]uint16{
+	"": tls.VersionTLS12, "VersionTLS10": tls.VersionTLS10, "VersionTLS11": tls.VersionTLS11,
+	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
+}
+
+// tls is how TLS is spoken, without certificates.
+func (c *Config) tls() (*tls.Config, error) {
+	config := &tls.Config{
+		ClientAuth: tls.RequestClientCert, // which is package auth's to verify: who fails is told so, with 401
+		NextProtos: []string{"h2", "http/1.1"},
+	}
+	var ok bool
+	if config.MinVersion, ok = tlsVersions[c.TLSMinVersion]; !ok {
+		return nil, fmt.Errorf("--tls-min-version: %q is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13", c.TLSMinVersion)
+	}
+	suites := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
+	for _, name := range c.TLSCipherSuites {
+		i := slices.IndexFunc(suites, func(s *tls.CipherSuite) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--tls-cipher-suites: %q is none of Go's cipher suites", name)
+		}
+		config.CipherSuites = append(config.CipherSuites, suites[i].ID)
+	}
+	for _, number := range c.TLSCurves {
+		id := tls.CurveID(number)
+		if int32(id) != number || strings.HasPrefix(id.String(), "CurveID(") {
+			return nil, fmt.Errorf("--tls-curve-preferences: %d is none of Go's key exchanges", number)
+		}
+		config.CurvePreferences = append(config.CurvePreferences, id)
+	}
+	if c.DisableHTTP2 {
+		config.NextProtos = []string{"http/1.1"}
+	}
+	return config, nil
+}
+
+// serving is the certificate that clients see, and the authority that signed it as far as the server knows.
+func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
+	c := &s.config
+	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
+	if certFile == "" && c.CertDir != "" {
+		certFile, keyFile = filepath.Join(c.CertDir, "apiserver.crt"), filepath.Join(c.CertDir, "apiserver.key")
+		if there, err := both(certFile, keyFile); err != nil {
+			return tls.Certificate{}, nil, fmt.Errorf("--cert-dir: %w", err)
+		} else if !there {
+			return s.issue(own, certFile, keyFile)
+		}
+	}
+	if certFile == "" {
+		leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+		if err != nil {
+			return tls.Certificate{}, nil, err
+		}
+		signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
+		s.own = signed.Leaf
+		return signed, own.caPEM, err
+	}
+	given, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return given, nil, err
+	}
+	text, err := os.ReadFile(certFile)
+	return given, text, err
+}
+
+// both says whether both files of a pair are there. One without the other is an error: it would be overwritten.
+func both(certFile, keyFile string) (bool, error) {
+	_, noCert := os.Stat(certFile)
+	_, noKey := os.Stat(keyFile)
+	switch {
+	case errors.Is(noCert, fs.ErrNotExist) && errors.Is(noKey, fs.ErrNotExist):
+		return false, nil
+	case noCert != nil || noKey != nil:
+		return false, errors.Join(noCert, noKey)
+	}
+	return true, nil
+}
+
+// issue makes the pair of --cert-dir. As the reference's, the file holds the certificate and the authority that signed it, so
+// that a client may be given the file as the authority to trust.
+func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []byte, error) {
+	if err := os.MkdirAll(s.config.CertDir, 0o755); err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	leaf, err := own.leaf("server", pkix.Name{CommonName: "plinth"}, s.hosts())
+	if err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	leaf.cert = append(slices.Clone(leaf.cert), own.caPEM...)
+	if err := errors.Join(writeFile(keyFile, leaf.key, true), writeFile(certFile, leaf.cert, true)); err != nil {
+		return tls.Certificate{}, nil, err
+	}
+	signed, err := tls.X509KeyPair(leaf.cert, leaf.key)
+	return signed, own.caPEM, err
+}
+
+// hosts are the names that the server's own certificate stands for.
+func (s *Server) hosts() []string {
+	hosts := []string{
+		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		"kubernetes.default.svc.cluster.local",
+	}
+	for _, host := range []string{s.config.BindAddress, s.config.AdvertiseAddress} {
+		if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() && !ip.IsLoopback() {
+			hosts = append(hosts, host)
+		}
+	}
+	if s.config.ExternalHostname != "" {
+		hosts = append(hosts, s.config.ExternalHostname)
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	return hosts
+}
+
+// byName chooses among the certificates of --tls-sni-cert-key, for a client that asks for a name. Names that the flag gives go
+// before those of the certificate itself, and whole names before wildcards.
+func byName(pairs []string, otherwise *tls.Certificate) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
+	all := map[string]*tls.Certificate{}
+	var own []*tls.Certificate // those without names in the flag
+	for _, text := range pairs {
+		files, names, named := strings.Cut(text, ":")
+		certFile, keyFile, ok := strings.Cut(files, ",")
+		if !ok {
+			return nil, fmt.Errorf("--tls-sni-cert-key: %q is neither CERT,KEY nor CERT,KEY:NAME,NAME", text)
+		}
+		loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
+		}
+		if !named {
+			own = append(own, &loaded)
+			continue
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			all[strings.ToLower(strings.TrimSpace(name))] = &loaded
+		}
+	}
+	for _, c := range own {
+		names := slices.Clone(c.Leaf.DNSNames)
+		for _, ip := range c.Leaf.IPAddresses {
+			names = append(names, ip.String())
+		}
+		for _, name := range names {
+			if name = strings.ToLower(name); all[name] == nil {
+				all[name] = c
+			}
+		}
+	}
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
+		if name == "" && hello.Conn != nil { // clients send no name for an address
+			name, _, _ = net.SplitHostPort(hello.Conn.LocalAddr().String())
+		}
+		_, domain, _ := strings.Cut(name, ".")
+		return cmp.Or(all[name], all["*."+domain], otherwise), nil
+	}, nil
+}

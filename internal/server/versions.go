@@ -1,0 +1,94 @@
+package server
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"plinth/internal/engine"
+)
+
+// runtimeConfig is what --runtime-config says of one key.
+type runtimeConfig map[string]bool
+
+// selectors are the keys that stand for many versions, in the order in which they are applied: a later one counts.
+var selectors = []struct {
+	key     string
+	version *regexp.Regexp
+}{
+	{"api/all", regexp.MustCompile(``)},
+	{"api/ga", regexp.MustCompile(`^v\d+$`)},
+	{"api/beta", regexp.MustCompile(`^v\d+beta\d+$`)},
+	{"api/alpha", regexp.MustCompile(`^v\d+alpha\d+$`)},
+}
+
+// versions reads --runtime-config, and refuses what the reference refuses.
+func (c *Config) versions() (runtimeConfig, error) {
+	asked := runtimeConfig{}
+	for _, pair := range c.RuntimeConfig {
+		key, value, _ := strings.Cut(pair, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		on := true
+		if value != "" {
+			var err error
+			if on, err = strconv.ParseBool(value); err != nil {
+				return nil, fmt.Errorf("--runtime-config: the value of %s is %q, neither true nor false", key, value)
+			}
+		}
+		if key == "v1" { // short for the group without a name
+			key = "/v1"
+		}
+		parts := strings.Split(key, "/")
+		if len(parts) != 2 && len(parts) != 3 || slices.Contains(parts[1:], "") {
+			return nil, fmt.Errorf("--runtime-config: %q is neither GROUP/VERSION nor GROUP/VERSION/RESOURCE", key)
+		}
+		asked[strings.Join(parts, "/")] = on
+	}
+	return asked, nil
+}
+
+// wants says whether a type is to be served: by its own key, by that of its version, or by the last selector that fits.
+func (asked runtimeConfig) wants(group, version, resource string) bool {
+	for _, key := range []string{group + "/" + version + "/" + resource, group + "/" + version} {
+		if on, ok := asked[key]; ok {
+			return on
+		}
+	}
+	wanted := true
+	for _, s := range selectors {
+		if on, ok := asked[s.key]; ok && s.version.MatchString(version) {
+			wanted = on
+		}
+	}
+	return wanted
+}
+
+// enabled are the built-in types that are to be served. The log says which of those that are asked for there are not.
+func (c *Config) enabled(all []*engine.Resource) ([]*engine.Resource, error) {
+	asked, err := c.versions()
+	if err != nil || len(asked) == 0 {
+		return all, err
+	}
+	there := map[string]bool{}
+	served := slices.DeleteFunc(slices.Clone(all), func(r *engine.Resource) bool {
+		version := r.Group + "/" + r.Version
+		there[version], there[version+"/"+r.Name] = true, true
+		return !asked.wants(r.Group, r.Version, r.Name)
+	})
+	if !slices.ContainsFunc(served, func(r *engine.Resource) bool { return r.Group == "" && r.Name == "namespaces" }) {
+		return nil, fmt.Errorf("--runtime-config: nothing works without the namespaces of v1")
+	}
+	var missing []string
+	for key, on := range asked {
+		if on && !there[key] && key != "api/all" && key != "api/ga" {
+			missing = append(missing, strings.TrimPrefix(key, "/"))
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		c.Logger.Warn("versions of the API that --runtime-config asks for are not here", "versions", missing)
+	}
+	return served, nil
+}
