@@ -92,7 +92,7 @@ type feed struct {
 	records  queue[*Record]
 	floor    int64 // revision of the newest record of this feed that memory lost
 
-	mu      sync.Mutex // guards the following; taken with the store's lock held at least for reading, or alone
+	mu      sync.Mutex // guards the following; taken with the state's lock held at least for reading, or alone
 	waiting waiting
 	pace    pace
 }
@@ -237,7 +237,7 @@ func (f *feed) fire(r *Record, woken []*group) []*group {
 	return append(woken, f.admit(f.waiting.fire(r, nil))...)
 }
 
-// join returns the group of a prefix and a term. The store's lock is held, so nothing is missed in between.
+// join returns the group of a prefix and a term. The state's lock is held, so nothing is missed in between.
 func (f *feed) join(prefix string, t Term) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()

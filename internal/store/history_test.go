@@ -123,8 +123,8 @@ func testPending(t *testing.T) {
 	if v, _ := s.Get(a); v.Revision != 3 {
 		t.Error(v)
 	}
-	if len(s.pending) != 0 {
-		t.Errorf("%d writes are still pending", len(s.pending))
+	if len(s.Writer.(*sequencer).pending) != 0 {
+		t.Errorf("%d writes are still pending", len(s.Writer.(*sequencer).pending))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"plinth/internal/invariants"
 )
 
-// owners is the index of the live versions by the UIDs of their owners. The store's mu guards it.
+// owners is the index of the live versions by the UIDs of their owners. The state's mu guards it.
 //
 // It has to be small for thousands of owners with one or two dependents each, to be quick to change for an owner with a hundred
 // thousand, and to be read without a lock while others write. A map from a UID to a set takes some hundred bytes for each owner,
@@ -20,7 +20,7 @@ import (
 //
 // Invariant, with owners[u] = {k : {u, k} ∈ pairs}:
 //
-//	owners[u] ∋ k ⇔ u ∈ state.get(k).Sidecar.Owners
+//	owners[u] ∋ k ⇔ u ∈ live.get(k).Sidecar.Owners
 //
 // A UID that stands twice among the owners of a version makes one pair.
 type owners struct {
@@ -84,7 +84,7 @@ func (o *owners) of(uid string, yield func(Key) bool) {
 // Dependents yields the live versions that have the UID among their owners, in the order of their keys, until yield returns
 // false. They are those of one moment, the newest. No lock is held, so yield may write. What it costs depends on how many they
 // are, and not on how many versions there are.
-func (s *Store) Dependents(uid string, yield func(*Version) bool) {
+func (s *State) Dependents(uid string, yield func(*Version) bool) {
 	s.mu.RLock()
 	any := false
 	s.owners.of(uid, func(Key) bool { any = true; return false })

@@ -74,8 +74,8 @@ func (v *Version) Number() int64 {
 	return n
 }
 
-// holds says why a precondition does not hold for a live version, nil where there is none; or nil.
-func (p *Precondition) holds(live *Version) error {
+// Holds says why a precondition does not hold for a live version, nil where there is none; it returns nil if it does.
+func (p *Precondition) Holds(live *Version) error {
 	have := int64(0)
 	if live != nil {
 		have = live.Revision

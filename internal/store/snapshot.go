@@ -16,12 +16,12 @@ const (
 // Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one is rebuilt by
 // undoing history, for the resources named, or for all of them: name what you want to read. It answers ErrCompacted for
 // a revision before the window, and ErrFuture for one that is yet to come.
-func (s *Store) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
+func (s *State) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
 	return s.SnapshotContext(context.Background(), revision, resources...)
 }
 
 // SnapshotContext is Snapshot that gives up with the error of ctx: an old revision may take a long time to rebuild.
-func (s *Store) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
+func (s *State) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
 	s.mu.RLock()
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision && (revision == 0 || revision == s.revision) {
 		sn := s.recent[n-1]
@@ -44,11 +44,11 @@ func (s *Store) SnapshotContext(ctx context.Context, revision int64, resources .
 }
 
 // newest returns the snapshot of now. The caller holds mu.
-func (s *Store) newest() *Snapshot {
+func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
 	}
-	sn := &Snapshot{revision: s.revision, tables: s.state.freeze()}
+	sn := &Snapshot{revision: s.revision, tables: s.live.freeze()}
 	if len(s.recent) == recentSnapshots {
 		copy(s.recent, s.recent[1:])
 		s.recent = s.recent[:recentSnapshots-1]
@@ -58,7 +58,7 @@ func (s *Store) newest() *Snapshot {
 }
 
 // remembered returns an older snapshot that is still around. The caller holds mu.
-func (s *Store) remembered(revision int64, resources []string) (*Snapshot, error) {
+func (s *State) remembered(revision int64, resources []string) (*Snapshot, error) {
 	if revision > s.revision {
 		return nil, ErrFuture
 	}
@@ -86,7 +86,7 @@ func (sn *Snapshot) covers(resources []string) bool {
 }
 
 // forgetSnapshots drops those that would keep versions alive that history let go. The caller holds mu.
-func (s *Store) forgetSnapshots() {
+func (s *State) forgetSnapshots() {
 	n := 0
 	for n < len(s.recent) && s.recent[n].revision < s.history.all.floor {
 		n++
@@ -101,7 +101,7 @@ func (s *Store) forgetSnapshots() {
 
 // rebuild takes the newest state and undoes what happened behind a revision: what each key was then is the old version
 // of the first record about it since.
-func (s *Store) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
+func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
 	undo := map[Key]*Version{}
 	wanted := func(resource string) bool { return len(resources) == 0 || contains(resources, resource) }
 	read, steps := revision, 0 // up to here the log was read
@@ -135,8 +135,8 @@ func (s *Store) rebuild(ctx context.Context, revision int64, resources []string)
 	}
 	// Under the lock: copies of the roots, and the records to undo. A copy-on-write tree is marked as shared by the copy,
 	// so nobody else may copy it meanwhile.
-	sn := &Snapshot{revision: revision, only: resources, tables: s.state.freeze().Copy()}
-	s.state.tables.Scan(func(resource string, t *table) bool {
+	sn := &Snapshot{revision: revision, only: resources, tables: s.live.freeze().Copy()}
+	s.live.tables.Scan(func(resource string, t *table) bool {
 		if wanted(resource) {
 			// When it changed last before the revision is not known where it has changed since.
 			sn.tables.Set(resource, &table{
@@ -170,7 +170,7 @@ func (s *Store) rebuild(ctx context.Context, revision int64, resources []string)
 }
 
 // floorOf is up to where memory lost records of these resources, or of any. The caller holds mu.
-func (s *Store) floorOf(resources []string) int64 {
+func (s *State) floorOf(resources []string) int64 {
 	if len(resources) == 0 {
 		return s.history.all.floor
 	}

@@ -1,191 +1,508 @@
 package store
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"strings"
+	"sync"
+	"time"
 
-	"github.com/tidwall/btree"
+	"plinth/internal/invariants"
 )
 
-// degree of the B-trees: nodes of up to 63 entries. Smaller nodes copy less per write after a snapshot, larger ones
-// find faster; between 16 and 64 neither showed in a benchmark.
-const degree = 32
+// Config is what a state is made of, and the embedded writer that Open gives it.
+type Config struct {
+	// Log is where the embedded writer makes changes durable. It closes it.
+	Log Log
+	// Describe computes the sidecar of bytes that come without one, which is those that others wrote or that come back from the
+	// log. It returns a new one, to be completed by the state; it must not fail (Sidecar.Unreadable is how it says so), and is
+	// called from several goroutines at once.
+	Describe func(Key, []byte) *Sidecar
+	// HistoryAge and HistoryBytes are how far history reaches back, whichever ends first: 5 min and 512 MiB.
+	HistoryAge   time.Duration
+	HistoryBytes int64
+	// MemoryHistoryBytes is how much memory may go into history: 16 MiB. What is older is read from the past.
+	MemoryHistoryBytes int64
+	// CompactBytes is the least growth of the log that makes the embedded writer write a checkpoint: 16 MiB.
+	CompactBytes int64
+	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
+	Now    func() time.Time
+	Logger *slog.Logger
 
-type (
-	names  = btree.Map[string, *Version]
-	tables = btree.Map[string, *table]
-)
-
-// table is the live versions of one resource. Once its epoch is behind the state's, a snapshot shares it and it never
-// changes again.
-type table struct {
-	resource string
-	epoch    uint64
-	names    *names
-	changed  int64 // see Snapshot.TableRevision
+	fakeClock bool // Now was given
 }
 
-// state is the live versions of every resource, in two levels of copy-on-write trees: freezing all of it costs one
-// copy of the root, and the first write to a table behind that costs one copy of that table's root.
-//
-// Invariant: table.epoch < state.epoch ⇔ some snapshot shares the table.
-type state struct {
-	tables *tables
-	epoch  uint64
-	frozen *tables // what freeze gave last, nil once something changed since
-	count  int     // of live versions
-	bytes  int64   // of their Data
-}
-
-func newState() *state { return &state{tables: btree.NewMap[string, *table](degree)} }
-
-func newNames() *names { return btree.NewMap[string, *Version](degree) }
-
-func (st *state) get(k Key) *Version {
-	t, ok := st.tables.Get(k.Resource)
-	if !ok {
-		return nil
+func (c *Config) validate() error {
+	if c.Describe == nil {
+		return errors.New("store: Config needs Describe")
 	}
-	v, _ := t.names.Get(k.Name)
-	return v
-}
-
-// set makes v the live version of k, or removes k when v is nil. Revision is the one of the change.
-func (st *state) set(k Key, v *Version, revision int64) {
-	t := st.writable(k.Resource)
-	t.changed = max(t.changed, revision)
-	var old *Version
-	if v == nil {
-		old, _ = t.names.Delete(k.Name)
-	} else {
-		old, _ = t.names.Set(k.Name, v)
+	if c.HistoryAge < 0 || c.HistoryBytes < 0 || c.MemoryHistoryBytes < 0 || c.CompactBytes < 0 {
+		return errors.New("store: a size or the age of the history is negative")
 	}
-	if old != nil {
-		st.count--
-		st.bytes -= int64(len(old.Data))
+	if c.HistoryAge == 0 {
+		c.HistoryAge = 5 * time.Minute
 	}
-	if v != nil {
-		st.count++
-		st.bytes += int64(len(v.Data))
+	if c.HistoryBytes == 0 {
+		c.HistoryBytes = 512 << 20
 	}
-}
-
-// writable returns the table of a resource with nobody else looking at it.
-func (st *state) writable(resource string) *table {
-	t, ok := st.tables.Get(resource)
-	switch {
-	case !ok:
-		resource = strings.Clone(resource)
-		t = &table{resource: resource, epoch: st.epoch, names: newNames()}
-	case t.epoch < st.epoch:
-		t = &table{resource: t.resource, epoch: st.epoch, names: t.names.Copy(), changed: t.changed}
-	default:
-		st.frozen = nil
-		return t
+	if c.MemoryHistoryBytes == 0 {
+		c.MemoryHistoryBytes = 16 << 20
 	}
-	st.frozen = nil
-	st.tables.Set(t.resource, t)
-	return t
-}
-
-// freeze returns the state as it is now, to be read by anybody for as long as they like.
-func (st *state) freeze() *tables {
-	if st.frozen == nil {
-		st.frozen = st.tables.Copy()
-		st.epoch++
+	if c.CompactBytes == 0 {
+		c.CompactBytes = 16 << 20
 	}
-	return st.frozen
-}
-
-// Snapshot is the whole state as of one revision. It never changes, costs nothing to keep but the versions that it
-// alone still knows, and needs no closing.
-type Snapshot struct {
-	revision int64
-	tables   *tables
-	only     []string // resources that a rebuilt snapshot holds; nil: all of them
-}
-
-// Revision is the one that the snapshot shows.
-func (sn *Snapshot) Revision() int64 { return sn.revision }
-
-// names returns the live versions of one resource, nil when there is none.
-func (sn *Snapshot) names(resource string) *names {
-	if sn.only != nil && !contains(sn.only, resource) {
-		panic(fmt.Sprintf("store: snapshot %d was rebuilt for %q, not for %q", sn.revision, sn.only, resource))
+	if c.fakeClock = c.Now != nil; !c.fakeClock {
+		c.Now = time.Now
 	}
-	if t, ok := sn.tables.Get(resource); ok {
-		return t.names
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return nil
 }
 
-// Get returns the version that was live.
-func (sn *Snapshot) Get(k Key) (*Version, bool) {
-	n := sn.names(k.Resource)
-	if n == nil {
-		return nil, false
-	}
-	return n.Get(k.Name)
+// Past yields commits that happened a while ago, as Log.Replay does.
+type Past interface {
+	Replay(after int64, yield func(*Commit) error) error
 }
 
-// Ascend yields the versions of a resource whose name has the prefix and is not below from, in byte order of the name,
-// until yield returns false.
-func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) bool) {
-	n := sn.names(resource)
-	if n == nil {
+// State is what there is and how it came about, as far as it is known here: versions, history, snapshots and the watches over
+// them, and what finds versions by owner and by expiry. It decides nothing. Whoever writes feeds it the commits in their order,
+// with Apply; where they come from, from this process or from another one, makes no difference to it. It forgets by itself what
+// has left the window. All methods may be called at any time from anywhere, but for Apply and End, which are the feeder's.
+//
+//	the state at revision R = what its checkpoint and all commits up to R make
+//
+// No lock is held while anybody waits for a disk or another machine.
+type State struct {
+	config Config
+	past   Past // nil: nothing but what memory holds
+
+	mu        sync.RWMutex
+	live      *versions
+	history   history
+	expiry    expiry
+	owners    owners
+	revision  int64
+	recent    []*Snapshot
+	rebuilt   *Snapshot
+	rebuiltAt time.Time
+	arrived   chan struct{} // closed when revision moves on; nil when nobody waits
+	ended     bool
+
+	aging    alarm         // rings when history leaves the window by its age; mu guards it
+	trimmed  chan struct{} // receives when that has moved the horizon
+	replayed int64         // bytes of the changes that were replayed at the start
+}
+
+// NewState makes a state of a checkpoint and of the commits that the past has behind it. Without a past, history is what memory
+// holds of the commits that are fed from here on.
+func NewState(c Config, from *Checkpoint, past Past) (*State, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	s := &State{
+		config:  c,
+		past:    past,
+		live:    newVersions(),
+		expiry:  expiry{byKey: map[Key]*expiring{}},
+		owners:  newOwners(),
+		trimmed: make(chan struct{}, 1),
+		history: history{
+			maxAge:    int64(c.HistoryAge),
+			maxBytes:  c.HistoryBytes,
+			maxWeight: c.MemoryHistoryBytes,
+			maxMemo:   c.MemoryHistoryBytes / 4,
+			feeds:     map[string]*feed{},
+			all:       &feed{whole: true, waiting: newWaiting()},
+		},
+	}
+	if err := s.load(from); err != nil {
+		return nil, err
+	}
+	s.aging.start(c.fakeClock, c.Now, s.age)
+	return s, nil
+}
+
+// load brings a new state to where the past ends.
+func (s *State) load(from *Checkpoint) error {
+	expires := map[Key]time.Time{}
+	forms := map[uint64]*Sidecar{} // of each form a sidecar that holds nothing else, until describeAll
+	restore := func(k Key, lent *Version, revision int64) {
+		if lent == nil {
+			s.live.set(k, nil, revision)
+			delete(expires, k)
+			return
+		}
+		v := s.live.restore(lent)
+		if lent.Sidecar.Expire.IsZero() {
+			delete(expires, v.Key)
+		} else {
+			expires[v.Key] = lent.Sidecar.Expire
+		}
+		form := lent.Sidecar.Form
+		if v.Sidecar = forms[form]; v.Sidecar == nil {
+			v.Sidecar = &Sidecar{Form: form}
+			forms[form] = v.Sidecar
+		}
+	}
+	for v, err := range from.Versions {
+		if err != nil {
+			return err
+		}
+		restore(v.Key, v, v.Revision)
+	}
+	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
+	s.live.tables.Scan(func(_ string, t *table) bool {
+		t.changed = max(t.changed, from.Revision)
+		return true
+	})
+	h := &s.history
+	h.resume(from.Window)
+	s.revision = from.Revision
+	if s.past != nil {
+		err := s.past.Replay(from.Revision, func(c *Commit) error {
+			if c.First() <= s.revision {
+				return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
+			}
+			for _, r := range c.Records {
+				if !r.empty() {
+					restore(r.Key, r.New, r.Revision)
+					s.replayed += changeBytes(r)
+					h.bytes += changeBytes(r)
+				}
+			}
+			s.revision = c.Revision
+			h.mark(c.Revision, c.Time)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	s.describeAll(expires)
+	h.opened, h.all.floor = s.revision, s.revision
+	h.trim(s.revision, s.config.Now().UnixNano())
+	return s.findHorizon()
+}
+
+// restore makes a copy of a version that is lent the live one.
+func (vs *versions) restore(lent *Version) *Version {
+	t := vs.writable(lent.Key.Resource)
+	v := &Version{Key: Key{Resource: t.resource}, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
+	if old, ok := t.names.Get(lent.Key.Name); ok {
+		v.Key.Name = old.Key.Name
+	} else {
+		v.Key.Name = strings.Clone(lent.Key.Name)
+	}
+	vs.set(v.Key, v, v.Revision)
+	return v
+}
+
+// describeAll computes the sidecars of what was loaded, and what is known by them: only now, as many versions do not outlive
+// the replay.
+func (s *State) describeAll(expires map[Key]time.Time) {
+	live := make([]*Version, 0, s.live.count)
+	s.live.tables.Scan(func(_ string, t *table) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			live = append(live, v)
+			return true
+		})
+		return true
+	})
+	workers := runtime.GOMAXPROCS(0)
+	var wait sync.WaitGroup
+	for w := range workers {
+		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
+		wait.Go(func() {
+			for _, v := range part {
+				v.Sidecar = s.Describe(v.Key, v.Data, expires[v.Key], v.Sidecar.Form)
+			}
+		})
+	}
+	wait.Wait()
+	for _, v := range live {
+		s.owners.change(v.Key, nil, v.Sidecar.Owners)
+	}
+	for k := range expires {
+		if v := s.live.get(k); v != nil {
+			s.expiry.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
+		}
+	}
+}
+
+// findHorizon moves the horizon to where the past really reaches back.
+func (s *State) findHorizon() error {
+	h := &s.history
+	for {
+		err := s.reaches(h.horizon)
+		switch {
+		case !errors.Is(err, ErrCompacted):
+			return err
+		case h.marks.len() > 0:
+			h.horizon = max(h.horizon, h.marks.pop().Revision)
+		default:
+			h.horizon = s.revision
+			return nil
+		}
+	}
+}
+
+// Apply makes commits visible, each as a whole, behind all that the state has. Their records are complete: every new version has
+// its sidecar (Describe), and every old one is what the state had. From here on they belong to the state.
+//
+// State, history and revision change under one lock, and those who wait wake up behind it.
+func (s *State) Apply(commits ...*Commit) {
+	if len(commits) > 0 {
+		s.apply(commits)
+	}
+}
+
+// apply is Apply, and returns when the first version expires: zero when none does.
+func (s *State) apply(commits []*Commit) (expires time.Time) {
+	var woken []*group
+	s.mu.Lock()
+	for _, c := range commits {
+		if invariants.Enabled {
+			s.check(c)
+		}
+		for _, r := range c.Records {
+			if r.empty() {
+				continue
+			}
+			s.live.set(r.Key, r.New, r.Revision)
+			s.expiry.track(r)
+			s.owners.change(r.Key, r.Old.owners(), r.New.owners())
+			woken = s.history.add(r, woken)
+		}
+		s.revision = c.Revision
+	}
+	last := commits[len(commits)-1]
+	s.history.trim(last.Revision, last.Time)
+	s.forgetSnapshots()
+	arrived := s.arrived
+	s.arrived = nil
+	expires = s.expiry.next()
+	ages := s.history.due(s.revision)
+	early := !ages.IsZero() && s.aging.after(ages.Add(s.tick()))
+	s.mu.Unlock()
+
+	for _, g := range woken {
+		close(g.wake)
+	}
+	if arrived != nil {
+		close(arrived)
+	}
+	if early {
+		nudge(s.aging.early)
+	}
+	return expires
+}
+
+// check panics unless a commit follows what there is. The caller holds mu.
+func (s *State) check(c *Commit) {
+	if c.First() <= s.revision {
+		panic(fmt.Sprintf("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision))
+	}
+	for i, r := range c.Records {
+		if r.Revision != c.First()+int64(i) || r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
+			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s is of %d", c.First(), c.Revision, i, r.Key, r.Revision))
+		}
+		if live := s.live.get(r.Key); live != r.Old {
+			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s changes %v, and there is %v", c.First(), c.Revision, i, r.Key, r.Old, live))
+		}
+	}
+}
+
+// tick is how often the window is looked at: often enough to keep it to within a few percent of its age.
+func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
+
+// age lets go of the history that has left the window by this time, and says when there is more.
+func (s *State) age(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	horizon := s.history.horizon
+	s.history.trim(s.revision, now.UnixNano())
+	s.forgetSnapshots()
+	if s.history.horizon != horizon {
+		nudge(s.trimmed)
+	}
+	next := s.history.due(s.revision)
+	if soon := now.Add(s.tick()); !next.IsZero() && next.Before(soon) {
+		next = soon
+	}
+	s.aging.at = next
+}
+
+// End ends the watches and everybody who waits. The feeder calls it when nothing more will come.
+func (s *State) End() {
+	s.mu.Lock()
+	if s.ended {
+		s.mu.Unlock()
 		return
 	}
-	n.Ascend(max(prefix, from), func(name string, v *Version) bool {
-		return strings.HasPrefix(name, prefix) && yield(v)
-	})
-}
-
-// Count returns how many versions of a resource have a name with the prefix. It takes time in the logarithm of their
-// number.
-func (sn *Snapshot) Count(resource, prefix string) int {
-	return sn.CountFrom(resource, prefix, "")
-}
-
-// CountFrom is Count of those whose name is not below from.
-func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
-	n := sn.names(resource)
-	if n == nil {
-		return 0
+	s.ended = true
+	var woken []*group
+	for f := range s.history.everyFeed {
+		f.mu.Lock()
+		for g := range f.waiting.all {
+			woken = append(woken, g)
+		}
+		f.waiting = newWaiting()
+		f.mu.Unlock()
 	}
-	end := n.Len()
-	if prefix != "" {
-		end = rank(n, func(name string) bool { return name > prefix && !strings.HasPrefix(name, prefix) })
+	waiters := s.arrived
+	s.arrived = nil
+	s.mu.Unlock()
+	for _, g := range woken {
+		close(g.wake)
 	}
-	low := max(prefix, from)
-	return max(0, end-rank(n, func(name string) bool { return name >= low }))
+	if waiters != nil {
+		close(waiters)
+	}
+	s.aging.stop()
 }
 
-// rank returns the index of the first name for which is holds, given that it holds for all behind it.
-func rank(n *names, is func(name string) bool) int {
-	low, high := 0, n.Len()
-	for low < high {
-		mid := int(uint(low+high) / 2)
-		if name, _, _ := n.GetAt(mid); is(name) {
-			high = mid
-		} else {
-			low = mid + 1
+// Revision is the newest one.
+func (s *State) Revision() int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.revision
+}
+
+// Get returns the live version of a key, as far as it is known here: see Store.Live.
+func (s *State) Get(k Key) (*Version, bool) {
+	s.mu.RLock()
+	v := s.live.get(k)
+	s.mu.RUnlock()
+	return v, v != nil
+}
+
+// WaitFor waits until Revision is at least revision.
+func (s *State) WaitFor(ctx context.Context, revision int64) error {
+	for {
+		s.mu.Lock()
+		if s.revision >= revision {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.ended {
+			s.mu.Unlock()
+			return ErrClosed
+		}
+		if s.arrived == nil {
+			s.arrived = make(chan struct{})
+		}
+		arrived := s.arrived
+		s.mu.Unlock()
+		select {
+		case <-arrived:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return low
 }
 
-// Resources yields the resources that have live versions, in byte order.
-func (sn *Snapshot) Resources(yield func(resource string) bool) {
-	sn.tables.Scan(func(resource string, t *table) bool {
-		return t.names.Len() == 0 || yield(resource)
-	})
+// Stats are figures for metrics.
+type Stats struct {
+	Revision      int64
+	Horizon       int64 // watches may start behind it, and snapshots at it
+	Objects       int
+	Bytes         int64         // of all live data
+	HistoryBytes  int64         // of changes behind the horizon
+	HistoryAge    time.Duration // since the horizon
+	HistoryMemory int64         // what history takes in memory, about
+	Records       int           // in memory
+	Waiting       int           // cursors that wait
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
+// Stats returns the figures of this moment.
+func (s *State) Stats() Stats {
+	now := s.config.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := &s.history
+	st := Stats{
+		Revision: s.revision, Horizon: h.horizon, Objects: s.live.count, Bytes: s.live.bytes,
+		HistoryMemory: h.weight, Records: h.all.records.len(),
 	}
-	return false
+	if h.marks.len() > 0 {
+		st.HistoryBytes = h.bytes - h.marks.at(0).Bytes
+		st.HistoryAge = now.Sub(time.Unix(0, h.marks.at(0).Time))
+	}
+	for f := range h.everyFeed {
+		f.mu.Lock()
+		for g := range f.waiting.all {
+			st.Waiting += g.waiters
+		}
+		f.mu.Unlock()
+	}
+	return st
+}
+
+// Describe computes the sidecar of bytes. When they expire, and their form, they do not tell themselves.
+func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
+	if k.Resource == Counters {
+		return &Sidecar{}
+	}
+	sc := s.config.Describe(k, data)
+	sc.Expire, sc.Form = expire, form
+	return sc
+}
+
+// replay yields the commits of the past that end behind after and begin up to the revision until, as Log.Replay does.
+func (s *State) replay(after, until int64, yield func(*Commit) error) error {
+	if s.past == nil {
+		return ErrCompacted
+	}
+	over := false
+	err := s.past.Replay(after, func(c *Commit) error {
+		if over = c.First() > until; over {
+			return errEnough
+		}
+		return yield(c)
+	})
+	if err == errEnough && over {
+		return nil
+	}
+	return err
+}
+
+// reaches says why the past does not reach back to a revision; nil where it does.
+func (s *State) reaches(after int64) error {
+	if s.past == nil {
+		return ErrCompacted
+	}
+	if err := s.past.Replay(after, func(*Commit) error { return errEnough }); err != errEnough {
+		return err
+	}
+	return nil
+}
+
+// errEnough ends a replay that has seen what it came for.
+var errEnough = errors.New("enough")
+
+// copyRecord returns a copy of a record that is lent. A version that is still live is not copied.
+func (s *State) copyRecord(lent *Record) *Record {
+	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
+	if live, ok := s.Get(lent.Key); ok && live.Revision == lent.Revision {
+		r.Key, r.New = live.Key, live
+	} else {
+		r.New = s.copyVersion(r.Key, lent.New)
+	}
+	r.Old = s.copyVersion(r.Key, lent.Old)
+	return r
+}
+
+// copyVersion returns a copy of a version that is lent, with its sidecar; nil of none.
+func (s *State) copyVersion(k Key, lent *Version) *Version {
+	if lent == nil {
+		return nil
+	}
+	v := &Version{Key: k, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
+	v.Sidecar = s.Describe(k, v.Data, lent.Sidecar.Expire, lent.Sidecar.Form)
+	return v
 }

@@ -1,7 +1,10 @@
-// Package store keeps every object of the server: multi-version state, the history of changes, and watches over it,
-// in front of a Log that makes changes durable.
+// Package store keeps every object of the server: multi-version state, the history of changes, and watches over it.
 //
-// It knows keys, bytes and revisions, and nothing of objects or HTTP. Its nouns:
+// It is two things. A State is what there is; it is fed commits in their order and decides nothing. A Writer decides what is
+// written, and feeds the state. The embedded writer, the sequencer, makes commits durable in a Log; a writer on a store that other
+// processes share feeds what they have committed, too. A Store is the two together.
+//
+// The package knows keys, bytes and revisions, and nothing of objects or HTTP. Its nouns:
 //
 //   - a Key names one object: its resource ("apps/deployments", core resources as "/pods") and its name within it
 //     ("namespace/name", or "name" for cluster scope). Keys order by resource, then by the bytes of the name, as on etcd.
@@ -9,7 +12,7 @@
 //   - a commit is a range of revisions, one for each of its changes, that become visible together.
 //   - a Version is what one change stored under one key: immutable bytes and their Sidecar.
 //   - a Record is one step of history: the old and the new version of one key.
-//   - a Snapshot is the whole state as of one revision.
+//   - a Snapshot is the whole state as of one revision. A Checkpoint is one that a log keeps.
 //   - a Cursor is a position in the history of one resource, or of all, which is all that a watch holds.
 //   - the dependents of a UID are the live versions whose Sidecar names it among its Owners: an index finds them.
 package store

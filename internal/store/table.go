@@ -3,20 +3,20 @@ package store
 // Table is a handle on the objects of one resource, for those who make something of all of them and want to know cheaply
 // whether it is still true.
 type Table struct {
-	store    *Store
+	state    *State
 	resource string
 	feed     *feed
 }
 
 // Table returns the handle of a resource, which may be empty yet.
-func (s *Store) Table(resource string) *Table {
+func (s *State) Table(resource string) *Table {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.history.feed(resource)
-	if t, ok := s.state.tables.Get(resource); ok {
+	if t, ok := s.live.tables.Get(resource); ok {
 		f.changed.Store(t.changed)
 	}
-	return &Table{store: s, resource: f.resource, feed: f}
+	return &Table{state: s, resource: f.resource, feed: f}
 }
 
 // Revision is that of the newest durable change in the table. It costs one atomic load. A snapshot taken afterwards shows
@@ -28,15 +28,15 @@ func (t *Table) Resource() string { return t.resource }
 
 // Snapshot returns the newest state.
 func (t *Table) Snapshot() *Snapshot {
-	sn, _ := t.store.Snapshot(0) // only older ones can be gone
+	sn, _ := t.state.Snapshot(0) // only older ones can be gone
 	return sn
 }
 
 // Changes returns the records of the table behind the revision after and not behind until, oldest first; it is not ok when
 // memory no longer holds all of them. It never waits and reads no log.
 func (t *Table) Changes(after, until int64) (records []*Record, ok bool) {
-	t.store.mu.RLock()
-	defer t.store.mu.RUnlock()
+	t.state.mu.RLock()
+	defer t.state.mu.RUnlock()
 	f := t.feed
 	if after < f.floor {
 		return nil, false

@@ -15,7 +15,7 @@ const (
 // Cursor is a position in the history of one resource, or of all. It holds no records: what it has not read yet is in the history,
 // or was there. One goroutine uses it, except for Close.
 type Cursor struct {
-	store  *Store
+	state  *State
 	feed   *feed
 	prefix string
 	term   Term
@@ -26,13 +26,13 @@ type Cursor struct {
 
 // Watch returns a cursor behind the revision after, over the records of a resource whose name has the prefix.
 // ErrCompacted says that some of them are gone. A revision in the future is waited for.
-func (s *Store) Watch(resource, prefix string, after int64) (*Cursor, error) {
+func (s *State) Watch(resource, prefix string, after int64) (*Cursor, error) {
 	return s.WatchTerm(resource, prefix, Term{}, after)
 }
 
 // WatchTerm is Watch of the records whose object has a term, or had it before. Nothing else wakes the cursor: what a
 // change costs depends on how many it concerns, and not on how many wait.
-func (s *Store) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
+func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	f := s.history.feeds[resource]
 	s.mu.RUnlock()
@@ -46,14 +46,14 @@ func (s *Store) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor
 
 // WatchAll is Watch of all resources: one cursor over every record there is, counters among them, in the order of the
 // revisions. Every change wakes it.
-func (s *Store) WatchAll(after int64) (*Cursor, error) {
+func (s *State) WatchAll(after int64) (*Cursor, error) {
 	return s.cursor(s.history.all, "", Term{}, after)
 }
 
 // cursor returns a cursor in a feed.
-func (s *Store) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
+func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
-	closed, horizon, floor := s.closed, s.history.horizon, f.floor
+	closed, horizon, floor := s.ended, s.history.horizon, f.floor
 	s.mu.RUnlock()
 	switch {
 	case closed:
@@ -61,14 +61,13 @@ func (s *Store) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 	case after < horizon:
 		return nil, ErrCompacted
 	case after < floor:
-		// Memory does not hold it; the log may not do so either.
-		err := s.config.Log.Replay(after, func(*Commit) error { return errEnough })
-		if err != nil && err != errEnough {
+		// Memory does not hold it; the past may not do so either.
+		if err := s.reaches(after); err != nil {
 			return nil, err
 		}
 	}
 	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
-	return &Cursor{store: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
+	return &Cursor{state: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
 
 // Next returns the records behind the last ones, in the order of their revisions; it waits until there are some. They may
@@ -122,9 +121,9 @@ func (c *Cursor) Close() { c.closed.Store(true) }
 func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error) {
 	clear(c.buffer) // a waiting cursor keeps nothing alive
 	c.buffer = c.buffer[:0]
-	s := c.store
+	s := c.state
 	s.mu.RLock()
-	if s.closed || c.closed.Load() {
+	if s.ended || c.closed.Load() {
 		s.mu.RUnlock()
 		return nil, nil, ErrClosed
 	}
@@ -148,7 +147,7 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 }
 
 // readMemory fills the buffer from the records in memory and says whether it came to their end. The caller holds the
-// store's lock.
+// state's lock.
 func (c *Cursor) readMemory() (end bool) {
 	records := &c.feed.records
 	n := records.len()
@@ -165,7 +164,7 @@ func (c *Cursor) readMemory() (end bool) {
 			bytes += int(changeBytes(r))
 		}
 	}
-	c.after = max(c.after, c.store.revision)
+	c.after = max(c.after, c.state.revision)
 	return true
 }
 
@@ -196,7 +195,7 @@ func firstAfter(records *queue[*Record], revision int64) int {
 // readLog fills the buffer from the log, up to the revision until, from where memory goes on.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps := 0, 0
-	err := c.store.replay(c.after, until, func(commit *Commit) error {
+	err := c.state.replay(c.after, until, func(commit *Commit) error {
 		if steps++; steps%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -205,7 +204,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || !strings.HasPrefix(k.Name, c.prefix) || lent.empty() {
 				continue
 			}
-			if r := c.store.copyRecord(lent); r.concerns(c.prefix, c.term) {
+			if r := c.state.copyRecord(lent); r.concerns(c.prefix, c.term) {
 				c.push(r)
 				bytes += int(changeBytes(r))
 			}
@@ -230,7 +229,7 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 
 // leave ends a wait that ctx cut short.
 func (c *Cursor) leave(g *group) {
-	s := c.store
+	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if g.first > 0 {
