@@ -172,3 +172,6 @@ func (t *Type) Additional() *Type {
 	}
 	return nil
 }
+
+// HasAdditional says whether additionalProperties says anything, be it only that members may be there.
+func (t *Type) HasAdditional() bool { return t.additional() != nil }

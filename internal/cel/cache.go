@@ -1,0 +1,159 @@
+package cel
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// Rules are the rules of one custom type. They are compiled when values are validated, and shared by all who validate.
+type Rules struct {
+	t     *schema.Type
+	cache *Cache
+	made  atomic.Pointer[made]
+	used  atomic.Bool // since the cache looked last
+}
+
+// made is what has been compiled of Rules.
+type made struct{ root *place }
+
+// Compile makes the rules of a custom type that are kept as long as the Rules are. Nothing is compiled yet.
+func Compile(t *schema.Type) *Rules { return &Rules{t: t} }
+
+// Validate runs the rules on an object, or on the object that is to replace old; old is null for a new one. What is wrong with a
+// part that the update does not change is a warning.
+//
+// It is called for an object of which nothing else is known to be wrong that says that its values are of other types than
+// the schema's, are missing, or are longer than it allows: costs are bounded on that condition alone, and the reference does not
+// run rules otherwise. The end of the context is an error as well.
+func (r *Rules) Validate(ctx context.Context, obj, old object.Value) (errs field.ErrorList, warnings []string) {
+	root := r.root()
+	if root == nil {
+		return nil, nil
+	}
+	d := &validation{ctx: ctx, budget: limits.RuntimeCELCostBudget}
+	var pair ratchet
+	if !old.IsNull() {
+		pair.here = schema.Correlate(r.t, obj, old)
+	}
+	d.at(root, nil, obj, old, pair)
+	return d.errs, d.warnings
+}
+
+// Budget is what the rules of one object may cost together, or those of all defaults of one schema.
+const Budget int64 = limits.RuntimeCELCostBudget
+
+// ValidateDefault runs the rules on the default of a schema node, which path leads to: as a value that replaces itself, and, if
+// that is right, as a new one. It returns what is left of the budget, which is negative when it is used up.
+func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+	root := r.root()
+	if root == nil {
+		return nil, budget
+	}
+	run := func(old object.Value) (field.ErrorList, int64) {
+		d := &validation{ctx: ctx, root: path, budget: budget}
+		d.at(root, nil, v, old, ratchet{})
+		if d.over {
+			return d.errs, -1
+		}
+		return d.errs, d.budget
+	}
+	errs, left := run(v)
+	if len(errs) == 0 {
+		var alone int64
+		errs, alone = run(object.Nil)
+		left = min(left, alone)
+	}
+	return errs, left
+}
+
+// root is the compiled rules; nil if the type has none.
+func (r *Rules) root() *place {
+	if !r.used.Load() {
+		r.used.Store(true)
+	}
+	m := r.made.Load()
+	if m == nil {
+		m = &made{}
+		if hasRules(r.t) {
+			shapes := shapes{}
+			m.root = shapes.build(r.t, r.t, shapes.of(r.t))
+		}
+		if !r.made.CompareAndSwap(nil, m) {
+			// Somebody else was faster, or it has just been dropped again: this one serves this caller either way.
+			if other := r.made.Load(); other != nil {
+				m = other
+			}
+		} else if r.cache != nil && m.root != nil {
+			r.cache.add(r)
+		}
+	}
+	return m.root
+}
+
+// Cache lets go of compiled rules that are not used. It holds those of a bounded number of types; the zero Cache is ready.
+type Cache struct {
+	mu    sync.Mutex
+	rules []*Rules // those that are compiled
+	timer *time.Timer
+}
+
+const (
+	// idle is how often the cache looks which rules have not been used since it looked last.
+	idle = 2 * time.Minute
+	// most is for how many types rules stay compiled. Beyond it, those that have not been used for longest go: of a type with
+	// 20 rules they take about 1 MiB.
+	most = 64
+)
+
+// Compile makes the rules of a custom type.
+func (c *Cache) Compile(t *schema.Type) *Rules { return &Rules{t: t, cache: c} }
+
+// add notes that rules have been compiled.
+func (c *Cache) add(r *Rules) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.rules) >= most {
+		c.sweep()
+	}
+	if len(c.rules) >= most {
+		c.rules[0].made.Store(nil)
+		c.rules = append(c.rules[:0], c.rules[1:]...)
+	}
+	c.rules = append(c.rules, r)
+	if c.timer == nil {
+		c.timer = time.AfterFunc(idle, c.look)
+	}
+}
+
+// look drops what is idle, and comes back as long as there is something left.
+func (c *Cache) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sweep(); len(c.rules) > 0 {
+		c.timer.Reset(idle)
+	} else {
+		c.timer = nil
+	}
+}
+
+// sweep drops the rules that have not been used since the last sweep.
+func (c *Cache) sweep() {
+	kept := c.rules[:0]
+	for _, r := range c.rules {
+		if r.used.Swap(false) {
+			kept = append(kept, r)
+		} else {
+			r.made.Store(nil)
+		}
+	}
+	clear(c.rules[len(kept):])
+	c.rules = kept
+}

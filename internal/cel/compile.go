@@ -1,0 +1,169 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apiserver/pkg/cel/library"
+
+	"plinth/schema"
+)
+
+// program is one compiled rule.
+type program struct {
+	rule          *schema.Rule
+	run           cel.Program // nil: the rule is empty, or broken
+	message       cel.Program // nil: there is no messageExpression, or it is broken
+	broken        string      // why the rule did not compile
+	brokenMessage string
+	usesOldSelf   bool
+	cost          uint64 // estimated, of one run
+	messageCost   uint64
+	fieldPath     string // below self, as paths are printed
+}
+
+func (p *program) optional() bool { return p.rule.OptionalOldSelf != nil && *p.rule.OptionalOldSelf }
+
+// compiler compiles the rules of one place. What it takes from the environments is made when a rule asks for it.
+type compiler struct {
+	self *shape
+	name string // of the type of self
+	envs map[envKey]*cel.Env
+}
+
+type envKey struct{ stored, optional bool }
+
+func newCompiler(self *shape) *compiler {
+	// The number keeps rules from naming the type, and with that from depending on what this server calls it.
+	return &compiler{self: self, name: fmt.Sprintf("selfType%d", time.Now().Nanosecond()), envs: map[envKey]*cel.Env{}}
+}
+
+// env is the environment for rules at this place.
+func (c *compiler) env(key envKey) (*cel.Env, error) {
+	if env := c.envs[key]; env != nil {
+		return env, nil
+	}
+	plain, err := newRules()
+	if key.stored {
+		plain, err = storedRules()
+	}
+	if err != nil {
+		return nil, err
+	}
+	env, err := extend(plain, c.self, c.name, key.optional)
+	if err == nil {
+		c.envs[key] = env
+	}
+	return env, err
+}
+
+// stored says of the expressions of a rule whether they are known to be stored already.
+type stored struct{ rule, message bool }
+
+// compile compiles one rule; at is the type that it stands at. An error is one of the environment and not of the rule.
+func (c *compiler) compile(rule *schema.Rule, at *schema.Type, is stored) (*program, error) {
+	p := &program{rule: rule}
+	if strings.TrimSpace(rule.Rule) == "" {
+		return p, nil
+	}
+	env, err := c.env(envKey{is.rule, p.optional()})
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(rule.Rule)
+	if issues != nil {
+		p.broken = "compilation failed: " + issues.String()
+		return p, nil
+	}
+	if ast.OutputType() != cel.BoolType {
+		p.broken = "cel expression must evaluate to a bool"
+		return p, nil
+	}
+	for _, r := range ast.NativeRep().ReferenceMap() {
+		p.usesOldSelf = p.usesOldSelf || r.Name == "oldSelf"
+	}
+	run, err := env.Program(ast)
+	if err != nil {
+		p.broken = "program instantiation failed: " + err.Error()
+		return p, nil
+	}
+	if p.cost, err = c.estimate(env, ast); err != nil {
+		p.broken = "cost estimation failed: " + err.Error()
+		return p, nil
+	}
+	p.run = run
+	if rule.MessageExpression != "" {
+		if err := c.compileMessage(p, is); err != nil || p.brokenMessage != "" {
+			return p, err
+		}
+	}
+	if rule.FieldPath != "" {
+		p.fieldPath, _ = follow(rule.FieldPath, at)
+	}
+	return p, nil
+}
+
+func (c *compiler) compileMessage(p *program, is stored) error {
+	env, err := c.env(envKey{is.message, p.optional()})
+	if err != nil {
+		return err
+	}
+	ast, issues := env.Compile(p.rule.MessageExpression)
+	if issues != nil {
+		p.brokenMessage = "messageExpression compilation failed: " + issues.String()
+		return nil
+	}
+	if ast.OutputType() != cel.StringType {
+		p.brokenMessage = "messageExpression must evaluate to a string"
+		return nil
+	}
+	run, err := env.Program(ast)
+	if err != nil {
+		p.brokenMessage = "messageExpression instantiation failed: " + err.Error()
+		return nil
+	}
+	if p.messageCost, err = c.estimate(env, ast); err != nil {
+		p.brokenMessage = "cost estimation failed for messageExpression: " + err.Error()
+		return nil
+	}
+	p.message = run
+	return nil
+}
+
+// estimate is the most that an expression costs on any object that the schema allows.
+func (c *compiler) estimate(env *cel.Env, ast *cel.Ast) (uint64, error) {
+	cost, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: sizes{c.self}})
+	return cost.Max, err
+}
+
+// outcome is how a run ended.
+type outcome struct {
+	value any
+	cost  uint64
+	// counted is false where the cost is not known: then the expression has not run at all.
+	counted bool
+	err     error
+}
+
+// evaluate runs an expression. Whatever it does, panics included, is an error of the outcome; its cost is bounded, and it ends
+// when the context does.
+func evaluate(ctx context.Context, run cel.Program, vars interpreter.Activation) (out outcome) {
+	defer func() {
+		if r := recover(); r != nil {
+			out = outcome{err: fmt.Errorf("internal error: %v", r)}
+		}
+	}()
+	value, details, err := run.ContextEval(ctx, vars)
+	out.err = err
+	if cost := details.ActualCost(); cost != nil {
+		out.cost, out.counted = *cost, true
+	}
+	if err == nil && value != nil {
+		out.value = value.Value()
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+package cel
+
+import (
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/common/types"
+)
+
+// provider tells the checker of the types below self. The name of a type is the way to it: `selfType7.spec.ports.@idx` is
+// the type of the items of spec.ports. Nothing is made ahead: most of a large schema is never asked for.
+type provider struct {
+	types.Provider // of the environment: everything else
+	self           *shape
+	name           string // of the type of self
+}
+
+// typeOf is the type of a shape under this name.
+func typeOf(s *shape, name string) *types.Type {
+	switch s.form {
+	case object_:
+		return types.NewObjectType(name)
+	case table:
+		return types.NewMapType(types.StringType, typeOf(s.elem, name+".@elem"))
+	case list, set, keyed:
+		return types.NewListType(typeOf(s.elem, name+".@idx"))
+	case text:
+		return types.StringType
+	case base64_:
+		return types.BytesType
+	case duration:
+		return types.DurationType
+	case date, dateTime:
+		return types.TimestampType
+	case integer:
+		return types.IntType
+	case number:
+		return types.DoubleType
+	case boolean:
+		return types.BoolType
+	}
+	return types.DynType
+}
+
+// scalars are the types that expressions may name and that the libraries do not declare under this name.
+var scalars = map[string]*types.Type{
+	"bool": types.BoolType, "bytes": types.BytesType, "double": types.DoubleType, "duration": types.DurationType,
+	"int": types.IntType, "null_type": types.NullType, "string": types.StringType, "timestamp": types.TimestampType,
+	"uint": types.UintType, "list": types.NewListType(types.AnyType), "map": types.NewMapType(types.AnyType, types.AnyType),
+}
+
+// find goes the way that is the name of a type.
+func (p *provider) find(name string) *shape {
+	rest, ok := strings.CutPrefix(name, p.name)
+	if !ok {
+		return nil
+	}
+	at := p.self
+	for rest != "" {
+		if rest[0] != '.' {
+			return nil
+		}
+		step, after, more := strings.Cut(rest[1:], ".")
+		if rest = ""; more {
+			rest = "." + after
+		}
+		var next *shape
+		switch {
+		case at.form == table && step == "@elem", step == "@idx" && (at.form == list || at.form == set || at.form == keyed):
+			next = at.elem
+		case at.form == object_:
+			next, _ = at.declared(step)
+		}
+		if next == nil {
+			return nil
+		}
+		at = next
+	}
+	if at.form != object_ && at.elem == nil {
+		return nil
+	}
+	return at
+}
+
+// FindStructType finds a type by name.
+func (p *provider) FindStructType(name string) (*types.Type, bool) {
+	if s := p.find(name); s != nil {
+		return types.NewTypeTypeWithParam(typeOf(s, name)), true
+	}
+	if t := scalars[name]; t != nil {
+		return types.NewTypeTypeWithParam(t), true
+	}
+	return p.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames tells of no names, as in the reference.
+func (p *provider) FindStructFieldNames(string) ([]string, bool) { return []string{}, false }
+
+// FindStructFieldType finds a field. One whose name is a word that the language keeps for itself may be written as it is.
+func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	s := p.find(name)
+	if s == nil {
+		if scalars[name] != nil {
+			return nil, false
+		}
+		return p.Provider.FindStructFieldType(name, field)
+	}
+	if s.form == table {
+		return &types.FieldType{Type: typeOf(s.elem, name+".@elem")}, true
+	}
+	of, ok := s.declared(field)
+	if !ok && reserved[field] {
+		field = "__" + field + "__"
+		of, ok = s.declared(field)
+	}
+	if !ok {
+		return nil, false
+	}
+	return &types.FieldType{Type: typeOf(of, name+"."+field)}, true
+}
+
+var reserved = map[string]bool{
+	"true": true, "false": true, "null": true, "in": true, "as": true, "break": true, "const": true, "continue": true,
+	"else": true, "for": true, "function": true, "if": true, "import": true, "let": true, "loop": true, "package": true,
+	"namespace": true, "return": true, "var": true, "void": true, "while": true,
+}
+
+// sizes tells what the schema says of sizes, so that costs can be estimated.
+type sizes struct{ self *shape }
+
+var keyShape = &shape{form: text}
+
+// EstimateSize is the size of what stands at the end of a way from self.
+func (z sizes) EstimateSize(of checker.AstNode) *checker.SizeEstimate {
+	path := of.Path()
+	if len(path) == 0 {
+		return nil
+	}
+	at := z.self
+	for _, step := range path[1:] {
+		switch step {
+		case "@items", "@values":
+			at = at.elem
+		case "@keys":
+			if at.form != table {
+				return nil
+			}
+			at = keyShape
+		default:
+			next, ok := at.declared(step)
+			if !ok {
+				return nil
+			}
+			at = next
+		}
+		if at == nil {
+			return nil
+		}
+	}
+	return &checker.SizeEstimate{Min: 0, Max: uint64(at.maxElements)}
+}
+
+// EstimateCallCost leaves calls to the estimators of the libraries.
+func (z sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
+
+// extend is an environment with self and oldSelf of this shape.
+func extend(env *cel.Env, self *shape, name string, optional bool) (*cel.Env, error) {
+	of := typeOf(self, name)
+	old := of
+	if optional {
+		old = types.NewOptionalType(of)
+	}
+	return env.Extend(
+		cel.Variable("self", of),
+		cel.Variable("oldSelf", old),
+		cel.CustomTypeProvider(&provider{Provider: env.CELTypeProvider(), self: self, name: name}),
+	)
+}

@@ -1,0 +1,132 @@
+package cel
+
+import (
+	"slices"
+	"sync"
+
+	"plinth/schema"
+)
+
+// place is a place of a schema that has rules, or something below it has.
+type place struct {
+	rules []schema.Rule
+	t     *schema.Type // of the values
+	self  *shape       // of the values
+	// declared is the shape that rules are compiled against: self, but for metadata, of which more is declared than its schema
+	// says. Nil if expressions cannot get at the values.
+	declared *shape
+
+	fields     []child // by name
+	items      *place
+	additional *place
+	allOf      []*place
+
+	once     sync.Once
+	programs []*program
+	usesOld  bool  // one of them is a transition rule
+	err      error // instead of programs
+}
+
+type child struct {
+	name string
+	*place
+}
+
+// hasRules says whether rules apply to objects of this type. Those that stand in allOf alone do not count, as in the reference: they are
+// never run there.
+func hasRules(t *schema.Type) bool {
+	if t == nil {
+		return false
+	}
+	c := t.Custom
+	if c != nil && (len(c.Rules) > 0 || hasRules(c.Metadata)) {
+		return true
+	}
+	return hasRules(t.Items()) || hasRules(t.Additional()) ||
+		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return f.Type.Custom != nil && hasRules(f.Type) })
+}
+
+// build makes the places at and below a node: t is the type there, from what speaks of it, which is t itself or one of its allOf.
+// It is nil where there are no rules.
+func (m shapes) build(from, t *schema.Type, declared *shape) *place {
+	p := &place{t: t, declared: declared}
+	var elem *shape
+	if declared != nil {
+		elem = declared.elem
+	}
+	if a, b := from.Items(), t.Items(); a != nil && b != nil {
+		p.items = m.build(a, b, elem)
+	}
+	if a, b := from.Additional(), t.Additional(); a != nil && b != nil {
+		p.additional = m.build(a, b, elem)
+	}
+	for i := range from.Fields {
+		m.buildField(p, from, t, from.Fields[i].Name)
+	}
+	if c := from.Custom; c != nil {
+		p.rules = c.Rules
+		for _, nested := range c.AllOf {
+			if of := m.build(nested, t, declared); of != nil {
+				p.allOf = append(p.allOf, of)
+			}
+		}
+	}
+	if len(p.rules) == 0 && len(p.fields) == 0 && p.items == nil && p.additional == nil && len(p.allOf) == 0 {
+		return nil
+	}
+	p.self = m.of(t)
+	return p
+}
+
+// buildField makes the place of a field. Fields that expressions cannot get at have none, and so none of their rules is run.
+func (m shapes) buildField(p *place, from, t *schema.Type, name string) {
+	a, b := fieldType(from, name), fieldType(t, name)
+	if a == nil || b == nil {
+		return
+	}
+	var declared *shape
+	if p.declared != nil {
+		declared, _ = p.declared.field(name)
+	}
+	if _, ok := escape(name); !ok {
+		declared = m.of(b)
+	}
+	if declared == nil || declared.hidden {
+		return
+	}
+	if of := m.build(a, b, declared); of != nil {
+		p.fields = append(p.fields, child{name, of})
+	}
+}
+
+// fieldType is what the schema says of a field.
+func fieldType(t *schema.Type, name string) *schema.Type {
+	if name == "metadata" && t.Custom != nil && t.Custom.Embedded {
+		return t.Custom.Metadata
+	}
+	if f := t.Field(name); f != nil {
+		return f.Type
+	}
+	return nil
+}
+
+// compile compiles the rules of the place, once, when a value stands there for the first time.
+func (p *place) compile() {
+	p.once.Do(func() {
+		if len(p.rules) == 0 {
+			return
+		}
+		if p.declared == nil || p.declared.hidden {
+			p.err = errUndeclared
+			return
+		}
+		c := newCompiler(p.declared)
+		p.programs = make([]*program, len(p.rules))
+		for i := range p.rules {
+			if p.programs[i], p.err = c.compile(&p.rules[i], p.t, stored{rule: true, message: true}); p.err != nil {
+				return
+			}
+			p.usesOld = p.usesOld || p.programs[i].usesOldSelf
+		}
+	})
+}

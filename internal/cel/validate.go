@@ -1,0 +1,326 @@
+package cel
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	limits "k8s.io/apiserver/pkg/apis/cel"
+
+	"plinth/internal/fielderrors"
+	"plinth/object"
+	"plinth/schema"
+)
+
+// validation is one validation of one object. The rules of a place come before those below it, members in the order of their
+// names. They share a budget; when it is used up, or a single rule costs too much, no further rule is run.
+type validation struct {
+	ctx      context.Context
+	root     *field.Path
+	budget   int64
+	over     bool // the budget is used up
+	errs     field.ErrorList
+	warnings []string
+}
+
+// ratchet says how the value at a place goes together with the old one. What is wrong with a value that has not changed is a
+// warning and no error. A value without a pair counts as unchanged where the next value around it that has one is so.
+type ratchet struct{ here, around *schema.Pair }
+
+func (r ratchet) unchanged() bool {
+	if r.here != nil {
+		return r.here.Unchanged()
+	}
+	return r.around.Unchanged()
+}
+
+func (r ratchet) key(name string) ratchet {
+	switch {
+	case r.here == nil:
+		return r
+	case r.around == nil && (name == "apiVersion" || name == "kind"):
+		return ratchet{} // both objects have been converted to one version: it is not known whether they have changed
+	}
+	return ratchet{r.here.Key(name), r.here}
+}
+
+func (r ratchet) item(i int) ratchet {
+	if r.here == nil {
+		return r
+	}
+	return ratchet{r.here.Item(i), r.here}
+}
+
+// at validates the value at a place. Null is not validated: a rule that is to see it stands around it.
+func (d *validation) at(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+	if p == nil || v.IsNull() || d.over {
+		return
+	}
+	d.rules(p, path, v, old, r)
+	for _, of := range p.allOf {
+		// As in the reference, only what is around the value counts here.
+		d.at(of, path, v, old, ratchet{around: r.around})
+	}
+	switch v.Kind() {
+	case object.List:
+		d.items(p, path, v, old, r)
+	case object.Map:
+		d.members(p, path, v, old, r)
+	}
+}
+
+func (d *validation) items(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+	if p.items == nil {
+		return
+	}
+	before := p.t.Keyed(old)
+	for i, item := range v.Items() {
+		if d.over {
+			return
+		}
+		d.at(p.items, path.Item(i), item, before.Get(item), r.item(i))
+	}
+}
+
+func (d *validation) members(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+	if p.additional != nil {
+		for _, m := range v.Members() {
+			if d.over {
+				return
+			}
+			was, _ := old.Get(m.Key)
+			d.at(p.additional, path.Key(m.Key), m.Value, was, r.key(m.Key))
+		}
+	}
+	for _, f := range p.fields {
+		value, there := v.Get(f.name)
+		if !there || d.over {
+			continue
+		}
+		was, _ := old.Get(f.name)
+		d.at(f.place, path.To(f.name), value, was, r.key(f.name))
+	}
+}
+
+// path is a place in words. The root is the path that it was given, nil included, which is printed as <nil>.
+func (d *validation) path(p *fielderrors.Place) *field.Path {
+	if p == nil {
+		return d.root
+	}
+	return (&fielderrors.Errors{Root: d.root}).Path(p)
+}
+
+// Texts of what ends a validation.
+const (
+	outOfBudget = "validation failed due to running out of cost budget, no further validation rules will be run"
+	noCost      = "runtime cost could not be calculated for validation rule: %v, no further validation rules will be run"
+)
+
+// rules runs the rules of a place on a value that is not null.
+func (d *validation) rules(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
+	kind := typeName(p.t)
+	if p.compile(); p.err != nil {
+		d.add(field.Invalid(d.path(path), kind, fmt.Sprintf("rule compiler initialization error: %v", p.err)))
+		return
+	}
+	if len(p.programs) == 0 {
+		return
+	}
+	if err := d.ctx.Err(); err != nil {
+		d.end(field.InternalError(d.path(path), err))
+		return
+	}
+	if d.budget <= 0 {
+		d.end(field.Invalid(d.path(path), kind, outOfBudget))
+		return
+	}
+	vars := newVariables(p, v, old)
+	for _, rule := range p.programs {
+		switch {
+		case d.over:
+			return
+		case rule.broken != "":
+			d.add(field.Invalid(d.path(path), kind, "rule compile error: "+rule.broken))
+		case rule.run == nil, rule.usesOldSelf && old.IsNull() && !rule.optional():
+		default:
+			d.rule(p, rule, path, v, &vars, r)
+		}
+	}
+}
+
+func (d *validation) add(err *field.Error) { d.errs = append(d.errs, err) }
+
+// end is an error after which no rule is run.
+func (d *validation) end(err *field.Error) {
+	d.add(err)
+	d.over = true
+}
+
+// rule runs one rule.
+func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v object.Value, vars *variables, r ratchet) {
+	kind := typeName(p.t)
+	vars.optional = rule.optional()
+	out := evaluate(d.ctx, rule.run, vars)
+	vars.optional = false
+	switch {
+	case !out.counted:
+		d.end(field.InternalError(d.path(path), fmt.Errorf(noCost, rule.name())))
+		return
+	case out.cost > math.MaxInt64 || int64(out.cost) > d.budget:
+		d.end(field.Invalid(d.path(path), kind, outOfBudget))
+		return
+	}
+	d.budget -= int64(out.cost)
+	if out.err != nil {
+		d.failed(rule, d.path(path), kind, out.err)
+		return
+	}
+	if out.value == true {
+		return
+	}
+	where := d.path(path)
+	if rule.fieldPath != "" {
+		where = where.Child(rule.fieldPath)
+	}
+	tell := func(err *field.Error) {
+		if !rule.usesOldSelf && r.unchanged() {
+			d.warnings = append(d.warnings, err.Error())
+			return
+		}
+		d.add(err)
+	}
+	detail, end := d.detail(rule, vars)
+	if end != nil {
+		d.over = true
+		if end.internal {
+			tell(field.InternalError(where, end))
+		} else {
+			tell(field.Invalid(where, kind, end.Error()))
+		}
+		return
+	}
+	tell(wrong(where, kind, v, detail, rule.rule.Reason))
+}
+
+// wrong is the error of a rule that is false. Objects and lists are not repeated in it.
+func wrong(where *field.Path, kind string, v object.Value, detail, reason string) *field.Error {
+	var shown any = field.OmitValueType{}
+	if kind != "object" && kind != "array" {
+		shown = native(v)
+	}
+	switch reason {
+	case "FieldValueForbidden":
+		return field.Forbidden(where, detail)
+	case "FieldValueRequired":
+		return field.Required(where, detail)
+	case "FieldValueDuplicate":
+		return field.Duplicate(where, shown)
+	}
+	return field.Invalid(where, shown, detail)
+}
+
+// failed adds the error of a rule that could not be evaluated.
+func (d *validation) failed(rule *program, where *field.Path, kind string, err error) {
+	text := err.Error()
+	switch {
+	case strings.HasPrefix(text, "no such overload"):
+		// The compiler has let it through because a type is dynamic, and does not say where in the rule it is.
+		d.add(field.Invalid(where, kind, fmt.Sprintf(
+			"'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", text, rule.name())))
+	case strings.HasPrefix(text, tooExpensive):
+		d.end(field.Invalid(where, kind, fmt.Sprintf(
+			"'%v': no further validation rules will be run due to call cost exceeds limit for rule: %v", text, rule.name())))
+	default:
+		d.add(field.Invalid(where, kind, fmt.Sprintf("%v evaluating rule: %v", text, rule.name())))
+	}
+}
+
+// tooExpensive begins the error of an expression that has cost more than a single one may.
+const tooExpensive = "operation cancelled: actual cost limit exceeded"
+
+// name is how errors call a rule.
+func (p *program) name() string {
+	if p.rule.Message != "" {
+		return strings.TrimSpace(p.rule.Message)
+	}
+	return strings.TrimSpace(p.rule.Rule)
+}
+
+// fatal is an error of a messageExpression after which no rule is run.
+type fatal struct {
+	text     string
+	internal bool
+}
+
+func (f *fatal) Error() string { return f.text }
+
+// detail is what to tell of a rule that is false: what its messageExpression makes, or, if that fails or makes nothing that can
+// be told, its message.
+func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
+	if rule.message != nil {
+		out := evaluate(d.ctx, rule.message, vars)
+		source := rule.rule.MessageExpression
+		switch {
+		case !out.counted:
+			return "", &fatal{fmt.Sprintf("runtime cost could not be calculated for messageExpression: %q", source), true}
+		case out.cost > math.MaxInt64 || int64(out.cost) > d.budget:
+			return "", &fatal{"messageExpression evaluation failed due to running out of cost budget, " +
+				"no further validation rules will be run", false}
+		case out.err != nil && strings.HasPrefix(out.err.Error(), tooExpensive):
+			return "", &fatal{fmt.Sprintf("no further validation rules will be run due to call cost exceeds limit for "+
+				"messageExpression: %q", source), false}
+		}
+		d.budget -= int64(out.cost)
+		if said, ok := out.value.(string); ok && out.err == nil {
+			said = strings.TrimSpace(said)
+			if said != "" && len(said) <= limits.MaxEvaluatedMessageExpressionSizeBytes && !strings.Contains(said, "\n") {
+				return said, nil
+			}
+		}
+	}
+	if rule.rule.Message == "" {
+		return "failed rule: " + rule.name(), nil
+	}
+	return rule.name(), nil
+}
+
+// variables are self and oldSelf. Where no rule of the place uses oldSelf, it is not there; that a messageExpression uses it does
+// not count, and what it gets is never an optional, as in the reference.
+type variables struct {
+	self, old ref.Val // old is nil if there is none
+	usesOld   bool
+	optional  bool // oldSelf is an optional value
+}
+
+func newVariables(p *place, v, old object.Value) variables {
+	vars := variables{self: p.self.value(v), usesOld: p.usesOld}
+	if p.usesOld && !old.IsNull() {
+		vars.old = p.self.value(old)
+	}
+	return vars
+}
+
+// ResolveName finds a variable.
+func (v *variables) ResolveName(name string) (any, bool) {
+	switch name {
+	case "self":
+		return v.self, true
+	case "oldSelf":
+		switch {
+		case v.usesOld && v.optional && v.old != nil:
+			return types.OptionalOf(v.old), true
+		case v.usesOld && v.optional:
+			return types.OptionalNone, true
+		}
+		return v.old, v.old != nil
+	}
+	return nil, false
+}
+
+// Parent is nil: there is nothing around self.
+func (v *variables) Parent() interpreter.Activation { return nil }
