@@ -2,7 +2,6 @@ package validation
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
+	"plinth/internal/webhook"
 	"plinth/object"
 )
 
@@ -40,7 +40,6 @@ const (
 	maxAuditExpression   = 5 << 10
 	maxWebhookTimeout    = 30
 	segmentsOfFullName   = 3
-	urlForm              = "; desired format: https://host[/path]"
 	nameOrSelector       = "name and selector are mutually exclusive"
 	validationOrAudit    = "validations or auditAnnotations must contain at least one item"
 	denyAndWarn          = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"
@@ -129,7 +128,7 @@ func (f *faults) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 	}
 	f.labelSelector(hook.At("namespaceSelector"), p.To("namespaceSelector"), s.anyLabelValues)
 	f.labelSelector(hook.At("objectSelector"), p.To("objectSelector"), s.anyLabelValues)
-	f.webhookClient(hook.At("clientConfig"), p.To("clientConfig"))
+	webhook.CheckClient(&f.Errors, hook.At("clientConfig"), p.To("clientConfig"))
 	if !s.conditionsKept {
 		f.matchConditions(hook.At("matchConditions"), p.To("matchConditions"))
 	}
@@ -162,78 +161,6 @@ func (f *faults) reviewVersions(versions object.Value, any bool, p *fielderrors.
 	}
 	if !any && !containsAny(versions, reviewVersions) {
 		f.Invalid(p, list(versions), "must include at least one of "+strings.Join(reviewVersions, ", "))
-	}
-}
-
-func (f *faults) webhookClient(client object.Value, p *fielderrors.Place) {
-	address, service := client.At("url"), client.At("service")
-	switch {
-	case address.IsNull() == service.IsNull():
-		f.Required(p, "exactly one of url or service is required")
-	case !address.IsNull():
-		f.webhookURL(address.Str(), p.To("url"))
-	default:
-		f.webhookService(service, p.To("service"))
-	}
-}
-
-func (f *faults) webhookURL(address string, p *fielderrors.Place) {
-	u, err := url.Parse(address)
-	if err != nil {
-		f.Required(p, "url must be a valid URL: "+err.Error()+urlForm)
-		return
-	}
-	if u.Scheme != "https" {
-		f.Invalid(p, u.Scheme, "'https' is the only allowed URL scheme"+urlForm)
-	}
-	if u.Host == "" {
-		f.Invalid(p, u.Host, "host must be specified"+urlForm)
-	}
-	if u.User != nil {
-		f.Invalid(p, u.User.String(), "user information is not permitted in the URL")
-	}
-	if u.Fragment != "" {
-		f.Invalid(p, u.Fragment, "fragments are not permitted in the URL")
-	}
-	if u.RawQuery != "" {
-		f.Invalid(p, u.RawQuery, "query parameters are not permitted in the URL")
-	}
-}
-
-// webhookService names the two members the wrong way round, as the reference does: it complains about the namespace where
-// the name is missing.
-func (f *faults) webhookService(service object.Value, p *fielderrors.Place) {
-	if text(service, "namespace") == "" {
-		f.Required(p.To("name"), "")
-	}
-	if text(service, "name") == "" {
-		f.Required(p.To("namespace"), "")
-	}
-	if port := number(service, "port"); port < 1 || port > maxPort {
-		f.Invalid(p.To("port"), port, "port is not valid: "+utilvalidation.InclusiveRangeError(1, maxPort))
-	}
-	path := text(service, "path")
-	if path == "" || path == "/" {
-		return
-	}
-	p = p.To("path")
-	if path == "//" {
-		f.Invalid(p, path, "segment[0] may not be empty")
-		return
-	}
-	if path[0] != '/' {
-		f.Invalid(p, path, "must start with a '/'")
-	}
-	i := 0
-	for segment := range strings.SplitSeq(strings.TrimSuffix(path[1:], "/"), "/") {
-		if segment == "" {
-			f.Invalid(p, path, fmt.Sprintf("segment[%d] may not be empty", i))
-		} else {
-			for _, wrong := range objectmeta.SubdomainErrors(segment) {
-				f.Invalid(p, path, fmt.Sprintf("segment[%d]: %v", i, wrong))
-			}
-		}
-		i++
 	}
 }
 
