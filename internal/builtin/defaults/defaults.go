@@ -63,6 +63,7 @@ var byKind = map[groupVersionKind]func(object.Value) object.Value{
 	{"admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding"}: ValidatingAdmissionPolicyBinding,
 	{"admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"}:   ValidatingWebhookConfiguration,
 
+	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition"}:           CustomResourceDefinition,
 	{"authentication.k8s.io", "v1", "TokenRequest"}:                      TokenRequest,
 	{"certificates.k8s.io", "v1", "PodCertificateRequest"}:               PodCertificateRequest,
 	{"discovery.k8s.io", "v1", "EndpointSlice"}:                          EndpointSlice,

@@ -9,6 +9,13 @@ import (
 
 // kinds are the smallest objects in which a kind's every rule fires, and what becomes of them.
 var kinds = []struct{ group, version, kind, in, want string }{
+	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition",
+		`{"spec": {"names": {"kind": "Tin"}, "versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]}, "status": {"storedVersions": null}}`,
+		`{"spec": {"conversion": {"strategy": "None"}, "names": {"kind": "Tin", "listKind": "TinList", "singular": "tin"},
+		  "versions": [{"name": "v1", "storage": false}, {"name": "v2", "storage": true}]}, "status": {"storedVersions": ["v2"]}}`},
+	{"apiextensions.k8s.io", "v1", "CustomResourceDefinition",
+		`{"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {}}}}, "names": {}}}`,
+		`{"spec": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"port": 443}}}}, "names": {}}}`},
 	{"", "v1", "Endpoints", `{"subsets": [{"ports": [{"port": 1}]}]}`, `{"subsets": [{"ports": [{"port": 1, "protocol": "TCP"}]}]}`},
 	{"", "v1", "LimitRange", `{"spec": {"limits": [{"max": {"a": "1u"}, "type": "Pod"}]}}`, `{"spec": {"limits": [{"max": {"a": "1m"}, "type": "Pod"}]}}`},
 	{"", "v1", "PersistentVolume",
