@@ -1,0 +1,192 @@
+package crd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/install"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"plinth/internal/builtin/defaults"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/crd/validation"
+	"plinth/internal/objectmeta"
+	"plinth/object"
+)
+
+var (
+	upstreamScheme = runtime.NewScheme()
+	strategy       = customresourcedefinition.NewStrategy(upstreamScheme)
+	statusStrategy = customresourcedefinition.NewStatusStrategy(upstreamScheme)
+	options        = validation.Options{Metadata: gotypes.Of[metav1.ObjectMeta]()}
+)
+
+func TestMain(m *testing.M) {
+	install.Install(upstreamScheme)
+	m.Run()
+}
+
+// definition is one document as both sides have it, decoded and defaulted.
+type definition struct {
+	theirs *apiextensions.CustomResourceDefinition
+	ours   object.Value
+}
+
+// decode reads a document on both sides. ok is false where upstream does not take it.
+func decode(t testing.TB, text []byte) (d definition, ok bool) {
+	t.Helper()
+	var typed apiextensionsv1.CustomResourceDefinition
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &typed); err != nil {
+		return definition{}, false
+	}
+	// A list or map that is there and empty is not the same to upstream as none, in places. Plinth decodes to what upstream
+	// prints, where both are gone: both sides see that.
+	text, err := json.Marshal(typed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed = apiextensionsv1.CustomResourceDefinition{}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &typed); err != nil {
+		t.Fatal(err)
+	}
+	upstreamScheme.Default(&typed)
+	d.theirs = &apiextensions.CustomResourceDefinition{}
+	if err := upstreamScheme.Convert(&typed, d.theirs, nil); err != nil {
+		return definition{}, false
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	decoded, err := gotypes.Of[apiextensionsv1.CustomResourceDefinition]().Decode(parsed.Value)
+	if err != nil {
+		t.Fatalf("upstream decodes this, we do not: %v: %s", err, text)
+	}
+	d.ours = defaults.CustomResourceDefinition(decoded.Value)
+	return d, true
+}
+
+// verdict is what both sides say of a write.
+type verdict struct {
+	theirs, ours []string
+	panicked     any // what upstream panicked with
+}
+
+// lines are errors as text, in an order of their own: upstream walks maps.
+func lines(errs field.ErrorList) []string {
+	out := []string{}
+	for _, e := range errs {
+		out = append(out, string(e.Type)+" "+e.Error())
+	}
+	slices.Sort(out)
+	return out
+}
+
+// upstream calls upstream, which does not survive every definition.
+func (v *verdict) upstream(validate func() field.ErrorList) {
+	defer func() {
+		v.panicked = recover()
+	}()
+	errs := validate()
+	noteFired(errs)
+	v.theirs = lines(slices.DeleteFunc(slices.Clone(errs), notYet))
+}
+
+func create(d definition) (v verdict) {
+	ctx := context.Background()
+	theirs := d.theirs.DeepCopy()
+	v.upstream(func() field.ErrorList {
+		strategy.PrepareForCreate(ctx, theirs)
+		return strategy.Validate(ctx, theirs)
+	})
+	obj := prepared(d.ours, object.Fields())
+	errs := objectmeta.ObjectMeta(obj.At("metadata"), false, validation.Names(obj), field.NewPath("metadata"))
+	v.ours = lines(append(errs, validation.Validate(obj, options)...))
+	return v
+}
+
+func update(d, old definition) (v verdict) {
+	ctx := context.Background()
+	theirs := d.theirs.DeepCopy()
+	theirs.Name = old.theirs.Name // as the URL has it
+	v.upstream(func() field.ErrorList {
+		strategy.PrepareForUpdate(ctx, theirs, old.theirs)
+		theirs.Generation, theirs.ResourceVersion = 0, "1"
+		return strategy.ValidateUpdate(ctx, theirs, old.theirs)
+	})
+	obj := named(prepared(d.ours, old.ours.At("status")), old.ours)
+	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.ours.At("metadata"), field.NewPath("metadata"))
+	v.ours = lines(append(errs, validation.ValidateUpdate(obj, old.ours, options)...))
+	return v
+}
+
+func updateStatus(d, old definition) (v verdict) {
+	ctx := context.Background()
+	theirs := d.theirs.DeepCopy()
+	theirs.Name = old.theirs.Name
+	v.upstream(func() field.ErrorList {
+		statusStrategy.PrepareForUpdate(ctx, theirs, old.theirs)
+		theirs.ResourceVersion = "1"
+		return statusStrategy.ValidateUpdate(ctx, theirs, old.theirs)
+	})
+	obj := named(d.ours.With("spec", old.ours.At("spec")), old.ours)
+	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.ours.At("metadata"), field.NewPath("metadata"))
+	v.ours = lines(append(errs, validation.ValidateStatusUpdate(obj, old.ours)...))
+	return v
+}
+
+// prepared is a definition with the status that the engine gives it: the one it had, to which the storage version is added.
+func prepared(obj, status object.Value) object.Value {
+	stored := status.At("storedVersions")
+	for _, v := range obj.At("spec", "versions").Items() {
+		if !v.At("storage").Bool() {
+			continue
+		}
+		if !slices.ContainsFunc(stored.Items(), func(s object.Value) bool { return s.Str() == v.At("name").Str() }) {
+			stored = object.ListOf(append(slices.Clone(stored.Items()), v.At("name"))...)
+		}
+		break
+	}
+	return obj.With("status", status.With("storedVersions", stored))
+}
+
+// named is a definition under the name of another.
+func named(obj, other object.Value) object.Value {
+	return obj.WithAt(other.At("metadata", "name"), "metadata", "name")
+}
+
+// difference tells how the verdicts differ, "" if they do not.
+func (v *verdict) difference() string {
+	if v.panicked != nil {
+		if len(v.ours) == 0 {
+			return fmt.Sprintf("upstream panicked (%v), we accept", v.panicked)
+		}
+		return ""
+	}
+	if slices.Equal(v.theirs, v.ours) {
+		return ""
+	}
+	var b strings.Builder
+	only := func(who string, these, those []string) {
+		for _, line := range these {
+			if i := slices.Index(those, line); i >= 0 {
+				those = slices.Delete(slices.Clone(those), i, i+1)
+			} else {
+				fmt.Fprintf(&b, "\n  %s alone: %s", who, line)
+			}
+		}
+	}
+	only("upstream", v.theirs, v.ours)
+	only("we", v.ours, v.theirs)
+	return b.String()
+}

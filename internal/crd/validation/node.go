@@ -1,0 +1,225 @@
+package validation
+
+import (
+	"plinth/object"
+)
+
+// node is one schema, read once from its value: a walk looks at every member of every node, and not at every name that a
+// member might have.
+type node struct {
+	id, dialect, description, typ, title, pattern, mapType, listType string
+
+	// What is there at all, whatever its value: what Go holds as a pointer.
+	hasRef, hasDefault, hasMapType, hasListType bool
+
+	nullable, uniqueItems, embedded, intOrString bool
+
+	preserve object.Value // a boolean, or null
+
+	ref                                       object.Value
+	defaultValue, required, listKeys          object.Value
+	items, additionalItems                    object.Value
+	allOf, oneOf, anyOf, not                  object.Value
+	properties, additionalProperties          object.Value
+	patternProperties, dependencies           object.Value
+	definitions, rules                        object.Value
+	forbiddenAtStatus, identified, elementary bool
+}
+
+// read reads a node.
+//
+// forbiddenAtStatus says that there is anything that cannot stand at the top where a status subresource takes its part of the
+// schema; identified, that this is id, $schema or $ref. elementary says that there is nothing but a type, as far as value
+// validations are concerned.
+func read(v object.Value) (n node) {
+	n.elementary = true
+	for _, m := range v.Members() {
+		if m.Value.IsNull() {
+			continue
+		}
+		n.member(m)
+	}
+	return n
+}
+
+// member takes one member in. Members that no rule of schemas looks at are left out.
+func (n *node) member(m object.Member) {
+	v := m.Value
+	atStatus, elementary := false, false
+	switch m.Key {
+	case "id":
+		n.id, n.identified = v.Str(), n.identified || v.Len() > 0
+		atStatus = v.Len() > 0
+	case "$schema":
+		n.dialect, n.identified = v.Str(), n.identified || v.Len() > 0
+		atStatus = v.Len() > 0
+	case "$ref":
+		n.ref, n.hasRef, n.identified = v, true, true
+		atStatus = true
+	case "description":
+		n.description = v.Str()
+	case "type":
+		n.typ, elementary = v.Str(), true
+	case "nullable":
+		n.nullable, atStatus = v.Bool(), v.Bool()
+	case "title":
+		n.title = v.Str()
+	case "default":
+		n.defaultValue, n.hasDefault, atStatus = v, true, true
+	case "pattern":
+		n.pattern = v.Str()
+	case "uniqueItems":
+		n.uniqueItems = v.Bool()
+	case "enum", "maxProperties", "minProperties":
+		atStatus = true
+	case "required":
+		n.required = v
+	case "items":
+		n.items, elementary = v, v.Kind() != object.Map
+	case "allOf":
+		n.allOf, atStatus = v, true
+	case "oneOf":
+		n.oneOf, atStatus = v, true
+	case "anyOf":
+		n.anyOf, atStatus = v, true
+	case "not":
+		n.not, atStatus = v, true
+	case "properties":
+		n.properties = v
+	case "additionalProperties":
+		n.additionalProperties, atStatus, elementary = v, true, v.Kind() == object.Bool && !v.Bool()
+	case "patternProperties":
+		n.patternProperties, atStatus = v, true
+	case "dependencies":
+		n.dependencies, atStatus = v, true
+	case "additionalItems":
+		n.additionalItems, atStatus = v, true
+	case "definitions":
+		n.definitions, atStatus = v, true
+	case "x-kubernetes-preserve-unknown-fields":
+		n.preserve = v
+	case "x-kubernetes-embedded-resource":
+		n.embedded, atStatus = v.Bool(), v.Bool()
+	case "x-kubernetes-int-or-string":
+		n.intOrString, atStatus = v.Bool(), v.Bool()
+	case "x-kubernetes-list-map-keys":
+		n.listKeys, atStatus = v, true
+	case "x-kubernetes-list-type":
+		n.listType, n.hasListType, atStatus = v.Str(), true, true
+	case "x-kubernetes-map-type":
+		n.mapType, n.hasMapType, atStatus = v.Str(), true, true
+	case "x-kubernetes-validations":
+		n.rules = v
+	}
+	n.forbiddenAtStatus = n.forbiddenAtStatus || atStatus
+	n.elementary = n.elementary && elementary
+}
+
+// preserves says whether unknown fields are kept.
+func (n *node) preserves() bool { return n.preserve.Bool() }
+
+// item is the schema of the items of a list, null where there is none, or a list of them.
+func (n *node) item() object.Value { return ifMap(n.items) }
+
+// additional is the schema of what stands under names that are not known.
+func (n *node) additional() object.Value { return ifMap(n.additionalProperties) }
+
+func ifMap(v object.Value) object.Value {
+	if v.Kind() == object.Map {
+		return v
+	}
+	return object.Nil
+}
+
+// any says whether something holds for a schema or for one anywhere below.
+func anyNode(schema object.Value, holds func(n *node) bool) bool {
+	if schema.Kind() != object.Map {
+		return false
+	}
+	n := read(schema)
+	if holds(&n) {
+		return true
+	}
+	for _, one := range [...]object.Value{n.item(), n.not, n.additional(), ifMap(n.additionalItems)} {
+		if anyNode(one, holds) {
+			return true
+		}
+	}
+	for _, list := range [...]object.Value{n.items, n.allOf, n.anyOf, n.oneOf} {
+		for _, one := range list.Items() {
+			if anyNode(one, holds) {
+				return true
+			}
+		}
+	}
+	for _, byName := range [...]object.Value{n.properties, n.patternProperties, n.definitions, n.dependencies} {
+		for _, m := range byName.Members() {
+			if anyNode(m.Value, holds) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func hasDefaults(schema object.Value) bool {
+	return anyNode(schema, func(n *node) bool { return n.hasDefault })
+}
+
+func hasExtensions(schema object.Value) bool {
+	return anyNode(schema, func(n *node) bool {
+		return n.embedded || !n.preserve.IsNull() || n.intOrString || n.listKeys.Len() > 0 || n.hasListType || n.rules.Len() > 0
+	})
+}
+
+// unconvertible is why a schema has no structural form at all, "" if it has one: it has members that no structural schema has,
+// there or below. Whoever breaks one of these rules breaks others, too, but for $schema.
+func unconvertible(schema object.Value) string {
+	if schema.Kind() != object.Map {
+		return ""
+	}
+	n := read(schema)
+	if text := n.unconvertible(); text != "" {
+		return text
+	}
+	for _, one := range [...]object.Value{n.not, n.item(), n.additional()} {
+		if text := unconvertible(one); text != "" {
+			return text
+		}
+	}
+	for _, list := range [...]object.Value{n.allOf, n.anyOf, n.oneOf} {
+		for _, one := range list.Items() {
+			if text := unconvertible(one); text != "" {
+				return text
+			}
+		}
+	}
+	for _, m := range n.properties.Members() {
+		if text := unconvertible(m.Value); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// unconvertible is unconvertible without what is below.
+func (n *node) unconvertible() string {
+	for _, part := range [...]struct {
+		there bool
+		name  string
+	}{
+		{n.id != "", "id"}, {n.dialect != "", "schema"}, {n.ref.Len() > 0, "$ref"}, {n.patternProperties.Len() > 0, "patternProperties"},
+		{n.dependencies.Len() > 0, "dependencies"}, {!n.additionalItems.IsNull(), "additionalItems"}, {n.definitions.Len() > 0, "definitions"},
+	} {
+		if part.there {
+			return "OpenAPIV3Schema '" + part.name + "' is not supported"
+		}
+	}
+	switch {
+	case !n.preserve.IsNull() && !n.preserve.Bool():
+		return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+	case n.items.Kind() == object.List && n.items.Len() > 0:
+		return "OpenAPIV3Schema 'items' must be a schema, but is an array"
+	}
+	return ""
+}

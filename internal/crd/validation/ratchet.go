@@ -1,0 +1,104 @@
+package validation
+
+import (
+	"encoding/base64"
+	"slices"
+
+	"plinth/internal/fielderrors"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// excusesOf finds the rules that an old definition breaks, so that a new one may break them, too: rules have been added over the
+// years, and what was stored before must stay writable.
+func excusesOf(def, was *definition, old object.Value) excuses {
+	state, _ := approvalOf(old)
+	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
+	established := isEstablished(old)
+	e := excuses{
+		badCABundle:      !established || badCABundle(was.spec.At("conversion", "webhook", "clientConfig")) != nil,
+		unknownReviews:   reviews.Len() > 0 && !understands(reviews),
+		changedNames:     !established,
+		missingSchemas:   !was.allHaveSchemas(),
+		badTypes:         was.anySchema(hasBadTypes),
+		notStructural:    was.anySchema(isNotStructural),
+		compositeSets:    was.anySchema(hasCompositeSets),
+		looseKeys:        was.anySchema(hasLooseKeys),
+		preserveUnknown:  was.spec.At("preserveUnknownFields").Bool(),
+		approval:         &state,
+		unchangedSchemas: map[string]bool{},
+		manySelectable:   map[string]bool{},
+	}
+	for i := range def.versions {
+		name := def.versions[i].name
+		now, inNew := def.schemaOf(name)
+		before, inOld := was.schemaOf(name)
+		if inNew && inOld && object.Equal(now, before) {
+			e.unchangedSchemas[name] = true
+		}
+	}
+	e.selectable(def, was)
+	return e
+}
+
+// selectable excuses selectable fields that are too many and have not been changed.
+func (e *excuses) selectable(def, was *definition) {
+	kept := func(now, before object.Value) bool {
+		return before.Len() > maxSelectableFields && object.Equal(now, before)
+	}
+	e.manySelectable[""] = kept(def.own.selectable, was.own.selectable)
+	before := map[string]object.Value{}
+	for i := range was.versions {
+		before[was.versions[i].name] = was.versions[i].selectable
+	}
+	for i := range def.versions {
+		if v := &def.versions[i]; kept(v.selectable, before[v.name]) {
+			e.manySelectable[v.name] = true
+		}
+	}
+}
+
+// isEstablished says whether a definition is served, or has been.
+func isEstablished(crd object.Value) bool {
+	for _, condition := range crd.At("status", "conditions").Items() {
+		if condition.At("type").Str() == "Established" {
+			return condition.At("status").Str() == "True"
+		}
+	}
+	return false
+}
+
+// badCABundle is what is wrong with the certificates of a client configuration, nil if there are none.
+func badCABundle(client object.Value) error {
+	text := client.At("caBundle").Str()
+	bundle, err := base64.StdEncoding.DecodeString(text)
+	if text == "" || err != nil { // the value has been decoded: it is base64
+		return nil
+	}
+	_, err = webhook.CABundle(bundle)
+	return err
+}
+
+func hasBadTypes(schema object.Value) bool {
+	return anyNode(schema, func(n *node) bool { return n.typ != "" && !slices.Contains(types, n.typ) })
+}
+
+func isNotStructural(schema object.Value) bool {
+	var c checker
+	return unconvertible(schema) != "" || !c.structural(schema, nil)
+}
+
+func hasCompositeSets(schema object.Value) bool {
+	return anyNode(schema, func(n *node) bool {
+		item := read(n.item())
+		return n.listType == "set" && compositeItem(&item) != ""
+	})
+}
+
+func hasLooseKeys(schema object.Value) bool {
+	return anyNode(schema, func(n *node) bool {
+		c := checker{Errors: fielderrors.Errors{}}
+		c.tightKeys(n, nil)
+		return len(c.List) > 0
+	})
+}

@@ -1,0 +1,208 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/fielderrors"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// checker collects what is wrong with one definition.
+type checker struct {
+	fielderrors.Errors
+	Options
+	excuses
+	def definition
+}
+
+// excuses are rules that do not hold for an object that is to replace another, because the other one breaks them already. None
+// holds for a new object but the first one.
+type excuses struct {
+	badCABundle      bool
+	unknownReviews   bool            // conversionReviewVersions without one that the server understands
+	changedNames     bool            // of what is not established yet
+	missingSchemas   bool            // versions without a schema
+	badTypes         bool            // types that OpenAPI does not have
+	notStructural    bool            // schemas that are not structural
+	compositeSets    bool            // sets of items that are not atomic
+	looseKeys        bool            // sets and maps whose items, or keys of items, may be null or missing
+	unchangedSchemas map[string]bool // versions whose schema is as it was
+	manySelectable   map[string]bool // versions that may have more selectable fields than others; "" is spec itself
+	preserveUnknown  bool
+	approval         *approval // what the old object's annotation says; nil: there is no old object
+}
+
+var root *fielderrors.Place
+
+// Names says what is wrong with the name of a definition, which follows from the plural and the group of what it defines. It
+// is what objectmeta.ObjectMeta takes.
+func Names(crd object.Value) func(name string, prefix bool) []string {
+	spec := crd.At("spec")
+	demanded := spec.At("names", "plural").Str() + "." + spec.At("group").Str()
+	return func(name string, prefix bool) []string {
+		wrong := apivalidation.NameIsDNSSubdomain(name, prefix)
+		if name != demanded {
+			wrong = append(slices.Clip(wrong), `must be spec.names.plural+"."+spec.group`)
+		}
+		return wrong
+	}
+}
+
+// Validate says what is wrong with a new definition.
+func Validate(crd object.Value, o Options) field.ErrorList {
+	c := &checker{Options: o, def: newDefinition(crd), excuses: excuses{badCABundle: true}}
+	c.spec()
+	c.rest(crd)
+	return c.List
+}
+
+// ValidateUpdate says what is wrong with a definition that is to replace old. Its status has been prepared: the storage
+// version is among the stored ones.
+func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
+	c := &checker{Options: o, def: newDefinition(crd)}
+	was := newDefinition(old)
+	c.excuses = excusesOf(&c.def, &was, old)
+	c.spec()
+	c.unchanged(&was)
+	c.rest(crd)
+	return c.List
+}
+
+// ValidateStatusUpdate says what is wrong with a definition whose status alone is written. Stored versions are whatever the
+// client says they are.
+func ValidateStatusUpdate(crd, _ object.Value) field.ErrorList {
+	c := &checker{}
+	c.names(crd.At("status", "acceptedNames"), root.To("status").To("acceptedNames"))
+	return c.List
+}
+
+// rest is everything but the spec.
+func (c *checker) rest(crd object.Value) {
+	status := root.To("status")
+	c.names(crd.At("status", "acceptedNames"), status.To("acceptedNames"))
+	c.storedVersions(crd.At("status", "storedVersions"), status.To("storedVersions"))
+	c.approved(crd)
+	if c.def.spec.At("preserveUnknownFields").Bool() && !c.preserveUnknown {
+		c.Invalid(root.To("spec").To("preserveUnknownFields"), true,
+			"cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead")
+	}
+}
+
+// unchanged refuses changes of what decides where objects are stored.
+func (c *checker) unchanged(was *definition) {
+	p := root.To("spec")
+	for _, path := range [...][]string{{"scope"}, {"names", "kind"}, {"group"}, {"names", "plural"}} {
+		if (path[0] == "scope" || path[len(path)-1] == "kind") && c.changedNames {
+			continue
+		}
+		now, before := c.def.spec.At(path...).Str(), was.spec.At(path...).Str()
+		if now == before {
+			continue
+		}
+		at := p.To(path[0])
+		if len(path) > 1 {
+			at = at.To(path[1])
+		}
+		if path[0] == "scope" {
+			c.Invalid(at, fielderrors.Word(now), fielderrors.Immutable)
+		} else {
+			c.Invalid(at, now, fielderrors.Immutable)
+		}
+	}
+}
+
+// storedVersions checks that nothing is stored in a version that the definition does not have.
+func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
+	if stored.Len() == 0 {
+		value := object.Nil
+		if stored.Kind() == object.List {
+			value = stored
+		}
+		c.Invalid(p, fielderrors.Show(value), "must have at least one stored version")
+		return
+	}
+	last := map[string]int{}
+	for i, item := range stored.Items() {
+		last[item.Str()] = i
+	}
+	for i := range c.def.versions {
+		v := &c.def.versions[i]
+		_, isStored := last[v.name]
+		if v.storage && !isStored {
+			c.Invalid(p, fielderrors.Show(stored), "must have the storage version "+v.name)
+		}
+		delete(last, v.name)
+	}
+	for i, item := range stored.Items() {
+		name := item.Str()
+		if at, missing := last[name]; missing && at == i {
+			c.Invalid(p.Item(i), name, "missing from spec.versions; "+name+" was previously a storage version, and must remain in spec.versions "+
+				"until a storage migration ensures no data remains persisted in "+name+" and removes "+name+" from status.storedVersions")
+		}
+	}
+}
+
+// conversion checks how objects get from one version to another.
+func (c *checker) conversion() {
+	conversion, p := c.def.spec.At("conversion"), root.To("spec").To("conversion")
+	if conversion.IsNull() {
+		return
+	}
+	strategy := conversion.At("strategy").Str()
+	if strategy != "None" && c.def.spec.At("preserveUnknownFields").Bool() {
+		c.Invalid(p.To("strategy"), fielderrors.Word(strategy), "must be None if spec.preserveUnknownFields is true")
+	}
+	c.oneOf(p.To("strategy"), strategy, conversionStrategies)
+	client, reviews := conversion.At("webhook", "clientConfig"), conversion.At("webhook", "conversionReviewVersions")
+	at := p.To("webhookClientConfig")
+	if strategy != "Webhook" {
+		const without = "should not be set when strategy is not set to Webhook"
+		if !client.IsNull() {
+			c.Forbidden(at, without)
+		}
+		if reviews.Len() > 0 {
+			c.Forbidden(p.To("conversionReviewVersions"), without)
+		}
+		return
+	}
+	if client.IsNull() {
+		c.Required(at, "required when strategy is set to Webhook")
+	} else {
+		webhook.CheckClient(&c.Errors, client, at)
+		if err := badCABundle(client); err != nil && !c.badCABundle {
+			c.Invalid(at.To("caBundle"), fielderrors.Show(client.At("caBundle")), err.Error())
+		}
+	}
+	c.reviewVersions(reviews, p.To("conversionReviewVersions"))
+}
+
+// reviewVersions checks the versions of the reviews that a webhook understands.
+func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Place) {
+	if versions.Len() == 0 {
+		c.Required(p, "")
+		return
+	}
+	seen := map[string]bool{}
+	for i, item := range versions.Items() {
+		version := item.Str()
+		if seen[version] {
+			c.Invalid(p.Item(i), version, "duplicate version")
+			continue
+		}
+		seen[version] = true
+		c.Each(p.Item(i), version, dnsLabelErrors(version))
+	}
+	if !c.unknownReviews && !understands(versions) {
+		c.Invalid(p, fielderrors.Show(versions), "must include at least one of "+strings.Join(reviewVersions, ", "))
+	}
+}
+
+// understands says whether the server and a webhook have a version of reviews in common.
+func understands(versions object.Value) bool {
+	return slices.ContainsFunc(versions.Items(), func(v object.Value) bool { return slices.Contains(reviewVersions, v.Str()) })
+}
