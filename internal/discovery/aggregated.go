@@ -120,7 +120,7 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 		{Key: "responseKind", Value: responseKind("", "", r.Kind)},
 		{Key: "scope", Value: object.StringOf(scope)},
 		{Key: "singularResource", Value: object.StringOf(r.Singular)},
-		{Key: "verbs", Value: object.Strings(r.Verbs...)},
+		{Key: "verbs", Value: object.Strings(r.Told()...)},
 	}
 	members = appendStrings(members, "shortNames", r.ShortNames)
 	members = appendStrings(members, "categories", r.Categories)

@@ -12,6 +12,9 @@ import (
 // *store.ConflictError, and the verb decides how to go on. It is the only place that knows of dry runs (DRY-1): of them,
 // nothing is written, and what is new has to find its name free.
 func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
+	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
+		drafts = append(drafts, d.others...)
+	}
 	pre := make([]store.Precondition, 0, 2*len(drafts))
 	changes := make([]store.Change, 0, len(drafts))
 	for _, d := range drafts {
@@ -30,6 +33,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	}
 	if len(changes) == 0 {
 		return nil
+	}
+	if g := drafts[0].guard; g != nil {
+		pre, changes = append(pre, g.pre), append(changes, g.change)
 	}
 	revision, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {

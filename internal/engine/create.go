@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"plinth/internal/apierr"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -35,8 +37,8 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 
 // create takes a draft of a new object down the line; an update or an apply of an object that is not there comes here, too.
 // Admission sees the object once, before it has a name and a UID. What follows is done again where a generated name turns
-// out to be taken. Where the namespace was lost meanwhile, nothing is done again: whether there is one is looked at anew,
-// and the same bytes are sent.
+// out to be taken. Where the namespace or the definition was lost meanwhile, nothing is done again: whether there is one is looked
+// at anew, and the same bytes are sent.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.action = creates
 	// Zero and unparsable resourceVersions are ignored.
@@ -59,7 +61,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		err := d.commit(ctx, &n)
 		key, raced := lost(err)
 		for raced && key != n.key() {
-			if err := n.admitNamespace(); err != nil {
+			if err := n.admitAgain(key); err != nil {
 				return nil, err
 			}
 			err = d.commit(ctx, &n)
@@ -89,7 +91,21 @@ func (d *draft) make(ctx context.Context) error {
 	if err := d.check(ctx); err != nil {
 		return err
 	}
+	if err := d.report(); err != nil {
+		return err
+	}
 	return d.print()
+}
+
+// admitAgain finds out anew what the draft depends on beside its own key, where that has changed until the commit.
+func (d *draft) admitAgain(key store.Key) error {
+	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others, func(o *draft) bool { return o.live.Key == key }) {
+		if err := d.report(); err != nil {
+			return err
+		}
+		return d.print()
+	}
+	return d.admitPlace()
 }
 
 // taken says that the draft's name is taken, and by what for a while longer. Who leaves the name to the server may come

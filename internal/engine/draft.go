@@ -20,8 +20,8 @@ import (
 //
 // The steps are the methods below (the one that defaults is fill), and the verbs call them in the order in which they stand here:
 //
-//	create  decode · wipe · default · own · admit · then for each name: name · prepare · settle · validate · check · commit
-//	update  decode · inherit · default · own · admit · prepare · settle · validate · check · commit
+//	create  decode · wipe · default · own · admit · then for each name: name · prepare · settle · validate · check · report · commit
+//	update  decode · inherit · default · own · admit · prepare · settle · validate · check · report · commit
 //	patch   as update; the body is what the patch makes of the live object
 //	apply   as update, or as create where there is no object; the body is merged, and so is owned already
 //	delete  admit · check · mark or remove · commit
@@ -48,6 +48,8 @@ type draft struct {
 	stable bool         // stored is known to have the form that Decode and Settle give
 
 	fences    []store.Precondition // what must hold beside live when the draft is committed
+	others    []*draft             // objects that change in the same commit, see report
+	guard     *guard               // what the commit changes beside objects, see report; nil: nothing
 	next      *store.Version       // what the commit puts in the place of live, and what the answer shows
 	remove    bool                 // the commit removes live instead; next is only shown
 	committed int64                // the revision of the commit; 0: there was none
@@ -301,7 +303,7 @@ func (d *draft) print() error {
 	if d.live != nil && onlyTimes(d.obj, d.old) {
 		d.obj, d.stored = d.old, d.old
 	}
-	d.remove = d.live != nil && deleting(d.old) && d.rq.Resource.released(d.stored)
+	d.remove = d.removes()
 	before := d.live
 	if before == nil {
 		before = &store.Version{Key: d.key(), Sidecar: &store.Sidecar{}}
@@ -317,6 +319,11 @@ func (d *draft) print() error {
 	}
 	d.next.Revision = d.revision()
 	return nil
+}
+
+// removes says whether the write takes from an object that is being deleted the last thing that it waited for.
+func (d *draft) removes() bool {
+	return d.live != nil && deleting(d.old) && d.rq.Resource.released(d.stored)
 }
 
 // released says whether a deleted object waits for nothing any more.
@@ -355,6 +362,9 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if err := d.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.report(); err != nil {
 		return nil, err
 	}
 	if err := d.print(); err != nil {

@@ -57,6 +57,7 @@ func newBench(t *testing.T) *bench {
 		Schema: func() *schema.Type { return anything },
 	}
 	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
+	b.widgets.Stored.Custom, b.namespaces.Stored.Custom = true, true // they have no schema, and so no protobuf form
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: Describe(registry)})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // stored, or the schema of that version may have another field, or another default. So each stored version carries a stamp
 // (store.Sidecar.Form) of what decided its form:
 //
-//	v.Sidecar.Form == k.Stamp  ⇒  v.Data is what a write of the same object would store today
+//	v.Sidecar.Form == k.stamp()  ⇒  v.Data is what a write of the same object would store today
 //
 // and only then are the bytes an answer as they stand. Else the object is brought into the form of today whenever it is
 // read: it gets the defaults of the version that it is stored in, is converted, and loses what the schema of the version
@@ -36,8 +36,16 @@ type Kind struct {
 	// Convert gives objects, which may be of several versions, in one of them; nil where there is one version only. It
 	// takes many at a time, as asking a webhook for each would be too slow.
 	Convert func(objects []object.Value, to *Version) ([]object.Value, error)
-	// Stamp stands for what decides the form of what is written today; never 0.
-	Stamp uint64
+	// Stamp stands for what decides the form of what is written today; never 0. StampOf finds it out on first use, for kinds
+	// whose schema is not looked at before; nil: it is Stamp.
+	Stamp   uint64
+	StampOf func() uint64
+	// Definition is the object that defines the kind, on which every create depends (its fence); the zero Key: it is built in.
+	Definition store.Key
+	// Custom says that an object of the kind is JSON everywhere: on etcd, and to clients, who get no protobuf of it.
+	Custom bool
+	// Origin is what the kind was made of: for who makes it to know again.
+	Origin any
 	// ReferenceStorage is the version in which the reference stores the kind, where it is none that it serves: discovery tells
 	// of it. "" is that of Storage.
 	ReferenceStorage string
@@ -125,7 +133,14 @@ func (k *Kind) convert(obj object.Value, to *Version) (object.Value, error) {
 }
 
 // current says whether the bytes of a stored version have the form of today.
-func (k *Kind) current(v *store.Version) bool { return v.Sidecar.Form == k.Stamp }
+func (k *Kind) current(v *store.Version) bool { return v.Sidecar.Form == k.stamp() }
+
+func (k *Kind) stamp() uint64 {
+	if k.StampOf != nil {
+		return k.StampOf()
+	}
+	return k.Stamp
+}
 
 // readAll gives stored objects in a version of the kind, in the form of today; old says which of them have another form.
 func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]object.Value, error) {

@@ -22,8 +22,39 @@ func (d *draft) admit(context.Context) error {
 			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
 		}
 	case d.action == creates && r.Answer == nil: // a review would tell which namespaces there are
-		return d.admitNamespace()
+		return d.admitPlace()
 	}
+	return nil
+}
+
+// admitPlace refuses to create an object where there can be none: without its namespace, or its definition.
+func (d *draft) admitPlace() error {
+	d.fences = nil
+	if err := d.admitNamespace(); err != nil {
+		return err
+	}
+	return d.admitDefinition()
+}
+
+// admitDefinition refuses to create an object whose kind is no longer defined, or is about to be no longer (EXT-1). The
+// definition may have been changed since the request came: what was made by an older one is brought into form when it is read.
+func (d *draft) admitDefinition() error {
+	r := d.rq.Resource
+	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
+		return nil
+	}
+	definition, current := d.lookup(r.Stored.Definition, false)
+	if !current && (definition == nil || definition.Sidecar.Deleting) {
+		definition, _ = d.lookup(r.Stored.Definition, true)
+	}
+	switch {
+	case definition == nil:
+		return apierr.NewNoSuchPath()
+	case definition.Sidecar.Deleting:
+		name := cmp.Or(d.rq.Name, d.obj.At("metadata", "name").Str())
+		return apierr.NewForbidden(r.Type(), name, "create not allowed while custom resource definition is terminating")
+	}
+	d.fences = append(d.fences, store.Fence(definition))
 	return nil
 }
 
@@ -57,6 +88,6 @@ func (d *draft) admitNamespace() error {
 		}}
 		return err
 	}
-	d.fences = []store.Precondition{store.Fence(ns)}
+	d.fences = append(d.fences, store.Fence(ns))
 	return nil
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -41,7 +42,9 @@ type Naming struct {
 	ShortNames     []string // "deploy"
 	Categories     []string // "all"
 	Namespaced     bool
-	Verbs          []string // as discovery tells them, in its order
+	Verbs          []string // in the order in which discovery tells them
+	// ToldVerbs are those that discovery tells of, where they are not all: a definition that is being deleted; nil: they are.
+	ToldVerbs []string
 
 	// Deprecated is what every request is told where the type is going away; "": it is here to stay.
 	Deprecated string
@@ -90,8 +93,29 @@ type Writing struct {
 	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
 	Generation func(obj object.Value) object.Value
 
+	// Report is what the server itself says of an object that a commit is about to store in the place of old (null: of nothing),
+	// or, where obj is null, to remove: its status, and that of others. Nil: it says nothing.
+	Report func(obj, old object.Value, now time.Time) Report
+
 	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
 	Resets map[string]merge.Set
+}
+
+// Report is what the server itself says of an object, in the commit that stores or removes it.
+type Report struct {
+	// Status is that of the object; null leaves it as it is.
+	Status object.Value
+	// Others are objects of the type whose status changes because of that: the commit stores them, too.
+	Others []ReportedOther
+	// Guard names what the commit shares with others that must not come between the reading of what the report depends on
+	// and the commit: the one that comes second begins again. "": it depends on nothing but the object.
+	Guard string
+}
+
+// ReportedOther is an object and the status that it gets.
+type ReportedOther struct {
+	Version *store.Version
+	Status  object.Value
 }
 
 // Reading is how objects of a type are selected and shown.
@@ -204,6 +228,14 @@ func (r *Resource) Tables(s *Subresource) bool {
 
 // Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
 func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }
+
+// Told is the verbs that discovery tells of.
+func (r *Resource) Told() []string {
+	if r.ToldVerbs != nil {
+		return r.ToldVerbs
+	}
+	return r.Verbs
+}
 
 // Has says whether the type has a verb.
 func (r *Resource) Has(verb string) bool {

@@ -48,7 +48,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	if k == nil || obj.At("apiVersion").Str() != k.Storage.APIVersion {
 		return s
 	}
-	if s.Form = k.Stamp; k.Storage.Fields != nil {
+	if s.Form = k.stamp(); k.Storage.Fields != nil {
 		s.Fields, s.Selection = k.Storage.Fields(obj), k.Storage.selection
 		for i := range s.Fields {
 			s.Fields[i].Value = intern(s.Fields[i].Value)
@@ -171,6 +171,18 @@ func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err e
 		return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
 	}
 	return converted[0], false, nil
+}
+
+// ObjectOf is the object of a stored version, in the version of its kind and the form that it is stored in.
+func ObjectOf(v *store.Version) (object.Value, error) {
+	if v.Sidecar.Unreadable != nil {
+		return object.Nil, unreadable(v)
+	}
+	if o := LayoutOf(v).origin.Load(); o != nil {
+		return o.obj, nil
+	}
+	parsed, err := object.ParseJSON(v.Data)
+	return parsed.Value, err
 }
 
 // asStored says whether the bytes of a version are the object as the type serves it.

@@ -8,7 +8,6 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/proto"
 	"plinth/internal/store"
-	"plinth/schema"
 )
 
 // maxRequest is how long a request to etcd may be (its --max-request-bytes): that bounds an object there, and so it does on
@@ -21,13 +20,13 @@ const measuredFrom = 1 << 20
 // fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
 // without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
 func (d *draft) fit(before *store.Version) error {
-	storage := d.rq.Resource.Stored.Storage
+	kind := d.rq.Resource.Stored
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
 		next, err := d.version(d.rq.Resource, before, obj, d.stable, d.now)
 		if err != nil {
 			return err
 		}
-		size, err := requestSize(storage, next, before.Revision)
+		size, err := requestSize(kind, next, before.Revision)
 		switch {
 		case err != nil:
 			return err
@@ -41,14 +40,14 @@ func (d *draft) fit(before *store.Version) error {
 }
 
 // requestSize is at least how long the request is by which etcd would store a version in the place of a revision.
-func requestSize(storage *Version, v *store.Version, before int64) (int, error) {
+func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	size := len(v.Data)
 	if size <= measuredFrom {
 		return size, nil
 	}
-	if t := storage.Schema(); t.Kind == schema.Struct { // the values of others are JSON there, too
+	if !k.Custom {
 		var err error
-		if size, err = proto.Size(t, v.Data); err != nil {
+		if size, err = proto.Size(k.Storage.Schema(), v.Data); err != nil {
 			return 0, err
 		}
 	}

@@ -20,10 +20,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
 	"plinth/internal/controller"
+	"plinth/internal/crd"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/store"
@@ -101,9 +105,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
+	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
-		Features: s.features,
+		Features: s.features, Definitions: definitions.Complete,
 	}))
 	if err != nil {
 		return err
@@ -112,6 +117,9 @@ func (s *Server) open(ctx context.Context) error {
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}
+	table := s.store.Table(crd.Path)
+	definitions.Open(table)
+	s.registry.Define(table, definitions.Define)
 	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry, Now: c.Now})
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err
@@ -156,10 +164,19 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.profile(); err != nil {
 		return err
 	}
-	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: c.Logger}
-	s.run(func() { namespaces.Run(s.closing) })
+	s.control(definitions)
 	s.ready.Store(true)
 	return nil
+}
+
+// control starts the controllers.
+func (s *Server) control(definitions *crd.Definitions) {
+	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}
+	s.run(func() { namespaces.Run(s.closing) })
+	cleanup := &controller.Definitions{
+		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
+	}
+	s.run(func() { cleanup.Run(s.closing) })
 }
 
 // token says whose a bearer token is. There are requests only when there is an authenticator.

@@ -1,0 +1,86 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strconv"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It belongs to the
+// server itself, as in the reference, where no kube-controller-manager does it either.
+type Definitions struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	Logger   *slog.Logger
+	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil: it has never defined any.
+	Objects func(definition *engine.Object) *engine.Resource
+	// Finalizer is what keeps a definition until its objects are gone.
+	Finalizer string
+}
+
+// Run works until ctx ends.
+func (c *Definitions) Run(ctx context.Context) {
+	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	(&emptier{engine: c.Engine, logger: c.Logger, of: definitions, what: "definition", empty: func(ctx context.Context, o *engine.Object) (bool, error) {
+		return c.empty(ctx, definitions, o)
+	}}).run(ctx)
+}
+
+// empty deletes the objects of a definition and, when none is left, takes the finalizer from it.
+func (c *Definitions) empty(ctx context.Context, definitions *engine.Resource, definition *engine.Object) (done bool, err error) {
+	reason, message := "NeverEstablished", "resource was never established"
+	if r := c.Objects(definition); r != nil {
+		left, err := emptyOf(ctx, c.Engine, r, "")
+		if err != nil || left > 0 {
+			return false, err
+		}
+		reason, message = "InstanceDeletionCompleted", "removed all instances"
+	}
+	err = c.release(ctx, definitions, definition.Key.Name, reason, message)
+	switch {
+	case apierr.Is(err, apierr.NotFound):
+		return true, nil
+	case apierr.Is(err, apierr.Conflict): // somebody has changed it: what they did will come as an event
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// release takes the finalizer from a definition and says in its status why.
+func (c *Definitions) release(ctx context.Context, definitions *engine.Resource, name, reason, message string) error {
+	rq := &engine.Request{Resource: definitions, Name: name, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	live, err := c.Engine.Get(ctx, rq, "")
+	if err != nil {
+		return err
+	}
+	obj, err := engine.ObjectOf(live.Object)
+	if err != nil {
+		return err
+	}
+	finalizers := slices.DeleteFunc(slices.Clone(obj.At("metadata", "finalizers").Items()), func(f object.Value) bool {
+		return f.Str() == c.Finalizer
+	})
+	if len(finalizers) == obj.At("metadata", "finalizers").Len() {
+		return nil // somebody else has taken it away; others hold the definition
+	}
+	var conditions []object.Value
+	for _, condition := range obj.At("status", "conditions").Items() {
+		if condition.At("type").Str() == "Terminating" {
+			condition = condition.Edit([]object.Member{
+				{Key: "status", Value: object.StringOf("False")}, {Key: "reason", Value: object.StringOf(reason)},
+				{Key: "message", Value: object.StringOf(message)},
+			})
+		}
+		conditions = append(conditions, condition)
+	}
+	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").
+		WithAt(object.ListOf(finalizers...), "metadata", "finalizers").
+		WithAt(object.StringOf(strconv.FormatInt(live.Object.Revision, 10)), "metadata", "resourceVersion")
+	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: body})
+	return err
+}

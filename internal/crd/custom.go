@@ -1,0 +1,125 @@
+package crd
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/access"
+	"plinth/internal/engine"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// subdomain is what a custom object may be called.
+func subdomain(name string, prefix bool) []string { return validation.NameIsDNSSubdomain(name, prefix) }
+
+// modelName is the OpenAPI name of a custom kind: the group backwards, the version and the kind.
+func modelName(group, version, kind string) string {
+	parts := strings.Split(group, ".")
+	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
+		parts[i], parts[j] = parts[j], parts[i]
+	}
+	return strings.Join(append(parts, version, kind), ".")
+}
+
+// prepareCreate takes away the status, where it has a URL of its own (WRITE-4).
+func (c *custom) prepareCreate(obj object.Value, _ access.User) object.Value {
+	if c.hasStatus {
+		return obj.Without("status")
+	}
+	return obj
+}
+
+// prepareUpdate keeps the status, where it has a URL of its own.
+func (c *custom) prepareUpdate(obj, old object.Value) object.Value {
+	if c.hasStatus {
+		return keepStatus(obj, old)
+	}
+	return obj
+}
+
+// keepStatus gives obj the status of from, or none.
+func keepStatus(obj, from object.Value) object.Value {
+	if status, ok := from.Get("status"); ok {
+		return obj.With("status", status)
+	}
+	return obj.Without("status")
+}
+
+// generation is what counts as a new generation: everything but the metadata, and the status where it has a URL of its own.
+func (c *custom) generation(obj object.Value) object.Value {
+	if c.hasStatus {
+		return obj.Edit(nil, "metadata", "status")
+	}
+	return obj.Without("metadata")
+}
+
+// status is the status subresource: it writes the status, and nothing else.
+func (c *custom) status(r *engine.Resource) *engine.Subresource {
+	resets := map[string]merge.Set{}
+	for _, v := range c.definition.At("spec", "versions").Items() {
+		if !v.At("subresources", "status").IsNull() {
+			resets[r.Group+"/"+v.At("name").Str()] = merge.Fields("metadata", "spec")
+		}
+	}
+	return &engine.Subresource{
+		Name: "status", Group: r.Group, Version: r.Version, Kind: r.Kind, Verbs: subresourceVerbs, Tables: true,
+		Schema: r.Schema, Model: r.Model, Default: r.Default, Resets: resets,
+		Write:    func(old, body object.Value) (object.Value, error) { return keepStatus(old, body), nil },
+		Validate: func(_, obj, old object.Value) field.ErrorList { return c.validateStatus(obj, old) },
+	}
+}
+
+// validate is what the reference refuses of a custom object, beside its metadata. old is null for a new one.
+func (c *custom) validate(obj, old object.Value) field.ErrorList {
+	return nil
+}
+
+// validateStatus is what it refuses of a write of the status: what the schema says of that.
+func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
+	var errs field.ErrorList
+	for _, err := range c.validate(obj, old) {
+		if err.Field == "status" || strings.HasPrefix(err.Field, "status.") || strings.HasPrefix(err.Field, "status[") {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// The finalizers that need no domain.
+var standardFinalizers = map[string]bool{"orphan": true, "foregroundDeletion": true, "kubernetes": true}
+
+// finalizerWarnings warns of new finalizers that others may use, too.
+func finalizerWarnings(obj, old object.Value) []string {
+	had := map[string]bool{}
+	for _, f := range old.At("metadata", "finalizers").Items() {
+		had[f.Str()] = true
+	}
+	added := map[string]bool{}
+	for _, f := range obj.At("metadata", "finalizers").Items() {
+		if name := f.Str(); !had[name] {
+			added[name] = true
+		}
+	}
+	var warnings []string
+	for _, name := range slices.Sorted(maps.Keys(added)) {
+		for _, wrong := range utilvalidation.IsQualifiedName(name) {
+			warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s", name, wrong))
+		}
+		if strings.Contains(name, "/") || standardFinalizers[name] {
+			continue
+		}
+		advice := "prefer a domain-qualified finalizer name"
+		if strings.Contains(name, ".") {
+			advice += " including a path (/)"
+		}
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s to avoid accidental conflicts with other finalizer writers", name, advice))
+	}
+	return warnings
+}

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+// definitionOf is a definition of namespaced things with two fields and a status.
+func definitionOf(group, plural, kind string) jsonObject {
+	return jsonObject{
+		"metadata": map[string]any{"name": plural + "." + group},
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced",
+			"names": map[string]any{"plural": plural, "kind": kind, "singular": strings.ToLower(kind), "listKind": kind + "List"},
+			"versions": []any{map[string]any{
+				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
+				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+					"spec": map[string]any{"type": "object", "properties": map[string]any{
+						"size": map[string]any{"type": "integer", "default": 3}, "colour": map[string]any{"type": "string"},
+					}},
+					"status": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+				}}},
+			}},
+		},
+	}
+}
+
+// testClient does requests that must succeed with a code.
+type testClient struct {
+	*apiClient
+	t   *testing.T
+	ctx context.Context
+}
+
+func (c *testClient) must(code int, method, path string, body any) jsonObject {
+	c.t.Helper()
+	mediaType := ""
+	if body != nil {
+		mediaType = "application/json"
+	}
+	_, obj, err := c.do(c.ctx, method, path, mediaType, body, code)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return obj
+}
+
+func serveDefinitions(t *testing.T) (*testClient, Config) {
+	t.Helper()
+	c := quiet(t.TempDir())
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	client := &testClient{apiClient: clientOf(t, s), t: t, ctx: t.Context()}
+	t.Cleanup(client.CloseIdleConnections)
+	return client, c
+}
+
+func conditionOf(obj jsonObject, typ string) string {
+	list, _ := obj.at("status", "conditions").([]any)
+	for _, item := range list {
+		if c := jsonObject(item.(map[string]any)); c.text("type") == typ {
+			return c.text("status") + " " + c.text("reason")
+		}
+	}
+	return ""
+}
+
+// A type is served when the POST of its definition returns, pruned, filled in, with a status of its own; and gone, with its
+// objects, when the definition is. SPEC: EXT-1
+func TestDefinitions(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	made := c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	if got := conditionOf(made, "Established"); got != "True InitialNamesAccepted" {
+		t.Errorf("Established: %q", got)
+	}
+	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
+	widget := c.must(201, http.MethodPost, widgets+"?fieldValidation=Ignore", jsonObject{
+		"apiVersion": "a.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
+		"spec": map[string]any{"colour": "red", "shape": "round"}, "status": map[string]any{"ready": true},
+	})
+	if got := fmt.Sprint(widget.at("spec"), widget.at("status"), widget.at("metadata", "generation")); got != "map[colour:red size:3] <nil> 1" {
+		t.Errorf("made is %s", got)
+	}
+	widget["status"] = map[string]any{"ready": true}
+	shown := c.must(200, http.MethodPut, widgets+"/w/status", widget)
+	if got := fmt.Sprint(shown.at("status"), shown.at("metadata", "generation")); got != "map[ready:true] 1" {
+		t.Errorf("with a status: %s", got)
+	}
+	resources := c.must(200, http.MethodGet, "/apis/a.example.com/v1", nil)
+	if list, _ := resources["resources"].([]any); len(list) != 2 {
+		t.Errorf("discovery has %v", resources)
+	}
+	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
+	c.gone(definitions + "/widgets.a.example.com")
+	c.unknown(widgets + "/w")
+	c.unknown("/apis/a.example.com/v1")
+	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	if list := c.must(200, http.MethodGet, widgets, nil); fmt.Sprint(list["items"]) != "[]" {
+		t.Errorf("defined again, there are %v", list["items"])
+	}
+}
+
+// unknown checks that nothing is served at a path.
+func (c *testClient) unknown(path string) {
+	c.t.Helper()
+	rs, err := c.send(c.ctx, http.MethodGet, path, "", nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer rs.Body.Close()
+	if rs.StatusCode != http.StatusNotFound {
+		c.t.Errorf("%s: %s", path, rs.Status)
+	}
+}
+
+// gone waits until there is nothing at a path any more.
+func (c *testClient) gone(path string) {
+	c.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		code, _, err := c.do(c.ctx, http.MethodGet, path, "", nil, 200, 404)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if code == 404 {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s is still there", path)
+		}
+	}
+}
+
+// An object that a finalizer holds keeps its definition, to which nothing new is added meanwhile. SPEC: EXT-1
+func TestDefinitionWaitsForItsObjects(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
+	held := c.must(201, http.MethodPost, widgets, jsonObject{
+		"metadata": map[string]any{"name": "held", "finalizers": []any{"example.com/held"}},
+	})
+	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
+	definition := c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil)
+	if got := conditionOf(definition, "Terminating"); got != "True InstanceDeletionPending" {
+		t.Errorf("Terminating: %q", got)
+	}
+	refused := c.must(403, http.MethodPost, widgets, jsonObject{"metadata": map[string]any{"name": "late"}})
+	if message := refused.text("message"); !strings.Contains(message, "create not allowed while custom resource definition is terminating") {
+		t.Errorf("refused with %q", message)
+	}
+	for end := time.Now().Add(20 * time.Second); held.at("metadata", "deletionTimestamp") == nil; {
+		if held = c.must(200, http.MethodGet, widgets+"/held", nil); time.Now().After(end) {
+			t.Fatal("the object is not deleted")
+		}
+	}
+	held["metadata"].(map[string]any)["finalizers"] = []any{}
+	c.must(200, http.MethodPut, widgets+"/held", held)
+	c.gone(definitions + "/widgets.a.example.com")
+}
+
+// No two definitions of a group have the same name; who gives one up, gives it to who waits for it. SPEC: EXT-1
+func TestNamesOfDefinitions(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	c.must(201, http.MethodPost, definitions, definitionOf("b.example.com", "gadgets", "Widget")) // another group
+	second := c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "gadgets", "Widget"))
+	if got := conditionOf(second, "NamesAccepted"); got != "False ListKindConflict" {
+		t.Errorf("NamesAccepted: %q", got)
+	}
+	if got := conditionOf(second, "Established"); got != "False NotAccepted" {
+		t.Errorf("Established: %q", got)
+	}
+	const gadgets = "/apis/a.example.com/v1/namespaces/default/gadgets"
+	c.unknown(gadgets)
+	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
+	c.gone(definitions + "/widgets.a.example.com")
+	c.must(200, http.MethodGet, gadgets, nil)
+	second = c.must(200, http.MethodGet, definitions+"/gadgets.a.example.com", nil)
+	if got := conditionOf(second, "Established"); got != "True InitialNamesAccepted" {
+		t.Errorf("Established, when the name was free: %q", got)
+	}
+}
