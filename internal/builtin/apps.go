@@ -28,13 +28,13 @@ func apps() group {
 			alias:  deploymentAliases,
 			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
 			table: columns.Deployments, blank: noReplicas,
-			scale: replicasOf(selectorOf),
+			scale: selectorOf,
 		},
 		{
 			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"}, schema: gotypes.Of[appsv1.ReplicaSet],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.ReplicaSets, blank: noReplicas,
-			scale: replicasOf(selectorOf),
+			scale: selectorOf,
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
@@ -42,7 +42,7 @@ func apps() group {
 			status: statusAndMeta,
 			gated:  podGates("spec.template.spec"), generation: spec,
 			table: columns.StatefulSets, blank: noReplicas,
-			scale: replicasOf(selectorOf),
+			scale: selectorOf,
 		},
 	}}
 }

@@ -118,7 +118,7 @@ func TestPathsOfEndpointsAreFields(t *testing.T) {
 			return
 		}
 		scales++
-		for _, path := range [][]string{k.scale.spec, k.scale.status} {
+		for _, path := range [][]string{{"spec", "replicas"}, {"status", "replicas"}} {
 			if typ, err := resolve(k.schema(), path); err != nil || typ.Kind != schema.Int {
 				t.Errorf("%s: %q is no number: %v", name, path, err)
 			}

@@ -3,83 +3,43 @@ package builtin
 import (
 	"encoding/json"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
 	"plinth/internal/builtin/columns"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
+	"plinth/internal/scale"
 	"plinth/merge"
 	"plinth/object"
 )
 
-// scaling is where an object keeps what its scale subresource shows (URI-7).
-type scaling struct {
-	selector     func(obj object.Value) (string, error) // the text of its label selector
-	spec, status []string                               // the paths of the number of replicas that is wanted, and that there is
-}
-
-// replicasOf is the scaling of the kinds that have spec.replicas and status.replicas.
-func replicasOf(selector func(obj object.Value) (string, error)) *scaling {
-	return &scaling{selector: selector, spec: []string{"spec", "replicas"}, status: []string{"status", "replicas"}}
-}
-
-// subresource shows the replicas of an object, and sets their number. version is the apiVersion of the object.
-func (c *scaling) subresource(version string) *engine.Subresource {
-	var path merge.Path
-	for _, name := range c.spec {
-		path = append(path, merge.FieldElement(name))
-	}
-	return &engine.Subresource{
-		Name: "scale", Group: "autoscaling", Version: "v1", Kind: "Scale",
-		Verbs:  []string{"get", "patch", "update"},
-		Schema: gotypes.Of[autoscalingv1.Scale],
-		View: func(obj object.Value) (object.Value, error) {
-			selects, err := c.selector(obj)
+// scaled is the scale subresource of the kinds that have spec.replicas and status.replicas (URI-7). selector is the text of the label
+// selector of an object; version is the apiVersion of the kind.
+func scaled(selector func(obj object.Value) (string, error), version string) *engine.Subresource {
+	return scale.Scaling{
+		Read: func(obj object.Value) (scale.Numbers, error) {
+			selects, err := selector(obj)
 			if err != nil {
-				return object.Nil, apierr.NewBadRequest(err.Error())
+				return scale.Numbers{}, apierr.NewBadRequest(err.Error())
 			}
-			return c.of(obj, selects), nil
+			return scale.Numbers{
+				Wanted: obj.At("spec", "replicas").Int(), There: obj.At("status", "replicas").Int(), Selector: selects,
+			}, nil
 		},
-		Write:    c.set,
-		Replicas: merge.Replicas{version: path},
-		Tables:   true,
+		Write:    setReplicas,
+		Replicas: merge.Replicas{version: {merge.FieldElement("spec"), merge.FieldElement("replicas")}},
 		Columns:  columns.Scales.Columns, Cells: columns.Scales.Cells,
-	}
+	}.Subresource()
 }
 
-// of is the Scale of an object.
-func (c *scaling) of(obj object.Value, selector string) object.Value {
-	var meta []object.Member
-	for _, key := range []string{"name", "namespace", "uid", "creationTimestamp"} {
-		if v, ok := obj.At("metadata").Get(key); ok {
-			meta = append(meta, object.Member{Key: key, Value: v})
-		}
-	}
-	spec := object.MapOf()
-	if n := obj.At(c.spec...).Int(); n != 0 {
-		spec = object.Fields("replicas", object.IntOf(n))
-	}
-	status := object.Fields("replicas", object.IntOf(obj.At(c.status...).Int()))
-	if selector != "" {
-		status = status.With("selector", object.StringOf(selector))
-	}
-	return object.Fields(
-		"apiVersion", object.StringOf("autoscaling/v1"), "kind", object.StringOf("Scale"),
-		"metadata", object.MapOf(meta...), "spec", spec, "status", status)
-}
-
-// set takes the number of replicas from a Scale, and nothing else.
-func (c *scaling) set(old, body object.Value) (object.Value, error) {
-	n := body.At("spec", "replicas").Int()
+func setReplicas(obj object.Value, n int64) (object.Value, error) {
 	if n < 0 {
-		return object.Nil, apierr.NewInvalid(apierr.Type{Group: "autoscaling", Name: "Scale"}, old.At("metadata", "name").Str(),
+		return object.Nil, apierr.NewInvalid(apierr.Type{Group: "autoscaling", Name: "Scale"}, obj.At("metadata", "name").Str(),
 			field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
 	}
-	return old.WithAt(object.IntOf(n), c.spec...), nil
+	return obj.WithAt(object.IntOf(n), "spec", "replicas"), nil
 }
 
 // selectorOf is the text of spec.selector where that is a LabelSelector.

@@ -162,7 +162,8 @@ type kind struct {
 	// blank makes a bookmark's object (engine.Resource).
 	blank func(zero object.Value) object.Value
 	table columns.Table
-	scale *scaling              // nil: the kind has no such subresource
+	// scale is the text of the label selector of an object, where the kind has the scale subresource; nil elsewhere.
+	scale func(obj object.Value) (string, error)
 	more  []*engine.Subresource // besides status and scale
 
 	// special sets what only few kinds have.
@@ -217,7 +218,7 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status, warned.Status))
 	}
 	if k.scale != nil {
-		r.Subresources = append(r.Subresources, k.scale.subresource(r.APIVersion()))
+		r.Subresources = append(r.Subresources, scaled(k.scale, r.APIVersion()))
 	}
 	r.Subresources = append(r.Subresources, k.more...)
 	if k.special != nil {

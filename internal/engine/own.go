@@ -88,7 +88,7 @@ func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subr
 
 // scaleWithManagers is the view of an object in the subresource, with those who own a part of it.
 func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
-	live, err := rq.Subresource.View(old)
+	live, err := rq.base()(old)
 	if err != nil {
 		return object.Nil, err
 	}

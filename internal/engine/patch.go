@@ -134,7 +134,7 @@ func oddOperations(body []byte) []string {
 // patched is the body that the patch makes of the live object, decoded like any body.
 func (d *draft) patched(c change) error {
 	shown := d.old
-	if view := d.rq.view(); view != nil {
+	if view := d.rq.base(); view != nil {
 		var err error
 		if shown, err = view(d.old); err != nil {
 			return err

@@ -127,7 +127,7 @@ type Reading struct {
 	OldFields map[string]string
 	// UnknownField words that a field is not among them; nil: as most types do.
 	UnknownField func(name string) string
-	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, bool, Age or nil.
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool, Age or nil.
 	// Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
@@ -161,6 +161,8 @@ type Subresource struct {
 	Model  string
 	// View makes the body from the object; nil: it is the object.
 	View func(obj object.Value) (object.Value, error)
+	// Base makes the body that a patch or an apply is a change of; nil: what View makes.
+	Base func(obj object.Value) (object.Value, error)
 	// Write returns old with what body may change of it.
 	Write func(old, body object.Value) (object.Value, error)
 	// Validate returns what is wrong with a write: body as sent, and the object it makes.

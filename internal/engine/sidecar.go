@@ -231,3 +231,11 @@ func (rq *Request) view() func(object.Value) (object.Value, error) {
 	}
 	return rq.Subresource.View
 }
+
+// base is what makes the body that a write begins with; nil: it is the object.
+func (rq *Request) base() func(object.Value) (object.Value, error) {
+	if rq.Subresource == nil || rq.Subresource.Base == nil {
+		return rq.view()
+	}
+	return rq.Subresource.Base
+}

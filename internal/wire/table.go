@@ -227,6 +227,8 @@ func appendCell(dst []byte, cell any) []byte {
 		return object.AppendString(dst, c)
 	case int64:
 		return strconv.AppendInt(dst, c, 10)
+	case float64:
+		return object.AppendJSON(dst, object.FloatOf(c))
 	case bool:
 		return strconv.AppendBool(dst, c)
 	case engine.Age:
@@ -237,7 +239,7 @@ func appendCell(dst []byte, cell any) []byte {
 		dst = object.AppendString(dst, c.After)
 		return slices.Delete(dst, after, after+1)
 	}
-	panic(fmt.Sprintf("wire: a cell of type %T; string, int64, bool, engine.Age and nil are possible", cell))
+	panic(fmt.Sprintf("wire: a cell of type %T; string, int64, float64, bool, engine.Age and nil are possible", cell))
 }
 
 // appendCells begins a row: it prints a text with the ages of now in its holes.

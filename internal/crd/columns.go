@@ -1,0 +1,161 @@
+// Package crd makes served types of CustomResourceDefinitions (EXT-1).
+package crd
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// ColumnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and the
+// additionalPrinterColumns or else the age. A path that cannot be parsed ends the columns before it, as in the reference.
+func ColumnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
+	given := version.At("additionalPrinterColumns").Items()
+	if len(given) == 0 {
+		given = []object.Value{ageColumn()}
+	}
+	return printerColumns(given)
+}
+
+// ageColumn is the column that there is when a definition names none.
+func ageColumn() object.Value {
+	return printerColumn("Age", "date", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], ".metadata.creationTimestamp")
+}
+
+// printerColumn is a column as a definition writes it.
+func printerColumn(name, typ, description, path string) object.Value {
+	return object.Fields("name", object.StringOf(name), "type", object.StringOf(typ),
+		"description", object.StringOf(description), "jsonPath", object.StringOf(path))
+}
+
+// printerColumns is what columns of a definition make: the name of the object is always the first. Paths are kept in parsed form from the
+// first look at an object on: most definitions are never shown.
+func printerColumns(given []object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
+	columns = append(make([]engine.Column, 0, 1+len(given)),
+		engine.Column{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]})
+	for i, c := range given {
+		path := c.At("jsonPath").Str()
+		if !plainPath(path) || len(path) > maxJSONPath {
+			if _, err := parseJSONPath(path); err != nil {
+				given = given[:i]
+				break
+			}
+		}
+		column := engine.Column{
+			Name: c.At("name").Str(), Type: c.At("type").Str(), Format: c.At("format").Str(),
+			Description: c.At("description").Str(), Priority: int32(c.At("priority").Int()),
+		}
+		if column.Description == "" {
+			column.Description = "Custom resource definition column (in JSONPath format): " + path
+		}
+		columns = append(columns, column)
+	}
+	paths := sync.OnceValue(func() []*jsonPath {
+		parsed := make([]*jsonPath, len(given))
+		for i, c := range given {
+			parsed[i], _ = parseJSONPath(c.At("jsonPath").Str()) // it was parsed before
+		}
+		return parsed
+	})
+	return columns, func(obj object.Value) []any {
+		row := append(make([]any, 0, len(columns)), obj.At("metadata", "name").Str())
+		for i, path := range paths() {
+			var cell any
+			if v, ok := path.first(obj); ok {
+				cell = cellOf(v, columns[1+i].Type)
+			}
+			row = append(row, cell)
+		}
+		return row
+	}
+}
+
+// cellOf is what a value is shown as in a column of a type; nil where it does not fit.
+func cellOf(v object.Value, typ string) any {
+	switch typ {
+	case "string":
+		return printed(v)
+	case "integer":
+		switch v.Kind() {
+		case object.Int:
+			return v.Int()
+		case object.Float, object.Number:
+			return int64(v.Float())
+		}
+	case "number":
+		switch v.Kind() {
+		case object.Int, object.Float, object.Number:
+			return v.Float()
+		}
+	case "boolean":
+		if v.Kind() == object.Bool {
+			return v.Bool()
+		}
+	case "date":
+		if v.Kind() == object.String {
+			return since(v.Str())
+		}
+	}
+	return nil
+}
+
+// since is how long ago a time was.
+func since(text string) any {
+	var t time.Time
+	if text != "" && text != "null" {
+		var err error
+		if t, err = time.Parse(time.RFC3339, text); err != nil {
+			return "<invalid>"
+		}
+	}
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return engine.Age{Since: t}
+}
+
+// printed is a value in a column of text: what is no scalar as JSON.
+func printed(v object.Value) string {
+	switch v.Kind() {
+	case object.Null:
+		return "<no value>"
+	case object.List, object.Map:
+		if exact, err := v.Untyped(); err == nil {
+			v = exact
+		}
+		return string(object.AppendJSON(nil, v))
+	}
+	return fmt.Sprint(goValue(v))
+}
+
+// goValue is a value as the reference holds it: a message of it, or a text, shows a value, or its type, as Go does.
+func goValue(v object.Value) any {
+	switch v.Kind() {
+	case object.Bool:
+		return v.Bool()
+	case object.Int:
+		return v.Int()
+	case object.Float, object.Number:
+		return v.Float()
+	case object.String:
+		return v.Str()
+	case object.List:
+		list := make([]any, 0, v.Len())
+		for _, item := range v.Items() {
+			list = append(list, goValue(item))
+		}
+		return list
+	case object.Map:
+		m := make(map[string]any, v.Len())
+		for _, member := range v.Members() {
+			m[member.Key] = goValue(member.Value)
+		}
+		return m
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package crd
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/scale"
+	"plinth/merge"
+	"plinth/object"
+)
+
+// scalePaths are where custom objects of a version keep what their Scale shows, as the definition writes it: ".spec.replicas".
+type scalePaths struct {
+	wanted, there, selector string // selector is "" where there is none
+}
+
+// scalePathsOf are those of a version; not ok where it has no scale subresource.
+func scalePathsOf(version object.Value) (p scalePaths, ok bool) {
+	v := version.At("subresources", "scale")
+	return scalePaths{
+		wanted: v.At("specReplicasPath").Str(), there: v.At("statusReplicasPath").Str(), selector: v.At("labelSelectorPath").Str(),
+	}, !v.IsNull()
+}
+
+// notWanted stands in the Scale that a patch or an apply begins with for a number of replicas that is not there. The one who sends it back has
+// not set any.
+const notWanted = math.MinInt32
+
+// scaleOf is the scale subresource of a version; nil where it has none. validate is what is wrong with an object that a Scale has changed.
+func scaleOf(definition, version object.Value, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+	p, ok := scalePathsOf(version)
+	if !ok {
+		return nil
+	}
+	// Beside the name, as the reference has it for every Scale: numbers that are 0 and that autoscaling/v1 leaves out show as nothing.
+	columns, cells := printerColumns([]object.Value{
+		printerColumn("Desired", "integer", "Number of desired replicas", ".spec.replicas"),
+		printerColumn("Available", "integer", "Number of actual replicas", ".status.replicas"),
+		printerColumn("Age", "date", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], ".metadata.creationTimestamp"),
+	})
+	s := scale.Scaling{
+		Read: func(obj object.Value) (scale.Numbers, error) {
+			n, there, err := p.numbers(obj)
+			if err == nil && !there {
+				err = fmt.Errorf("the spec replicas field %q does not exist", p.wanted)
+			}
+			return n, err
+		},
+		Base: func(obj object.Value) (scale.Numbers, error) {
+			n, there, err := p.numbers(obj)
+			if !there {
+				n.Wanted = notWanted
+			}
+			return n, err
+		},
+		Write: func(obj object.Value, n int64) (object.Value, error) {
+			if n == notWanted {
+				return object.Nil, apierr.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", p.wanted))
+			}
+			return setAt(obj, object.IntOf(n), split(p.wanted))
+		},
+		Replicas: replicasOf(definition), Columns: columns, Cells: cells,
+	}
+	sub := s.Subresource()
+	sub.Validate = func(_, obj, old object.Value) field.ErrorList { return validate(obj, old) }
+	return sub
+}
+
+// replicasOf says where each version of a definition has its number of replicas: in none of them, where it has no scale subresource.
+func replicasOf(definition object.Value) merge.Replicas {
+	replicas := merge.Replicas{}
+	for _, v := range definition.At("spec", "versions").Items() {
+		var path merge.Path
+		if p, ok := scalePathsOf(v); ok {
+			for _, name := range split(p.wanted) {
+				path = append(path, merge.FieldElement(name))
+			}
+		}
+		replicas[definition.At("spec", "group").Str()+"/"+v.At("name").Str()] = path
+	}
+	return replicas
+}
+
+// numbers are what an object says of its replicas. there says whether it says how many are wanted. A Scale has numbers of 32 bits.
+func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err error) {
+	wanted, there, err := integerAt(obj, p.wanted)
+	if err != nil {
+		return n, false, unclassified(err)
+	}
+	is, _, err := integerAt(obj, p.there)
+	if err != nil {
+		return n, false, unclassified(err)
+	}
+	if p.selector != "" {
+		if n.Selector, err = textAt(obj, p.selector); err != nil {
+			return n, false, unclassified(err)
+		}
+	}
+	n.Wanted, n.There = int64(int32(wanted)), int64(int32(is))
+	return n, there, nil
+}
+
+// unclassified is an error that the reference gives no reason.
+func unclassified(err error) error { return &apierr.Error{Code: 500, Message: err.Error()} }
+
+// validateScale returns what is wrong with the fields of an object that the Scale of its version shows; nil where there is no Scale.
+func validateScale(version object.Value) func(obj object.Value) field.ErrorList {
+	p, ok := scalePathsOf(version)
+	if !ok {
+		return nil
+	}
+	return func(obj object.Value) field.ErrorList {
+		return append(validReplicas(obj, p.wanted), p.validateStatus(obj)...)
+	}
+}
+
+// validateScaleStatus is validateScale for a write of the status: it looks at the status, and at the selector.
+func validateScaleStatus(version object.Value) func(obj object.Value) field.ErrorList {
+	p, ok := scalePathsOf(version)
+	if !ok {
+		return nil
+	}
+	return p.validateStatus
+}
+
+func (p scalePaths) validateStatus(obj object.Value) field.ErrorList {
+	errs := validReplicas(obj, p.there)
+	if p.selector != "" {
+		if _, err := textAt(obj, p.selector); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(p.selector), "", err.Error()))
+		}
+	}
+	return errs
+}
+
+func validReplicas(obj object.Value, path string) field.ErrorList {
+	n, _, err := integerAt(obj, path)
+	detail := ""
+	switch {
+	case err != nil:
+		detail = err.Error()
+	case n < 0:
+		detail = "should be a non-negative integer"
+	case n > math.MaxInt32:
+		detail = fmt.Sprintf("should be less than or equal to %v", math.MaxInt32)
+	default:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath(path), n, detail)}
+}
+
+// split is the names in a path of a Scale: they stand between dots, and nothing escapes a dot.
+func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// integerAt is the integer at a path; there says whether there is one.
+func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
+	v, there, err := valueAt(obj, split(path))
+	if !there || err != nil {
+		return 0, there, err
+	}
+	if v.Kind() != object.Int {
+		return 0, false, accessError(split(path), v, "int64")
+	}
+	return v.Int(), true, nil
+}
+
+// textAt is the text at a path, "" where there is none.
+func textAt(obj object.Value, path string) (string, error) {
+	v, there, err := valueAt(obj, split(path))
+	if !there || err != nil {
+		return "", err
+	}
+	if v.Kind() != object.String {
+		return "", accessError(split(path), v, "string")
+	}
+	return v.Str(), nil
+}
+
+func valueAt(obj object.Value, path []string) (v object.Value, there bool, err error) {
+	v = obj
+	for i, name := range path {
+		switch v.Kind() {
+		case object.Null:
+			return object.Nil, false, nil
+		case object.Map:
+		default:
+			return object.Nil, false, accessError(path[:i+1], v, "map[string]interface{}")
+		}
+		if v, there = v.Get(name); !there {
+			return object.Nil, false, nil
+		}
+	}
+	return v, true, nil
+}
+
+func accessError(path []string, v object.Value, expected string) error {
+	is := goValue(v)
+	return fmt.Errorf(".%s accessor error: %v is of the type %T, expected %s", strings.Join(path, "."), is, is, expected)
+}
+
+// setAt sets the value at a path, and makes the maps on the way that are not there.
+func setAt(obj, v object.Value, path []string) (object.Value, error) {
+	at, there := obj, true
+	for i, name := range path[:len(path)-1] {
+		if at, there = at.Get(name); there && at.Kind() != object.Map {
+			return object.Nil, unclassified(fmt.Errorf("value cannot be set because .%s is not a map[string]interface{}", strings.Join(path[:i+1], ".")))
+		}
+	}
+	return obj.WithAt(v, path...), nil
+}
