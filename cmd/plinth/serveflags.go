@@ -244,7 +244,8 @@ func authorizationFlags(c *settings) []row {
 		{"authorization-config", text(new(string)), refused, "authorization by a configuration file", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
 			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, and the rules of " +
-				"RBAC and Node are not there yet: health and version are open under RBAC, and nothing else is; ABAC and Webhook are errors", ""},
+				"RBAC and Node are not there yet: health and version are open under RBAC, and nothing else is; ABAC and Webhook are errors",
+			"whoever has a token or a certificate may not do everything unless somebody says so"},
 		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
 		{"authorization-webhook-cache-authorized-ttl", duration(new(5 * time.Minute)), ignored, hook, ""},
 		{"authorization-webhook-cache-unauthorized-ttl", duration(new(30 * time.Second)), ignored, hook, ""},
@@ -280,9 +281,9 @@ func logFlags(c *settings) []row {
 	const direct = "every message is written at once, to standard error"
 	return []row{
 		{"log-flush-frequency", duration(new(5 * time.Second)), ignored, direct, ""},
-		{"log-json-info-buffer-size", text(new("0")), ignored, direct, ""},
+		{"log-json-info-buffer-size", text(new(string)), ignored, direct, ""},
 		{"log-json-split-stream", boolean(new(bool)), ignored, direct, ""},
-		{"log-text-info-buffer-size", text(new("0")), ignored, direct, ""},
+		{"log-text-info-buffer-size", text(new(string)), ignored, direct, ""},
 		{"log-text-split-stream", boolean(new(bool)), ignored, direct, ""},
 		{"logging-format", oneOf(&c.logFormat, "text", "json"), works, "text or json", ""},
 		{"v", verbosity(&c.verbosity), works, "klog's verbosity; from 4 on, messages of level debug are logged", ""},
