@@ -1,4 +1,3 @@
-// Package crd makes served types of CustomResourceDefinitions (EXT-1).
 package crd
 
 import (
@@ -12,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// ColumnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and the
+// columnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and the
 // additionalPrinterColumns or else the age. A path that cannot be parsed ends the columns before it, as in the reference.
-func ColumnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
+func columnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	given := version.At("additionalPrinterColumns").Items()
 	if len(given) == 0 {
 		given = []object.Value{ageColumn()}

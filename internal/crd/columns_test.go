@@ -84,7 +84,7 @@ func TestCells(t *testing.T) {
 		{".spec.n range", "integer", nil},
 	} {
 		version := object.Fields("additionalPrinterColumns", object.ListOf(printerColumn("C", c.typ, "", c.path)))
-		columns, cells := ColumnsOf(version)
+		columns, cells := columnsOf(version)
 		if len(columns) != 2 || columns[1].Name != "C" || columns[1].Type != c.typ {
 			t.Errorf("%s: columns %v", c.path, columns)
 			continue
@@ -97,12 +97,12 @@ func TestCells(t *testing.T) {
 
 // SPEC: MED-6, EXT-1
 func TestColumns(t *testing.T) {
-	columns, _ := ColumnsOf(object.Nil)
+	columns, _ := columnsOf(object.Nil)
 	if len(columns) != 2 || columns[0].Format != "name" || columns[1].Name != "Age" || columns[1].Type != "date" ||
 		!strings.HasPrefix(columns[1].Description, "CreationTimestamp is a timestamp") {
 		t.Errorf("without columns: %+v", columns)
 	}
-	columns, cells := ColumnsOf(parse(t, `{"additionalPrinterColumns":[
+	columns, cells := columnsOf(parse(t, `{"additionalPrinterColumns":[
 		{"name":"A","type":"string","jsonPath":".a","format":"byte","priority":2},
 		{"name":"B","type":"string","jsonPath":".b","description":"what B is"},
 		{"name":"C","type":"string","jsonPath":".c["},
@@ -133,7 +133,7 @@ func TestCostlyPaths(t *testing.T) {
 		".b[?(@.x" + strings.Repeat("[0,0]", 60) + ")]",
 		"." + strings.Repeat("x.", maxJSONPath) + "x",
 	} {
-		_, cells := ColumnsOf(object.Fields("additionalPrinterColumns", object.ListOf(printerColumn("C", "string", "", path))))
+		_, cells := columnsOf(object.Fields("additionalPrinterColumns", object.ListOf(printerColumn("C", "string", "", path))))
 		begin := time.Now()
 		row := cells(obj)
 		if took := time.Since(begin); took > time.Second || len(row) > 1 && row[1] != nil {
@@ -143,7 +143,7 @@ func TestCostlyPaths(t *testing.T) {
 }
 
 func BenchmarkCells(b *testing.B) {
-	_, cells := ColumnsOf(object.Fields("additionalPrinterColumns", object.ListOf(
+	_, cells := columnsOf(object.Fields("additionalPrinterColumns", object.ListOf(
 		printerColumn("N", "integer", "", ".spec.n"),
 		printerColumn("Ready", "string", "", `.status.conditions[?(@.type=="Ready")].status`))))
 	obj := parse(b, gadget)
@@ -154,7 +154,7 @@ func BenchmarkCells(b *testing.B) {
 
 // SPEC: LIST-7, EXT-1
 func TestSelectableFields(t *testing.T) {
-	fields := SelectableOf(parse(t, `{"selectableFields":[{"jsonPath":".spec.text"},{"jsonPath":".spec.n"},{"jsonPath":".spec.yes"},
+	fields := selectableOf(parse(t, `{"selectableFields":[{"jsonPath":".spec.text"},{"jsonPath":".spec.n"},{"jsonPath":".spec.yes"},
 		{"jsonPath":".spec.missing"},{"jsonPath":".spec.none"},{"jsonPath":".spec.f"}]}`))
 	const want = "[{spec.f 2.5} {spec.missing } {spec.n 3} {spec.none } {spec.text hello} {spec.yes true}]"
 	if got := fmt.Sprint(fields(parse(t, gadget))); got != want {
@@ -163,7 +163,7 @@ func TestSelectableFields(t *testing.T) {
 	if got := fields(object.Nil); len(got) != 6 || got[0].Name != "spec.f" || got[0].Value != "" {
 		t.Errorf("the names alone: %v", got)
 	}
-	if got := SelectableOf(object.MapOf())(object.Nil); got == nil || len(got) != 0 {
+	if got := selectableOf(object.MapOf())(object.Nil); got == nil || len(got) != 0 {
 		t.Errorf("none: %#v", got)
 	}
 	if got := unknownField("spec.x"); got != "field label not supported: spec.x" {

@@ -77,8 +77,12 @@ func (c *custom) status(r *engine.Resource) *engine.Subresource {
 }
 
 // validate is what the reference refuses of a custom object, beside its metadata. old is null for a new one.
-func (c *custom) validate(obj, old object.Value) field.ErrorList {
-	return nil
+func (c *custom) validate(obj, _ object.Value) field.ErrorList {
+	var errs field.ErrorList
+	if c.scaleErrors != nil {
+		errs = append(errs, c.scaleErrors(obj)...)
+	}
+	return errs
 }
 
 // validateStatus is what it refuses of a write of the status: what the schema says of that.
@@ -88,6 +92,9 @@ func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
 		if err.Field == "status" || strings.HasPrefix(err.Field, "status.") || strings.HasPrefix(err.Field, "status[") {
 			errs = append(errs, err)
 		}
+	}
+	if c.scaleStatusErrors != nil {
+		errs = append(errs, c.scaleStatusErrors(obj)...)
 	}
 	return errs
 }

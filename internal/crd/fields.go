@@ -10,10 +10,10 @@ import (
 	"plinth/object"
 )
 
-// SelectableOf lists the selectable fields of the custom objects of a version, with their values in an object, sorted by name (LIST-7): what
+// selectableOf lists the selectable fields of the custom objects of a version, with their values in an object, sorted by name (LIST-7): what
 // engine.Reading.Fields does. It lists none, but is there, where the definition names none: objects in no namespace cannot be selected by it
 // then either.
-func SelectableOf(version object.Value) func(obj object.Value) []store.Pair {
+func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 	given := version.At("selectableFields").Items()
 	if len(given) == 0 {
 		return func(object.Value) []store.Pair { return []store.Pair{} }

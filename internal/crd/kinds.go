@@ -110,6 +110,8 @@ type custom struct {
 	apiVersion string
 	typ        *lazyType
 	hasStatus  bool
+	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no Scale.
+	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
 }
 
 // kind makes the types of a definition: a Version for each of its versions, and a Resource for each that is served.
@@ -122,6 +124,8 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, says *saying) (al
 			definition: obj, version: version, apiVersion: group + "/" + version.At("name").Str(),
 			typ:       &lazyType{of: &d.types, version: v, index: i},
 			hasStatus: !version.At("subresources", "status").IsNull(),
+
+			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
 		r := c.resource(&has, says.terminating)
 		r.Stored, r.Served = k, engine.VersionOf(r)
@@ -187,6 +191,11 @@ func (c *custom) resource(has *names, terminating bool) *engine.Resource {
 	r.ValidateUpdate = c.validate
 	r.WarnCreate = func(obj, _ object.Value) []string { return finalizerWarnings(obj, object.Nil) }
 	r.WarnUpdate = finalizerWarnings
+	r.Columns, r.Cells = columnsOf(c.version)
+	r.Fields, r.UnknownField = selectableOf(c.version), unknownField
+	if s := scaleOf(c.definition, c.version, c.validate); s != nil {
+		r.Subresources = append(r.Subresources, s)
+	}
 	if c.hasStatus {
 		r.Resets = map[string]merge.Set{c.apiVersion: merge.Fields("status")}
 		r.Subresources = append(r.Subresources, c.status(r))
