@@ -13,14 +13,14 @@ import (
 	"plinth/object"
 )
 
-// bodyEncoding is the format of the body by its Content-Type; none is JSON.
-func (x *exchange) bodyEncoding() (wire.Encoding, error) {
+// bodyEncoding is the format of the body, if the offer has it, by its Content-Type; none is JSON.
+func (x *exchange) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 	header := x.r.Header.Get("Content-Type")
 	if header == "" || header == wire.JSON.String() {
 		return wire.JSON, nil
 	}
 	if name, _, err := mime.ParseMediaType(header); err == nil {
-		if encoding, ok := x.h.offer.Reads(name); ok {
+		if encoding, ok := offer.Reads(name); ok {
 			return encoding, nil
 		}
 	}

@@ -6,7 +6,7 @@ func (h *Handler) create(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	encoding, err := x.bodyEncoding()
+	encoding, err := x.bodyEncoding(x.offer())
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (x *exchange) deleteQuery(p *deleteParams) (err error) {
 
 // deleteBody reads DeleteOptions of any group version. Unknown fields are ignored, as in the reference.
 func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
-	encoding, err := x.bodyEncoding()
+	encoding, err := x.bodyEncoding(x.h.offer)
 	if err != nil {
 		return err
 	}

@@ -79,12 +79,13 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 // patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that is not
 // to be had here.
 func (x *exchange) patchFormat(name string) (wire.PatchFormat, error) {
-	format, known, offered := x.h.offer.ReadsPatch(name)
+	offer := x.offer()
+	format, known, offered := offer.ReadsPatch(name)
 	switch {
 	case offered:
 		return format, nil
-	case known:
-		return format, apierr.NewUnsupportedMediaType(x.h.offer.PatchTypes())
+	case known, offer.NoMessages:
+		return format, apierr.NewUnsupportedMediaType(offer.PatchTypes())
 	}
 	return format, &apierr.Error{
 		Code: http.StatusUnsupportedMediaType, Reason: apierr.UnsupportedMediaType, Details: &apierr.Details{},

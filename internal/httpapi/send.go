@@ -37,7 +37,7 @@ func (x *exchange) negotiate() (wire.Media, error) {
 	if x.target.verb == "list" || x.target.verb == "watch" {
 		available = x.h.offer.CollectionTypes()
 	}
-	offer := x.h.offer
+	offer := x.offer()
 	offer.NoTables = !x.resource.Tables(x.subresource)
 	media, ok := offer.Negotiate(accept)
 	literal := wire.Literal(accept, available...)
@@ -50,6 +50,14 @@ func (x *exchange) negotiate() (wire.Media, error) {
 		return media, wire.NotLiteral(available...)
 	}
 	return media, apierr.NewNotAcceptable(x.h.offer.MediaTypes())
+}
+
+// offer is what can be written and read of what is asked for.
+func (x *exchange) offer() wire.Offer {
+	offer := x.h.offer
+	kind := x.resource.Stored
+	offer.NoMessages = kind != nil && kind.Custom && (x.subresource == nil || x.subresource.Kind == x.resource.Kind)
+	return offer
 }
 
 // pretty says whether a person is going to read the answer (MED-9).

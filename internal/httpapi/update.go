@@ -15,7 +15,7 @@ func (h *Handler) update(x *exchange) error {
 	if err := x.writeOptions("UpdateOptions", rq); err != nil {
 		return err
 	}
-	encoding, err := x.bodyEncoding()
+	encoding, err := x.bodyEncoding(x.offer())
 	if err != nil {
 		return err
 	}

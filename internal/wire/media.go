@@ -8,6 +8,8 @@ type Offer struct {
 	Lean bool // clients may do without managedFields (gate ManagedFieldsOptOut)
 	// NoTables says that what is asked for has no Table (MED-6).
 	NoTables bool
+	// NoMessages says that it has no protobuf form but that of its metadata, and no strategic merge patch: a custom object (MED-3).
+	NoMessages bool
 }
 
 // Form is what is made of an object before it is printed.
@@ -58,7 +60,9 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 	case "", rows[JSON].name, "*/*", jsonOrAny:
 		return Media{}, true
 	case rows[Protobuf].name, protobufOrJSON:
-		return Media{Encoding: Protobuf}, true
+		if !o.NoMessages {
+			return Media{Encoding: Protobuf}, true
+		}
 	}
 	var a Accept
 	a.parse(accept)
@@ -68,13 +72,18 @@ func (o Offer) negotiate(accept string, forms bool) (Media, bool) {
 			if !c.Names(encoding.String()) {
 				continue
 			}
-			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) && !(o.NoTables && m.Form == AsTable) {
+			if m, ok := c.media(encoding); ok && (forms || m.Form == Plain) && o.has(m) {
 				m.Lean = m.Lean && o.Lean
 				return m, true
 			}
 		}
 	}
 	return Media{}, false
+}
+
+// has says whether what is asked for has this form in this encoding.
+func (o Offer) has(m Media) bool {
+	return !(o.NoTables && m.Form == AsTable) && !(o.NoMessages && m.Form == Plain && m.Encoding == Protobuf)
 }
 
 // media reads the parameters of a clause; it is not ok if one of them asks for what there is not.

@@ -57,6 +57,7 @@ var (
 // lists is what is made of the rows for a server with some encodings, in the order of the rows.
 type lists struct {
 	objects, streams, collections, patches []string
+	customPatches                          []string // of custom objects
 }
 
 // offers are those lists without CBOR and with it.
@@ -74,6 +75,9 @@ func offerOf(end Encoding) (o lists) {
 	for _, row := range patchRows {
 		if row.Encoding < end {
 			o.patches = append(o.patches, row.name)
+			if row.Type != engine.StrategicPatch {
+				o.customPatches = append(o.customPatches, row.name)
+			}
 		}
 	}
 	return o
@@ -99,19 +103,24 @@ func (o Offer) StreamTypes() []string { return o.lists().streams }
 func (o Offer) CollectionTypes() []string { return o.lists().collections }
 
 // PatchTypes lists the media types of patches.
-func (o Offer) PatchTypes() []string { return o.lists().patches }
+func (o Offer) PatchTypes() []string {
+	if o.NoMessages {
+		return o.lists().customPatches
+	}
+	return o.lists().patches
+}
 
 // Reads is the encoding of a media type without parameters, if bodies of it are read.
 func (o Offer) Reads(mediaType string) (Encoding, bool) {
 	at := slices.Index(o.lists().objects, mediaType)
-	return Encoding(max(at, 0)), at >= 0
+	return Encoding(max(at, 0)), at >= 0 && !(o.NoMessages && Encoding(at) == Protobuf)
 }
 
 // ReadsPatch is the format of a patch by its media type without parameters. It may be known but not offered.
 func (o Offer) ReadsPatch(mediaType string) (f PatchFormat, known, offered bool) {
 	for _, row := range patchRows {
 		if row.name == mediaType {
-			return row, true, row.Encoding < o.end()
+			return row, true, row.Encoding < o.end() && !(o.NoMessages && row.Type == engine.StrategicPatch)
 		}
 	}
 	return f, false, false
