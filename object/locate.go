@@ -2,6 +2,7 @@ package object
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -129,6 +130,49 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 
 // Skip returns the offset behind the value at pos of canonical JSON.
 func Skip(data []byte, pos int) int { return skip(data, pos) }
+
+// AppendOutline appends canonical JSON with null in the place of the value of every member, at any depth, that has one of these keys:
+// what is left of a long object whose greater part is not asked for, at the cost of looking at each byte once. Keys with escapes
+// have no match.
+func AppendOutline(dst, data []byte, without ...string) []byte {
+	from := 0
+	for pos := 0; pos < len(data); {
+		if data[pos] != '"' {
+			pos++
+			continue
+		}
+		end := skipString(data, pos)
+		// In canonical JSON nothing stands between a key and its colon, and no colon behind any other string.
+		if end < len(data) && data[end] == ':' && slices.Contains(without, string(data[pos+1:end-1])) {
+			dst = append(append(dst, data[from:end+1]...), "null"...)
+			end = skip(data, end+1)
+			from = end
+		}
+		pos = end
+	}
+	return append(dst, data[from:]...)
+}
+
+// MemberText returns the text of the value of a member of a canonical object; nil: it has none of this key.
+func MemberText(data []byte, key string) []byte {
+	if len(data) == 0 || data[0] != '{' {
+		return nil
+	}
+	for pos := 1; pos < len(data) && data[pos] == '"'; pos++ {
+		end := skipString(data, pos)
+		if end >= len(data) {
+			return nil
+		}
+		found := string(data[pos+1:end-1]) == key
+		if pos = skip(data, end+1); found {
+			return data[end+1 : pos]
+		}
+		if pos >= len(data) {
+			return nil
+		}
+	}
+	return nil
+}
 
 // AppendUnescaped appends what the inside of a string of canonical JSON says.
 func AppendUnescaped(dst, text []byte) []byte {

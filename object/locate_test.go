@@ -93,3 +93,26 @@ func TestLocateIsLinear(t *testing.T) {
 		t.Error("located in rubbish")
 	}
 }
+
+func TestOutline(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{`{"a":1,"schema":{"b":[1,{"schema":2}]},"c":"schema"}`, `{"a":1,"schema":null,"c":"schema"}`},
+		{`{"a":[{"schema":"x\"y:","d":2},{"schema":[]}],"e":"\\"}`, `{"a":[{"schema":null,"d":2},{"schema":null}],"e":"\\"}`},
+		{`{"managedFields":[{"f:schema":{}}],"schema":{}}`, `{"managedFields":null,"schema":null}`},
+		{`"schema"`, `"schema"`}, {`{}`, `{}`}, {``, ``}, {`{"schema`, `{"schema`}, {`{"schema":`, `{"schema":null`},
+	} {
+		if got := string(AppendOutline(nil, []byte(c.in), "schema", "managedFields")); got != c.want {
+			t.Errorf("%s: %s, want %s", c.in, got, c.want)
+		}
+	}
+	const text = `{"a":{"b":1},"b":[2],"c":"3"}`
+	for key, want := range map[string]string{"a": `{"b":1}`, "b": "[2]", "c": `"3"`, "d": ""} {
+		if got := string(MemberText([]byte(text), key)); got != want {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	for i := range text { // whatever is cut off, nothing is read beyond
+		MemberText([]byte(text[:i]), "c")
+		AppendOutline(nil, []byte(text[:i]), "b")
+	}
+}

@@ -26,10 +26,13 @@ type Definitions struct {
 // Run works until ctx ends.
 func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-	(&emptier{engine: c.Engine, logger: c.Logger, of: definitions, what: "definition", empty: func(ctx context.Context, o *engine.Object) (bool, error) {
+	(&emptier{engine: c.Engine, logger: c.Logger, of: definitions, what: "definition", seen: c.seen, empty: func(ctx context.Context, o *engine.Object) (bool, error) {
 		return c.empty(ctx, definitions, o)
 	}}).run(ctx)
 }
+
+// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what they were end then.
+func (c *Definitions) seen(context.Context, *engine.Object) { c.Registry.Now() }
 
 // empty deletes the objects of a definition and, when none is left, takes the finalizer from it.
 func (c *Definitions) empty(ctx context.Context, definitions *engine.Resource, definition *engine.Object) (done bool, err error) {

@@ -18,6 +18,8 @@ type emptier struct {
 	logger *slog.Logger
 	of     *engine.Resource // nil: the type is not served, and there is nothing to do
 	what   string           // "namespace"
+	// seen is told of every change of an object; nil: nobody asks.
+	seen func(ctx context.Context, o *engine.Object)
 	// empty deletes what is in one, and lets it go when nothing is left; not done: something holds what is left.
 	empty func(ctx context.Context, o *engine.Object) (done bool, err error)
 }
@@ -50,6 +52,9 @@ func (c *emptier) watch(ctx context.Context) error {
 		}
 		for _, event := range events {
 			name := event.Object.Key.Name
+			if c.seen != nil {
+				c.seen(ctx, event.Object)
+			}
 			if event.Type != engine.Deleted && event.Object.Sidecar.Deleting {
 				left.changed(name, time.Now())
 				newest[name] = event.Object

@@ -30,7 +30,7 @@ type claim struct {
 }
 
 func newClaim(v *store.Version) *claim {
-	obj := read(v)
+	obj := outline(v)
 	if obj.IsNull() {
 		return nil
 	}

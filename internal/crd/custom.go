@@ -61,9 +61,9 @@ func (c *custom) generation(obj object.Value) object.Value {
 }
 
 // status is the status subresource: it writes the status, and nothing else.
-func (c *custom) status(r *engine.Resource) *engine.Subresource {
+func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresource {
 	resets := map[string]merge.Set{}
-	for _, v := range c.definition.At("spec", "versions").Items() {
+	for _, v := range spec.At("versions").Items() {
 		if !v.At("subresources", "status").IsNull() {
 			resets[r.Group+"/"+v.At("name").Str()] = merge.Fields("metadata", "spec")
 		}

@@ -3,7 +3,6 @@ package crd
 import (
 	"slices"
 
-	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -75,11 +74,15 @@ func served(obj object.Value) bool {
 	return isTrue(status, "Established") || isTrue(status, "NamesAccepted")
 }
 
-// read is the object of a stored definition. A definition that cannot be read defines nothing.
-func read(v *store.Version) object.Value {
-	obj, err := engine.ObjectOf(v)
+// outline is the object of a stored definition without its schemas and managers: most of its bytes, which only few ask for. Null: it
+// cannot be read, and defines nothing. It does not hold on to the bytes of the version.
+func outline(v *store.Version) object.Value {
+	if v.Sidecar.Unreadable != nil {
+		return object.Nil
+	}
+	parsed, err := object.ParseJSON(object.AppendOutline(nil, v.Data, "schema", "managedFields"))
 	if err != nil {
 		return object.Nil
 	}
-	return obj
+	return parsed.Value
 }

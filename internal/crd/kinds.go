@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
@@ -61,78 +62,113 @@ func withStoredVersion(obj object.Value) object.Value {
 // Define says which types a definition defines (engine.Define). Those that a change of the definition does not concern, such as
 // one of its annotations, are the same ones as before.
 func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*engine.Resource {
-	obj := read(v)
-	if obj.IsNull() || !served(obj) {
+	var was *engine.Kind
+	if len(before) > 0 {
+		was = before[0].Stored
+	}
+	if v == nil {
+		end(was)
 		return nil
 	}
-	says := sayingOf(obj)
-	if len(before) > 0 {
-		if was, ok := before[0].Stored.Origin.(*saying); ok && was.equal(says) {
-			return before
-		}
+	obj := outline(v)
+	if obj.IsNull() || !served(obj) {
+		end(was)
+		return nil
 	}
-	all, _ := d.kind(v, obj, says)
+	is := originOf(v, obj)
+	if was != nil && was.Origin.(*origin).equal(is) {
+		return before
+	}
+	all, _ := d.kind(v, obj, is)
+	if len(all) == 0 {
+		end(was)
+		return nil
+	}
+	if k := all[0].Stored; was != nil && sameForm(was, k) {
+		k.Life = was.Life
+	} else {
+		end(was)
+	}
 	return all
 }
 
-// saying is what of a definition decides the types that it defines.
-type saying struct {
-	spec, names object.Value
-	terminating bool
+// end ends the watches of a kind that is no longer served as it was.
+func end(k *engine.Kind) {
+	if k != nil {
+		k.Life.End()
+	}
 }
 
-func sayingOf(obj object.Value) *saying {
-	return &saying{
-		spec: obj.At("spec"), names: obj.At("status", "acceptedNames"),
+// origin is what of a definition decides the types that it defines.
+type origin struct {
+	spec        [sha256.Size]byte // the hash of it
+	names       names
+	terminating bool
+	types       []*lazyType // of its versions
+}
+
+func originOf(v *store.Version, obj object.Value) *origin {
+	return &origin{
+		spec: sha256.Sum256(object.MemberText(v.Data, "spec")), names: namesOf(obj.At("status", "acceptedNames")),
 		terminating: isTrue(obj.At("status"), "Terminating"),
 	}
 }
 
-func (s *saying) equal(o *saying) bool {
-	return s.terminating == o.terminating && object.Equal(s.names, o.names) && object.Equal(s.spec, o.spec)
+func (o *origin) equal(other *origin) bool {
+	return o.terminating == other.terminating && o.spec == other.spec && o.names.equal(&other.names)
+}
+
+// sameForm says whether objects look the same by two states of a definition: what is told of them by one needs not be told again by
+// the other. Schemas are looked at only when a definition changes, which is seldom.
+func sameForm(was, is *engine.Kind) bool {
+	a, b := was.Origin.(*origin), is.Origin.(*origin)
+	return was.Path == is.Path && a.names.kind == b.names.kind && was.Storage.APIVersion == is.Storage.APIVersion &&
+		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() })
 }
 
 // Stored is the type of the objects that a definition defines, in the version that they are stored in, served or not; nil: it
 // was never established.
 func (d *Definitions) Stored(v *store.Version) *engine.Resource {
-	obj := read(v)
+	obj := outline(v)
 	if obj.IsNull() || !served(obj) {
 		return nil
 	}
-	_, stored := d.kind(v, obj, sayingOf(obj))
+	_, stored := d.kind(v, obj, originOf(v, obj))
 	return stored
 }
 
 // custom is one version of a kind that is being made.
 type custom struct {
-	definition object.Value
-	version    object.Value // the item of spec.versions
-	apiVersion string
-	typ        *lazyType
-	hasStatus  bool
+	group, apiVersion string
+	typ               *lazyType
+	hasStatus         bool
 	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no Scale.
 	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
 }
 
 // kind makes the types of a definition: a Version for each of its versions, and a Resource for each that is served.
-func (d *Definitions) kind(v *store.Version, obj object.Value, says *saying) (all []*engine.Resource, stored *engine.Resource) {
-	spec, has := obj.At("spec"), namesOf(obj.At("status", "acceptedNames"))
+func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource, stored *engine.Resource) {
+	spec := obj.At("spec")
 	group := spec.At("group").Str()
-	k := &engine.Kind{Path: group + "/" + has.plural, Definition: v.Key, Custom: true, Origin: says}
+	k := &engine.Kind{
+		Path: group + "/" + from.names.plural, Definition: v.Key, Life: engine.NewLife(v.Revision), Custom: true, Origin: from,
+	}
 	for i, version := range spec.At("versions").Items() {
+		apiVersion := group + "/" + version.At("name").Str()
 		c := &custom{
-			definition: obj, version: version, apiVersion: group + "/" + version.At("name").Str(),
-			typ:       &lazyType{of: &d.types, version: v, index: i},
+			group: group, apiVersion: apiVersion,
+			typ:       &lazyType{of: &d.types, version: v, index: i, apiVersion: apiVersion},
 			hasStatus: !version.At("subresources", "status").IsNull(),
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
-		r := c.resource(&has, says.terminating)
+		from.types = append(from.types, c.typ)
+		r := c.resource(obj, version, from)
 		r.Stored, r.Served = k, engine.VersionOf(r)
 		k.Versions = append(k.Versions, r.Served)
 		if version.At("storage").Bool() {
 			k.Storage, stored = r.Served, r
-			k.StampOf = sync.OnceValue(func() uint64 { return c.typ.stamp(c.apiVersion) })
+			k.StampOf = sync.OnceValue(c.typ.stamp)
 		}
 		if version.At("served").Bool() {
 			all = append(all, r)
@@ -169,18 +205,18 @@ var (
 )
 
 // resource is the row of one version.
-func (c *custom) resource(has *names, terminating bool) *engine.Resource {
-	spec := c.definition.At("spec")
+func (c *custom) resource(definition, version object.Value, from *origin) *engine.Resource {
+	spec, has := definition.At("spec"), &from.names
 	r := &engine.Resource{
 		Naming: engine.Naming{
-			Group: spec.At("group").Str(), Version: c.version.At("name").Str(), Name: has.plural, Singular: has.singular,
+			Group: c.group, Version: version.At("name").Str(), Name: has.plural, Singular: has.singular,
 			Kind: has.kind, ListKind: has.listKind, ShortNames: has.short, Categories: has.categories,
-			Namespaced: spec.At("scope").Str() == "Namespaced", Verbs: allVerbs, Deprecated: c.deprecated(),
+			Namespaced: spec.At("scope").Str() == "Namespaced", Verbs: allVerbs, Deprecated: deprecation(spec, version),
 		},
 		Schema: c.typ.get,
-		Model:  modelName(spec.At("group").Str(), c.version.At("name").Str(), has.kind),
+		Model:  modelName(c.group, version.At("name").Str(), has.kind),
 	}
-	if terminating {
+	if from.terminating {
 		r.ToldVerbs = terminatingVerbs
 	}
 	r.ValidateName = subdomain
@@ -191,39 +227,38 @@ func (c *custom) resource(has *names, terminating bool) *engine.Resource {
 	r.ValidateUpdate = c.validate
 	r.WarnCreate = func(obj, _ object.Value) []string { return finalizerWarnings(obj, object.Nil) }
 	r.WarnUpdate = finalizerWarnings
-	r.Columns, r.Cells = columnsOf(c.version)
-	r.Fields, r.UnknownField = selectableOf(c.version), unknownField
-	if s := scaleOf(c.definition, c.version, c.validate); s != nil {
+	r.Columns, r.Cells = columnsOf(version)
+	r.Fields, r.UnknownField = selectableOf(version), unknownField
+	if s := scaleOf(definition, version, c.validate); s != nil {
 		r.Subresources = append(r.Subresources, s)
 	}
 	if c.hasStatus {
 		r.Resets = map[string]merge.Set{c.apiVersion: merge.Fields("status")}
-		r.Subresources = append(r.Subresources, c.status(r))
+		r.Subresources = append(r.Subresources, c.status(r, spec))
 	}
 	return r
 }
 
-// deprecated is what requests for the version are warned with; "": it is not deprecated.
-func (c *custom) deprecated() string {
-	if !c.version.At("deprecated").Bool() {
+// deprecation is what requests for a version are warned with; "": it is not deprecated.
+func deprecation(spec, v object.Value) string {
+	if !v.At("deprecated").Bool() {
 		return ""
 	}
-	if warning := c.version.At("deprecationWarning"); !warning.IsNull() {
+	if warning := v.At("deprecationWarning"); !warning.IsNull() {
 		return warning.Str()
 	}
-	spec := c.definition.At("spec")
-	kind, name := spec.At("names", "kind").Str(), c.version.At("name").Str()
-	text := fmt.Sprintf("%s %s is deprecated", c.apiVersion, kind)
+	group, kind, name := spec.At("group").Str(), spec.At("names", "kind").Str(), v.At("name").Str()
+	text := fmt.Sprintf("%s/%s %s is deprecated", group, name, kind)
 	newest := ""
-	for _, v := range spec.At("versions").Items() {
-		other := v.At("name").Str()
-		if v.At("served").Bool() && !v.At("deprecated").Bool() && version.CompareKubeAwareVersionStrings(name, other) < 0 &&
+	for _, o := range spec.At("versions").Items() {
+		other := o.At("name").Str()
+		if o.At("served").Bool() && !o.At("deprecated").Bool() && version.CompareKubeAwareVersionStrings(name, other) < 0 &&
 			(newest == "" || version.CompareKubeAwareVersionStrings(newest, other) < 0) {
 			newest = other
 		}
 	}
 	if newest != "" {
-		text += fmt.Sprintf("; use %s/%s %s", spec.At("group").Str(), newest, kind)
+		text += fmt.Sprintf("; use %s/%s %s", group, newest, kind)
 	}
 	return text
 }

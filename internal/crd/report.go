@@ -37,7 +37,7 @@ func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report
 	report.Guard = "customresourcedefinitions/" + group
 	book.note(name, is)
 	for _, w := range book.claims.waiters(group, name) {
-		other := read(w.version)
+		other := outline(w.version)
 		status := book.statusOf(other, w.version.Key.Name)
 		if object.Equal(status, other.At("status")) {
 			continue

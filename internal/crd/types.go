@@ -29,9 +29,10 @@ type types struct {
 
 // lazyType is the schema of one version of a definition, compiled when it is asked for.
 type lazyType struct {
-	of      *types
-	version *store.Version // of the definition
-	index   int            // of the version in spec.versions
+	of         *types
+	version    *store.Version // of the definition
+	index      int            // of the version in spec.versions
+	apiVersion string
 
 	compiled atomic.Pointer[schema.Type]
 	used     atomic.Bool
@@ -50,7 +51,12 @@ func (l *lazyType) get() *schema.Type {
 
 // source is the openAPIV3Schema of the version.
 func (l *lazyType) source() object.Value {
-	return read(l.version).At("spec", "versions").Items()[l.index].At("schema", "openAPIV3Schema")
+	versions := object.MemberText(object.MemberText(l.version.Data, "spec"), "versions")
+	parsed, err := object.ParseJSON(versions)
+	if err != nil {
+		panic(fmt.Sprintf("crd: %s cannot be read: %v", l.version.Key, err)) // its outline was
+	}
+	return parsed.Value.Items()[l.index].At("schema", "openAPIV3Schema")
 }
 
 // compile compiles a type, and lets one go that was not used lately, where there are too many.
@@ -88,8 +94,8 @@ var decides = map[string]bool{
 
 // stamp is the stamp of the form in which objects are stored by this version of a definition (engine.Kind). Descriptions and what is only
 // validated are left out.
-func (l *lazyType) stamp(apiVersion string) uint64 {
-	return engine.Stamp(apiVersion, string(object.AppendJSON(nil, form(l.source()))))
+func (l *lazyType) stamp() uint64 {
+	return engine.Stamp(l.apiVersion, string(object.AppendJSON(nil, form(l.source()))))
 }
 
 // form is what of a schema decides the form of objects.

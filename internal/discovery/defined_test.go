@@ -40,6 +40,9 @@ func newDefined(tb testing.TB) *defined {
 func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
 	r := engine.NewRegistry(builtin)
 	r.Define(d.store.Table(definedTable), func(v *store.Version, _ []*engine.Resource) []*engine.Resource {
+		if v == nil {
+			return nil
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.types[string(v.Data)]

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -42,6 +43,8 @@ type Kind struct {
 	StampOf func() uint64
 	// Definition is the object that defines the kind, on which every create depends (its fence); the zero Key: it is built in.
 	Definition store.Key
+	// Life is how long the kind is served as it is; nil: for ever.
+	Life *Life
 	// Custom says that an object of the kind is JSON everywhere: on etcd, and to clients, who get no protobuf of it.
 	Custom bool
 	// Origin is what the kind was made of: for who makes it to know again.
@@ -51,6 +54,32 @@ type Kind struct {
 	ReferenceStorage string
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
+}
+
+// Life is how long a kind is served in one form. Its watches end with it, and are not continued from before it: what they have
+// told has another form than what they would tell (EXT-1).
+type Life struct {
+	// Since is the revision with which it began.
+	Since int64
+
+	context.Context
+	End context.CancelFunc
+}
+
+// NewLife begins a life at a revision.
+func NewLife(since int64) *Life {
+	ctx, end := context.WithCancel(context.Background())
+	return &Life{Since: since, Context: ctx, End: end}
+}
+
+// within is a context that is over when ctx is, or the life; stop frees what it takes.
+func (l *Life) within(ctx context.Context) (both context.Context, stop func()) {
+	if l == nil {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancel(ctx)
+	forget := context.AfterFunc(l.Context, cancel)
+	return both, func() { forget(); cancel() }
 }
 
 // Version is one version of a kind, as far as storing and merging go.
@@ -153,8 +182,15 @@ func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]objec
 			return nil, fmt.Errorf("%s is stored as %q, which is no version of %s",
 				obj.At("metadata", "name").Str(), obj.At("apiVersion").Str(), k.Path)
 		}
+		if k.Custom {
+			decoded, err := from.Schema().DecodeStored(obj)
+			if err != nil {
+				return nil, err
+			}
+			objects[i] = decoded.Value
+		}
 		if from.Default != nil {
-			objects[i] = from.Default(obj)
+			objects[i] = from.Default(objects[i])
 		}
 	}
 	if k.Convert != nil {
@@ -164,7 +200,7 @@ func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]objec
 		}
 	}
 	for i, obj := range objects {
-		if !old[i] {
+		if !old[i] || k.Custom { // the conversion of a custom kind has done so
 			continue
 		}
 		decoded, err := to.Schema().Decode(obj)

@@ -39,8 +39,9 @@ func (r *Registry) Define(table *store.Table, define Define) {
 }
 
 // Define says which types a version of an object defines: those of one kind, a Resource for each served version, all with
-// the same Kind. None: it defines nothing, or nothing yet. Before is what the version before it defined; where the types
-// are still the same, returning it keeps everything that was made of them.
+// the same Kind. None: it defines nothing, or nothing yet. Before is what a version before it defined; where the types
+// are still the same, returning it keeps everything that was made of them. A nil object is one that is gone, or cannot be
+// read: nothing is defined by it from now on.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
 // Now is the types that are served at this moment: those of every definition that was durable before the call.
@@ -147,8 +148,12 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 		if defined {
 			before = old.versions
 		}
-		if change.Version != nil && change.Version.Sidecar.Unreadable == nil {
-			resources = define(change.Version, before)
+		object := change.Version
+		if object != nil && object.Sidecar.Unreadable != nil {
+			object = nil
+		}
+		if object != nil || defined {
+			resources = define(object, before)
 		}
 		if slices.Equal(before, resources) {
 			continue

@@ -59,6 +59,9 @@ func (d *definitions) write(texts ...[2]string) {
 }
 
 func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
+	if v == nil { // it is gone
+		return nil
+	}
 	d.mu.Lock()
 	d.asked[v.Key.Name]++
 	d.mu.Unlock()

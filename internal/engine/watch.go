@@ -58,6 +58,9 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 			w.initial = snapshot
 		}
 	}
+	if life := rq.Resource.Stored.Life; life != nil && w.start < life.Since {
+		return nil, tooOld(w.start, e.store.Revision())
+	}
 	w.cursor, err = e.store.WatchTerm(rq.Resource.Stored.Path, w.prefix, sel.term(), w.start)
 	if errors.Is(err, store.ErrCompacted) {
 		return nil, tooOld(w.start, e.store.Revision())
@@ -80,7 +83,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		if err := ctx.Err(); err != nil { // a busy collection of which nothing is selected never makes the cursor wait
 			return nil, err
 		}
-		records, err := w.cursor.Next(ctx)
+		records, err := w.wait(ctx)
 		if errors.Is(err, store.ErrCompacted) {
 			return nil, tooOld(w.cursor.Revision(), w.cursor.Revision())
 		}
@@ -95,6 +98,21 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	}
 	return w.events, nil
 }
+
+// wait waits for records, as long as the kind is served as it is. When that is over, so is the watch, as if its time were up.
+func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
+	life := w.rq.Resource.Stored.Life
+	both, stop := life.within(ctx)
+	defer stop()
+	records, err := w.cursor.Next(both)
+	if err != nil && ctx.Err() == nil && life != nil && life.Err() != nil {
+		return nil, ErrOver
+	}
+	return records, err
+}
+
+// ErrOver is that a watch ends, and not by an error: its kind is no longer served as it was.
+var ErrOver = errors.New("engine: the kind that is watched is no longer served as it was")
 
 // rest lets go of the last events: a watch that waits keeps none of them alive, and no room for a batch of the beginning.
 func (w *Watch) rest() {

@@ -16,6 +16,9 @@ const definitions = "test.example/definitions"
 
 // widgets is the type that any object of the table of definitions defines, served in the version that its data names.
 func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
+	if v == nil {
+		return nil
+	}
 	version := string(v.Data)
 	field := func(name string, typ *schema.Type) schema.Field { return schema.Field{Name: name, Type: typ} }
 	text := &schema.Type{Kind: schema.String}

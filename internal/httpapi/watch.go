@@ -210,6 +210,9 @@ func (w *watching) begin() error {
 func (w *watching) run() error {
 	for {
 		events, err := w.Next(w.tick)
+		if errors.Is(err, engine.ErrOver) {
+			return errWatchOver
+		}
 		if err != nil && w.tick.Err() == nil {
 			return err
 		}

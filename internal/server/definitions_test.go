@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -186,5 +189,51 @@ func TestNamesOfDefinitions(t *testing.T) {
 	second = c.must(200, http.MethodGet, definitions+"/gadgets.a.example.com", nil)
 	if got := conditionOf(second, "Established"); got != "True InitialNamesAccepted" {
 		t.Errorf("Established, when the name was free: %q", got)
+	}
+}
+
+// A watch ends when the form of its objects changes, and is not continued from before; what does not concern the form, such as an
+// annotation or a printer column, does not end it. SPEC: EXT-1
+func TestDefinitionEndsWatches(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
+	definition := c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	since := c.must(200, http.MethodGet, widgets, nil).text("metadata", "resourceVersion")
+	watch, err := c.send(c.ctx, http.MethodGet, widgets+"?watch=1&resourceVersion="+since, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Body.Close()
+	events := json.NewDecoder(watch.Body)
+	next := func() (string, error) {
+		var event struct {
+			Type   string
+			Object jsonObject
+		}
+		err := events.Decode(&event)
+		return event.Type + " " + event.Object.text("metadata", "name"), err
+	}
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"}
+	definition = c.must(200, http.MethodPut, path, definition)
+	version := definition.at("spec", "versions").([]any)[0].(map[string]any)
+	version["additionalPrinterColumns"] = []any{map[string]any{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}}
+	definition = c.must(200, http.MethodPut, path, definition)
+	c.must(201, http.MethodPost, widgets, jsonObject{"metadata": map[string]any{"name": "one"}})
+	if got, err := next(); got != "ADDED one" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+	version = definition.at("spec", "versions").([]any)[0].(map[string]any)
+	spec := jsonObject(version).at("schema", "openAPIV3Schema", "properties", "spec", "properties").(map[string]any)
+	spec["weight"] = map[string]any{"type": "integer", "default": 1}
+	c.must(200, http.MethodPut, path, definition)
+	if got, err := next(); !errors.Is(err, io.EOF) {
+		t.Fatalf("%q, %v", got, err)
+	}
+	gone := c.must(200, http.MethodGet, widgets+"?watch=1&timeoutSeconds=1&resourceVersion="+since, nil)
+	if gone.text("type") != "ERROR" || fmt.Sprint(gone.at("object", "code")) != "410" {
+		t.Errorf("continued from before: %v", gone)
+	}
+	if got := fmt.Sprint(c.must(200, http.MethodGet, widgets+"/one", nil).at("spec")); got != "<nil>" {
+		t.Errorf("spec is %s", got)
 	}
 }
