@@ -193,10 +193,10 @@ func appendChildren(dst []object.Value, v object.Value) []object.Value {
 	return append(dst, v.Items()...)
 }
 
-// descend finds the values and all that is in them, leaving out what is empty or a scalar.
+// descend finds the values and all that is in them, leaving out what is empty and, as in the reference, the scalars but texts.
 func (e *evaluation) descend(in []object.Value) (out []object.Value, err error) {
 	for _, v := range in {
-		if v.Kind() == object.String || v.Len() == 0 {
+		if v.Len() == 0 || v.Kind() == object.Number {
 			continue
 		}
 		if err := e.visit(v.Len()); err != nil {
