@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"weak"
 
 	"plinth/internal/engine"
 	"plinth/internal/store"
@@ -11,20 +12,23 @@ import (
 	"plinth/schema"
 )
 
-// keptTypes is how many compiled types are kept.
-const keptTypes = 128
+// keptText bounds the text of the definitions whose compiled schemas are kept; a schema takes up to ten times its text.
+const keptText = 2 << 20
 
 // types keeps the compiled schemas that were used last. A compiled schema takes several times the memory of its text, and most
 // definitions of a large installation are not in use: so it is made on first use, from the bytes of the definition, and let go when
-// others were used since. The one who holds it may go on with it.
+// others were used since. Until the next garbage collection it can still be found; and the one who holds it may go on with it.
 //
 // Which ones were used since is told by a mark for each (the clock algorithm): a use costs two atomic operations and takes no lock.
+//
+//	text = Σ size of kept ≤ keptText, or one alone is kept
 type types struct {
 	metadata func() *schema.Type
 
 	mu   sync.Mutex
-	kept []*lazyType // those that are compiled
-	hand int         // whom to look at next when one has to go
+	kept []*lazyType // those that are compiled and used
+	text int
+	hand int // whom to look at next when one has to go
 }
 
 // lazyType is the schema of one version of a definition, compiled when it is asked for.
@@ -34,9 +38,13 @@ type lazyType struct {
 	index      int            // of the version in spec.versions
 	apiVersion string
 
-	compiled atomic.Pointer[schema.Type]
+	compiled atomic.Pointer[schema.Type] // nil: it is not kept
 	used     atomic.Bool
+	last     atomic.Pointer[weak.Pointer[schema.Type]] // what was compiled last
 }
+
+// size is what a kept type counts for.
+func (l *lazyType) size() int { return len(l.version.Data) }
 
 // get is the compiled type.
 func (l *lazyType) get() *schema.Type {
@@ -59,30 +67,53 @@ func (l *lazyType) source() object.Value {
 	return parsed.Value.Items()[l.index].At("schema", "openAPIV3Schema")
 }
 
-// compile compiles a type, and lets one go that was not used lately, where there are too many.
+// compile finds or compiles a type, and lets go of others that were not used lately, where there are too many.
 func (c *types) compile(l *lazyType) *schema.Type {
-	t, err := schema.Structural(l.source(), schema.StructuralOptions{Metadata: c.metadata()})
-	if err != nil { // validation lets none in
-		panic(fmt.Sprintf("crd: the schema of %s cannot be compiled: %v", l.version.Key, err))
+	t := l.found()
+	if t == nil {
+		var err error
+		if t, err = schema.Structural(l.source(), schema.StructuralOptions{Metadata: c.metadata()}); err != nil { // validation lets none in
+			panic(fmt.Sprintf("crd: the schema of %s cannot be compiled: %v", l.version.Key, err))
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if known := l.compiled.Load(); known != nil { // somebody else was faster
 		return known
 	}
+	for len(c.kept) > 0 && c.text+l.size() > keptText {
+		c.drop()
+	}
+	c.kept, c.text = append(c.kept, l), c.text+l.size()
 	l.used.Store(true)
+	weakly := weak.Make(t)
+	l.last.Store(&weakly)
 	l.compiled.Store(t)
-	if len(c.kept) < keptTypes {
-		c.kept = append(c.kept, l)
-		return t
-	}
-	for c.kept[c.hand].used.Swap(false) {
-		c.hand = (c.hand + 1) % keptTypes
-	}
-	c.kept[c.hand].compiled.Store(nil)
-	c.kept[c.hand] = l
-	c.hand = (c.hand + 1) % keptTypes
 	return t
+}
+
+// found is the type as it was compiled last, if it is still there.
+func (l *lazyType) found() *schema.Type {
+	if last := l.last.Load(); last != nil {
+		return last.Value()
+	}
+	return nil
+}
+
+// drop lets one type go. The caller holds mu, and there is one.
+func (c *types) drop() {
+	for {
+		c.hand %= len(c.kept)
+		if l := c.kept[c.hand]; !l.used.Swap(false) {
+			l.compiled.Store(nil)
+			c.text -= l.size()
+			last := len(c.kept) - 1
+			c.kept[c.hand], c.kept[last] = c.kept[last], nil
+			c.kept = c.kept[:last]
+			return
+		}
+		c.hand++
+	}
 }
 
 // decides are the keywords of a schema that decide the form of what is stored: which fields stay, in which form, and which are

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,7 +200,11 @@ func (d *draft) key() store.Key {
 	if d.live != nil {
 		return d.live.Key
 	}
-	return d.rq.Resource.key(d.rq.Namespace, d.obj.At("metadata", "name").Str())
+	name := d.obj.At("metadata", "name").Str()
+	if !d.rq.Resource.Namespaced {
+		name = strings.Clone(name) // the store keeps it, and must not keep the body of the request
+	}
+	return d.rq.Resource.key(d.rq.Namespace, name)
 }
 
 // prepare resets what a client may not set at this URL: status on the main one, everything else at /status (WRITE-4).

@@ -116,6 +116,7 @@ func (c Class) String() string { return classNames[c] }
 // Observation is one answered request.
 type Observation struct {
 	Verb                                  string // in upper case, as the reference's metrics have it: "LIST"
+	Custom                                bool   // the type is a custom one, of which there may be thousands
 	Group, Version, Resource, Subresource string
 	Scope                                 string // "cluster", "namespace", "resource" or ""
 	DryRun                                bool

@@ -111,6 +111,7 @@ func (x *exchange) observation() Observation {
 	}
 	if x.resource != nil { // names that are not served would let clients make up labels
 		o.Group, o.Version, o.Resource = t.group, t.version, t.resource
+		o.Custom = x.resource.Stored != nil && x.resource.Stored.Custom
 		if x.subresource != nil {
 			o.Subresource = t.subresource
 		}

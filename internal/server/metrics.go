@@ -109,6 +109,9 @@ func (m *metrics) request(o httpapi.Observation) {
 	}
 }
 
+// customResources stands for all custom types where there is no figure for each of them.
+const customResources = "customresources"
+
 // figuresOf finds the figures of requests like this one.
 func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
 	o.Took, o.Bytes, o.Rejected = 0, 0, false
@@ -127,6 +130,9 @@ func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
 	}
 	of := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
 	f = &figuresOf{requests: m.requests.WithLabelValues(append([]string{strconv.Itoa(o.Code), dryRun}, of...)...)}
+	if o.Custom { // a histogram for each of thousands of types would take more memory than the types
+		of = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
+	}
 	if o.Class != httpapi.LongRunning {
 		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, of...)...)
 		f.sizes = m.sizes.WithLabelValues(of...)
