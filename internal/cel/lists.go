@@ -317,8 +317,11 @@ func keyIdentity(item ref.Val, keys []string) any {
 	})
 }
 
-// storedIdentity is the same of an object as it is stored.
+// storedIdentity is the same of an object as it is stored. What is no object is not even the same as itself.
 func storedIdentity(item object.Value, keys []string) any {
+	if item.Kind() != object.Map {
+		return new(byte)
+	}
 	return joined(keys, func(key string) any {
 		v, _ := item.Get(key)
 		return scalar(v)
