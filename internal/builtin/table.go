@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (k *kind) store(r *engine.Resource, kinds map[string]*engine.Kind) {
 	r.Served = engine.VersionOf(r)
 	r.Stored.Versions = append(r.Stored.Versions, r.Served)
 	storage, toStorage, fromStorage := r.Stored.Storage, k.toStorage, k.fromStorage
-	r.Stored.Convert = func(objects []object.Value, to *engine.Version) ([]object.Value, error) {
+	r.Stored.Convert = func(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
 		converted := make([]object.Value, len(objects))
 		for i, obj := range objects {
 			convert := fromStorage

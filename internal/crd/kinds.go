@@ -1,6 +1,7 @@
 package crd
 
 import (
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -182,7 +183,7 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (al
 
 // convertNone is the conversion that changes nothing but the version (ConversionStrategy None); what the schema of the other version
 // does not have goes.
-func convertNone(objects []object.Value, to *engine.Version) ([]object.Value, error) {
+func convertNone(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
 	converted := make([]object.Value, len(objects))
 	for i, obj := range objects {
 		if converted[i] = obj; obj.At("apiVersion").Str() == to.APIVersion {

@@ -38,7 +38,7 @@ func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error)
 	if d.live == nil {
 		return d.createByApply(ctx, intent)
 	}
-	if err := d.merge(intent); err != nil {
+	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
 	if err := d.rq.fits(d.live, d.sent, true); err != nil {
@@ -58,7 +58,7 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 			return nil, err
 		}
 	}
-	if err := d.merge(intent); err != nil {
+	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
 	if uid := d.sent.At("metadata", "uid").Str(); uid != "" {
@@ -158,9 +158,9 @@ func (rq *Request) notTyped(intent object.Value, err error) error {
 }
 
 // merge makes of an intent, and of what is there, the object that is going to be, with its managers, decoded like any body.
-func (d *draft) merge(intent object.Value) error {
+func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
-	k, live := rq.merging(), d.old
+	k, live := rq.merging(ctx), d.old
 	scale := sub != nil && sub.Replicas != nil
 	if scale {
 		var err error

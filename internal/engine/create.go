@@ -49,7 +49,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
 	d.wipe()
 	d.fill()
-	d.own()
+	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		err := d.commit(ctx, &n)
 		key, raced := lost(err)
 		for raced && key != n.key() {
-			if err := n.admitAgain(key); err != nil {
+			if err := n.admitAgain(ctx, key); err != nil {
 				return nil, err
 			}
 			err = d.commit(ctx, &n)
@@ -69,7 +69,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		}
 		switch {
 		case err == nil:
-			return n.answer()
+			return n.answer(ctx)
 		case !raced:
 			return nil, err
 		case !generated || attempt == nameAttempts:
@@ -91,19 +91,19 @@ func (d *draft) make(ctx context.Context) error {
 	if err := d.check(ctx); err != nil {
 		return err
 	}
-	if err := d.report(); err != nil {
+	if err := d.report(ctx); err != nil {
 		return err
 	}
-	return d.print()
+	return d.print(ctx)
 }
 
 // admitAgain finds out anew what the draft depends on beside its own key, where that has changed until the commit.
-func (d *draft) admitAgain(key store.Key) error {
+func (d *draft) admitAgain(ctx context.Context, key store.Key) error {
 	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others, func(o *draft) bool { return o.live.Key == key }) {
-		if err := d.report(); err != nil {
+		if err := d.report(ctx); err != nil {
 			return err
 		}
-		return d.print()
+		return d.print(ctx)
 	}
 	return d.admitPlace()
 }

@@ -57,17 +57,17 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	d.obj = r.mark(d.old, seconds, d.now)
 	if object.Equal(d.obj, d.old) { // marked before: nothing new
 		d.next = d.live
-		return d.answer()
+		return d.answer(ctx)
 	}
 	var err error
-	if d.next, err = d.version(r, d.live, d.obj, false, d.now); err != nil {
+	if d.next, err = d.version(ctx, r, d.live, d.obj, false, d.now); err != nil {
 		return nil, err
 	}
 	d.next.Revision = d.live.Revision
 	if err := d.commit(ctx, d); err != nil {
 		return nil, err
 	}
-	return d.answer()
+	return d.answer(ctx)
 }
 
 // deletable checks the client's preconditions.
@@ -127,14 +127,14 @@ func (d *draft) removeNow(ctx context.Context) (*Result, error) {
 		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
 		if rq.Resource.GracefulDelete != nil {
 			var err error
-			if last, err = d.version(rq.Resource, d.live, rq.Resource.mark(d.old, 0, d.now), false, d.now); err != nil {
+			if last, err = d.version(ctx, rq.Resource, d.live, rq.Resource.mark(d.old, 0, d.now), false, d.now); err != nil {
 				return nil, err
 			}
 		}
 		if last.Revision = d.committed; d.committed == 0 { // a dry run
 			last.Revision = d.live.Revision
 		}
-		shown, err := rq.present(last)
+		shown, err := rq.present(ctx, last)
 		return &Result{Object: shown}, err
 	}
 	details := []object.Member{

@@ -92,7 +92,7 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	}
 	var settled bool
 	var err error
-	if n.old, settled, err = d.rq.Resource.live(n.live); err != nil {
+	if n.old, settled, err = d.rq.Resource.live(ctx, n.live); err != nil {
 		return nil, err
 	}
 	if settled {
@@ -154,7 +154,7 @@ func (d *draft) fill() {
 // own notes in metadata.managedFields who owns what from now on (SSA-1, SSA-6, SSA-19). An object that was merged tells
 // already. An operation, such as binding a Pod, is owned by nobody. The write goes on where ownership cannot be told, as in
 // the reference; the managers are left as they are then, and the client is told.
-func (d *draft) own() {
+func (d *draft) own(ctx context.Context) {
 	sub := d.rq.Subresource
 	var err error
 	switch {
@@ -165,7 +165,7 @@ func (d *draft) own() {
 	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
 		d.obj = withManagers(d.obj, d.old.At("metadata", "managedFields"))
 	default:
-		d.obj, err = d.rq.merging().Update(d.old, d.obj, d.writer())
+		d.obj, err = d.rq.merging(ctx).Update(d.old, d.obj, d.writer())
 	}
 	if err != nil {
 		d.warn("metadata.managedFields is left as it was: " + err.Error())
@@ -304,7 +304,7 @@ func (d *draft) check(context.Context) error { return nil }
 
 // print makes the version that is to be stored. A write that takes from an object that is being deleted the last thing that
 // it waited for removes it instead (DEL-1); one that has changed nothing but the times of managers changes nothing (SSA-16).
-func (d *draft) print() error {
+func (d *draft) print(ctx context.Context) error {
 	if d.live != nil && onlyTimes(d.obj, d.old) {
 		d.obj, d.stored = d.old, d.old
 	}
@@ -315,9 +315,9 @@ func (d *draft) print() error {
 	}
 	var err error
 	if d.remove { // what is only shown may be of any size
-		d.next, err = d.version(d.rq.Resource, before, d.stored, false, d.now)
+		d.next, err = d.version(ctx, d.rq.Resource, before, d.stored, false, d.now)
 	} else {
-		err = d.fit(before)
+		err = d.fit(ctx, before)
 	}
 	if err != nil {
 		return err
@@ -343,11 +343,11 @@ func (d *draft) unchanged() bool {
 
 // answer is what the client is shown of the object: as the commit has left it; as a dry run would leave it, at the version
 // that is live; or, where the write has removed it, as the write would have left it, at the version that it was (DEL-3).
-func (d *draft) answer() (*Result, error) {
+func (d *draft) answer(ctx context.Context) (*Result, error) {
 	if d.committed > 0 && !d.remove {
 		d.next.Revision = d.committed
 	}
-	shown, err := d.rq.present(d.next)
+	shown, err := d.rq.present(ctx, d.next)
 	return &Result{Object: shown, Created: d.live == nil}, err
 }
 
@@ -355,7 +355,7 @@ func (d *draft) answer() (*Result, error) {
 func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.inherit()
 	d.fill()
-	d.own()
+	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -369,20 +369,20 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	if err := d.check(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.report(); err != nil {
+	if err := d.report(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.print(); err != nil {
+	if err := d.print(ctx); err != nil {
 		return nil, err
 	}
 	if d.unchanged() {
 		d.next = d.live
-		return d.answer()
+		return d.answer(ctx)
 	}
 	if err := d.commit(ctx, d); err != nil {
 		return nil, err
 	}
-	return d.answer()
+	return d.answer(ctx)
 }
 
 // tell adds to a result, and to that of a failure, what the client is warned of.

@@ -31,7 +31,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if !ok {
 		return nil, rq.notFound()
 	}
-	shown, err := rq.present(v)
+	shown, err := rq.present(ctx, v)
 	if err != nil {
 		return nil, err
 	}

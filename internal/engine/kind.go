@@ -36,7 +36,7 @@ type Kind struct {
 	Versions []*Version
 	// Convert gives objects, which may be of several versions, in one of them; nil where there is one version only. It
 	// takes many at a time, as asking a webhook for each would be too slow.
-	Convert func(objects []object.Value, to *Version) ([]object.Value, error)
+	Convert func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error)
 	// Stamp stands for what decides the form of what is written today; never 0. StampOf finds it out on first use, for kinds
 	// whose schema is not looked at before; nil: it is Stamp.
 	Stamp   uint64
@@ -150,11 +150,11 @@ func (k *Kind) Version(apiVersion string) *Version {
 }
 
 // convert gives an object in a version.
-func (k *Kind) convert(obj object.Value, to *Version) (object.Value, error) {
+func (k *Kind) convert(ctx context.Context, obj object.Value, to *Version) (object.Value, error) {
 	if k.Convert == nil || obj.At("apiVersion").Str() == to.APIVersion {
 		return obj, nil
 	}
-	converted, err := k.Convert([]object.Value{obj}, to)
+	converted, err := k.Convert(ctx, []object.Value{obj}, to)
 	if err != nil {
 		return object.Nil, err
 	}
@@ -172,7 +172,7 @@ func (k *Kind) stamp() uint64 {
 }
 
 // readAll gives stored objects in a version of the kind, in the form of today; old says which of them have another form.
-func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
+func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
 	for i, obj := range objects {
 		if !old[i] {
 			continue
@@ -195,7 +195,7 @@ func (k *Kind) readAll(objects []object.Value, old []bool, to *Version) ([]objec
 	}
 	if k.Convert != nil {
 		var err error
-		if objects, err = k.Convert(objects, to); err != nil {
+		if objects, err = k.Convert(ctx, objects, to); err != nil {
 			return nil, err
 		}
 	}

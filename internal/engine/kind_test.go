@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func colors(storage string, texts ...string) (v1, v2 *Resource) {
 		versions = []*Version{v2.Served, v1.Served}
 	}
 	kind := NewKind("test.example/widgets", versions, texts...)
-	kind.Convert = func(objects []object.Value, to *Version) ([]object.Value, error) {
+	kind.Convert = func(_ context.Context, objects []object.Value, to *Version) ([]object.Value, error) {
 		converted := make([]object.Value, len(objects))
 		for i, obj := range objects {
 			from, field := "color", "paint"

@@ -44,7 +44,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	}
 	c.Items = func(yield func(*Object) bool) {
 		c.cut = ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
-			return !sel.matches(v) || yield(v)
+			return !sel.matches(ctx, v) || yield(v)
 		})
 	}
 	return c, rq.readable(ctx, snapshot, within, sel)
@@ -129,14 +129,14 @@ func (rq *Request) page(
 	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
-		if (!full || only) && !sel.matches(v) {
+		if (!full || only) && !sel.matches(ctx, v) {
 			return true
 		}
 		if full { // what comes next may not be selected: that is for the next page to find out
 			next = v.Key.Name
 			return false
 		}
-		shown, err := rq.present(v)
+		shown, err := rq.present(ctx, v)
 		if err != nil {
 			failed = err
 			return false
@@ -174,7 +174,7 @@ func (rq *Request) page(
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed error
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
-		if v.Sidecar.Unreadable != nil && sel.matches(v) {
+		if v.Sidecar.Unreadable != nil && sel.matches(ctx, v) {
 			failed = errors.Join(failed, unreadable(v))
 		}
 		return true

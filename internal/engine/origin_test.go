@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -18,7 +19,7 @@ func TestOrigin(t *testing.T) {
 	if !b.origins(made) {
 		t.Fatal("what was written a moment ago is to be parsed")
 	}
-	obj, settled, err := b.widgets.live(made.Object)
+	obj, settled, err := b.widgets.live(context.Background(), made.Object)
 	if err != nil || !settled || !object.Equal(obj, b.value(made)) {
 		t.Errorf("it is %s, settled %v, %v", object.AppendObject(nil, obj), settled, err)
 	}
@@ -26,7 +27,7 @@ func TestOrigin(t *testing.T) {
 	if b.origins(odd) {
 		t.Error("a number that is read in another way than it was written is kept")
 	}
-	if _, settled, err := b.widgets.live(odd.Object); settled || err != nil {
+	if _, settled, err := b.widgets.live(context.Background(), odd.Object); settled || err != nil {
 		t.Errorf("what was parsed is said to be settled: %v, %v", settled, err)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -33,20 +34,23 @@ func (rq *Request) manager() string {
 }
 
 // merging is the type as package merge sees it from the request's endpoint.
-func (rq *Request) merging() *merge.Kind {
+func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	r := rq.Resource
 	k := &merge.Kind{Type: r.Schema(), Reset: r.Resets}
 	if rq.Subresource != nil {
 		k.Reset = rq.Subresource.Resets
 	}
 	if len(r.Stored.Versions) > 1 {
-		k.Versions = versions{r.Stored}
+		k.Versions = versions{ctx, r.Stored}
 	}
 	return k
 }
 
 // versions is the versions of one stored kind (SSA-11).
-type versions struct{ kind *Kind }
+type versions struct {
+	ctx  context.Context // of the request: package merge knows none
+	kind *Kind
+}
 
 // Type is the schema of a version.
 func (v versions) Type(apiVersion string) *schema.Type {
@@ -62,7 +66,7 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 	if version == nil {
 		return obj, nil
 	}
-	return v.kind.convert(obj, version)
+	return v.kind.convert(v.ctx, obj, version)
 }
 
 // ownScale is own for a write of a kind that is not the object's own, the scale subresource (SSA-14): it is owned there, and

@@ -14,7 +14,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	if !ok {
 		return object.Nil, "", rq.notFound()
 	}
-	obj, _, err := rq.Resource.live(v)
+	obj, _, err := rq.Resource.live(ctx, v)
 	if err != nil {
 		return object.Nil, "", err
 	}
@@ -24,7 +24,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	}
 	managers := make([]object.Value, len(owned.Managers))
 	for i := range owned.Managers {
-		gone, err := rq.merging().LetGo(obj, owned.Managers[i])
+		gone, err := rq.merging(ctx).LetGo(obj, owned.Managers[i])
 		if err != nil {
 			return object.Nil, "", err
 		}

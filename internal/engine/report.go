@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"time"
 
 	"plinth/internal/store"
@@ -20,7 +21,7 @@ const guards = "plinth/guards"
 // Where a report depends on other objects, two commits that do not know of each other could contradict one another: both take the
 // same free name. So commits that depend on each other change one key, their guard, and each demands that nobody has changed it since
 // the report began.
-func (d *draft) report() error {
+func (d *draft) report(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Report == nil {
 		return nil
@@ -39,7 +40,7 @@ func (d *draft) report() error {
 		d.stored, d.stable = r.Schema().SettleFrom(d.obj, d.form)
 	}
 	for _, other := range said.Others {
-		o, err := d.reported(other)
+		o, err := d.reported(ctx, other)
 		if err != nil {
 			return err
 		}
@@ -71,19 +72,19 @@ func (d *draft) guardedReport(obj object.Value) Report {
 }
 
 // reported is the draft of an object whose status changes with that of another one.
-func (d *draft) reported(other ReportedOther) (*draft, error) {
+func (d *draft) reported(ctx context.Context, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: d.rq.Resource, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
 	n := &draft{Engine: d.Engine, rq: rq, dry: d.dry, now: d.now, live: other.Version, told: d.told}
 	var err error
-	if n.old, _, err = rq.Resource.live(n.live); err != nil {
+	if n.old, _, err = rq.Resource.live(ctx, n.live); err != nil {
 		return nil, err
 	}
 	if n.obj, err = rq.Resource.withStatus(n.old, other.Status, d.now); err != nil {
 		return nil, err
 	}
 	n.settle()
-	return n, n.print()
+	return n, n.print(ctx)
 }
 
 // withStatus gives an object a status that the server itself has made, and notes that the server owns what has changed.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func coarseOf(field string) int {
 }
 
 // matches says whether a version is selected. A version that cannot be read matches, so that nobody overlooks it.
-func (s *selection) matches(v *store.Version) bool {
+func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if v == nil {
 		return false
 	}
@@ -157,7 +158,7 @@ func (s *selection) matches(v *store.Version) bool {
 	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
 		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}
-	obj, _, err := s.asked.live(v)
+	obj, _, err := s.asked.live(ctx, v)
 	if err != nil {
 		return true
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,11 +82,13 @@ func intern(s string) string {
 
 // version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
 // what live will say of it.
-func (e *Engine) version(r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time) (*store.Version, error) {
+func (e *Engine) version(
+	ctx context.Context, r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time,
+) (*store.Version, error) {
 	k := r.Stored
 	if r.Served != k.Storage {
 		var err error
-		if obj, err = k.convert(obj, k.Storage); err != nil {
+		if obj, err = k.convert(ctx, obj, k.Storage); err != nil {
 			return nil, err
 		}
 		// What one version tells in a text, the other one's defaults may complete: the behavior of an autoscaler.
@@ -146,7 +149,7 @@ func printed(obj object.Value) (data []byte, exact bool) {
 // live is a stored version in the request's own version of the kind, without its resourceVersion. Where it has just been
 // written, the object that it was printed from is often still to be had. Settled says that the object is known to have the form
 // that Decode and Settle give, today and not only when it was stored.
-func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err error) {
+func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value, settled bool, err error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, false, unreadable(v)
 	}
@@ -166,7 +169,7 @@ func (r *Resource) live(v *store.Version) (obj object.Value, settled bool, err e
 	if current && r.Served == r.Stored.Storage {
 		return obj, settled, nil
 	}
-	converted, err := r.Stored.readAll([]object.Value{obj}, []bool{!current}, r.Served)
+	converted, err := r.Stored.readAll(ctx, []object.Value{obj}, []bool{!current}, r.Served)
 	if err != nil {
 		return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
 	}
@@ -196,7 +199,7 @@ func unreadable(v *store.Version) error {
 
 // present is a stored version as the request wants to see it: its own bytes where it is stored in that version and no
 // subresource has another view of it.
-func (rq *Request) present(v *store.Version) (*Object, error) {
+func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
 	if v.Sidecar.Unreadable != nil {
 		return nil, unreadable(v)
 	}
@@ -204,7 +207,7 @@ func (rq *Request) present(v *store.Version) (*Object, error) {
 	if view == nil && rq.Resource.asStored(v) {
 		return v, nil
 	}
-	obj, _, err := rq.Resource.live(v)
+	obj, _, err := rq.Resource.live(ctx, v)
 	if err != nil {
 		return nil, err
 	}

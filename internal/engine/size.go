@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -19,10 +20,10 @@ const measuredFrom = 1 << 20
 
 // fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
 // without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
-func (d *draft) fit(before *store.Version) error {
+func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	kind := d.rq.Resource.Stored
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
-		next, err := d.version(d.rq.Resource, before, obj, d.stable, d.now)
+		next, err := d.version(ctx, d.rq.Resource, before, obj, d.stable, d.now)
 		if err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 			return nil, err
 		}
 		for _, record := range records { // a bounded number
-			if err := w.add(record); err != nil {
+			if err := w.add(ctx, record); err != nil {
 				return nil, err
 			}
 		}
@@ -133,8 +133,8 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 			w.from, more = v.Key.Name, true
 			return false
 		}
-		if w.sel.matches(v) {
-			failed = w.tell(Added, v, v.Revision, nil)
+		if w.sel.matches(ctx, v) {
+			failed = w.tell(ctx, Added, v, v.Revision, nil)
 		}
 		return failed == nil
 	})
@@ -151,13 +151,13 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 }
 
 // add turns a step of history into the event that it is for this selection (WATCH-1).
-func (w *Watch) add(record *store.Record) error {
+func (w *Watch) add(ctx context.Context, record *store.Record) error {
 	was, is := record.Old, record.New
 	if !w.sel.all() {
-		if !w.sel.matches(was) {
+		if !w.sel.matches(ctx, was) {
 			was = nil
 		}
-		if !w.sel.matches(is) {
+		if !w.sel.matches(ctx, is) {
 			is = nil
 		}
 	}
@@ -165,18 +165,18 @@ func (w *Watch) add(record *store.Record) error {
 	case is == nil && was == nil:
 		return nil
 	case was == nil:
-		return w.tell(Added, is, record.Revision, record)
+		return w.tell(ctx, Added, is, record.Revision, record)
 	case is != nil:
-		return w.tell(Modified, is, record.Revision, record)
+		return w.tell(ctx, Modified, is, record.Revision, record)
 	case record.New != nil: // it has left the selection, and is told of as it was there last
-		return w.tell(Deleted, was, record.Revision, nil)
+		return w.tell(ctx, Deleted, was, record.Revision, nil)
 	}
-	return w.tell(Deleted, was, record.Revision, record)
+	return w.tell(ctx, Deleted, was, record.Revision, record)
 }
 
 // tell appends an event. Events about converted objects are nobody else's, so they take no record along.
-func (w *Watch) tell(t EventType, v *store.Version, revision int64, record *store.Record) error {
-	shown, err := w.rq.present(v)
+func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) error {
+	shown, err := w.rq.present(ctx, v)
 	if err != nil {
 		return err
 	}
