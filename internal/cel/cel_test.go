@@ -184,3 +184,17 @@ func TestContextEnds(t *testing.T) {
 	errs, _ := Compile(structural(t, widgets)).Validate(ctx, parsed(t, `spec: {min: 1, max: 2}`), object.Nil)
 	same(t, "ended", lines(errs), []string{"spec: Internal error: context canceled"})
 }
+
+// Rules are found below lists and maps of which the schema says nothing else.
+func TestRulesBelowPlainLists(t *testing.T) {
+	for _, text := range []string{
+		`{type: object, properties: {a: {type: array, items: {type: integer, x-kubernetes-validations: [{rule: "self > 0 && nope"}]}}}}`,
+		`{type: object, properties: {a: {type: object, additionalProperties: {type: integer, x-kubernetes-validations: [{rule: "nope"}]}}}}`,
+		`{type: object, properties: {a: {type: object, properties: {b: {type: integer, x-kubernetes-validations: [{rule: "nope"}]}}}}}`,
+		`{type: object, properties: {metadata: {type: object, x-kubernetes-validations: [{rule: "nope"}]}}}`,
+	} {
+		if errs := Check(structural(t, text), nil, CheckOptions{}); len(errs) != 1 {
+			t.Errorf("%s: %v", text, errs)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func hasRules(t *schema.Type) bool {
 		return true
 	}
 	return hasRules(t.Items()) || hasRules(t.Additional()) ||
-		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return f.Type.Custom != nil && hasRules(f.Type) })
+		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return hasRules(fieldType(t, f.Name)) })
 }
 
 // build makes the places at and below a node: t is the type there, from what speaks of it, which is t itself or one of its allOf.
