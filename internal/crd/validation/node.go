@@ -28,6 +28,9 @@ type node struct {
 
 // read reads a node.
 //
+// What Go drops where it is empty is not there: definitions have been decoded. An empty $ref is, but has no place in a structural
+// schema, which is why it changes nothing there.
+//
 // forbiddenAtStatus says that there is anything that cannot stand at the top where a status subresource takes its part of the
 // schema; identified, that this is id, $schema or $ref. elementary says that there is nothing but a type, as far as value
 // validations are concerned.
@@ -55,7 +58,7 @@ func (n *node) member(m object.Member) {
 		atStatus = v.Len() > 0
 	case "$ref":
 		n.ref, n.hasRef, n.identified = v, true, true
-		atStatus = true
+		atStatus, elementary = true, v.Len() == 0
 	case "description":
 		n.description = v.Str()
 	case "type":

@@ -38,7 +38,31 @@ func excusesOf(def, was *definition, old object.Value) excuses {
 		}
 	}
 	e.selectable(def, was)
+	e.expressions(was)
 	return e
+}
+
+// expressions remembers the rules of the old definition, and their messages. The libraries of CEL grow: what has been compiled with
+// all of them must still compile.
+func (e *excuses) expressions(was *definition) {
+	stored := [2]map[string]bool{{}, {}}
+	was.anySchema(func(schema object.Value) bool {
+		return anyNode(schema, func(n *node) bool {
+			for _, rule := range n.rules.Items() {
+				stored[0][rule.At("rule").Str()] = true
+				if message := rule.At("messageExpression").Str(); message != "" {
+					stored[1][message] = true
+				}
+			}
+			return false
+		})
+	})
+	e.storedExpressions = func(expression string, message bool) bool {
+		if message {
+			return stored[1][expression]
+		}
+		return stored[0][expression]
+	}
 }
 
 // selectable excuses selectable fields that are too many and have not been changed.

@@ -120,7 +120,7 @@ func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 func onlyNames(schema object.Value) bool {
 	for _, m := range schema.Members() {
 		switch m.Key {
-		case "type", "default":
+		case "type", "default", "$ref":
 		case "properties":
 			for _, property := range m.Value.Members() {
 				if property.Key != "name" && property.Key != "generateName" {

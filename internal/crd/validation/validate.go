@@ -23,18 +23,19 @@ type checker struct {
 // excuses are rules that do not hold for an object that is to replace another, because the other one breaks them already. None
 // holds for a new object but the first one.
 type excuses struct {
-	badCABundle      bool
-	unknownReviews   bool            // conversionReviewVersions without one that the server understands
-	changedNames     bool            // of what is not established yet
-	missingSchemas   bool            // versions without a schema
-	badTypes         bool            // types that OpenAPI does not have
-	notStructural    bool            // schemas that are not structural
-	compositeSets    bool            // sets of items that are not atomic
-	looseKeys        bool            // sets and maps whose items, or keys of items, may be null or missing
-	unchangedSchemas map[string]bool // versions whose schema is as it was
-	manySelectable   map[string]bool // versions that may have more selectable fields than others; "" is spec itself
-	preserveUnknown  bool
-	approval         *approval // what the old object's annotation says; nil: there is no old object
+	badCABundle       bool
+	unknownReviews    bool // conversionReviewVersions without one that the server understands
+	changedNames      bool // of what is not established yet
+	missingSchemas    bool // versions without a schema
+	badTypes          bool // types that OpenAPI does not have
+	notStructural     bool // schemas that are not structural
+	compositeSets     bool // sets of items that are not atomic
+	looseKeys         bool // sets and maps whose items, or keys of items, may be null or missing
+	storedExpressions func(expression string, message bool) bool
+	unchangedSchemas  map[string]bool // versions whose schema is as it was
+	manySelectable    map[string]bool // versions that may have more selectable fields than others; "" is spec itself
+	preserveUnknown   bool
+	approval          *approval // what the old object's annotation says; nil: there is no old object
 }
 
 var root *fielderrors.Place
