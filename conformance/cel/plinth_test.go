@@ -63,7 +63,7 @@ func (p *plinth) validate(t testing.TB, obj, old []byte) (errs, warnings []strin
 	if old != nil {
 		before = parse(t, old)
 	}
-	list, told := p.rules.Validate(t.Context(), parse(t, obj), before)
+	list, told := p.rules.Validate(t.Context(), parse(t, obj), before, nil)
 	return lines(list), sorted(told)
 }
 

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // Rules are the rules of one custom type. They are compiled when values are validated, and shared by all who validate.
 type Rules struct {
-	t     *schema.Type
+	t     func() *schema.Type
 	cache *Cache
 	made  atomic.Pointer[made]
 	used  atomic.Bool // since the cache looked last
@@ -25,26 +26,39 @@ type Rules struct {
 type made struct{ root *place }
 
 // Compile makes the rules of a custom type that are kept as long as the Rules are. Nothing is compiled yet.
-func Compile(t *schema.Type) *Rules { return &Rules{t: t} }
+func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
 
 // Validate runs the rules on an object, or on the object that is to replace old; old is null for a new one. What is wrong with a
 // part that the update does not change is a warning.
 //
-// It is called for an object of which nothing else is known to be wrong that says that its values are of other types than
-// the schema's, are missing, or are longer than it allows: costs are bounded on that condition alone, and the reference does not
-// run rules otherwise. The end of the context is an error as well.
-func (r *Rules) Validate(ctx context.Context, obj, old object.Value) (errs field.ErrorList, warnings []string) {
+// found is what else is wrong with the object, which is to be known before: rules are not run on one whose values are of other
+// types than the schema's, are missing, or are longer than it allows. What rules cost is bounded on that condition alone. One
+// error then says that they have not been run. The end of the context is an error as well.
+func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string) {
 	root := r.root()
 	if root == nil {
 		return nil, nil
 	}
+	if slices.ContainsFunc(found, blocks) {
+		return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
+			"correct the existing errors to complete validation")}, nil
+	}
 	d := &validation{ctx: ctx, budget: limits.RuntimeCELCostBudget}
 	var pair ratchet
 	if !old.IsNull() {
-		pair.here = schema.Correlate(r.t, obj, old)
+		pair.here = schema.Correlate(root.t, obj, old)
 	}
 	d.at(root, nil, obj, old, pair)
 	return d.errs, d.warnings
+}
+
+// blocks says of an error whether rules are not run because of it.
+func blocks(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+		return true
+	}
+	return false
 }
 
 // Budget is what the rules of one object may cost together, or those of all defaults of one schema.
@@ -82,9 +96,9 @@ func (r *Rules) root() *place {
 	m := r.made.Load()
 	if m == nil {
 		m = &made{}
-		if hasRules(r.t) {
+		if t := r.t(); hasRules(t) {
 			shapes := shapes{}
-			m.root = shapes.build(r.t, r.t, shapes.of(r.t))
+			m.root = shapes.build(t, t, shapes.of(t))
 		}
 		if !r.made.CompareAndSwap(nil, m) {
 			// Somebody else was faster, or it has just been dropped again: this one serves this caller either way.
@@ -113,8 +127,8 @@ const (
 	most = 64
 )
 
-// Compile makes the rules of a custom type.
-func (c *Cache) Compile(t *schema.Type) *Rules { return &Rules{t: t, cache: c} }
+// Rules makes the rules of a custom type, which is asked for when they are compiled, and is not held when they are let go.
+func (c *Cache) Rules(t func() *schema.Type) *Rules { return &Rules{t: t, cache: c} }
 
 // add notes that rules have been compiled.
 func (c *Cache) add(r *Rules) {

@@ -133,7 +133,7 @@ func TestValidate(t *testing.T) {
 		if c.old != "" {
 			old = parsed(t, c.old)
 		}
-		errs, warnings := rules.Validate(t.Context(), parsed(t, c.obj), old)
+		errs, warnings := rules.Validate(t.Context(), parsed(t, c.obj), old, nil)
 		same(t, c.name, lines(errs), c.want)
 		same(t, c.name+" (warnings)", warnings, c.warnings)
 	}
@@ -181,7 +181,7 @@ func TestCheck(t *testing.T) {
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	errs, _ := Compile(structural(t, widgets)).Validate(ctx, parsed(t, `spec: {min: 1, max: 2}`), object.Nil)
+	errs, _ := Compile(structural(t, widgets)).Validate(ctx, parsed(t, `spec: {min: 1, max: 2}`), object.Nil, nil)
 	same(t, "ended", lines(errs), []string{"spec: Internal error: context canceled"})
 }
 
