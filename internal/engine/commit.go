@@ -19,11 +19,12 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	changes := make([]store.Change, 0, len(drafts))
 	for _, d := range drafts {
 		if d.dry {
-			if err := d.rehearse(); err != nil {
+			if err := d.rehearse(ctx); err != nil {
 				return err
 			}
 			continue
 		}
+		d.tried = true
 		change := store.Change{Key: d.key()}
 		if !d.remove {
 			change.Data, change.Sidecar = d.next.Data, d.next.Sidecar
@@ -55,11 +56,15 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 }
 
 // rehearse is the commit of a dry run.
-func (d *draft) rehearse() error {
+func (d *draft) rehearse(ctx context.Context) error {
 	if d.live != nil {
 		return nil
 	}
-	if taken, _ := d.lookup(d.key(), true); taken != nil {
+	taken, _, err := d.store.Live(ctx, d.key(), true)
+	if err != nil {
+		return commitFailed(err)
+	}
+	if taken != nil {
 		return &store.ConflictError{Key: d.key(), Have: taken.Revision}
 	}
 	return nil
@@ -95,11 +100,15 @@ func lost(err error) (key store.Key, ok bool) {
 // again says whether a verb has to begin again from the top, given how a draft has ended: the object has changed meanwhile,
 // or what was decided without a commit (a refusal, or that there is nothing to do) was decided on a version that is perhaps
 // not the newest. The latter sets sure, with which the next draft begins with the newest one.
+//
+//	the answer of a verb is a commit's, or was decided on a current version
+//
+// What a commit came to is never decided again, except for a lost race: not even its failure, for it may have been written.
 func (d *draft) again(err error, sure *bool) bool {
 	if _, raced := lost(err); raced {
 		return true
 	}
-	if d == nil || d.current || d.committed > 0 {
+	if d.current || d.tried {
 		return false
 	}
 	*sure = true

@@ -59,6 +59,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 		err := d.commit(ctx, &n)
+		d.tried = n.tried
 		key, raced := lost(err)
 		for raced && key != n.key() {
 			if err := n.admitAgain(ctx, key); err != nil {
@@ -73,7 +74,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		case !raced:
 			return nil, err
 		case !generated || attempt == nameAttempts:
-			return nil, n.taken(prefixed)
+			return nil, n.taken(ctx, prefixed)
 		}
 	}
 }
@@ -105,18 +106,18 @@ func (d *draft) admitAgain(ctx context.Context, key store.Key) error {
 		}
 		return d.print(ctx)
 	}
-	return d.admitPlace()
+	return d.admitPlace(ctx)
 }
 
 // taken says that the draft's name is taken, and by what for a while longer. Who leaves the name to the server may come
 // again.
-func (d *draft) taken(prefixed bool) error {
+func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	err := apierr.NewAlreadyExists(d.rq.Resource.Type(), d.obj.At("metadata", "name").Str())
 	if prefixed {
 		err.Message += ", the server was not able to generate a unique name for the object"
 		err.Details.RetryAfterSeconds = 1
 	}
-	if owner, _ := d.lookup(d.key(), false); owner != nil && owner.Sidecar.Deleting {
+	if owner, _, _ := d.store.Live(ctx, d.key(), false); owner != nil && owner.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}
 	return err

@@ -53,6 +53,7 @@ type draft struct {
 	guard     *guard               // what the commit changes beside objects, see report; nil: nothing
 	next      *store.Version       // what the commit puts in the place of live, and what the answer shows
 	remove    bool                 // the commit removes live instead; next is only shown
+	tried     bool                 // the store was asked to commit the draft, and has judged it by what is current
 	committed int64                // the revision of the commit; 0: there was none
 
 	told *warnings
@@ -79,32 +80,31 @@ func (e *Engine) draft(rq *Request, a action) *draft {
 }
 
 // onto is the draft, begun anew, of a change of what is live now: of an object in d.live, or of nothing. With sure set, the
-// store has to know that nothing newer is there; without, it may answer from a state that lags behind (Engine.again).
+// store has to know that nothing newer is there; without, it may answer from a state that lags behind (draft.again).
 func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, commitFailed(err)
 	}
 	n := *d
-	n.live, n.current = d.lookup(d.rq.key(), sure)
+	var err error
+	if n.live, n.current, err = d.store.Live(ctx, d.rq.key(), sure); err != nil {
+		return nil, commitFailed(err)
+	}
 	n.now = d.Engine.now()
 	if n.live == nil {
 		return &n, nil
 	}
 	var settled bool
-	var err error
 	if n.old, settled, err = d.rq.Resource.live(ctx, n.live); err != nil {
+		if !n.current { // what cannot be read may have been replaced
+			return d.onto(ctx, true)
+		}
 		return nil, err
 	}
 	if settled {
 		n.form = n.old
 	}
 	return &n, nil
-}
-
-// lookup reads the live version of a key; nil: there is none.
-func (e *Engine) lookup(key store.Key, _ bool) (live *store.Version, current bool) {
-	live, _ = e.store.Get(key)
-	return live, true
 }
 
 // decode checks the body against the type of the request: its kind, the types of its fields, and, at the level that the

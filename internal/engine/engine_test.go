@@ -29,6 +29,14 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchOn(t, func(c store.Config) (*store.Store, error) {
+		c.Log = memlog.New()
+		return store.Open(c)
+	})
+}
+
+func newBenchOn(t *testing.T, open func(store.Config) (*store.Store, error)) *bench {
+	t.Helper()
 	anything := &schema.Type{Kind: schema.Any}
 	b := &bench{T: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	b.widgets = &Resource{
@@ -58,7 +66,7 @@ func newBench(t *testing.T) *bench {
 	}
 	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
 	b.widgets.Stored.Custom, b.namespaces.Stored.Custom = true, true // they have no schema, and so no protobuf form
-	s, err := store.Open(store.Config{Log: memlog.New(), Describe: Describe(registry)})
+	s, err := open(store.Config{Describe: Describe(registry)})
 	if err != nil {
 		t.Fatal(err)
 	}

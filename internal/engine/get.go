@@ -17,8 +17,8 @@ import (
 // futureWait is how long a read waits for a version that has not happened yet (LIST-6).
 const futureWait = 3 * time.Second
 
-// Get reads one object (LIST-2): at the newest version always, which is not older than any version asked for once that
-// has happened.
+// Get reads one object (LIST-2): at the newest version where none is asked for, else at the newest one that is known here, which
+// is not older than the one asked for once that has happened.
 func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
 	revision, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -27,8 +27,11 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if err := e.waitFor(ctx, revision); err != nil {
 		return nil, err
 	}
-	v, ok := e.store.Get(rq.key())
-	if !ok {
+	v, _, err := e.store.Live(ctx, rq.key(), resourceVersion == "")
+	if err != nil {
+		return nil, commitFailed(err)
+	}
+	if v == nil {
 		return nil, rq.notFound()
 	}
 	shown, err := rq.present(ctx, v)
@@ -62,6 +65,14 @@ func parseVersion(text string) (int64, error) {
 		return 0, apierr.NewBadRequest("invalid resource version: resourceVersion: Invalid value: " + strconv.Quote(text) + ": " + err.Error())
 	}
 	return int64(revision), nil
+}
+
+// fresh makes sure that what is read next is no older than the newest version of anything.
+func (e *Engine) fresh(ctx context.Context) error {
+	if _, err := e.store.Fresh(ctx, store.Key{}, true); err != nil {
+		return commitFailed(err)
+	}
+	return nil
 }
 
 // waitFor waits a while for a version that has not happened yet.

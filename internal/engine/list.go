@@ -26,6 +26,12 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
+	// A token may come from another server, and name a version that this one does not know of yet.
+	if exact == 0 && o.ResourceVersion == "" || exact > e.store.Revision() {
+		if err := e.fresh(ctx); err != nil {
+			return nil, err
+		}
+	}
 	snapshot, err := e.store.SnapshotContext(ctx, exact, rq.Resource.Stored.Path)
 	if err != nil {
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))

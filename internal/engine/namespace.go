@@ -14,7 +14,7 @@ const Namespaces = "/namespaces"
 
 // admit is mutating admission. There is one plugin so far, the life cycle of namespaces (URI-5): nothing is created in one
 // that is not there or is being emptied, and some cannot be deleted.
-func (d *draft) admit(context.Context) error {
+func (d *draft) admit(ctx context.Context) error {
 	r := d.rq.Resource
 	switch {
 	case d.action == deletes && r.Undeletable != nil:
@@ -22,32 +22,44 @@ func (d *draft) admit(context.Context) error {
 			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
 		}
 	case d.action == creates && r.Answer == nil: // a review would tell which namespaces there are
-		return d.admitPlace()
+		return d.admitPlace(ctx)
 	}
 	return nil
 }
 
 // admitPlace refuses to create an object where there can be none: without its namespace, or its definition.
-func (d *draft) admitPlace() error {
+func (d *draft) admitPlace(ctx context.Context) error {
 	d.fences = nil
-	if err := d.admitNamespace(); err != nil {
+	if err := d.admitNamespace(ctx); err != nil {
 		return err
 	}
-	return d.admitDefinition()
+	return d.admitDefinition(ctx)
+}
+
+// holder reads an object without which the draft's cannot be: nil if there is none. That it is gone or being deleted is said of the
+// newest version alone. That it is there may be said of an older one, since the commit finds out; a dry run has none.
+func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, error) {
+	v, current, err := d.store.Live(ctx, key, d.dry)
+	if err == nil && !current && (v == nil || v.Sidecar.Deleting) {
+		v, _, err = d.store.Live(ctx, key, true)
+	}
+	if err != nil {
+		return nil, commitFailed(err)
+	}
+	return v, nil
 }
 
 // admitDefinition refuses to create an object whose kind is no longer defined, or is about to be no longer (EXT-1). The
 // definition may have been changed since the request came: what was made by an older one is brought into form when it is read.
-func (d *draft) admitDefinition() error {
+func (d *draft) admitDefinition(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
 		return nil
 	}
-	definition, current := d.lookup(r.Stored.Definition, false)
-	if !current && (definition == nil || definition.Sidecar.Deleting) {
-		definition, _ = d.lookup(r.Stored.Definition, true)
-	}
+	definition, err := d.holder(ctx, r.Stored.Definition)
 	switch {
+	case err != nil:
+		return err
 	case definition == nil:
 		return apierr.NewNoSuchPath()
 	case definition.Sidecar.Deleting:
@@ -60,15 +72,15 @@ func (d *draft) admitDefinition() error {
 
 // admitNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
 // until the commit what it has found, and does not mind if the namespace is annotated meanwhile.
-func (d *draft) admitNamespace() error {
+func (d *draft) admitNamespace(ctx context.Context) error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" { // no namespace is for validation to refuse
 		return nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}
-	ns, current := d.lookup(key, false)
-	if !current && (ns == nil || ns.Sidecar.Deleting) {
-		ns, _ = d.lookup(key, true)
+	ns, err := d.holder(ctx, key)
+	if err != nil {
+		return err
 	}
 	if ns == nil {
 		return apierr.NewNotFound(apierr.Type{Name: "namespaces"}, rq.Namespace)

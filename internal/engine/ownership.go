@@ -10,8 +10,11 @@ import (
 // Ownership says who owns what of an object (BEY-1): as a document, or as the object in YAML with the owners of each line
 // behind it.
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
-	v, ok := e.store.Get(rq.key())
-	if !ok {
+	v, _, err := e.store.Live(ctx, rq.key(), true)
+	if err != nil {
+		return object.Nil, "", commitFailed(err)
+	}
+	if v == nil {
 		return object.Nil, "", rq.notFound()
 	}
 	obj, _, err := rq.Resource.live(ctx, v)

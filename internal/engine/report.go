@@ -30,10 +30,12 @@ func (d *draft) report(ctx context.Context) error {
 	if d.removes() {
 		obj = object.Nil
 	}
-	said := d.guardedReport(obj)
+	said, err := d.guardedReport(ctx, obj)
+	if err != nil {
+		return err
+	}
 	d.others = nil
 	if !said.Status.IsNull() && !obj.IsNull() {
-		var err error
 		if d.obj, err = r.withStatus(d.obj, said.Status, d.now); err != nil {
 			return err
 		}
@@ -56,16 +58,20 @@ type guard struct {
 }
 
 // guardedReport asks for the report: once to learn the guard, which has to be read first, and then for good.
-func (d *draft) guardedReport(obj object.Value) Report {
+func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, error) {
 	d.guard = nil
 	for {
 		said := d.rq.Resource.Report(obj, d.old, d.now)
 		key := store.Key{Resource: guards, Name: said.Guard}
 		if said.Guard == "" || d.guard != nil && d.guard.pre.Key == key {
-			return said
+			return said, nil
 		}
 		d.guard = &guard{pre: store.Absent(key), change: store.Change{Key: key, Data: []byte{'0'}, Sidecar: &store.Sidecar{}}}
-		if live, _ := d.lookup(key, true); live != nil {
+		live, _, err := d.store.Live(ctx, key, true)
+		if err != nil {
+			return Report{}, commitFailed(err)
+		}
+		if live != nil {
 			d.guard.pre = store.At(live)
 		}
 	}

@@ -49,6 +49,11 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 		w.announce = o.Bookmarks
 	}
 	if streaming || revision == 0 {
+		if o.ResourceVersion == "" {
+			if err := e.fresh(ctx); err != nil {
+				return nil, err
+			}
+		}
 		snapshot, err := e.store.Snapshot(0)
 		if err != nil {
 			return nil, err

@@ -25,7 +25,8 @@ type Writer interface {
 	Commit(ctx context.Context, pre []Precondition, changes []Change) (revision int64, err error)
 
 	// Fresh says whether what the state has of a key is current: no older than what was the newest version when Fresh was called.
-	// With sure set it returns only once that is so, or with an error. A key without a name stands for its whole resource.
+	// With sure set it returns only once that is so, or with an error. The zero Key stands for all there are, and the state's
+	// revision then is no older than the newest one.
 	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
 
 	// Healthy says why no more writes are taken; nil as long as they are.

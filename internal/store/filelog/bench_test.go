@@ -11,10 +11,10 @@ import (
 // asShipped has the sizes that a server runs with.
 var asShipped = storetest.Backend{
 	Durable: true,
-	New: func(t testing.TB) func() (store.Log, error) {
+	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 		dir := t.TempDir()
 		return func() (store.Log, error) { return filelog.Open(dir, filelog.Options{}) }
-	},
+	}),
 }
 
 func BenchmarkCommit(b *testing.B)       { storetest.BenchmarkCommit(b, asShipped) }

@@ -11,10 +11,10 @@ import (
 // backend is a log on the real disk, with segments small enough to have many.
 var backend = storetest.Backend{
 	Durable: true,
-	New: func(t testing.TB) func() (store.Log, error) {
+	New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 		dir := t.TempDir()
 		return func() (store.Log, error) { return filelog.Open(dir, filelog.Options{SegmentBytes: 8 << 10}) }
-	},
+	}),
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, backend) }

@@ -28,12 +28,12 @@ func TestUnsynced(t *testing.T) {
 	})
 	storetest.Run(t, storetest.Backend{
 		Durable: true,
-		New: func(t testing.TB) func() (store.Log, error) {
+		New: storetest.Over(func(t testing.TB) func() (store.Log, error) {
 			dir, fs := t.TempDir(), errorfs.Wrap(vfs.Default, watch)
 			return func() (store.Log, error) {
 				return filelog.Open(dir, filelog.Options{FS: fs, SegmentBytes: 8 << 10, NoSync: true})
 			}
-		},
+		}),
 	})
 	if n := synced.Load(); n > 0 {
 		t.Errorf("%d syncs", n)

@@ -9,9 +9,9 @@ import (
 )
 
 var backend = storetest.Backend{
-	New: func(testing.TB) func() (store.Log, error) {
+	New: storetest.Over(func(testing.TB) func() (store.Log, error) {
 		return func() (store.Log, error) { return memlog.New(), nil }
-	},
+	}),
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, backend) }

@@ -237,6 +237,57 @@ func testPreconditionRace(t *testing.T, b Backend) {
 	}
 }
 
+// testLive: what is known to be current is no older than what had been committed before, and to be sure always gives that.
+//
+// SPEC: STORE-2
+func testLive(t *testing.T, b Backend) {
+	x := newBox(t, b)
+	live := func(k store.Key, sure bool) (*store.Version, bool) {
+		t.Helper()
+		v, current, err := x.Live(context.Background(), k, sure)
+		if err != nil || sure && !current {
+			t.Fatal(current, err)
+		}
+		return v, current
+	}
+	if v, _ := live(pod("a"), true); v != nil {
+		t.Fatal(v)
+	}
+	var committed atomic.Int64
+	var wait sync.WaitGroup
+	for w := range 4 {
+		wait.Go(func() {
+			for range 50 {
+				revision := x.put(pod("a"), fmt.Sprint(w))
+				for before := committed.Load(); before < revision && !committed.CompareAndSwap(before, revision); {
+					before = committed.Load()
+				}
+			}
+		})
+		wait.Go(func() {
+			for i := range 200 {
+				before := committed.Load()
+				v, current := live(pod("a"), i%2 == 0)
+				if have := revisionOf(v); current && have < before {
+					t.Errorf("at %d, and %d was committed before", have, before)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	x.commit(store.Change{Key: pod("a")})
+	if v, _ := live(pod("a"), true); v != nil {
+		t.Error(v)
+	}
+}
+
+func revisionOf(v *store.Version) int64 {
+	if v == nil {
+		return 0
+	}
+	return v.Revision
+}
+
 // testParallelCounters: many read, add one and write back under a precondition, again when they lost. Nothing is lost,
 // and a watcher sees every step of every counter once.
 //

@@ -1,5 +1,8 @@
-// Package storetest is the one suite that a store passes over every log: what it keeps, in which order, what is refused,
-// who is woken, and what is forgotten when. The truth is a twin, which is slow and obvious.
+// Package storetest is the one suite that a store passes over every log and with every writer: what it keeps, in which order, what is
+// refused, who is woken, and what is forgotten when. The truth is a twin, which is slow and obvious.
+//
+// A Cluster is a store that several writers share, in memory: with its replicas, which lag behind it, the suite and other tests see
+// what holds for a state that is fed by somebody else.
 package storetest
 
 import (
@@ -15,12 +18,26 @@ import (
 	"plinth/internal/store"
 )
 
-// Backend is a kind of log.
+// Backend is a kind of store.
 type Backend struct {
-	// New returns a place for one log, and how to open it: again and again, each time after the last one was closed.
-	New func(testing.TB) (open func() (store.Log, error))
-	// Durable says that a reopened log has what it had before.
+	// New returns a place for one store, and how to open it: again and again, each time after the last one was closed.
+	New func(testing.TB) (open func(store.Config) (*store.Store, error))
+	// Durable says that a reopened store has what it had before.
 	Durable bool
+}
+
+// Over is Backend.New of stores with the embedded writer over a kind of log.
+func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store, error) {
+	return func(t testing.TB) func(store.Config) (*store.Store, error) {
+		open := log(t)
+		return func(c store.Config) (*store.Store, error) {
+			var err error
+			if c.Log, err = open(); err != nil {
+				return nil, err
+			}
+			return store.Open(c)
+		}
+	}
 }
 
 // Run runs the suite.
@@ -36,6 +53,7 @@ func Run(t *testing.T, b Backend) {
 		{"Precondition", testPrecondition},
 		{"PreconditionRace", testPreconditionRace},
 		{"ParallelCounters", testParallelCounters},
+		{"Live", testLive},
 		{"Fence", testFence},
 		{"FenceRace", testFenceRace},
 		{"Counter", testCounter},
@@ -103,7 +121,7 @@ type box struct {
 	*store.Store
 	t      testing.TB
 	b      Backend
-	open   func() (store.Log, error)
+	open   func(store.Config) (*store.Store, error)
 	config store.Config
 }
 
@@ -120,12 +138,8 @@ func newBox(t testing.TB, b Backend, configure ...func(*store.Config)) *box {
 
 func (x *box) start() {
 	x.t.Helper()
-	log, err := x.open()
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	x.config.Log = log
-	if x.Store, err = store.Open(x.config); err != nil {
+	var err error
+	if x.Store, err = x.open(x.config); err != nil {
 		x.t.Fatal(err)
 	}
 }

@@ -1,0 +1,332 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/store"
+)
+
+// Cluster is a store that several writers share, as an etcd would be. It has the truth, orders the commits of all of them, and
+// deletes what expires. It knows keys and bytes: what else a sidecar tells, each replica computes for itself.
+type Cluster struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	revision int64
+	live     map[store.Key]*store.Version
+	commits  []shared         // those that some replica has not got yet
+	gone     int              // how many came before these
+	fed      map[*Replica]int // how many each replica has got
+	grew     chan struct{}    // closed when there is one more
+}
+
+// shared is a commit as the cluster has it.
+type shared struct {
+	revision, time int64
+	by             *Replica // who has made it; nil: the cluster itself
+	changes        []*store.Version
+}
+
+// NewCluster returns an empty cluster. Now is its clock; nil is the real one.
+func NewCluster(now func() time.Time) *Cluster {
+	if now == nil {
+		now = time.Now
+	}
+	return &Cluster{now: now, revision: store.FirstRevision, live: map[store.Key]*store.Version{}, fed: map[*Replica]int{}, grew: make(chan struct{})}
+}
+
+// Replica is a writer on a cluster, whose state lags behind it. It is the worst that the contract of store.Writer allows:
+//
+//   - Unless asked to be sure, it says that it does not know whether a version is current.
+//   - The state learns of the commits of others some time later. While it is held, it learns of none but those that the contract
+//     demands: up to the own commit, up to the reason of a conflict, and up to the newest when somebody wants to be sure.
+type Replica struct {
+	cluster *Cluster
+	state   *store.State
+
+	life   sync.RWMutex // held for reading by every write
+	closed bool
+	quit   chan struct{}
+	wait   sync.WaitGroup
+
+	feeding sync.Mutex
+	held    bool
+}
+
+// Open opens a store on the cluster, which begins with what the cluster has.
+func (c *Cluster) Open(config store.Config) (*store.Store, *Replica, error) {
+	r := &Replica{cluster: c, quit: make(chan struct{})}
+	c.mu.Lock()
+	from := c.checkpoint()
+	c.fed[r] = c.count()
+	c.mu.Unlock()
+	var err error
+	if r.state, err = store.NewState(config, from, nil); err != nil {
+		c.leave(r)
+		return nil, nil, err
+	}
+	r.wait.Go(r.follow)
+	return &store.Store{State: r.state, Writer: r}, r, nil
+}
+
+// checkpoint is the state of the cluster. The caller holds mu.
+func (c *Cluster) checkpoint() *store.Checkpoint {
+	from := store.EmptyCheckpoint()
+	versions := make([]*store.Version, 0, len(c.live))
+	for _, v := range c.live {
+		versions = append(versions, v)
+	}
+	from.Revision, from.Window.Horizon = c.revision, c.revision
+	from.Versions = func(yield func(*store.Version, error) bool) {
+		for _, v := range versions {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+	return from
+}
+
+// Foreign is the backend of stores whose writer is a replica of a cluster of its own.
+var Foreign = Backend{New: func(t testing.TB) func(store.Config) (*store.Store, error) {
+	return func(config store.Config) (*store.Store, error) {
+		c := NewCluster(config.Now)
+		s, _, err := c.Open(config)
+		stop := make(chan struct{})
+		go c.expire(stop)
+		t.Cleanup(func() { close(stop) })
+		return s, err
+	}
+}}
+
+// Hold makes the state learn of nothing that it need not know; or, with false, of everything, soon.
+func (r *Replica) Hold(held bool) {
+	r.feeding.Lock()
+	r.held = held
+	r.feeding.Unlock()
+	if !held {
+		r.feed(r.cluster.newest())
+	}
+}
+
+// Commit is store.Writer.Commit.
+func (r *Replica) Commit(ctx context.Context, pre []store.Precondition, changes []store.Change) (int64, error) {
+	r.life.RLock()
+	defer r.life.RUnlock()
+	if r.closed {
+		return 0, store.ErrClosed
+	}
+	versions := make([]*store.Version, len(changes))
+	for i, ch := range changes {
+		versions[i] = &store.Version{Key: ch.Key, Data: ch.Data, Sidecar: ch.Sidecar}
+		if ch.Data != nil && ch.Sidecar == nil {
+			versions[i].Sidecar = r.state.Describe(ch.Key, ch.Data, time.Time{}, 0)
+		}
+	}
+	revision, told, err := r.cluster.commit(r, pre, versions)
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	r.feed(told)
+	return revision, err
+}
+
+// Fresh is store.Writer.Fresh.
+func (r *Replica) Fresh(ctx context.Context, _ store.Key, sure bool) (current bool, err error) {
+	if sure {
+		r.feed(r.cluster.newest())
+	}
+	return sure, ctx.Err()
+}
+
+// Healthy is store.Writer.Healthy.
+func (r *Replica) Healthy() error {
+	r.life.RLock()
+	defer r.life.RUnlock()
+	if r.closed {
+		return store.ErrClosed
+	}
+	return nil
+}
+
+// Close is store.Writer.Close. The cluster and the other replicas go on.
+func (r *Replica) Close() error {
+	r.life.Lock()
+	again := r.closed
+	r.closed = true
+	r.life.Unlock()
+	if !again {
+		close(r.quit)
+		r.wait.Wait()
+		r.state.End()
+		r.cluster.leave(r)
+	}
+	return nil
+}
+
+// follow feeds what the cluster has, a little later.
+func (r *Replica) follow() {
+	for {
+		r.cluster.mu.Lock()
+		grew, n := r.cluster.grew, r.cluster.count()
+		r.cluster.mu.Unlock()
+		r.feeding.Lock()
+		held := r.held
+		r.feeding.Unlock()
+		if !held {
+			r.feed(n)
+		}
+		select {
+		case <-grew:
+		case <-r.quit:
+			return
+		}
+		select {
+		case <-time.After(500 * time.Microsecond):
+		case <-r.quit:
+			return
+		}
+	}
+}
+
+// feed brings the state to the first n commits of the cluster.
+func (r *Replica) feed(n int) {
+	r.feeding.Lock()
+	defer r.feeding.Unlock()
+	for {
+		from, ok := r.cluster.next(r, n)
+		if !ok {
+			return
+		}
+		c := &store.Commit{Revision: from.revision, Time: from.time}
+		for i, v := range from.changes {
+			record := &store.Record{Key: v.Key, Revision: from.revision - int64(len(from.changes)-1-i)}
+			if record.Old, _ = r.state.Get(v.Key); record.Old != nil {
+				record.Key = record.Old.Key
+			}
+			if v.Data != nil {
+				mine := v.Sidecar
+				if from.by != r { // it has come as bytes
+					mine = r.state.Describe(v.Key, v.Data, v.Sidecar.Expire, v.Sidecar.Form)
+				}
+				record.New = &store.Version{Key: record.Key, Revision: record.Revision, Data: v.Data, Sidecar: mine}
+			}
+			c.Records = append(c.Records, record)
+		}
+		r.state.Apply(c)
+	}
+}
+
+// next takes the next commit for a replica that is to have the first n.
+func (c *Cluster) next(r *Replica, n int) (from shared, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, joined := c.fed[r]
+	if !joined || at >= n {
+		return from, false
+	}
+	from = c.commits[at-c.gone]
+	c.fed[r]++
+	c.forget()
+	return from, true
+}
+
+// forget lets go of what every replica has got. The caller holds mu.
+func (c *Cluster) forget() {
+	least := c.count()
+	for _, n := range c.fed {
+		least = min(least, n)
+	}
+	clear(c.commits[:least-c.gone])
+	c.commits = c.commits[least-c.gone:]
+	c.gone = least
+}
+
+func (c *Cluster) leave(r *Replica) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.fed, r)
+	c.forget()
+}
+
+// count is how many commits there have been. The caller holds mu.
+func (c *Cluster) count() int { return c.gone + len(c.commits) }
+
+// newest is count for those who do not hold mu.
+func (c *Cluster) newest() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count()
+}
+
+// commit does what store.Writer.Commit says. Told is up to which commit a state has to be fed before the outcome may be told.
+func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, told int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var counted []*store.Version
+	for i := range pre {
+		p := &pre[i]
+		if err := p.Holds(c.live[p.Key]); err != nil {
+			return 0, c.count(), err
+		}
+		if p.Sort == store.ThisCounter && p.Add != 0 {
+			number := strconv.AppendInt(nil, c.live[p.Key].Number()+p.Add, 10)
+			counted = append(counted, &store.Version{Key: p.Key, Data: number, Sidecar: &store.Sidecar{}})
+		}
+	}
+	all := append(counted, changes...)
+	seen := map[store.Key]bool{}
+	for _, v := range all {
+		if seen[v.Key] {
+			return 0, c.count(), fmt.Errorf("commit changes %s twice", v.Key)
+		}
+		seen[v.Key] = true
+	}
+	for _, v := range all {
+		c.revision++
+		if v.Data == nil {
+			delete(c.live, v.Key)
+			continue
+		}
+		c.live[v.Key] = &store.Version{Key: v.Key, Revision: c.revision, Data: v.Data, Sidecar: v.Sidecar}
+	}
+	if len(all) == 0 {
+		c.revision++
+	}
+	c.commits = append(c.commits, shared{revision: c.revision, time: c.now().UnixNano(), by: by, changes: all})
+	close(c.grew)
+	c.grew = make(chan struct{})
+	return c.revision, c.count(), nil
+}
+
+// expire deletes what expires, until it is told to stop.
+func (c *Cluster) expire(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+		now := c.now()
+		var due []*store.Version
+		c.mu.Lock()
+		for _, v := range c.live {
+			if at := v.Sidecar.Expire; !at.IsZero() && !at.After(now) {
+				due = append(due, v)
+			}
+		}
+		c.mu.Unlock()
+		for _, v := range due {
+			_, _, err := c.commit(nil, []store.Precondition{store.At(v)}, []*store.Version{{Key: v.Key}})
+			if err != nil && !errors.As(err, new(*store.ConflictError)) {
+				panic(err)
+			}
+		}
+	}
+}
