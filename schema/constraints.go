@@ -1,6 +1,10 @@
 package schema
 
-import "plinth/object"
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/object"
+)
 
 // Constraints is what a structural schema says of the values at a place beyond the type they have: what the fields of Type cannot
 // say. [Structural] makes it; a place of which nothing is said has none.
@@ -39,6 +43,9 @@ type Constraints struct {
 	defaultSize int // of its JSON
 
 	Rules []Rule // x-kubernetes-validations; package cel compiles and runs them
+
+	format  string                                                        // Format, where it is one that is checked
+	inspect func(metadata object.Value, path *field.Path) field.ErrorList // of the top: see StructuralOptions
 
 	// A schema may speak of the items of what it does not call an array, and of the members of what it does not call an
 	// object. Pruning and validation go by the value, not by the name of its type, so that both count.

@@ -163,7 +163,7 @@ func (p *pruner) members(v object.Value, t *Type, keep bool, at *place) object.V
 			out.keep(i, m.Value)
 			continue
 		}
-		here.key = m.Key
+		here.key, here.free = m.Key, false
 		if value, stays := p.member(m.Value, t, keep, &here); stays {
 			out.keep(i, value)
 		} else {
@@ -244,7 +244,7 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 // refuse notes what is wrong with an embedded object.
 func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	if p.embedded == nil {
-		p.embedded = &TypeError{Path: at.String(), Message: field.Invalid(at.path(), bad(v), detail).Error()}
+		p.embedded = &TypeError{Path: at.String(), Message: field.Invalid(at.path(), bad(p.untyped(v, at)), detail).Error()}
 	}
 }
 
@@ -272,9 +272,6 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 		}
 	}
 	decoded, err := p.objectMeta(v, t, at)
-	if err != nil && p.stored && v.Kind() == object.Map {
-		decoded, err = p.wellFormed(v, t, at)
-	}
 	if err != nil {
 		if !p.stored {
 			p.refuse(v, at, err.Error())
@@ -294,6 +291,7 @@ func (p *pruner) metadata(v object.Value, t *Type, at *place) (object.Value, boo
 func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error) {
 	w := walker{settled: at.settled}
 	// The reference prints what it has read and decodes that: 1.0 has become 1 by then.
+	is := goType(v)
 	v, err := v.Scalars(func(v object.Value) (object.Value, error) {
 		if v.Kind() != object.Number {
 			return v, nil
@@ -303,18 +301,23 @@ func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error)
 	if err != nil {
 		return Decoded{}, err
 	}
-	return w.decode(v, t.Field("metadata").Type)
-}
-
-// wellFormed decodes those members of metadata that can be decoded.
-func (p *pruner) wellFormed(v object.Value, t *Type, at *place) (Decoded, error) {
-	var members []object.Member
+	of := t.Field("metadata").Type
+	decoded, err := w.decode(v, of)
+	switch {
+	case err == nil || !p.stored:
+		return decoded, err
+	case v.Kind() != object.Map:
+		return Decoded{}, fmt.Errorf("invalid metadata: expected object, got %s", is)
+	}
+	var members []object.Member // those that can be decoded
 	for _, m := range v.Members() {
-		if _, err := p.objectMeta(object.MapOf(m), t, at); err == nil {
+		w = walker{}
+		if _, err := w.decode(object.MapOf(m), of); err == nil {
 			members = append(members, m)
 		}
 	}
-	return p.objectMeta(object.MapOf(members...), t, at)
+	w = walker{}
+	return w.decode(object.MapOf(members...), of)
 }
 
 // withoutNulls is step 4 where step 3 does not go.
@@ -375,6 +378,8 @@ func (s shown) MarshalJSON() ([]byte, error) { return object.AppendJSON(nil, s.v
 // goType is the type that the reference holds a value as.
 func goType(v object.Value) string {
 	switch v.Kind() {
+	case object.String:
+		return "string"
 	case object.Bool:
 		return "bool"
 	case object.Int:

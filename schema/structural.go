@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"plinth/object"
 )
 
@@ -12,6 +14,9 @@ import (
 type StructuralOptions struct {
 	// Metadata is the type of metadata in every object, the top and the embedded ones: ObjectMeta, compiled from Go.
 	Metadata *Type
+	// Inspect says what is wrong with the metadata of an embedded object; nil: nobody asks. An embedded object may be without a name,
+	// and what it has for one may be whatever can stand in a URL. It is namespaced if it has a namespace.
+	Inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
 // Types that nothing more is said of are shared by all custom types: most fields of most schemas are one of these.
@@ -20,9 +25,9 @@ var (
 	plainBool   = &Type{Kind: Bool}
 	plainInt    = &Type{Kind: Int, Bits: 64}
 	plainFloat  = &Type{Kind: Float, Bits: 64}
-	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32"}}
-	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64"}}
-	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time"}}
+	int32s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int32", format: "int32"}}
+	int64s      = &Type{Kind: Int, Bits: 64, Custom: &Constraints{Format: "int64", format: "int64"}}
+	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time", format: "date-time"}}
 	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole.
 	anything = &Type{Kind: Any}
 	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning knows no
@@ -57,12 +62,16 @@ func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 	if t.Kind != Struct {
 		return nil, fmt.Errorf("an object cannot be of type %q", openAPI.At("type").Str())
 	}
+	if c.embeds {
+		t.Custom.inspect = o.Inspect
+	}
 	return t, nil
 }
 
 // structural is one compilation.
 type structural struct {
 	metadata *Type
+	embeds   bool // there is an object within the object
 }
 
 // node is one schema, read but not compiled.
@@ -96,7 +105,7 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	}
 	open = open || n.c.PreserveUnknown
 	t := &Type{}
-	if err := s.shape(t, &n, open); err != nil {
+	if err := s.shape(t, &n, open, root); err != nil {
 		return nil, err
 	}
 	if err := s.junctors(&n); err != nil {
@@ -105,6 +114,7 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	if n.constraints > 0 {
 		c := n.c
 		t.Custom = &c
+		t.Custom.format = t.effectiveFormat(c.Format)
 		t.Custom.setDefault(s.pruned(t))
 	}
 	if n.c.Embedded {
@@ -143,7 +153,7 @@ func (n *node) junctor() bool {
 }
 
 // shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
-func (s *structural) shape(t *Type, n *node, open bool) error {
+func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	var items, additional *Type
 	var err error
 	if n.items.Kind() == object.Map {
@@ -161,7 +171,7 @@ func (s *structural) shape(t *Type, n *node, open bool) error {
 			additional = emptied
 		}
 	}
-	if err := s.fields(t, n, open); err != nil {
+	if err := s.fields(t, n, open, root); err != nil {
 		return err
 	}
 	switch {
@@ -199,7 +209,7 @@ func (s *structural) shape(t *Type, n *node, open bool) error {
 }
 
 // fields compiles the properties of a schema.
-func (s *structural) fields(t *Type, n *node, open bool) error {
+func (s *structural) fields(t *Type, n *node, open, root bool) error {
 	members := n.properties.Members()
 	if len(members) == 0 && !n.c.Embedded {
 		return nil
@@ -213,6 +223,7 @@ func (s *structural) fields(t *Type, n *node, open bool) error {
 		t.Fields = append(t.Fields, Field{Name: members[i].Key, Type: of, OmitEmpty: true, Default: of.fallback()})
 	}
 	if n.c.Embedded {
+		s.embeds = s.embeds || !root
 		s.object(t, n)
 	}
 	if len(t.Fields) < math.MaxUint16 {
@@ -291,6 +302,9 @@ func (n *node) mark(t *Type) error {
 	case "set":
 		t.ListType, t.Marked = Set, true
 	case "map":
+		if len(n.listKeys) == 0 {
+			return fmt.Errorf("a list of type map has no keys")
+		}
 		t.ListType, t.ListKeys, t.Marked = Associative, n.listKeys, true
 	default:
 		return fmt.Errorf("there is no list type %q", n.listType)

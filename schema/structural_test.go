@@ -125,7 +125,7 @@ func TestStructuralRefusesWhatIsNone(t *testing.T) {
 		`[]`, `{type: file}`, `{type: object, properties: {a: {type: file}}}`, `{type: object, $ref: x}`, `{type: object, properties: {a: {type: array}}}`,
 		`{type: object, properties: {a: {type: array, items: [{type: string}]}}}`, `{type: object, patternProperties: {}}`,
 		`{type: object, properties: {a: {type: object, x-kubernetes-map-type: none}}}`, `{type: object, properties: {a: 1}}`,
-		`{type: object, allOf: [1]}`, `{type: object, anyOf: [1]}`, `{type: object, oneOf: [1]}`, `{type: object, not: 1}`,
+		`{type: object, properties: {a: {type: array, x-kubernetes-list-type: map, items: {type: object}}}}`, `{type: object, allOf: [1]}`, `{type: object, anyOf: [1]}`, `{type: object, oneOf: [1]}`, `{type: object, not: 1}`,
 	} {
 		if _, err := Structural(parsed(t, text), StructuralOptions{Metadata: FromGo(metadataType, nil)}); err == nil {
 			t.Errorf("accepted: %s", text)

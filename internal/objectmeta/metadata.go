@@ -46,6 +46,25 @@ func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefi
 	return f.List
 }
 
+// Embedded says what is wrong with the metadata of an object within an object: it may be without a name, and is namespaced if it has
+// a namespace. An error that is there twice, of two labels with the same value, is told once.
+func Embedded(meta object.Value, path *field.Path) field.ErrorList {
+	if meta.At("name").Str() == "" {
+		meta = meta.With("name", object.StringOf("name"))
+	}
+	errs := ObjectMeta(meta, meta.At("namespace").Str() != "", nil, path)
+	if len(errs) < 2 {
+		return errs
+	}
+	seen := make(map[string]bool, len(errs))
+	return slices.DeleteFunc(errs, func(err *field.Error) bool {
+		text := err.Error()
+		was := seen[text]
+		seen[text] = true
+		return was
+	})
+}
+
 func nameErrors(text string, prefix bool, name func(name string, prefix bool) []string) []string {
 	if name != nil {
 		if wrong := name(text, prefix); len(wrong) > 0 {

@@ -1,0 +1,555 @@
+package schema
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/object"
+)
+
+// Validate says what is wrong with an object of a custom type that has been decoded and has its defaults: the causes of the
+// reference's 422, but for those of the object's own metadata, of its scale subresource and of its rules. old is the object that it
+// replaces, null on create. Its order is that of the reference: the schema, embedded objects, lists; within the schema, where the
+// reference goes by the order of a Go map, members come in the order of their names.
+//
+// An update is not held responsible for what it leaves as it is (ratcheting): what the schema says of a value does not count
+// if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded metadata always counts.
+//
+// What is told is bounded (maxTold); the verdict is not: where there is an error, there is one in the list.
+func (t *Type) Validate(v, old object.Value) field.ErrorList {
+	var pair *Pair
+	if !old.IsNull() {
+		pair = Correlate(t, v, old)
+	}
+	errs := t.check(v, pair, nil)
+	if t.Custom.inspect != nil {
+		errs = append(errs, embeddedErrors(v, t)...)
+	}
+	return append(errs, t.listErrors(v, old)...)
+}
+
+// ValidateStatus is Validate for an update of the status subresource: of the schema, only what it says of status counts.
+func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
+	var errs field.ErrorList
+	if status, there := v.Get("status"); there {
+		if of := t.member("status"); of != nil {
+			pair := Correlate(t, v, old).Key("status")
+			if pair == nil {
+				pair = Correlate(of, status, old.At("status"))
+			}
+			errs = of.check(status, pair, field.NewPath("status"))
+		}
+	}
+	return append(errs, t.listErrors(v, old)...)
+}
+
+// check is what the schema says of a value, whose place has the path root.
+func (t *Type) check(v object.Value, pair *Pair, root *field.Path) field.ErrorList {
+	c := checker{root: root}
+	f := c.ratcheted(v, t, nil, pair)
+	var errs field.ErrorList
+	for i := range f.list {
+		errs = append(errs, f.list[i].err)
+	}
+	return errs
+}
+
+// maxTold bounds the text of what is told of one object: paths, messages and the values that are wrong. A million items can each
+// be wrong, and one string that is wrong can be long, and wrong in many ways.
+const maxTold = 1 << 20
+
+// checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the schema of
+// the definition. The rules of JSON schema say what is valid; which errors are told of what is not is up to that library:
+//
+//   - Everything that is wrong with a value is told, a text only once.
+//   - Where anyOf or oneOf has no valid branch, the errors of one branch are told: of the first that has the most matches,
+//     which is a count of the checks that took place in it and below it. So matches have to be counted as there, though they
+//     mean little.
+//   - What is wrong with a branch that is not told of may not be lost: it is not valid.
+//
+// The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own, which go into
+// those of its parent.
+type checker struct {
+	root *field.Path // of the value that everything begins with; nil where that is an object
+	told int         // text in findings that have not been discarded
+}
+
+// findings is what is known of one value.
+type findings struct {
+	list    []finding
+	seen    map[string]bool // of list, by message; nil while it is short
+	matches int
+	failed  bool // there was an error, whether or not it is in list
+}
+
+type finding struct {
+	message string // by which two findings are the same
+	err     *field.Error
+	size    int
+}
+
+// manyFindings is from how many findings on they are looked for in a map.
+const manyFindings = 16
+
+func (c *checker) add(to *findings, one finding) {
+	to.failed = true
+	if to.seen == nil && len(to.list) >= manyFindings {
+		to.seen = make(map[string]bool, 2*manyFindings)
+		for i := range to.list {
+			to.seen[to.list[i].message] = true
+		}
+	}
+	if to.seen[one.message] {
+		return
+	}
+	if to.seen == nil {
+		for i := range to.list {
+			if to.list[i].message == one.message {
+				return
+			}
+		}
+	} else {
+		to.seen[one.message] = true
+	}
+	if c.told > 0 && c.told+one.size > maxTold {
+		return
+	}
+	c.told += one.size
+	to.list = append(to.list, one)
+}
+
+// merge puts what is known of a part into what is known of the whole.
+func (c *checker) merge(to *findings, part findings) {
+	to.matches += part.matches
+	to.failed = to.failed || part.failed
+	if len(to.list) == 0 {
+		to.list, to.seen = part.list, part.seen
+		return
+	}
+	for i := range part.list {
+		c.told -= part.list[i].size
+		c.add(to, part.list[i])
+	}
+}
+
+// discard forgets what is not told.
+func (c *checker) discard(f findings) {
+	for i := range f.list {
+		c.told -= f.list[i].size
+	}
+}
+
+// name is a place in the words of the library: like its path, but that the name of an additional member of the top begins with
+// a dot.
+func (p *place) name() string {
+	if p == nil {
+		return ""
+	}
+	return string(p.appendName(nil))
+}
+
+func (p *place) appendName(dst []byte) []byte {
+	if p.up != nil {
+		dst = p.up.appendName(dst)
+	}
+	switch {
+	case p.index >= 0:
+		dst = append(dst, '[')
+		dst = strconv.AppendInt(dst, int64(p.index), 10)
+		return append(dst, ']')
+	case p.up != nil || p.free:
+		dst = append(dst, '.')
+	}
+	return append(dst, p.key...)
+}
+
+// at is the path of a name.
+func (c *checker) at(name string) *field.Path {
+	if name = strings.TrimPrefix(name, "."); name == "" {
+		return c.root
+	}
+	return c.root.Child(name)
+}
+
+// put adds an error whose message begins with the name of its place.
+func (c *checker) put(f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error) {
+	name := at.name()
+	message := name + " in body " + fmt.Sprintf(format, args...)
+	err := make(c.at(name), message)
+	c.add(f, finding{message, err, len(message) + len(err.Field) + len(err.Detail) + badSize(err.BadValue)})
+}
+
+// invalid adds an error of the type that most have.
+func (c *checker) invalid(f *findings, at *place, value any, format string, args ...any) {
+	c.put(f, at, format, args, func(path *field.Path, message string) *field.Error {
+		return field.Invalid(path, value, message)
+	})
+}
+
+// wrongType adds an error about a value that is not of a type or format.
+func (c *checker) wrongType(f *findings, at *place, want, is string) {
+	c.put(f, at, "must be of type %s: %q", []any{want, is}, func(path *field.Path, message string) *field.Error {
+		return field.TypeInvalid(path, is, message)
+	})
+}
+
+// say adds an error about the object as a whole: those of the junctors and of the ranges of number types name their place in the
+// text alone.
+func (c *checker) say(f *findings, message string) {
+	err := field.Invalid(c.root, "", message)
+	c.add(f, finding{message, err, 2 * len(message)})
+}
+
+// badSize is the size of a value in an error.
+func badSize(v any) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case shown:
+		return len(object.AppendJSON(nil, v.value))
+	}
+	return 16
+}
+
+// ratcheted checks a value, and lets what is wrong with it pass if the value is as it was.
+func (c *checker) ratcheted(v object.Value, t *Type, at *place, pair *Pair) findings {
+	f := c.value(v, t, at, pair)
+	if f.failed && pair.Unchanged() {
+		c.discard(f)
+		return findings{matches: f.matches}
+	}
+	return f
+}
+
+// value checks a value. pair is nil where there is no old one, and within junctors.
+func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findings) {
+	said := t.Custom
+	if said == nil {
+		said = &unconstrained
+	}
+	if v.Kind() == object.Number { // what has not been decoded
+		v = object.FloatOf(v.Float())
+	}
+	if v.IsNull() {
+		switch {
+		case t.Kind != Any && !said.Nullable:
+			c.wrongType(&f, at, t.jsonType(), "null")
+		default:
+			f.matches++
+		}
+		c.enum(&f, v, said, at)
+		return f
+	}
+	if t.Kind != Any || said.format != "" {
+		c.ofType(&f, v, t, said, at)
+	}
+	f.matches += 2
+	if said.AnyOf != nil || said.OneOf != nil || said.AllOf != nil || said.Not != nil {
+		c.junctors(&f, v, t, said, at)
+	}
+	switch v.Kind() {
+	case object.String:
+		c.text(&f, v, said, at)
+	case object.Int, object.Float:
+		c.number(&f, v, t, said, at)
+	case object.List:
+		c.items(&f, v, t, said, at, pair)
+	}
+	c.enum(&f, v, said, at)
+	if v.Kind() == object.Map {
+		c.members(&f, v, t, said, at, pair)
+	}
+	f.matches += 2
+	return f
+}
+
+// unconstrained is what a type without constraints says.
+var unconstrained Constraints
+
+// jsonType is the name of the type in JSON schema; "" of what may be anything.
+func (t *Type) jsonType() string {
+	switch t.Kind {
+	case Struct, Map:
+		return "object"
+	case List:
+		return "array"
+	case String:
+		return "string"
+	case Bool:
+		return "boolean"
+	case Int:
+		return "integer"
+	case Float:
+		return "number"
+	case IntOrString:
+		return "integer,string"
+	}
+	return ""
+}
+
+// jsonType is what a value is, and the format that the library takes it for.
+func jsonType(v object.Value) (typ, format string) {
+	switch v.Kind() {
+	case object.Bool:
+		return "boolean", ""
+	case object.Int:
+		return "integer", "int64"
+	case object.Float:
+		return "number", "float64"
+	case object.String:
+		return "string", ""
+	case object.List:
+		return "array", ""
+	}
+	return "object", ""
+}
+
+// has says whether a value of this JSON type is one of t by its name alone.
+func (t *Type) has(is string) bool {
+	switch t.Kind {
+	case IntOrString:
+		return is == "integer" || is == "string"
+	case Any:
+		return false
+	}
+	return is == t.jsonType()
+}
+
+// ofType checks the type. A format that is not one of numbers lets lists and strings pass: they are left to the check of the format,
+// which looks at strings alone.
+func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
+	f.matches++
+	is, format := jsonType(v)
+	whole := is == "number" && isWhole(v.Float()) && t.has("integer")
+	fits := t.has(is) || whole || is == "integer" && t.Kind == Float
+	switch textual := is == "string" || is == "array"; {
+	case said.format != "" && !textual && !fits && format != said.format:
+		c.wrongType(f, at, said.format, format)
+	case said.format != "" && textual && t.Kind != Int && t.Kind != Float && t.Kind != IntOrString:
+		f.matches++
+	case !fits:
+		c.wrongType(f, at, t.jsonType(), is)
+	default:
+		f.matches++
+	}
+}
+
+// junctors checks allOf, anyOf, oneOf and not.
+func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
+	if len(said.AnyOf) > 0 && !t.takesEither(v, said) {
+		c.anyOf(f, v, said.AnyOf, at)
+	}
+	if len(said.OneOf) > 0 {
+		c.oneOf(f, v, said.OneOf, at)
+	}
+	valid := 0
+	for _, of := range said.AllOf {
+		part := c.value(v, of, at, nil)
+		if !part.failed {
+			valid++
+		}
+		c.merge(f, part)
+	}
+	if valid != len(said.AllOf) {
+		none := ""
+		if valid == 0 {
+			none = ". None validated"
+		}
+		c.say(f, fmt.Sprintf("%q must validate all the schemas (allOf)%s", at.name(), none))
+	}
+	if said.Not != nil {
+		part := c.value(v, said.Not, at, nil)
+		if c.discard(part); !part.failed {
+			c.say(f, fmt.Sprintf("%q must not validate the schema (not)", at.name()))
+		}
+	}
+}
+
+// takesEither says that v is what `anyOf: [{type: integer}, {type: string}]` asks for, which stands with every
+// x-kubernetes-int-or-string and is there for documentation. Nobody counts the matches of that: it is not allowed within a junctor.
+func (t *Type) takesEither(v object.Value, said *Constraints) bool {
+	return t.Kind == IntOrString && (v.Kind() == object.Int || v.Kind() == object.String) &&
+		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
+}
+
+func (c *checker) anyOf(f *findings, v object.Value, branches []*Type, at *place) {
+	var best findings
+	for _, of := range branches {
+		part := c.value(v, of, at, nil)
+		if !part.failed {
+			c.discard(best)
+			f.matches += part.matches
+			return
+		}
+		c.prefer(&best, part)
+	}
+	c.say(f, fmt.Sprintf("%q must validate at least one schema (anyOf)", at.name()))
+	c.merge(f, best)
+}
+
+// prefer keeps what is known of the better one of two branches that failed.
+func (c *checker) prefer(best *findings, part findings) {
+	if best.failed && part.matches <= best.matches {
+		c.discard(part)
+		return
+	}
+	c.discard(*best)
+	*best = part
+}
+
+func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place) {
+	var best findings
+	valid, matches := 0, 0
+	for _, of := range branches {
+		part := c.value(v, of, at, nil)
+		switch {
+		case !part.failed:
+			if valid++; valid == 1 {
+				matches = part.matches
+				c.discard(best)
+				best = findings{}
+			}
+		case valid == 0:
+			c.prefer(&best, part)
+		default:
+			c.discard(part)
+		}
+	}
+	switch valid {
+	case 0:
+		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found none valid", at.name()))
+		c.merge(f, best)
+	case 1:
+		f.matches += matches
+	default:
+		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found %d valid alternatives", at.name(), valid))
+	}
+}
+
+func (c *checker) items(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
+	items := v.Items()
+	if of := t.Items(); of != nil {
+		here := place{up: at}
+		for i, item := range items {
+			here.index = i
+			part := c.ratcheted(item, of, &here, pair.Item(i))
+			if part.failed && pair != nil && t.Kind == List && t.ListType == Associative {
+				pair.compared, pair.unchanged = true, false
+			}
+			c.merge(f, part)
+		}
+	}
+	size := int64(len(items))
+	if said.MinItems != nil && size < *said.MinItems {
+		c.invalid(f, at, size, "should have at least %d items", *said.MinItems)
+	}
+	if said.MaxItems != nil && size > *said.MaxItems {
+		c.tooMany(f, at, size, *said.MaxItems, "should have at most %d items")
+	}
+	if said.UniqueItems && len(duplicates(items)) > 0 {
+		c.invalid(f, at, "", "shouldn't contain duplicates")
+	}
+	f.matches += 2
+}
+
+func (c *checker) tooMany(f *findings, at *place, size, limit int64, format string) {
+	c.put(f, at, format, []any{limit}, func(path *field.Path, _ string) *field.Error {
+		return field.TooMany(path, int(size), int(limit))
+	})
+}
+
+func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraints, at *place, pair *Pair) {
+	f.matches++
+	members := v.Members()
+	size := int64(len(members))
+	if said.MinProperties != nil && size < *said.MinProperties {
+		c.invalid(f, at, size, "should have at least %d properties", *said.MinProperties)
+	}
+	if said.MaxProperties != nil && size > *said.MaxProperties {
+		c.tooMany(f, at, size, *said.MaxProperties, "should have at most %d properties")
+	}
+	here := place{up: at, index: -1}
+	for i := range members {
+		here.key = members[i].Key
+		if here.free = t.Field(here.key) == nil; here.free && t.additional() == closed {
+			c.notAllowed(f, here.key, at)
+		}
+		of := t.member(here.key)
+		if of == nil {
+			continue
+		}
+		var below *Pair
+		// The type of an object cannot change: both have been brought into the same version.
+		ratchets := at != nil || here.key != "apiVersion" && here.key != "kind"
+		if ratchets {
+			below = pair.Key(here.key)
+		}
+		part := c.ratcheted(members[i].Value, of, &here, below)
+		if part.failed && pair != nil && ratchets {
+			// A member that has changed, or has no old one, has changed the map: no need to compare what is as large as all that
+			// is below, once for each step up.
+			pair.compared, pair.unchanged = true, false
+		}
+		c.merge(f, part)
+	}
+	for _, name := range said.Required {
+		if _, there := v.Get(name); !there {
+			c.missing(f, name, at)
+		}
+	}
+}
+
+func (c *checker) notAllowed(f *findings, key string, at *place) {
+	name := at.name()
+	message := name + "." + key + " in body is a forbidden property"
+	c.add(f, finding{message, field.Invalid(c.at(name), key, message), 2*len(message) + len(key)})
+}
+
+func (c *checker) missing(f *findings, key string, at *place) {
+	name := at.name() + "." + key
+	c.add(f, finding{name + " in body is required", field.Required(c.at(name), ""), 2 * len(name)})
+}
+
+// enum checks that the value is one of those that are listed. Null never is, even if null is listed.
+func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place) {
+	if len(said.Enum) == 0 {
+		return
+	}
+	for _, one := range said.Enum {
+		if !v.IsNull() && object.Equal(converted(v, one.Kind()), one) {
+			return
+		}
+	}
+	names := make([]string, 0, len(said.Enum))
+	for _, one := range said.Enum {
+		if one.Kind() == object.String {
+			names = append(names, one.Str())
+		} else {
+			names = append(names, string(object.AppendJSON(nil, one)))
+		}
+	}
+	c.put(f, at, "should be one of %v", []any{names}, func(path *field.Path, _ string) *field.Error {
+		return field.NotSupported(path, bad(v), names)
+	})
+}
+
+// converted is a value in the kind that it is compared with, by the rules of Go's conversions, as the reference's enum has them:
+// 1.5 is 1 among integers, and 65 is "A" among strings.
+func converted(v object.Value, to object.Kind) object.Value {
+	switch {
+	case v.Kind() == object.Float && to == object.Int:
+		return object.IntOf(int64(v.Float()))
+	case v.Kind() == object.Int && to == object.Float:
+		return object.FloatOf(v.Float())
+	case v.Kind() == object.Int && to == object.String:
+		r := v.Int()
+		if r != int64(rune(r)) {
+			r = -1
+		}
+		return object.StringOf(string(rune(r)))
+	}
+	return v
+}
