@@ -130,7 +130,6 @@ func (rq *Request) page(
 	ctx context.Context, c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64,
 ) (*Collection, error) {
 	var items []*Object
-	var failed error
 	last, next := "", ""
 	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
@@ -142,17 +141,15 @@ func (rq *Request) page(
 			next = v.Key.Name
 			return false
 		}
-		shown, err := rq.present(ctx, v)
-		if err != nil {
-			failed = err
-			return false
-		}
-		items = append(items, shown)
+		items = append(items, v)
 		last = v.Key.Name
 		return true
 	})
-	if failed = cmp.Or(failed, over); failed != nil {
-		return nil, failed
+	if over != nil {
+		return nil, over
+	}
+	if err := rq.presentAll(ctx, items); err != nil {
+		return nil, err
 	}
 	if next != "" {
 		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, rq.Resource.prefix(rq.Namespace))+"\x00")

@@ -150,20 +150,8 @@ func printed(obj object.Value) (data []byte, exact bool) {
 // written, the object that it was printed from is often still to be had. Settled says that the object is known to have the form
 // that Decode and Settle give, today and not only when it was stored.
 func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value, settled bool, err error) {
-	if v.Sidecar.Unreadable != nil {
-		return object.Nil, false, unreadable(v)
-	}
-	if o := LayoutOf(v).origin.Load(); o != nil {
-		if invariants.Enabled {
-			o.check(v.Data)
-		}
-		obj, settled = o.obj, o.settled != nil && o.settled == r.Schema()
-	} else {
-		parsed, err := object.ParseJSON(v.Data)
-		if err != nil {
-			return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
-		}
-		obj = parsed.Value
+	if obj, settled, err = r.parsed(v); err != nil {
+		return object.Nil, false, err
 	}
 	current := r.Stored.current(v)
 	if current && r.Served == r.Stored.Storage {
@@ -176,6 +164,18 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	return converted[0], false, nil
 }
 
+// parsed is a stored version as it was stored. Settled is as in live.
+func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {
+	if o := LayoutOf(v).origin.Load(); o != nil && v.Sidecar.Unreadable == nil {
+		if invariants.Enabled {
+			o.check(v.Data)
+		}
+		return o.obj, o.settled != nil && o.settled == r.Schema(), nil
+	}
+	obj, err = ObjectOf(v)
+	return obj, false, err
+}
+
 // ObjectOf is the object of a stored version, in the version of its kind and the form that it is stored in.
 func ObjectOf(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
@@ -185,60 +185,12 @@ func ObjectOf(v *store.Version) (object.Value, error) {
 		return o.obj, nil
 	}
 	parsed, err := object.ParseJSON(v.Data)
-	return parsed.Value, err
-}
-
-// asStored says whether the bytes of a version are the object as the type serves it.
-func (r *Resource) asStored(v *store.Version) bool {
-	return r.Served == r.Stored.Storage && r.Stored.current(v)
+	if err != nil {
+		return object.Nil, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+	}
+	return parsed.Value, nil
 }
 
 func unreadable(v *store.Version) error {
 	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, v.Sidecar.Unreadable)
-}
-
-// present is a stored version as the request wants to see it: its own bytes where it is stored in that version and no
-// subresource has another view of it.
-func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
-	if v.Sidecar.Unreadable != nil {
-		return nil, unreadable(v)
-	}
-	view := rq.view()
-	if view == nil && rq.Resource.asStored(v) {
-		return v, nil
-	}
-	obj, _, err := rq.Resource.live(ctx, v)
-	if err != nil {
-		return nil, err
-	}
-	if view != nil {
-		if obj, err = view(obj); err != nil {
-			return nil, err
-		}
-	}
-	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
-	at, ok := object.Locate(data)
-	if !ok {
-		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
-	}
-	s := NewSidecar(at)
-	layout := s.Extra
-	*s = *v.Sidecar
-	s.Extra = layout
-	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
-}
-
-func (rq *Request) view() func(object.Value) (object.Value, error) {
-	if rq.Subresource == nil {
-		return nil
-	}
-	return rq.Subresource.View
-}
-
-// base is what makes the body that a write begins with; nil: it is the object.
-func (rq *Request) base() func(object.Value) (object.Value, error) {
-	if rq.Subresource == nil || rq.Subresource.Base == nil {
-		return rq.view()
-	}
-	return rq.Subresource.Base
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"plinth/internal/apierr"
 	"plinth/internal/store"
@@ -96,10 +97,11 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 			return nil, err
 		}
 		for _, record := range records { // a bounded number
-			if err := w.add(ctx, record); err != nil {
-				return nil, err
-			}
+			w.add(ctx, record)
 		}
+	}
+	if err := w.present(ctx); err != nil {
+		return nil, err
 	}
 	return w.events, nil
 }
@@ -130,21 +132,23 @@ func (w *Watch) rest() {
 // nextInitial tells a part of what there was at the beginning. It may tell nothing, where ctx is over before anything that is
 // selected has come.
 func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
-	var failed error
-	more, steps := false, 0
+	more, steps, converted := false, 0, 0
 	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
 		steps++
-		if len(w.events) == initialBatch || steps%askEvery == 0 && ctx.Err() != nil {
+		if len(w.events) == initialBatch || converted >= maxConverted || steps%askEvery == 0 && ctx.Err() != nil {
 			w.from, more = v.Key.Name, true
 			return false
 		}
 		if w.sel.matches(ctx, v) {
-			failed = w.tell(ctx, Added, v, v.Revision, nil)
+			w.tell(Added, v, v.Revision, nil)
+			if !w.rq.presented(v) {
+				converted += len(v.Data)
+			}
 		}
-		return failed == nil
+		return true
 	})
-	if failed != nil {
-		return nil, failed
+	if err := w.present(ctx); err != nil {
+		return nil, err
 	}
 	if !more {
 		w.initial = nil
@@ -156,7 +160,7 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 }
 
 // add turns a step of history into the event that it is for this selection (WATCH-1).
-func (w *Watch) add(ctx context.Context, record *store.Record) error {
+func (w *Watch) add(ctx context.Context, record *store.Record) {
 	was, is := record.Old, record.New
 	if !w.sel.all() {
 		if !w.sel.matches(ctx, was) {
@@ -168,27 +172,42 @@ func (w *Watch) add(ctx context.Context, record *store.Record) error {
 	}
 	switch {
 	case is == nil && was == nil:
-		return nil
 	case was == nil:
-		return w.tell(ctx, Added, is, record.Revision, record)
+		w.tell(Added, is, record.Revision, record)
 	case is != nil:
-		return w.tell(ctx, Modified, is, record.Revision, record)
+		w.tell(Modified, is, record.Revision, record)
 	case record.New != nil: // it has left the selection, and is told of as it was there last
-		return w.tell(ctx, Deleted, was, record.Revision, nil)
+		w.tell(Deleted, was, record.Revision, nil)
+	default:
+		w.tell(Deleted, was, record.Revision, record)
 	}
-	return w.tell(ctx, Deleted, was, record.Revision, record)
 }
 
-// tell appends an event. Events about converted objects are nobody else's, so they take no record along.
-func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) error {
-	shown, err := w.rq.present(ctx, v)
-	if err != nil {
+// tell appends an event about a stored version; present makes of it what the request wants to see.
+func (w *Watch) tell(t EventType, v *store.Version, revision int64, record *store.Record) {
+	w.events = append(w.events, Event{Type: t, Object: v, Revision: revision, Record: record})
+}
+
+// present presents the objects of all events together. Events about converted objects are nobody else's, so they take no
+// record along.
+func (w *Watch) present(ctx context.Context) error {
+	first := slices.IndexFunc(w.events, func(e Event) bool { return !w.rq.presented(e.Object) })
+	if first < 0 {
+		return nil
+	}
+	events := w.events[first:]
+	objects := make([]*Object, len(events))
+	for i := range events {
+		objects[i] = events[i].Object
+	}
+	if err := w.rq.presentAll(ctx, objects); err != nil {
 		return err
 	}
-	if shown != v {
-		record = nil
+	for i := range events {
+		if e := &events[i]; e.Object != objects[i] {
+			e.Object, e.Record = objects[i], nil
+		}
 	}
-	w.events = append(w.events, Event{Type: t, Object: shown, Revision: revision, Record: record})
 	return nil
 }
 

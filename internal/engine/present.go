@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// maxConverted is from how many bytes of stored objects on a conversion of many objects is done in parts: what is asked of a
+// webhook at once, and what is held of its answers, does not grow with the collection.
+const maxConverted = 4 << 20
+
+// ConversionError is what keeps one object of several from being converted.
+type ConversionError struct {
+	Index int // of the object
+	Err   error
+}
+
+func (e *ConversionError) Error() string { return e.Err.Error() }
+
+// Unwrap is what was wrong with the object.
+func (e *ConversionError) Unwrap() error { return e.Err }
+
+// present is a stored version as the request wants to see it: its own bytes where it is stored in that version and no
+// subresource has another view of it.
+func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
+	if rq.presented(v) {
+		return v, nil
+	}
+	obj, _, err := rq.Resource.live(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if view := rq.view(); view != nil {
+		if obj, err = view(obj); err != nil {
+			return nil, err
+		}
+	}
+	return remade(v, obj)
+}
+
+// presented says whether a stored version is what the request wants to see.
+func (rq *Request) presented(v *store.Version) bool {
+	r := rq.Resource
+	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.view() == nil
+}
+
+// presentAll is present for each of many versions, in their place: those that are to be converted are given to the conversion
+// together. Nil ones stay. Where it fails, the versions are neither the one thing nor the other.
+func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
+	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
+	var batch []int
+	bytes := 0
+	for i, v := range all {
+		if v == nil || rq.presented(v) {
+			continue
+		}
+		if !together || v.Sidecar.Unreadable != nil {
+			shown, err := rq.present(ctx, v)
+			if err != nil {
+				return err
+			}
+			all[i] = shown
+			continue
+		}
+		if batch, bytes = append(batch, i), bytes+len(v.Data); bytes >= maxConverted {
+			if err := rq.presentTogether(ctx, all, batch); err != nil {
+				return err
+			}
+			batch, bytes = batch[:0], 0
+		}
+	}
+	return rq.presentTogether(ctx, all, batch)
+}
+
+// presentTogether presents some of the versions with one conversion.
+func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []int) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	r := rq.Resource
+	objects, old := make([]object.Value, len(batch)), make([]bool, len(batch))
+	for n, i := range batch {
+		var err error
+		if objects[n], _, err = r.parsed(all[i]); err != nil {
+			return err
+		}
+		old[n] = !r.Stored.current(all[i])
+	}
+	objects, err := r.Stored.readAll(ctx, objects, old, r.Served)
+	if err != nil {
+		var one *ConversionError
+		if errors.As(err, &one) || len(batch) == 1 {
+			n := 0
+			if one != nil {
+				n = one.Index
+			}
+			return fmt.Errorf("unable to read the stored object %s: %w", all[batch[n]].Key, err)
+		}
+		return fmt.Errorf("unable to read the stored object %s and %d others: %w", all[batch[0]].Key, len(batch)-1, err)
+	}
+	for n, i := range batch {
+		if all[i], err = remade(all[i], objects[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remade is a version of which something else is shown than what is stored.
+func remade(v *store.Version, obj object.Value) (*Object, error) {
+	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
+	at, ok := object.Locate(data)
+	if !ok {
+		return nil, fmt.Errorf("a view of %s has no UID", v.Key)
+	}
+	s := NewSidecar(at)
+	layout := s.Extra
+	*s = *v.Sidecar
+	s.Extra = layout
+	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
+}
+
+func (rq *Request) view() func(object.Value) (object.Value, error) {
+	if rq.Subresource == nil {
+		return nil
+	}
+	return rq.Subresource.View
+}
+
+// base is what makes the body that a write begins with; nil: it is the object.
+func (rq *Request) base() func(object.Value) (object.Value, error) {
+	if rq.Subresource == nil || rq.Subresource.Base == nil {
+		return rq.view()
+	}
+	return rq.Subresource.Base
+}

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"plinth/object"
+)
+
+// What is to be converted of a page of a list, or of what a watch tells at once, is given to the conversion together, up to a
+// number of bytes.
+//
+// SPEC: EXT-1, LIST-1
+func TestConversionsTogether(t *testing.T) {
+	b := newBench(t)
+	v1, v2 := colors("v1")
+	kind, convert := v1.Stored, v1.Stored.Convert
+	var calls []int
+	var failing error
+	kind.Convert = func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error) {
+		calls = append(calls, len(objects))
+		if failing != nil {
+			return nil, failing
+		}
+		return convert(ctx, objects, to)
+	}
+	in := func(r *Resource) *Request { return &Request{Resource: r, Namespace: "ns"} }
+	for i := range 20 {
+		b.must(b.Create(t.Context(), in(v1), b.parse(fmt.Sprintf(`{"metadata":{"name":"w-%02d"},"spec":{"color":"red"}}`, i))))
+	}
+	list := func(limit int64) (names []string, err error) {
+		calls = nil
+		c, err := b.List(t.Context(), in(v2), ListOptions{Limit: limit})
+		if err != nil {
+			return nil, err
+		}
+		for item := range c.Items {
+			if !strings.Contains(string(item.Data), `"paint":"red"`) {
+				t.Errorf("not converted: %s", item.Data)
+			}
+			names = append(names, item.Key.Name)
+		}
+		return names, nil
+	}
+	for limit, want := range map[int64]int{7: 7, 0: 20} {
+		names, err := list(limit)
+		if err != nil || len(names) != want || names[6] != "ns/w-06" || fmt.Sprint(calls) != fmt.Sprint([]int{want}) {
+			t.Errorf("a page of %d: %v in calls of %v: %v", limit, names, calls, err)
+		}
+	}
+
+	calls = nil
+	yes := true
+	w, err := b.Watch(t.Context(), in(v2), WatchOptions{SendInitialEvents: &yes, Bookmarks: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	events, err := w.Next(t.Context())
+	if err != nil || len(events) != 21 || events[20].Type != Bookmark || fmt.Sprint(calls) != "[20]" {
+		t.Errorf("%d initial events in calls of %v: %v", len(events), calls, err)
+	}
+	for i := range 3 {
+		rq := in(v1)
+		rq.Name = fmt.Sprintf("w-%02d", i)
+		b.must(b.Patch(t.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"size":"big"}}`)}))
+	}
+	calls = nil
+	for told := 0; told < 3; told += len(events) {
+		if events, err = w.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.Type != Modified || e.Record != nil || !strings.Contains(string(e.Object.Data), `"apiVersion":"test.example/v2"`) {
+				t.Errorf("event %v: %s", e.Type, e.Object.Data)
+			}
+		}
+		if last := calls[len(calls)-1]; last != len(events) {
+			t.Errorf("%d events were converted in a call of %d", len(events), last)
+		}
+	}
+
+	failing = &ConversionError{Index: 3, Err: errors.New("it broke")}
+	if _, err := list(0); err == nil || !strings.Contains(err.Error(), "w-03: it broke") {
+		t.Errorf("the object that failed is not named: %v", err)
+	}
+	failing = errors.New("nobody there")
+	if _, err := list(0); err == nil || !strings.Contains(err.Error(), "w-00 and 19 others: nobody there") {
+		t.Errorf("the objects that failed are not named: %v", err)
+	}
+	failing = nil
+
+	long := strings.Repeat("x", 1<<20)
+	for i := range 6 {
+		b.must(b.Create(t.Context(), in(v1), b.parse(fmt.Sprintf(`{"metadata":{"name":"a-%d"},"spec":{"color":"red","size":%q}}`, i, long))))
+	}
+	if names, err := list(0); err != nil || len(names) != 26 || fmt.Sprint(calls) != "[4 22]" {
+		t.Errorf("%d large ones in calls of %v: %v", len(names), calls, err)
+	}
+}
