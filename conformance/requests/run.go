@@ -121,11 +121,19 @@ func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 		a, err = r.read(step.URL, step)
 	} else {
 		a, err = r.send(step)
+		for end := time.Now().Add(requestTimeout); err == nil && !step.hasCome(a) && time.Now().Before(end); a, err = r.send(step) {
+			time.Sleep(50 * time.Millisecond)
+		}
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	return r.print(step, a, record)
+}
+
+// hasCome says whether an answer is the one that the step waits for.
+func (s *Step) hasCome(a answer) bool {
+	return s.UntilStatus == 0 || a.status == s.UntilStatus && strings.Contains(string(a.body), s.UntilText)
 }
 
 // Result is a normalised answer.

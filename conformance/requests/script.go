@@ -50,7 +50,11 @@ type Step struct {
 	Stream    string        // the name of a watch that stays open
 	Events    int           // how many events to read
 	Wait      time.Duration // how long to read
-	Raw       bool          // compare the body's bytes, normalised but not parsed
+	// The request is repeated until the answer has this status and this text: where the reference's controllers have to do
+	// something first. 0: it is sent once.
+	UntilStatus int
+	UntilText   string
+	Raw         bool // compare the body's bytes, normalised but not parsed
 
 	Answer string // as recorded
 }
@@ -150,6 +154,11 @@ func (s *Step) direct(line string) error {
 		s.Stream = rest
 	case "events":
 		_, err := fmt.Sscan(rest, &s.Events)
+		return err
+	case "until":
+		status, text, _ := strings.Cut(rest, " ")
+		s.UntilText = strings.TrimSpace(text)
+		_, err := fmt.Sscan(status, &s.UntilStatus)
 		return err
 	case "wait":
 		var err error
