@@ -76,9 +76,9 @@ func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresour
 	}
 }
 
-// validate is what the reference refuses of a custom object, beside its metadata. old is null for a new one.
-func (c *custom) validate(obj, _ object.Value) field.ErrorList {
-	var errs field.ErrorList
+// validate is what the reference refuses of a custom object, beside its metadata and its rules. old is null for a new one.
+func (c *custom) validate(obj, old object.Value) field.ErrorList {
+	errs := c.typ.get().Validate(obj, old)
 	if c.scaleErrors != nil {
 		errs = append(errs, c.scaleErrors(obj)...)
 	}
@@ -87,12 +87,7 @@ func (c *custom) validate(obj, _ object.Value) field.ErrorList {
 
 // validateStatus is what it refuses of a write of the status: what the schema says of that.
 func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
-	var errs field.ErrorList
-	for _, err := range c.validate(obj, old) {
-		if err.Field == "status" || strings.HasPrefix(err.Field, "status.") || strings.HasPrefix(err.Field, "status[") {
-			errs = append(errs, err)
-		}
-	}
+	errs := c.typ.get().ValidateStatus(obj, old)
 	if c.scaleStatusErrors != nil {
 		errs = append(errs, c.scaleStatusErrors(obj)...)
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"plinth/internal/access"
+	"plinth/internal/cel"
+	"plinth/internal/crd/validation"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/view"
@@ -22,6 +24,7 @@ import (
 // Definitions is what custom resource definitions do.
 type Definitions struct {
 	types  types
+	rules  cel.Cache
 	claims *view.View[*claims]
 }
 
@@ -42,6 +45,18 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	prepareCreate, prepareUpdate := r.PrepareCreate, r.PrepareUpdate
 	r.PrepareCreate = func(obj object.Value, by access.User) object.Value { return withStoredVersion(prepareCreate(obj, by)) }
 	r.PrepareUpdate = func(obj, old object.Value) object.Value { return withStoredVersion(prepareUpdate(obj, old)) }
+	o := func() validation.Options {
+		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules}
+	}
+	r.NameOf = validation.Names
+	r.Validate = func(obj object.Value) field.ErrorList { return validation.Validate(obj, o()) }
+	r.ValidateUpdate = func(obj, old object.Value) field.ErrorList { return validation.ValidateUpdate(obj, old, o()) }
+	r.Subresource("status").Validate = func(_, obj, old object.Value) field.ErrorList { return validation.ValidateStatusUpdate(obj, old) }
+}
+
+// checkRules is cel.Check as validation wants it.
+func checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
+	return cel.Check(t, path, cel.CheckOptions(o))
 }
 
 // withStoredVersion notes in the status that objects may from now on be stored in the version that the spec says.
@@ -142,6 +157,7 @@ func (d *Definitions) Stored(v *store.Version) *engine.Resource {
 type custom struct {
 	group, apiVersion string
 	typ               *lazyType
+	rules             *cel.Rules
 	hasStatus         bool
 	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no Scale.
 	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
@@ -163,6 +179,7 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (al
 
 			scaleErrors: validateScale(version), scaleStatusErrors: validateScaleStatus(version),
 		}
+		c.rules = d.rules.Rules(c.typ.get)
 		from.types = append(from.types, c.typ)
 		r := c.resource(obj, version, from)
 		r.Stored, r.Served = k, engine.VersionOf(r)
@@ -226,6 +243,7 @@ func (c *custom) resource(definition, version object.Value, from *origin) *engin
 	r.Generation = c.generation
 	r.Validate = func(obj object.Value) field.ErrorList { return c.validate(obj, object.Nil) }
 	r.ValidateUpdate = c.validate
+	r.Rules = c.rules.Validate
 	r.WarnCreate = func(obj, _ object.Value) []string { return finalizerWarnings(obj, object.Nil) }
 	r.WarnUpdate = finalizerWarnings
 	r.Columns, r.Cells = columnsOf(version)

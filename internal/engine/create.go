@@ -86,7 +86,7 @@ func (d *draft) make(ctx context.Context) error {
 		return err
 	}
 	d.settle()
-	if err := d.validate(); err != nil {
+	if err := d.validate(ctx); err != nil {
 		return err
 	}
 	if err := d.check(ctx); err != nil {

@@ -263,11 +263,15 @@ func (d *draft) bump() {
 }
 
 // validate refuses what the reference's validation refuses (VAL-1, VAL-4), and warns of what it warns of.
-func (d *draft) validate() error {
+func (d *draft) validate(ctx context.Context) error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	var errs field.ErrorList
 	if path := field.NewPath("metadata"); d.live == nil {
-		errs = objectmeta.ObjectMeta(d.obj.At("metadata"), r.Namespaced, r.ValidateName, path)
+		name := r.ValidateName
+		if r.NameOf != nil {
+			name = r.NameOf(d.obj)
+		}
+		errs = objectmeta.ObjectMeta(d.obj.At("metadata"), r.Namespaced, name, path)
 	} else {
 		errs = objectmeta.ObjectMetaUpdate(d.obj.At("metadata"), d.old.At("metadata"), path)
 	}
@@ -282,6 +286,11 @@ func (d *draft) validate() error {
 		}
 	case r.ValidateUpdate != nil:
 		errs = append(errs, r.ValidateUpdate(d.obj, d.old)...)
+	}
+	if r.Rules != nil {
+		refused, warnings := r.Rules(ctx, d.obj, d.old, errs)
+		errs = append(errs, refused...)
+		d.warn(warnings...)
 	}
 	if len(errs) > 0 {
 		return apierr.NewInvalid(r.KindType(), d.obj.At("metadata", "name").Str(), errs)
@@ -363,7 +372,7 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	d.settle()
-	if err := d.validate(); err != nil {
+	if err := d.validate(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.check(ctx); err != nil {

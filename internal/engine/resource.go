@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -73,8 +74,10 @@ type Writing struct {
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
-	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix.
+	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, where the name follows
+	// from the rest of the object, gives the ValidateName for one object; nil: it does not.
 	ValidateName func(name string, prefix bool) []string
+	NameOf       func(obj object.Value) func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
 	Default func(obj object.Value) object.Value
 	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4): status, for one.
@@ -85,6 +88,9 @@ type Writing struct {
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
+	// Rules runs the rules that the definition of the type has for an object, on a new one or on what is to replace old, through
+	// every subresource; found is what else is wrong. It returns what they refuse, and what its writer is warned of. Nil: there are none.
+	Rules func(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string)
 	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these options
 	// of a delete do. sent is the object before it was prepared.
 	WarnCreate func(obj, sent object.Value) []string
