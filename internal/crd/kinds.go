@@ -231,8 +231,9 @@ func (c *custom) resource(definition, version object.Value, from *origin) *engin
 			Kind: has.kind, ListKind: has.listKind, ShortNames: has.short, Categories: has.categories,
 			Namespaced: spec.At("scope").Str() == "Namespaced", Verbs: allVerbs, Deprecated: deprecation(spec, version),
 		},
-		Schema: c.typ.get,
-		Model:  modelName(c.group, version.At("name").Str(), has.kind),
+		Schema:  c.typ.get,
+		Written: c.typ.written,
+		Model:   modelName(c.group, version.At("name").Str(), has.kind),
 	}
 	if from.terminating {
 		r.ToldVerbs = terminatingVerbs

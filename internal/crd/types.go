@@ -57,15 +57,18 @@ func (l *lazyType) get() *schema.Type {
 	return l.of.compile(l)
 }
 
-// source is the openAPIV3Schema of the version.
-func (l *lazyType) source() object.Value {
+// written is the version as the definition has it: an item of spec.versions.
+func (l *lazyType) written() object.Value {
 	versions := object.MemberText(object.MemberText(l.version.Data, "spec"), "versions")
 	parsed, err := object.ParseJSON(versions)
 	if err != nil {
 		panic(fmt.Sprintf("crd: %s cannot be read: %v", l.version.Key, err)) // its outline was
 	}
-	return parsed.Value.Items()[l.index].At("schema", "openAPIV3Schema")
+	return parsed.Value.Items()[l.index]
 }
+
+// source is the openAPIV3Schema of the version.
+func (l *lazyType) source() object.Value { return l.written().At("schema", "openAPIV3Schema") }
 
 // compile finds or compiles a type, and lets go of others that were not used lately, where there are too many.
 func (c *types) compile(l *lazyType) *schema.Type {

@@ -115,9 +115,15 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	if r.Namespaced {
 		scope = "Namespaced"
 	}
+	// A custom kind is told with its group and version, and its status before its scale; a built-in one has neither where they
+	// are those of the URL, and its subresources in order.
+	group, version := "", ""
+	if isCustom(r) {
+		group, version = r.Group, r.Version
+	}
 	members := []object.Member{
 		{Key: "resource", Value: object.StringOf(r.Name)},
-		{Key: "responseKind", Value: responseKind("", "", r.Kind)},
+		{Key: "responseKind", Value: responseKind(group, version, r.Kind)},
 		{Key: "scope", Value: object.StringOf(scope)},
 		{Key: "singularResource", Value: object.StringOf(r.Singular)},
 		{Key: "verbs", Value: object.Strings(r.Told()...)},
@@ -126,10 +132,13 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	members = appendStrings(members, "categories", r.Categories)
 	if len(r.Subresources) > 0 {
 		sorted := append([]*engine.Subresource(nil), r.Subresources...)
-		sort.Slice(sorted, func(i, j int) bool { return sorted[i].Name < sorted[j].Name })
+		sort.Slice(sorted, func(i, j int) bool { return (sorted[i].Name < sorted[j].Name) != isCustom(r) })
 		subresources := make([]object.Value, len(sorted))
 		for i, s := range sorted {
 			group, version := foreign(r, s)
+			if isCustom(r) {
+				group, version = s.Group, s.Version
+			}
 			subresources[i] = object.Fields(
 				"subresource", object.StringOf(s.Name),
 				"responseKind", responseKind(group, version, s.Kind),
@@ -141,7 +150,7 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	return object.MapOf(members...)
 }
 
-// responseKind is empty but for the kind where group and version are those of the URL, as in the reference.
+// responseKind is a kind, in which group and version may be left out.
 func responseKind(group, version, kind string) object.Value {
 	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version), "kind", object.StringOf(kind))
 }

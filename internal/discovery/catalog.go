@@ -36,7 +36,7 @@ type catalog struct {
 type group struct {
 	name     string // "" is the core group
 	versions []*groupVersion
-	gateway  *part // its OpenAPI document; nil for the core group
+	gateway  *part // its OpenAPI document; nil for the core group and for groups that definitions alone make
 }
 
 // groupVersion is one version of a group with the documents about it. It outlives its catalog while its types stay the
@@ -64,11 +64,6 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 		g := c.byName[served.Group]
 		if g == nil {
 			g = &group{name: served.Group}
-			if known := old.group(g.name); known != nil {
-				g.gateway = known.gateway
-			} else if g.name != "" {
-				g.gateway = groupGateway(g.name)
-			}
 			c.byName[g.name] = g
 			if g.name == "" {
 				c.core = g
@@ -81,6 +76,13 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 			gv = newGroupVersion(served)
 		}
 		g.versions = append(g.versions, gv)
+		if g.gateway == nil && g.name != "" && !gv.isCustom() {
+			if known := old.group(g.name); known != nil && known.gateway != nil {
+				g.gateway = known.gateway
+			} else {
+				g.gateway = groupGateway(g.name)
+			}
+		}
 	}
 	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
 	for _, g := range c.byName {

@@ -14,6 +14,8 @@
 // been made of them included. So one type more costs the documents of its own group version, the lists of groups, and
 // copying in the aggregated documents; only OpenAPI v2, one document of everything, is printed again as a whole.
 //
+// Custom types are described by the schemas of their definitions, which are read for it and not compiled.
+//
 // The ETag of a document, and the hash in the URL of an OpenAPI v3 document, are of its bytes: clients keep documents by
 // them over restarts of the server. The index of OpenAPI v3 names the hashes of all documents, so the first one to ask for
 // it waits until each has been printed once, and with it all schemas have been compiled.

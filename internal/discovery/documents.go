@@ -39,6 +39,7 @@ type Documents struct {
 	roots    []*part // see rootGateways
 
 	builtinKinds func() map[string][]gvk // by model
+	customKinds  func() map[string][]gvk // those of the built-in types that documents of custom types name
 
 	mu      sync.Mutex
 	current *catalog
@@ -68,6 +69,15 @@ func New(c Config) *Documents {
 			kinds[r.Model] = append(kinds[r.Model], gvk{r.Group, r.Version, r.Kind})
 		}
 		return kinds
+	})
+	d.customKinds = sync.OnceValue(func() map[string][]gvk {
+		var versions []*groupVersion
+		for _, served := range engine.NewRegistry(c.Registry.Now().Builtin()).Now().GroupVersions() {
+			if served.Group != "apiextensions.k8s.io" { // which clients of the reference's own have no types of
+				versions = append(versions, newGroupVersion(served))
+			}
+		}
+		return groupVersionKinds(versions)
 	})
 	return d
 }

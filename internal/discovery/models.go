@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -9,17 +10,17 @@ import (
 	"plinth/schema"
 )
 
-func newBuilder(d *Documents, dialect dialect, versions []*groupVersion) *builder {
+func newBuilder(d *Documents, dialect dialect, versions []*groupVersion, kinds map[string][]gvk) *builder {
 	return &builder{
 		documents: d, dialect: dialect, versions: versions,
-		wanted: map[string]bool{}, rendered: map[*parameter]object.Value{}, kinds: groupVersionKinds(versions),
+		wanted: map[string]bool{}, rendered: map[*parameter]object.Value{}, kinds: kinds,
 	}
 }
 
 // gvk is a kind in a group version.
 type gvk struct{ group, version, kind string }
 
-// groupVersionKinds are the kinds that models stand for, by the models' names.
+// groupVersionKinds are the kinds that models stand for, by the models' names. The models of custom types are not among them.
 func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 	kinds := map[string][]gvk{}
 	add := func(model string, k gvk) {
@@ -31,11 +32,17 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 		add(metaModels+kind, gvk{"", "v1", kind})
 	}
 	for _, gv := range versions {
+		if gv.isCustom() {
+			continue
+		}
 		// These two are in every group version, for a body and a watch are decoded by the scheme of their URL.
 		for _, kind := range []string{"DeleteOptions", "WatchEvent"} {
 			add(metaModels+kind, gvk{gv.group, gv.version, kind})
 		}
 		for _, r := range gv.resources {
+			if isCustom(r) {
+				continue
+			}
 			add(r.Model, gvk{r.Group, r.Version, r.Kind})
 			add(besideModel(r.Model, r.ListKind), gvk{r.Group, r.Version, r.ListKind})
 			for _, s := range r.Subresources {
@@ -85,20 +92,28 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 			visit(f.Type)
 		}
 	}
+	own := b.customModels()
+	if len(own) > 0 {
+		b.wanted[modelObjectMeta], b.wanted[modelListMeta] = true, true
+	}
 	for name := range b.wanted {
+		if own[name] != nil {
+			continue
+		}
 		if typ := known[name]; typ != nil {
 			visit(typ())
 		} else {
 			visit(b.documents.model(name))
 		}
 	}
-	names := make([]string, 0, len(types))
-	for name := range types {
-		names = append(names, name)
-	}
+	names := slices.AppendSeq(slices.Collect(maps.Keys(types)), maps.Keys(own))
 	sort.Strings(names)
 	for _, name := range names {
-		emit(name, b.model(types[name]))
+		if custom := own[name]; custom != nil {
+			emit(name, custom())
+		} else {
+			emit(name, b.model(types[name]))
+		}
 	}
 }
 
@@ -110,9 +125,11 @@ func (b *builder) types() map[string]func() *schema.Type {
 			if r.Schema == nil {
 				continue
 			}
-			types[r.Model] = r.Schema
+			if !isCustom(r) {
+				types[r.Model] = r.Schema
+			}
 			for _, s := range r.Subresources {
-				if s.Schema != nil {
+				if s.Schema != nil && s.Model != r.Model {
 					types[s.Model] = s.Schema
 				}
 			}

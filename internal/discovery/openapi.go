@@ -120,7 +120,9 @@ func (d *Documents) part(c *catalog, name string) *part {
 func (d *Documents) parts(c *catalog) []*part {
 	parts := slices.Clone(d.roots)
 	for _, g := range c.groups {
-		parts = append(parts, g.gateway)
+		if g.gateway != nil {
+			parts = append(parts, g.gateway)
+		}
 	}
 	for _, gv := range c.all() {
 		parts = append(parts, gv.openAPI)
@@ -183,14 +185,21 @@ func (p *part) paths(d *Documents) []*pathItem {
 func (p *part) print(d *Documents, out io.Writer) {
 	d.work.openAPI.Add(1)
 	w := &writer{out: out}
-	w.raw(`{"openapi":"3.0.0","info":`)
-	w.value(d.info())
-	w.raw(`,"paths":`)
+	info, custom := d.info(), p.version != nil && p.version.isCustom()
 	var versions []*groupVersion
 	if p.version != nil {
 		versions = []*groupVersion{p.version}
 	}
-	b := newBuilder(d, dialect3{}, versions)
+	var kinds map[string][]gvk
+	if custom {
+		info, kinds = customInfo, d.customKinds()
+	} else {
+		kinds = groupVersionKinds(versions)
+	}
+	w.raw(`{"openapi":"3.0.0","info":`)
+	w.value(info)
+	w.raw(`,"paths":`)
+	b := newBuilder(d, dialect3{}, versions, kinds)
 	w.members(func() {
 		for _, item := range p.paths(d) {
 			w.member(item.path, b.path(item))
@@ -198,8 +207,10 @@ func (p *part) print(d *Documents, out io.Writer) {
 	})
 	w.raw(`,"components":{"schemas":`)
 	w.members(func() { b.models(w.member) })
-	w.raw(`,"securitySchemes":`)
-	w.value(securitySchemes)
+	if !custom {
+		w.raw(`,"securitySchemes":`)
+		w.value(securitySchemes)
+	}
 	w.raw("}}")
 }
 
@@ -216,7 +227,7 @@ var securitySchemes = object.Fields("BearerToken", object.Fields(
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	packed, sum := &press{}, sha256.New()
 	out := io.MultiWriter(packed, sum)
-	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all())
+	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all(), groupVersionKinds(c.all()))
 	paths := func(emit func(path string, item object.Value)) {
 		for _, p := range d.parts(c) {
 			for _, item := range p.paths(d) {
@@ -320,6 +331,10 @@ type dialect interface {
 	either(a, b string) []object.Member
 	// defaults says whether the dialect tells of defaults.
 	defaults() bool
+	// publish is a node of the schema of a definition as the dialect has it, without what is below it.
+	publish(schema object.Value) object.Value
+	// keepsUnknown says whether nothing may be told of a node of the schema of a definition, because it lets unknown fields be.
+	keepsUnknown(schema object.Value) bool
 	parameter(p *parameter) object.Value
 	operation(b *builder, op *operation) object.Value
 }

@@ -72,12 +72,19 @@ var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
 
 // pathsOf are the paths of a group version, sorted.
 func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
-	paths := []*pathItem{d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources")}
+	var paths []*pathItem
+	if !gv.isCustom() {
+		paths = append(paths, d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources"))
+	}
 	for _, r := range gv.resources {
 		p := resourcePaths{documents: d, gv: gv, r: r, byPath: map[string]*pathItem{}}
-		p.main()
-		for _, s := range r.Subresources {
-			p.sub(s)
+		if isCustom(r) {
+			p.custom()
+		} else {
+			p.main()
+			for _, s := range r.Subresources {
+				p.sub(s)
+			}
 		}
 		for _, item := range p.byPath {
 			item.share()

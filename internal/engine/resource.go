@@ -28,6 +28,10 @@ type Resource struct {
 	Schema func() *schema.Type
 	Model  string
 
+	// Written is a version of a custom type as its definition has it, an item of spec.versions, for documents that tell of its
+	// schema in the words of the definition; nil for built-in types. It is read anew by each call.
+	Written func() object.Value
+
 	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served here.
 	Stored *Kind
 	Served *Version

@@ -112,6 +112,46 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// Discovery in both forms and both OpenAPI documents tell of a type in the words of its definition when the POST returns, and of
+// its new schema when a change of it does. SPEC: EXT-1, URI-8
+func TestDocumentsTellOfADefinition(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	definition := definitionOf("a.example.com", "widgets", "Widget")
+	made := c.must(201, http.MethodPost, definitions, definition)
+	sizes := func() string {
+		v3 := c.must(200, http.MethodGet, "/openapi/v3/apis/a.example.com/v1", nil)
+		v2 := c.must(200, http.MethodGet, "/openapi/v2", nil)
+		size := func(doc jsonObject, at ...string) any {
+			return doc.at(append(at, "com.example.a.v1.Widget", "properties", "spec", "properties", "size")...)
+		}
+		return fmt.Sprint(size(v3, "components", "schemas"), size(v2, "definitions"))
+	}
+	if got, want := sizes(), "map[default:3 type:integer] map[type:integer]"; got != want {
+		t.Errorf("spec.size is %s, want %s", got, want)
+	}
+	index := c.must(200, http.MethodGet, "/openapi/v3", nil)
+	before := fmt.Sprint(index.at("paths", "apis/a.example.com/v1"))
+	if !strings.Contains(before, "hash=") {
+		t.Errorf("the index has %s", before)
+	}
+	groups := c.must(200, http.MethodGet, "/apis", nil)
+	if !strings.Contains(fmt.Sprint(groups["groups"]), "a.example.com/v1") {
+		t.Errorf("/apis has %v", groups["groups"])
+	}
+
+	version := made.at("spec", "versions").([]any)[0]
+	properties := jsonObject(version.(map[string]any)).at("schema", "openAPIV3Schema", "properties", "spec", "properties")
+	properties.(map[string]any)["size"] = map[string]any{"type": "string", "description": "S to XL"}
+	c.must(200, http.MethodPut, definitions+"/widgets.a.example.com", made)
+	if got, want := sizes(), "map[description:S to XL type:string] map[description:S to XL type:string]"; got != want {
+		t.Errorf("spec.size is %s, want %s", got, want)
+	}
+	index = c.must(200, http.MethodGet, "/openapi/v3", nil)
+	if after := fmt.Sprint(index.at("paths", "apis/a.example.com/v1")); after == before {
+		t.Errorf("the index has the same hash as before: %s", after)
+	}
+}
+
 // unknown checks that nothing is served at a path.
 func (c *testClient) unknown(path string) {
 	c.t.Helper()

@@ -1,0 +1,265 @@
+package discovery
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
+	"plinth/internal/crd"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/store/memlog"
+	"plinth/object"
+	"plinth/schema"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// customGroups is what the groups of the definitions end in.
+const customGroups = ".discovery.example.com"
+
+// customDefinitions are the definitions that the documents of custom types are compared with.
+func customDefinitions(t testing.TB) []object.Value {
+	t.Helper()
+	data, err := os.ReadFile("testdata/definitions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []object.Value
+	for _, text := range strings.Split(string(data), "\n---\n") {
+		p, err := object.ParseYAML([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.Value)
+	}
+	return all
+}
+
+// definitionStore is a store of definitions, and the registry of what they define beside the built-in types.
+type definitionStore struct {
+	testing.TB
+	store    *store.Store
+	registry *engine.Registry
+}
+
+func newDefinitionStore(tb testing.TB, builtin []*engine.Resource) *definitionStore {
+	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(engine.NewRegistry(nil))})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { s.Close() })
+	definitions := crd.New(func() *schema.Type { return gotypes.Of[meta.ObjectMeta]() })
+	registry := engine.NewRegistry(builtin)
+	definitions.Open(s.Table(crd.Path))
+	registry.Define(s.Table(crd.Path), definitions.Define)
+	return &definitionStore{tb, s, registry}
+}
+
+// put stores a definition as it is when all its names are accepted.
+func (d *definitionStore) put(definition object.Value) {
+	d.Helper()
+	decoded, err := gotypes.Of[apiextensions.CustomResourceDefinition]().Decode(definition)
+	if err != nil || len(decoded.Unknown) > 0 {
+		d.Fatal(err, decoded.Unknown)
+	}
+	obj := decoded.Value.WithAt(object.StringOf("1"), "metadata", "uid").With("status", object.Fields(
+		"acceptedNames", decoded.Value.At("spec", "names"),
+		"conditions", object.ListOf(object.Fields("type", object.StringOf("Established"), "status", object.StringOf("True"))),
+	))
+	key := store.Key{Resource: crd.Path, Name: obj.At("metadata", "name").Str()}
+	if _, err := d.store.Commit(d.Context(), nil, []store.Change{{Key: key, Data: object.AppendObject(nil, obj)}}); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// ofCustom drops from a document of all types what is not about the groups of the definitions.
+func ofCustom(v object.Value) object.Value {
+	for _, list := range []string{"groups", "items"} {
+		if !v.At(list).IsNull() {
+			v = filter(v, list, func(g object.Value) bool {
+				return strings.HasSuffix(g.At("name").Str()+g.At("metadata", "name").Str(), customGroups)
+			})
+		}
+	}
+	for key, own := range map[string]string{"paths": customGroups + "/", "definitions": "com.example.discovery."} {
+		if m := v.At(key); !m.IsNull() {
+			v = v.With(key, object.MapOf(slices.DeleteFunc(slices.Clone(m.Members()), func(m object.Member) bool {
+				return !strings.Contains(m.Key, own)
+			})...))
+		}
+	}
+	if m := v.At("parameters"); !m.IsNull() {
+		paths := object.AppendJSON(nil, v.At("paths"))
+		v = v.With("parameters", object.MapOf(slices.DeleteFunc(slices.Clone(m.Members()), func(m object.Member) bool {
+			return !bytes.Contains(paths, []byte(`"#/parameters/`+m.Key+`"`))
+		})...))
+	}
+	return v
+}
+
+// SPEC: URI-8, EXT-1: what documents tell of custom types is what the reference tells of the same definitions.
+func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
+	definitions := newDefinitionStore(t, builtin.Resources(builtin.Config{}))
+	for _, definition := range customDefinitions(t) {
+		definitions.put(definition)
+	}
+	d := New(Config{Registry: definitions.registry, Version: testVersion, Model: gotypes.Model})
+	c := d.catalog()
+	if *reference != "" {
+		defer define(t, customDefinitions(t))()
+	}
+	served := func(group, version string) bool {
+		return c.find(group, version) != nil && group != "apiextensions.k8s.io"
+	}
+	got, want := map[string]string{}, map[string]string{}
+	theSame := func(v object.Value) object.Value {
+		v = ofCustom(normal("", v, served))
+		if v.At("kind").Str() == "APIResourceList" { // the reference's order is that of a Go map
+			resources := slices.Clone(v.At("resources").Items())
+			slices.SortFunc(resources, func(a, b object.Value) int { return strings.Compare(a.At("name").Str(), b.At("name").Str()) })
+			v = v.With("resources", object.ListOf(resources...))
+		}
+		return v
+	}
+	compare := func(path, accept string) {
+		ours := theSame(parse(t, plain(t, d, path, accept)))
+		record := func(facts map[string]string, v object.Value) {
+			if strings.HasPrefix(path, "/openapi/") {
+				maps.Copy(facts, customFacts(path, v))
+			} else {
+				facts[path+" "+accept] = string(object.AppendJSON(nil, v))
+			}
+		}
+		record(got, ours)
+		if *reference != "" {
+			theirs := theSame(parse(t, ask(t, path, accept)))
+			record(want, theirs)
+			diff(t, path, theirs, ours)
+		}
+	}
+	compare("/apis", mediaJSON)
+	compare("/apis", aggregatedJSON)
+	compared := 0
+	for _, g := range c.groups {
+		if !strings.HasSuffix(g.name, customGroups) {
+			continue
+		}
+		compare("/apis/"+g.name, mediaJSON)
+		for _, gv := range g.versions {
+			compare(gv.path(), mediaJSON)
+			compare("/openapi/v3"+gv.path(), mediaJSON)
+			compared++
+		}
+	}
+	if compared != 6 {
+		t.Errorf("%d group versions are compared", compared)
+	}
+	compare("/openapi/v2", mediaJSON)
+
+	const file = "testdata/custom.txt"
+	if *rewrite {
+		writeFacts(t, file, want)
+	}
+	if *reference == "" {
+		want = readFacts(t, file)
+	}
+	for _, part := range slices.Sorted(maps.Keys(want)) {
+		if got[part] != want[part] {
+			t.Errorf("%s: %s\nthe reference has %s", part, got[part], want[part])
+		}
+	}
+	for _, part := range slices.Sorted(maps.Keys(got)) {
+		if want[part] == "" {
+			t.Errorf("%s: too much", part)
+		}
+	}
+}
+
+// customFacts are the models of custom types in a document, and of its other parts the hashes.
+func customFacts(path string, v object.Value) map[string]string {
+	all := map[string]string{}
+	models := []string{"components", "schemas"}
+	if path == "/openapi/v2" {
+		models = []string{"definitions"}
+		v = object.Fields("paths", v.At("paths"), "definitions", v.At("definitions"), "parameters", v.At("parameters"))
+	}
+	for _, m := range v.At(models...).Members() {
+		if strings.HasPrefix(m.Key, "com.example.") {
+			all[path+" "+m.Key] = string(object.AppendJSON(nil, m.Value))
+		}
+	}
+	maps.Copy(all, facts(path, v))
+	return all
+}
+
+// define creates definitions in the reference and waits until its documents tell of them all. What it returns deletes them.
+func define(t *testing.T, definitions []object.Value) (undefine func()) {
+	t.Helper()
+	const collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	for _, definition := range definitions {
+		tell(t, http.MethodPost, collection, object.AppendJSON(nil, definition))
+	}
+	deadline := time.Now().Add(time.Minute)
+	for _, definition := range definitions {
+		spec := definition.At("spec")
+		for _, v := range spec.At("versions").Items() {
+			if !v.At("served").Bool() {
+				continue
+			}
+			groupVersion := spec.At("group").Str() + "/" + v.At("name").Str()
+			kind := `.` + v.At("name").Str() + "." + spec.At("names", "kind").Str() + `"`
+			for path, has := range map[string]string{
+				"/openapi/v3": "apis/" + groupVersion + "?", "/openapi/v3/apis/" + groupVersion: kind, "/openapi/v2": kind,
+				"/apis": groupVersion, "/apis/" + groupVersion: spec.At("names", "kind").Str(),
+			} {
+				for !bytes.Contains(tell(t, http.MethodGet, path, nil), []byte(has)) {
+					if time.Now().After(deadline) {
+						t.Fatalf("%s does not tell of %s", path, has)
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+			}
+		}
+	}
+	time.Sleep(2 * time.Second) // aggregated discovery comes last, and says nothing by which one could know
+	return func() {
+		for _, definition := range definitions {
+			tell(t, http.MethodDelete, collection+"/"+definition.At("metadata", "name").Str(), nil)
+		}
+	}
+}
+
+// tell asks the reference to do something. What is not there yet is an answer like others.
+func tell(t *testing.T, method, path string, body []byte) []byte {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	rq, err := http.NewRequest(method, *reference+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rq.Header.Set("Authorization", "Bearer "+*token)
+	rq.Header.Set("Content-Type", mediaJSON)
+	rq.Header.Set("Accept", mediaJSON)
+	resp, err := client.Do(rq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= 400 && resp.StatusCode != http.StatusNotFound {
+		t.Fatal(fmt.Errorf("%s %s: %s %s %v", method, path, resp.Status, answer, err))
+	}
+	return answer
+}
