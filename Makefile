@@ -12,7 +12,7 @@ UPSTREAM_TESTS := ../shared/upstream-tests
 # Some of their packages (packages.txt there), or all: make upstream PACKAGES="apply dryrun"
 PACKAGES :=
 
-.PHONY: help run build kubectl test race lint generate bench conformance upstream languages nightly fuzz clean
+.PHONY: help run build kubectl test race lint generate bench conformance upstream suites languages nightly fuzz clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ conformance: ## the tests that need the reference: builds it first (minutes the 
 
 upstream: build ## Kubernetes' own integration tests against bin/plinth, where they are (UPSTREAM_TESTS, PACKAGES): an hour
 	@sh tools/upstream.sh "$(UPSTREAM_TESTS)" bin/plinth $(PACKAGES)
+
+suites: ## controller-runtime's own suites that run on envtest, on Plinth and on the reference: what differs, and the times
+	cd conformance && CONTROLLER_RUNTIME=1 go test -count=1 -timeout 90m ./envtest -run TestSuites -v
 
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./languages

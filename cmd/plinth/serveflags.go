@@ -64,7 +64,8 @@ func genericFlags(c *settings) []row {
 	const compatible = "this server emulates no release but its own, 1.37"
 	return []row{
 		{"advertise-address", address(&c.AdvertiseAddress), works,
-			"the IP address in discovery documents at which the server is found; by default the one that it listens on", ""},
+			"the IP address in discovery documents, and in the endpoints of the Service kubernetes, at which the server is found; " +
+				"by default the one that it listens on", ""},
 		{"cors-allowed-origins", list(&c.CORSAllowedOrigins), works,
 			"regular expressions of the origins of web pages that may send requests; none: there is no CORS", ""},
 		{"emulated-version", list(new([]string)), ignored, compatible, ""},
@@ -297,7 +298,6 @@ func miscFlags(c *settings) []row {
 		election   = "there is no coordinated leader election"
 		kubelets   = "kubelets are not talked to yet"
 		peers      = "servers do not talk to each other"
-		service    = "the Service kubernetes is not made yet"
 		tokens     = "there are no tokens of service accounts yet"
 	)
 	return []row{
@@ -309,7 +309,8 @@ func miscFlags(c *settings) []row {
 		{"coordinated-leadership-retry-period", duration(new(2 * time.Second)), ignored, election, ""},
 		{"enable-aggregator-routing", boolean(new(bool)), ignored, aggregator, ""},
 		{"enable-logs-handler", boolean(new(bool)), ignored, "the log goes to standard error and is not served", ""},
-		{"endpoint-reconciler-type", oneOf(new("lease"), "master-count", "lease", "none"), ignored, service, ""},
+		{"endpoint-reconciler-type", oneOf(&c.EndpointReconciler, "master-count", "lease", "none"), works,
+			"none: the Service kubernetes has no endpoints; else it has one, this server", ""},
 		{"event-ttl", duration(&c.EventTTL), works, "how long Events are kept", ""},
 		{"kubelet-certificate-authority", text(new(string)), ignored, kubelets, ""},
 		{"kubelet-client-certificate", text(new(string)), ignored, kubelets, ""},
@@ -317,7 +318,7 @@ func miscFlags(c *settings) []row {
 		{"kubelet-preferred-address-types", list(new([]string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"})),
 			ignored, kubelets, ""},
 		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, kubelets, ""},
-		{"kubernetes-service-node-port", integer(new(int)), ignored, service, ""},
+		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works, "the port of the Service kubernetes on nodes; 0: none", ""},
 		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored, "connections to nodes are not there yet", ""},
 		{"peer-advertise-ip", address(new(string)), ignored, peers, ""},
 		{"peer-advertise-port", text(new(string)), ignored, peers, ""},
@@ -326,7 +327,8 @@ func miscFlags(c *settings) []row {
 		{"proxy-client-key-file", text(new(string)), ignored, aggregator, ""},
 		{"service-account-signing-endpoint", text(new(string)), ignored, tokens, ""},
 		{"service-account-signing-key-file", text(new(string)), ignored, tokens, ""},
-		{"service-cluster-ip-range", text(new(string)), ignored, "Services are given no addresses yet", ""},
+		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
+			"the Service kubernetes has the first address of it, 10.0.0.0/24 if it is empty; other Services are given none yet", ""},
 		{"service-node-port-range", ports(new("30000-32767")), ignored, "Services are given no ports yet", ""},
 	}
 }

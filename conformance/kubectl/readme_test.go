@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/shell"
 )
 
 // The sessions of the README work as they are written there.
@@ -27,12 +28,11 @@ func TestReadmeSessions(t *testing.T) {
 		},
 	} {
 		t.Run(chapter, func(t *testing.T) {
-			_, rest, ok := strings.Cut(string(readme), "## "+chapter+"\n")
-			if !ok {
-				t.Fatal("the README has no such chapter")
+			script, err := shell.Chapter(string(readme), chapter, "kubectl ")
+			if err != nil {
+				t.Fatal(err)
 			}
-			rest, _, _ = strings.Cut(rest, "\n## ")
-			command := exec.Command("bash", "-eux", "-c", commands(rest))
+			command := exec.Command("bash", "-eux", "-c", script)
 			command.Dir = dir
 			command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
 			out, err := command.CombinedOutput()
@@ -46,17 +46,6 @@ func TestReadmeSessions(t *testing.T) {
 			}
 		})
 	}
-}
-
-// commands is the blocks of a chapter that are typed into a shell: those that speak of kubectl.
-func commands(chapter string) string {
-	var script strings.Builder
-	for i, block := range strings.Split(chapter, "```\n") {
-		if i%2 == 1 && strings.Contains(block, "kubectl ") {
-			script.WriteString(block)
-		}
-	}
-	return script.String()
 }
 
 // session is a folder as the README assumes it: with the kubeconfig, kubectl on the PATH, and bin/plinth.

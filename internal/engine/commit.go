@@ -24,6 +24,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 			}
 			continue
 		}
+		if d.versioned {
+			return apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
+		}
 		d.tried = true
 		change := store.Change{Key: d.key()}
 		if !d.remove {

@@ -41,10 +41,10 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 // at anew, and the same bytes are sent.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.action = creates
-	// Zero and unparsable resourceVersions are ignored.
-	if seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err == nil && seen != 0 {
-		return nil, apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
+	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference an object
+	// is validated first, and a dry run does not ask.
+	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
+	d.versioned = err == nil && seen != 0
 	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
 	d.now = d.Engine.now()
 	d.wipe()

@@ -41,12 +41,14 @@ type draft struct {
 	old     object.Value   // live in the version of the request; null: there is nothing
 	form    object.Value   // old, where it is known to have the form that Decode and Settle give; else null
 
-	sent   object.Value // the body, decoded
-	clears bool         // the body has an empty list of managedFields, which a decoded object does not show any more
-	owned  bool         // the body comes from a merge: its managedFields say already who owns what
-	obj    object.Value // what becomes of it, step by step
-	stored object.Value // obj as it is stored, from settle on
-	stable bool         // stored is known to have the form that Decode and Settle give
+	sent object.Value // the body, decoded
+	// versioned: the body of a create has a resourceVersion, which only a dry run may.
+	versioned bool
+	clears    bool         // the body has an empty list of managedFields, which a decoded object does not show any more
+	owned     bool         // the body comes from a merge: its managedFields say already who owns what
+	obj       object.Value // what becomes of it, step by step
+	stored    object.Value // obj as it is stored, from settle on
+	stable    bool         // stored is known to have the form that Decode and Settle give
 
 	fences    []store.Precondition // what must hold beside live when the draft is committed
 	others    []*draft             // objects that change in the same commit, see report

@@ -349,6 +349,7 @@ func TestDryRunsWriteNothing(t *testing.T) {
 	}
 	b.must(b.Patch(t.Context(), dry("a"), Patch{Type: MergePatch, Body: []byte(`{"spec":{}}`)}))
 	b.must(b.Delete(t.Context(), dry("a"), DeleteOptions{}))
+	b.must(b.Create(t.Context(), dry(""), b.parse(`{"metadata":{"name":"b","resourceVersion":"7"}}`)))
 	if b.store.Revision() != before {
 		t.Errorf("the revision went from %d to %d", before, b.store.Revision())
 	}

@@ -53,8 +53,14 @@ type Config struct {
 	DisableAdmission []string
 	AllowPrivileged  bool
 
-	AdvertiseAddress   string   // where discovery documents say that the server is; "": where it listens
-	ExternalHostname   string   // likewise; goes before AdvertiseAddress
+	AdvertiseAddress string // where discovery documents say that the server is; "": where it listens
+	ExternalHostname string // likewise; goes before AdvertiseAddress
+	// ServiceClusterIPRange holds the address of the Service kubernetes, which it begins with; "": 10.0.0.0/24. ServiceNodePort is
+	// its port on nodes; 0: none. EndpointReconciler "none" leaves the Service without endpoints.
+	ServiceClusterIPRange string
+	ServiceNodePort       int
+	EndpointReconciler    string
+
 	CORSAllowedOrigins []string // regular expressions; none: there is no CORS
 	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
 
@@ -85,7 +91,8 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
+		EndpointReconciler: "lease",
+		EtcdPrefix:         "/registry", StorageTimeout: time.Minute,
 		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
@@ -138,6 +145,9 @@ func (c *Config) validate() error {
 	if _, err := c.versions(); err != nil {
 		refuse("%w", err)
 	}
+	if _, err := c.serviceRange(); err != nil {
+		refuse("%w", err)
+	}
 	if _, err := c.origins(); err != nil {
 		refuse("%w", err)
 	}
@@ -173,6 +183,7 @@ func (c *Config) validateNumbers() error {
 	}
 	for flag, n := range map[string]int{
 		"--min-request-timeout": c.MinRequestTimeout, "--max-requests-inflight": c.MaxRequestsInflight,
+		"--kubernetes-service-node-port":   c.ServiceNodePort,
 		"--max-mutating-requests-inflight": c.MaxMutatingInflight, "--http2-max-streams-per-connection": c.HTTP2MaxStreams,
 	} {
 		if n < 0 {

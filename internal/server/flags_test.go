@@ -382,6 +382,9 @@ func TestRefusedSettings(t *testing.T) {
 		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
 		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
+		"--service-cluster-ip-range: 10.0.0.0/31 has no":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
+		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
+		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
 		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },
 		"--etcd-servers: http://127.0.0.1:1":                func(c *Config) { c.EtcdServers, c.StorageTimeout = []string{"http://127.0.0.1:1"}, time.Millisecond },
 	} {
@@ -398,5 +401,66 @@ func TestRefusedSettings(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+}
+
+// The Service kubernetes leads to the server, from the beginning and after a restart elsewhere; what others have added stays.
+//
+// SPEC: RUN-1, RUN-2
+func TestServiceKubernetes(t *testing.T) {
+	c := quiet(t.TempDir())
+	c.ServiceClusterIPRange, c.AdvertiseAddress = "fd00::/108,10.1.0.0/16", "192.0.2.7"
+	for round := range 3 {
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := clientOf(t, s)
+		port := s.listener.Addr().(*net.TCPAddr).Port
+		for path, want := range map[string][]string{
+			"/api/v1/namespaces/default/services/kubernetes": {
+				`"clusterIPs":["fd00::1"]`, `"ipFamilies":["IPv6"]`, fmt.Sprintf(`"port":443,"protocol":"TCP","targetPort":%d}`, port),
+				`"component":"apiserver"`, `"provider":"kubernetes"`, `"manager":"kube-apiserver","operation":"Update"`,
+			},
+			"/api/v1/namespaces/default/endpoints/kubernetes": {
+				fmt.Sprintf(`"subsets":[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":%d,"protocol":"TCP"}]}]`, port),
+			},
+			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes": {
+				`"addressType":"IPv4"`, `"addresses":["192.0.2.7"],"conditions":{"ready":true}`, fmt.Sprintf(`"port":%d`, port),
+				`"kubernetes.io/service-name":"kubernetes"`,
+			},
+		} {
+			answer, err := client.send(t.Context(), http.MethodGet, path, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			for _, part := range want {
+				if !strings.Contains(string(text), part) {
+					t.Errorf("round %d: no %s in %s", round, part, text)
+				}
+			}
+			if round > 0 && !strings.Contains(string(text), `"mine":"x"`) {
+				t.Errorf("round %d: a label is gone: %s", round, text)
+			}
+			mine := jsonObject{"metadata": map[string]any{"labels": map[string]any{"mine": "x"}}}
+			if _, _, err := client.do(t.Context(), http.MethodPatch, path, "application/merge-patch+json", mine, 200); err != nil {
+				t.Error(err)
+			}
+		}
+		client.CloseIdleConnections()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := started(t, func(c *Config) { c.ServiceNodePort, c.EndpointReconciler = 30001, "none" })
+	client := clientOf(t, s)
+	if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/endpoints/kubernetes", "", nil, 404); err != nil {
+		t.Error(err)
+	}
+	_, service, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", "", nil, 200)
+	if err != nil || service.text("spec", "type") != "NodePort" || service.text("spec", "clusterIP") != "10.0.0.1" {
+		t.Errorf("%v, %v", service, err)
 	}
 }

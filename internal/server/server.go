@@ -129,6 +129,9 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.announce(ctx); err != nil { // whatever has become of the objects, the server can be reached
+		c.Logger.Warn("the Service kubernetes is not up to date", "error", err)
+	}
 	tlsConfig, err := s.certificates()
 	if err != nil {
 		return err

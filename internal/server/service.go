@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// The Service kubernetes, by which Pods find the API, and what it leads to. Clients take it for granted that it is there. As in
+// the reference it has the first address of --service-cluster-ip-range, and its endpoints have the address and the port of the
+// server; what others have added to the objects stays.
+
+// serviceRange is the range of --service-cluster-ip-range whose first address the Service gets. The second one of two is for the
+// other family of addresses, which it does not have.
+func (c *Config) serviceRange() (netip.Prefix, error) {
+	if c.ServiceClusterIPRange == "" {
+		return netip.MustParsePrefix("10.0.0.0/24"), nil // as in the reference
+	}
+	var ranges []netip.Prefix
+	for text := range strings.SplitSeq(c.ServiceClusterIPRange, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return prefix, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		}
+		ranges = append(ranges, prefix.Masked())
+	}
+	if len(ranges) > 2 {
+		return ranges[0], fmt.Errorf("--service-cluster-ip-range: %d ranges are more than two", len(ranges))
+	}
+	if first := ranges[0]; first.Bits() >= first.Addr().BitLen()-1 {
+		return first, fmt.Errorf("--service-cluster-ip-range: %s has no room", first)
+	}
+	return ranges[0], nil
+}
+
+// reachable is the address at which other machines find the server; invalid if there is none but for this one.
+func (c *Config) reachable() netip.Addr {
+	for _, text := range []string{c.AdvertiseAddress, c.BindAddress} {
+		if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !address.IsLoopback() {
+			return address
+		}
+	}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}
+	}
+	var found netip.Addr
+	for _, a := range all {
+		prefix, err := netip.ParsePrefix(a.String())
+		if address := prefix.Addr(); err == nil && address.IsGlobalUnicast() && (!found.IsValid() || !found.Is4() && address.Is4()) {
+			found = address
+		}
+	}
+	return found
+}
+
+// announce makes the Service kubernetes and its endpoints, or brings them up to date.
+func (s *Server) announce(ctx context.Context) error {
+	c := &s.config
+	prefix, err := c.serviceRange()
+	if err != nil {
+		return err
+	}
+	port := int64(s.listener.Addr().(*net.TCPAddr).Port)
+	text := object.StringOf
+	clusterIP := text(prefix.Addr().Next().String())
+	family := object.ListOf(text(familyOf(prefix.Addr())))
+	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"), "targetPort", object.IntOf(port))
+	kind := "ClusterIP"
+	if c.ServiceNodePort > 0 {
+		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
+	}
+	labels := object.Fields("component", text("apiserver"), "provider", text("kubernetes"))
+	err = s.ensure(ctx, "", "v1", "services", labels,
+		object.Fields("spec", object.Fields("type", text(kind), "ports", object.ListOf(outside))),
+		object.Fields("spec", object.Fields("clusterIP", clusterIP, "clusterIPs", object.ListOf(clusterIP), "ipFamilies", family,
+			"ipFamilyPolicy", text("SingleStack"), "internalTrafficPolicy", text("Cluster"), "sessionAffinity", text("None"),
+			"type", text(kind), "ports", object.ListOf(outside))))
+	address := c.reachable()
+	if err != nil || !address.IsValid() || c.EndpointReconciler == "none" {
+		return err
+	}
+	ip := text(address.String())
+	inside := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
+	endpoints := object.Fields("subsets",
+		object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", inside)))
+	labels = object.Fields("endpointslice.kubernetes.io/skip-mirror", text("true"))
+	if err := s.ensure(ctx, "", "v1", "endpoints", labels, endpoints, endpoints); err != nil {
+		return err
+	}
+	slice := object.Fields("endpoints", object.ListOf(object.Fields("addresses", object.ListOf(ip),
+		"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
+	return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", object.Fields("kubernetes.io/service-name", text("kubernetes")),
+		slice, slice.With("addressType", text(familyOf(address))))
+}
+
+func familyOf(address netip.Addr) string {
+	if address.Is4() {
+		return "IPv4"
+	}
+	return "IPv6"
+}
+
+// ensure makes the object kubernetes of a type, or merges into the one that is there what may have changed since.
+func (s *Server) ensure(ctx context.Context, group, version, resource string, labels, changes, all object.Value) error {
+	r := s.registry.Now().Find(group, version, resource)
+	if r == nil { // --runtime-config may have turned it off
+		return nil
+	}
+	rq := &engine.Request{Resource: r, Namespace: "default", Name: "kubernetes", FieldManager: "kube-apiserver"}
+	patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendObject(nil, changes)}
+	_, err := s.engine.Patch(ctx, rq, patch)
+	if apierr.Is(err, apierr.NotFound) {
+		made := *rq
+		made.Name = ""
+		body := all.With("metadata", object.Fields("name", object.StringOf("kubernetes"), "labels", labels))
+		_, err = s.engine.Create(ctx, &made, object.Parsed{Value: body})
+	}
+	if err != nil {
+		return fmt.Errorf("making %s kubernetes: %w", resource, err)
+	}
+	return nil
+}
