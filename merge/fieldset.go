@@ -83,10 +83,19 @@ func expected(t *schema.Type, v object.Value) string {
 			return "boolean"
 		}
 	case schema.IntOrString, schema.Quantity:
+		if t.Kind == schema.IntOrString && t.GoName == "" {
+			return "" // of a custom type: a merge takes what there is, and validation refuses it
+		}
 		if is == object.Map || is == object.List {
 			return "any scalar"
 		}
 	case schema.String, schema.Bytes, schema.Time, schema.MicroTime, schema.Duration:
+		if c := t.Custom; c != nil && c.Format != "" && c.Format != "byte" { // what a format describes may be no text
+			if is == object.Map || is == object.List {
+				return "any scalar"
+			}
+			return ""
+		}
 		if is != object.String {
 			return "string"
 		}

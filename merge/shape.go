@@ -60,6 +60,13 @@ func memberType(t *schema.Type, name string) (of *schema.Type, declared bool) {
 		}
 	case schema.Map:
 		return t.Elem, false
+	case schema.Any: // a custom type may describe members without saying that there has to be a map
+		if f := t.Field(name); f != nil {
+			return f.Type, true
+		}
+		if of := t.Additional(); of != nil {
+			return of, false
+		}
 	}
 	return deduced, false
 }
