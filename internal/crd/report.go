@@ -103,6 +103,9 @@ func (l *ledger) statusOf(obj object.Value, name string) object.Value {
 		conditions = withCondition(conditions, typ, value, reason, message, l.now)
 	}
 	established := isTrue(status, "Established")
+	if reason, message, ok, concerned := approval(obj); concerned {
+		set("KubernetesAPIApprovalPolicyConformant", ok, reason, message)
+	}
 	switch {
 	case reason != "":
 		set("NamesAccepted", "False", reason, message)
@@ -114,9 +117,6 @@ func (l *ledger) statusOf(obj object.Value, name string) object.Value {
 		if !established {
 			set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 		}
-	}
-	if reason, message, ok, concerned := approval(obj); concerned {
-		set("KubernetesAPIApprovalPolicyConformant", ok, reason, message)
 	}
 	return status.Edit([]object.Member{{Key: "conditions", Value: conditions}, {Key: "acceptedNames", Value: got.value()}})
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"plinth/internal/apierr"
 	"plinth/object"
 	"plinth/schema"
@@ -70,6 +72,41 @@ func checkKind(body object.Value, group, version, kind string) error {
 	}
 	base := gotVersion[strings.LastIndexByte(gotVersion, '/')+1:]
 	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind, gotVersion, kind, apiVersion(group, version)))
+}
+
+// custom says whether the body of the request is a custom object.
+func (rq *Request) custom() bool {
+	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.ownKind()
+}
+
+// checkCustomBody is checkKind for a custom object: it has to say itself what it is.
+func (rq *Request) checkCustomBody(body object.Value) error {
+	r := rq.Resource
+	kind, version := body.At("kind").Str(), body.At("apiVersion").Str()
+	switch {
+	case kind == "":
+		return apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in it", r.Kind))
+	case version != r.APIVersion():
+		return apierr.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", version, r.APIVersion()))
+	}
+	return rq.checkCustomKind(body)
+}
+
+// checkCustomKind refuses a custom object of another kind or version as its validation does, which is called by what it says it is.
+func (rq *Request) checkCustomKind(obj object.Value) error {
+	r := rq.Resource
+	kind, version := obj.At("kind").Str(), obj.At("apiVersion").Str()
+	var errs field.ErrorList
+	if kind != r.Kind {
+		errs = append(errs, field.Invalid(field.NewPath("kind"), kind, "must be "+r.Kind))
+	}
+	if version != r.APIVersion() {
+		errs = append(errs, field.Invalid(field.NewPath("apiVersion"), version, "must be "+r.APIVersion()))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierr.NewInvalid(apierr.Type{Group: r.Group, Name: kind}, obj.At("metadata", "name").Str(), errs)
 }
 
 func cannotBeHandled(gotKind, gotVersion, kind, why string) error {

@@ -113,7 +113,11 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 // request asks for, its unknown and duplicate fields (VAL-1, VAL-2). Owners that are listed twice are dropped.
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
-	if err := checkKind(body.Value, group, version, kind); err != nil {
+	if d.rq.custom() {
+		if err := d.rq.checkCustomBody(body.Value); err != nil {
+			return err
+		}
+	} else if err := checkKind(body.Value, group, version, kind); err != nil {
 		return err
 	}
 	if err := d.decodeFields(body); err != nil {

@@ -65,7 +65,6 @@ func newBenchOn(t *testing.T, open func(store.Config) (*store.Store, error)) *be
 		Schema: func() *schema.Type { return anything },
 	}
 	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
-	b.widgets.Stored.Custom, b.namespaces.Stored.Custom = true, true // they have no schema, and so no protobuf form
 	s, err := open(store.Config{Describe: Describe(registry)})
 	if err != nil {
 		t.Fatal(err)

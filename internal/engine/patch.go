@@ -145,6 +145,11 @@ func (d *draft) patched(c change) error {
 	if err != nil {
 		return patchFailed(err)
 	}
+	if d.rq.custom() {
+		if err := d.rq.checkCustomKind(raw); err != nil {
+			return err
+		}
+	}
 	if err := d.decodePatched(c, raw); err != nil {
 		if !c.text.IsNull() {
 			raw = c.text

@@ -77,6 +77,7 @@ type builtinTypes struct {
 	all    []*Resource
 	byName map[name]*Resource
 	kinds  map[string]*served
+	groups map[string]bool
 }
 
 type name struct{ group, version, resource string }
@@ -100,8 +101,9 @@ type GroupVersion struct {
 }
 
 func newBuiltin(all []*Resource) *builtinTypes {
-	b := &builtinTypes{all: slices.Clone(all), byName: make(map[name]*Resource, len(all)), kinds: make(map[string]*served, len(all))}
+	b := &builtinTypes{all: slices.Clone(all), byName: make(map[name]*Resource, len(all)), kinds: make(map[string]*served, len(all)), groups: map[string]bool{}}
 	for _, r := range all {
+		b.groups[r.Group] = true
 		b.byName[name{r.Group, r.Version, r.Name}] = r
 		if r.Stored == nil {
 			continue
@@ -279,13 +281,8 @@ func (t *Types) GroupVersion(group, version string) *GroupVersion {
 	return t.groups[i]
 }
 
-// HasGroup says whether any type of a group is served.
-func (t *Types) HasGroup(group string) bool {
-	i, _ := slices.BinarySearchFunc(t.groups, group, func(gv *GroupVersion, group string) int {
-		return strings.Compare(gv.Group, group)
-	})
-	return i < len(t.groups) && t.groups[i].Group == group
-}
+// HasBuiltinGroup says whether any built-in type is of a group.
+func (t *Types) HasBuiltinGroup(group string) bool { return t.builtin.groups[group] }
 
 // GroupVersions lists the group versions, sorted by group and version. The slice is not to be changed.
 func (t *Types) GroupVersions() []*GroupVersion { return t.groups }

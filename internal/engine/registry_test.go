@@ -123,7 +123,7 @@ func listing(t testing.TB, types *Types) []string {
 		if gv := types.GroupVersion(r.Group, r.Version); gv == nil || !slices.Contains(gv.Resources, r) {
 			t.Errorf("%s is not in its group version", text)
 		}
-		if !types.HasGroup(r.Group) || types.HasGroup(r.Group+"x") {
+		if types.GroupVersion(r.Group, r.Version) == nil || types.GroupVersion(r.Group+"x", r.Version) != nil {
 			t.Errorf("%s: its group, or another one", text)
 		}
 		all = append(all, text)

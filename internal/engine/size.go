@@ -9,6 +9,7 @@ import (
 	"plinth/internal/apierr"
 	"plinth/internal/proto"
 	"plinth/internal/store"
+	"plinth/schema"
 )
 
 // maxRequest is how long a request to etcd may be (its --max-request-bytes): that bounds an object there, and so it does on
@@ -46,9 +47,9 @@ func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	if size <= measuredFrom {
 		return size, nil
 	}
-	if !k.Custom {
+	if t := k.Storage.Schema(); !k.Custom && t.Kind == schema.Struct { // what is not described has no message
 		var err error
-		if size, err = proto.Size(k.Storage.Schema(), v.Data); err != nil {
+		if size, err = proto.Size(t, v.Data); err != nil {
 			return 0, err
 		}
 	}

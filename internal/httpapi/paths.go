@@ -79,10 +79,10 @@ func misspelled(path string) bool {
 	return strings.HasPrefix(path, "//") || strings.HasPrefix(path, "/apis//")
 }
 
-// noSuchPath is a Status below the API groups that are served and below /version, and plain text elsewhere.
+// noSuchPath is a Status below the built-in API groups and below /version, and plain text elsewhere.
 func (h *Handler) noSuchPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasGroup(parts[1]) {
+	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasBuiltinGroup(parts[1]) {
 		return apierr.NewNoSuchPath()
 	}
 	return errNotAPath

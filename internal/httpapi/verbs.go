@@ -29,13 +29,10 @@ func (h *Handler) route(x *exchange) (func(*Handler, *exchange) error, error) {
 	t := &x.target
 	types := h.Registry.Now()
 	r := types.Find(t.group, t.version, t.resource)
-	if r == nil || t.verb == "proxy" {
-		if !types.HasGroup(t.group) {
+	if r == nil || t.verb == "proxy" || !fits(t, r) {
+		if !types.HasBuiltinGroup(t.group) { // the reference asks for a definition, and then nobody is left to ask
 			return nil, errNotAPath
 		}
-		return nil, apierr.NewNoSuchPath()
-	}
-	if !fits(t, r) {
 		return nil, apierr.NewNoSuchPath()
 	}
 	x.resource = r
@@ -81,6 +78,9 @@ func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error
 		return nil, h.missing(x, m)
 	}
 	x.subresource = r.Subresource(t.subresource)
+	if x.subresource == nil && r.Stored != nil && r.Stored.Custom {
+		return nil, apierr.NewNotFound(r.Type(), t.name)
+	}
 	if x.subresource == nil || t.rest != "" {
 		return nil, apierr.NewNoSuchPath()
 	}

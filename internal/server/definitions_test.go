@@ -34,6 +34,11 @@ func definitionOf(group, plural, kind string) jsonObject {
 	}
 }
 
+// widget is an object of the first definition.
+func widget(metadata map[string]any) jsonObject {
+	return jsonObject{"apiVersion": "a.example.com/v1", "kind": "Widget", "metadata": metadata}
+}
+
 // testClient does requests that must succeed with a code.
 type testClient struct {
 	*apiClient
@@ -86,15 +91,15 @@ func TestDefinitions(t *testing.T) {
 		t.Errorf("Established: %q", got)
 	}
 	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
-	widget := c.must(201, http.MethodPost, widgets+"?fieldValidation=Ignore", jsonObject{
+	made = c.must(201, http.MethodPost, widgets+"?fieldValidation=Ignore", jsonObject{
 		"apiVersion": "a.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
 		"spec": map[string]any{"colour": "red", "shape": "round"}, "status": map[string]any{"ready": true},
 	})
-	if got := fmt.Sprint(widget.at("spec"), widget.at("status"), widget.at("metadata", "generation")); got != "map[colour:red size:3] <nil> 1" {
+	if got := fmt.Sprint(made.at("spec"), made.at("status"), made.at("metadata", "generation")); got != "map[colour:red size:3] <nil> 1" {
 		t.Errorf("made is %s", got)
 	}
-	widget["status"] = map[string]any{"ready": true}
-	shown := c.must(200, http.MethodPut, widgets+"/w/status", widget)
+	made["status"] = map[string]any{"ready": true}
+	shown := c.must(200, http.MethodPut, widgets+"/w/status", made)
 	if got := fmt.Sprint(shown.at("status"), shown.at("metadata", "generation")); got != "map[ready:true] 1" {
 		t.Errorf("with a status: %s", got)
 	}
@@ -187,15 +192,13 @@ func TestDefinitionWaitsForItsObjects(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
 	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
-	held := c.must(201, http.MethodPost, widgets, jsonObject{
-		"metadata": map[string]any{"name": "held", "finalizers": []any{"example.com/held"}},
-	})
+	held := c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
 	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
 	definition := c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil)
 	if got := conditionOf(definition, "Terminating"); got != "True InstanceDeletionPending" {
 		t.Errorf("Terminating: %q", got)
 	}
-	refused := c.must(403, http.MethodPost, widgets, jsonObject{"metadata": map[string]any{"name": "late"}})
+	refused := c.must(403, http.MethodPost, widgets, widget(map[string]any{"name": "late"}))
 	if message := refused.text("message"); !strings.Contains(message, "create not allowed while custom resource definition is terminating") {
 		t.Errorf("refused with %q", message)
 	}
@@ -258,7 +261,7 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	version := definition.at("spec", "versions").([]any)[0].(map[string]any)
 	version["additionalPrinterColumns"] = []any{map[string]any{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}}
 	definition = c.must(200, http.MethodPut, path, definition)
-	c.must(201, http.MethodPost, widgets, jsonObject{"metadata": map[string]any{"name": "one"}})
+	c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "one"}))
 	if got, err := next(); got != "ADDED one" || err != nil {
 		t.Fatalf("%q, %v", got, err)
 	}

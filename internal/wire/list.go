@@ -15,6 +15,9 @@ type ListMeta struct {
 	Continue  string // ""
 	Remaining *int64
 	Shard     string // the shard selector of a list that is a part of the collection, or ""
+	// Custom says that the list is of custom objects, as the reference prints them: it tells also that there is nothing to
+	// continue with.
+	Custom bool
 }
 
 // append prints it as the value of a metadata member.
@@ -25,7 +28,7 @@ func (m *ListMeta) append(dst []byte) []byte {
 		dst = strconv.AppendInt(dst, m.Revision, 10)
 		dst = append(dst, '"')
 	}
-	if m.Continue != "" {
+	if m.Continue != "" || m.Custom {
 		dst = append(dst, `,"continue":`...)
 		dst = object.AppendString(dst, m.Continue)
 	}
@@ -46,6 +49,7 @@ type List struct {
 	Forms *Forms // where messages are kept for the next list; nil: nowhere
 
 	media Media
+	typed bool   // each item tells its type, as custom objects do
 	kind  string // of the list
 	group string // group/version of it
 	table *Table
@@ -62,7 +66,7 @@ func NewList(r *engine.Resource, m Media, t *Table) *List {
 	if m.Form == AsPartials {
 		l.kind, l.group = "PartialObjectMetadataList", metaGroup+"/"+m.Version
 	}
-	if m.Encoding == Protobuf {
+	if l.typed = r.Stored != nil && r.Stored.Custom && m.Form == Plain; m.Encoding == Protobuf && !l.typed && m.Form == Plain {
 		l.typ = r.Schema()
 	}
 	return l
@@ -115,6 +119,7 @@ func (l *List) Head(dst []byte, m ListMeta) []byte {
 	dst = append(dst, `,"apiVersion":`...)
 	dst = object.AppendString(dst, l.group)
 	dst = append(dst, `,"metadata":`...)
+	m.Custom = l.typed
 	dst = m.append(dst)
 	return append(dst, `,"items":[`...)
 }
@@ -133,6 +138,9 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 		return l.table.row(dst, o, l.Forms)
 	case AsPartials:
 		return AppendPartial(dst, o, l.media.Version, l.media.Lean), nil
+	}
+	if l.typed {
+		return AppendObject(dst, o, l.media.Lean), nil
 	}
 	return AppendItem(dst, o, l.media.Lean), nil
 }
