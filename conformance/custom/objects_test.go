@@ -120,7 +120,7 @@ func (g *generator) word(n node, percent int) string {
 		}
 	}
 	if g.chance(10) {
-		return pick(g, slices.Concat(slices.Collect(maps.Values(map[string][]string{"": {"10.0.0.1", "a@b.c", "1s", "A"}}))...)...)
+		return pick(g, "10.0.0.1", "a@b.c", "1s", "A")
 	}
 	length := g.IntN(5)
 	if low, ok := n["minLength"].(int); ok && g.chance(percent) {
@@ -153,7 +153,7 @@ func (g *generator) structured(n node, percent, depth int) any {
 	required := list(n["required"])
 	for _, name := range sortedKeys(properties) {
 		of := properties[name].(node)
-		if slices.Contains(required, any(name)) && g.chance(percent) || g.chance(70) {
+		if slices.Contains(required, any(name)) && g.chance(percent) || g.chance(g.density) {
 			out[name] = g.value(of, percent)
 		}
 	}

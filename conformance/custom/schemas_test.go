@@ -1,7 +1,6 @@
 package custom
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 )
@@ -10,10 +9,13 @@ import (
 type node = map[string]any
 
 // generator makes schemas and objects.
-type generator struct{ *rand.Rand }
+type generator struct {
+	*rand.Rand
+	density int // how likely an optional field is there, in percent
+}
 
 func newGenerator(seed, number uint64) *generator {
-	return &generator{rand.New(rand.NewPCG(seed, number))}
+	return &generator{rand.New(rand.NewPCG(seed, number)), 70}
 }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
@@ -386,5 +388,3 @@ func (g *generator) fallback(n node) {
 		}
 	}
 }
-
-func describe(n node) string { return fmt.Sprint(encoded(n)) }

@@ -27,19 +27,8 @@ func TestTypesOfMerges(t *testing.T) {
 		if len(apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), definition(internal))) > 0 {
 			continue
 		}
-		types, err := mergeTypes(external)
-		if err != nil {
-			t.Fatalf("schema %d: %v", number, err)
-		}
-		ours, err := newPlinth(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := comparison{types: types, compared: compared}
-		name := "org.example.v1.Example"
-		c.compare("", smd.TypeRef{NamedType: &name}, ours.typ)
-		if c.differences != nil {
-			t.Fatalf("schema %d: %v\n%s", number, c.differences, encoded(s))
+		if differences := compareTypes(t, s, external, compared); differences != nil {
+			t.Fatalf("schema %d: %v\n%s", number, differences, encoded(s))
 		}
 	}
 	t.Log(compared)
@@ -51,6 +40,23 @@ func TestTypesOfMerges(t *testing.T) {
 			t.Errorf("%s: compared %d times, and not %d", what, compared[what], least)
 		}
 	}
+}
+
+// compareTypes tells where the types of a schema differ, and counts what it has compared.
+func compareTypes(t *testing.T, s node, external *apiextensionsv1.JSONSchemaProps, compared map[string]int) []string {
+	t.Helper()
+	types, err := mergeTypes(external)
+	if err != nil {
+		t.Fatalf("%s: %v", encoded(s), err)
+	}
+	ours, err := newPlinth(s)
+	if err != nil {
+		t.Fatalf("%s: %v", encoded(s), err)
+	}
+	c := comparison{types: types, compared: compared}
+	name := "org.example.v1.Example"
+	c.compare("", smd.TypeRef{NamedType: &name}, ours.typ)
+	return c.differences
 }
 
 func mergeTypes(external *apiextensionsv1.JSONSchemaProps) (map[string]smd.TypeDef, error) {
