@@ -79,7 +79,7 @@ var outside = map[string][]string{
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings", "internal/scale"},
 	"k8s.io/apiextensions-apiserver/":   {"internal/builtin", "internal/builtin/gotypes"},
 	"google.golang.org/protobuf/":       {"internal/proto", "internal/wire"},
-	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "internal/etcdstub", "cmd/plinth"},
+	"net/http":                          {"internal/httpapi", "internal/server", "internal/auth", "internal/apierr", "internal/etcdstub", "internal/webhook", "cmd/plinth"},
 	"github.com/google/cel-go":          {"internal/cel"},
 	"k8s.io/apiserver":                  {"internal/cel"},
 	"k8s.io/kubernetes":                 {},

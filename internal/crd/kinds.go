@@ -23,6 +23,10 @@ import (
 
 // Definitions is what custom resource definitions do.
 type Definitions struct {
+	// Call posts JSON to the webhook of a client configuration (spec.conversion.webhook.clientConfig) and returns what it answers; it is
+	// set before anybody asks for a type. Nil: no webhook can be called.
+	Call func(ctx context.Context, config object.Value, body []byte) ([]byte, error)
+
 	types  types
 	rules  cel.Cache
 	claims *view.View[*claims]
@@ -193,26 +197,9 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (al
 		}
 	}
 	if len(k.Versions) > 1 {
-		k.Convert = convertNone
+		k.Convert = d.conversion(obj)
 	}
 	return all, stored
-}
-
-// convertNone is the conversion that changes nothing but the version (ConversionStrategy None); what the schema of the other version
-// does not have goes.
-func convertNone(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
-	converted := make([]object.Value, len(objects))
-	for i, obj := range objects {
-		if converted[i] = obj; obj.At("apiVersion").Str() == to.APIVersion {
-			continue
-		}
-		decoded, err := to.Schema().Decode(obj.With("apiVersion", object.StringOf(to.APIVersion)))
-		if err != nil {
-			return nil, err
-		}
-		converted[i] = decoded.Value
-	}
-	return converted, nil
 }
 
 // The verbs of a custom resource, as discovery lists them.

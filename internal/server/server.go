@@ -106,6 +106,7 @@ func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
+	definitions.Call = s.webhooks().Call
 	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
 		Features: s.features, Definitions: definitions.Complete,

@@ -1,0 +1,246 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// conversion is how custom objects get from one version to another (engine.Kind.Convert).
+//
+// With the strategy None, an object gets another apiVersion. With Webhook, a webhook is sent all the objects of a call that are not yet of
+// the version that is asked for, in one ConversionReview. In either case the object then gets the form that the schema of its new version
+// demands, as a body from a client would, and loses what that does not have.
+//
+// A webhook says what becomes of an object, but it is not its owner: it may change labels and annotations, and nothing else of the
+// metadata. What it may not change is taken from the object that it was sent, or is an error where it would make another object of it.
+func (d *Definitions) conversion(definition object.Value) func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
+	given := definition.At("spec", "conversion")
+	if given.At("strategy").Str() != "Webhook" {
+		return func(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
+			return convertEach(objects, to, func(_ int, obj object.Value) (object.Value, error) {
+				return obj.With("apiVersion", object.StringOf(to.APIVersion)), nil
+			})
+		}
+	}
+	h := &hook{config: given.At("webhook", "clientConfig"), definitions: d}
+	for _, v := range given.At("webhook", "conversionReviewVersions").Items() {
+		if name := v.Str(); name == "v1" || name == "v1beta1" {
+			h.review = name
+			break
+		}
+	}
+	return h.convert
+}
+
+// convertEach converts each object that is not of a version; i counts those.
+func convertEach(
+	objects []object.Value, to *engine.Version, convert func(i int, obj object.Value) (object.Value, error),
+) ([]object.Value, error) {
+	converted := make([]object.Value, len(objects))
+	done := 0
+	for i, obj := range objects {
+		if converted[i] = obj; obj.At("apiVersion").Str() == to.APIVersion {
+			continue
+		}
+		made, err := convert(done, obj)
+		if err != nil {
+			return nil, &engine.ConversionError{Index: i, Err: err}
+		}
+		done++
+		decoded, err := to.Schema().Decode(made)
+		if err != nil {
+			return nil, &engine.ConversionError{Index: i, Err: err}
+		}
+		converted[i] = decoded.Value
+	}
+	return converted, nil
+}
+
+// hook is a webhook that converts the objects of a definition.
+type hook struct {
+	config      object.Value // its clientConfig
+	review      string       // the version of ConversionReview that it is sent; "": it knows none that we do
+	definitions *Definitions
+}
+
+// reviewGroup is the group of ConversionReview.
+const reviewGroup = "apiextensions.k8s.io"
+
+// convert asks the webhook once for all the objects that are not of the version.
+func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
+	var sent []object.Value
+	for _, obj := range objects {
+		if obj.At("apiVersion").Str() != to.APIVersion {
+			sent = append(sent, obj)
+		}
+	}
+	if len(sent) == 0 {
+		return objects, nil
+	}
+	answer, err := h.ask(ctx, sent, to.APIVersion)
+	if over := ctx.Err(); err != nil && over != nil {
+		return nil, over
+	}
+	if err != nil {
+		return nil, fmt.Errorf("conversion webhook for %v failed: %v", kindOf(sent[0]), err) // a timeout of the webhook is none of the client's
+	}
+	if len(answer) != len(sent) {
+		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kindOf(sent[0]), len(answer), len(sent))
+	}
+	return convertEach(objects, to, func(i int, obj object.Value) (object.Value, error) {
+		made, err := accept(answer[i], obj, to.APIVersion, i)
+		if err != nil {
+			return object.Nil, fmt.Errorf("conversion webhook for %v returned invalid %w", kindOf(obj), err)
+		}
+		return made, nil
+	})
+}
+
+// ask sends a ConversionReview and returns the objects in its response.
+func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion string) ([]object.Value, error) {
+	if h.review == "" {
+		return nil, errors.New("no supported conversion review versions")
+	}
+	if h.definitions.Call == nil {
+		return nil, errors.New("this server calls no webhooks")
+	}
+	uid := uuid.NewString()
+	answer, err := h.definitions.Call(ctx, h.config, object.AppendObject(nil, object.Fields(
+		"apiVersion", object.StringOf(reviewGroup+"/"+h.review), "kind", object.StringOf("ConversionReview"),
+		"request", object.Fields(
+			"uid", object.StringOf(uid), "desiredAPIVersion", object.StringOf(apiVersion), "objects", object.ListOf(objects...)),
+		"response", object.Fields( // the reference sends its zero value along
+			"uid", object.StringOf(""), "convertedObjects", object.Nil, "result", object.Fields("metadata", object.MapOf())),
+	)))
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := object.ParseJSON(answer)
+	if err != nil {
+		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	return h.answered(parsed.Value, uid)
+}
+
+// answered are the objects of a response, where it is one to the review of this UID. Of v1beta1 only the response itself counts, as in the
+// reference.
+func (h *hook) answered(review object.Value, uid string) ([]object.Value, error) {
+	want := schema.GroupVersionKind{Group: reviewGroup, Version: "v1", Kind: "ConversionReview"}
+	if is := kindOf(review); h.review == "v1" && is != want {
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, is)
+	}
+	response := review.At("response")
+	if response.Kind() != object.Map {
+		return nil, errors.New("no response provided")
+	}
+	if is := response.At("uid").Str(); h.review == "v1" && is != uid {
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", uid, is)
+	}
+	if status := response.At("result", "status").Str(); status != "Success" {
+		if message := response.At("result", "message").Str(); message != "" {
+			return nil, errors.New(message)
+		}
+		return nil, fmt.Errorf("response.result.status was '%s', not 'Success'", status)
+	}
+	return response.At("convertedObjects").Items(), nil
+}
+
+// kindOf is the kind of an object; a version that is none is that of no group.
+func kindOf(obj object.Value) schema.GroupVersionKind {
+	gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
+	if err != nil {
+		return schema.GroupVersionKind{}
+	}
+	return gv.WithKind(obj.At("kind").Str())
+}
+
+// maxMissing bounds how much of an object without a kind stands in an error.
+const maxMissing = 1024
+
+// accept is what a webhook has made of an object, with the metadata that it may not change. The errors begin with what is invalid.
+func accept(made, from object.Value, apiVersion string, i int) (object.Value, error) {
+	if made.Kind() != object.Map || made.At("kind").Str() == "" {
+		text := string(object.AppendJSON(nil, made))
+		if len(text) > maxMissing {
+			text = text[:maxMissing] + "…"
+		}
+		return object.Nil, fmt.Errorf("converted object at index %d: Object 'Kind' is missing in '%s'", i, text)
+	}
+	want, is := kindOf(from), kindOf(made)
+	if version := (schema.GroupVersion{Group: is.Group, Version: is.Version}); version.String() != apiVersion {
+		return object.Nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)", i, apiVersion, version)
+	}
+	if want.Kind != is.Kind {
+		return object.Nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)", i, want.Kind, is.Kind)
+	}
+	for _, what := range [...]struct{ key, called string }{{"name", "name"}, {"namespace", "namespace"}, {"uid", "UID"}} {
+		if want, is := from.At("metadata", what.key).Str(), made.At("metadata", what.key).Str(); want != is {
+			return object.Nil, fmt.Errorf("object: must have the same %s: %v != %v", what.called, want, is)
+		}
+	}
+	metadata, err := mergeMetadata(from.At("metadata"), made)
+	if err != nil {
+		return object.Nil, fmt.Errorf("metadata: %w", err)
+	}
+	return made.With("metadata", metadata), nil
+}
+
+// mergeMetadata is the metadata of an object with the labels and annotations that a webhook has made of it.
+func mergeMetadata(metadata, made object.Value) (object.Value, error) {
+	given, there := made.Get("metadata")
+	if !there {
+		return object.Nil, errors.New("missing metadata in converted object")
+	}
+	if given.Kind() != object.Map {
+		return object.Nil, fmt.Errorf("invalid metadata of type %T in converted object", goValue(given))
+	}
+	for _, key := range [...]string{"labels", "annotations"} {
+		texts := given.At(key)
+		if texts.IsNull() {
+			metadata = metadata.Without(key)
+			continue
+		}
+		if err := checkTexts(texts, metadata.At(key), key); err != nil {
+			return object.Nil, err
+		}
+		metadata = metadata.With(key, texts)
+	}
+	return metadata, nil
+}
+
+// checkTexts refuses labels or annotations that are none. Those that were there before are not looked at again.
+func checkTexts(texts, before object.Value, key string) error {
+	if texts.Kind() != object.Map {
+		return fmt.Errorf("invalid metadata.%s of type %T in converted object", key, goValue(texts))
+	}
+	all := make(map[string]string, texts.Len())
+	for _, m := range texts.Members() {
+		if m.Value.Kind() != object.String {
+			return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object", key, m.Key, goValue(m.Value))
+		}
+		all[m.Key] = m.Value.Str()
+	}
+	if object.Equal(texts, before) {
+		return nil
+	}
+	var errs field.ErrorList
+	if key == "labels" {
+		errs = metavalidation.ValidateLabels(all, field.NewPath("metadata", "labels"))
+	} else {
+		errs = validation.ValidateAnnotations(all, field.NewPath("metadata", "annotation"))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs.ToAggregate()
+}

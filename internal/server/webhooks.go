@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/engine"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// webhooks are the clients by which webhooks are called. Services are looked up among our own objects.
+func (s *Server) webhooks() *webhook.Clients {
+	services := &webhook.Services{Service: s.service, Slices: s.endpointSlices}
+	return &webhook.Clients{Endpoint: services.Endpoint}
+}
+
+// service is a Service.
+func (s *Server) service(ctx context.Context, namespace, name string) (object.Value, error) {
+	r := s.registry.Now().Find("", "v1", "services")
+	if r == nil {
+		return object.Nil, fmt.Errorf("services are not served here")
+	}
+	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, "")
+	if err != nil {
+		return object.Nil, err
+	}
+	return engine.ObjectOf(result.Object)
+}
+
+// endpointSlices are the EndpointSlices of a Service.
+func (s *Server) endpointSlices(ctx context.Context, namespace, service string) (slices []object.Value, err error) {
+	r := s.registry.Now().Find("discovery.k8s.io", "v1", "endpointslices")
+	if r == nil {
+		return nil, nil
+	}
+	list, err := s.engine.List(ctx, &engine.Request{Resource: r, Namespace: namespace}, engine.ListOptions{
+		Labels: labels.SelectorFromSet(labels.Set{"kubernetes.io/service-name": service}),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for o := range list.Items {
+		obj, err := engine.ObjectOf(o)
+		if err != nil {
+			return nil, err
+		}
+		slices = append(slices, obj)
+	}
+	return slices, list.Err()
+}
