@@ -57,18 +57,32 @@ var textFormats = []string{
 	"k8sshortname", "k8slongname", // since 1.34
 }
 
+// KnowsFormat says whether values of a type of a structural schema ("string", "integer"; "" where the schema names none) are checked
+// against a format. Others mean nothing.
+func KnowsFormat(typ, format string) bool {
+	switch typ {
+	case "", "string":
+		return slices.Contains(textFormats, strings.ReplaceAll(format, "-", ""))
+	case "integer":
+		return format == "int32" || format == "int64"
+	case "number":
+		return format == "float" || format == "double"
+	}
+	return false
+}
+
 // effectiveFormat is the format that is checked at a place, "" where it is none.
 func (t *Type) effectiveFormat(format string) string {
-	ok := false
+	typ := "other"
 	switch t.Kind {
 	case Any, String, IntOrString:
-		ok = slices.Contains(textFormats, strings.ReplaceAll(format, "-", ""))
+		typ = "string"
 	case Int:
-		ok = format == "int32" || format == "int64"
+		typ = "integer"
 	case Float:
-		ok = format == "float" || format == "double"
+		typ = "number"
 	}
-	if !ok {
+	if !KnowsFormat(typ, format) {
 		return ""
 	}
 	return format

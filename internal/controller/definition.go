@@ -31,13 +31,33 @@ func (c *Definitions) Run(ctx context.Context) {
 	}}).run(ctx)
 }
 
-// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what they were end then.
-func (c *Definitions) seen(context.Context, *engine.Object) { c.Registry.Now() }
+// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what they were end
+// then. A definition that another server has written, and has not finished, is finished: any write of its status does.
+func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
+	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+	obj, err := engine.ObjectOf(definition)
+	if definitions == nil || err != nil || obj.At("status", "conditions").Len() > 0 {
+		return
+	}
+	rq := &engine.Request{Resource: definitions, Name: definition.Key.Name, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	if _, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, definition)}); err != nil {
+		c.Logger.Warn("a definition could not be finished", "definition", definition.Key.Name, "error", err)
+	}
+}
+
+// withRevision is an object as it is written back: on the condition that nobody has changed it.
+func withRevision(obj object.Value, v *engine.Object) object.Value {
+	return obj.WithAt(object.StringOf(strconv.FormatInt(v.Revision, 10)), "metadata", "resourceVersion")
+}
 
 // empty deletes the objects of a definition and, when none is left, takes the finalizer from it.
 func (c *Definitions) empty(ctx context.Context, definitions *engine.Resource, definition *engine.Object) (done bool, err error) {
 	reason, message := "NeverEstablished", "resource was never established"
-	if r := c.Objects(definition); r != nil {
+	switch r := c.Objects(definition); {
+	case r == nil:
+	case c.Registry.Now().HasBuiltinKind(r.Stored.Path): // they are not its own
+		reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
+	default:
 		left, err := emptyOf(ctx, c.Engine, r, "")
 		if err != nil || left > 0 {
 			return false, err
@@ -81,9 +101,7 @@ func (c *Definitions) release(ctx context.Context, definitions *engine.Resource,
 		}
 		conditions = append(conditions, condition)
 	}
-	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").
-		WithAt(object.ListOf(finalizers...), "metadata", "finalizers").
-		WithAt(object.StringOf(strconv.FormatInt(live.Object.Revision, 10)), "metadata", "resourceVersion")
-	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: body})
+	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").WithAt(object.ListOf(finalizers...), "metadata", "finalizers")
+	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live.Object)})
 	return err
 }

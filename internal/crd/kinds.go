@@ -53,6 +53,8 @@ func (d *Definitions) Complete(r *engine.Resource) {
 		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules}
 	}
 	r.NameOf = validation.Names
+	r.WarnCreate = func(obj, _ object.Value) []string { return definitionWarnings(obj, object.Nil) }
+	r.WarnUpdate = definitionWarnings
 	r.Validate = func(obj object.Value) field.ErrorList { return validation.Validate(obj, o()) }
 	r.ValidateUpdate = func(obj, old object.Value) field.ErrorList { return validation.ValidateUpdate(obj, old, o()) }
 	r.Subresource("status").Validate = func(_, obj, old object.Value) field.ErrorList { return validation.ValidateStatusUpdate(obj, old) }

@@ -281,6 +281,9 @@ func (t *Types) GroupVersion(group, version string) *GroupVersion {
 	return t.groups[i]
 }
 
+// HasBuiltinKind says whether the objects with keys of this resource part are of a built-in kind.
+func (t *Types) HasBuiltinKind(path string) bool { return t.builtin.kinds[path] != nil }
+
 // HasBuiltinGroup says whether any built-in type is of a group.
 func (t *Types) HasBuiltinGroup(group string) bool { return t.builtin.groups[group] }
 

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -59,9 +61,13 @@ func (c *testClient) must(code int, method, path string, body any) jsonObject {
 	return obj
 }
 
-func serveDefinitions(t *testing.T) (*testClient, Config) {
+func serveDefinitions(t *testing.T) (*testClient, *Server) {
 	t.Helper()
-	c := quiet(t.TempDir())
+	return serveFrom(t, quiet(t.TempDir()))
+}
+
+func serveFrom(t *testing.T, c Config) (*testClient, *Server) {
+	t.Helper()
 	s, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +75,17 @@ func serveDefinitions(t *testing.T) (*testClient, Config) {
 	t.Cleanup(func() { s.Close() })
 	client := &testClient{apiClient: clientOf(t, s), t: t, ctx: t.Context()}
 	t.Cleanup(client.CloseIdleConnections)
-	return client, c
+	return client, s
+}
+
+// stored is how many objects of a resource the store has.
+func (s *Server) stored(t *testing.T, resource string) int {
+	t.Helper()
+	snapshot, err := s.store.Snapshot(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot.Count(resource, "")
 }
 
 func conditionOf(obj jsonObject, typ string) string {
@@ -278,5 +294,103 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	}
 	if got := fmt.Sprint(c.must(200, http.MethodGet, widgets+"/one", nil).at("spec")); got != "<nil>" {
 		t.Errorf("spec is %s", got)
+	}
+}
+
+// Whoever creates objects while their definition goes and comes again leaves none behind that belongs to no definition, and sees nothing
+// but success, and that the type is gone or going. SPEC: EXT-1
+func TestDefinitionsComeAndGoUnderLoad(t *testing.T) {
+	c, s := serveDefinitions(t)
+	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
+	ctx, stop := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	var made, refused atomic.Int64
+	for w := range 6 {
+		work.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				rs, err := c.send(ctx, http.MethodPost, widgets, "application/json", widget(map[string]any{"name": fmt.Sprintf("w%d-%d", w, i)}))
+				if err != nil {
+					continue // the end
+				}
+				io.Copy(io.Discard, rs.Body)
+				rs.Body.Close()
+				switch rs.StatusCode {
+				case 201:
+					made.Add(1)
+				case 403, 404:
+					refused.Add(1)
+				default:
+					t.Errorf("creating: %s", rs.Status)
+				}
+			}
+		})
+	}
+	for range 8 {
+		before := made.Load()
+		c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+		for end := time.Now().Add(20 * time.Second); made.Load() < before+20 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		c.must(200, http.MethodDelete, path, nil)
+		c.gone(path)
+		if left := s.stored(t, "a.example.com/widgets"); left > 0 {
+			t.Errorf("%d objects are left without a definition", left)
+		}
+	}
+	stop()
+	work.Wait()
+	if made.Load() < 100 || refused.Load() == 0 {
+		t.Errorf("%d were made and %d refused: that is no load", made.Load(), refused.Load())
+	}
+}
+
+// The deletion of a definition goes on after a restart. SPEC: EXT-1
+func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
+	c, s := serveDefinitions(t)
+	config := s.config
+	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
+	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
+	for i := range 50 {
+		c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": fmt.Sprintf("w%d", i)}))
+	}
+	held := c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
+	c.must(200, http.MethodDelete, path, nil)
+	c.CloseIdleConnections()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, s = serveFrom(t, config)
+	for end := time.Now().Add(20 * time.Second); s.stored(t, "a.example.com/widgets") > 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d objects are left", s.stored(t, "a.example.com/widgets"))
+		}
+	}
+	held = c.must(200, http.MethodGet, widgets+"/held", nil)
+	held["metadata"].(map[string]any)["finalizers"] = []any{}
+	c.must(200, http.MethodPut, widgets+"/held", held)
+	c.gone(path)
+}
+
+// A definition of what is built in already is never served, and takes nothing with it when it goes. SPEC: EXT-1
+func TestDefinitionOfABuiltinType(t *testing.T) {
+	c, s := serveDefinitions(t)
+	const leases, path = "/apis/coordination.k8s.io/v1/namespaces/default/leases", definitions + "/leases.coordination.k8s.io"
+	c.must(201, http.MethodPost, leases, jsonObject{
+		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "one"},
+		"spec": map[string]any{"holderIdentity": "me"},
+	})
+	definition := definitionOf("coordination.k8s.io", "leases", "Lease")
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"api-approved.kubernetes.io": "unapproved, a test"}
+	definition = c.must(201, http.MethodPost, definitions, definition)
+	if got := conditionOf(definition, "KubernetesAPIApprovalPolicyConformant"); got != "False UnapprovedAnnotation" {
+		t.Errorf("approval: %q", got)
+	}
+	if got := c.must(200, http.MethodGet, leases+"/one", nil); fmt.Sprint(got.at("spec", "holderIdentity")) != "me" {
+		t.Errorf("beside the definition, it is %v", got)
+	}
+	c.must(200, http.MethodDelete, path, nil)
+	c.gone(path)
+	if left := s.stored(t, "coordination.k8s.io/leases"); left != 1 {
+		t.Errorf("%d objects are left", left)
 	}
 }
