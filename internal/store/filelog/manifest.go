@@ -30,9 +30,10 @@ import (
 // cut can tear slot 2, and that one of the others which was being written; the remaining one is whole, and the entry
 // with the highest sequence number counts. A killed process loses no entry at all, since the operating system has them.
 type manifest struct {
-	mu   sync.Mutex // Append and Compact write at the same time
-	file vfs.File
-	turn int // the slot of the next synced entry: 0 or 1
+	mu     sync.Mutex // Append and Compact write at the same time
+	file   vfs.File
+	turn   int    // the slot of the next synced entry: 0 or 1
+	buffer []byte // of the entry that was written last
 	entry
 }
 
@@ -58,8 +59,9 @@ func (e *entry) numbers() []*int64 {
 	return []*int64{&e.sequence, &e.checkpoint, &e.oldest, &e.newest, &e.end}
 }
 
-func (e *entry) encode() []byte {
-	b := appendFileHeader(make([]byte, 0, entrySize), manifestMagic, e.sequence, e.checkpoint, e.oldest, e.newest, e.end)
+// encode writes the entry over b.
+func (e *entry) encode(b []byte) []byte {
+	b = appendFileHeader(b[:0], manifestMagic, e.sequence, e.checkpoint, e.oldest, e.newest, e.end)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
@@ -123,7 +125,7 @@ func (l *Log) createManifest(e entry) error {
 	var b bytes.Buffer
 	for slot := range slots {
 		e.sequence = int64(slot) + 1
-		b.Write(append(e.encode(), make([]byte, slotSize-entrySize)...))
+		b.Write(append(e.encode(nil), make([]byte, slotSize-entrySize)...))
 	}
 	_, err = f.Write(b.Bytes())
 	return l.install(f, manifestName, err)
@@ -164,6 +166,7 @@ func (m *manifest) sync(change func(*entry)) error {
 func (m *manifest) write(slot int, change func(*entry)) error {
 	change(&m.entry)
 	m.sequence++
-	_, err := m.file.WriteAt(m.encode(), int64(slot)*slotSize)
+	m.buffer = m.encode(m.buffer)
+	_, err := m.file.WriteAt(m.buffer, int64(slot)*slotSize)
 	return err
 }

@@ -1,0 +1,19 @@
+package filelog
+
+import "testing"
+
+// What is noted after every sync takes no memory.
+func TestNotesAllocateNothing(t *testing.T) {
+	l, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if n := testing.AllocsPerRun(100, func() {
+		if err := l.manifest.note(func(e *entry) { e.end = l.manifest.end }); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
