@@ -114,7 +114,7 @@ var (
 var budget = []row{
 	{"start-first", "start to ready, first start", seconds, 0.15, true, 2.75},
 	{"start-again", "start to ready, restart with 10,000 objects", seconds, 0.5, true, 2.75},
-	{"rss-idle", "resident memory, idle", mebibyte, 30, true, 0},
+	{"rss-idle", "resident memory, idle", mebibyte, 36, true, 0},
 	{"rss-pods", "resident memory, 5,000 two-container Pods added", mebibyte, 90, true, 0},
 	{"create", "server CPU per Pod created (durable)", millis, 0.19, true, 1.9},
 	{"get", "server CPU per GET of a Pod", millis, 0.06, true, 0.58},
@@ -125,8 +125,13 @@ var budget = []row{
 	{"apply", "server-side apply over HTTP, server CPU", millis, 0.25, true, 3.6},
 	{"watch", "watch events of 1.3 kB to 200 watchers", perSec, 250000, false, 69000},
 	{"watch-idle", "an idle watch, 100 on a connection", kilobyte, 15, true, 0},
+	{"custom-create", "server CPU per custom object with 20 rules created", millis, 0.5, true, 2.5},
+	{"custom-get", "server CPU per GET of a custom object", millis, 0.06, true, 0.58},
+	{"custom-list", "LIST 3,000 custom objects, JSON", mbps, 300, false, 30},
+	{"custom-apply", "server-side apply of a custom object with 20 rules, server CPU", millis, 0.5, true, 2.5},
 	{"crd", "CRD of 45 kB created until usable, 200 of them", millis, 5, true, 500},
 	{"crd-rss", "resident memory per such CRD", mebibyte, 0.15, true, 0},
+	{"crd-rules", "CRD with 20 rules created until usable, 200 of them", millis, 30, true, 150},
 }
 
 // result is a measured value, or why there is none.

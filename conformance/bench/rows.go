@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -128,7 +127,12 @@ func (b *bench) steps() []step {
 		changed("list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip"),
 		{key: "apply", n: 2000, measure: b.apply},
 		whole("watch", b.watch),
+		{key: "custom-create", n: ruledObjects, measure: b.customCreate},
+		{key: "custom-get", n: 10000, measure: b.customGet},
+		whole("custom-list", b.customList),
+		{key: "custom-apply", n: 1000, measure: b.customApply},
 		whole("crd", b.crds),
+		whole("crd-rules", b.crdRules),
 	}
 }
 
@@ -281,10 +285,13 @@ func (b *bench) get(ctx context.Context, from, to int) error {
 // listFor lists again and again for a while.
 const listFor = 4 * time.Second
 
-func (b *bench) listJSON(ctx context.Context) error {
-	list := load.Request{Method: http.MethodGet, Path: podsPath}
+func (b *bench) listJSON(ctx context.Context) error { return b.listAgain(ctx, "list-json", podsPath) }
+
+// listAgain measures how many bytes of a collection come a second.
+func (b *bench) listAgain(ctx context.Context, key, path string) error {
+	list := load.Request{Method: http.MethodGet, Path: path}
 	if _, err := b.one.Discard(ctx, list); err != nil { // once, to have it warm
-		return err
+		return b.refused(err, key)
 	}
 	var total int64
 	began := time.Now()
@@ -295,7 +302,7 @@ func (b *bench) listJSON(ctx context.Context) error {
 		}
 		total += n
 	}
-	b.set("list-json", float64(total)/1e6/time.Since(began).Seconds())
+	b.set(key, float64(total)/1e6/time.Since(began).Seconds())
 	return nil
 }
 
@@ -521,20 +528,12 @@ func (b *bench) crds(ctx context.Context) error {
 	began := time.Now()
 	for i := range n {
 		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost,
-			Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Body: definition(i)})
+			Path: definitionsPath, Body: definition(i)})
 		if err != nil {
 			return b.refused(err, "crd", "crd-rss")
 		}
-		for {
-			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: fmt.Sprintf("/apis/bench.example.com/v1/thing%ds", i)})
-			if err == nil {
-				break
-			}
-			var status *load.StatusError // 404 while nobody knows the type, 429 while its storage begins
-			if !errors.As(err, &status) {
-				return err
-			}
-			time.Sleep(time.Millisecond)
+		if err := b.usable(ctx, fmt.Sprintf("/apis/bench.example.com/v1/thing%ds", i)); err != nil {
+			return err
 		}
 	}
 	b.set("crd", float64(time.Since(began).Microseconds())/1000/n)
