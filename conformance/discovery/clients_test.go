@@ -2,15 +2,19 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -23,6 +27,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	kubectlopenapi "k8s.io/kubectl/pkg/util/openapi"
+	"sigs.k8s.io/yaml"
 
 	"plinth/conformance/internal/harness"
 )
@@ -46,9 +51,56 @@ func start(t *testing.T) *clients {
 	return &clients{server: server, config: config, discovery: discovery.NewDiscoveryClientForConfigOrDie(config)}
 }
 
-// SPEC: URI-8
+// define creates the custom types whose documents internal/discovery compares with the reference's, and waits until the
+// server tells of them.
+func (c *clients) define(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile("../../internal/discovery/testdata/definitions.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	definitions := dynamic.NewForConfigOrDie(c.config).Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	var groupVersions []string
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		obj := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &obj.Object); err != nil {
+			t.Fatal(err)
+		}
+		made, err := definitions.Create(t.Context(), obj, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := made.Object["spec"].(map[string]any)
+		for _, v := range spec["versions"].([]any) {
+			if version := v.(map[string]any); version["served"].(bool) {
+				groupVersions = append(groupVersions, fmt.Sprintf("apis/%s/%s", spec["group"], version["name"]))
+			}
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		paths, err := c.discovery.OpenAPIV3().Paths()
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing := slices.DeleteFunc(slices.Clone(groupVersions), func(gv string) bool { return paths[gv] != nil })
+		if len(missing) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("nothing is told of %v", missing)
+		}
+	}
+}
+
+// isCustom says whether define has made the kind.
+func isCustom(gvk schema.GroupVersionKind) bool { return strings.HasSuffix(gvk.Group, ".example.com") }
+
+// SPEC: URI-8, EXT-1
 func TestClients(t *testing.T) {
 	c := start(t)
+	c.define(t)
 	t.Run("discovery", c.testDiscovery)
 	t.Run("mapper", c.testMapper)
 	t.Run("version", c.testVersion)
@@ -231,7 +283,11 @@ func (c *clients) testOpenAPI2(t *testing.T) {
 		if resources.LookupResource(gvk) == nil {
 			t.Errorf("kubectl finds no schema of %s", gvk)
 		}
-		if slices.Contains(r.Verbs, "patch") && !slices.Contains(resources.GetConsumes(gvk, "PATCH"), "application/strategic-merge-patch+json") {
+		patch := "application/strategic-merge-patch+json"
+		if isCustom(gvk) {
+			patch = "application/merge-patch+json"
+		}
+		if slices.Contains(r.Verbs, "patch") && !slices.Contains(resources.GetConsumes(gvk, "PATCH"), patch) {
 			t.Errorf("kubectl does not know how to patch %s", gvk)
 		}
 	}
@@ -372,6 +428,9 @@ func (c *clients) testTypeConverter(t *testing.T) {
 	}
 	for gvk := range c.served(t) {
 		obj, err := scheme.Scheme.New(gvk)
+		if isCustom(gvk) {
+			obj, err = &unstructured.Unstructured{}, nil
+		}
 		if err != nil {
 			continue // a kind of an API that client-go has no types for
 		}

@@ -47,6 +47,7 @@ type groupVersion struct {
 	resources      []*engine.Resource // sorted by name
 
 	openAPI  *part
+	sections [2]section // of OpenAPI v2, as JSON and as protobuf, where all types are custom ones
 	editions editions
 
 	aggregateOnce sync.Once

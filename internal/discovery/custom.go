@@ -3,6 +3,7 @@ package discovery
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -101,8 +102,9 @@ func (b *builder) customModels() map[string]func() object.Value {
 	for _, gv := range b.versions {
 		for _, r := range gv.resources {
 			if isCustom(r) {
-				models[r.Model] = func() object.Value { return b.customModel(r) }
-				models[besideModel(r.Model, r.ListKind)] = func() object.Value { return b.customList(r) }
+				version := sync.OnceValue(r.Written)
+				models[r.Model] = func() object.Value { return b.customModel(r, version()) }
+				models[besideModel(r.Model, r.ListKind)] = func() object.Value { return b.customList(r, version()) }
 			}
 		}
 	}
@@ -110,8 +112,7 @@ func (b *builder) customModels() map[string]func() object.Value {
 }
 
 // customModel is the model of a custom type.
-func (b *builder) customModel(r *engine.Resource) object.Value {
-	version := r.Written()
+func (b *builder) customModel(r *engine.Resource, version object.Value) object.Value {
 	schema := version.At("schema", "openAPIV3Schema")
 	if b.dialect.keepsUnknown(schema) {
 		return withKind(object.Fields("type", object.StringOf("object")), r, r.Kind, version)
@@ -123,7 +124,7 @@ func (b *builder) customModel(r *engine.Resource) object.Value {
 }
 
 // customList is the model of a list of a custom type.
-func (b *builder) customList(r *engine.Resource) object.Value {
+func (b *builder) customList(r *engine.Resource, version object.Value) object.Value {
 	text := func(s string) object.Value { return object.StringOf(s) }
 	described := func(doc, model string) object.Value {
 		return object.MapOf(b.dialect.refer(appendDoc(nil, doc), model, object.Nil)...)
@@ -143,7 +144,7 @@ func (b *builder) customList(r *engine.Resource) object.Value {
 		"required", object.Strings("items"),
 		"properties", object.MapOf(properties...),
 	)
-	return withKind(v, r, r.ListKind, r.Written())
+	return withKind(v, r, r.ListKind, version)
 }
 
 // withKind adds to a model which kind it is, and what its objects can be selected by.

@@ -187,6 +187,51 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 	}
 }
 
+// What a document refers to is in it, whatever else is served beside custom types.
+//
+// SPEC: URI-8, EXT-1
+func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
+	for _, builtin := range [][]*engine.Resource{nil, builtin.Resources(builtin.Config{})} {
+		definitions := newDefinitionStore(t, builtin)
+		for _, definition := range customDefinitions(t) {
+			definitions.put(definition)
+		}
+		d := New(Config{Registry: definitions.registry, Version: testVersion, Model: gotypes.Model})
+		found := 0
+		for _, path := range []string{
+			"/openapi/v2", "/openapi/v3/apis/alpha.discovery.example.com/v1", "/openapi/v3/apis/zeta.discovery.example.com/v1alpha1",
+		} {
+			doc := parse(t, plain(t, d, path, mediaJSON))
+			references(doc, func(to string) {
+				found++
+				at := doc
+				for _, key := range strings.Split(strings.TrimPrefix(to, "#/"), "/") {
+					at = at.At(key)
+				}
+				if at.IsNull() {
+					t.Errorf("%s refers to %s, which is not there", path, to)
+				}
+			})
+		}
+		if found < 400 {
+			t.Errorf("only %d references", found)
+		}
+	}
+}
+
+// references calls f with every reference in a document.
+func references(v object.Value, f func(to string)) {
+	for _, m := range v.Members() {
+		if m.Key == "$ref" && m.Value.Kind() == object.String {
+			f(m.Value.Str())
+		}
+		references(m.Value, f)
+	}
+	for _, item := range v.Items() {
+		references(item, f)
+	}
+}
+
 // customFacts are the models of custom types in a document, and of its other parts the hashes.
 func customFacts(path string, v object.Value) map[string]string {
 	all := map[string]string{}

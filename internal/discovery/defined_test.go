@@ -65,8 +65,8 @@ func (d *defined) set(name string, types ...*engine.Resource) {
 	}
 }
 
-// synthetic is a type of its own, with a schema that counts how often it is asked for.
-func synthetic(group, version string, n int, compiled *int) *engine.Resource {
+// synthetic is a custom type, whose definition counts how often it is read, and whose schema must not be compiled.
+func synthetic(group, version string, n int, read *int) *engine.Resource {
 	kind := fmt.Sprintf("Kind%04d", n)
 	model := "com.example." + group + "." + version + "." + kind
 	r := &engine.Resource{
@@ -75,28 +75,32 @@ func synthetic(group, version string, n int, compiled *int) *engine.Resource {
 			Kind: kind, ListKind: kind + "List", Namespaced: true,
 			Verbs: []string{"create", "delete", "get", "list", "patch", "update", "watch"},
 		},
-		Model: model,
-		Schema: func() *schema.Type {
-			*compiled++
-			return &schema.Type{Kind: schema.Struct, Name: model, Fields: []schema.Field{
-				{Name: "spec", Type: &schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}},
-			}}
+		Model:  model,
+		Schema: func() *schema.Type { panic(model + " is compiled") },
+		Written: func() object.Value {
+			*read++
+			text := func(s string) object.Value { return object.StringOf(s) }
+			return object.Fields("schema", object.Fields("openAPIV3Schema", object.Fields(
+				"type", text("object"), "properties", object.Fields("spec", object.Fields(
+					"type", text("object"), "additionalProperties", object.Fields("type", text("string")),
+				)),
+			)))
 		},
 	}
 	return r.StoredAlone(group + "/" + r.Name)
 }
 
 // Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others are
-// neither made again nor are their schemas looked at.
+// neither made again nor are their definitions read.
 //
 // SPEC: URI-8
 func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	const groups, each = 250, 6
-	defined, compiled := newDefined(t), 0
+	defined, read := newDefined(t), 0
 	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion, Model: gotypes.Model})
 	for n := range groups * each {
 		group := fmt.Sprintf("g%03d.example.com", n/each)
-		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &compiled), synthetic(group, "v2", n, &compiled))
+		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &read), synthetic(group, "v2", n, &read))
 	}
 	ask := func() {
 		for _, accept := range []string{mediaJSON, aggregatedJSON} {
@@ -110,47 +114,52 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 		plain(t, d, "/openapi/v3", "")
 		plain(t, d, "/openapi/v3/apis/g007.example.com/v1", "")
 		plain(t, d, "/openapi/v3/apis/g008.example.com/v1", "")
+		plain(t, d, "/openapi/v2", mediaJSON)
+		plain(t, d, "/openapi/v2", mediaOpenAPI2)
 	}
-	expect := func(when string, lists, aggregated, printed, schemas int64) {
+	expect := func(when string, lists, aggregated, printed, sections, definitions int64) {
 		t.Helper()
-		got := [4]int64{d.work.lists.Swap(0), d.work.aggregated.Swap(0), d.work.openAPI.Swap(0), int64(compiled)}
-		if compiled = 0; got != [4]int64{lists, aggregated, printed, schemas} {
-			t.Errorf("%s: %d resource lists, %d parts of aggregated discovery, %d OpenAPI documents, %d schemas; want %d, %d, %d, %d",
-				when, got[0], got[1], got[2], got[3], lists, aggregated, printed, schemas)
+		got := [5]int64{
+			d.work.lists.Swap(0), d.work.aggregated.Swap(0), d.work.openAPI.Swap(0), d.work.sections.Swap(0), int64(read),
+		}
+		if read = 0; got != [5]int64{lists, aggregated, printed, sections, definitions} {
+			t.Errorf("%s: %d resource lists, %d parts of aggregated discovery, %d OpenAPI v3 documents, %d parts of v2, %d definitions; "+
+				"want %d, %d, %d, %d, %d", when, got[0], got[1], got[2], got[3], got[4], lists, aggregated, printed, sections, definitions)
 		}
 	}
-	expect("before anybody asks", 0, 0, 0, 0)
+	expect("before anybody asks", 0, 0, 0, 0, 0)
 	plain(t, d, "/apis/g007.example.com/v1", "")
 	plain(t, d, "/openapi/v3/apis/g007.example.com/v1", "")
-	expect("one group version", 1, 0, 1, each)
+	expect("one group version", 1, 0, 1, 0, each)
 	ask()
 	d.work.lists.Store(0)
 	d.work.aggregated.Store(0)
 	d.work.openAPI.Store(0)
-	compiled = 0
+	d.work.sections.Store(0)
+	read = 0
 	ask()
-	expect("the same again", 0, 0, 0, 0)
+	expect("the same again", 0, 0, 0, 0, 0)
 
 	// Documents are printed twice where they are asked for themselves: into their hash, and to be kept.
-	defined.set("one", synthetic("g007.example.com", "v1", 9999, &compiled))
+	defined.set("one", synthetic("g007.example.com", "v1", 9999, &read))
 	ask()
-	expect("one type more", 1, 1, 1+1, 2*(each+1))
-	defined.set("one", synthetic("g007.example.com", "v1", 9998, &compiled))
+	expect("one type more", 1, 1, 1+1, 2, (1+1+2)*(each+1))
+	defined.set("one", synthetic("g007.example.com", "v1", 9998, &read))
 	ask()
-	expect("another one in its place", 1, 1, 1+1, 2*(each+1))
+	expect("another one in its place", 1, 1, 1+1, 2, (1+1+2)*(each+1))
 	defined.set("one")
 	ask()
-	expect("one type less", 1, 1, 1+1, 2*each)
-	defined.set("one", synthetic("new.example.com", "v1", 9999, &compiled))
+	expect("one type less", 1, 1, 1+1, 2, (1+1+2)*each)
+	defined.set("one", synthetic("new.example.com", "v1", 9999, &read))
 	ask()
-	expect("a new group", 0, 1, 1+1, 1) // its version's document, and that of its own path
+	expect("a new group", 0, 1, 1, 2, 1+2)
 }
 
 // Aggregated discovery is put together from bytes: the same ones as if it were printed as a whole.
 //
 // SPEC: URI-8
 func TestAggregatedDiscoveryIsTheSumOfItsParts(t *testing.T) {
-	compiled := 0
+	read := 0
 	defined := newDefined(t)
 	for _, builtin := range [][]*engine.Resource{nil, builtin.Resources(builtin.Config{})} {
 		d := New(Config{Registry: defined.registry(builtin), Version: testVersion})
@@ -160,17 +169,17 @@ func TestAggregatedDiscoveryIsTheSumOfItsParts(t *testing.T) {
 				t.Errorf("%s: %.300s\nwant %.300s", root, text, whole)
 			}
 		}
-		defined.set("a", synthetic("example.com", "v1", 1, &compiled), synthetic("example.com", "v2beta1", 1, &compiled))
+		defined.set("a", synthetic("example.com", "v1", 1, &read), synthetic("example.com", "v2beta1", 1, &read))
 	}
 }
 
 // What nobody asks for takes next to no memory: a type nothing, and a group version its place in the list.
 func TestTypesThatNobodyAsksForTakeNoMemory(t *testing.T) {
 	const groups, each, limit = 500, 10, 128
-	compiled := 0
+	read := 0
 	var all []*engine.Resource
 	for n := range groups * each {
-		all = append(all, synthetic(fmt.Sprintf("g%03d.example.com", n/each), "v1", n, &compiled))
+		all = append(all, synthetic(fmt.Sprintf("g%03d.example.com", n/each), "v1", n, &read))
 	}
 	registry := engine.NewRegistry(all)
 	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})

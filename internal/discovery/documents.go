@@ -38,6 +38,8 @@ type Documents struct {
 	media    *mediaTypes
 	roots    []*part // see rootGateways
 
+	parameters sync.Map // []*parameter by model, see options
+
 	builtinKinds func() map[string][]gvk // by model
 	customKinds  func() map[string][]gvk // those of the built-in types that documents of custom types name
 
@@ -52,6 +54,7 @@ type work struct {
 	lists      atomic.Int64 // resource lists
 	aggregated atomic.Int64 // their parts of aggregated discovery
 	openAPI    atomic.Int64 // printed OpenAPI v3 documents, of other paths, too
+	sections   atomic.Int64 // printed parts of OpenAPI v2 documents
 }
 
 // New prepares to make documents; it makes none.
@@ -180,6 +183,7 @@ func (e *editions) get(name string, make func() *Document) *Document {
 
 // press takes a document in piece by piece, and keeps it plain only as long as it is small.
 type press struct {
+	limit int // up to which it is
 	plain []byte
 	gz    *gzip.Writer // nil as long as everything fits into plain
 	out   bytes.Buffer
@@ -190,7 +194,7 @@ func (p *press) Write(b []byte) (int, error) {
 		return p.gz.Write(b)
 	}
 	p.plain = append(p.plain, b...)
-	if len(p.plain) > plainLimit {
+	if len(p.plain) > p.limit {
 		p.gz, _ = gzip.NewWriterLevel(&p.out, gzip.BestSpeed) // the level is a valid one
 		p.gz.Write(p.plain)
 		p.plain = nil
@@ -217,7 +221,7 @@ func jsonDocument(mediaType string, v object.Value) *Document {
 
 // textDocument is a text as a document, whose ETag is its hash.
 func textDocument(mediaType string, text []byte) *Document {
-	p := &press{}
+	p := &press{limit: plainLimit}
 	p.Write(text)
 	return p.document(mediaType, fmt.Sprintf("%X", sha256.Sum256(text)))
 }

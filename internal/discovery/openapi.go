@@ -162,7 +162,7 @@ func (p *part) document(d *Documents) *Document {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.doc == nil {
-		out, sum := &press{}, sha256.New()
+		out, sum := &press{limit: plainLimit}, sha256.New()
 		p.print(d, io.MultiWriter(out, sum))
 		p.hash = hashText(sum)
 		p.doc = out.document(mediaJSON, p.hash)
@@ -196,22 +196,22 @@ func (p *part) print(d *Documents, out io.Writer) {
 	} else {
 		kinds = groupVersionKinds(versions)
 	}
-	w.raw(`{"openapi":"3.0.0","info":`)
-	w.value(info)
-	w.raw(`,"paths":`)
 	b := newBuilder(d, dialect3{}, versions, kinds)
-	w.members(func() {
-		for _, item := range p.paths(d) {
-			w.member(item.path, b.path(item))
-		}
+	w.document(func() {
+		w.value("openapi", object.StringOf("3.0.0"))
+		w.value("info", info)
+		w.fields("paths", func(emit func(path string, item object.Value)) {
+			for _, item := range p.paths(d) {
+				emit(item.path, b.path(item))
+			}
+		})
+		w.fields("components", func(emit func(name string, v object.Value)) {
+			w.fields("schemas", b.models)
+			if !custom {
+				emit("securitySchemes", securitySchemes)
+			}
+		})
 	})
-	w.raw(`,"components":{"schemas":`)
-	w.members(func() { b.models(w.member) })
-	if !custom {
-		w.raw(`,"securitySchemes":`)
-		w.value(securitySchemes)
-	}
-	w.raw("}}")
 }
 
 func (d *Documents) info() object.Value {
@@ -223,92 +223,69 @@ var securitySchemes = object.Fields("BearerToken", object.Fields(
 	"name", object.StringOf("authorization"), "in", object.StringOf("header"),
 ))
 
-// openAPI2 prints everything into one document.
-func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
-	packed, sum := &press{}, sha256.New()
-	out := io.MultiWriter(packed, sum)
-	b := newBuilder(d, &dialect2{shared: map[string]object.Value{}}, c.all(), groupVersionKinds(c.all()))
-	paths := func(emit func(path string, item object.Value)) {
-		for _, p := range d.parts(c) {
-			for _, item := range p.paths(d) {
-				emit(item.path, b.path(item))
-			}
-		}
-	}
-	security := object.ListOf(object.Fields("BearerToken", object.ListOf()))
-	if protobuf {
-		w := &protoWriter{out: out}
-		w.field("swagger", object.StringOf("2.0"))
-		w.field("info", d.info())
-		paths(func(path string, item object.Value) { w.field("paths", object.Fields(path, item)) })
-		b.models(func(name string, model object.Value) { w.field("definitions", object.Fields(name, model)) })
-		for _, m := range b.dialect.(*dialect2).parameters() {
-			w.field("parameters", object.MapOf(m))
-		}
-		w.field("securityDefinitions", securitySchemes)
-		w.field("security", security)
-		return packed.document(mediaOpenAPI2, hashText(sum))
-	}
-	w := &writer{out: out}
-	w.raw(`{"swagger":"2.0","info":`)
-	w.value(d.info())
-	w.raw(`,"paths":`)
-	w.members(func() { paths(w.member) })
-	w.raw(`,"definitions":`)
-	w.members(func() { b.models(w.member) })
-	w.raw(`,"parameters":`)
-	w.value(object.MapOf(b.dialect.(*dialect2).parameters()...))
-	w.raw(`,"securityDefinitions":`)
-	w.value(securitySchemes)
-	w.raw(`,"security":`)
-	w.value(security)
-	w.raw("}")
-	return packed.document(mediaJSON, hashText(sum))
-}
-
-// writer prints a JSON document a fragment at a time.
+// writer prints a document a member at a time, as JSON or as protobuf.
 type writer struct {
-	out   io.Writer
-	buf   []byte
-	comma bool
+	out     io.Writer
+	message *message // of the document in protobuf; nil: it is JSON
+	buf     []byte
+	comma   bool // a member stands before the next one
 }
 
-func (w *writer) raw(s string) { io.WriteString(w.out, s) }
-
-func (w *writer) value(v object.Value) {
-	w.buf = object.AppendJSON(w.buf[:0], v)
-	w.out.Write(w.buf)
+func (w *writer) raw(s string) {
+	if w.message == nil {
+		io.WriteString(w.out, s)
+	}
 }
 
-// members prints a map whose members are those that body gives to member.
-func (w *writer) members(body func()) {
+// document prints a document, whose members body prints.
+func (w *writer) document(body func()) {
 	w.comma = false
 	w.raw("{")
 	body()
 	w.raw("}")
+	w.comma = true
 }
 
-func (w *writer) member(key string, v object.Value) {
+// value prints a member.
+func (w *writer) value(key string, v object.Value) {
 	w.buf = w.buf[:0]
+	if w.message != nil {
+		w.buf = appendMessage(w.buf, w.message, object.Fields(key, v))
+	} else {
+		if w.comma {
+			w.buf = append(w.buf, ',')
+		}
+		w.comma = true
+		w.buf = append(object.AppendString(w.buf, key), ':')
+		w.buf = object.AppendJSON(w.buf, v)
+	}
+	w.out.Write(w.buf)
+}
+
+// fields prints a member that is a map, with the members that body emits.
+func (w *writer) fields(key string, body func(emit func(name string, v object.Value))) {
 	if w.comma {
-		w.buf = append(w.buf, ',')
+		w.raw(",")
+	}
+	w.raw(`"` + key + `":`)
+	w.document(func() { body(w.emitter(key)) })
+}
+
+// emitter prints members of the map of this key. Parts of a field may stand apart in protobuf, so that they need no buffer either.
+func (w *writer) emitter(key string) func(name string, v object.Value) {
+	if w.message == nil {
+		return w.value
+	}
+	return func(name string, v object.Value) { w.value(key, object.Fields(name, v)) }
+}
+
+// copy prints members that are there already.
+func (w *writer) copy(members *Document) {
+	if w.comma {
+		w.raw(",")
 	}
 	w.comma = true
-	w.buf = append(object.AppendString(w.buf, key), ':')
-	w.buf = object.AppendJSON(w.buf, v)
-	w.out.Write(w.buf)
-}
-
-// protoWriter prints a document as protobuf. Parts of one field may stand apart there, so that paths and models need
-// no buffer either.
-type protoWriter struct {
-	out io.Writer
-	buf []byte
-}
-
-func (w *protoWriter) field(name string, v object.Value) {
-	w.buf = appendMessage(w.buf[:0], openAPI2Message(), object.Fields(name, v))
-	w.out.Write(w.buf)
+	members.WriteTo(w.out) // what was compressed in memory can be read
 }
 
 // builder turns paths and types into fragments in one version of OpenAPI, and remembers which models they lead to.

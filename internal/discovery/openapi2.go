@@ -1,13 +1,18 @@
 package discovery
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
 
+	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -16,6 +21,8 @@ import (
 type dialect2 struct {
 	shared map[string]object.Value
 }
+
+func newDialect2() *dialect2 { return &dialect2{shared: map[string]object.Value{}} }
 
 func (*dialect2) ref(model string) object.Value {
 	return object.Fields("$ref", object.StringOf("#/definitions/"+model))
@@ -119,16 +126,146 @@ func (d *dialect2) operation(b *builder, op *operation) object.Value {
 	return object.MapOf(append(members, object.Member{Key: "parameters", Value: object.ListOf(body...)})...)
 }
 
+// openAPI2 prints everything into one document. The part of custom types in it is printed once for each of their group versions,
+// and copied after that: thousands of definitions may come one after the other, with somebody asking for the document in between.
+func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
+	var builtin, custom []*groupVersion
+	for _, gv := range c.all() {
+		if gv.isCustom() {
+			custom = append(custom, gv)
+		} else {
+			builtin = append(builtin, gv)
+		}
+	}
+	packed, sum := &press{limit: plainLimit}, sha256.New()
+	w := &writer{out: io.MultiWriter(packed, sum)}
+	mediaType := mediaJSON
+	if protobuf {
+		w.message, mediaType = openAPI2Message(), mediaOpenAPI2
+	}
+	b := newBuilder(d, newDialect2(), builtin, groupVersionKinds(builtin))
+	w.document(func() {
+		w.value("swagger", object.StringOf("2.0"))
+		w.value("info", d.info())
+		w.fields("paths", func(emit func(path string, item object.Value)) {
+			for _, p := range d.parts(c) {
+				if p.version != nil && p.version.isCustom() {
+					continue
+				}
+				for _, item := range p.paths(d) {
+					emit(item.path, b.path(item))
+				}
+			}
+			for _, gv := range custom {
+				w.copy(gv.section(d, protobuf).paths)
+			}
+		})
+		if len(custom) > 0 {
+			b.wantTemplate()
+		}
+		w.fields("definitions", func(emit func(name string, model object.Value)) {
+			b.models(emit)
+			for _, gv := range custom {
+				w.copy(gv.section(d, protobuf).models)
+			}
+		})
+		w.fields("parameters", func(emit func(name string, parameter object.Value)) {
+			for _, m := range b.dialect.(*dialect2).parameters() {
+				emit(m.Key, m.Value)
+			}
+		})
+		w.value("securityDefinitions", securitySchemes)
+		w.value("security", object.ListOf(object.Fields("BearerToken", object.ListOf())))
+	})
+	return packed.document(mediaType, hashText(sum))
+}
+
+// section is the part of the document that a group version of custom types makes, in one form.
+type section struct {
+	once          sync.Once
+	paths, models *Document // members of these maps, compressed
+}
+
+// section is that of the group version in this form, printed on first use.
+func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
+	s := &gv.sections[0]
+	if protobuf {
+		s = &gv.sections[1]
+	}
+	s.once.Do(func() {
+		d.work.sections.Add(1)
+		b := newBuilder(d, newDialect2(), []*groupVersion{gv}, d.customKinds())
+		print := func(field string, body func(emit func(name string, v object.Value))) *Document {
+			packed := &press{}
+			w := &writer{out: packed}
+			if protobuf {
+				w.message = openAPI2Message()
+			}
+			body(w.emitter(field))
+			return packed.document("", "")
+		}
+		s.paths = print("paths", func(emit func(path string, item object.Value)) {
+			for _, item := range d.pathsOf(gv) {
+				emit(item.path, b.path(item))
+			}
+		})
+		s.models = print("definitions", func(emit func(name string, model object.Value)) {
+			models := b.customModels()
+			for _, name := range slices.Sorted(maps.Keys(models)) {
+				emit(name, models[name]())
+			}
+		})
+	})
+	return s
+}
+
+// template is a custom type with all that one may have: what its paths lead to is what those of any custom type lead to.
+var template = &engine.GroupVersion{Group: "example.com", Version: "v1", Resources: []*engine.Resource{{
+	Naming: engine.Naming{
+		Group: "example.com", Version: "v1", Name: "templates", Kind: "Template", ListKind: "TemplateList", Namespaced: true,
+	},
+	Model:   "com.example.v1.Template",
+	Written: func() object.Value { return object.Nil },
+	Subresources: []*engine.Subresource{
+		{Name: "status", Model: "com.example.v1.Template"}, {Name: "scale", Model: "io.k8s.api.autoscaling.v1.Scale"},
+	},
+}}}
+
+// wantTemplate has the document hold the models and the shared parameters that the sections of custom types refer to.
+func (b *builder) wantTemplate() {
+	for _, item := range b.documents.pathsOf(newGroupVersion(template)) {
+		b.path(item)
+	}
+	of := template.Resources[0]
+	delete(b.wanted, of.Model)
+	delete(b.wanted, besideModel(of.Model, of.ListKind))
+	b.wanted[modelObjectMeta], b.wanted[modelListMeta] = true, true
+}
+
 // openAPI2Message is the numbering of gnostic's OpenAPIv2.proto, as far as the document goes.
 var openAPI2Message = sync.OnceValue(func() *message {
 	schemaMessage := &message{extensions: 31}
 	one := func(number int) protoField { return protoField{number: number, of: schemaMessage} }
 	schemaMessage.fields = map[string]protoField{
 		"$ref": {number: 1}, "format": {number: 2}, "title": {number: 3}, "description": {number: 4},
-		"default": {number: 5, any: true}, "required": {number: 19}, "enum": {number: 20, any: true, each: true},
-		"additionalProperties": {number: 21, of: schemaMessage, wrap: []int{1}}, "type": {number: 22, wrap: []int{1}},
+		"default": {number: 5, any: true}, "multipleOf": {number: 6, double: true},
+		"maximum": {number: 7, double: true}, "exclusiveMaximum": {number: 8},
+		"minimum": {number: 9, double: true}, "exclusiveMinimum": {number: 10},
+		"maxLength": {number: 11}, "minLength": {number: 12}, "pattern": {number: 13},
+		"maxItems": {number: 14}, "minItems": {number: 15}, "uniqueItems": {number: 16},
+		"maxProperties": {number: 17}, "minProperties": {number: 18},
+		"required": {number: 19}, "enum": {number: 20, any: true, each: true},
+		"additionalProperties": {number: 21, choose: func(v object.Value) protoField {
+			if v.Kind() == object.Bool {
+				return protoField{wrap: []int{2}}
+			}
+			return protoField{of: schemaMessage, wrap: []int{1}}
+		}},
+		"type":  {number: 22, wrap: []int{1}},
 		"items": {number: 23, of: schemaMessage, wrap: []int{1}}, "allOf": one(24),
-		"properties": {number: 25, of: &message{entries: one(1)}},
+		"properties":   {number: 25, of: &message{entries: one(1)}},
+		"externalDocs": {number: 29, of: &message{fields: fields("description", "url")}},
+		"example":      {number: 30, any: true},
 	}
 	reference := &message{fields: fields("$ref", "description")}
 	body := &message{fields: map[string]protoField{

@@ -335,8 +335,18 @@ func except(parameters []*parameter, names ...string) []*parameter {
 	return slices.DeleteFunc(slices.Clone(parameters), func(p *parameter) bool { return slices.Contains(names, p.name) })
 }
 
-// options are the query parameters that the fields of an options type are: those that one value in a URL can give.
+// options are the query parameters that the fields of an options type are. They are made once, so that they are rendered
+// once in a document.
 func (d *Documents) options(model string) []*parameter {
+	if known, ok := d.parameters.Load(model); ok {
+		return known.([]*parameter)
+	}
+	made, _ := d.parameters.LoadOrStore(model, d.makeOptions(model))
+	return made.([]*parameter)
+}
+
+// makeOptions makes a parameter of each field that one value in a URL can give.
+func (d *Documents) makeOptions(model string) []*parameter {
 	t := d.model(model)
 	if t == nil {
 		return nil

@@ -22,6 +22,7 @@ type message struct {
 type protoField struct {
 	number int
 	of     *message // nil: a scalar, or any
+	double bool     // a number that is a float, whatever its value
 	any    bool     // a gnostic Any: the text of the value as field 2 of a message
 	each   bool     // a list of any
 	wrap   []int    // messages with this one field stand around the value, outermost first
@@ -79,6 +80,8 @@ func appendField(dst []byte, f protoField, v object.Value) []byte {
 		})
 	case f.of != nil:
 		return appendNested(dst, f.number, func(dst []byte) []byte { return appendMessage(dst, f.of, v) })
+	case f.double:
+		v = object.FloatOf(v.Float())
 	}
 	return appendScalar(dst, f.number, v)
 }

@@ -107,6 +107,7 @@ var models = sync.OnceValue(func() map[string]reflect.Type {
 		reflect.TypeFor[storage.VolumeAttributesClassList](),
 		reflect.TypeFor[storagemigration.StorageVersionMigrationList](),
 
+		reflect.TypeFor[autoscaling.Scale](),
 		reflect.TypeFor[core.NodeProxyOptions](),
 		reflect.TypeFor[core.PodAttachOptions](),
 		reflect.TypeFor[core.PodExecOptions](),
