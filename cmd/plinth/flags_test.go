@@ -134,7 +134,7 @@ func TestFates(t *testing.T) {
 				}
 			}
 		}
-		if program == kubeAPIServer && (count[works] < 45 || count[ignored] < 80 || count[refused] < 15 || count[own] != 5) ||
+		if program == kubeAPIServer && (count[works] < 45 || count[ignored] < 80 || count[refused] < 15 || count[own] != 6) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 {
 			t.Errorf("%s has %v", program, count)
 		}

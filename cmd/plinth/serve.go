@@ -21,7 +21,7 @@ import (
 func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
 	if program == kubeAPIServer {
-		s.DataDir, s.BindAddress, s.CertDir = "", "0.0.0.0", "/var/run/kubernetes"
+		s.DataDir, s.BindAddress, s.CertDir, s.Controllers = "", "0.0.0.0", "/var/run/kubernetes", nil
 	}
 	return s
 }

@@ -55,6 +55,9 @@ func ownFlags(c *settings) []row {
 			"where to write the administrator's kubeconfig; by default kubeconfig in the data directory", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), own,
 			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
+		{"controllers", list(&c.Controllers), own,
+			"what the server does itself of what is kube-controller-manager's work: * is all, namespace-controller empties namespaces that are " +
+				"being deleted, -NAME is without it; started as kube-apiserver, nothing", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), own,
 			"the least important messages to log: debug, info, warn or error", ""},
 	}

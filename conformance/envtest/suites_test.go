@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +22,15 @@ import (
 var suites = []string{"pkg/client", "pkg/cache", "pkg/builder", "pkg/controller", "pkg/manager"}
 
 // differs are the tests that pass on the reference and not here, with the reason.
-var differs = map[string]string{}
+var differs = map[string]string{
+	"Client SubResourceClient with structured objects should be able to create ServiceAccount tokens":   tokens,
+	"Client SubResourceClient with unstructured objects should be able to create ServiceAccount tokens": tokens,
+}
+
+const tokens = "there are no tokens of service accounts yet"
+
+// runner is the test of Go's that runs those of ginkgo: it fails with any of them.
+var runner = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\) \{\n(?:.*\n)??\tRegisterFailHandler`)
 
 // outcome is what became of the tests of one suite.
 type outcome struct {
@@ -124,6 +133,16 @@ func run(t *testing.T, program, dir, assets string) *outcome {
 	text, _ := cmd.CombinedOutput() // the report says what failed
 	o := &outcome{states: map[string]string{}, whys: map[string]string{}, took: time.Since(began)}
 	o.plain(string(text))
+	files, _ := filepath.Glob(filepath.Join(dir, "*_suite_test.go"))
+	for _, file := range files {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range runner.FindAllStringSubmatch(string(code), -1) {
+			delete(o.states, m[1])
+		}
+	}
 	if err := o.ginkgo(report); err != nil {
 		t.Errorf("%s has left no report: %v\n%s", filepath.Base(dir), err, text[max(0, len(text)-4000):])
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,6 +54,10 @@ type Config struct {
 	DisableAdmission []string
 	AllowPrivileged  bool
 
+	// Controllers are those of kube-controller-manager that the server runs itself, as its --controllers has them: "*" is all, NAME
+	// is one, -NAME is without it.
+	Controllers []string
+
 	AdvertiseAddress string // where discovery documents say that the server is; "": where it listens
 	ExternalHostname string // likewise; goes before AdvertiseAddress
 	// ServiceClusterIPRange holds the address of the Service kubernetes, which it begins with; "": 10.0.0.0/24. ServiceNodePort is
@@ -91,8 +96,8 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease",
-		EtcdPrefix:         "/registry", StorageTimeout: time.Minute,
+		EndpointReconciler: "lease", Controllers: []string{"*"},
+		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
@@ -145,6 +150,11 @@ func (c *Config) validate() error {
 	if _, err := c.versions(); err != nil {
 		refuse("%w", err)
 	}
+	for _, name := range c.Controllers {
+		if name != "*" && !slices.Contains(controllers, strings.TrimPrefix(name, "-")) {
+			refuse("--controllers: %q is none of *, %s", name, strings.Join(controllers, ", "))
+		}
+	}
 	if _, err := c.serviceRange(); err != nil {
 		refuse("%w", err)
 	}
@@ -154,6 +164,18 @@ func (c *Config) validate() error {
 	faults = append(faults, c.validateNumbers(), c.validateAccess())
 	c.settle()
 	return errors.Join(faults...)
+}
+
+// namespaceController empties namespaces that are being deleted.
+const namespaceController = "namespace-controller"
+
+// controllers are the names that Controllers may hold.
+var controllers = []string{namespaceController}
+
+// runs says whether a controller is to run. As in kube-controller-manager a name counts more than "*".
+func (c *Config) runs(controller string) bool {
+	return slices.Contains(c.Controllers, controller) ||
+		slices.Contains(c.Controllers, "*") && !slices.Contains(c.Controllers, "-"+controller)
 }
 
 // settle fills in what follows from the data directory.

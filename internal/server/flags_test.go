@@ -382,6 +382,7 @@ func TestRefusedSettings(t *testing.T) {
 		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
 		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
+		`--controllers: "job-controller" is none of`:        func(c *Config) { c.Controllers = []string{"*", "job-controller"} },
 		"--service-cluster-ip-range: 10.0.0.0/31 has no":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
 		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
 		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
@@ -462,5 +463,43 @@ func TestServiceKubernetes(t *testing.T) {
 	_, service, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", "", nil, 200)
 	if err != nil || service.text("spec", "type") != "NodePort" || service.text("spec", "clusterIP") != "10.0.0.1" {
 		t.Errorf("%v, %v", service, err)
+	}
+}
+
+// A namespace that is being deleted goes where there is somebody to empty it, and stays where there is not: kube-apiserver leaves
+// that to kube-controller-manager.
+//
+// SPEC: DEL-5, RUN-2
+func TestControllers(t *testing.T) {
+	for list, goes := range map[string]bool{
+		"*": true, "namespace-controller": true, "*,-namespace-controller": false, "": false,
+		"-namespace-controller,namespace-controller": true,
+	} {
+		s := started(t, func(c *Config) {
+			if c.Controllers = nil; list != "" {
+				c.Controllers = strings.Split(list, ",")
+			}
+		})
+		client := clientOf(t, s)
+		body := jsonObject{"metadata": map[string]any{"name": "n"}}
+		if _, _, err := client.do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body, 201); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := client.do(t.Context(), http.MethodDelete, "/api/v1/namespaces/n", "", nil, 200); err != nil {
+			t.Fatal(err)
+		}
+		code := 200
+		for until := time.Now().Add(10 * time.Second); code == 200 && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			var err error
+			if code, _, err = client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/n", "", nil, 200, 404); err != nil {
+				t.Fatal(err)
+			}
+			if !goes {
+				until = until.Add(-time.Second) // it is enough to look a few times
+			}
+		}
+		if code == 404 != goes {
+			t.Errorf("--controllers=%s: the namespace answers %d", list, code)
+		}
 	}
 }

@@ -175,8 +175,10 @@ func (s *Server) open(ctx context.Context) error {
 
 // control starts the controllers.
 func (s *Server) control(definitions *crd.Definitions) {
-	namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}
-	s.run(func() { namespaces.Run(s.closing) })
+	if s.config.runs(namespaceController) {
+		namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}
+		s.run(func() { namespaces.Run(s.closing) })
+	}
 	cleanup := &controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
 	}
