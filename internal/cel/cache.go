@@ -98,7 +98,7 @@ func (r *Rules) root() *place {
 		m = &made{}
 		if t := r.t(); hasRules(t) {
 			shapes := shapes{}
-			m.root = shapes.build(t, t, shapes.of(t))
+			m.root = shapes.build(t, shapes.of(t))
 		}
 		if !r.made.CompareAndSwap(nil, m) {
 			// Somebody else was faster, or it has just been dropped again: this one serves this caller either way.

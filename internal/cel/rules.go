@@ -19,7 +19,6 @@ type place struct {
 	fields     []child // by name
 	items      *place
 	additional *place
-	allOf      []*place
 
 	once     sync.Once
 	programs []*program
@@ -32,46 +31,38 @@ type child struct {
 	*place
 }
 
-// hasRules says whether rules apply to objects of this type. Those that stand in allOf alone do not count, as in the reference: they are
-// never run there.
+// hasRules says whether rules apply to objects of this type. A structural schema has none below allOf and its like.
 func hasRules(t *schema.Type) bool {
 	if t == nil {
 		return false
 	}
-	c := t.Custom
-	if c != nil && (len(c.Rules) > 0 || hasRules(c.Metadata)) {
+	if c := t.Custom; c != nil && (len(c.Rules) > 0 || hasRules(c.Metadata)) {
 		return true
 	}
 	return hasRules(t.Items()) || hasRules(t.Additional()) ||
 		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return hasRules(fieldType(t, f.Name)) })
 }
 
-// build makes the places at and below a node: t is the type there, from what speaks of it, which is t itself or one of its allOf.
-// It is nil where there are no rules.
-func (m shapes) build(from, t *schema.Type, declared *shape) *place {
+// build makes the places at and below a type; nil where there are no rules.
+func (m shapes) build(t *schema.Type, declared *shape) *place {
 	p := &place{t: t, declared: declared}
 	var elem *shape
 	if declared != nil {
 		elem = declared.elem
 	}
-	if a, b := from.Items(), t.Items(); a != nil && b != nil {
-		p.items = m.build(a, b, elem)
+	if of := t.Items(); of != nil {
+		p.items = m.build(of, elem)
 	}
-	if a, b := from.Additional(), t.Additional(); a != nil && b != nil {
-		p.additional = m.build(a, b, elem)
+	if of := t.Additional(); of != nil {
+		p.additional = m.build(of, elem)
 	}
-	for i := range from.Fields {
-		m.buildField(p, from, t, from.Fields[i].Name)
+	for i := range t.Fields {
+		m.buildField(p, t.Fields[i].Name)
 	}
-	if c := from.Custom; c != nil {
-		p.rules = c.Rules
-		for _, nested := range c.AllOf {
-			if of := m.build(nested, t, declared); of != nil {
-				p.allOf = append(p.allOf, of)
-			}
-		}
+	if t.Custom != nil {
+		p.rules = t.Custom.Rules
 	}
-	if len(p.rules) == 0 && len(p.fields) == 0 && p.items == nil && p.additional == nil && len(p.allOf) == 0 {
+	if len(p.rules) == 0 && len(p.fields) == 0 && p.items == nil && p.additional == nil {
 		return nil
 	}
 	p.self = m.of(t)
@@ -79,9 +70,9 @@ func (m shapes) build(from, t *schema.Type, declared *shape) *place {
 }
 
 // buildField makes the place of a field. Fields that expressions cannot get at have none, and so none of their rules is run.
-func (m shapes) buildField(p *place, from, t *schema.Type, name string) {
-	a, b := fieldType(from, name), fieldType(t, name)
-	if a == nil || b == nil {
+func (m shapes) buildField(p *place, name string) {
+	t := fieldType(p.t, name)
+	if t == nil {
 		return
 	}
 	var declared *shape
@@ -89,12 +80,12 @@ func (m shapes) buildField(p *place, from, t *schema.Type, name string) {
 		declared, _ = p.declared.field(name)
 	}
 	if _, ok := escape(name); !ok {
-		declared = m.of(b)
+		declared = m.of(t)
 	}
 	if declared == nil || declared.hidden {
 		return
 	}
-	if of := m.build(a, b, declared); of != nil {
+	if of := m.build(t, declared); of != nil {
 		p.fields = append(p.fields, child{name, of})
 	}
 }

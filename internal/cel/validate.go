@@ -62,10 +62,6 @@ func (d *validation) at(p *place, path *fielderrors.Place, v, old object.Value, 
 		return
 	}
 	d.rules(p, path, v, old, r)
-	for _, of := range p.allOf {
-		// As in the reference, only what is around the value counts here.
-		d.at(of, path, v, old, ratchet{around: r.around})
-	}
 	switch v.Kind() {
 	case object.List:
 		d.items(p, path, v, old, r)

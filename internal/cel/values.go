@@ -297,7 +297,8 @@ func (m *mapping) Find(key ref.Val) (ref.Val, bool) {
 	return of.value(v), true
 }
 
-// Iterator goes through the keys that the schema knows, in order.
+// Iterator goes through the keys that the schema knows, in order. For each member that the schema does not know comes a nil, as in
+// the reference: libraries count on as many keys as Size says, and an expression that gets at one of these ends with an error.
 func (m *mapping) Iterator() traits.Iterator {
 	keys := make([]ref.Val, 0, m.v.Len())
 	for _, member := range m.v.Members() {
@@ -312,7 +313,7 @@ func (m *mapping) Iterator() traits.Iterator {
 		}
 		keys = append(keys, types.String(key))
 	}
-	return &iterator{of: keys}
+	return &iterator{of: keys[:m.v.Len()]}
 }
 
 // iterator goes through values.
