@@ -170,7 +170,7 @@ func (g generator) rule(s node) node {
 	}
 	if g.one(4) {
 		r["messageExpression"] = pick(g, "'is ' + string(self)", "'said'", "''", "'a\nb'", "string(type(self))", "1", "'%s'.format([self])",
-			"'old ' + string(oldSelf)", "self", "string(1/0)", "oldSelf == self ? 'same' : 'other'")
+			"'old ' + string(oldSelf)", "oldSelf.hasValue() ? 'had' : 'had not'", "self", "string(1/0)", "oldSelf == self ? 'same' : 'other'")
 	}
 	if g.one(4) {
 		r["reason"] = pick(g, "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
