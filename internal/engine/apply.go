@@ -185,6 +185,13 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	if !scale {
 		return nil
 	}
+	if sub.Base != nil && d.sent.At("spec", "replicas").IsNull() { // neither the object nor the intent says how many
+		base, err := sub.Base(d.old)
+		if err != nil {
+			return err
+		}
+		d.sent = d.sent.With("spec", base.At("spec"))
+	}
 	managed, err := sub.Replicas.FromScale(d.old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
 	if err != nil {
 		return err

@@ -96,6 +96,11 @@ func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 	if err != nil {
 		return object.Nil, err
 	}
+	if rq.Subresource.Base != nil {
+		if _, err := rq.Subresource.View(old); err != nil { // what only stands in for a number is nobody's
+			live = live.WithoutAt("spec", "replicas")
+		}
+	}
 	managed, err := rq.Subresource.Replicas.ToScale(old.At("metadata", "managedFields"))
 	if err != nil {
 		return object.Nil, err

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 	"unique"
 
+	"plinth/internal/apierr"
 	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
@@ -89,7 +91,7 @@ func (e *Engine) version(
 	if r.Served != k.Storage {
 		var err error
 		if obj, err = k.convert(ctx, obj, k.Storage); err != nil {
-			return nil, err
+			return nil, cmp.Or(ctx.Err(), error(&apierr.Error{Code: 500, Message: err.Error()})) // as the reference calls it
 		}
 		// What one version tells in a text, the other one's defaults may complete: the behavior of an autoscaler.
 		if k.Storage.Default != nil {

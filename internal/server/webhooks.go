@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/internal/webhook"
 	"plinth/object"
@@ -24,6 +25,9 @@ func (s *Server) service(ctx context.Context, namespace, name string) (object.Va
 		return object.Nil, fmt.Errorf("services are not served here")
 	}
 	result, err := s.engine.Get(ctx, &engine.Request{Resource: r, Namespace: namespace, Name: name}, "")
+	if apierr.Is(err, apierr.NotFound) {
+		return object.Nil, fmt.Errorf("service %q not found", name)
+	}
 	if err != nil {
 		return object.Nil, err
 	}
