@@ -1,0 +1,17 @@
+package store
+
+import "testing"
+
+// A read through the embedded writer takes no memory, not even for a key that is made for it.
+func TestLiveAllocatesNothing(t *testing.T) {
+	s, _ := openGate(t)
+	defer s.Close()
+	namespace, name := "ns", "a"
+	if n := testing.AllocsPerRun(100, func() {
+		if _, current, err := s.Live(t.Context(), Key{Resource: "/pods", Name: namespace + "/" + name}, true); !current || err != nil {
+			t.Fatal(current, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
