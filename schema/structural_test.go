@@ -132,3 +132,38 @@ func TestStructuralRefusesWhatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// largeSchema is a schema of 45 kB, with descriptions, as generators of definitions write them.
+func largeSchema() string {
+	const field = `"field%d":{"description":"Field is what a field of a real definition is, and its description says so at some length, as they do.",` +
+		`"type":"object","properties":{"name":{"description":"Name of it.","type":"string","maxLength":63,"pattern":"^[a-z]+$"},` +
+		`"items":{"type":"array","items":{"type":"object","required":["key"],"properties":{"key":{"type":"string"},"value":{"type":"integer","format":"int32"},` +
+		`"port":{"x-kubernetes-int-or-string":true,"anyOf":[{"type":"integer"},{"type":"string"}]}}}},"labels":{"type":"object","additionalProperties":` +
+		`{"type":"string"}}}}`
+	var b strings.Builder
+	b.WriteString(`{"type":"object","properties":{"spec":{"type":"object","properties":{"first":{"type":"string"}`)
+	for i := 0; b.Len() < 45_000; i++ {
+		b.WriteString("," + strings.Replace(field, "%d", strings.Repeat("x", i), 1))
+	}
+	return b.String() + `}}}}`
+}
+
+func BenchmarkStructural(b *testing.B) {
+	from := parsedJSON(b, largeSchema())
+	options := StructuralOptions{Metadata: FromGo(metadataType, nil)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Structural(from, options); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A definition that is used for the first time is compiled while somebody waits, and what is compiled is kept.
+func TestCompilingIsCheap(t *testing.T) {
+	from := parsedJSON(t, largeSchema())
+	options := StructuralOptions{Metadata: FromGo(metadataType, nil)}
+	if n := testing.AllocsPerRun(3, func() { _, _ = Structural(from, options) }); n > 1300 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -22,7 +22,7 @@ func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
 
 func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
-var names = []string{"a", "b", "c", "d", "e", "kind", "name", "metadata", "apiVersion"}
+var names = []string{"a", "b", "c", "d", "e", "kind", "name", "metadata", "apiVersion", "a-b"}
 
 // schema makes the schema of an object.
 func (g *generator) schema() node {
