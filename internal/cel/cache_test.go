@@ -1,0 +1,116 @@
+package cel
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// SPEC: EXT-1: what is used stays compiled, what is not is let go, and nothing runs when there is nothing left.
+func TestCacheLetsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cache Cache
+		typ, asked := structural(t, widgets), 0
+		rules := cache.Rules(func() *schema.Type { asked++; return typ })
+		obj := parsed(t, `spec: {min: -1, max: 2}`)
+		use := func() {
+			t.Helper()
+			if errs, _ := rules.Validate(t.Context(), obj, object.Nil, nil); len(errs) != 1 {
+				t.Fatalf("errors are %v", errs)
+			}
+		}
+		use()
+		for range 5 {
+			time.Sleep(idle - time.Second)
+			use()
+		}
+		if asked != 1 {
+			t.Errorf("rules in use were compiled %d times", asked)
+		}
+		time.Sleep(3 * idle)
+		synctest.Wait()
+		if rules.made.Load() != nil || len(cache.rules) != 0 || cache.timer != nil {
+			t.Errorf("idle rules are held: %v, %d, %v", rules.made.Load(), len(cache.rules), cache.timer)
+		}
+		if use(); asked != 2 {
+			t.Errorf("rules that were let go were compiled %d times", asked)
+		}
+		time.Sleep(3 * idle)
+	})
+}
+
+// SPEC: EXT-1: rules of more types than are kept make others go, and work all the same.
+func TestCacheIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cache Cache
+		obj := parsed(t, `spec: {min: -1, max: 2}`)
+		typ := structural(t, widgets)
+		for range 3 * most {
+			errs, _ := cache.Rules(func() *schema.Type { return typ }).Validate(t.Context(), obj, object.Nil, nil)
+			if len(errs) != 1 {
+				t.Fatalf("errors are %v", errs)
+			}
+			if len(cache.rules) > most {
+				t.Fatalf("%d are held", len(cache.rules))
+			}
+		}
+		time.Sleep(3 * idle)
+	})
+}
+
+// SPEC: EXT-1: an expression that is nested too deeply, too long, or too expensive is an error, and so is one whose evaluation
+// breaks down; none of it reaches the caller.
+func TestRulesAreBounded(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
+	for name, rule := range map[string]string{
+		"depth":   nested(5000),
+		"length":  strings.Repeat("true || ", 20000) + "true",
+		"lists":   strings.Repeat("[", 300) + strings.Repeat("]", 300) + ".size() == 1",
+		"members": "self" + strings.Repeat(".a", 3000) + " == 1",
+	} {
+		text := object.AppendJSON(nil, object.Fields("type", object.StringOf("object"), "x-kubernetes-validations",
+			object.ListOf(object.Fields("rule", object.StringOf(rule)))))
+		typ := structural(t, string(text))
+		start := time.Now()
+		checked := len(Check(typ, nil, CheckOptions{}))
+		errs, _ := Compile(typ).Validate(t.Context(), parsed(t, `{a: 1}`), object.Nil, nil)
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("%s takes %v", name, took)
+		}
+		if (checked == 0) != (len(errs) == 0) || name != "lists" && checked == 0 {
+			t.Errorf("%s: %d errors of the definition, %v", name, checked, errs)
+		}
+	}
+	typ := structural(t, `{type: object, properties: {l: {type: array, items: {type: integer}}}, x-kubernetes-validations: [
+		{rule: "self.l.all(x, self.l.all(y, self.l.all(z, x + y == z)))"}, {rule: "false"}]}`)
+	obj := object.Fields("l", object.ListOf(make([]object.Value, 1000)...))
+	for i := range obj.At("l").Items() {
+		obj = obj.With("l", obj.At("l").WithItem(i, object.IntOf(0)))
+	}
+	errs, _ := Compile(typ).Validate(t.Context(), obj, object.Nil, nil)
+	if len(errs) != 1 || !strings.Contains(errs[0].Detail, "call cost exceeds limit") {
+		t.Errorf("an expensive rule: %v", errs)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	if errs, _ := Compile(typ).Validate(ctx, obj, object.Nil, nil); len(errs) != 1 || errs[0].Type != "InternalError" {
+		t.Errorf("a context that has ended: %v", errs)
+	}
+}
+
+// SPEC: EXT-1: a panic of an expression is an error of it.
+func TestPanicsAreErrors(t *testing.T) {
+	typ := structural(t, `{type: object, x-kubernetes-preserve-unknown-fields: true, x-kubernetes-validations: [{rule: "'%s'.format([self]) != ''"}]}`)
+	errs, _ := Compile(typ).Validate(t.Context(), parsed(t, `{b: {c: 1}}`), object.Nil, nil)
+	if len(errs) != 1 {
+		t.Errorf("errors are %v", errs)
+	}
+	if out := evaluate(t.Context(), nil, nil); out.err == nil || out.counted {
+		t.Errorf("a program that is not there: %+v", out)
+	}
+}
