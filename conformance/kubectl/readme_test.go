@@ -22,6 +22,12 @@ func TestReadmeSessions(t *testing.T) {
 	dir := session(t, server)
 	for chapter, shown := range map[string][]string{
 		"Five minutes with kubectl": {"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`},
+		"Five minutes with a custom resource": {
+			"customresourcedefinition.apiextensions.k8s.io/databases.example.com serverside-applied", "database.example.com/orders serverside-applied",
+			"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.", "database.example.com/orders scaled",
+			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows", "refused, as the rule says",
+			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
+		},
 		"Who owns each field": {
 			"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
 			`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`, "color: red ", "# ops (Apply)",
