@@ -18,10 +18,12 @@ const MaxDepth = 10_000
 // Parsed is what a body says.
 type Parsed struct {
 	Value Value
-	// Duplicates holds the path of every key that stands twice in its map (`spec.replicas`), in the order found, or the
+	// Duplicates holds the path of every key that stands twice in its map (`spec.replicas`), in the order of the text, or the
 	// words of the YAML parser for it. The later one of two has won. At most maxDuplicates are listed, and fewer where their
 	// paths are long.
 	Duplicates []string
+
+	text string // of JSON; "" for what was something else
 }
 
 // These bound what a hostile body can make the parser look up and remember.
@@ -53,7 +55,11 @@ func ParseJSON(data []byte) (Parsed, error) {
 	if p.pos < len(p.in) {
 		return Parsed{}, p.unexpected("after top-level value")
 	}
-	return Parsed{Value: v, Duplicates: p.duplicates}, nil
+	parsed := Parsed{Value: v, Duplicates: p.duplicates, text: p.in}
+	if len(p.duplicates) > 1 {
+		parsed.Duplicates = parsed.inOrder()
+	}
+	return parsed, nil
 }
 
 // parser is the state of one pass. Items and members are collected on the two stacks, which serve all depths, and copied

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,7 +148,7 @@ func TestDuplicates(t *testing.T) {
 		{`{"a":1,"b":2}`, `{"a":1,"b":2}`, nil},
 		{`{"a":1,"a":2}`, `{"a":2}`, []string{"a"}},
 		{`{"a":1,"a":2,"a":3}`, `{"a":3}`, []string{"a"}},
-		{`{"b":1,"a":0,"b":2,"a":3}`, `{"a":3,"b":2}`, []string{"a", "b"}},
+		{`{"b":1,"a":0,"b":2,"a":3}`, `{"a":3,"b":2}`, []string{"b", "a"}},
 		{`{"spec":{"replicas":1,"replicas":2}}`, `{"spec":{"replicas":2}}`, []string{"spec.replicas"}},
 		{`{"spec":{"containers":[{},{"name":"a","name":"b"}]}}`, `{"spec":{"containers":[{},{"name":"b"}]}}`, []string{"spec.containers[1].name"}},
 		{`[[{"a":1,"a":2}]]`, `[[{"a":2}]]`, []string{"[0][0].a"}},
@@ -250,5 +251,32 @@ func TestUntypedIsLinear(t *testing.T) {
 	v, err := p.Value.Untyped()
 	if err != nil || v.Len() != 700_001 || v.Items()[700_000].Kind() != Float {
 		t.Errorf("%d items, %v", v.Len(), err)
+	}
+}
+
+// SPEC: VAL-2
+func TestPositions(t *testing.T) {
+	const text = `{ "b" : {"x":1, "y":{"x":2},"x" :3} ,"a.b":[1,{"c":1,"c":2,"c":3}, [ {"d":"}"} ]],"b":{"x":4},"\u0061":5 }`
+	parsed, err := ParseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(parsed.Duplicates); got != "[b.x a.b[1].c b]" {
+		t.Errorf("duplicates %s", got)
+	}
+	paths := []string{"b", "b.x", "b.y.x", "a.b", "a.b[1].c", "a.b[2][0].d", "a", "c", "b.z", "a.b[7]"}
+	for nth, want := range map[int][]string{
+		1: {`"b" :`, `"x":1`, `"x":2`, `"a.b"`, `"c":1`, `"d":`, `"\u0061"`, "", "", ""},
+		2: {`"b":{"x":4`, `"x" :3`, "", "", `"c":2`, "", "", "", "", ""},
+	} {
+		for i, at := range parsed.Positions(paths, nth) {
+			if want[i] == "" && at >= 0 || want[i] != "" && (at < 0 || !strings.HasPrefix(text[at:], want[i])) {
+				t.Errorf("%s for the time %d: at %d", paths[i], nth, at)
+			}
+		}
+	}
+	fromYAML, err := ParseYAML([]byte("a: 1"))
+	if err != nil || fromYAML.Positions([]string{"a"}, 1) != nil {
+		t.Errorf("YAML has positions (%v)", err)
 	}
 }

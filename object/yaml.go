@@ -38,7 +38,7 @@ func ParseYAML(data []byte) (Parsed, error) {
 	if err != nil {
 		return Parsed{}, err
 	}
-	parsed.Duplicates = duplicates
+	parsed.Duplicates, parsed.text = duplicates, ""
 	return parsed, nil
 }
 

@@ -265,8 +265,7 @@ func admissionFlags(c *settings) []row {
 		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
 		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
-		{"disable-admission-plugins", list(&c.DisableAdmission), works,
-			"admission plugins that are off; NamespaceLifecycle, the only one that is there, stays, and the log says so", ""},
+		{"disable-admission-plugins", list(&c.DisableAdmission), works, "admission plugins that are off; NamespaceLifecycle is the only one that is there", ""},
 		{"enable-admission-plugins", list(&c.EnableAdmission), works, "admission plugins that are on; those that are not there yet are errors", ""},
 	}
 }

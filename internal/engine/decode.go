@@ -23,7 +23,7 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	if err != nil {
 		return err
 	}
-	if err := d.judge(typ, odd, body.Duplicates, decoded.Unknown); err != nil {
+	if err := d.judge(typ, odd, &body, decoded.Unknown); err != nil {
 		return err
 	}
 	managed := body.Value.At("metadata", "managedFields")
@@ -33,6 +33,32 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 		{Key: "kind", Value: object.StringOf(kind)},
 	})
 	return nil
+}
+
+// inOrder words what is duplicate and what is unknown in a body, in the order in which somebody comes to it who reads the text.
+func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
+	type told struct {
+		text string
+		at   int
+	}
+	all := make([]told, 0, len(duplicates)+len(unknown))
+	for _, path := range duplicates {
+		all = append(all, told{text: fmt.Sprintf("duplicate field %q", path)})
+	}
+	for _, path := range unknown {
+		all = append(all, told{text: fmt.Sprintf("unknown field %q", path)})
+	}
+	if len(all) > 1 {
+		for i, at := range slices.Concat(body.Positions(duplicates, 2), body.Positions(unknown, 1)) {
+			all[i].at = at
+		}
+		slices.SortStableFunc(all, func(a, b told) int { return a.at - b.at })
+	}
+	texts := make([]string, len(all))
+	for i := range all {
+		texts[i] = all[i].text
+	}
+	return texts
 }
 
 // bodyType is what the body of the request is: the type's own kind, or that of its subresource.
@@ -114,22 +140,27 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 }
 
 // judge turns odd things, and duplicate and unknown fields, into warnings or into an error that names every one of them.
-func (d *draft) judge(typ *schema.Type, odd, duplicates, unknown []string) error {
-	if d.rq.Validation == Ignore || len(odd)+len(duplicates)+len(unknown) == 0 {
+func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unknown []string) error {
+	if d.rq.Validation == Ignore || len(odd)+len(body.Duplicates)+len(unknown) == 0 {
 		return nil
 	}
 	found, lines := slices.Clone(odd), []string(nil)
-	for _, path := range duplicates {
+	var duplicates []string
+	for _, path := range body.Duplicates {
 		switch {
 		case object.IsYAMLDuplicate(path):
 			lines = append(lines, path)
-		case typ.Has(path): // what is below an unknown field is told of with it
-			found = append(found, fmt.Sprintf("duplicate field %q", path))
+		// What is below an unknown field of a built-in type is told of with it. A custom object is read before it is known what it may have.
+		case d.rq.custom() || typ.Has(path):
+			duplicates = append(duplicates, path)
 		}
 	}
-	for _, path := range unknown {
-		found = append(found, fmt.Sprintf("unknown field %q", path))
+	if d.rq.custom() { // all of it is read before anybody looks at the fields
+		found = append(found, inOrder(body, duplicates, nil)...)
+		duplicates = nil
+		body = &object.Parsed{}
 	}
+	found = append(found, inOrder(body, duplicates, unknown)...)
 	if d.rq.Validation == Warn {
 		d.warn(append(lines, found...)...)
 		return nil

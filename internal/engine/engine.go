@@ -12,6 +12,9 @@ type Config struct {
 	Store    *store.Store
 	Registry *Registry
 	Now      Clock // nil: time.Now
+	// AnyNamespace lets objects be created in namespaces that are not there, or are being emptied, and every namespace be
+	// deleted: the admission plugin NamespaceLifecycle is off.
+	AnyNamespace bool
 }
 
 // Engine does the verbs on the objects of a store. It has no state of its own, but for what it need not parse again.
@@ -20,6 +23,8 @@ type Engine struct {
 	registry *Registry
 	now      Clock
 	recent   origins
+	// anyNamespace is Config.AnyNamespace.
+	anyNamespace bool
 }
 
 // New makes an engine.
@@ -27,7 +32,7 @@ func New(c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Engine{store: c.Store, registry: c.Registry, now: c.Now}
+	return &Engine{store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace}
 }
 
 // splitKey takes the name of a stored object apart.

@@ -17,7 +17,7 @@ const Namespaces = "/namespaces"
 func (d *draft) admit(ctx context.Context) error {
 	r := d.rq.Resource
 	switch {
-	case d.action == deletes && r.Undeletable != nil:
+	case d.action == deletes && r.Undeletable != nil && !d.anyNamespace:
 		if why := r.Undeletable(d.rq.Name); why != "" {
 			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
 		}
@@ -74,7 +74,7 @@ func (d *draft) admitDefinition(ctx context.Context) error {
 // until the commit what it has found, and does not mind if the namespace is annotated meanwhile.
 func (d *draft) admitNamespace(ctx context.Context) error {
 	rq := d.rq
-	if !rq.Resource.Namespaced || rq.Namespace == "" { // no namespace is for validation to refuse
+	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // no namespace is for validation to refuse
 		return nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}

@@ -115,18 +115,19 @@ func oddOperations(body []byte) []string {
 	if err != nil {
 		return nil // what is wrong with it is told when it is applied
 	}
-	var odd []string
-	for _, path := range parsed.Duplicates {
-		odd = append(odd, fmt.Sprintf("json patch duplicate field %q", path))
-	}
+	var unknown []string
 	for i, operation := range parsed.Value.Items() {
 		for _, m := range operation.Members() {
 			switch m.Key {
 			case "op", "path", "from", "value":
 			default:
-				odd = append(odd, fmt.Sprintf("json patch unknown field %q", fmt.Sprintf("[%d].%s", i, m.Key)))
+				unknown = append(unknown, fmt.Sprintf("[%d].%s", i, m.Key))
 			}
 		}
+	}
+	odd := inOrder(&parsed, parsed.Duplicates, unknown)
+	for i := range odd {
+		odd[i] = "json patch " + odd[i]
 	}
 	return odd
 }

@@ -10,7 +10,7 @@ import (
 	"plinth/internal/auth"
 )
 
-// namespaceLifecycle is the only admission plugin of the reference that is there, always.
+// namespaceLifecycle is the only admission plugin of the reference that is there.
 const namespaceLifecycle = "NamespaceLifecycle"
 
 // admissionPlugins are those of kube-apiserver 1.37. A test compares them with the reference's help.

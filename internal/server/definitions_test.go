@@ -394,3 +394,12 @@ func TestDefinitionOfABuiltinType(t *testing.T) {
 		t.Errorf("%d objects are left", left)
 	}
 }
+
+// With the admission plugin off, nobody asks whether there is a namespace. SPEC: RUN-1, URI-5
+func TestWithoutNamespaceLifecycle(t *testing.T) {
+	config := quiet(t.TempDir())
+	config.DisableAdmission = []string{"NamespaceLifecycle"}
+	c, _ := serveFrom(t, config)
+	c.must(201, http.MethodPost, "/api/v1/namespaces/nowhere/configmaps", jsonObject{"metadata": map[string]any{"name": "c"}})
+	c.must(200, http.MethodDelete, "/api/v1/namespaces/default", nil)
+}

@@ -85,9 +85,6 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if len(ignored) > 0 {
 		c.Logger.Warn("feature gates that mean nothing here are ignored", "gates", ignored)
 	}
-	if slices.Contains(c.DisableAdmission, namespaceLifecycle) {
-		c.Logger.Warn("the admission plugin NamespaceLifecycle cannot be turned off, and stays on")
-	}
 	if err := c.locate(ctx); err != nil {
 		return nil, err
 	}
@@ -121,7 +118,9 @@ func (s *Server) open(ctx context.Context) error {
 	table := s.store.Table(crd.Path)
 	definitions.Open(table)
 	s.registry.Define(table, definitions.Define)
-	s.engine = engine.New(engine.Config{Store: s.store, Registry: s.registry, Now: c.Now})
+	s.engine = engine.New(engine.Config{
+		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
+	})
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
