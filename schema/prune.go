@@ -55,12 +55,14 @@ type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored
 	nulls   bool         // step 4 is left out
+	keeps   bool         // what step 3 drops stays, and is told of
 
 	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference tells of them one after the other,
 	// the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
+	refused               *field.Error // embedded as it is told of a field
 }
 
 // place is a step on the way from the top to the value at hand; nil is the top. It stays on the stack, like [step].
@@ -89,7 +91,7 @@ func (p *place) String() string {
 // path is the place in the words of errors about fields: a.b[0][c] for a member that no property declares.
 func (p *place) path() *field.Path {
 	switch {
-	case p == nil:
+	case p == nil, p.up == nil && p.index < 0 && p.key == "":
 		return nil
 	case p.index >= 0:
 		return p.up.path().Index(p.index)
@@ -192,7 +194,7 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 		if !keep {
 			p.unknown = tell(p.unknown, at.String())
 		}
-		return v, keep
+		return v, keep || p.keeps
 	}
 	if p.loses(v, of) {
 		return v, false
@@ -244,7 +246,8 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 // refuse notes what is wrong with an embedded object.
 func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	if p.embedded == nil {
-		p.embedded = &TypeError{Path: at.String(), Message: field.Invalid(at.path(), bad(p.untyped(v, at)), detail).Error()}
+		p.refused = field.Invalid(at.path(), bad(p.untyped(v, at)), detail)
+		p.embedded = &TypeError{Path: at.String(), Message: p.refused.Error()}
 	}
 }
 

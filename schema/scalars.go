@@ -41,11 +41,12 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 			c.invalid(f, at, text, "should match '%s'", said.Pattern)
 		}
 	}
-	if said.format == "" || said.format == "int32" || said.format == "int64" || said.format == "float" || said.format == "double" {
+	format := c.format(said)
+	if format == "" || format == "int32" || format == "int64" || format == "float" || format == "double" || c.asDefault && !KnowsFormat("string", format) {
 		return
 	}
-	if f.matches++; !hasFormat(said.format, text) {
-		c.wrongType(f, at, said.format, text)
+	if f.matches++; !hasFormat(format, text) {
+		c.wrongType(f, at, format, text)
 	}
 }
 
@@ -69,6 +70,14 @@ func KnowsFormat(typ, format string) bool {
 		return format == "float" || format == "double"
 	}
 	return false
+}
+
+// format is the format that is checked.
+func (c *checker) format(said *Constraints) string {
+	if c.asDefault {
+		return said.Format
+	}
+	return said.format
 }
 
 // effectiveFormat is the format that is checked at a place, "" where it is none.
@@ -152,22 +161,22 @@ func less(a, b object.Value) bool {
 func (c *checker) inRange(f *findings, v object.Value, t *Type, said *Constraints, what string, at *place) bool {
 	var err error
 	switch typ := t.jsonType(); {
-	case typ == "integer" && v.Kind() == object.Int && said.format != "int32":
+	case typ == "integer" && v.Kind() == object.Int && c.format(said) != "int32":
 	case typ == "integer":
 		bits := 64
-		if said.format == "int32" {
+		if c.format(said) == "int32" {
 			bits = 32
 		}
 		_, err = strconv.ParseInt(plain10(v), 10, bits)
-	case typ == "number" && said.format == "float":
+	case typ == "number" && c.format(said) == "float":
 		_, err = strconv.ParseFloat(plain10(v), 32)
 	}
 	if err == nil {
 		return true
 	}
 	format := "(default format)"
-	if said.format != "" {
-		format = "with format " + said.format
+	if c.format(said) != "" {
+		format = "with format " + c.format(said)
 	}
 	c.say(f, fmt.Sprintf("%s value must be of type %s %s in %s", what, t.jsonType(), format, at.name()))
 	return false

@@ -152,6 +152,9 @@ func (n *node) junctor() bool {
 	return n.allOf.Len() > 0 || n.anyOf.Len() > 0 || n.oneOf.Len() > 0 || !n.negate.IsNull()
 }
 
+// writtenKinds are the names of types.
+var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": String, "boolean": Bool, "integer": Int, "number": Float}
+
 // shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
 func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	var items, additional *Type
@@ -177,6 +180,8 @@ func (s *structural) shape(t *Type, n *node, open, root bool) error {
 	switch {
 	case n.intOrString:
 		t.Kind = IntOrString
+		n.c.written = writtenKinds[n.kind]
+		n.constraints++
 	case n.kind == "":
 		t.Kind = Any
 	case n.kind == "object" && len(t.Fields) == 0 && additional != nil && additional.declared():

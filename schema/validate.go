@@ -50,7 +50,10 @@ func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 func (t *Type) check(v object.Value, pair *Pair, root *field.Path) field.ErrorList {
 	c := checker{root: root}
 	f := c.ratcheted(v, t, nil, pair)
-	var errs field.ErrorList
+	return f.errors()
+}
+
+func (f *findings) errors() (errs field.ErrorList) {
 	for i := range f.list {
 		errs = append(errs, f.list[i].err)
 	}
@@ -75,6 +78,9 @@ const maxTold = 1 << 20
 type checker struct {
 	root *field.Path // of the value that everything begins with; nil where that is an object
 	told int         // text in findings that have not been discarded
+	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats count that are
+	// not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
+	asDefault bool
 }
 
 // findings is what is known of one value.
@@ -230,6 +236,11 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 	if said == nil {
 		said = &unconstrained
 	}
+	if c.asDefault && t.Kind == IntOrString {
+		written := *t
+		written.Kind = t.Custom.written
+		t = &written
+	}
 	if v.Kind() == object.Number { // what has not been decoded
 		v = object.FloatOf(v.Float())
 	}
@@ -243,7 +254,7 @@ func (c *checker) value(v object.Value, t *Type, at *place, pair *Pair) (f findi
 		c.enum(&f, v, said, at)
 		return f
 	}
-	if t.Kind != Any || said.format != "" {
+	if t.Kind != Any || c.format(said) != "" {
 		c.ofType(&f, v, t, said, at)
 	}
 	f.matches += 2
@@ -322,13 +333,14 @@ func (t *Type) has(is string) bool {
 // which looks at strings alone.
 func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches++
+	want := c.format(said)
 	is, format := jsonType(v)
 	whole := is == "number" && isWhole(v.Float()) && t.has("integer")
 	fits := t.has(is) || whole || is == "integer" && t.Kind == Float
 	switch textual := is == "string" || is == "array"; {
-	case said.format != "" && !textual && !fits && format != said.format:
-		c.wrongType(f, at, said.format, format)
-	case said.format != "" && textual && t.Kind != Int && t.Kind != Float && t.Kind != IntOrString:
+	case want != "" && !textual && !fits && format != want:
+		c.wrongType(f, at, want, format)
+	case want != "" && textual && t.Kind != Int && t.Kind != Float && t.Kind != IntOrString:
 		f.matches++
 	case !fits:
 		c.wrongType(f, at, t.jsonType(), is)
