@@ -45,7 +45,7 @@ type Constraints struct {
 	Rules []Rule // x-kubernetes-validations; package cel compiles and runs them
 
 	format  string                                                        // Format, where it is one that is checked
-	written Kind // of an IntOrString: what the schema has for a type, Any if nothing
+	written Kind                                                          // of an IntOrString: what the schema has for a type, Any if nothing
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList // of the top: see StructuralOptions
 
 	// A schema may speak of the items of what it does not call an array, and of the members of what it does not call an

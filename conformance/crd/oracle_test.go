@@ -36,6 +36,10 @@ var (
 		CheckRules: func(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
 			return cel.Check(t, path, cel.CheckOptions(o))
 		},
+		CheckDefaultRules: func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+			return cel.Compile(t).ValidateDefault(context.Background(), path, v, budget)
+		},
+		RuleBudget: cel.Budget,
 	}
 )
 
@@ -93,6 +97,13 @@ type verdict struct {
 // selfType is what upstream calls the type of self, with the time at which it does.
 var selfType = regexp.MustCompile(`selfType\d+`)
 
+// unknownType is an error of a default that is not of the type that its schema demands. Where there is no such type, Plinth says that
+// alone.
+var (
+	unknownType = regexp.MustCompile(`^FieldValueTypeInvalid .* in body must be of type (.*): "[a-z0-9]*"$`)
+	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32", "int64", "float", "double", "date", "nonsense"}
+)
+
 // lines are errors as text, in an order of their own: upstream walks maps.
 func lines(errs field.ErrorList) []string {
 	out := []string{}
@@ -110,7 +121,10 @@ func (v *verdict) upstream(validate func() field.ErrorList) {
 	}()
 	errs := validate()
 	noteFired(errs)
-	v.theirs = lines(slices.DeleteFunc(slices.Clone(errs), notYet))
+	v.theirs = slices.DeleteFunc(lines(errs), func(line string) bool {
+		of := unknownType.FindStringSubmatch(line)
+		return of != nil && !slices.Contains(types, of[1])
+	})
 }
 
 func create(d definition) (v verdict) {

@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"slices"
-	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 )
 
@@ -41,14 +38,6 @@ func text(t testing.TB, doc any) []byte {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// notYet are errors of what is not validated here yet: defaults.
-func notYet(e *field.Error) bool {
-	in := func(texts ...string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return strings.HasPrefix(e.Detail, text) })
-	}
-	return strings.Contains(e.Field, ".default") && !in("must not be set", "this property is in", "must be undefined")
 }
 
 // neverFired are errors that upstream has words for and that a definition of version v1 does not get, by parts of their

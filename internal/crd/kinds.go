@@ -50,7 +50,7 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	r.PrepareCreate = func(obj object.Value, by access.User) object.Value { return withStoredVersion(prepareCreate(obj, by)) }
 	r.PrepareUpdate = func(obj, old object.Value) object.Value { return withStoredVersion(prepareUpdate(obj, old)) }
 	o := func() validation.Options {
-		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules}
+		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules, CheckDefaultRules: checkDefaultRules, RuleBudget: cel.Budget}
 	}
 	r.NameOf = validation.Names
 	r.WarnCreate = func(obj, _ object.Value) []string { return definitionWarnings(obj, object.Nil) }
@@ -63,6 +63,11 @@ func (d *Definitions) Complete(r *engine.Resource) {
 // checkRules is cel.Check as validation wants it.
 func checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
 	return cel.Check(t, path, cel.CheckOptions(o))
+}
+
+// checkDefaultRules runs the rules of a place on its default.
+func checkDefaultRules(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+	return cel.Compile(t).ValidateDefault(context.Background(), path, v, budget)
 }
 
 // withStoredVersion notes in the status that objects may from now on be stored in the version that the spec says.

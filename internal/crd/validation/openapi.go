@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"plinth/internal/fielderrors"
 	"plinth/object"
 )
@@ -13,7 +15,6 @@ var (
 	mapTypes      = []string{"atomic", "granular"}
 	listTypes     = []string{"atomic", "set", "map"}
 	reasons       = []string{"FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"}
-	typeMembers   = []string{"apiVersion", "kind", "metadata"}
 	atRootAllowed = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems " +
 		"UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]"
 )
@@ -37,7 +38,7 @@ func (c *checker) schema(holder object.Value, status bool, name string, p *field
 	cannot, sound := "", false
 	if !c.notStructural {
 		cannot = unconvertible(schema)
-		sound = cannot == "" && c.structural(schema, at)
+		sound = cannot == "" && c.structural(schema, at) && c.defaults(schema, at)
 	}
 	w := openAPIWalk{checker: c}
 	w.node(schema, at, scope{root: true, defaults: true})
@@ -64,6 +65,7 @@ type openAPIWalk struct {
 	*checker
 	// broken holds the paths of nodes with rules whose schema is wrong, there or below: such rules are not compiled.
 	broken map[string]bool
+	ruled  []*field.Path // the other nodes with rules
 }
 
 // scope is what a node is told from above.
@@ -100,7 +102,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	}
 	for _, m := range n.properties.Members() {
 		inside := below
-		if (s.root || n.embedded) && slices.Contains(typeMembers, m.Key) {
+		if (s.root || n.embedded) && isObjectMember(m.Key) {
 			inside.meta = true
 			if s.root {
 				inside.defaults, inside.noDefaults = false, "in top-level "+m.Key
@@ -137,13 +139,27 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	for i, rule := range n.rules.Items() {
 		w.ruleForm(rule, schema, convertible, p.To("x-kubernetes-validations").Item(i))
 	}
-	if n.rules.Len() > 0 && len(w.List) > before {
-		if w.broken == nil {
-			w.broken = map[string]bool{}
-		}
-		w.broken[w.Path(p).String()] = true
+	if n.rules.Len() > 0 {
+		w.note(w.Path(p), len(w.List) > before)
 	}
 	return convertible
+}
+
+// note remembers a node with rules.
+func (w *openAPIWalk) note(path *field.Path, broken bool) {
+	if !broken {
+		w.ruled = append(w.ruled, path)
+		return
+	}
+	if w.broken == nil {
+		w.broken = map[string]bool{}
+	}
+	w.broken[path.String()] = true
+}
+
+// isObjectMember says whether every object has a member of this name, whatever its schema says.
+func isObjectMember(key string) bool {
+	return key == "apiVersion" || key == "kind" || key == "metadata"
 }
 
 // supported refuses what OpenAPI has and Kubernetes has not.

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -17,6 +18,11 @@ type Options struct {
 	// CheckRules says what is wrong with what the CEL rules of a structural schema say: whether they compile, and what they may
 	// cost. How they are written down has been checked before. Nil disables it.
 	CheckRules func(t *schema.Type, path *field.Path, o RuleOptions) field.ErrorList
+	// CheckDefaultRules runs the CEL rules of a place on its default, and returns what is left of the budget, which is negative when
+	// it is used up. Nil disables it.
+	CheckDefaultRules func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64)
+	// RuleBudget is the budget for all defaults of a schema.
+	RuleBudget int64
 }
 
 // RuleOptions is how the CEL rules of one schema are checked.
@@ -31,17 +37,25 @@ type RuleOptions struct {
 	Stored func(expression string, message bool) bool
 }
 
+// errNoType is what the reference says of all rules in a schema if there are rules at the top and it says only that unknown fields are
+// preserved, and not that it is of an object.
+var errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: " +
+	"unable to convert structural schema to CEL declarations")
+
 // celRules checks the CEL rules of a schema that follows the structural rules.
 func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.Place, w *openAPIWalk) {
 	if c.CheckRules == nil || !anyNode(openAPI, func(n *node) bool { return n.rules.Len() > 0 }) {
 		return
 	}
 	path := c.Path(p)
-	options := schema.StructuralOptions{Metadata: c.Metadata}
-	t, err := schema.Structural(openAPI, options)
-	if err != nil {
-		t, err = schema.Structural(repaired(openAPI), options)
+	if root := read(openAPI); root.typ == "" && root.rules.Len() > 0 {
+		// Rules have types of their own only where the top has none that they could be taken from.
+		for _, of := range w.ruled {
+			c.List = append(c.List, field.InternalError(of.Child("x-kubernetes-validations"), errNoType))
+		}
+		return
 	}
+	t, err := c.compile(openAPI)
 	if err != nil {
 		c.List = append(c.List, field.InternalError(path, err))
 		return
@@ -51,6 +65,16 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 		o.Skip = func(path string) bool { return w.broken[path] }
 	}
 	c.List = append(c.List, c.CheckRules(t, path, o)...)
+}
+
+// compile compiles a schema that follows the structural rules, and may break others.
+func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
+	o := schema.StructuralOptions{Metadata: c.Metadata}
+	t, err := schema.Structural(openAPI, o)
+	if err != nil {
+		return schema.Structural(repaired(openAPI), o)
+	}
+	return t, nil
 }
 
 // repaired is a schema without what has been found wrong with it and what keeps it from being compiled, so that rules elsewhere in
@@ -64,13 +88,13 @@ func repaired(openAPI object.Value) object.Value {
 	put := func(key string, v object.Value) { set = append(set, object.Member{Key: key, Value: v}) }
 	var drop []string
 	if n.typ != "" && !slices.Contains(types, n.typ) {
-		drop = append(drop, "type")
-		put("x-kubernetes-preserve-unknown-fields", object.BoolOf(true))
+		drop = append(drop, "type", "format")
+		put("x-kubernetes-int-or-string", object.BoolOf(true)) // which needs no type, and lets nothing else pass
 	}
 	if n.hasMapType && !slices.Contains(mapTypes, n.mapType) {
 		drop = append(drop, "x-kubernetes-map-type")
 	}
-	if n.hasListType && !slices.Contains(listTypes, n.listType) {
+	if n.hasListType && (!slices.Contains(listTypes, n.listType) || n.listType == "map" && n.listKeys.Len() == 0) {
 		drop = append(drop, "x-kubernetes-list-type")
 	}
 	if n.hasRef {

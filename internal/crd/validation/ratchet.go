@@ -11,7 +11,8 @@ import (
 
 // excusesOf finds the rules that an old definition breaks, so that a new one may break them, too: rules have been added over the
 // years, and what was stored before must stay writable.
-func excusesOf(def, was *definition, old object.Value) excuses {
+func (c *checker) excusesOf(was *definition, old object.Value) excuses {
+	def := &c.def
 	state, _ := approvalOf(old)
 	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
 	established := isEstablished(old)
@@ -22,6 +23,7 @@ func excusesOf(def, was *definition, old object.Value) excuses {
 		missingSchemas:   !was.allHaveSchemas(),
 		badTypes:         was.anySchema(hasBadTypes),
 		notStructural:    was.anySchema(isNotStructural),
+		unprunedDefaults: was.anySchema(c.hasUnprunedDefaults),
 		compositeSets:    was.anySchema(hasCompositeSets),
 		looseKeys:        was.anySchema(hasLooseKeys),
 		preserveUnknown:  was.spec.At("preserveUnknownFields").Bool(),

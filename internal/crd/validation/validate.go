@@ -29,6 +29,7 @@ type excuses struct {
 	missingSchemas    bool // versions without a schema
 	badTypes          bool // types that OpenAPI does not have
 	notStructural     bool // schemas that are not structural
+	unprunedDefaults  bool // defaults with unknown fields
 	compositeSets     bool // sets of items that are not atomic
 	looseKeys         bool // sets and maps whose items, or keys of items, may be null or missing
 	storedExpressions func(expression string, message bool) bool
@@ -67,7 +68,7 @@ func Validate(crd object.Value, o Options) field.ErrorList {
 func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
 	c := &checker{Options: o, def: newDefinition(crd)}
 	was := newDefinition(old)
-	c.excuses = excusesOf(&c.def, &was, old)
+	c.excuses = c.excusesOf(&was, old)
 	c.spec()
 	c.unchanged(&was)
 	c.rest(crd)
