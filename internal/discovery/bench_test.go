@@ -1,7 +1,13 @@
 package discovery
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+
+	"plinth/internal/builtin"
+	"plinth/internal/builtin/gotypes"
+	"plinth/object"
 )
 
 func BenchmarkOpenAPI3(b *testing.B) {
@@ -64,5 +70,34 @@ func BenchmarkKept(b *testing.B) {
 		if _, ok, err := d.Get("/openapi/v3/apis/apps/v1", mediaJSON); !ok || err != nil {
 			b.Fatal(ok, err)
 		}
+	}
+}
+
+// What one definition more costs the one who asks next, among thousands.
+func BenchmarkOneDefinitionMore(b *testing.B) {
+	definition := string(object.AppendJSON(nil, customDefinitions(b)[0]))
+	definition = strings.Replace(definition, "What is wanted.", strings.Repeat("What is wanted, in many words. ", 1200), 1) // 45 kB
+	s := newDefinitionStore(b, builtin.Resources(builtin.Config{}))
+	n := 0
+	put := func() {
+		s.put(parse(b, []byte(strings.ReplaceAll(definition, "alpha.discovery.", fmt.Sprintf("g%05d.", n)))))
+		n++
+	}
+	for range 2000 {
+		put()
+	}
+	d := New(Config{Registry: s.registry, Version: testVersion, Model: gotypes.Model})
+	for _, path := range []string{"/apis", "/openapi/v3", "/openapi/v2"} {
+		plain(b, d, path, mediaJSON)
+		b.Run(path, func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				put()
+				b.StartTimer()
+				if _, ok, err := d.Get(path, mediaJSON); !ok || err != nil {
+					b.Fatal(ok, err)
+				}
+			}
+		})
 	}
 }

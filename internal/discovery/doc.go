@@ -12,7 +12,8 @@
 // fragments are printed one after the other into a compressor, so that a document of several megabytes never stands in
 // memory as a whole. When the registry changes, a new catalog takes over the group versions that are the same ones, what has
 // been made of them included. So one type more costs the documents of its own group version, the lists of groups, and
-// copying in the aggregated documents; only OpenAPI v2, one document of everything, is printed again as a whole.
+// copying in the aggregated documents and in OpenAPI v2, one document of everything, of which each group version of custom types
+// keeps its part; the part of the built-in types is printed again.
 //
 // Custom types are described by the schemas of their definitions, which are read for it and not compiled.
 //

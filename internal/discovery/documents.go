@@ -117,12 +117,22 @@ func (d *Document) WriteTo(w io.Writer) (int64, error) {
 		n, err := w.Write(d.Body)
 		return int64(n), err
 	}
-	r, err := gzip.NewReader(bytes.NewReader(d.Gzip))
-	if err != nil {
+	r := readers.Get().(*gzip.Reader)
+	defer readers.Put(r)
+	if err := r.Reset(bytes.NewReader(d.Gzip)); err != nil {
 		return 0, fmt.Errorf("discovery: %w", err)
 	}
 	return io.Copy(w, r)
 }
+
+// Compressors and decompressors are used again: one takes more memory than most documents, a compressor more than a MiB.
+var (
+	readers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	writers = sync.Pool{New: func() any {
+		w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+		return w
+	}}
+)
 
 // Get is the document of a URL path in the best media type that an Accept header names; "" accepts everything. It is
 // not ok if the path is none of those that this package serves. The error is an *apierr.Error (406).
@@ -195,7 +205,8 @@ func (p *press) Write(b []byte) (int, error) {
 	}
 	p.plain = append(p.plain, b...)
 	if len(p.plain) > p.limit {
-		p.gz, _ = gzip.NewWriterLevel(&p.out, gzip.BestSpeed) // the level is a valid one
+		p.gz = writers.Get().(*gzip.Writer)
+		p.gz.Reset(&p.out)
 		p.gz.Write(p.plain)
 		p.plain = nil
 	}
@@ -210,6 +221,8 @@ func (p *press) document(mediaType, etag string) *Document {
 		return doc
 	}
 	p.gz.Close() // writes to memory: it cannot fail
+	writers.Put(p.gz)
+	p.gz = nil
 	doc.Gzip = bytes.Clone(p.out.Bytes())
 	return doc
 }
