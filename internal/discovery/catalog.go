@@ -96,9 +96,20 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 }
 
 func newGroupVersion(served *engine.GroupVersion) *groupVersion {
-	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: served.Resources}
+	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: told(served.Resources)}
 	gv.openAPI = &part{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
 	return gv
+}
+
+// told is the types that discovery tells of. Custom types are served in built-in group versions, too, but not told of there: in the reference
+// others answer for these.
+func told(resources []*engine.Resource) []*engine.Resource {
+	custom := func(r *engine.Resource) bool { return r.Stored != nil && r.Stored.Custom }
+	builtin := func(r *engine.Resource) bool { return !custom(r) }
+	if !slices.ContainsFunc(resources, custom) || !slices.ContainsFunc(resources, builtin) {
+		return resources
+	}
+	return slices.DeleteFunc(slices.Clone(resources), custom)
 }
 
 func groupLess(a, b string) bool {

@@ -403,3 +403,16 @@ func TestWithoutNamespaceLifecycle(t *testing.T) {
 	c.must(201, http.MethodPost, "/api/v1/namespaces/nowhere/configmaps", jsonObject{"metadata": map[string]any{"name": "c"}})
 	c.must(200, http.MethodDelete, "/api/v1/namespaces/default", nil)
 }
+
+// A custom type in a built-in group version is served, and not told of. SPEC: EXT-1, URI-8
+func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	definition := definitionOf("coordination.k8s.io", "widgets", "Widget")
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"api-approved.kubernetes.io": "unapproved, a test"}
+	c.must(201, http.MethodPost, definitions, definition)
+	c.must(200, http.MethodGet, "/apis/coordination.k8s.io/v1/widgets", nil)
+	list, _ := c.must(200, http.MethodGet, "/apis/coordination.k8s.io/v1", nil)["resources"].([]any)
+	if len(list) != 1 {
+		t.Errorf("discovery tells of %v", list)
+	}
+}
