@@ -15,8 +15,8 @@ import (
 	"plinth/object"
 )
 
-// scaled is the scale subresource of the kinds that have spec.replicas and status.replicas (URI-7). selector is the text of the label
-// selector of an object; version is the apiVersion of the kind.
+// scaled is the scale subresource of the kinds that have spec.replicas and status.replicas (URI-7). selector is the
+// text of the label selector of an object; version is the apiVersion of the kind.
 func scaled(selector func(obj object.Value) (string, error), version string) *engine.Subresource {
 	return scale.Scaling{
 		Read: func(obj object.Value) (scale.Numbers, error) {
@@ -36,8 +36,10 @@ func scaled(selector func(obj object.Value) (string, error), version string) *en
 
 func setReplicas(obj object.Value, n int64) (object.Value, error) {
 	if n < 0 {
-		return object.Nil, apierr.NewInvalid(apierr.Type{Group: "autoscaling", Name: "Scale"}, obj.At("metadata", "name").Str(),
-			field.ErrorList{field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0")})
+		typ := apierr.Type{Group: "autoscaling", Name: "Scale"}
+		return object.Nil, apierr.NewInvalid(typ, obj.At("metadata", "name").Str(), field.ErrorList{
+			field.Invalid(field.NewPath("spec", "replicas"), n, "must be greater than or equal to 0"),
+		})
 	}
 	return obj.WithAt(object.IntOf(n), "spec", "replicas"), nil
 }

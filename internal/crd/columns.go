@@ -11,8 +11,9 @@ import (
 	"plinth/object"
 )
 
-// columnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and the
-// additionalPrinterColumns or else the age. A path that cannot be parsed ends the columns before it, as in the reference.
+// columnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and
+// the additionalPrinterColumns or else the age. A path that cannot be parsed ends the columns before it, as in the
+// reference.
 func columnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	given := version.At("additionalPrinterColumns").Items()
 	if len(given) == 0 {
@@ -23,8 +24,11 @@ func columnsOf(version object.Value) (columns []engine.Column, cells func(obj ob
 
 // ageColumn is the column that there is when a definition names none.
 func ageColumn() object.Value {
-	return printerColumn("Age", "date", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], ".metadata.creationTimestamp")
+	return printerColumn("Age", "date", metadataDoc("creationTimestamp"), ".metadata.creationTimestamp")
 }
+
+// metadataDoc is the description of a field of the metadata.
+func metadataDoc(field string) string { return metav1.ObjectMeta{}.SwaggerDoc()[field] }
 
 // printerColumn is a column as a definition writes it.
 func printerColumn(name, typ, description, path string) object.Value {
@@ -32,11 +36,11 @@ func printerColumn(name, typ, description, path string) object.Value {
 		"description", object.StringOf(description), "jsonPath", object.StringOf(path))
 }
 
-// printerColumns is what columns of a definition make: the name of the object is always the first. Paths are kept in parsed form from the
-// first look at an object on: most definitions are never shown.
+// printerColumns is what columns of a definition make: the name of the object is always the first. Paths are kept in
+// parsed form from the first look at an object on: most definitions are never shown.
 func printerColumns(given []object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	columns = append(make([]engine.Column, 0, 1+len(given)),
-		engine.Column{Name: "Name", Type: "string", Format: "name", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]})
+		engine.Column{Name: "Name", Type: "string", Format: "name", Description: metadataDoc("name")})
 	for i, c := range given {
 		path := c.At("jsonPath").Str()
 		if !plainPath(path) || len(path) > maxJSONPath {

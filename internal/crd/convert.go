@@ -17,13 +17,17 @@ import (
 
 // conversion is how custom objects get from one version to another (engine.Kind.Convert).
 //
-// With the strategy None, an object gets another apiVersion. With Webhook, a webhook is sent all the objects of a call that are not yet of
-// the version that is asked for, in one ConversionReview. In either case the object then gets the form that the schema of its new version
-// demands, as a body from a client would, and loses what that does not have.
+// With the strategy None, an object gets another apiVersion. With Webhook, a webhook is sent all the objects of a
+// call that are not yet of the version that is asked for, in one ConversionReview. In either case the object then
+// gets the form that the schema of its new version demands, as a body from a client would, and loses what that does
+// not have.
 //
-// A webhook says what becomes of an object, but it is not its owner: it may change labels and annotations, and nothing else of the
-// metadata. What it may not change is taken from the object that it was sent, or is an error where it would make another object of it.
-func (d *Definitions) conversion(definition object.Value) func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
+// A webhook says what becomes of an object, but it is not its owner: it may change labels and annotations, and
+// nothing else of the metadata. What it may not change is taken from the object that it was sent, or is an error
+// where it would make another object of it.
+func (d *Definitions) conversion(
+	definition object.Value,
+) func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
 	given := definition.At("spec", "conversion")
 	if given.At("strategy").Str() != "Webhook" {
 		return func(_ context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
@@ -92,10 +96,12 @@ func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.V
 		return nil, over
 	}
 	if err != nil {
-		return nil, fmt.Errorf("conversion webhook for %v failed: %v", kindOf(sent[0]), err) // a timeout of the webhook is none of the client's
+		// The error is not wrapped: that the webhook has taken too long does not mean that the request has.
+		return nil, fmt.Errorf("conversion webhook for %v failed: %v", kindOf(sent[0]), err)
 	}
 	if len(answer) != len(sent) {
-		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d", kindOf(sent[0]), len(answer), len(sent))
+		return nil, fmt.Errorf("conversion webhook for %v returned %d objects, expected %d",
+			kindOf(sent[0]), len(answer), len(sent))
 	}
 	return convertEach(objects, to, func(i int, obj object.Value) (object.Value, error) {
 		made, err := accept(answer[i], obj, to.APIVersion, i)
@@ -118,9 +124,11 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 	answer, err := h.definitions.Call(ctx, h.config, object.AppendObject(nil, object.Fields(
 		"apiVersion", object.StringOf(reviewGroup+"/"+h.review), "kind", object.StringOf("ConversionReview"),
 		"request", object.Fields(
-			"uid", object.StringOf(uid), "desiredAPIVersion", object.StringOf(apiVersion), "objects", object.ListOf(objects...)),
+			"uid", object.StringOf(uid), "desiredAPIVersion", object.StringOf(apiVersion),
+			"objects", object.ListOf(objects...)),
 		"response", object.Fields( // the reference sends its zero value along
-			"uid", object.StringOf(""), "convertedObjects", object.Nil, "result", object.Fields("metadata", object.MapOf())),
+			"uid", object.StringOf(""), "convertedObjects", object.Nil,
+			"result", object.Fields("metadata", object.MapOf())),
 	)))
 	if err != nil {
 		return nil, err
@@ -132,8 +140,8 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 	return h.answered(parsed.Value, uid)
 }
 
-// answered are the objects of a response, where it is one to the review of this UID. Of v1beta1 only the response itself counts, as in the
-// reference.
+// answered are the objects of a response, where it is one to the review of this UID. Of v1beta1 only the response
+// itself counts, as in the reference.
 func (h *hook) answered(review object.Value, uid string) ([]object.Value, error) {
 	want := schema.GroupVersionKind{Group: reviewGroup, Version: "v1", Kind: "ConversionReview"}
 	if is := kindOf(review); h.review == "v1" && is != want {
@@ -167,7 +175,8 @@ func kindOf(obj object.Value) schema.GroupVersionKind {
 // maxMissing bounds how much of an object without a kind stands in an error.
 const maxMissing = 1024
 
-// accept is what a webhook has made of an object, with the metadata that it may not change. The errors begin with what is invalid.
+// accept is what a webhook has made of an object, with the metadata that it may not change. The errors begin with
+// what is invalid.
 func accept(made, from object.Value, apiVersion string, i int) (object.Value, error) {
 	if made.Kind() != object.Map || made.At("kind").Str() == "" {
 		text := string(object.AppendJSON(nil, made))
@@ -178,14 +187,19 @@ func accept(made, from object.Value, apiVersion string, i int) (object.Value, er
 	}
 	want, is := kindOf(from), kindOf(made)
 	if version := (schema.GroupVersion{Group: is.Group, Version: is.Version}); version.String() != apiVersion {
-		return object.Nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)", i, apiVersion, version)
+		return object.Nil, fmt.Errorf("object at index %d: invalid groupVersion (expected %v, received %v)",
+			i, apiVersion, version)
 	}
 	if want.Kind != is.Kind {
-		return object.Nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)", i, want.Kind, is.Kind)
+		return object.Nil, fmt.Errorf("object at index %d: invalid kind (expected %v, received %v)",
+			i, want.Kind, is.Kind)
 	}
-	for _, what := range [...]struct{ key, called string }{{"name", "name"}, {"namespace", "namespace"}, {"uid", "UID"}} {
-		if want, is := from.At("metadata", what.key).Str(), made.At("metadata", what.key).Str(); want != is {
-			return object.Nil, fmt.Errorf("object: must have the same %s: %v != %v", what.called, want, is)
+	for _, key := range [...]string{"name", "namespace", "uid"} {
+		if want, is := from.At("metadata", key).Str(), made.At("metadata", key).Str(); want != is {
+			if key == "uid" {
+				key = "UID"
+			}
+			return object.Nil, fmt.Errorf("object: must have the same %s: %v != %v", key, want, is)
 		}
 	}
 	metadata, err := mergeMetadata(from.At("metadata"), made)
@@ -226,7 +240,8 @@ func checkTexts(texts, before object.Value, key string) error {
 	all := make(map[string]string, texts.Len())
 	for _, m := range texts.Members() {
 		if m.Value.Kind() != object.String {
-			return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object", key, m.Key, goValue(m.Value))
+			return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object",
+				key, m.Key, goValue(m.Value))
 		}
 		all[m.Key] = m.Value.Str()
 	}

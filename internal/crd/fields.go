@@ -10,9 +10,9 @@ import (
 	"plinth/object"
 )
 
-// selectableOf lists the selectable fields of the custom objects of a version, with their values in an object, sorted by name (LIST-7): what
-// engine.Reading.Fields does. It lists none, but is there, where the definition names none: objects in no namespace cannot be selected by it
-// then either.
+// selectableOf lists the selectable fields of the custom objects of a version, with their values in an object, sorted
+// by name (LIST-7): what engine.Reading.Fields does. It lists none, but is there, where the definition names none:
+// objects in no namespace cannot be selected by it then either.
 func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 	given := version.At("selectableFields").Items()
 	if len(given) == 0 {

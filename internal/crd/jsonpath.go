@@ -10,11 +10,13 @@ import (
 	"plinth/object"
 )
 
-// jsonPath is a JSONPath of a definition (of a printer column, of a selectable field), ready to be looked up in objects.
+// jsonPath is a JSONPath of a definition (of a printer column, of a selectable field), ready to be looked up in
+// objects.
 //
-// The library of the reference parses it; what it finds is worked out here, over values. The library's own evaluation wants an object as
-// maps of Go, changes the parsed path while it evaluates one with a range, so that two requests must not share it, and takes as long as the
-// path says: [0,0] doubles what it has found, and thirty of them in a row never end. Here
+// The library of the reference parses it; what it finds is worked out here, over values. The library's own evaluation
+// wants an object as maps of Go, changes the parsed path while it evaluates one with a range, so that two requests
+// must not share it, and takes as long as the path says: [0,0] doubles what it has found, and thirty of them in a row
+// never end. Here
 //
 //	Σ values visited ≤ maxVisited
 //
@@ -50,7 +52,7 @@ func parseJSONPath(text string) (*jsonPath, error) {
 	}
 	p := &jsonPath{}
 	for _, node := range parsed.Root.Nodes {
-		if action, ok := node.(*jsonpath.ListNode); ok { // what stands between two actions is text, and finds nothing else
+		if action, ok := node.(*jsonpath.ListNode); ok { // between two actions stands text, which finds nothing else
 			p.actions = append(p.actions, action)
 		}
 	}
@@ -84,7 +86,8 @@ func fieldsOf(action *jsonpath.ListNode) (names []string) {
 	return names
 }
 
-// first is the first value that the path finds in an object; not ok where there is none, or where the path does not fit the object.
+// first is the first value that the path finds in an object; not ok where there is none, or where the path does not
+// fit the object.
 func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 	if p.fields != nil {
 		v, ok = obj, true
@@ -108,9 +111,9 @@ func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 	return v, ok
 }
 
-// evaluation is one look-up of a path. Its methods take the values found so far and return those that one step more finds; beside an
-// error they return what the reference's do, since a filter that asks only whether there is anything looks at the values and not at the
-// error.
+// evaluation is one look-up of a path. Its methods take the values found so far and return those that one step more
+// finds; beside an error they return what the reference's do, since a filter that asks only whether there is anything
+// looks at the values and not at the error.
 type evaluation struct {
 	left int // how many values may yet be visited
 }
@@ -193,7 +196,8 @@ func appendChildren(dst []object.Value, v object.Value) []object.Value {
 	return append(dst, v.Items()...)
 }
 
-// descend finds the values and all that is in them, leaving out what is empty and, as in the reference, the scalars but texts.
+// descend finds the values and all that is in them, leaving out what is empty and, as in the reference, the scalars
+// but texts.
 func (e *evaluation) descend(in []object.Value) (out []object.Value, err error) {
 	for _, v := range in {
 		if v.Len() == 0 || v.Kind() == object.Number {
@@ -355,7 +359,8 @@ func compare(a, b object.Value, operator string) (bool, error) {
 	return false, fmt.Errorf("unrecognized filter operator %s", operator)
 }
 
-// scalarKind is the kind of a scalar, of both kinds of numbers that are no integers the same; Null where it cannot be compared.
+// scalarKind is the kind of a scalar, of both kinds of numbers that are no integers the same; Null where it cannot be
+// compared.
 func scalarKind(v object.Value) object.Kind {
 	switch k := v.Kind(); k {
 	case object.Bool, object.Int, object.Float, object.String:

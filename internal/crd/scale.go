@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
@@ -15,7 +14,8 @@ import (
 	"plinth/object"
 )
 
-// scalePaths are where custom objects of a version keep what their Scale shows, as the definition writes it: ".spec.replicas".
+// scalePaths are where custom objects of a version keep what their Scale shows, as the definition writes it:
+// ".spec.replicas".
 type scalePaths struct {
 	wanted, there, selector string // selector is "" where there is none
 }
@@ -24,25 +24,30 @@ type scalePaths struct {
 func scalePathsOf(version object.Value) (p scalePaths, ok bool) {
 	v := version.At("subresources", "scale")
 	return scalePaths{
-		wanted: v.At("specReplicasPath").Str(), there: v.At("statusReplicasPath").Str(), selector: v.At("labelSelectorPath").Str(),
+		wanted: v.At("specReplicasPath").Str(), there: v.At("statusReplicasPath").Str(),
+		selector: v.At("labelSelectorPath").Str(),
 	}, !v.IsNull()
 }
 
-// notWanted stands in the Scale that a patch or an apply begins with for a number of replicas that is not there. The one who sends it back has
-// not set any.
+// notWanted stands in the Scale that a patch or an apply begins with for a number of replicas that is not there. The
+// one who sends it back has not set any.
 const notWanted = math.MinInt32
 
-// scaleOf is the scale subresource of a version; nil where it has none. validate is what is wrong with an object that a Scale has changed.
-func scaleOf(definition, version object.Value, validate func(obj, old object.Value) field.ErrorList) *engine.Subresource {
+// scaleOf is the scale subresource of a version; nil where it has none. validate is what is wrong with an object that
+// a Scale has changed.
+func scaleOf(
+	definition, version object.Value, validate func(obj, old object.Value) field.ErrorList,
+) *engine.Subresource {
 	p, ok := scalePathsOf(version)
 	if !ok {
 		return nil
 	}
-	// Beside the name, as the reference has it for every Scale: numbers that are 0 and that autoscaling/v1 leaves out show as nothing.
+	// Beside the name, as the reference has it for every Scale: numbers that are 0 and that autoscaling/v1 leaves out
+	// show as nothing.
 	columns, cells := printerColumns([]object.Value{
 		printerColumn("Desired", "integer", "Number of desired replicas", ".spec.replicas"),
 		printerColumn("Available", "integer", "Number of actual replicas", ".status.replicas"),
-		printerColumn("Age", "date", metav1.ObjectMeta{}.SwaggerDoc()["creationTimestamp"], ".metadata.creationTimestamp"),
+		ageColumn(),
 	})
 	s := scale.Scaling{
 		Read: func(obj object.Value) (scale.Numbers, error) {
@@ -61,7 +66,8 @@ func scaleOf(definition, version object.Value, validate func(obj, old object.Val
 		},
 		Write: func(obj object.Value, n int64) (object.Value, error) {
 			if n == notWanted {
-				return object.Nil, apierr.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", p.wanted))
+				empty := fmt.Sprintf("the spec replicas field %q cannot be empty", p.wanted)
+				return object.Nil, apierr.NewBadRequest(empty)
 			}
 			return setAt(obj, object.IntOf(n), split(p.wanted))
 		},
@@ -72,7 +78,8 @@ func scaleOf(definition, version object.Value, validate func(obj, old object.Val
 	return sub
 }
 
-// replicasOf says where each version of a definition has its number of replicas: in none of them, where it has no scale subresource.
+// replicasOf says where each version of a definition has its number of replicas: in none of them, where it has no
+// scale subresource.
 func replicasOf(definition object.Value) merge.Replicas {
 	replicas := merge.Replicas{}
 	for _, v := range definition.At("spec", "versions").Items() {
@@ -87,7 +94,8 @@ func replicasOf(definition object.Value) merge.Replicas {
 	return replicas
 }
 
-// numbers are what an object says of its replicas. there says whether it says how many are wanted. A Scale has numbers of 32 bits.
+// numbers are what an object says of its replicas. there says whether it says how many are wanted. A Scale has
+// numbers of 32 bits.
 func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err error) {
 	wanted, there, err := integerAt(obj, p.wanted)
 	if err != nil {
@@ -109,7 +117,8 @@ func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err 
 // unclassified is an error that the reference gives no reason.
 func unclassified(err error) error { return &apierr.Error{Code: 500, Message: err.Error()} }
 
-// validateScale returns what is wrong with the fields of an object that the Scale of its version shows; nil where there is no Scale.
+// validateScale returns what is wrong with the fields of an object that the Scale of its version shows; nil where
+// there is no Scale.
 func validateScale(version object.Value) func(obj object.Value) field.ErrorList {
 	p, ok := scalePathsOf(version)
 	if !ok {
@@ -201,7 +210,8 @@ func valueAt(obj object.Value, path []string) (v object.Value, there bool, err e
 
 func accessError(path []string, v object.Value, expected string) error {
 	is := goValue(v)
-	return fmt.Errorf(".%s accessor error: %v is of the type %T, expected %s", strings.Join(path, "."), is, is, expected)
+	return fmt.Errorf(".%s accessor error: %v is of the type %T, expected %s",
+		strings.Join(path, "."), is, is, expected)
 }
 
 // setAt sets the value at a path, and makes the maps on the way that are not there.
@@ -209,7 +219,8 @@ func setAt(obj, v object.Value, path []string) (object.Value, error) {
 	at, there := obj, true
 	for i, name := range path[:len(path)-1] {
 		if at, there = at.Get(name); there && at.Kind() != object.Map {
-			return object.Nil, unclassified(fmt.Errorf("value cannot be set because .%s is not a map[string]interface{}", strings.Join(path[:i+1], ".")))
+			return object.Nil, unclassified(fmt.Errorf(
+				"value cannot be set because .%s is not a map[string]interface{}", strings.Join(path[:i+1], ".")))
 		}
 	}
 	return obj.WithAt(v, path...), nil

@@ -9,8 +9,8 @@ import (
 	"plinth/object"
 )
 
-// maxConverted is from how many bytes of stored objects on a conversion of many objects is done in parts: what is asked of a
-// webhook at once, and what is held of its answers, does not grow with the collection.
+// maxConverted is from how many bytes of stored objects on a conversion of many objects is done in parts: what is
+// asked of a webhook at once, and what is held of its answers, does not grow with the collection.
 const maxConverted = 4 << 20
 
 // ConversionError is what keeps one object of several from being converted.
@@ -48,8 +48,8 @@ func (rq *Request) presented(v *store.Version) bool {
 	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.view() == nil
 }
 
-// presentAll is present for each of many versions, in their place: those that are to be converted are given to the conversion
-// together. Nil ones stay. Where it fails, the versions are neither the one thing nor the other.
+// presentAll is present for each of many versions, in their place: those that are to be converted are given to the
+// conversion together. Nil ones stay. Where it fails, the versions are neither the one thing nor the other.
 func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int

@@ -1,6 +1,6 @@
-// Package scale is the scale subresource (URI-7): the number of replicas of an object, shown and set as a Scale of autoscaling/v1, whatever
-// the kind of the object. Where an object keeps its numbers is for its kind to say, in a Scaling: package builtin has those of the built-in
-// kinds, package crd makes those of custom ones.
+// Package scale is the scale subresource (URI-7): the number of replicas of an object, shown and set as a Scale of
+// autoscaling/v1, whatever the kind of the object. Where an object keeps its numbers is for its kind to say, in a
+// Scaling: package builtin has those of the built-in kinds, package crd makes those of custom ones.
 package scale
 
 import (
@@ -14,7 +14,8 @@ import (
 
 // Scaling is where the objects of a kind keep what their Scale shows.
 type Scaling struct {
-	// Read is what the Scale of an object shows, and Base what a patch or an apply of it begins with; nil: what Read gives.
+	// Read is what the Scale of an object shows, and Base what a patch or an apply of it begins with; nil: what Read
+	// gives.
 	Read, Base func(obj object.Value) (Numbers, error)
 	// Write sets the number of replicas that is wanted.
 	Write func(obj object.Value, replicas int64) (object.Value, error)

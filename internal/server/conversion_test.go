@@ -48,6 +48,7 @@ func newConverter(t *testing.T) *converter {
 	}
 	c.Server = httptest.NewUnstartedServer(c)
 	c.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}}
+	c.Config.SetKeepAlivesEnabled(false) // a service is looked up for each connection
 	c.StartTLS()
 	t.Cleanup(c.Close)
 	return c
@@ -179,7 +180,6 @@ func TestConversionByAService(t *testing.T) {
 	c.must(200, "GET", v1+"/p1", nil)
 	hook.lies.Store(false)
 	c.must(200, "DELETE", "/api/v1/namespaces/default/services/hook", nil)
-	hook.CloseClientConnections()
 	failed = c.must(500, "GET", v2+"/p1", nil)
 	if message := failed.text("message"); !strings.HasSuffix(message, `service "hook" not found`) {
 		t.Error(message)

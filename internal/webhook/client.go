@@ -39,8 +39,9 @@ const (
 	defaultPort = 443
 )
 
-// Clients call webhooks: each by the configuration of its client, a URL or a reference to a service, and the certificates that it is
-// trusted by. A client, with its open connections, is kept for each configuration that was used lately.
+// Clients call webhooks: each by the configuration of its client, a URL or a reference to a service, and the
+// certificates that it is trusted by. A client, with its open connections, is kept for each configuration that was
+// used lately.
 type Clients struct {
 	// Endpoint finds the address of a service, "10.0.0.1:8443".
 	Endpoint func(ctx context.Context, namespace, service string, port int64) (string, error)
@@ -56,7 +57,8 @@ type client struct {
 	http   *http.Client
 }
 
-// Call posts a body of JSON to the webhook of a client configuration, and returns its answer. An error says what the reference says.
+// Call posts a body of JSON to the webhook of a client configuration, and returns its answer. An error says what the
+// reference says.
 func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([]byte, error) {
 	client, err := c.of(config)
 	if err != nil {
@@ -101,7 +103,8 @@ func refused(response *http.Response, answer []byte) error {
 	if err != nil {
 		retry = 0
 	}
-	return apierrors.NewGenericServerResponse(response.StatusCode, response.Request.Method, schema.GroupResource{}, "", told, retry, true)
+	return apierrors.NewGenericServerResponse(
+		response.StatusCode, response.Request.Method, schema.GroupResource{}, "", told, retry, true)
 }
 
 // of is the client of a configuration.
@@ -126,7 +129,8 @@ func (c *Clients) of(config object.Value) (*client, error) {
 	return made, nil
 }
 
-// make makes the client of a configuration. It speaks HTTP/1.1, of which several connections reach several backends of a service.
+// make makes the client of a configuration. It speaks HTTP/1.1, of which several connections reach several backends
+// of a service.
 func (c *Clients) make(config object.Value) (*client, error) {
 	roots, err := rootsOf(config)
 	if err != nil {
@@ -147,7 +151,10 @@ func (c *Clients) make(config object.Value) (*client, error) {
 	query := address.Query()
 	query.Set("timeout", callTimeout.String())
 	address.RawQuery = query.Encode()
-	return &client{url: address.String(), http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: stayPrivate}}, nil
+	return &client{
+		url:  address.String(),
+		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: stayPrivate},
+	}, nil
 }
 
 // stayPrivate keeps what is sent to a webhook from being sent on where everybody can read it.
@@ -161,8 +168,8 @@ func stayPrivate(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// address is where the webhook of a configuration is. The name of a service is never looked up: whenever a connection to it is made, it
-// goes to the endpoint that the service has then.
+// address is where the webhook of a configuration is. The name of a service is never looked up: whenever a connection
+// to it is made, it goes to the endpoint that the service has then.
 func (c *Clients) address(config object.Value, transport *http.Transport) (*url.URL, error) {
 	service := config.At("service")
 	if service.IsNull() {
@@ -172,7 +179,7 @@ func (c *Clients) address(config object.Value, transport *http.Transport) (*url.
 		}
 		address, err := url.Parse(text)
 		if err != nil {
-			return nil, fmt.Errorf("Unparsable URL: %w", err) //nolint:staticcheck // the reference's words
+			return nil, fmt.Errorf("unparsable URL: %w", err)
 		}
 		return address, nil
 	}
@@ -198,8 +205,8 @@ func (c *Clients) address(config object.Value, transport *http.Transport) (*url.
 	return &url.URL{Scheme: "https", Host: host, Path: service.At("path").Str()}, nil
 }
 
-// rootsOf are the certificates that the webhook of a configuration is trusted by; nil: those of the system. A bundle of white space is
-// none.
+// rootsOf are the certificates that the webhook of a configuration is trusted by; nil: those of the system. A bundle
+// of white space is none.
 func rootsOf(config object.Value) (*x509.CertPool, error) {
 	bundle, err := base64.StdEncoding.DecodeString(config.At("caBundle").Str())
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 
 // Services finds where services listen (Clients.Endpoint).
 //
-// Where no proxy of a cluster routes the ClusterIPs of services, such as where the server runs alone, nobody listens there. So an
-// address of an EndpointSlice of the service goes before its ClusterIP, which is left for services that have no slices.
+// Where no proxy of a cluster routes the ClusterIPs of services, such as where the server runs alone, nobody listens
+// there. So an address of an EndpointSlice of the service goes before its ClusterIP, which is left for services that
+// have no slices.
 type Services struct {
 	// Service is a Service.
 	Service func(ctx context.Context, namespace, name string) (object.Value, error)
