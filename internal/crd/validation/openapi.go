@@ -78,7 +78,7 @@ type scope struct {
 
 // node checks a node and all below it, and says whether it has a structural form.
 func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (convertible bool) {
-	if schema.Kind() != object.Map {
+	if schema.Kind() != object.Map || w.full() {
 		return true
 	}
 	before := len(w.List)
@@ -128,6 +128,9 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 		}
 	}
 	visit(n.item(), p.To("items"), below)
+	if w.full() { // of what is below
+		return convertible
+	}
 	if !n.preserve.IsNull() && !n.preserve.Bool() {
 		w.Invalid(p.To("x-kubernetes-preserve-unknown-fields"), false, "must be true or undefined")
 	}
@@ -139,7 +142,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	for i, rule := range n.rules.Items() {
 		w.ruleForm(rule, schema, convertible, p.To("x-kubernetes-validations").Item(i))
 	}
-	if n.rules.Len() > 0 {
+	if n.rules.Len() > 0 && !w.full() {
 		w.note(w.Path(p), len(w.List) > before)
 	}
 	return convertible
@@ -154,7 +157,9 @@ func (w *openAPIWalk) note(path *field.Path, broken bool) {
 	if w.broken == nil {
 		w.broken = map[string]bool{}
 	}
-	w.broken[path.String()] = true
+	text := path.String()
+	w.broken[text] = true
+	w.told += len(text)
 }
 
 // isObjectMember says whether every object has a member of this name, whatever its schema says.

@@ -44,7 +44,7 @@ var errNoType = errors.New("internal error: failed to construct type information
 
 // celRules checks the CEL rules of a schema that follows the structural rules.
 func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.Place, w *openAPIWalk) {
-	if c.CheckRules == nil || !anyNode(openAPI, func(n *node) bool { return n.rules.Len() > 0 }) {
+	if c.CheckRules == nil || c.full() || !anyNode(openAPI, func(n *node) bool { return n.rules.Len() > 0 }) {
 		return
 	}
 	path := c.Path(p)

@@ -48,7 +48,7 @@ func (c *checker) structural(schema object.Value, p *fielderrors.Place) bool {
 
 // structure looks at a node of the structure and all below it.
 func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place) {
-	if schema.IsNull() {
+	if schema.IsNull() || c.full() {
 		return
 	}
 	n := read(schema)
@@ -64,6 +64,9 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 			c.Forbidden(p.To("additionalProperties"), "must not be used at the root")
 		}
 		c.structure(n.additional(), atField, p.To("additionalProperties"))
+	}
+	if c.full() { // of what is below
+		return
 	}
 	if n.intOrString && n.preserves() {
 		c.Invalid(p.To("x-kubernetes-preserve-unknown-fields"), true, "must be false if x-kubernetes-int-or-string is true")
@@ -175,7 +178,7 @@ func (c *checker) nestedList(list object.Value, firstTypes bool, p *fielderrors.
 
 // nested looks at a node below allOf, anyOf, oneOf or not, which cannot say what values are.
 func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.Place) {
-	if schema.IsNull() {
+	if schema.IsNull() || c.full() {
 		return
 	}
 	n := read(schema)
@@ -183,6 +186,9 @@ func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.
 	c.nested(n.item(), false, p.To("items"))
 	for _, m := range n.properties.Members() {
 		c.nested(m.Value, false, p.To("properties").Key(m.Key))
+	}
+	if c.full() {
+		return
 	}
 	additional := n.additionalProperties.Kind() == object.Map || n.additionalProperties.Bool()
 	for _, part := range [...]struct {
@@ -221,7 +227,7 @@ func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Pla
 
 // complete is completeValue for a nested node, which may name members and items.
 func (c *checker) complete(v, s object.Value, sp, vp *fielderrors.Place) {
-	if v.IsNull() {
+	if v.IsNull() || c.full() {
 		return
 	}
 	if s.IsNull() {

@@ -18,6 +18,20 @@ type checker struct {
 	Options
 	excuses
 	def definition
+
+	told, counted int // see full
+}
+
+// maxTold bounds the text of what is told of one definition. Every node of a deep schema can be wrong, and the path of each is as long
+// as it is deep.
+const maxTold = 1 << 20
+
+// full says that enough has been told, and that a walk may end. What has been told says already that the definition is refused.
+func (c *checker) full() bool {
+	for ; c.counted < len(c.List); c.counted++ {
+		c.told += len(c.List[c.counted].Field) + len(c.List[c.counted].Detail)
+	}
+	return c.told > maxTold
 }
 
 // excuses are rules that do not hold for an object that is to replace another, because the other one breaks them already. None
