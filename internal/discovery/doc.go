@@ -19,5 +19,5 @@
 //
 // The ETag of a document, and the hash in the URL of an OpenAPI v3 document, are of its bytes: clients keep documents by
 // them over restarts of the server. The index of OpenAPI v3 names the hashes of all documents, so the first one to ask for
-// it waits until each has been printed once, and with it all schemas have been compiled.
+// it waits until each has been printed once, and with it the schemas of all built-in types have been compiled.
 package discovery
