@@ -55,7 +55,8 @@ func envtest(args []string, out io.Writer) error {
 	noKubectl := placeKubectl(self, dir)
 	fmt.Fprintf(out, "%s and %s are in %s.\n", kubeAPIServer, etcd, dir)
 	if noKubectl != nil {
-		fmt.Fprintf(out, "There is no kubectl among them (%v); \"make kubectl\" builds one. Suites that do not run kubectl do without it.\n", noKubectl)
+		fmt.Fprintf(out, "There is no kubectl among them (%v); \"make kubectl\" builds one. "+
+			"Suites that do not run kubectl do without it.\n", noKubectl)
 	}
 	_, err = fmt.Fprintf(out, "\n  export KUBEBUILDER_ASSETS=%s\n", dir)
 	return err

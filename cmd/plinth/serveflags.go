@@ -28,7 +28,8 @@ func serveFlags(c *settings) table {
 		{"Authorization", authorizationFlags(c)},
 		{"API enablement", []row{
 			{"runtime-config", mapping(&c.RuntimeConfig), works, "versions of the API that are served or not: " +
-				"GROUP/VERSION=true|false, GROUP/VERSION/RESOURCE=true|false, api/all, api/ga, api/beta, api/alpha; " +
+				"GROUP/VERSION=true|false, GROUP/VERSION/RESOURCE=true|false, api/all, api/ga, api/beta, " +
+				"api/alpha; " +
 				"the log says which of those that are asked for this server does not have", ""},
 		}},
 		{"Egress selector", []row{
@@ -49,14 +50,18 @@ func serveFlags(c *settings) table {
 
 func ownFlags(c *settings) []row {
 	return []row{
-		{"data-dir", text(&c.DataDir), own, "where certificates, the kubeconfig and all objects are kept, where --etcd-servers names no other place", ""},
-		{"storage", text(&c.Storage), own, "embedded: durable, in the data directory; memory: gone when the server ends", ""},
+		{"data-dir", text(&c.DataDir), own,
+			"where certificates, the kubeconfig and all objects are kept, where --etcd-servers names no other " +
+				"place", ""},
+		{"storage", text(&c.Storage), own,
+			"embedded: durable, in the data directory; memory: gone when the server ends", ""},
 		{"write-kubeconfig", text(&c.WriteKubeconfig), own,
 			"where to write the administrator's kubeconfig; by default kubeconfig in the data directory", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), own,
 			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
 		{"controllers", list(&c.Controllers), own,
-			"what the server does itself of what is kube-controller-manager's work: * is all, namespace-controller empties namespaces that are " +
+			"what the server does itself of what is kube-controller-manager's work: * is all, " +
+				"namespace-controller empties namespaces that are " +
 				"being deleted, -NAME is without it; started as kube-apiserver, nothing", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), own,
 			"the least important messages to log: debug, info, warn or error", ""},
@@ -67,35 +72,44 @@ func genericFlags(c *settings) []row {
 	const compatible = "this server emulates no release but its own, 1.37"
 	return []row{
 		{"advertise-address", address(&c.AdvertiseAddress), works,
-			"the IP address in discovery documents, and in the endpoints of the Service kubernetes, at which the server is found; " +
+			"the IP address in discovery documents, and in the endpoints of the Service kubernetes, at which the " +
+				"server is found; " +
 				"by default the one that it listens on", ""},
 		{"cors-allowed-origins", list(&c.CORSAllowedOrigins), works,
 			"regular expressions of the origins of web pages that may send requests; none: there is no CORS", ""},
 		{"emulated-version", list(new([]string)), ignored, compatible, ""},
 		{"emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
-		{"external-hostname", text(&c.ExternalHostname), works, "the host in discovery documents at which the server is found", ""},
-		{"feature-gates", list(&c.FeatureGates), works, "feature gates of kube-apiserver, comma-separated: NAME=true|false", ""},
+		{"external-hostname", text(&c.ExternalHostname), works,
+			"the host in discovery documents at which the server is found", ""},
+		{"feature-gates", list(&c.FeatureGates), works,
+			"feature gates of kube-apiserver, comma-separated: NAME=true|false", ""},
 		{"goaway-chance", float(&c.GoawayChance), works,
-			"the share of HTTP/2 requests whose connection is closed behind them, so that clients spread over several servers: 0 to 0.02", ""},
+			"the share of HTTP/2 requests whose connection is closed behind them, so that clients spread over " +
+				"several servers: 0 to 0.02", ""},
 		{"livez-grace-period", duration(new(time.Duration)), ignored, "a server that answers has started", ""},
 		{"max-mutating-requests-inflight", integer(&c.MaxMutatingInflight), works,
-			"with --max-requests-inflight the limit of requests under way; a limit of its own if --enable-priority-and-fairness is false, 0: none", ""},
+			"with --max-requests-inflight the limit of requests under way; a limit of its own if " +
+				"--enable-priority-and-fairness is false, 0: none", ""},
 		{"max-requests-inflight", integer(&c.MaxRequestsInflight), works,
 			"with --max-mutating-requests-inflight the limit of requests under way other than watches; " +
 				"a limit for reading ones if --enable-priority-and-fairness is false, 0: none", ""},
 		{"min-compatibility-version", list(new([]string)), ignored, compatible, ""},
 		{"min-request-timeout", integer(&c.MinRequestTimeout), works,
-			"how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment before twice that", ""},
+			"how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment " +
+				"before twice that", ""},
 		{"request-timeout", duration(&c.RequestTimeout), works, "how long a request other than a watch may take", ""},
 		{"runtime-config-emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
 		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
 			"how long the server goes on serving when it is told to end; /readyz fails in that time", ""},
-		{"shutdown-send-retry-after", boolean(new(bool)), ignored, "the listener is closed at once, and requests under way are finished", ""},
+		{"shutdown-send-retry-after", boolean(new(bool)), ignored,
+			"the listener is closed at once, and requests under way are finished", ""},
 		{"shutdown-watch-termination-grace-period", duration(new(time.Duration)), ignored,
 			"watches are ended at once, and go on from their last version at another server", ""},
-		{"storage-initialization-timeout", duration(&c.StorageTimeout), works, "how long to wait for the answer of --etcd-servers", ""},
+		{"storage-initialization-timeout", duration(&c.StorageTimeout), works,
+			"how long to wait for the answer of --etcd-servers", ""},
 		{"strict-transport-security-directives", list(&c.StrictTransport), works,
-			"directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, includeSubDomains, preload; none: there is no header", ""},
+			"directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, " +
+				"includeSubDomains, preload; none: there is no header", ""},
 	}
 }
 
@@ -103,22 +117,32 @@ func etcdFlags(c *settings) []row {
 	const memory = "everything is read from memory"
 	return []row{
 		{"delete-collection-workers", integer(new(1)), ignored, "a collection is deleted in batches", ""},
-		{"enable-garbage-collector", boolean(new(true)), ignored, "there is no garbage collection by owner references yet", ""},
+		{"enable-garbage-collector", boolean(new(true)), ignored,
+			"there is no garbage collection by owner references yet", ""},
 		{"encryption-provider-config", text(new(string)), refused, "encryption of what is stored", ""},
-		{"encryption-provider-config-automatic-reload", boolean(new(bool)), ignored, "there is no encryption of what is stored yet", ""},
+		{"encryption-provider-config-automatic-reload", boolean(new(bool)), ignored,
+			"there is no encryption of what is stored yet", ""},
 		{"etcd-cafile", text(&c.EtcdCAFile), works, "the authority of an https:// URL in --etcd-servers", ""},
-		{"etcd-certfile", text(&c.EtcdCertFile), works, "the client certificate for an https:// URL in --etcd-servers", ""},
+		{"etcd-certfile", text(&c.EtcdCertFile), works,
+			"the client certificate for an https:// URL in --etcd-servers", ""},
 		{"etcd-compaction-interval", duration(new(5 * time.Minute)), ignored, "the log compacts itself", ""},
-		{"etcd-count-metric-poll-period", duration(new(time.Minute)), ignored, "objects are counted when /metrics is read", ""},
-		{"etcd-db-metric-poll-interval", duration(new(30 * time.Second)), ignored, "sizes are told when /metrics is read", ""},
-		{"etcd-healthcheck-timeout", duration(new(2 * time.Second)), ignored, "the health of the store is known without asking", ""},
+		{"etcd-count-metric-poll-period", duration(new(time.Minute)), ignored,
+			"objects are counted when /metrics is read", ""},
+		{"etcd-db-metric-poll-interval", duration(new(30 * time.Second)), ignored,
+			"sizes are told when /metrics is read", ""},
+		{"etcd-healthcheck-timeout", duration(new(2 * time.Second)), ignored,
+			"the health of the store is known without asking", ""},
 		{"etcd-keyfile", text(&c.EtcdKeyFile), works, "the private key of --etcd-certfile", ""},
-		{"etcd-prefix", text(&c.EtcdPrefix), works, "the folder for everything in the data directory that --etcd-servers names", ""},
-		{"etcd-readycheck-timeout", duration(new(2 * time.Second)), ignored, "the health of the store is known without asking", ""},
+		{"etcd-prefix", text(&c.EtcdPrefix), works,
+			"the folder for everything in the data directory that --etcd-servers names", ""},
+		{"etcd-readycheck-timeout", duration(new(2 * time.Second)), ignored,
+			"the health of the store is known without asking", ""},
 		{"etcd-servers", list(&c.EtcdServers), works,
-			"the URL of the stub of etcd (docs/envtest.md), which says where the data directory is; a real etcd is an error", ""},
+			"the URL of the stub of etcd (docs/envtest.md), which says where the data directory is; a real etcd " +
+				"is an error", ""},
 		{"etcd-servers-overrides", list(new([]string)), refused, "another store for some types", ""},
-		{"lease-reuse-duration-seconds", integer64(new(int64(60))), ignored, "there are no leases: what expires carries its time", ""},
+		{"lease-reuse-duration-seconds", integer64(new(int64(60))), ignored,
+			"there are no leases: what expires carries its time", ""},
 		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "the store is --storage", ""},
 		{"storage-media-type", oneOf(new("application/vnd.kubernetes.protobuf"), "application/json", "application/yaml",
 			"application/vnd.kubernetes.protobuf"), ignored, "objects are stored in one form (docs/formats.md)", ""},
@@ -140,16 +164,19 @@ func servingFlags(c *settings) []row {
 		{"permit-address-sharing", boolean(&c.PermitAddressSharing), works, "listen with SO_REUSEADDR", ""},
 		{"permit-port-sharing", boolean(&c.PermitPortSharing), works, "listen with SO_REUSEPORT", ""},
 		{"secure-port", integer(&c.SecurePort), works, "the port to listen on with TLS; 0 picks a free one", ""},
-		{"tls-cert-file", text(&c.TLSCertFile), works, "the server's certificate; by default it is in --cert-dir", ""},
+		{"tls-cert-file", text(&c.TLSCertFile), works,
+			"the server's certificate; by default it is in --cert-dir", ""},
 		{"tls-cipher-suites", list(&c.TLSCipherSuites), works,
 			"the cipher suites of TLS 1.2 that may be used, by Go's names; none: Go's choice", ""},
 		{"tls-curve-preferences", integers(&c.TLSCurves), works,
 			"the key exchanges that may be used, by the numbers of Go's crypto/tls; none: Go's choice", ""},
 		{"tls-min-version", text(&c.TLSMinVersion), works,
-			"the oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; none: VersionTLS12", ""},
+			"the oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; none: " +
+				"VersionTLS12", ""},
 		{"tls-private-key-file", text(&c.TLSKeyFile), works, "the private key of --tls-cert-file", ""},
 		{"tls-sni-cert-key", array(&c.TLSNamed), works,
-			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate for clients that ask for one of these names, or of its own", ""},
+			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate for clients that ask for one of these names, or " +
+				"of its own", ""},
 	}
 }
 
@@ -192,11 +219,15 @@ func auditFlags() []row {
 
 func featureFlags(c *settings) []row {
 	return []row{
-		{"contention-profiling", boolean(&c.ContentionProfiling), works, "profile what goroutines wait for, if --profiling is on", ""},
-		{"debug-socket-path", text(&c.DebugSocket), works, "a Unix socket that serves /debug/pprof to whoever may open it", ""},
+		{"contention-profiling", boolean(&c.ContentionProfiling), works,
+			"profile what goroutines wait for, if --profiling is on", ""},
+		{"debug-socket-path", text(&c.DebugSocket), works,
+			"a Unix socket that serves /debug/pprof to whoever may open it", ""},
 		{"enable-priority-and-fairness", boolean(&c.PriorityAndFairness), works,
-			"one limit for all requests, the sum of both --max-…-inflight; what is over it is turned away: there are no queues yet", ""},
-		{"profiling", boolean(&c.Profiling), works, "serve /debug/pprof to those who may do everything", "what nobody asked for is off"},
+			"one limit for all requests, the sum of both --max-…-inflight; what is over it is turned away: there " +
+				"are no queues yet", ""},
+		{"profiling", boolean(&c.Profiling), works,
+			"serve /debug/pprof to those who may do everything", "what nobody asked for is off"},
 	}
 }
 
@@ -208,7 +239,8 @@ func authenticationFlags(c *settings) []row {
 		tokens = "there are no tokens of service accounts yet"
 	)
 	return []row{
-		{"anonymous-auth", boolean(&c.AnonymousAuth), works, "who shows no credentials is system:anonymous; else such requests are refused", ""},
+		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
+			"who shows no credentials is system:anonymous; else such requests are refused", ""},
 		{"api-audiences", list(new([]string)), ignored, tokens, ""},
 		{"authentication-config", text(new(string)), refused, "authentication by a configuration file", ""},
 		{"authentication-token-webhook-cache-ttl", duration(new(2 * time.Minute)), ignored, hook, ""},
@@ -216,7 +248,8 @@ func authenticationFlags(c *settings) []row {
 		{"authentication-token-webhook-version", text(new("v1beta1")), ignored, hook, ""},
 		{"client-ca-file", text(&c.ClientCAFile), works,
 			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
-		{"enable-bootstrap-token-auth", boolean(new(bool)), ignored, "there is no authentication by bootstrap tokens yet", ""},
+		{"enable-bootstrap-token-auth", boolean(new(bool)), ignored,
+			"there is no authentication by bootstrap tokens yet", ""},
 		{"oidc-ca-file", text(new(string)), ignored, oidc, ""},
 		{"oidc-client-id", text(new(string)), ignored, oidc, ""},
 		{"oidc-groups-claim", text(new(string)), ignored, oidc, ""},
@@ -247,8 +280,10 @@ func authorizationFlags(c *settings) []row {
 	return []row{
 		{"authorization-config", text(new(string)), refused, "authorization by a configuration file", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
-			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, and the rules of " +
-				"RBAC and Node are not there yet: health and version are open under RBAC, and nothing else is; ABAC and Webhook are errors",
+			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, " +
+				"and the rules of " +
+				"RBAC and Node are not there yet: health and version are open under RBAC, and nothing else is; " +
+				"ABAC and Webhook are errors",
 			"whoever has a token or a certificate may not do everything unless somebody says so"},
 		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
 		{"authorization-webhook-cache-authorized-ttl", duration(new(5 * time.Minute)), ignored, hook, ""},
@@ -261,12 +296,15 @@ func authorizationFlags(c *settings) []row {
 func admissionFlags(c *settings) []row {
 	const tolerations = "Pods are given no tolerations yet"
 	return []row{
-		{"admission-control", list(&c.AdmissionControl), works, "the admission plugins, and no others; those that are not there yet are errors", ""},
+		{"admission-control", list(&c.AdmissionControl), works,
+			"the admission plugins, and no others; those that are not there yet are errors", ""},
 		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
 		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
-		{"disable-admission-plugins", list(&c.DisableAdmission), works, "admission plugins that are off; NamespaceLifecycle is the only one that is there", ""},
-		{"enable-admission-plugins", list(&c.EnableAdmission), works, "admission plugins that are on; those that are not there yet are errors", ""},
+		{"disable-admission-plugins", list(&c.DisableAdmission), works,
+			"admission plugins that are off; NamespaceLifecycle is the only one that is there", ""},
+		{"enable-admission-plugins", list(&c.EnableAdmission), works,
+			"admission plugins that are on; those that are not there yet are errors", ""},
 	}
 }
 
@@ -304,7 +342,8 @@ func miscFlags(c *settings) []row {
 	)
 	return []row{
 		{"aggregator-reject-forwarding-redirect", boolean(new(true)), ignored, aggregator, ""},
-		{"allow-privileged", boolean(&c.AllowPrivileged), works, "privileged containers are allowed; false is an error: they cannot be refused yet",
+		{"allow-privileged", boolean(&c.AllowPrivileged), works,
+			"privileged containers are allowed; false is an error: they cannot be refused yet",
 			"nothing here runs containers"},
 		{"coordinated-leadership-lease-duration", duration(new(15 * time.Second)), ignored, election, ""},
 		{"coordinated-leadership-renew-deadline", duration(new(10 * time.Second)), ignored, election, ""},
@@ -317,11 +356,15 @@ func miscFlags(c *settings) []row {
 		{"kubelet-certificate-authority", text(new(string)), ignored, kubelets, ""},
 		{"kubelet-client-certificate", text(new(string)), ignored, kubelets, ""},
 		{"kubelet-client-key", text(new(string)), ignored, kubelets, ""},
-		{"kubelet-preferred-address-types", list(new([]string{"Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"})),
+		{"kubelet-preferred-address-types", list(new([]string{
+			"Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP",
+		})),
 			ignored, kubelets, ""},
 		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, kubelets, ""},
-		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works, "the port of the Service kubernetes on nodes; 0: none", ""},
-		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored, "connections to nodes are not there yet", ""},
+		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works,
+			"the port of the Service kubernetes on nodes; 0: none", ""},
+		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored,
+			"connections to nodes are not there yet", ""},
 		{"peer-advertise-ip", address(new(string)), ignored, peers, ""},
 		{"peer-advertise-port", text(new(string)), ignored, peers, ""},
 		{"peer-ca-file", text(new(string)), ignored, peers, ""},
@@ -330,7 +373,8 @@ func miscFlags(c *settings) []row {
 		{"service-account-signing-endpoint", text(new(string)), ignored, tokens, ""},
 		{"service-account-signing-key-file", text(new(string)), ignored, tokens, ""},
 		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
-			"the Service kubernetes has the first address of it, 10.0.0.0/24 if it is empty; other Services are given none yet", ""},
+			"the Service kubernetes has the first address of it, 10.0.0.0/24 if it is empty; other Services are " +
+				"given none yet", ""},
 		{"service-node-port-range", ports(new("30000-32767")), ignored, "Services are given no ports yet", ""},
 	}
 }

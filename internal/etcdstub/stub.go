@@ -89,9 +89,10 @@ func (c *Config) open() (http.Handler, error) {
 		return nil, err
 	}
 	mux := http.NewServeMux()
+	cluster := Version[:strings.LastIndexByte(Version, '.')] + ".0"
 	for path, answer := range map[string]any{
 		"/health":    map[string]string{"health": "true", "reason": ""},
-		"/version":   map[string]string{"etcdserver": Version, "etcdcluster": Version[:strings.LastIndexByte(Version, '.')] + ".0", "storage": ""},
+		"/version":   map[string]string{"etcdserver": Version, "etcdcluster": cluster, "storage": ""},
 		markerPath:   Marker{Stub: token, DataDir: dir, NoSync: c.NoSync},
 		"/livez":     nil,
 		"/readyz":    nil,
@@ -166,7 +167,8 @@ func ask(ctx context.Context, client *http.Client, at string) (m Marker, err err
 	}
 	token, err := os.ReadFile(filepath.Join(m.DataDir, tokenFile))
 	if err != nil || string(token) != m.Stub {
-		return m, fmt.Errorf("the stub keeps its data in %s, but not on this machine: the API server has to run beside it", m.DataDir)
+		return m, fmt.Errorf("the stub keeps its data in %s, but not on this machine: "+
+			"the API server has to run beside it", m.DataDir)
 	}
 	return m, nil
 }

@@ -231,7 +231,8 @@ func (c *Config) origins() ([]*regexp.Regexp, error) {
 	var all []*regexp.Regexp
 	for _, text := range c.CORSAllowedOrigins {
 		if !strings.Contains(text, "^") && !strings.Contains(text, "//") || !strings.ContainsAny(text, "$:") {
-			return nil, fmt.Errorf("--cors-allowed-origins: %q says neither with ^ or // where a host begins, nor with $ or : where it ends", text)
+			return nil, fmt.Errorf("--cors-allowed-origins: %q does not say, with ^ or //, where a host begins, "+
+				"and with $ or a colon where it ends", text)
 		}
 		compiled, err := regexp.Compile(text)
 		if err != nil {

@@ -53,7 +53,9 @@ func (c *Config) reachable() netip.Addr {
 	var found netip.Addr
 	for _, a := range all {
 		prefix, err := netip.ParsePrefix(a.String())
-		if address := prefix.Addr(); err == nil && address.IsGlobalUnicast() && (!found.IsValid() || !found.Is4() && address.Is4()) {
+		address := prefix.Addr()
+		better := !found.IsValid() || !found.Is4() && address.Is4()
+		if err == nil && address.IsGlobalUnicast() && better {
 			found = address
 		}
 	}
@@ -71,7 +73,8 @@ func (s *Server) announce(ctx context.Context) error {
 	text := object.StringOf
 	clusterIP := text(prefix.Addr().Next().String())
 	family := object.ListOf(text(familyOf(prefix.Addr())))
-	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"), "targetPort", object.IntOf(port))
+	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"),
+		"targetPort", object.IntOf(port))
 	kind := "ClusterIP"
 	if c.ServiceNodePort > 0 {
 		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
@@ -96,8 +99,8 @@ func (s *Server) announce(ctx context.Context) error {
 	}
 	slice := object.Fields("endpoints", object.ListOf(object.Fields("addresses", object.ListOf(ip),
 		"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
-	return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", object.Fields("kubernetes.io/service-name", text("kubernetes")),
-		slice, slice.With("addressType", text(familyOf(address))))
+	labels = object.Fields("kubernetes.io/service-name", text("kubernetes"))
+	return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", labels, slice, slice.With("addressType", text(familyOf(address))))
 }
 
 func familyOf(address netip.Addr) string {

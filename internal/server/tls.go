@@ -77,7 +77,8 @@ func (c *Config) tls() (*tls.Config, error) {
 	}
 	var ok bool
 	if config.MinVersion, ok = tlsVersions[c.TLSMinVersion]; !ok {
-		return nil, fmt.Errorf("--tls-min-version: %q is none of VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13", c.TLSMinVersion)
+		return nil, fmt.Errorf("--tls-min-version: %q is none of VersionTLS10, VersionTLS11, "+
+			"VersionTLS12, VersionTLS13", c.TLSMinVersion)
 	}
 	suites := append(tls.CipherSuites(), tls.InsecureCipherSuites()...)
 	for _, name := range c.TLSCipherSuites {
