@@ -23,7 +23,10 @@ type Rules struct {
 }
 
 // made is what has been compiled of Rules.
-type made struct{ root *place }
+type made struct {
+	root  *place
+	rules int // below root
+}
 
 // Compile makes the rules of a custom type that are kept as long as the Rules are. Nothing is compiled yet.
 func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
@@ -99,6 +102,7 @@ func (r *Rules) root() *place {
 		if t := r.t(); hasRules(t) {
 			shapes := shapes{}
 			m.root = shapes.build(t, shapes.of(t))
+			m.rules = m.root.count()
 		}
 		if !r.made.CompareAndSwap(nil, m) {
 			// Somebody else was faster, or it has just been dropped again: this one serves this caller either way.
@@ -106,45 +110,59 @@ func (r *Rules) root() *place {
 				m = other
 			}
 		} else if r.cache != nil && m.root != nil {
-			r.cache.add(r)
+			r.cache.add(r, m.rules)
 		}
 	}
 	return m.root
 }
 
-// Cache lets go of compiled rules that are not used. It holds those of a bounded number of types; the zero Cache is ready.
+// Cache lets go of compiled rules that are not used. It holds a bounded number of them; the zero Cache is ready.
+//
+//	Σ held.count ≤ most, or one alone is held
 type Cache struct {
 	mu    sync.Mutex
-	rules []*Rules // those that are compiled
+	rules []held // those that are compiled, in the order in which they were
 	timer *time.Timer
+}
+
+// held is the rules of one type.
+type held struct {
+	*Rules
+	count int
 }
 
 const (
 	// idle is how often the cache looks which rules have not been used since it looked last.
 	idle = 2 * time.Minute
-	// most is for how many types rules stay compiled. Beyond it, those that have not been used for longest go: of a type with
-	// 20 rules they take about 1 MiB.
-	most = 64
+	// most is how many rules stay compiled: one takes up to 60 KiB, most of it an environment for each place.
+	most = 512
 )
 
 // Rules makes the rules of a custom type, which is asked for when they are compiled, and is not held when they are let go.
 func (c *Cache) Rules(t func() *schema.Type) *Rules { return &Rules{t: t, cache: c} }
 
 // add notes that rules have been compiled.
-func (c *Cache) add(r *Rules) {
+func (c *Cache) add(r *Rules, count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.rules) >= most {
+	if c.count()+count > most {
 		c.sweep()
 	}
-	if len(c.rules) >= most {
+	for len(c.rules) > 0 && c.count()+count > most {
 		c.rules[0].made.Store(nil)
-		c.rules = append(c.rules[:0], c.rules[1:]...)
+		c.rules = slices.Delete(c.rules, 0, 1)
 	}
-	c.rules = append(c.rules, r)
+	c.rules = append(c.rules, held{r, count})
 	if c.timer == nil {
 		c.timer = time.AfterFunc(idle, c.look)
 	}
+}
+
+func (c *Cache) count() (n int) {
+	for _, r := range c.rules {
+		n += r.count
+	}
+	return n
 }
 
 // look drops what is idle, and comes back as long as there is something left.

@@ -121,3 +121,15 @@ func (p *place) compile() {
 		}
 	})
 }
+
+// count is how many rules there are at and below the place.
+func (p *place) count() int {
+	if p == nil {
+		return 0
+	}
+	n := len(p.rules) + p.items.count() + p.additional.count()
+	for _, f := range p.fields {
+		n += f.count()
+	}
+	return n
+}
