@@ -35,6 +35,7 @@ func TestPruning(t *testing.T) {
 	for _, c := range []struct{ name, in, out, unknown, err string }{
 		{name: "nothing to do", in: `{"spec":{"a":"b","n":1}}`, out: `{"spec":{"a":"b","n":1}}`},
 		{"unknown fields", `{"x":1,"spec":{"b":1,"a":"","list":[{"c":{"d":1}},1]}}`, `{"spec":{"a":"","list":[{},1]}}`, "spec.b spec.list[0].c x", ""},
+		{"the order of unknown fields", `{"spec":{"a":{"x":1},"a-b":1}}`, `{"spec":{"a":{}}}`, "spec.a-b spec.a.x", ""},
 		{"a value of another type", `{"spec":{"a":{"b":{}},"n":[{"c":1}]}}`, `{"spec":{"a":{},"n":[{}]}}`, "spec.a.b spec.n[0].c", ""},
 		{"preserved down to the next schema", `{"spec":{"open":{"x":{"y":1},"in":{"a":"","b":1}},"opens":[{"x":1,"in":{"y":1}}]}}`,
 			`{"spec":{"open":{"in":{"a":""},"x":{"y":1}},"opens":[{"in":{},"x":1}]}}`, "spec.open.in.b spec.opens[0].in.y", ""},
