@@ -353,7 +353,7 @@ func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
 	for i := range 50 {
 		c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": fmt.Sprintf("w%d", i)}))
 	}
-	held := c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
+	c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
 	c.must(200, http.MethodDelete, path, nil)
 	c.CloseIdleConnections()
 	if err := s.Close(); err != nil {
@@ -365,7 +365,7 @@ func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
 			t.Fatalf("%d objects are left", s.stored(t, "a.example.com/widgets"))
 		}
 	}
-	held = c.must(200, http.MethodGet, widgets+"/held", nil)
+	held := c.must(200, http.MethodGet, widgets+"/held", nil)
 	held["metadata"].(map[string]any)["finalizers"] = []any{}
 	c.must(200, http.MethodPut, widgets+"/held", held)
 	c.gone(path)
