@@ -6,12 +6,12 @@ import (
 	"plinth/object"
 )
 
-// Constraints is what a structural schema says of the values at a place beyond the type they have: what the fields of Type cannot
-// say. [Structural] makes it; a place of which nothing is said has none.
+// Constraints is what a structural schema says of the values at a place beyond the type they have: what the fields of
+// Type cannot say. [Structural] makes it; a place of which nothing is said has none.
 //
-// The junctors (AllOf, AnyOf, OneOf, Not) hold types that describe nothing but constraints: their Kind is Any, but for the
-// integer and the string of `x-kubernetes-int-or-string`, and where they constrain the members or the items of the value, they
-// have Fields, and what [Type.Items] returns.
+// The junctors (AllOf, AnyOf, OneOf, Not) hold types that describe nothing but constraints: their Kind is Any, but
+// for the integer and the string of `x-kubernetes-int-or-string`, and where they constrain the members or the items
+// of the value, they have Fields, and what [Type.Items] returns.
 type Constraints struct {
 	Nullable         bool // null is a value of this place
 	PreserveUnknown  bool // fields that are not declared stay
@@ -60,8 +60,8 @@ type Rule struct {
 	OptionalOldSelf                                     *bool
 }
 
-// Items is the type of the items of a list at a place of this type: Elem of a List; for the constraints within a junctor,
-// what they say of items. Nil where nothing is said.
+// Items is the type of the items of a list at a place of this type: Elem of a List; for the constraints within a
+// junctor, what they say of items. Nil where nothing is said.
 func (t *Type) Items() *Type {
 	switch {
 	case t.Kind == List:
@@ -72,7 +72,8 @@ func (t *Type) Items() *Type {
 	return nil
 }
 
-// additional is the type of the members that are not declared, as additionalProperties has it; nil where it says nothing.
+// additional is the type of the members that are not declared, as additionalProperties has it; nil where it says
+// nothing.
 func (t *Type) additional() *Type {
 	switch {
 	case t.Kind == Map:

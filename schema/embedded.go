@@ -10,8 +10,8 @@ import (
 	"plinth/object"
 )
 
-// embeddedErrors checks the objects within an object: they have an apiVersion and a kind, and metadata as an object of its own
-// has it, but for names that were not given. t is the type of the object around them.
+// embeddedErrors checks the objects within an object: they have an apiVersion and a kind, and metadata as an object
+// of its own has it, but for names that were not given. t is the type of the object around them.
 func embeddedErrors(v object.Value, t *Type) field.ErrorList {
 	e := embeddedChecker{inspect: t.Custom.inspect}
 	e.below(v, t, nil)

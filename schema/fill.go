@@ -2,13 +2,13 @@ package schema
 
 import "plinth/object"
 
-// maxFilled bounds the text of all defaults that one object gets. An object of so many bytes is refused for its size; without
-// a bound, a list of a million empty maps would get a million defaults before somebody looks.
+// maxFilled bounds the text of all defaults that one object gets. An object of so many bytes is refused for its size;
+// without a bound, a list of a million empty maps would get a million defaults before somebody looks.
 const maxFilled = 16 << 20
 
-// filler fills in the defaults of a structural schema: of a declared member that is not there, or that is null where the schema
-// does not say `nullable`; of an additional member or an item only in the latter case. What a default fills in gets defaults
-// of its own. Null without a default stays: pruning has dropped it where it goes.
+// filler fills in the defaults of a structural schema: of a declared member that is not there, or that is null where
+// the schema does not say `nullable`; of an additional member or an item only in the latter case. What a default
+// fills in gets defaults of its own. Null without a default stays: pruning has dropped it where it goes.
 type filler struct{ filled int }
 
 func (f *filler) value(v object.Value, t *Type) object.Value {

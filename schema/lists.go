@@ -8,7 +8,8 @@ import (
 
 // This file checks what list types promise: the items of a set, and the keys of a list of type map, stand in it once.
 
-// listErrors checks the lists of an object. An old object that breaks the promise anywhere lets all of the new one pass.
+// listErrors checks the lists of an object. An old object that breaks the promise anywhere lets all of the new one
+// pass.
 func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	var found listChecker
 	found.members(v, t, nil)
@@ -82,8 +83,9 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	}
 }
 
-// keys checks that no two items have the same keys. An item without any of its keys, which null is, is one of those without; two of
-// those are the same. A single key is compared as an item of a set is, several are compared as the map that they make.
+// keys checks that no two items have the same keys. An item without any of its keys, which null is, is one of those
+// without; two of those are the same. A single key is compared as an item of a set is, several are compared as the
+// map that they make.
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
@@ -121,8 +123,8 @@ func duplicates(items []object.Value) []int {
 	return repeated(len(items), func(dst []byte, i int) []byte { return appendIdentity(dst, items[i]) })
 }
 
-// appendIdentity writes what a value is compared by. Lists and maps are the same if they print alike; scalars must be of one kind,
-// too.
+// appendIdentity writes what a value is compared by. Lists and maps are the same if they print alike; scalars must be
+// of one kind, too.
 func appendIdentity(dst []byte, v object.Value) []byte {
 	kind := v.Kind()
 	if kind == object.List {

@@ -9,8 +9,8 @@ import (
 	"plinth/object"
 )
 
-// This file is how a custom object is decoded: what stands in for Go's decoding of built-in types, as the reference has it for
-// objects that it holds as maps. In the order of the reference, though all of it is one walk here:
+// This file is how a custom object is decoded: what stands in for Go's decoding of built-in types, as the reference
+// has it for objects that it holds as maps. In the order of the reference, though all of it is one walk here:
 //
 //  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold is an error.
 //  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and puts it
@@ -25,11 +25,12 @@ import (
 //  4. Members that are null lose their place where the schema has neither `nullable` nor a default for them. They are no error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
 //
-// Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is stored as 1.
+// Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is
+// stored as 1.
 
-// DecodeStored is Decode for an object that was stored when the schema was another one, and of which nobody can be told what is
-// wrong: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere. For a built-in type it is
-// Decode.
+// DecodeStored is Decode for an object that was stored when the schema was another one, and of which nobody can be
+// told what is wrong: what is malformed in the metadata of embedded objects is dropped, and is an error nowhere. For
+// a built-in type it is Decode.
 func (t *Type) DecodeStored(v object.Value) (Decoded, error) {
 	if t.Custom == nil {
 		return t.Decode(v)
@@ -57,8 +58,8 @@ type pruner struct {
 	nulls   bool         // step 4 is left out
 	keeps   bool         // what step 3 drops stays, and is told of
 
-	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference tells of them one after the other,
-	// the latter two sorted.
+	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference tells of them one
+	// after the other, the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
@@ -202,7 +203,8 @@ func (p *pruner) member(v object.Value, t *Type, keep bool, at *place) (object.V
 	return p.value(v, of, false, at), true
 }
 
-// below is the type of a member of a map, declared or additional, as pruning goes by it; nil where there is none of this name.
+// below is the type of a member of a map, declared or additional, as pruning goes by it; nil where there is none of
+// this name.
 func (t *Type) below(name string) *Type {
 	if f := t.Field(name); f != nil {
 		return f.Type
@@ -215,7 +217,8 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
 }
 
-// declared says that a schema stands behind the type: `additionalProperties: true` is none, and neither is what every object has.
+// declared says that a schema stands behind the type: `additionalProperties: true` is none, and neither is what every
+// object has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
 // tell adds a path, up to the number that is told of.

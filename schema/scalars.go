@@ -50,16 +50,16 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 	}
 }
 
-// textFormats are the formats of strings that a server of this version checks, without the dashes that they may be written with.
-// Others mean nothing.
+// textFormats are the formats of strings that a server of this version checks, without the dashes that they may be
+// written with. Others mean nothing.
 var textFormats = []string{
 	"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn", "isbn10", "isbn13",
 	"creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime",
 	"k8sshortname", "k8slongname", // since 1.34
 }
 
-// KnowsFormat says whether values of a type of a structural schema ("string", "integer"; "" where the schema names none) are checked
-// against a format. Others mean nothing.
+// KnowsFormat says whether values of a type of a structural schema ("string", "integer"; "" where the schema names
+// none) are checked against a format. Others mean nothing.
 func KnowsFormat(typ, format string) bool {
 	switch typ {
 	case "", "string":
@@ -107,8 +107,9 @@ func hasFormat(format, text string) bool {
 	return r.Validates(format, text)
 }
 
-// number checks a number. Whether it is a number of the type is checked first. A bound that is no number of the type is an error
-// of its own, told with each value, and is then compared as a float; else an integer is compared with the bound's integer part.
+// number checks a number. Whether it is a number of the type is checked first. A bound that is no number of the type
+// is an error of its own, told with each value, and is then compared as a float; else an integer is compared with the
+// bound's integer part.
 func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches += 2
 	c.inRange(f, v, t, said, "Checked", at)
@@ -212,8 +213,8 @@ func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 	}
 }
 
-// isWhole says whether a float is an integer that JSON can hold, or so near to one that the difference is taken for an error of
-// rounding.
+// isWhole says whether a float is an integer that JSON can hold, or so near to one that the difference is taken for
+// an error of rounding.
 func isWhole(f float64) bool {
 	const most = 1<<53 - 1
 	if math.IsNaN(f) || f < -most || f > most {
@@ -226,10 +227,10 @@ func isWhole(f float64) bool {
 // patterns are the compiled patterns of all schemas.
 var patterns = patternCache{limit: 8 << 20}
 
-// patternCache keeps patterns compiled, up to a bound on what they take: a pattern is compiled when a value is first checked
-// against it, and many schemas share theirs. In two generations: a pattern that is asked for moves to the young one, and when
-// that holds half of what may be kept, it becomes the old one, and the old one goes. So what was used lately stays,
-// without a list of who was used when.
+// patternCache keeps patterns compiled, up to a bound on what they take: a pattern is compiled when a value is first
+// checked against it, and many schemas share theirs. In two generations: a pattern that is asked for moves to the
+// young one, and when that holds half of what may be kept, it becomes the old one, and the old one goes. So what was
+// used lately stays, without a list of who was used when.
 type patternCache struct {
 	limit int // of the memory of both generations
 

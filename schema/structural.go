@@ -14,8 +14,9 @@ import (
 type StructuralOptions struct {
 	// Metadata is the type of metadata in every object, the top and the embedded ones: ObjectMeta, compiled from Go.
 	Metadata *Type
-	// Inspect says what is wrong with the metadata of an embedded object; nil: nobody asks. An embedded object may be without a name,
-	// and what it has for one may be whatever can stand in a URL. It is namespaced if it has a namespace.
+	// Inspect says what is wrong with the metadata of an embedded object; nil: nobody asks. An embedded object may be
+	// without a name, and what it has for one may be whatever can stand in a URL. It is namespaced if it has a
+	// namespace.
 	Inspect func(metadata object.Value, path *field.Path) field.ErrorList
 }
 
@@ -33,26 +34,27 @@ var (
 	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning knows no
 	// field there: scalars and lists stay, maps lose all their members.
 	emptied = &Type{Kind: Any}
-	// closed is what `additionalProperties: false` says: pruning takes it for true, as the reference does, validation refuses it.
+	// closed is what `additionalProperties: false` says: pruning takes it for true, as the reference does, validation
+	// refuses it.
 	closed = &Type{Kind: Any}
 	// bareTypeMeta is the type of apiVersion and kind where the schema does not declare them.
 	bareTypeMeta = &Type{Kind: String}
 )
 
-// Structural compiles the openAPIV3Schema of a version of a CustomResourceDefinition, which has been validated as structural.
-// An error says that it is not: what cannot be served is not served, whoever let it into the store. Descriptions are left
-// out; strings of the type point into the schema.
+// Structural compiles the openAPIV3Schema of a version of a CustomResourceDefinition, which has been validated as
+// structural. An error says that it is not: what cannot be served is not served, whoever let it into the store.
+// Descriptions are left out; strings of the type point into the schema.
 //
-// To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are atomic
-// and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields at any depth
-// or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own rules, which do not
-// reach as deep: see [Type.Decode].
+// To a merge the type is what the reference makes of the OpenAPI document that it publishes (SSA-8, SSA-9): lists are
+// atomic and maps granular where nothing is said; what is not described, below x-kubernetes-preserve-unknown-fields
+// at any depth or in an object without properties, is Elem of the Struct, of no type of its own. Pruning has its own
+// rules, which do not reach as deep: see [Type.Decode].
 //
 // An object that comes in (create, update, what a patch makes) goes through [Type.Decode], [Type.Default] and, after
-// admission, [Type.Validate]. One that an apply makes gets its defaults and is validated before it is decoded: what the schema
-// does not have is owned, and pruned only when it is stored. One that was stored in another form than today's goes through
-// [Type.DecodeStored] and [Type.Default] of the version that it is stored in, and after a conversion through Decode of the
-// version that is asked for, whose defaults it does not get.
+// admission, [Type.Validate]. One that an apply makes gets its defaults and is validated before it is decoded: what
+// the schema does not have is owned, and pruned only when it is stored. One that was stored in another form than
+// today's goes through [Type.DecodeStored] and [Type.Default] of the version that it is stored in, and after a
+// conversion through Decode of the version that is asked for, whose defaults it does not get.
 func Structural(openAPI object.Value, o StructuralOptions) (*Type, error) {
 	c := structural{metadata: o.Metadata}
 	t, err := c.compile(openAPI, false, true)
@@ -87,7 +89,8 @@ type node struct {
 	allOf, anyOf, oneOf, negate object.Value
 }
 
-// compile returns the type of a schema. open says that a schema around it preserves unknown fields, root that it is the top.
+// compile returns the type of a schema. open says that a schema around it preserves unknown fields, root that it is
+// the top.
 func (s *structural) compile(from object.Value, open, root bool) (*Type, error) {
 	n, err := read(from)
 	if err != nil {
@@ -339,7 +342,8 @@ func (c *Constraints) setDefault(v object.Value) {
 	}
 }
 
-// pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta. t is the type of the object.
+// pruneMetadata brings the defaults of metadata and its fields into the form of ObjectMeta. t is the type of the
+// object.
 func (t *Type) pruneMetadata() {
 	described := t.Custom.Metadata
 	if described == nil || !described.fills && described.fallback().IsNull() {
@@ -362,8 +366,8 @@ func (t *Type) pruneMetadata() {
 	}
 }
 
-// read takes a schema apart. A keyword that a structural schema may not have is an error; one that says nothing of values
-// (description, title, example, externalDocs) is skipped.
+// read takes a schema apart. A keyword that a structural schema may not have is an error; one that says nothing of
+// values (description, title, example, externalDocs) is skipped.
 func read(from object.Value) (node, error) {
 	if from.Kind() != object.Map {
 		return node{}, fmt.Errorf("a schema is a map, not a %s", from.Kind())
@@ -531,8 +535,8 @@ func integer(v object.Value) *int64 {
 	return &i
 }
 
-// untyped is a literal of the schema with its numbers as those of an object have them. One that no float can hold has been
-// refused with the definition.
+// untyped is a literal of the schema with its numbers as those of an object have them. One that no float can hold has
+// been refused with the definition.
 func untyped(v object.Value) object.Value {
 	if typed, err := v.Untyped(); err == nil {
 		return typed

@@ -10,13 +10,15 @@ import (
 	"plinth/object"
 )
 
-// Validate says what is wrong with an object of a custom type that has been decoded and has its defaults: the causes of the
-// reference's 422, but for those of the object's own metadata, of its scale subresource and of its rules. old is the object that it
-// replaces, null on create. Its order is that of the reference: the schema, embedded objects, lists; within the schema, where the
-// reference goes by the order of a Go map, members come in the order of their names.
+// Validate says what is wrong with an object of a custom type that has been decoded and has its defaults: the causes
+// of the reference's 422, but for those of the object's own metadata, of its scale subresource and of its rules. old
+// is the object that it replaces, null on create. Its order is that of the reference: the schema, embedded objects,
+// lists; within the schema, where the reference goes by the order of a Go map, members come in the order of their
+// names.
 //
-// An update is not held responsible for what it leaves as it is (ratcheting): what the schema says of a value does not count
-// if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded metadata always counts.
+// An update is not held responsible for what it leaves as it is (ratcheting): what the schema says of a value does
+// not count if its [Pair] is unchanged, and duplicates in lists do not count if the old object has any. Embedded
+// metadata always counts.
 //
 // What is told is bounded (maxTold); the verdict is not: where there is an error, there is one in the list.
 func (t *Type) Validate(v, old object.Value) field.ErrorList {
@@ -31,7 +33,8 @@ func (t *Type) Validate(v, old object.Value) field.ErrorList {
 	return append(errs, t.listErrors(v, old)...)
 }
 
-// ValidateStatus is Validate for an update of the status subresource: of the schema, only what it says of status counts.
+// ValidateStatus is Validate for an update of the status subresource: of the schema, only what it says of status
+// counts.
 func (t *Type) ValidateStatus(v, old object.Value) field.ErrorList {
 	var errs field.ErrorList
 	if status, there := v.Get("status"); there {
@@ -60,12 +63,13 @@ func (f *findings) errors() (errs field.ErrorList) {
 	return errs
 }
 
-// maxTold bounds the text of what is told of one object: paths, messages and the values that are wrong. A million items can each
-// be wrong, and one string that is wrong can be long, and wrong in many ways.
+// maxTold bounds the text of what is told of one object: paths, messages and the values that are wrong. A million
+// items can each be wrong, and one string that is wrong can be long, and wrong in many ways.
 const maxTold = 1 << 20
 
-// checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the schema of
-// the definition. The rules of JSON schema say what is valid; which errors are told of what is not is up to that library:
+// checker validates a value against its schema, as kube-openapi's validation does, which the reference runs on the
+// schema of the definition. The rules of JSON schema say what is valid; which errors are told of what is not is up to
+// that library:
 //
 //   - Everything that is wrong with a value is told, a text only once.
 //   - Where anyOf or oneOf has no valid branch, the errors of one branch are told: of the first that has the most matches,
@@ -73,13 +77,13 @@ const maxTold = 1 << 20
 //     mean little.
 //   - What is wrong with a branch that is not told of may not be lost: it is not valid.
 //
-// The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own, which go into
-// those of its parent.
+// The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
+// which go into those of its parent.
 type checker struct {
 	root *field.Path // of the value that everything begins with; nil where that is an object
 	told int         // text in findings that have not been discarded
-	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats count that are
-	// not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
+	// asDefault says that the value is a default, to which the reference holds a schema as it is written: formats
+	// count that are not checked otherwise, and x-kubernetes-int-or-string does not stand for a type.
 	asDefault bool
 }
 
@@ -148,8 +152,8 @@ func (c *checker) discard(f findings) {
 	}
 }
 
-// name is a place in the words of the library: like its path, but that the name of an additional member of the top begins with
-// a dot.
+// name is a place in the words of the library: like its path, but that the name of an additional member of the top
+// begins with a dot.
 func (p *place) name() string {
 	if p == nil {
 		return ""
@@ -181,7 +185,9 @@ func (c *checker) at(name string) *field.Path {
 }
 
 // put adds an error whose message begins with the name of its place.
-func (c *checker) put(f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error) {
+func (c *checker) put(
+	f *findings, at *place, format string, args []any, make func(path *field.Path, message string) *field.Error,
+) {
 	name := at.name()
 	message := name + " in body " + fmt.Sprintf(format, args...)
 	err := make(c.at(name), message)
@@ -202,8 +208,8 @@ func (c *checker) wrongType(f *findings, at *place, want, is string) {
 	})
 }
 
-// say adds an error about the object as a whole: those of the junctors and of the ranges of number types name their place in the
-// text alone.
+// say adds an error about the object as a whole: those of the junctors and of the ranges of number types name their
+// place in the text alone.
 func (c *checker) say(f *findings, message string) {
 	err := field.Invalid(c.root, "", message)
 	c.add(f, finding{message, err, 2 * len(message)})
@@ -329,8 +335,8 @@ func (t *Type) has(is string) bool {
 	return is == t.jsonType()
 }
 
-// ofType checks the type. A format that is not one of numbers lets lists and strings pass: they are left to the check of the format,
-// which looks at strings alone.
+// ofType checks the type. A format that is not one of numbers lets lists and strings pass: they are left to the check
+// of the format, which looks at strings alone.
 func (c *checker) ofType(f *findings, v object.Value, t *Type, said *Constraints, at *place) {
 	f.matches++
 	want := c.format(said)
@@ -381,7 +387,8 @@ func (c *checker) junctors(f *findings, v object.Value, t *Type, said *Constrain
 }
 
 // takesEither says that v is what `anyOf: [{type: integer}, {type: string}]` asks for, which stands with every
-// x-kubernetes-int-or-string and is there for documentation. Nobody counts the matches of that: it is not allowed within a junctor.
+// x-kubernetes-int-or-string and is there for documentation. Nobody counts the matches of that: it is not allowed
+// within a junctor.
 func (t *Type) takesEither(v object.Value, said *Constraints) bool {
 	return t.Kind == IntOrString && (v.Kind() == object.Int || v.Kind() == object.String) &&
 		len(said.AnyOf) == 2 && said.AnyOf[0] == plainInt && said.AnyOf[1] == plainString
