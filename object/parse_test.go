@@ -280,3 +280,24 @@ func TestPositions(t *testing.T) {
 		t.Errorf("YAML has positions (%v)", err)
 	}
 }
+
+// What is passed over is checked as all the rest is. SPEC: DEL-6
+func TestParseMembers(t *testing.T) {
+	const text = `{"apiVersion":"v1","spec":{"a":[1,{"metadata":2},[]],"b":{}},"metadata":{"name":"x","l":[{}]},"z":null}`
+	parsed, err := ParseMembers([]byte(text), "apiVersion", "metadata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(AppendJSON(nil, parsed.Value)); got != `{"apiVersion":"v1","metadata":{"name":"x","l":[{}]}}` && got != `{"apiVersion":"v1","metadata":{"l":[{}],"name":"x"}}` {
+		t.Error(got)
+	}
+	for i := range text {
+		for _, wrong := range []string{text[:i], text[:i] + "," + text[i:], text[:i] + "]" + text[i:]} {
+			_, err := ParseJSON([]byte(wrong))
+			_, skimmed := ParseMembers([]byte(wrong), "apiVersion", "metadata")
+			if fmt.Sprint(err) != fmt.Sprint(skimmed) {
+				t.Fatalf("%s: %v, not %v", wrong, skimmed, err)
+			}
+		}
+	}
+}

@@ -2,8 +2,8 @@ package crd
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -128,15 +128,17 @@ func end(k *engine.Kind) {
 
 // origin is what of a definition decides the types that it defines.
 type origin struct {
-	spec        [sha256.Size]byte // the hash of it
+	spec        uint64 // a hash of it, of this process
 	names       names
 	terminating bool
 	types       []*lazyType // of its versions
 }
 
+var seed = maphash.MakeSeed()
+
 func originOf(v *store.Version, obj object.Value) *origin {
 	return &origin{
-		spec: sha256.Sum256(object.MemberText(v.Data, "spec")), names: namesOf(obj.At("status", "acceptedNames")),
+		spec: maphash.Bytes(seed, object.MemberText(v.Data, "spec")), names: namesOf(obj.At("status", "acceptedNames")),
 		terminating: isTrue(obj.At("status"), "Terminating"),
 	}
 }

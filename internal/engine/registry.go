@@ -52,6 +52,9 @@ func (r *Registry) Now() *Types {
 	return r.defined.Now()
 }
 
+// Builtin is the built-in types alone, of which nobody has to be asked.
+func (r *Registry) Builtin() *Types { return r.alone }
+
 // At is the types that were served at a snapshot.
 func (r *Registry) At(sn *store.Snapshot) *Types {
 	if r.defined == nil {

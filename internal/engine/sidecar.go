@@ -20,11 +20,16 @@ import (
 // Describe returns the function by which a store computes the sidecars of what it reads back from its log.
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
-		parsed, err := object.ParseJSON(data)
+		k := registry.Now().Kind(key.Resource)
+		parse := object.ParseJSON
+		if k == nil || k.Storage.Fields == nil { // only the metadata counts
+			parse = func(data []byte) (object.Parsed, error) { return object.ParseMembers(data, "apiVersion", "metadata") }
+		}
+		parsed, err := parse(data)
 		if err != nil {
 			return unreadableSidecar(err)
 		}
-		return sidecar(registry.Now().Kind(key.Resource), parsed.Value, data, &store.Sidecar{})
+		return sidecar(k, parsed.Value, data, &store.Sidecar{})
 	}
 }
 

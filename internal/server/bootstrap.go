@@ -14,7 +14,7 @@ var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-n
 
 // bootstrap makes what a new server has to have.
 func bootstrap(ctx context.Context, e *engine.Engine, registry *engine.Registry) error {
-	namespaces := registry.Now().Find("", "v1", "namespaces")
+	namespaces := registry.Builtin().Find("", "v1", "namespaces")
 	for _, name := range systemNamespaces {
 		rq := &engine.Request{Resource: namespaces, Name: name, FieldManager: "plinth"}
 		if _, err := e.Get(ctx, rq, ""); err == nil {

@@ -112,7 +112,7 @@ func familyOf(address netip.Addr) string {
 
 // ensure makes the object kubernetes of a type, or merges into the one that is there what may have changed since.
 func (s *Server) ensure(ctx context.Context, group, version, resource string, labels, changes, all object.Value) error {
-	r := s.registry.Now().Find(group, version, resource)
+	r := s.registry.Builtin().Find(group, version, resource)
 	if r == nil { // --runtime-config may have turned it off
 		return nil
 	}

@@ -20,7 +20,7 @@ func (s *Server) webhooks() *webhook.Clients {
 
 // service is a Service.
 func (s *Server) service(ctx context.Context, namespace, name string) (object.Value, error) {
-	r := s.registry.Now().Find("", "v1", "services")
+	r := s.registry.Builtin().Find("", "v1", "services")
 	if r == nil {
 		return object.Nil, fmt.Errorf("services are not served here")
 	}
@@ -36,7 +36,7 @@ func (s *Server) service(ctx context.Context, namespace, name string) (object.Va
 
 // endpointSlices are the EndpointSlices of a Service.
 func (s *Server) endpointSlices(ctx context.Context, namespace, service string) (slices []object.Value, err error) {
-	r := s.registry.Now().Find("discovery.k8s.io", "v1", "endpointslices")
+	r := s.registry.Builtin().Find("discovery.k8s.io", "v1", "endpointslices")
 	if r == nil {
 		return nil, nil
 	}
