@@ -7,6 +7,7 @@ import (
 	"weak"
 
 	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"
@@ -74,10 +75,7 @@ func (l *lazyType) source() object.Value { return l.written().At("schema", "open
 func (c *types) compile(l *lazyType) *schema.Type {
 	t := l.found()
 	if t == nil {
-		var err error
-		if t, err = schema.Structural(l.source(), schema.StructuralOptions{Metadata: c.metadata()}); err != nil { // validation lets none in
-			panic(fmt.Sprintf("crd: the schema of %s cannot be compiled: %v", l.version.Key, err))
-		}
+		t = c.structural(l.source())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,6 +92,23 @@ func (c *types) compile(l *lazyType) *schema.Type {
 	l.compiled.Store(t)
 	return t
 }
+
+// structural compiles a schema. Validation lets none in that cannot be compiled; if one has come into the store all the same, its
+// objects can be read and deleted, as they are.
+func (c *types) structural(source object.Value) *schema.Type {
+	options := schema.StructuralOptions{Metadata: c.metadata(), Inspect: objectmeta.Embedded}
+	t, err := schema.Structural(source, options)
+	if err != nil {
+		t, err = schema.Structural(open, options)
+	}
+	if err != nil {
+		panic("crd: " + err.Error()) // it is a constant
+	}
+	return t
+}
+
+// open is the schema of anything.
+var open = object.Fields("type", object.StringOf("object"), "x-kubernetes-preserve-unknown-fields", object.BoolOf(true))
 
 // found is the type as it was compiled last, if it is still there.
 func (l *lazyType) found() *schema.Type {

@@ -11,6 +11,7 @@ import (
 
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/store"
+	"plinth/object"
 	"plinth/schema"
 )
 
@@ -83,5 +84,19 @@ func TestTypesAreFoundAgain(t *testing.T) {
 	large.Wait()
 	if len(of.kept) != 1 {
 		t.Errorf("%d types are kept", len(of.kept))
+	}
+}
+
+// A schema that cannot be compiled, which validation does not let in, keeps nobody from reading the objects.
+func TestTypesThatCannotBe(t *testing.T) {
+	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
+	l := lazyTypeOf(of, 0, 1)
+	l.version.Data = []byte(`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`)
+	parsed, err := object.ParseJSON([]byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"a"},"a":{"b":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decoded, err := l.get().Decode(parsed.Value); err != nil || !object.Equal(decoded.Value, parsed.Value) {
+		t.Errorf("%v, %v", decoded, err)
 	}
 }

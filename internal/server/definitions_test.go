@@ -416,3 +416,20 @@ func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
 		t.Errorf("discovery tells of %v", list)
 	}
 }
+
+// The metadata of an object within an object is looked at, too. SPEC: EXT-1, VAL-1
+func TestEmbeddedMetadata(t *testing.T) {
+	c, _ := serveDefinitions(t)
+	definition := definitionOf("a.example.com", "widgets", "Widget")
+	fields := definition.at("spec").(map[string]any)["versions"].([]any)[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	fields["properties"].(map[string]any)["template"] = map[string]any{
+		"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+	}
+	c.must(201, http.MethodPost, definitions, definition)
+	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
+	wrong := widget(map[string]any{"name": "wrong"})
+	wrong["template"] = map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "labels": map[string]any{"a b": "c"}}}
+	if refused := c.must(422, http.MethodPost, widgets, wrong); !strings.Contains(refused.text("message"), "template.metadata.labels") {
+		t.Errorf("refused with %q", refused.text("message"))
+	}
+}
