@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,10 @@ func TestEveryFunctionFires(t *testing.T) {
 			}
 		}
 	}
-	functions := defaultingFunctions(t)
+	functions := slices.DeleteFunc(defaultingFunctions(t), func(name string) bool {
+		// Upstream's defaults of definitions are in a module of its own: conformance/crd compares them.
+		return name == "CustomResourceDefinition" || strings.HasPrefix(name, "definition")
+	})
 	for _, name := range functions {
 		if fired[name] == 0 {
 			t.Errorf("%s has never changed anything", name)
