@@ -125,13 +125,13 @@ var budget = []row{
 	{"apply", "server-side apply over HTTP, server CPU", millis, 0.25, true, 3.6},
 	{"watch", "watch events of 1.3 kB to 200 watchers", perSec, 250000, false, 69000},
 	{"watch-idle", "an idle watch, 100 on a connection", kilobyte, 15, true, 0},
-	{"custom-create", "server CPU per custom object with 20 rules created", millis, 0.5, true, 2.5},
-	{"custom-get", "server CPU per GET of a custom object", millis, 0.06, true, 0.58},
-	{"custom-list", "LIST 3,000 custom objects, JSON", mbps, 300, false, 30},
-	{"custom-apply", "server-side apply of a custom object with 20 rules, server CPU", millis, 0.5, true, 2.5},
-	{"crd", "CRD of 45 kB created until usable, 200 of them", millis, 5, true, 500},
+	{"custom-create", "server CPU per custom object with 20 rules created", millis, 0.75, true, 3.77},
+	{"custom-get", "server CPU per GET of a custom object", millis, 0.1, true, 1.04},
+	{"custom-list", "LIST 3,000 custom objects, JSON", mbps, 170, false, 17},
+	{"custom-apply", "server-side apply of a custom object with 20 rules, server CPU", millis, 1.5, true, 7.62},
+	{"crd", "CRD of 45 kB created until usable, 200 of them", millis, 5, true, 153},
 	{"crd-rss", "resident memory per such CRD", mebibyte, 0.15, true, 0},
-	{"crd-rules", "CRD with 20 rules created until usable, 200 of them", millis, 30, true, 150},
+	{"crd-rules", "CRD with 20 rules created until usable, 200 of them", millis, 7.7, true, 38.7},
 }
 
 // result is a measured value, or why there is none.
