@@ -40,7 +40,9 @@ func TestPlinth(t *testing.T) {
 			server := harness.RunTarget(t, append(mode.flags, "--feature-gates=CBORServingAndStorage=false")...)
 			for _, script := range records.Load(t, Parse) {
 				t.Run(records.Name(script.File), func(t *testing.T) {
-					t.Parallel() // each has its own namespace
+					if records.Name(script.File) != "definitions" { // whose types others would find in discovery; it leaves none behind
+						t.Parallel() // each has its own namespace
+					}
 					replay(t, script, NewRunner(server.URL, mode.client(server), script))
 				})
 			}
