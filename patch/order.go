@@ -348,7 +348,7 @@ func mergeKeyOf(item object.Value, mergeKey string) (object.Value, error) {
 }
 
 func noMergeKey(item object.Value, mergeKey string) error {
-	return misfit("map: %v does not contain declared merge key: %s", native(item), mergeKey)
+	return misfit("map: %v does not contain declared merge key: %s", item.Native(), mergeKey)
 }
 
 // noScalar is a list or map where only scalars can be told apart. Upstream crashes on it.
@@ -357,7 +357,7 @@ func noScalar(v object.Value) error {
 }
 
 func unknownDirective(directive, in object.Value) error {
-	return misfit("unknown patch type: %s in map: %v", native(directive), native(in))
+	return misfit("unknown patch type: %s in map: %v", directive.Native(), in.Native())
 }
 
 // notA is a value of the wrong kind, told in the Go types that the reference has.
@@ -366,5 +366,5 @@ func notA(want object.Kind, v object.Value) error {
 	if v.IsNull() {
 		return misfit("expected a %s, but received a %%!s(<nil>)", names[want])
 	}
-	return misfit("expected a %s, but received a %s", names[want], fmt.Sprintf("%T", native(v)))
+	return misfit("expected a %s, but received a %s", names[want], fmt.Sprintf("%T", v.Native()))
 }

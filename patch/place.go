@@ -145,33 +145,11 @@ var goFields = map[schema.Kind][][2]string{
 	schema.Duration:    {{"Duration", "int64"}},
 }
 
-// native is a value as the reference holds it, for the errors that print it.
-func native(v object.Value) any {
-	switch v.Kind() {
-	case object.Bool:
-		return v.Bool()
-	case object.Int:
-		return v.Int()
-	case object.Float, object.Number:
-		return v.Float()
-	case object.String:
-		return v.Str()
-	case object.List:
-		return natives(v.Items())
-	case object.Map:
-		m := make(map[string]any, v.Len())
-		for _, member := range v.Members() {
-			m[member.Key] = native(member.Value)
-		}
-		return m
-	}
-	return nil
-}
-
+// natives are values as the reference holds them, for the errors that print them.
 func natives(items []object.Value) []any {
 	list := make([]any, len(items))
 	for i, item := range items {
-		list[i] = native(item)
+		list[i] = item.Native()
 	}
 	return list
 }

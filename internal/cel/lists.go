@@ -24,12 +24,12 @@ func (l *sequence) ConvertToNative(to reflect.Type) (any, error) {
 		return nil, fmt.Errorf("type conversion error from '%s' to '%s'", l.Type(), to)
 	}
 	if l.s.listOf != "string" {
-		return native(l.v), nil
+		return l.v.Native(), nil
 	}
 	var out []string
 	for _, item := range l.v.Items() {
 		if item.Kind() != object.String {
-			return nil, fmt.Errorf("expected all elements to be of type string, but got %T", native(item))
+			return nil, fmt.Errorf("expected all elements to be of type string, but got %T", item.Native())
 		}
 		out = append(out, item.Str())
 	}
@@ -334,7 +334,7 @@ func scalar(v object.Value) any {
 	case object.List, object.Map:
 		return nil
 	}
-	return native(v)
+	return v.Native()
 }
 
 // joined makes one key of a Go map of several.

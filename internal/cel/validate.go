@@ -207,7 +207,7 @@ func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v ob
 func wrong(where *field.Path, kind string, v object.Value, detail, reason string) *field.Error {
 	var shown any = field.OmitValueType{}
 	if kind != "object" && kind != "array" {
-		shown = native(v)
+		shown = v.Native()
 	}
 	switch reason {
 	case "FieldValueForbidden":

@@ -84,7 +84,7 @@ func (s *shape) scalar(v object.Value) ref.Val {
 		}
 		wants = "string"
 	}
-	return types.NewErr("invalid data, expected %s, got %T", wants, native(v))
+	return types.NewErr("invalid data, expected %s, got %T", wants, v.Native())
 }
 
 // parse reads a string by its format.
@@ -116,33 +116,6 @@ func (s *shape) parse(in string) ref.Val {
 		return types.Bytes(b)
 	}
 	return types.String(in)
-}
-
-// native is a value as Go's encoding has it: for texts of errors, and for what a library asks for.
-func native(v object.Value) any {
-	switch v.Kind() {
-	case object.Bool:
-		return v.Bool()
-	case object.Int:
-		return v.Int()
-	case object.Float, object.Number:
-		return v.Float()
-	case object.String:
-		return v.Str()
-	case object.List:
-		items := make([]any, v.Len())
-		for i, item := range v.Items() {
-			items[i] = native(item)
-		}
-		return items
-	case object.Map:
-		members := make(map[string]any, v.Len())
-		for _, m := range v.Members() {
-			members[m.Key] = native(m.Value)
-		}
-		return members
-	}
-	return nil
 }
 
 // preserved is a value that no schema describes. It can be compared, as a part of what is around it.
@@ -193,7 +166,7 @@ var _ traits.Mapper = (*mapping)(nil)
 
 func (m *mapping) ConvertToNative(to reflect.Type) (any, error) {
 	if to.Kind() == reflect.Map {
-		return native(m.v), nil
+		return m.v.Native(), nil
 	}
 	return nil, fmt.Errorf("type conversion error from '%s' to '%s'", m.Type(), to)
 }

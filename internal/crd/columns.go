@@ -133,32 +133,5 @@ func printed(v object.Value) string {
 		}
 		return string(object.AppendJSON(nil, v))
 	}
-	return fmt.Sprint(goValue(v))
-}
-
-// goValue is a value as the reference holds it: a message of it, or a text, shows a value, or its type, as Go does.
-func goValue(v object.Value) any {
-	switch v.Kind() {
-	case object.Bool:
-		return v.Bool()
-	case object.Int:
-		return v.Int()
-	case object.Float, object.Number:
-		return v.Float()
-	case object.String:
-		return v.Str()
-	case object.List:
-		list := make([]any, 0, v.Len())
-		for _, item := range v.Items() {
-			list = append(list, goValue(item))
-		}
-		return list
-	case object.Map:
-		m := make(map[string]any, v.Len())
-		for _, member := range v.Members() {
-			m[member.Key] = goValue(member.Value)
-		}
-		return m
-	}
-	return nil
+	return fmt.Sprint(v.Native())
 }

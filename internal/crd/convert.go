@@ -216,7 +216,7 @@ func mergeMetadata(metadata, made object.Value) (object.Value, error) {
 		return object.Nil, errors.New("missing metadata in converted object")
 	}
 	if given.Kind() != object.Map {
-		return object.Nil, fmt.Errorf("invalid metadata of type %T in converted object", goValue(given))
+		return object.Nil, fmt.Errorf("invalid metadata of type %T in converted object", given.Native())
 	}
 	for _, key := range [...]string{"labels", "annotations"} {
 		texts := given.At(key)
@@ -235,13 +235,13 @@ func mergeMetadata(metadata, made object.Value) (object.Value, error) {
 // checkTexts refuses labels or annotations that are none. Those that were there before are not looked at again.
 func checkTexts(texts, before object.Value, key string) error {
 	if texts.Kind() != object.Map {
-		return fmt.Errorf("invalid metadata.%s of type %T in converted object", key, goValue(texts))
+		return fmt.Errorf("invalid metadata.%s of type %T in converted object", key, texts.Native())
 	}
 	all := make(map[string]string, texts.Len())
 	for _, m := range texts.Members() {
 		if m.Value.Kind() != object.String {
 			return fmt.Errorf("metadata.%s[%s] must be a string, but is %T in converted object",
-				key, m.Key, goValue(m.Value))
+				key, m.Key, m.Value.Native())
 		}
 		all[m.Key] = m.Value.Str()
 	}

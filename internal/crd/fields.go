@@ -41,7 +41,7 @@ func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 			value := ""
 			if f.path != nil {
 				if v, ok := f.path.first(obj); ok && !v.IsNull() {
-					value = fmt.Sprint(goValue(v))
+					value = fmt.Sprint(v.Native())
 				}
 			}
 			pairs = append(pairs, store.Pair{Name: f.name, Value: value})

@@ -209,7 +209,7 @@ func valueAt(obj object.Value, path []string) (v object.Value, there bool, err e
 }
 
 func accessError(path []string, v object.Value, expected string) error {
-	is := goValue(v)
+	is := v.Native()
 	return fmt.Errorf(".%s accessor error: %v is of the type %T, expected %s",
 		strings.Join(path, "."), is, is, expected)
 }
