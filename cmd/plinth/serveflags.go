@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"time"
 
 	"plinth/internal/server"
@@ -60,9 +61,8 @@ func ownFlags(c *settings) []row {
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), own,
 			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
 		{"controllers", list(&c.Controllers), own,
-			"what the server does itself of what is kube-controller-manager's work: * is all, " +
-				"namespace-controller empties namespaces that are " +
-				"being deleted, -NAME is without it; started as kube-apiserver, nothing", ""},
+			"which controllers of kube-controller-manager the server runs itself: * is all, NAME is one, -NAME is " +
+				"without it (" + strings.Join(server.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), own,
 			"the least important messages to log: debug, info, warn or error", ""},
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -150,11 +149,7 @@ func (c *Config) validate() error {
 	if _, err := c.versions(); err != nil {
 		refuse("%w", err)
 	}
-	for _, name := range c.Controllers {
-		if name != "*" && !slices.Contains(controllers, strings.TrimPrefix(name, "-")) {
-			refuse("--controllers: %q is none of *, %s", name, strings.Join(controllers, ", "))
-		}
-	}
+	c.validateControllers(refuse)
 	if _, err := c.serviceRange(); err != nil {
 		refuse("%w", err)
 	}
@@ -164,18 +159,6 @@ func (c *Config) validate() error {
 	faults = append(faults, c.validateNumbers(), c.validateAccess())
 	c.settle()
 	return errors.Join(faults...)
-}
-
-// namespaceController empties namespaces that are being deleted.
-const namespaceController = "namespace-controller"
-
-// controllers are the names that Controllers may hold.
-var controllers = []string{namespaceController}
-
-// runs says whether a controller is to run. As in kube-controller-manager a name counts more than "*".
-func (c *Config) runs(controller string) bool {
-	return slices.Contains(c.Controllers, controller) ||
-		slices.Contains(c.Controllers, "*") && !slices.Contains(c.Controllers, "-"+controller)
 }
 
 // settle fills in what follows from the data directory.

@@ -382,7 +382,7 @@ func TestRefusedSettings(t *testing.T) {
 		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
 		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
-		`--controllers: "job-controller" is none of`:        func(c *Config) { c.Controllers = []string{"*", "job-controller"} },
+		`"job-controller" is not in the list of known con`:  func(c *Config) { c.Controllers = []string{"*", "job-controller"} },
 		"--service-cluster-ip-range: 10.0.0.0/31 has no":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
 		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
 		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
@@ -473,7 +473,8 @@ func TestServiceKubernetes(t *testing.T) {
 func TestControllers(t *testing.T) {
 	for list, goes := range map[string]bool{
 		"*": true, "namespace-controller": true, "*,-namespace-controller": false, "": false,
-		"-namespace-controller,namespace-controller": true,
+		"-namespace-controller,namespace-controller,*": false, "namespace-controller,-namespace-controller": true, // the first counts
+		"namespace": true, "*,-namespace": false,
 	} {
 		s := started(t, func(c *Config) {
 			if c.Controllers = nil; list != "" {

@@ -167,21 +167,13 @@ func (s *Server) open(ctx context.Context) error {
 	if err := s.profile(); err != nil {
 		return err
 	}
-	s.control(definitions)
-	s.ready.Store(true)
-	return nil
-}
-
-// control starts the controllers.
-func (s *Server) control(definitions *crd.Definitions) {
-	if s.config.runs(namespaceController) {
-		namespaces := &controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}
-		s.run(func() { namespaces.Run(s.closing) })
-	}
+	s.control()
 	cleanup := &controller.Definitions{
-		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
+		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
 	}
 	s.run(func() { cleanup.Run(s.closing) })
+	s.ready.Store(true)
+	return nil
 }
 
 // token says whose a bearer token is. There are requests only when there is an authenticator.

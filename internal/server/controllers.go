@@ -1,0 +1,71 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"plinth/internal/controller"
+)
+
+// controllerRow is one of kube-controller-manager's controllers that the server runs itself.
+type controllerRow struct {
+	name  string // kube-controller-manager's
+	alias string // its name before 1.28, which kube-controller-manager takes, too
+	does  string // what it does, for the documentation of --controllers
+	make  func(*Server) func(context.Context)
+}
+
+// controllerTable is all of them. They run until the server closes.
+var controllerTable = []controllerRow{
+	{"namespace-controller", "namespace", "empties namespaces that are being deleted", func(s *Server) func(context.Context) {
+		return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+	}},
+}
+
+// KnownControllers lists the controllers, each with what it does, as the documentation of --controllers has them.
+func KnownControllers() []string {
+	var list []string
+	for _, row := range controllerTable {
+		list = append(list, row.name+" "+row.does)
+	}
+	return list
+}
+
+// runs says whether Controllers enables a controller. As in kube-controller-manager the first mention of its name decides, and "*"
+// is for those that are not mentioned.
+func (r *controllerRow) runs(controllers []string) bool {
+	all := false
+	for _, c := range controllers {
+		name, disabled := strings.CutPrefix(c, "-")
+		if name == r.name || name == r.alias {
+			return !disabled
+		}
+		all = all || c == "*"
+	}
+	return all
+}
+
+// validateControllers refuses names that no controller has.
+func (c *Config) validateControllers(refuse func(format string, args ...any)) {
+	for _, entry := range c.Controllers {
+		name := strings.TrimPrefix(entry, "-")
+		known := entry == "*"
+		for _, row := range controllerTable {
+			known = known || name == row.name || name == row.alias
+		}
+		if !known {
+			refuse("--controllers: %w", fmt.Errorf("%q is not in the list of known controllers", name))
+		}
+	}
+}
+
+// control starts the controllers that are enabled.
+func (s *Server) control() {
+	for _, row := range controllerTable {
+		if row.runs(s.config.Controllers) {
+			run := row.make(s)
+			s.run(func() { run(s.closing) })
+		}
+	}
+}
