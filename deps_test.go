@@ -57,6 +57,7 @@ var allowed = map[string][]string{
 	"internal/webhook":               {"object", "internal/fielderrors", "internal/objectmeta"},
 	"internal/access":                {},
 	"internal/auth":                  {"internal/access"},
+	"internal/authz":                 {"internal/access"},
 	"internal/crd":                   {"object", "schema", "merge", "internal/access", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view", "internal/builtin/gotypes", "internal/cel", "internal/crd/*"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
 	"internal/proto":                 {"object", "schema"},

@@ -1,9 +1,17 @@
 // Package access holds the nouns of access control, which authentication, authorization, admission and the engine
-// share: who somebody is ([User]), what is asked ([Attributes]), and the names that Kubernetes itself gives to users and
-// groups. It decides nothing: package auth does.
+// share: who somebody is ([User]), what is asked ([Attributes]) of whom ([Authorizer]), and the names that Kubernetes itself
+// gives to users and groups. It decides nothing: package authz does.
 package access
 
-import "slices"
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
 
 // The users and groups that Kubernetes names itself.
 const (
@@ -36,4 +44,93 @@ type Attributes struct {
 	IsResource                            bool
 	Group, Version, Resource, Subresource string
 	Namespace, Name                       string
+	// FieldSelector and LabelSelector are what a list, a watch or a deletecollection selects, as the URL says it. Fields and
+	// Labels are set instead by a review that lists requirements. Who decides by them asks FieldRequirements and
+	// LabelRequirements: most requests are decided without, and are not to pay for the parsing.
+	FieldSelector, LabelSelector string
+	Fields                       fields.Requirements
+	Labels                       labels.Requirements
+}
+
+// FieldRequirements is what the fields of the selected objects have to be; an error where the selector cannot be parsed.
+func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
+	if a.FieldSelector == "" {
+		return a.Fields, nil
+	}
+	selector, err := fields.ParseSelector(a.FieldSelector)
+	if err != nil {
+		return nil, err
+	}
+	return selector.Requirements(), nil
+}
+
+// LabelRequirements is what the labels of the selected objects have to be; an error where the selector cannot be parsed.
+func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
+	if a.LabelSelector == "" {
+		return a.Labels, nil
+	}
+	selector, err := labels.Parse(a.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	requirements, _ := selector.Requirements()
+	return requirements, nil
+}
+
+// ReadOnly says whether the request changes nothing.
+func (a *Attributes) ReadOnly() bool { return a.Verb == "get" || a.Verb == "list" || a.Verb == "watch" }
+
+var harmless = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// Harmless keeps what a client has written from looking like HTML in an error.
+func Harmless(text string) string { return harmless.Replace(text) }
+
+// Refusal words that the user may not do this; why is what the authorizer has said, or "".
+func (a *Attributes) Refusal(why string) string {
+	text := "User " + strconv.Quote(a.User.Name) + " cannot " + a.Verb
+	switch {
+	case !a.IsResource:
+		text += " path " + strconv.Quote(a.Path)
+	default:
+		resource := a.Resource
+		if a.Subresource != "" {
+			resource += "/" + a.Subresource
+		}
+		text += " resource " + strconv.Quote(resource) + " in API group " + strconv.Quote(a.Group)
+		if a.Namespace != "" {
+			text += " in the namespace " + strconv.Quote(a.Namespace)
+		} else {
+			text += " at the cluster scope"
+		}
+	}
+	text = Harmless(text)
+	if why != "" {
+		text += ": " + why
+	}
+	return text
+}
+
+// Decision is what an authorizer says of a request.
+type Decision uint8
+
+// The decisions. Deny is the zero value, so that what is forgotten is denied.
+const (
+	Deny      Decision = iota // whatever others say
+	Allow                     // whatever those say that come later
+	NoOpinion                 // let others decide; if nobody allows it, it is forbidden
+)
+
+// Authorizer decides what users may do. The attributes are its caller's, and must not be kept. The reason is for people: it
+// stands in reviews and in the audit log, and behind the words of a refusal. An error may come with any decision; one that
+// comes with Allow means nothing, as in the reference.
+type Authorizer interface {
+	Authorize(ctx context.Context, a *Attributes) (decision Decision, reason string, err error)
+}
+
+// AuthorizerFunc is a function that is an Authorizer.
+type AuthorizerFunc func(ctx context.Context, a *Attributes) (Decision, string, error)
+
+// Authorize calls the function.
+func (f AuthorizerFunc) Authorize(ctx context.Context, a *Attributes) (Decision, string, error) {
+	return f(ctx, a)
 }

@@ -1,8 +1,7 @@
-// Package auth finds out who asks, and says what they may do (AUTH-1).
+// Package auth finds out who asks (AUTH-1).
 //
-// An [Authenticator] knows client certificates and static bearer tokens; who shows neither is anonymous. Authorization
-// has the reference's modes, but not their rules yet: members of system:masters may do everything, and under RBAC everybody
-// may read health and version, and nothing else.
+// An [Authenticator] knows client certificates and static bearer tokens; who shows neither is anonymous. What they may do is
+// for package authz to say.
 package auth
 
 import (
@@ -244,24 +243,4 @@ func nextStart(shown []*x509.Certificate, now time.Time) (next time.Time) {
 		}
 	}
 	return next
-}
-
-// public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.
-var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
-
-// Mode is a way to decide, as --authorization-mode names it. A request is allowed if one of the modes allows it.
-type Mode string
-
-// The modes that are there. RBAC allows what is public, and nothing else yet; Node allows nothing yet.
-const (
-	AlwaysAllow Mode = "AlwaysAllow"
-	AlwaysDeny  Mode = "AlwaysDeny"
-	Node        Mode = "Node"
-	RBAC        Mode = "RBAC"
-)
-
-// May says whether a request is allowed. Whatever the modes, system:masters may do everything.
-func May(modes []Mode, a *access.Attributes) bool {
-	return a.User.In(access.Masters) || slices.Contains(modes, AlwaysAllow) ||
-		slices.Contains(modes, RBAC) && !a.IsResource && a.Verb == "get" && slices.Contains(public, a.Path)
 }

@@ -242,24 +242,3 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 		t.Error("a missing token file is no error")
 	}
 }
-
-func TestPublicPaths(t *testing.T) {
-	anonymous := access.Nobody()
-	master := access.User{Name: "root", Groups: []string{access.Masters}}
-	for _, c := range []struct {
-		user       access.User
-		verb, path string
-		want       bool
-	}{
-		{anonymous, "get", "/healthz", true},
-		{anonymous, "get", "/version", true},
-		{anonymous, "post", "/version", false},
-		{anonymous, "get", "/metrics", false},
-		{anonymous, "get", "/api", false},
-		{master, "get", "/metrics", true},
-	} {
-		if got := May([]Mode{RBAC}, &access.Attributes{User: c.user, Verb: c.verb, Path: c.path}); got != c.want {
-			t.Errorf("%s %s as %s: %v", c.verb, c.path, c.user.Name, got)
-		}
-	}
-}

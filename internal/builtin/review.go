@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"slices"
 	"sort"
 	"time"
@@ -90,8 +91,8 @@ func userInfo(u access.User) object.Value {
 }
 
 // whoAmI answers who asks.
-func whoAmI(now func() time.Time) func(*engine.Request, object.Value) (object.Value, error) {
-	return func(rq *engine.Request, obj object.Value) (object.Value, error) {
+func whoAmI(now func() time.Time) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
+	return func(_ context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 		created := object.StringOf(now().UTC().Format(time.RFC3339))
 		return obj.Edit([]object.Member{
 			{Key: "metadata", Value: object.Fields("creationTimestamp", created)},
@@ -101,8 +102,8 @@ func whoAmI(now func() time.Time) func(*engine.Request, object.Value) (object.Va
 }
 
 // reviewToken answers whose a token is.
-func reviewToken(authenticate func(token string) (access.User, bool)) func(*engine.Request, object.Value) (object.Value, error) {
-	return func(_ *engine.Request, obj object.Value) (object.Value, error) {
+func reviewToken(authenticate func(token string) (access.User, bool)) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
+	return func(_ context.Context, _ *engine.Request, obj object.Value) (object.Value, error) {
 		token := obj.At("spec", "token").Str()
 		if token == "" {
 			return object.Nil, apierr.NewBadRequest("token is required for TokenReview in authentication")
@@ -118,7 +119,7 @@ func reviewToken(authenticate func(token string) (access.User, bool)) func(*engi
 }
 
 // reviewOwnAccess answers whether who asks may do something.
-func reviewOwnAccess(rq *engine.Request, obj object.Value) (object.Value, error) {
+func reviewOwnAccess(_ context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	faults := append(attributesFaults(obj), noMeta(obj)...)
 	if len(faults) > 0 {
 		return object.Nil, refused(faults)
@@ -127,8 +128,8 @@ func reviewOwnAccess(rq *engine.Request, obj object.Value) (object.Value, error)
 }
 
 // reviewAccess answers whether somebody may do something. rule is what else the kind demands of a request.
-func reviewAccess(rule func(obj object.Value) field.ErrorList) func(*engine.Request, object.Value) (object.Value, error) {
-	return func(rq *engine.Request, obj object.Value) (object.Value, error) {
+func reviewAccess(rule func(obj object.Value) field.ErrorList) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
+	return func(_ context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 		faults := attributesFaults(obj)
 		spec := obj.At("spec")
 		if spec.At("user").Str() == "" && spec.At("groups").Len() == 0 {
@@ -199,7 +200,7 @@ func localAccess(obj object.Value) field.ErrorList {
 }
 
 // reviewRules lists what who asks may do in a namespace.
-func reviewRules(rq *engine.Request, obj object.Value) (object.Value, error) {
+func reviewRules(_ context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	if obj.At("spec", "namespace").Str() == "" {
 		return object.Nil, apierr.NewBadRequest("no namespace on request")
 	}

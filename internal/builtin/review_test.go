@@ -79,7 +79,7 @@ func TestReviews(t *testing.T) {
 		},
 		{"tokenreviews", alice, `{"spec":{}}`, "token is required for TokenReview in authentication"},
 	} {
-		answer, err := all[c.typ].Answer(&engine.Request{Resource: all[c.typ], User: c.user}, parse(t, c.sent))
+		answer, err := all[c.typ].Answer(t.Context(), &engine.Request{Resource: all[c.typ], User: c.user}, parse(t, c.sent))
 		got := show(answer)
 		if err != nil {
 			got = err.Error()

@@ -53,11 +53,6 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	if rq.Subresource != nil || rq.Resource.Virtual() {
 		return nil, rq.notFound()
 	}
-	if rq.Authorize != nil {
-		if err := rq.Authorize("create"); err != nil {
-			return nil, err
-		}
-	}
 	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
@@ -69,6 +64,7 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 		return nil, err
 	}
 	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // it is no version of anything
+	d.upserts = true
 	return d.create(ctx)
 }
 

@@ -53,6 +53,9 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
+	if err := d.permit(ctx); err != nil {
+		return nil, err
+	}
 	for attempt := 1; ; attempt++ {
 		n := *d
 		if err := n.make(ctx); err != nil {
@@ -128,7 +131,7 @@ func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
-	answer, err := d.rq.Resource.Answer(d.rq, d.sent)
+	answer, err := d.rq.Resource.Answer(ctx, d.rq, d.sent)
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 //
 // The steps are the methods below (the one that defaults is fill), and the verbs call them in the order in which they stand here:
 //
-//	create  decode · wipe · default · own · admit · then for each name: name · prepare · settle · validate · check · report · commit
-//	update  decode · inherit · default · own · admit · prepare · settle · validate · check · report · commit
+//	create  decode · wipe · default · own · admit · permit · then for each name: name · prepare · settle · validate · check · report · commit
+//	update  decode · inherit · default · own · admit · permit · prepare · settle · validate · check · report · commit
 //	patch   as update; the body is what the patch makes of the live object
 //	apply   as update, or as create where there is no object; the body is merged, and so is owned already
 //	delete  admit · check · mark or remove · commit
@@ -44,6 +44,7 @@ type draft struct {
 	sent object.Value // the body, decoded
 	// versioned: the body of a create has a resourceVersion, which only a dry run may.
 	versioned bool
+	upserts   bool         // a PUT or an apply that creates, for which the user needs that verb, too
 	clears    bool         // the body has an empty list of managedFields, which a decoded object does not show any more
 	owned     bool         // the body comes from a merge: its managedFields say already who owns what
 	obj       object.Value // what becomes of it, step by step
@@ -314,8 +315,23 @@ func (d *draft) validate(ctx context.Context) error {
 	return nil
 }
 
-// check is the last word before the commit: validating admission and quota. Nothing here has one yet.
-func (d *draft) check(context.Context) error { return nil }
+// permit refuses what the user may not write although the verb is theirs: a role that gives others what they have not.
+func (d *draft) permit(ctx context.Context) error {
+	if permit := d.rq.Resource.Permit; permit != nil && d.rq.Authorizer != nil && d.rq.Subresource == nil {
+		return permit(ctx, d.rq, d.obj, d.old)
+	}
+	return nil
+}
+
+// check is the last word before the commit: validating admission and quota. Nothing here has one yet. As in the reference a
+// PUT or an apply that turns out to create is asked for the second verb here, when the object is known to be a valid one
+// (SSA-17).
+func (d *draft) check(ctx context.Context) error {
+	if d.upserts {
+		return d.rq.may(ctx, "create")
+	}
+	return nil
+}
 
 // print makes the version that is to be stored. A write that takes from an object that is being deleted the last thing that
 // it waited for removes it instead (DEL-1); one that has changed nothing but the times of managers changes nothing (SSA-16).
@@ -372,6 +388,9 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.fill()
 	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.permit(ctx); err != nil {
 		return nil, err
 	}
 	if err := d.prepare(); err != nil {

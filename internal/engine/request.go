@@ -28,9 +28,9 @@ type Request struct {
 	DryRun     bool
 	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
 	IfMatch string
-	// Authorize asks in mid-verb whether the user may do this verb, too, on the same object (a PUT that turns out to
-	// create); nil allows.
-	Authorize func(verb string) error
+	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates) or what
+	// the body asks for (a role that gives others what its writer has not), see Allowed. Nil: the server itself requests, and may.
+	Authorizer access.Authorizer
 }
 
 // Validation is what becomes of unknown and duplicate fields (VAL-2).

@@ -88,6 +88,9 @@ type Writing struct {
 	// Generation is the engine's, see Generation below.
 	PrepareCreate func(obj object.Value, by access.User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
+	// Permit refuses what the user of a request may not write although the verb is theirs: a role that gives others what they
+	// have not. old is null for a new object. It is not asked about what the server itself writes. Nil: there is no such thing.
+	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList
@@ -158,7 +161,7 @@ type Operation struct {
 	// binding of Pods.
 	Through func() (target apierr.Type, subresource string)
 	// Answer makes the response of a virtual type that stands for an operation (URI-1): create only, nothing is stored.
-	Answer func(rq *Request, obj object.Value) (object.Value, error)
+	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
 }
 
 // Subresource is one URL below an object: another view of it, with its own verbs.

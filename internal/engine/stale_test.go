@@ -1,12 +1,13 @@
 package engine
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"plinth/internal/access"
 	"plinth/internal/store"
 	"plinth/internal/store/storetest"
 	"plinth/object"
@@ -141,7 +142,9 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			s.here.widgets.CreateOnUpdate = true
 			s.there.create(`{"metadata":{"name":"a"},"spec":{"n":1}}`)
 			rq := s.here.request("a")
-			rq.Authorize = func(string) error { return errors.New("asked whether it may create") }
+			rq.Authorizer = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
+				return access.NoOpinion, "asked whether it may create", nil
+			})
 			result, err := s.here.Update(s.here.Context(), rq, s.here.parse(`{"metadata":{"name":"a"},"spec":{"n":2}}`))
 			if s.here.must(result, err).Created {
 				t.Error("told as created")

@@ -65,11 +65,7 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // that of an object that is no more
-	if rq.Authorize != nil {
-		if err := rq.Authorize("create"); err != nil {
-			return nil, err
-		}
-	}
+	d.upserts = true
 	return d.create(ctx)
 }
 

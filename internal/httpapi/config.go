@@ -23,8 +23,8 @@ type Config struct {
 
 	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
 	Authenticate func(*http.Request) (access.User, error)
-	// Authorize says whether a user may do something, and why not, if there is more to say than that.
-	Authorize func(context.Context, access.Attributes) (ok bool, why string, err error)
+	// Authorizer says whether a user may do something.
+	Authorizer access.Authorizer
 	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
 	// not ok for subresources that the API has not. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
@@ -138,7 +138,7 @@ func (c *Config) validate() error {
 	need(c.Registry != nil, "Registry")
 	need(c.Documents != nil, "Documents")
 	need(c.Authenticate != nil, "Authenticate")
-	need(c.Authorize != nil, "Authorize")
+	need(c.Authorizer != nil, "Authorizer")
 	for _, d := range []struct {
 		name      string
 		value     *time.Duration

@@ -27,10 +27,11 @@ type exchange struct {
 	target   target
 	class    Class
 	user     access.User
-	counted  bool // in Metrics.InFlight
-	exempt   bool // takes no slot
-	admitted bool // holds one of Handler.slots
-	bodyRead bool // there is nothing more to be read of the body
+	asked    access.Attributes // what authorization was asked
+	counted  bool              // in Metrics.InFlight
+	exempt   bool              // takes no slot
+	admitted bool              // holds one of Handler.slots
+	bodyRead bool              // there is nothing more to be read of the body
 	rejected bool
 	dryRun   bool
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
 )
@@ -14,6 +15,14 @@ import (
 // errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups that
 // it serves.
 var errNotAPath = errors.New("404 page not found")
+
+// plainError is told in plain text.
+type plainError struct {
+	code int
+	text string
+}
+
+func (e *plainError) Error() string { return e.text }
 
 // fail answers with an error, in the negotiated media type. An answer that has begun cannot become an error any more:
 // the connection breaks off, so that the client does not take a part for the whole.
@@ -25,6 +34,11 @@ func (h *Handler) fail(x *exchange, err error) {
 	x.leaveBody()
 	if errors.Is(err, errNotAPath) {
 		http.Error(x, err.Error(), http.StatusNotFound)
+		return
+	}
+	if plain := (*plainError)(nil); errors.As(err, &plain) {
+		h.report(&h.logs.failures, x, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
+		http.Error(x, access.Harmless(plain.text), plain.code)
 		return
 	}
 	status := wireError(err)

@@ -1,12 +1,11 @@
 package httpapi
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -198,54 +197,38 @@ func (x *exchange) shed() error {
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
 }
 
-// authorize asks whether the user may do this.
-func (h *Handler) authorize(x *exchange) error { return h.may(x, x.target.verb) }
-
-// harmless keeps what a client has written from looking like HTML in an error.
-var harmless = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// may asks whether the user may do a verb to the target; the engine asks it, too, in mid-verb.
-func (h *Handler) may(x *exchange, verb string) error {
-	t := &x.target
-	a := access.Attributes{User: x.user, Verb: verb, Path: t.path}
-	if t.isResource {
-		a.IsResource, a.Group, a.Version = true, t.group, t.version
-		a.Resource, a.Subresource, a.Namespace, a.Name = t.resource, t.subresource, t.namespace, t.name
-	}
-	ok, why, err := h.Authorize(x.ctx, a)
+// authorize asks whether the user may do this. An authorizer that fails is told of in plain text, as in the reference.
+func (h *Handler) authorize(x *exchange) error {
+	x.ask()
+	a := &x.asked
+	decision, reason, err := h.Authorizer.Authorize(x.ctx, a)
 	switch {
-	case err != nil:
-		return err
-	case ok:
+	case decision == access.Allow:
 		return nil
+	case err != nil:
+		return &plainError{http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q: %v", x.r.RequestURI, err)}
 	}
 	x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
-	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, refusal(&a, why))
+	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(reason))
 }
 
-// refusal words what the user may not do.
-func refusal(a *access.Attributes, why string) string {
-	text := "User " + strconv.Quote(a.User.Name) + " cannot " + a.Verb
-	switch {
-	case !a.IsResource:
-		text += " path " + strconv.Quote(a.Path)
-	default:
-		resource := a.Resource
-		if a.Subresource != "" {
-			resource += "/" + a.Subresource
-		}
-		text += " resource " + strconv.Quote(resource) + " in API group " + strconv.Quote(a.Group)
-		if a.Namespace != "" {
-			text += " in the namespace " + strconv.Quote(a.Namespace)
-		} else {
-			text += " at the cluster scope"
+// ask fills in what authorization decides about. Selectors are told where there is one way to tell them: not on the old
+// paths of watches, which are those of one object, too.
+func (x *exchange) ask() {
+	t := &x.target
+	x.asked = access.Attributes{User: x.user, Verb: t.verb, Path: t.path}
+	if !t.isResource {
+		return
+	}
+	a := &x.asked
+	a.IsResource, a.Group, a.Version = true, t.group, t.version
+	a.Resource, a.Subresource, a.Namespace, a.Name = t.resource, t.subresource, t.namespace, t.name
+	switch t.verb {
+	case "list", "watch", "deletecollection":
+		if !t.watchPath && x.r.URL.RawQuery != "" {
+			a.FieldSelector, a.LabelSelector = first(x.query(), "fieldSelector"), first(x.query(), "labelSelector")
 		}
 	}
-	text = harmless.Replace(text)
-	if why != "" {
-		text += ": " + why
-	}
-	return text
 }
 
 // answer has the verb done.

@@ -42,7 +42,9 @@ func (s *server) slowly(method, path, token string) (body *io.PipeWriter, done <
 }
 
 // everybody may do everything.
-func everybody(context.Context, access.Attributes) (bool, string, error) { return true, "", nil }
+var everybody = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
+	return access.Allow, "", nil
+})
 
 // Who sends slowly holds no slot, and neither do the masters and who asks for health.
 func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
@@ -50,7 +52,7 @@ func TestWhoHoldsNoSlot(t *testing.T) { synctest.Test(t, testWhoHoldsNoSlot) }
 func testWhoHoldsNoSlot(t *testing.T) {
 	inside, leave := make(chan bool, 10), make(chan bool)
 	s := newServerInBubble(t, store.Config{}, func(c *Config) {
-		c.MaxInFlight, c.Authorize = 1, everybody
+		c.MaxInFlight, c.Authorizer = 1, everybody
 		c.Handlers = map[string]http.Handler{"/wait": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			inside <- true
 			<-leave
@@ -101,7 +103,7 @@ func testWhoHoldsNoSlot(t *testing.T) {
 
 // Bodies that are being read have a bound together.
 func TestBodiesAreBoundedTogether(t *testing.T) {
-	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorize, c.MaxInFlight = 150_000, everybody, 100 }, testBodiesAreBoundedTogether)
+	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorizer, c.MaxInFlight = 150_000, everybody, 100 }, testBodiesAreBoundedTogether)
 }
 
 func testBodiesAreBoundedTogether(t *testing.T, s *server) {

@@ -299,9 +299,12 @@ func TestWhoMayWhat(t *testing.T) {
 // SPEC: URI-4
 func TestCreateOnUpdateNeedsCreate(t *testing.T) {
 	s := newServer(t, func(c *Config) {
-		c.Authorize = func(_ context.Context, a access.Attributes) (bool, string, error) {
-			return a.Verb == "update" || a.Resource == "namespaces", "it is a test", nil
-		}
+		c.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+			if a.Verb == "update" || a.Resource == "namespaces" {
+				return access.Allow, "", nil
+			}
+			return access.NoOpinion, "it is a test", nil
+		})
 	})
 	got := s.do("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", `{"metadata":{"name":"l"}}`)
 	if want := `leases.coordination.k8s.io "l" is forbidden: User "admin" cannot create resource "leases" in API group "coordination.k8s.io" in the namespace "default": it is a test`; got.message() != want {
@@ -311,9 +314,9 @@ func TestCreateOnUpdateNeedsCreate(t *testing.T) {
 
 func TestAuthorizationThatFails(t *testing.T) {
 	s := newServer(t, nil)
-	s.config.Authorize = func(context.Context, access.Attributes) (bool, string, error) {
-		return false, "", errors.New("no idea")
-	}
+	s.config.Authorizer = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
+		return access.NoOpinion, "", errors.New("no idea")
+	})
 	h, err := New(s.config)
 	if err != nil {
 		t.Fatal(err)
@@ -348,13 +351,13 @@ func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
 func testShedding(t *testing.T, s *server) {
 	inside, leave := make(chan bool), make(chan bool)
 	s.config.MaxInFlight = 1
-	s.config.Authorize = func(_ context.Context, a access.Attributes) (bool, string, error) {
+	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 		if a.Path == "/wait" {
 			inside <- true
 			<-leave
 		}
-		return true, "", nil
-	}
+		return access.Allow, "", nil
+	})
 	s.config.Authenticate = func(r *http.Request) (access.User, error) {
 		if r.Header.Get("Master") != "" {
 			return access.User{Name: "root", Groups: []string{access.Masters}}, nil
@@ -768,7 +771,7 @@ func TestObservations(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	_, err := New(Config{RequestTimeout: -1, MaxInFlight: -1})
-	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Authorize", "RequestTimeout", "MaxInFlight"} {
+	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Authorizer", "RequestTimeout", "MaxInFlight"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s is not complained of: %v", what, err)
 		}

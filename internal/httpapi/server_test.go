@@ -121,9 +121,12 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 			}
 			return access.User{}, io.ErrUnexpectedEOF
 		},
-		Authorize: func(_ context.Context, a access.Attributes) (bool, string, error) {
-			return a.User.Name == "admin" || a.Path == "/healthz", "", nil
-		},
+		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+			if a.User.Name == "admin" || a.Path == "/healthz" {
+				return access.Allow, "", nil
+			}
+			return access.NoOpinion, "", nil
+		}),
 		Missing: func(r *engine.Resource, subresource string) (Missing, bool) {
 			m := Missing{Why: "there are no nodes", Methods: []string{"GET"}, Connect: subresource != "log", Below: subresource == "proxy"}
 			return m, r.Name == "pods" && (subresource == "log" || subresource == "exec" || subresource == "proxy")

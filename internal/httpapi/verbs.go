@@ -141,7 +141,7 @@ func (x *exchange) request() *engine.Request {
 	t := &x.target
 	rq := &engine.Request{
 		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
-		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(),
+		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(), Authorizer: x.h.Authorizer,
 	}
 	if x.resource.Namespaced {
 		rq.Namespace = t.namespace

@@ -1,13 +1,12 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"plinth/internal/access"
-	"plinth/internal/auth"
+	"plinth/internal/authz"
 )
 
 // namespaceLifecycle is the only admission plugin of the reference that is there.
@@ -30,9 +29,9 @@ func (c *Config) validateAccess() error {
 	var faults []error
 	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	for _, mode := range c.AuthorizationModes {
-		switch auth.Mode(mode) {
-		case auth.AlwaysAllow, auth.AlwaysDeny, auth.Node, auth.RBAC:
-		case "ABAC", "Webhook":
+		switch authz.Mode(mode) {
+		case authz.AlwaysAllow, authz.AlwaysDeny, authz.Node, authz.RBAC:
+		case authz.ABAC, authz.Webhook:
 			refuse("--authorization-mode asks for %s, which is not there yet", mode)
 		default:
 			refuse("--authorization-mode: %q is none of AlwaysAllow, AlwaysDeny, Node, RBAC", mode)
@@ -64,12 +63,10 @@ func (c *Config) validateAccess() error {
 }
 
 // authorizer decides by the modes of the configuration.
-func (c *Config) authorizer() func(context.Context, access.Attributes) (ok bool, why string, err error) {
-	modes := make([]auth.Mode, len(c.AuthorizationModes))
+func (c *Config) authorizer() access.Authorizer {
+	modes := make([]authz.Mode, len(c.AuthorizationModes))
 	for i, mode := range c.AuthorizationModes {
-		modes[i] = auth.Mode(mode)
+		modes[i] = authz.Mode(mode)
 	}
-	return func(_ context.Context, a access.Attributes) (ok bool, why string, err error) {
-		return auth.May(modes, &a), "", nil
-	}
+	return authz.Of(modes)
 }

@@ -50,7 +50,7 @@ func (s *Server) handler() (http.Handler, error) {
 			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,
-		Authorize:      c.authorizer(),
+		Authorizer:     c.authorizer(),
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),

@@ -24,6 +24,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/auth"
+	"plinth/internal/authz"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/controller"
@@ -139,7 +140,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.auth, err = auth.New(tlsConfig.ClientCAs, c.TokenAuthFile); err != nil {
 		return err
 	}
-	s.auth.RefuseAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(auth.AlwaysAllow))
+	s.auth.RefuseAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
 	handler, err := s.handler()
 	if err != nil {
