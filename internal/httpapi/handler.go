@@ -62,6 +62,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.preflight(w, r) {
 		return
 	}
+	if r.ContentLength != 0 {
+		growStack()
+	}
 	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
 	defer x.end()
 	for _, step := range steps {
