@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -125,130 +123,6 @@ func NewState(c Config, from *Checkpoint, past Past) (*State, error) {
 	}
 	s.aging.start(c.fakeClock, c.Now, s.age)
 	return s, nil
-}
-
-// load brings a new state to where the past ends.
-func (s *State) load(from *Checkpoint) error {
-	expires := map[Key]time.Time{}
-	forms := map[uint64]*Sidecar{} // of each form a sidecar that holds nothing else, until describeAll
-	restore := func(k Key, lent *Version, revision int64) {
-		if lent == nil {
-			s.live.set(k, nil, revision)
-			delete(expires, k)
-			return
-		}
-		v := s.live.restore(lent)
-		if lent.Sidecar.Expire.IsZero() {
-			delete(expires, v.Key)
-		} else {
-			expires[v.Key] = lent.Sidecar.Expire
-		}
-		form := lent.Sidecar.Form
-		if v.Sidecar = forms[form]; v.Sidecar == nil {
-			v.Sidecar = &Sidecar{Form: form}
-			forms[form] = v.Sidecar
-		}
-	}
-	for v, err := range from.Versions {
-		if err != nil {
-			return err
-		}
-		restore(v.Key, v, v.Revision)
-	}
-	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
-	s.live.tables.Scan(func(_ string, t *table) bool {
-		t.changed = max(t.changed, from.Revision)
-		return true
-	})
-	h := &s.history
-	h.resume(from.Window)
-	s.revision = from.Revision
-	if s.past != nil {
-		err := s.past.Replay(from.Revision, func(c *Commit) error {
-			if c.First() <= s.revision {
-				return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
-			}
-			for _, r := range c.Records {
-				if !r.empty() {
-					restore(r.Key, r.New, r.Revision)
-					s.replayed += changeBytes(r)
-					h.bytes += changeBytes(r)
-				}
-			}
-			s.revision = c.Revision
-			h.mark(c.Revision, c.Time)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	s.describeAll(expires)
-	h.opened, h.all.floor = s.revision, s.revision
-	h.trim(s.revision, s.config.Now().UnixNano())
-	return s.findHorizon()
-}
-
-// restore makes a copy of a version that is lent the live one.
-func (vs *versions) restore(lent *Version) *Version {
-	t := vs.writable(lent.Key.Resource)
-	v := &Version{Key: Key{Resource: t.resource}, Revision: lent.Revision, Data: bytes.Clone(lent.Data)}
-	if old, ok := t.names.Get(lent.Key.Name); ok {
-		v.Key.Name = old.Key.Name
-	} else {
-		v.Key.Name = strings.Clone(lent.Key.Name)
-	}
-	vs.set(v.Key, v, v.Revision)
-	return v
-}
-
-// describeAll computes the sidecars of what was loaded, and what is known by them: only now, as many versions do not outlive
-// the replay.
-func (s *State) describeAll(expires map[Key]time.Time) {
-	live := make([]*Version, 0, s.live.count)
-	s.live.tables.Scan(func(_ string, t *table) bool {
-		t.names.Scan(func(_ string, v *Version) bool {
-			live = append(live, v)
-			return true
-		})
-		return true
-	})
-	workers := runtime.GOMAXPROCS(0)
-	var wait sync.WaitGroup
-	for w := range workers {
-		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
-		wait.Go(func() {
-			for _, v := range part {
-				v.Sidecar = s.Describe(v.Key, v.Data, expires[v.Key], v.Sidecar.Form)
-			}
-		})
-	}
-	wait.Wait()
-	for _, v := range live {
-		s.owners.change(v.Key, nil, v.Sidecar.Owners)
-	}
-	for k := range expires {
-		if v := s.live.get(k); v != nil {
-			s.expiry.track(&Record{Key: v.Key, Revision: v.Revision, New: v})
-		}
-	}
-}
-
-// findHorizon moves the horizon to where the past really reaches back.
-func (s *State) findHorizon() error {
-	h := &s.history
-	for {
-		err := s.reaches(h.horizon)
-		switch {
-		case !errors.Is(err, ErrCompacted):
-			return err
-		case h.marks.len() > 0:
-			h.horizon = max(h.horizon, h.marks.pop().Revision)
-		default:
-			h.horizon = s.revision
-			return nil
-		}
-	}
 }
 
 // Apply makes commits visible, each as a whole, behind all that the state has. Their records are complete: every new version has
