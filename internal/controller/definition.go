@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"slices"
 	"strconv"
+	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -23,12 +25,15 @@ type Definitions struct {
 	Finalizer string
 }
 
+// serverItself is the user as whom the reference's API server does what it does of its own accord.
+var serverItself = access.User{Name: "system:apiserver", Groups: []string{access.Masters, access.Authenticated}}
+
 // Run works until ctx ends.
 func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-	(&emptier{engine: c.Engine, logger: c.Logger, of: definitions, what: "definition", seen: c.seen, empty: func(ctx context.Context, o *engine.Object) (bool, error) {
-		return c.empty(ctx, definitions, o)
-	}}).run(ctx)
+	e := &emptier{engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself, seen: c.seen}
+	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
+	e.run(ctx)
 }
 
 // seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what they were end
@@ -39,7 +44,7 @@ func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	if definitions == nil || err != nil || obj.At("status", "conditions").Len() > 0 {
 		return
 	}
-	rq := &engine.Request{Resource: definitions, Name: definition.Key.Name, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	rq := &engine.Request{Resource: definitions, Name: definition.Key.Name, User: serverItself, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
 	if _, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, definition)}); err != nil {
 		c.Logger.Warn("a definition could not be finished", "definition", definition.Key.Name, "error", err)
 	}
@@ -51,32 +56,37 @@ func withRevision(obj object.Value, v *engine.Object) object.Value {
 }
 
 // empty deletes the objects of a definition and, when none is left, takes the finalizer from it.
-func (c *Definitions) empty(ctx context.Context, definitions *engine.Resource, definition *engine.Object) (done bool, err error) {
+func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.Object) (left leftovers, err error) {
 	reason, message := "NeverEstablished", "resource was never established"
 	switch r := c.Objects(definition); {
 	case r == nil:
 	case c.Registry.Now().HasBuiltinKind(r.Stored.Path): // they are not its own
 		reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
 	default:
-		left, err := emptyOf(ctx, c.Engine, r, "")
-		if err != nil || left > 0 {
-			return false, err
+		list, err := e.emptyOf(ctx, r, "", inBackground)
+		if err != nil {
+			return left, err
+		}
+		n := 0
+		for range list.Items {
+			n++
+		}
+		if err := list.Err(); err != nil || n > 0 {
+			left.kinds = []leftKind{{resource: r, count: n, revision: list.Revision}}
+			return left, err
 		}
 		reason, message = "InstanceDeletionCompleted", "removed all instances"
 	}
-	err = c.release(ctx, definitions, definition.Key.Name, reason, message)
-	switch {
-	case apierr.Is(err, apierr.NotFound):
-		return true, nil
-	case apierr.Is(err, apierr.Conflict): // somebody has changed it: what they did will come as an event
-		return false, nil
+	err = c.release(ctx, e.of, definition.Key.Name, reason, message)
+	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { // what somebody else did comes as an event
+		return left, nil
 	}
-	return err == nil, err
+	return left, err
 }
 
 // release takes the finalizer from a definition and says in its status why.
 func (c *Definitions) release(ctx context.Context, definitions *engine.Resource, name, reason, message string) error {
-	rq := &engine.Request{Resource: definitions, Name: name, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	rq := &engine.Request{Resource: definitions, Name: name, User: serverItself, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
 	live, err := c.Engine.Get(ctx, rq, "")
 	if err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +98,17 @@ func (b *bench) controller() *Namespaces {
 	return &Namespaces{Engine: b.Engine, Registry: b.registry, Logger: slog.New(slog.DiscardHandler)}
 }
 
+// pass makes one pass over the namespace "gone".
+func (b *bench) pass() (leftovers, error) {
+	b.Helper()
+	e := b.controller().emptier()
+	live, err := b.Get(b.Context(), b.request("namespaces", "", "gone"), "")
+	if err != nil {
+		return leftovers{}, err
+	}
+	return e.empty(b.Context(), live.Object)
+}
+
 // start runs the controller until the test ends.
 func (b *bench) start() (stop func()) {
 	ctx, cancel := context.WithCancel(b.Context())
@@ -183,7 +194,7 @@ func TestNamespaceWithFinalizersOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What the running controller does about that, if anything, has been done when this one has.
-	if _, err := b.controller().empty(t.Context(), b.registry.Now().Find("", "v1", "namespaces"), "gone"); err != nil {
+	if _, err := b.pass(); err != nil {
 		t.Fatal(err)
 	}
 	if b.gone() {
@@ -200,10 +211,8 @@ func TestFinalizeLosesNoUpdate(t *testing.T) {
 	b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"finalizers":["a.b/c"]}}`)
 	b.delete("namespaces", "", "gone")
 	b.between = func() { b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"labels":{"mine":"stays"}}}`) }
-	c := b.controller()
-	namespaces := b.registry.Now().Find("", "v1", "namespaces")
 	for range 2 {
-		if _, err := c.empty(t.Context(), namespaces, "gone"); err != nil {
+		if _, err := b.pass(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -219,45 +228,214 @@ func TestWaitingCostsLittle(t *testing.T) {
 	b := newBench(t)
 	b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
 	b.delete("namespaces", "", "gone")
-	c, namespaces := b.controller(), b.registry.Now().Find("", "v1", "namespaces")
-	if done, err := c.empty(t.Context(), namespaces, "gone"); done || err != nil {
-		t.Fatal(done, err)
+	if left, err := b.pass(); left.count() != 1 || err != nil {
+		t.Fatal(left, err)
 	}
 	b.between = func() { t.Error("it was written to again") }
-	if done, err := c.empty(t.Context(), namespaces, "gone"); done || err != nil {
-		t.Fatal(done, err)
+	if left, err := b.pass(); left.count() != 1 || err != nil {
+		t.Fatal(left, err)
+	}
+	if b.between == nil {
+		t.Error("something was written")
+	}
+}
+
+// condition finds a condition of the namespace "gone"; it has all five, and each has a time.
+func (b *bench) condition(name string) (status, reason, message string) {
+	b.Helper()
+	live, _ := b.there("namespaces", "", "gone")
+	items := live.At("status", "conditions").Items()
+	for _, item := range items {
+		if item.At("lastTransitionTime").Str() == "" {
+			b.Errorf("a condition has no time: %s", object.AppendJSON(nil, item))
+		}
+		if item.At("type").Str() == name {
+			status, reason, message = item.At("status").Str(), item.At("reason").Str(), item.At("message").Str()
+		}
+	}
+	if n := len(items); n != 0 && n != 5 {
+		b.Errorf("there are %d conditions", n)
+	}
+	return status, reason, message
+}
+
+func (b *bench) says(name, message string) {
+	b.Helper()
+	last := ""
+	b.eventually(name+": "+message, func() bool {
+		_, _, said := b.condition(name)
+		if said != last {
+			b.Logf("%s: %s", name, said)
+			last = said
+		}
+		return said == message
+	})
+}
+
+// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less is left.
+// SPEC: DEL-5
+func TestNamespaceSaysWhatIsLeft(t *testing.T) {
+	b := newBench(t)
+	b.create("configmaps", "gone", `{"metadata":{"name":"free"}}`)
+	b.create("configmaps", "gone", `{"metadata":{"name":"a","finalizers":["a.b/c","a.b/d"]}}`)
+	b.create("configmaps", "gone", `{"metadata":{"name":"b","finalizers":["a.b/c"]}}`)
+	b.create("secrets", "gone", `{"metadata":{"name":"s","finalizers":["a.b/c"]}}`)
+	b.create("events", "gone", `{"metadata":{"name":"e","finalizers":["a.b/e"]},"involvedObject":{"namespace":"gone"}}`)
+	b.delete("namespaces", "", "gone")
+	b.start()
+	b.says("NamespaceContentRemaining",
+		"Some resources are remaining: configmaps. has 2 resource instances, events. has 1 resource instances, "+
+			"events.events.k8s.io has 1 resource instances, secrets. has 1 resource instances")
+	b.says("NamespaceFinalizersRemaining",
+		"Some content in the namespace has finalizers remaining: a.b/c in 3 resource instances, a.b/d in 1 resource instances, "+
+			"a.b/e in 2 resource instances") // an Event is counted in both of its groups, as by the reference
+	if status, reason, _ := b.condition("NamespaceContentRemaining"); status != "True" || reason != "SomeResourcesRemain" {
+		t.Error(status, reason)
+	}
+	if status, reason, _ := b.condition("NamespaceDeletionContentFailure"); status != "False" || reason != "ContentDeleted" {
+		t.Error(status, reason)
+	}
+	b.patch(b.request("configmaps", "gone", "a"), `{"metadata":{"finalizers":["a.b/d"]}}`)
+	b.patch(b.request("configmaps", "gone", "b"), `{"metadata":{"finalizers":null}}`)
+	b.says("NamespaceFinalizersRemaining",
+		"Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances, a.b/d in 1 resource instances, "+
+			"a.b/e in 2 resource instances")
+	b.patch(b.request("events", "gone", "e"), `{"metadata":{"finalizers":null}}`)
+	b.patch(b.request("secrets", "gone", "s"), `{"metadata":{"finalizers":null}}`)
+	b.says("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
+	b.patch(b.request("configmaps", "gone", "a"), `{"metadata":{"finalizers":null}}`)
+	b.eventually("the namespace is gone", b.gone)
+}
+
+// Pods get the time that they ask for, and everything else stays until they have ended. When their time is over, that is told of.
+// SPEC: DEL-5
+func TestNamespaceWithPods(t *testing.T) {
+	b := newBench(t)
+	b.create("nodes", "", `{"metadata":{"name":"n"}}`)
+	b.create("configmaps", "gone", `{"metadata":{"name":"used"}}`)
+	b.create("pods", "gone", fmt.Sprintf(pod, "running"))
+	b.delete("namespaces", "", "gone")
+	stop := b.start()
+	b.says("NamespaceContentRemaining", "All content successfully removed") // so says the reference, which counts later
+	live, _ := b.there("pods", "gone", "running")
+	if live.At("metadata", "deletionGracePeriodSeconds").Int() != 30 {
+		t.Errorf("the Pod is %s", object.AppendJSON(nil, live))
+	}
+	stop()
+	c := b.controller()
+	c.Now = func() time.Time { return time.Now().Add(time.Minute) }
+	gone, err := b.Get(t.Context(), b.request("namespaces", "", "gone"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.emptier().empty(t.Context(), gone.Object); err == nil {
+		t.Error("a Pod that does not end is no error")
+	}
+	status, reason, message := b.condition("NamespaceDeletionContentFailure")
+	if status != "True" || reason != "ContentDeletionFailed" ||
+		message != "Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: gone for gvr: /v1, Resource=pods" {
+		t.Error(status, reason, message)
+	}
+	if _, ok := b.there("configmaps", "gone", "used"); !ok {
+		t.Error("what the Pod may use has gone before it")
+	}
+	b.start()
+	b.says("NamespaceDeletionContentFailure", "All content successfully deleted, may be waiting on finalization")
+	b.delete("nodes", "", "n") // nobody is left who could end it
+	b.eventually("the namespace is gone", b.gone)
+}
+
+// A namespace that waits costs nothing: no pass is made until something happens to what is left in it.
+// SPEC: DEL-5
+func TestWaitingNamespacesAreLeftAlone(t *testing.T) {
+	b := newBench(t)
+	b.create("namespaces", "", `{"metadata":{"name":"other"}}`)
+	b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
+	b.delete("namespaces", "", "gone")
+	e := b.controller().emptier()
+	var passes atomic.Int64
+	empty := e.empty
+	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) {
+		passes.Add(1)
+		return empty(ctx, o)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	b.says("NamespaceContentRemaining", "Some resources are remaining: configmaps. has 1 resource instances")
+	for range 3 {
+		b.create("configmaps", "other", `{"metadata":{"generateName":"elsewhere-"}}`)
+		time.Sleep(3 * minRest)
+	}
+	if n := passes.Load(); n != 1 {
+		t.Errorf("there were %d passes", n)
+	}
+	b.patch(b.request("configmaps", "gone", "held"), `{"metadata":{"labels":{"a":"b"}}}`)
+	b.eventually("another pass", func() bool { return passes.Load() == 2 })
+	b.patch(b.request("configmaps", "gone", "held"), `{"metadata":{"finalizers":null}}`)
+	b.eventually("the namespace is gone", b.gone)
+}
+
+// An object that was made after what a pass has listed is not deleted for having the same name.
+// SPEC: DEL-2, DEL-5
+func TestOnlyWhatWasListedIsDeleted(t *testing.T) {
+	b := newBench(t)
+	b.create("configmaps", "gone", `{"metadata":{"name":"a"}}`)
+	old, err := b.Get(t.Context(), b.request("configmaps", "gone", "a"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.delete("configmaps", "gone", "a")
+	b.create("configmaps", "gone", `{"metadata":{"name":"a"}}`)
+	e := b.controller().emptier()
+	if err := e.delete(t.Context(), b.request("configmaps", "", "").Resource, old.Object, inBackground(old.Object)); err != nil {
+		t.Error(err)
+	}
+	if _, ok := b.there("configmaps", "gone", "a"); !ok {
+		t.Error("it is gone")
+	}
+}
+
+// The time of a condition is that of the last change of its status.
+// SPEC: DEL-5
+func TestConditions(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	other := object.Fields("type", object.StringOf("Other"), "status", object.StringOf("True"))
+	list := amend(object.ListOf(other), conditions(nil, nil, nil), now)
+	if list.Len() != 6 || !object.Equal(list.Items()[0], other) {
+		t.Fatalf("conditions are %s", object.AppendJSON(nil, list))
+	}
+	if again := amend(list, conditions(nil, map[string]int{}, nil), now.Add(time.Hour)); !object.Equal(again, list) {
+		t.Errorf("the same is said otherwise: %s", object.AppendJSON(nil, again))
+	}
+	failed := []error{errors.New("b"), errors.New("a")}
+	list = amend(list, conditions(failed, map[string]int{"pods.": 2}, nil), now.Add(time.Hour))
+	list = amend(list, conditions(nil, map[string]int{"pods.": 1}, nil), now.Add(2*time.Hour))
+	want := map[string]string{
+		"NamespaceDeletionContentFailure": "False 2026-01-02T05:04:05Z All content successfully deleted, may be waiting on finalization",
+		"NamespaceContentRemaining":       "True 2026-01-02T04:04:05Z Some resources are remaining: pods. has 1 resource instances",
+		"NamespaceFinalizersRemaining":    "False 2026-01-02T03:04:05Z All content-preserving finalizers finished",
+	}
+	for _, item := range list.Items() {
+		name := item.At("type").Str()
+		got := item.At("status").Str() + " " + item.At("lastTransitionTime").Str() + " " + item.At("message").Str()
+		if want[name] != "" && got != want[name] {
+			t.Errorf("%s is %s", name, got)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		t.Errorf("missing are %v", want)
 	}
 }
 
 // SPEC: DEL-5
-func TestAgenda(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	a := agenda{}
-	if _, any := a.next(); any || a.due(now) != nil {
-		t.Error("something is due on an empty agenda")
-	}
-	a.changed("a", now)
-	if got := a.due(now); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("due are %v", got)
-	}
-	broken := errors.New("broken")
-	if !a.tried("a", false, broken, now) || a.tried("a", false, broken, now) {
-		t.Error("an error is told of once")
-	}
-	a.changed("b", now) // somebody else's change is no reason to try again
-	if got := a.due(now); !slices.Equal(got, []string{"b"}) {
-		t.Errorf("due are %v", got)
-	}
-	a.tried("b", true, nil, now)
-	if at, _ := a.next(); !at.Equal(now.Add(retryAfter)) {
-		t.Errorf("next is %v", at)
-	}
-	a.changed("a", now.Add(time.Millisecond))
-	if at, _ := a.next(); !at.Equal(now.Add(restAfter)) {
-		t.Errorf("next is %v, after too short a rest", at)
-	}
-	a.changed("a", now.Add(restAfter+1))
-	if at, _ := a.next(); !at.Equal(now.Add(restAfter + 1)) {
-		t.Errorf("next is %v", at)
+func TestRetry(t *testing.T) {
+	for failed, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 1000: time.Minute} {
+		if got := retry(failed); got != want {
+			t.Errorf("after %d failures it waits %s", failed, got)
+		}
 	}
 }
