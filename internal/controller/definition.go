@@ -13,13 +13,14 @@ import (
 	"plinth/object"
 )
 
-// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It belongs to the
-// server itself, as in the reference, where no kube-controller-manager does it either.
+// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It belongs
+// to the server itself, as in the reference, where no kube-controller-manager does it either.
 type Definitions struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil: it has never defined any.
+	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil: it has
+	// never defined any.
 	Objects func(definition *engine.Object) *engine.Resource
 	// Finalizer is what keeps a definition until its objects are gone.
 	Finalizer string
@@ -31,22 +32,34 @@ var serverItself = access.User{Name: "system:apiserver", Groups: []string{access
 // Run works until ctx ends.
 func (c *Definitions) Run(ctx context.Context) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-	e := &emptier{engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself, seen: c.seen}
+	e := &emptier{
+		engine: c.Engine, logger: c.Logger, now: time.Now, of: definitions, what: "definition", user: serverItself,
+		seen: c.seen,
+	}
 	e.empty = func(ctx context.Context, o *engine.Object) (leftovers, error) { return c.empty(ctx, e, o) }
 	e.run(ctx)
 }
 
-// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what they were end
-// then. A definition that another server has written, and has not finished, is finished: any write of its status does.
+// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what
+// they were end then. A definition that another server has written, and has not finished, is finished: any write of its
+// status does.
 func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	obj, err := engine.ObjectOf(definition)
 	if definitions == nil || err != nil || obj.At("status", "conditions").Len() > 0 {
 		return
 	}
-	rq := &engine.Request{Resource: definitions, Name: definition.Key.Name, User: serverItself, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	rq := statusOf(definitions, definition.Key.Name)
 	if _, err := c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, definition)}); err != nil {
 		c.Logger.Warn("a definition could not be finished", "definition", definition.Key.Name, "error", err)
+	}
+}
+
+// statusOf is a request for the status of a definition, which the server itself writes.
+func statusOf(definitions *engine.Resource, name string) *engine.Request {
+	return &engine.Request{
+		Resource: definitions, Name: name, Subresource: definitions.Subresource("status"),
+		User: serverItself, FieldManager: "kube-apiserver",
 	}
 }
 
@@ -86,7 +99,7 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 
 // release takes the finalizer from a definition and says in its status why.
 func (c *Definitions) release(ctx context.Context, definitions *engine.Resource, name, reason, message string) error {
-	rq := &engine.Request{Resource: definitions, Name: name, User: serverItself, FieldManager: "kube-apiserver", Subresource: definitions.Subresource("status")}
+	rq := statusOf(definitions, name)
 	live, err := c.Engine.Get(ctx, rq, "")
 	if err != nil {
 		return err
@@ -111,7 +124,8 @@ func (c *Definitions) release(ctx context.Context, definitions *engine.Resource,
 		}
 		conditions = append(conditions, condition)
 	}
-	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").WithAt(object.ListOf(finalizers...), "metadata", "finalizers")
+	body := obj.WithAt(object.ListOf(conditions...), "status", "conditions").
+		WithAt(object.ListOf(finalizers...), "metadata", "finalizers")
 	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(body, live.Object)})
 	return err
 }

@@ -22,13 +22,14 @@ import (
 // namespaceFinalizer is the entry of spec.finalizers that the namespace controller answers for.
 const namespaceFinalizer = "kubernetes"
 
-// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and says in their status what is left in
-// them, and why (DEL-5).
+// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and says in their status what is
+// left in them, and why (DEL-5).
 //
-// It differs from the reference's controller in when it looks, and in one thing that it does. It begins at once and not after five
-// seconds, and looks again when something becomes of what is left and not after an estimated time. And Pods of a Node that is not
-// there are deleted without a grace period: nobody will ever say that they have ended. There the reference has another controller
-// for such Pods (pod-garbage-collector-controller), which does the same after 40 seconds.
+// It differs from the reference's controller in when it looks, and in one thing that it does. It begins at once and not
+// after five seconds, and looks again when something becomes of what is left and not after an estimated time. And Pods
+// of a Node that is not there are deleted without a grace period: nobody will ever say that they have ended. There the
+// reference has another controller for such Pods (pod-garbage-collector-controller), which does the same after 40
+// seconds.
 type Namespaces struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -53,7 +54,8 @@ func (c *Namespaces) emptier() *emptier {
 	return e
 }
 
-// serviceAccount is the user as whom a controller of this name works, as in the reference with --use-service-account-credentials.
+// serviceAccount is the user as whom a controller of this name works, as in the reference with
+// --use-service-account-credentials.
 func serviceAccount(name string) access.User {
 	return access.User{
 		Name:   "system:serviceaccount:kube-system:" + name,
@@ -74,8 +76,8 @@ type namespacePass struct {
 	failed     []error
 }
 
-// run deletes all that is in the namespace, says in its status what is left, and takes the finalizer from it when that is nothing.
-// A type that cannot be emptied does not keep the others.
+// run deletes all that is in the namespace, says in its status what is left, and takes the finalizer from it when that
+// is nothing. A type that cannot be emptied does not keep the others.
 func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	p.left.namespace = p.name
 	p.remaining, p.finalizers = map[string]int{}, map[string]int{}
@@ -94,7 +96,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		kinds = slices.Delete(kinds, i, i+1)
 	}
 	if podsRemain {
-		// The rest stays until no Pod needs it any more, and is not spoken of before: not even the Pods are, in the reference.
+		// The rest stays until no Pod needs it any more, and is not spoken of before: not even the Pods are, in the
+		// reference.
 		clear(p.remaining)
 		clear(p.finalizers)
 	} else {
@@ -114,15 +117,15 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	return p.left, p.finalize(ctx)
 }
 
-// namespacedKind is a kind whose objects are in namespaces: one resource that serves it, and the names "RESOURCE.GROUP" under which
-// its objects are counted.
+// namespacedKind is a kind whose objects are in namespaces: one resource that serves it, and the names "RESOURCE.GROUP"
+// under which its objects are counted.
 type namespacedKind struct {
 	resource *engine.Resource
 	names    []string
 }
 
-// kinds lists the kinds whose objects are to be deleted. Objects are read and deleted in the version in which they are stored, if it
-// is served, so that emptying a namespace depends on no conversion webhook.
+// kinds lists the kinds whose objects are to be deleted. Objects are read and deleted in the version in which they are
+// stored, if it is served, so that emptying a namespace depends on no conversion webhook.
 func (p *namespacePass) kinds() []*namespacedKind {
 	var kinds []*namespacedKind
 	byPath := map[string]*namespacedKind{}
@@ -181,11 +184,13 @@ func (p *namespacePass) kind(ctx context.Context, k *namespacedKind, how deletio
 
 // unexpected is that objects are left that nothing is known to hold, in the words of the reference.
 func (p *namespacePass) unexpected(r *engine.Resource) error {
-	return fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %s/%s, Resource=%s", p.name, r.Group, r.Version, r.Name)
+	return fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %s/%s, Resource=%s",
+		p.name, r.Group, r.Version, r.Name)
 }
 
-// pods deletes the Pods, with the grace periods that they ask for, and says whether some are left. That they are still there when
-// the longest of these periods is over, counted from the deletion of the namespace, is an error, unless finalizers hold some.
+// pods deletes the Pods, with the grace periods that they ask for, and says whether some are left. That they are still
+// there when the longest of these periods is over, counted from the deletion of the namespace, is an error, unless
+// finalizers hold some.
 func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted time.Time) (remain bool) {
 	nodes := p.types.Find("", "v1", "nodes")
 	there := map[string]bool{} // by the names of Nodes
@@ -271,11 +276,12 @@ func (p *namespacePass) get(ctx context.Context) (object.Value, error) {
 	return withRevision(obj, live.Object), err
 }
 
-// write changes a subresource of the namespace, and begins again when somebody else has changed the namespace meanwhile: the whole
-// object is written back. A null value from change leaves it as it is.
+// write changes a subresource of the namespace, and begins again when somebody else has changed the namespace
+// meanwhile: the whole object is written back. A null value from change leaves it as it is.
 func (p *namespacePass) write(ctx context.Context, subresource string, change func(object.Value) object.Value) error {
 	rq := &engine.Request{
-		Resource: p.of, Name: p.name, Subresource: p.of.Subresource(subresource), User: p.user, FieldManager: "kube-controller-manager",
+		Resource: p.of, Name: p.name, Subresource: p.of.Subresource(subresource),
+		User: p.user, FieldManager: "kube-controller-manager",
 	}
 	for {
 		live, err := p.get(ctx)
@@ -333,16 +339,21 @@ func (p *namespacePass) finalize(ctx context.Context) error {
 // condition is one of a namespace's, without its time.
 type condition struct{ name, status, reason, message string }
 
-// conditions are what the status of a namespace says of a pass, in the words and the order of the reference: what has failed, and
-// how many objects are left by "RESOURCE.GROUP" and by finalizer. Types are always found here, and their group versions always
-// make sense: no other server has any.
+// conditions are what the status of a namespace says of a pass, in the words and the order of the reference: what has
+// failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Types are always found here, and their
+// group versions always make sense: no other server has any.
 func conditions(failed []error, remaining, finalizers map[string]int) []condition {
 	said := []condition{
-		{"NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"},
-		{"NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions", "All legacy kube types successfully parsed"},
-		{"NamespaceDeletionContentFailure", "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
-		{"NamespaceContentRemaining", "False", "ContentRemoved", "All content successfully removed"},
-		{"NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+		{"NamespaceDeletionDiscoveryFailure", "False",
+			"ResourcesDiscovered", "All resources successfully discovered"},
+		{"NamespaceDeletionGroupVersionParsingFailure", "False",
+			"ParsedGroupVersions", "All legacy kube types successfully parsed"},
+		{"NamespaceDeletionContentFailure", "False",
+			"ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{"NamespaceContentRemaining", "False",
+			"ContentRemoved", "All content successfully removed"},
+		{"NamespaceFinalizersRemaining", "False",
+			"ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 	}
 	if len(failed) > 0 {
 		var texts []string
@@ -351,7 +362,8 @@ func conditions(failed []error, remaining, finalizers map[string]int) []conditio
 		}
 		slices.Sort(texts)
 		said[2].status, said[2].reason = "True", "ContentDeletionFailed"
-		said[2].message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(failed), strings.Join(texts, ", "))
+		said[2].message = fmt.Sprintf("Failed to delete all resource types, %d remaining: %s",
+			len(failed), strings.Join(texts, ", "))
 	}
 	if len(remaining) > 0 {
 		said[3].status, said[3].reason = "True", "SomeResourcesRemain"
@@ -359,7 +371,8 @@ func conditions(failed []error, remaining, finalizers map[string]int) []conditio
 	}
 	if len(finalizers) > 0 {
 		said[4].status, said[4].reason = "True", "SomeFinalizersRemain"
-		said[4].message = "Some content in the namespace has finalizers remaining: " + counts(finalizers, "%s in %d resource instances")
+		said[4].message = "Some content in the namespace has finalizers remaining: " +
+			counts(finalizers, "%s in %d resource instances")
 	}
 	return said
 }
@@ -373,7 +386,8 @@ func counts(numbers map[string]int, format string) string {
 	return strings.Join(texts, ", ")
 }
 
-// amend puts what is said into a list of conditions. The time of one changes with its status alone; other types stay as they are.
+// amend puts what is said into a list of conditions. The time of one changes with its status alone; other types stay as
+// they are.
 func amend(list object.Value, said []condition, now time.Time) object.Value {
 	items := slices.Clone(list.Items())
 	for _, c := range said {

@@ -272,8 +272,8 @@ func (b *bench) says(name, message string) {
 	})
 }
 
-// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less is left.
-// SPEC: DEL-5
+// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less is
+// left. SPEC: DEL-5
 func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b := newBench(t)
 	b.create("configmaps", "gone", `{"metadata":{"name":"free"}}`)
@@ -307,8 +307,8 @@ func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b.eventually("the namespace is gone", b.gone)
 }
 
-// Pods get the time that they ask for, and everything else stays until they have ended. When their time is over, that is told of.
-// SPEC: DEL-5
+// Pods get the time that they ask for, and everything else stays until they have ended. When their time is over, that
+// is told of. SPEC: DEL-5
 func TestNamespaceWithPods(t *testing.T) {
 	b := newBench(t)
 	b.create("nodes", "", `{"metadata":{"name":"n"}}`)

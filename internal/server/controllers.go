@@ -19,7 +19,7 @@ type controllerRow struct {
 // controllerTable is all of them. They run until the server closes.
 var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted", func(s *Server) func(context.Context) {
-		return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+		return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
 	}},
 }
 
