@@ -37,6 +37,8 @@ const (
 	InternalError         Reason = "InternalError"
 	Expired               Reason = "Expired"
 	ServiceUnavailable    Reason = "ServiceUnavailable"
+
+	PreconditionFailed Reason = "PreconditionFailed" // not among the reference's, which does not know preconditions in headers
 )
 
 // Error is a failed Status. It is an error by value of its pointer; use errors.As to find it in a chain.
@@ -207,6 +209,14 @@ func NewAlreadyExists(resource Type, name string) *Error {
 func NewConflict(resource Type, name, why string) *Error {
 	return &Error{
 		Code: http.StatusConflict, Reason: Conflict, Details: resource.details(name),
+		Message: fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", resource, name, why),
+	}
+}
+
+// NewPreconditionFailed is 412: the object is not what a header of the request says that it has to be.
+func NewPreconditionFailed(resource Type, name, why string) *Error {
+	return &Error{
+		Code: http.StatusPreconditionFailed, Reason: PreconditionFailed, Details: resource.details(name),
 		Message: fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", resource, name, why),
 	}
 }

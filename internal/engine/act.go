@@ -36,6 +36,9 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 		if err = n.exists(); err == nil {
+			err = n.rq.met(n.revision())
+		}
+		if err == nil {
 			_, err = n.change(ctx)
 		}
 		if n.again(err, &sure) {

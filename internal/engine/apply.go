@@ -38,6 +38,9 @@ func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error)
 	if d.live == nil {
 		return d.createByApply(ctx, intent)
 	}
+	if err := d.rq.met(d.revision()); err != nil {
+		return nil, err
+	}
 	if err := d.merge(ctx, intent); err != nil {
 		return nil, err
 	}
@@ -52,6 +55,9 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	rq := d.rq
 	if rq.Subresource != nil || rq.Resource.Virtual() {
 		return nil, rq.notFound()
+	}
+	if err := rq.met(0); err != nil {
+		return nil, err
 	}
 	if err := d.merge(ctx, intent); err != nil {
 		return nil, err

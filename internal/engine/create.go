@@ -29,7 +29,11 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 		return d.act(ctx)
 	case rq.Resource.Through != nil:
 		return d.through(ctx)
-	case rq.Resource.Answer != nil:
+	}
+	if err := rq.met(0); err != nil {
+		return nil, err
+	}
+	if rq.Resource.Answer != nil {
 		return d.virtual(ctx)
 	}
 	return d.create(ctx)

@@ -36,6 +36,9 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
 	}
+	if err := d.rq.met(d.revision()); err != nil {
+		return nil, err
+	}
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
@@ -85,7 +88,7 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
 			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", rv, have))
 	}
-	return rq.stale(live, live.Revision, object.Nil)
+	return nil
 }
 
 // mark sets deletionTimestamp, or brings it forward when the new grace period is the shorter one.

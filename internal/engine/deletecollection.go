@@ -12,6 +12,12 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 	if rq.Resource.Namespaced && rq.Namespace == "" { // all namespaces can only be looked at
 		return nil, apierr.NewBadRequest("Namespace parameter required.")
 	}
+	switch { // a collection is there, but has no version
+	case rq.IfMatch != nil && !rq.IfMatch.Any:
+		return nil, rq.unmet("a collection has no resourceVersion that If-Match could name")
+	case rq.IfNoneMatch != nil && rq.IfNoneMatch.Any:
+		return nil, rq.unmet("there is the collection, which If-None-Match names")
+	}
 	if l.Match == "" && l.ResourceVersion != "" && l.ResourceVersion != "0" {
 		l.Match = "Exact" // the reference reads it in chunks, and those are of one version
 	}
@@ -27,6 +33,7 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 			return &Collection{Warnings: list.Warnings}, commitFailed(err)
 		}
 		one := *rq
+		one.IfMatch, one.IfNoneMatch = nil, nil
 		one.Namespace, one.Name = splitKey(item.Key.Name)
 		if _, err := e.Delete(ctx, &one, d); err != nil && !apierr.Is(err, apierr.NotFound) {
 			return &Collection{Warnings: list.Warnings}, err

@@ -378,8 +378,15 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 	if d.committed > 0 && !d.remove {
 		d.next.Revision = d.committed
 	}
-	shown, err := d.rq.present(ctx, d.next)
-	return &Result{Object: shown, Created: d.live == nil}, err
+	result, err := d.rq.show(ctx, d.next)
+	if err != nil {
+		return nil, err
+	}
+	result.Created = d.live == nil
+	if d.dry || d.remove {
+		result.Form = 0
+	}
+	return result, nil
 }
 
 // change takes a draft of a live object down the line: an update, a patch or an apply of it, or of one of its subresources.

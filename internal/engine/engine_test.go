@@ -212,20 +212,6 @@ func TestUpdate(t *testing.T) {
 	b.wants(err, 422, "metadata.resourceVersion: Invalid value: 0: must be specified for an update")
 }
 
-// SPEC: WRITE-5
-func TestIfMatch(t *testing.T) {
-	b := newBench(t)
-	made := b.create(`{"metadata":{"name":"a"}}`)
-	rq := b.request("a")
-	rq.IfMatch = "1"
-	_, err := b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"},"spec":{}}`))
-	b.wants(err, 409, "If-Match")
-	_, err = b.Delete(t.Context(), rq, DeleteOptions{})
-	b.wants(err, 409, "If-Match")
-	rq.IfMatch = fmt.Sprint(made.Object.Revision)
-	b.must(b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"},"spec":{}}`)))
-}
-
 // SPEC: WRITE-2
 func TestPatch(t *testing.T) {
 	b := newBench(t)

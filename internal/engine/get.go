@@ -34,11 +34,10 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	if v == nil {
 		return nil, rq.notFound()
 	}
-	shown, err := rq.present(ctx, v)
-	if err != nil {
+	if err := rq.met(v.Revision); err != nil {
 		return nil, err
 	}
-	return &Result{Object: shown}, nil
+	return rq.show(ctx, v)
 }
 
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }

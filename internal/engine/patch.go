@@ -43,6 +43,9 @@ func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
 	}
+	if err := d.rq.met(d.revision()); err != nil {
+		return nil, err
+	}
 	if err := d.patched(c); err != nil {
 		return nil, err
 	}

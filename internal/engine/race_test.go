@@ -60,17 +60,6 @@ func TestCreateOnUpdateLosesTheRace(t *testing.T) {
 	}
 }
 
-// If-Match names a version, and an object that is not there has none.
-// SPEC: WRITE-5
-func TestIfMatchCreatesNothing(t *testing.T) {
-	b := newBench(t)
-	b.widgets.CreateOnUpdate = true
-	rq := b.request("a")
-	rq.IfMatch = "7"
-	_, err := b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"}}`))
-	b.wants(err, 404, "not found")
-}
-
 // A write that loses every race ends with its context, as a timeout.
 // SPEC: WRITE-2
 func TestRacesEndWithTheContext(t *testing.T) {

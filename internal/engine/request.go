@@ -26,8 +26,9 @@ type Request struct {
 	Force      bool
 	Validation Validation
 	DryRun     bool
-	// IfMatch is a resourceVersion that the live object must have, or "" (WRITE-5).
-	IfMatch string
+	// IfMatch is what the live version has to be one of, IfNoneMatch what it must not be (WRITE-5); nil: no condition. Reads ask
+	// for IfMatch alone.
+	IfMatch, IfNoneMatch *Versions
 	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates) or what
 	// the body asks for (a role that gives others what its writer has not), see Allowed. Nil: the server itself requests, and may.
 	Authorizer access.Authorizer
@@ -49,6 +50,9 @@ type Object = store.Version
 // Result is what a verb on one object answers.
 type Result struct {
 	Object *Object
+	// Form stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that revision (a dry
+	// run, an object that was removed).
+	Form uint64
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -42,6 +41,9 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	if d.live == nil {
 		return d.createOnUpdate(ctx)
 	}
+	if err := d.rq.met(d.revision()); err != nil {
+		return nil, err
+	}
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	if err != nil {
 		return nil, err
@@ -55,7 +57,7 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 // createOnUpdate is a PUT to a name that nobody has (URI-4).
 func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	rq := d.rq
-	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil || rq.IfMatch != "" {
+	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil {
 		return nil, rq.notFound()
 	}
 	if uid := d.sent.At("metadata", "uid").Str(); uid != "" { // it is meant for an object that was there
@@ -66,6 +68,9 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	}
 	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // that of an object that is no more
 	d.upserts = true
+	if err := rq.met(0); err != nil {
+		return nil, err
+	}
 	return d.create(ctx)
 }
 
@@ -92,9 +97,6 @@ func (rq *Request) namesMatch(obj object.Value) error {
 
 // stale refuses a write on the condition of a version or a UID that the live object does not have.
 func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) error {
-	if rq.IfMatch != "" && rq.IfMatch != strconv.FormatInt(live.Revision, 10) {
-		return apierr.NewConflict(rq.Resource.Type(), rq.Name, fmt.Sprintf("the resourceVersion in If-Match (%s) is not the object's (%d)", rq.IfMatch, live.Revision))
-	}
 	if uid := obj.At("metadata", "uid").Str(); uid != "" && live.Sidecar.UID != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))

@@ -14,7 +14,10 @@ func (h *Handler) create(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	if err := x.writeOptions("CreateOptions", rq); err != nil {
 		return err
 	}

@@ -12,7 +12,10 @@ func (h *Handler) delete(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	result, err := h.Engine.Delete(x.ctx, rq, options)
 	x.warn(result.Told())
 	if err != nil {

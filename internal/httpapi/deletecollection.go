@@ -17,7 +17,10 @@ func (h *Handler) deleteCollection(x *exchange) error {
 	if err := forCollection(options); err != nil {
 		return err
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	deleted, err := h.Engine.DeleteCollection(x.ctx, rq, params.ListOptions, options)
 	if deleted != nil {
 		x.warn(deleted.Warnings)

@@ -20,10 +20,16 @@ func (h *Handler) get(x *exchange) error {
 	if isTrue(x.query(), "export") {
 		return apierr.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	result, err := h.Engine.Get(x.ctx, rq, first(x.query(), "resourceVersion"))
 	if err != nil {
 		return err
+	}
+	if x.unmodified(media, result) {
+		return nil
 	}
 	return x.reply(media, rq, result)
 }

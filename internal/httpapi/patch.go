@@ -24,7 +24,10 @@ func (h *Handler) patch(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	if err := x.patchOptions(rq, format.Type == engine.ApplyPatch); err != nil {
 		return err
 	}

@@ -146,7 +146,7 @@ func (x *exchange) document(path string, d *discovery.Document) error {
 		header.Set("Cache-Control", immutable)
 		header.Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	if d.ETag != "" && matchesETag(x.r.Header.Get("If-None-Match"), d.ETag) {
+	if d.ETag != "" && x.names(d.ETag) {
 		x.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -181,15 +181,4 @@ func (x *exchange) whole(body []byte) error {
 	x.WriteHeader(http.StatusOK)
 	_, err := x.Write(body)
 	return err
-}
-
-// matchesETag says whether an If-None-Match header names the tag.
-func matchesETag(header, tag string) bool {
-	for candidate := range strings.SplitSeq(header, ",") {
-		candidate = strings.TrimPrefix(strings.TrimSpace(candidate), "W/")
-		if candidate == "*" || candidate == `"`+tag+`"` {
-			return true
-		}
-	}
-	return false
 }

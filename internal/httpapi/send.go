@@ -166,6 +166,7 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 	if media.Encoding != wire.Protobuf {
 		*b = append(*b, '\n')
 	}
+	x.validated(x.validator(media, result))
 	return x.send(code, media, *b)
 }
 
@@ -273,7 +274,9 @@ func (x *exchange) compressor() *gzip.Writer {
 
 func compressedHeader(header http.Header) {
 	header["Content-Encoding"] = []string{"gzip"}
-	header.Add("Vary", "Accept-Encoding")
+	if header["Vary"] == nil { // else it tells of it already, see validated
+		header["Vary"] = []string{"Accept-Encoding"}
+	}
 }
 
 func newCompressor(w io.Writer) *gzip.Writer {

@@ -11,7 +11,10 @@ func (h *Handler) update(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	rq := x.request()
+	rq, err := x.conditional()
+	if err != nil {
+		return err
+	}
 	if err := x.writeOptions("UpdateOptions", rq); err != nil {
 		return err
 	}

@@ -141,26 +141,10 @@ func (x *exchange) request() *engine.Request {
 	t := &x.target
 	rq := &engine.Request{
 		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
-		UserAgent: x.r.UserAgent(), IfMatch: x.ifMatch(), Authorizer: x.h.Authorizer,
+		UserAgent: x.r.UserAgent(), Authorizer: x.h.Authorizer,
 	}
 	if x.resource.Namespaced {
 		rq.Namespace = t.namespace
 	}
 	return rq
-}
-
-// ifMatch is the resourceVersion of an If-Match header (WRITE-5), or "".
-func (x *exchange) ifMatch() string {
-	header := x.r.Header["If-Match"]
-	if len(header) == 0 {
-		return ""
-	}
-	value := header[0]
-	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
-		value = value[1 : n-1]
-	}
-	if value == "*" {
-		return ""
-	}
-	return value
 }

@@ -46,6 +46,24 @@ type Media struct {
 	Lean bool
 }
 
+// AppendTag appends what tells, in an entity tag, this way to write an object from any other: "j" is JSON, "jm1" its metadata.
+func (m Media) AppendTag(b []byte) []byte {
+	b = append(b, "jypc"[m.Encoding])
+	switch {
+	case m.Form == AsPartial && m.Version == "v1":
+		b = append(b, "m1"...)
+	case m.Form == AsPartial:
+		b = append(b, "mb"...)
+	}
+	if m.Pretty {
+		b = append(b, 'i')
+	}
+	if m.Lean {
+		b = append(b, 'l')
+	}
+	return b
+}
+
 // metaGroup is the API group of tables and partial objects.
 const metaGroup = "meta.k8s.io"
 

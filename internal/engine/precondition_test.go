@@ -1,0 +1,278 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+// conditionalVerbs are the verbs on the object "a", which is not there for those that create it.
+var conditionalVerbs = []struct {
+	name    string
+	creates bool
+	do      func(ctx context.Context, b *bench, rq *Request) (*Result, error)
+}{
+	{"get", false, func(ctx context.Context, b *bench, rq *Request) (*Result, error) { return b.Get(ctx, rq, "") }},
+	{"update", false, putBy},
+	{"update that creates", true, putBy},
+	{"patch", false, func(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+		return b.Patch(ctx, rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"by":"me"}}`)})
+	}},
+	{"apply", false, applyBy},
+	{"apply that creates", true, applyBy},
+	{"create", true, func(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+		return b.Create(ctx, rq, b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
+	}},
+	{"delete", false, func(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+		return b.Delete(ctx, rq, DeleteOptions{})
+	}},
+	{"act", false, func(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+		rq.Subresource = &Subresource{
+			Name: "binding", Kind: "Binding", Verbs: []string{"create"}, Schema: b.widgets.Schema,
+			Write: func(old, body object.Value) (object.Value, error) {
+				return old.WithAt(body.At("by"), "spec", "by"), nil
+			},
+		}
+		return b.Create(ctx, rq, b.parse(`{"metadata":{"name":"a"},"by":"me"}`))
+	}},
+}
+
+func putBy(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+	return b.Update(ctx, rq, b.parse(`{"metadata":{"name":"a"},"spec":{"by":"me"}}`))
+}
+
+func applyBy(ctx context.Context, b *bench, rq *Request) (*Result, error) {
+	rq.Force = true
+	return b.Apply(ctx, rq, b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"by":"me"}}`))
+}
+
+// Every verb checks the preconditions of the headers: what fails writes nothing, dry run or not.
+// SPEC: WRITE-5
+func TestPreconditions(t *testing.T) {
+	const live = 0 // stands for the revision of the live version
+	cases := []struct {
+		name               string
+		match, noneMatch   *Versions
+		onObject, onAbsent bool // the verb is done where there is an object, and where there is none
+	}{
+		{"none", nil, nil, true, true},
+		{"If-Match: its version", &Versions{Of: []int64{live}}, nil, true, false},
+		{"If-Match: several, its version among them", &Versions{Of: []int64{7, live, 9}}, nil, true, false},
+		{"If-Match: another version", &Versions{Of: []int64{1}}, nil, false, false},
+		{"If-Match: what is no version", &Versions{}, nil, false, false},
+		{"If-Match: *", &Versions{Any: true}, nil, true, false},
+		{"If-None-Match: its version", nil, &Versions{Of: []int64{live}}, false, true},
+		{"If-None-Match: another version", nil, &Versions{Of: []int64{1}}, true, true},
+		{"If-None-Match: *", nil, &Versions{Any: true}, false, true},
+		{"both hold", &Versions{Any: true}, &Versions{Of: []int64{1}}, true, false},
+		{"the second does not hold", &Versions{Any: true}, &Versions{Of: []int64{live}}, false, false},
+	}
+	for _, verb := range conditionalVerbs {
+		for _, c := range cases {
+			for _, dry := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, dry %v", verb.name, c.name, dry), func(t *testing.T) {
+					b := newBench(t)
+					b.widgets.CreateOnUpdate = true
+					want := c.onAbsent
+					revision := b.store.Revision()
+					if !verb.creates {
+						want = c.onObject
+						revision = b.create(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`).Object.Revision
+					}
+					rq := b.request("a")
+					rq.IfMatch, rq.IfNoneMatch, rq.DryRun = c.match.at(live, revision), c.noneMatch.at(live, revision), dry
+					_, err := verb.do(t.Context(), b, rq)
+					if !want {
+						b.wants(err, 412, "Operation cannot be fulfilled on widgets.test.example \"a\"")
+					} else if err != nil {
+						t.Errorf("it is refused: %v", err)
+					}
+					if wrote := b.store.Revision() > revision; wrote != (want && !dry && verb.name != "get") {
+						t.Errorf("written: %v", wrote)
+					}
+				})
+			}
+		}
+	}
+}
+
+// at is v with a version in the place of what stands for it.
+func (v *Versions) at(stands, revision int64) *Versions {
+	if v == nil {
+		return nil
+	}
+	is := &Versions{Any: v.Any}
+	for _, r := range v.Of {
+		if r == stands {
+			r = revision
+		}
+		is.Of = append(is.Of, r)
+	}
+	return is
+}
+
+// Somebody else is faster, between the check and the commit: then the attempt that follows finds the precondition failed.
+// SPEC: WRITE-5
+func TestPreconditionsAfterARace(t *testing.T) {
+	for _, verb := range conditionalVerbs {
+		if verb.name == "get" {
+			continue
+		}
+		t.Run(verb.name, func(t *testing.T) {
+			b := newBench(t)
+			b.widgets.CreateOnUpdate = true
+			rq := b.request("a")
+			if verb.creates {
+				rq.IfNoneMatch = &Versions{Any: true}
+				b.meanwhile(func() { b.create(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`) })
+			} else {
+				rq.IfMatch = &Versions{Of: []int64{b.create(`{"metadata":{"name":"a"},"spec":{"by":"one"}}`).Object.Revision}}
+				b.meanwhile(func() {
+					b.must(b.Update(t.Context(), b.request("a"), b.parse(`{"metadata":{"name":"a"},"spec":{"by":"other"}}`)))
+				})
+			}
+			_, err := verb.do(t.Context(), b, rq)
+			if verb.name == "create" { // nothing is tried again
+				b.wants(err, 409, "already exists")
+			} else {
+				b.wants(err, 412, "the object is at resourceVersion")
+			}
+			if by := b.value(b.must(b.Get(t.Context(), b.request("a"), ""))).At("spec", "by").Str(); by != "other" {
+				t.Errorf("stored is %q", by)
+			}
+		})
+	}
+}
+
+// 100 writers who all name the version that they have read: of each version, exactly one makes the next.
+// SPEC: WRITE-5
+func TestOneWriterAVersion(t *testing.T) {
+	b := newBench(t)
+	first := b.create(`{"metadata":{"name":"a"},"spec":{"n":0}}`).Object.Revision
+	const writers, rounds = 100, 20
+	var won sync.Map // by revision, how often a write on it has succeeded
+	var failures atomic.Int64
+	var done sync.WaitGroup
+	for w := range writers {
+		done.Go(func() {
+			for i := range rounds {
+				read, err := b.Get(t.Context(), b.request("a"), "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				rq := b.request("a")
+				rq.IfMatch = &Versions{Of: []int64{read.Object.Revision}}
+				n := w*rounds + i + 1
+				switch w % 3 {
+				case 0:
+					_, err = b.Update(t.Context(), rq, b.parse(fmt.Sprintf(`{"metadata":{"name":"a"},"spec":{"n":%d}}`, n)))
+				case 1:
+					_, err = b.Patch(t.Context(), rq, Patch{Type: MergePatch, Body: fmt.Appendf(nil, `{"spec":{"n":%d}}`, n)})
+				default:
+					rq.Force = true
+					_, err = b.Apply(t.Context(), rq, b.parse(fmt.Sprintf(
+						`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"n":%d}}`, n)))
+				}
+				switch {
+				case err == nil:
+					count, _ := won.LoadOrStore(read.Object.Revision, new(atomic.Int64))
+					count.(*atomic.Int64).Add(1)
+				case apierr.From(err).Code == 412:
+					failures.Add(1)
+				default:
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	versions := int64(0)
+	won.Range(func(revision, count any) bool {
+		versions++
+		if n := count.(*atomic.Int64).Load(); n != 1 {
+			t.Errorf("%d writes of version %d have succeeded", n, revision)
+		}
+		return true
+	})
+	if last := b.store.Revision(); last-first != versions {
+		t.Errorf("%d versions were written, and %d writes have succeeded", last-first, versions)
+	}
+	if versions < 20 || failures.Load() == 0 {
+		t.Errorf("%d writes have succeeded and %d failed: that shows little", versions, failures.Load())
+	}
+}
+
+// Who deletes a collection may say that it has to be there, and no more: it has no version.
+// SPEC: WRITE-5, DEL-4
+func TestPreconditionsOfCollections(t *testing.T) {
+	for name, c := range map[string]struct {
+		match, noneMatch *Versions
+		want             bool
+	}{
+		"If-Match: *":               {&Versions{Any: true}, nil, true},
+		"If-Match: a version":       {&Versions{Of: []int64{2}}, nil, false},
+		"If-None-Match: *":          {nil, &Versions{Any: true}, false},
+		"If-None-Match: a version":  {nil, &Versions{Of: []int64{2}}, true},
+		"If-None-Match: no version": {nil, &Versions{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.create(`{"metadata":{"name":"a"}}`)
+			rq := b.request("")
+			rq.IfMatch, rq.IfNoneMatch = c.match, c.noneMatch
+			_, err := b.DeleteCollection(t.Context(), rq, ListOptions{}, DeleteOptions{})
+			if !c.want {
+				b.wants(err, 412, "collection")
+			} else if err != nil {
+				t.Error(err)
+			}
+			if _, err := b.Get(t.Context(), b.request("a"), ""); (err != nil) != c.want {
+				t.Errorf("afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// The form of an answer tells what is not stored as it is shown.
+// SPEC: WRITE-5
+func TestForms(t *testing.T) {
+	b := newBench(t)
+	made := b.create(`{"metadata":{"name":"a","finalizers":["x/y"]},"spec":{"n":1}}`)
+	read := b.must(b.Get(t.Context(), b.request("a"), ""))
+	if made.Form == 0 || made.Form != read.Form || made.Object.Revision != read.Object.Revision {
+		t.Errorf("created %d, read %d", made.Form, read.Form)
+	}
+	dry := b.request("a")
+	dry.DryRun = true
+	if r, err := putBy(t.Context(), b, dry); err != nil || r.Form != 0 {
+		t.Errorf("dry run: %v, %v", r, err)
+	}
+	if r := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{})); r.Form != read.Form {
+		t.Errorf("marked: %d", r.Form)
+	}
+	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}))
+	if last.Object == nil || last.Form != 0 {
+		t.Errorf("removed: %v", last)
+	}
+
+	b.create(`{"metadata":{"name":"b"},"spec":{"n":1}}`)
+	view := b.request("b")
+	shown := int64(1)
+	view.Subresource = &Subresource{Name: "view", Kind: "View", View: func(obj object.Value) (object.Value, error) {
+		return obj.WithAt(object.IntOf(shown), "spec", "shown"), nil
+	}}
+	one := b.must(b.Get(t.Context(), view, ""))
+	again := b.must(b.Get(t.Context(), view, ""))
+	shown = 2 // as when the definition has changed
+	two := b.must(b.Get(t.Context(), view, ""))
+	whole := b.must(b.Get(t.Context(), b.request("b"), ""))
+	if one.Form == 0 || one.Form != again.Form || one.Form == two.Form || one.Form == whole.Form {
+		t.Errorf("views %d, %d, %d of %d", one.Form, again.Form, two.Form, whole.Form)
+	}
+}

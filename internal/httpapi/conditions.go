@@ -1,0 +1,173 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/wire"
+)
+
+// Preconditions by header (WRITE-5, RFC 9110, 13), which the reference does not know. The entity tag of an object is
+//
+//	"REVISION.FORM.REPRESENTATION"
+//
+// its resourceVersion; what else decides what is told of it (engine.Result.Form); and how it is written: the encoding, and whether
+// that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes. If-None-Match of a read compares it
+// whole. A write has the version in mind and not the way in which it was read, so there the part before the first dot counts
+// alone, and a resourceVersion as it stands in an object is taken for a tag, too.
+
+// conditional is request with the preconditions of the headers.
+func (x *exchange) conditional() (*engine.Request, error) {
+	rq := x.request()
+	var err error
+	if rq.IfMatch, err = x.versions("If-Match"); err != nil {
+		return nil, err
+	}
+	if rq.IfNoneMatch, err = x.versions("If-None-Match"); err != nil {
+		return nil, err
+	}
+	if x.target.verb == "get" {
+		rq.IfNoneMatch = nil // what it is compared with depends on the answer, see unmodified
+	}
+	return rq, nil
+}
+
+// versions is what a header names; nil: there is no such header. Weak tags are never equal to what If-Match is compared with.
+func (x *exchange) versions(header string) (*engine.Versions, error) {
+	lines := x.r.Header[header]
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	v := &engine.Versions{}
+	var ok bool
+	v.Any, ok = readTags(lines, func(weak bool, opaque string) {
+		if revision := versionOf(opaque); revision != 0 && !(weak && header == "If-Match") {
+			v.Of = append(v.Of, revision)
+		}
+	})
+	if !ok {
+		return nil, apierr.NewBadRequest("the header " + header + ` is neither "*" nor a list of entity tags or resourceVersions`)
+	}
+	return v, nil
+}
+
+// versionOf is the resourceVersion that an entity tag begins with, in the one way in which the server writes it; else 0.
+func versionOf(opaque string) int64 {
+	text, _, _ := strings.Cut(opaque, ".")
+	revision, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || revision <= 0 || strconv.FormatInt(revision, 10) != text {
+		return 0
+	}
+	return revision
+}
+
+// readTags reads the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a tag. It is
+// not ok where the header is neither, or names nothing.
+func readTags(lines []string, each func(weak bool, opaque string)) (star, ok bool) {
+	tags := 0
+	for _, rest := range lines {
+		for afterTag := false; ; {
+			if rest = strings.TrimLeft(rest, " \t"); rest == "" {
+				break
+			}
+			if rest[0] == ',' {
+				rest, afterTag = rest[1:], false
+				continue
+			}
+			if afterTag || star {
+				return false, false
+			}
+			afterTag = true
+			if rest[0] == '*' {
+				star, rest = true, rest[1:]
+				continue
+			}
+			weak, opaque, after, ok := cutTag(rest)
+			if !ok {
+				return false, false
+			}
+			each(weak, opaque)
+			tags++
+			rest = after
+		}
+	}
+	return star, star != (tags > 0)
+}
+
+// cutTag cuts an entity tag off the beginning of a text.
+func cutTag(text string) (weak bool, opaque, rest string, ok bool) {
+	if text, weak = strings.CutPrefix(text, "W/"); !weak && text[0] != '"' {
+		n := 0
+		for n < len(text) && '0' <= text[n] && text[n] <= '9' {
+			n++
+		}
+		return false, text[:n], text[n:], n > 0
+	}
+	if text == "" || text[0] != '"' {
+		return false, "", "", false
+	}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return weak, text[1:i], text[i+1:], true
+		case c <= ' ' || c == 0x7f:
+			return false, "", "", false
+		}
+	}
+	return false, "", "", false
+}
+
+// names says whether If-None-Match names an entity tag, given without its quotes.
+func (x *exchange) names(tag string) bool {
+	lines := x.r.Header["If-None-Match"]
+	if len(lines) == 0 {
+		return false
+	}
+	found := false
+	star, ok := readTags(lines, func(_ bool, opaque string) { found = found || opaque == tag })
+	return ok && (found || star)
+}
+
+// validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are not the
+// object's, and what is not stored.
+func (x *exchange) validator(media wire.Media, result *engine.Result) string {
+	if result.Form == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
+		return ""
+	}
+	var room [64]byte
+	tag := append(strconv.AppendInt(append(room[:0], '"'), result.Object.Revision, 10), '.')
+	tag = append(strconv.AppendUint(tag, result.Form, 36), '.')
+	tag = media.AppendTag(tag)
+	if x.compresses() { // whatever the size of the answer: a tag is made before that is known
+		tag = append(tag, 'z')
+	}
+	return string(append(tag, '"'))
+}
+
+// varies is what of a request decides the representation of an answer that has a validator.
+var varies = []string{"Accept, Accept-Encoding"}
+
+// validated gives the answer its validator.
+func (x *exchange) validated(tag string) {
+	if tag != "" {
+		header := x.w.Header()
+		header["Etag"], header["Vary"] = []string{tag}, varies
+	}
+}
+
+// unmodified answers that the client has the object already, where it says so.
+func (x *exchange) unmodified(media wire.Media, result *engine.Result) bool {
+	if len(x.r.Header["If-None-Match"]) == 0 {
+		return false
+	}
+	tag := x.validator(media, result)
+	if tag == "" || !x.names(tag[1:len(tag)-1]) {
+		return false
+	}
+	x.validated(tag)
+	x.WriteHeader(http.StatusNotModified)
+	return true
+}
