@@ -43,6 +43,7 @@ type kindUnderTest struct {
 	upstream strategies.Strategies
 	resource *engine.Resource
 	rules    validation.Rules
+	scores   *kindScores
 }
 
 // kindsUnderTest pairs every kind that we serve with upstream's strategies for it.
@@ -54,7 +55,7 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 		if !ok {
 			continue
 		}
-		kinds = append(kinds, &kindUnderTest{gvk, upstream, r, validation.For(gvk.Group, gvk.Version, gvk.Kind)})
+		kinds = append(kinds, &kindUnderTest{gvk: gvk, upstream: upstream, resource: r, rules: validation.For(gvk.Group, gvk.Version, gvk.Kind)})
 	}
 	if len(kinds) == 0 {
 		t.Fatal("no kinds")

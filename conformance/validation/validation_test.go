@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,7 @@ type score struct {
 	compared, refused int // by upstream
 	caught            int // of those: refused by us too
 	causes, same      int // upstream's causes; those that we have too, in the same words
+	extra             int // causes that we alone have
 	exact             int // verdicts that are the same in every cause
 	printed           int
 }
@@ -42,6 +44,7 @@ func (s *score) add(t *testing.T, what string, v verdict) {
 	missing, extra := without(validationtest.Faults(v.theirs, true), validationtest.Faults(v.ours, true)), without(validationtest.Faults(v.ours, true), validationtest.Faults(v.theirs, true))
 	s.causes += len(validationtest.Faults(v.theirs, true))
 	s.same += len(validationtest.Faults(v.theirs, true)) - len(missing)
+	s.extra += len(extra)
 	if len(missing)+len(extra) == 0 {
 		s.exact++
 	} else if s.printed < *report {
@@ -65,10 +68,13 @@ func percent(part, whole int) string {
 // SPEC: VAL-1, VAL-4
 func TestValidationIsUpstreams(t *testing.T) {
 	documents := corpus(t)
+	all := readScores(t)
+	t.Cleanup(func() { all.write(t) })
 	for _, k := range kindsUnderTest(t) {
 		t.Run(k.gvk.String(), func(t *testing.T) {
 			t.Parallel()
 			docs := documents[k.gvk]
+			k.scores = all.of(k)
 			h := fnv.New64a()
 			_, _ = h.Write([]byte(k.gvk.String())) // never fails
 			start := h.Sum64() + *seed<<32
@@ -148,7 +154,7 @@ func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any,
 			s.add(t, fmt.Sprintf("%s create %d", k.gvk, i), v)
 		}
 	}
-	t.Logf("%s create: %s", k.gvk, &s)
+	k.scores.check(t, "create", &s)
 }
 
 func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subresource string, start uint64) {
@@ -167,5 +173,5 @@ func (k *kindUnderTest) updates(t *testing.T, m *mutator, good []stored, subreso
 			s.add(t, fmt.Sprintf("%s update %s %d", k.gvk, subresource, i), v)
 		}
 	}
-	t.Logf("%s update %s: %s", k.gvk, subresource, &s)
+	k.scores.check(t, strings.TrimSpace("update "+subresource), &s)
 }
