@@ -192,6 +192,9 @@ func (s *Server) startPlinth() error {
 	return nil
 }
 
+// Dir is where the server keeps its data and logs.
+func (s *Server) Dir() string { return s.options.Dir }
+
 // LogFile is where the server writes its log.
 func (s *Server) LogFile() string {
 	if s.Kind == Reference {

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// serviceAccountKeys writes the pair of keys without which kube-apiserver does not start.
-func serviceAccountKeys(dir string) error {
+// ServiceAccountKeys writes, as sa.key and sa.pub, the pair of keys without which kube-apiserver does not start.
+func ServiceAccountKeys(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "sa.key")); err == nil {
 		return nil
 	}

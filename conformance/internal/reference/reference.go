@@ -1,4 +1,4 @@
-// Package reference builds and runs the reference: the real kube-apiserver on its own etcd.
+// Package reference builds and runs the reference: the real kube-apiserver on its own etcd, and the programs that run beside it.
 //
 // Everything comes from the Go module proxy. The programs land in a folder that outlives the test (the first build
 // takes minutes); REFERENCE names another one.
@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,20 +39,47 @@ func folder() (string, error) {
 	return filepath.Join(home, ".cache", "reference"), nil
 }
 
-// Build makes kube-apiserver and etcd, if they are not there yet, and returns their folder.
-func Build(log io.Writer) (string, error) {
+// The programs of Kubernetes that Build makes.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// Build makes etcd and kube-apiserver, if they are not there yet, and returns their folder.
+func Build(log io.Writer) (string, error) { return BuildPrograms(log, "etcd", APIServer) }
+
+// BuildPrograms makes those of the programs that are not there yet, and returns their folder. Packages of tests, which run at the
+// same time, wait for each other.
+func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 	dir, err := folder()
 	if err != nil {
 		return "", err
 	}
-	if missing(dir, "etcd") {
-		if err := buildEtcd(dir, log); err != nil {
-			return "", fmt.Errorf("building etcd: %w", err)
-		}
+	if !slices.ContainsFunc(programs, func(program string) bool { return missing(dir, program) }) {
+		return dir, nil
 	}
-	if missing(dir, "kube-apiserver") {
-		if err := buildKubernetes(dir, log); err != nil {
-			return "", fmt.Errorf("building kube-apiserver: %w", err)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.Create(filepath.Join(dir, ".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // which ends the lock, too
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	for _, program := range programs {
+		switch {
+		case !missing(dir, program):
+		case program == "etcd":
+			err = buildEtcd(dir, log)
+		default:
+			err = buildKubernetes(dir, log, program)
+		}
+		if err != nil {
+			return "", fmt.Errorf("building %s: %w", program, err)
 		}
 	}
 	return dir, nil
@@ -103,7 +131,7 @@ var (
 	staging     = regexp.MustCompile(`^\t(k8s\.io/[^ ]+) => \./staging`)
 )
 
-func buildKubernetes(dir string, log io.Writer) error {
+func buildKubernetes(dir string, log io.Writer, program string) error {
 	out, err := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@v"+Kubernetes).Output()
 	if err != nil {
 		return err
@@ -139,7 +167,10 @@ func buildKubernetes(dir string, log io.Writer) error {
 	files := map[string]string{
 		"go.mod": fmt.Sprintf("module reference-kube\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v%s\n\nrequire (\n%s)\n\nreplace (\n%s)\n",
 			Kubernetes, requires.String(), replaces.String()),
-		"tools.go": "//go:build tools\n\npackage tools\n\nimport _ \"k8s.io/kubernetes/cmd/kube-apiserver\"\n",
+		"tools.go": "//go:build tools\n\npackage tools\n",
+	}
+	for _, name := range []string{APIServer, ControllerManager, Scheduler} {
+		files["tools.go"] += fmt.Sprintf("\nimport _ \"k8s.io/kubernetes/cmd/%s\"\n", name)
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(src, name), []byte(text), 0o644); err != nil {
@@ -152,7 +183,7 @@ func buildKubernetes(dir string, log io.Writer) error {
 	const version = "k8s.io/component-base/version"
 	flags := fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=%s",
 		version, Kubernetes, version, version, strings.Split(Kubernetes, ".")[1])
-	return in(src, log, "build", "-ldflags", flags, "-o", filepath.Join(dir, "kube-apiserver"), "k8s.io/kubernetes/cmd/kube-apiserver")
+	return in(src, log, "build", "-ldflags", flags, "-o", filepath.Join(dir, program), "k8s.io/kubernetes/cmd/"+program)
 }
 
 // Options of a run.
@@ -179,7 +210,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := serviceAccountKeys(o.Dir); err != nil {
+	if err := ServiceAccountKeys(o.Dir); err != nil {
 		return nil, err
 	}
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[1]), fmt.Sprintf("http://127.0.0.1:%d", ports[2])
@@ -199,7 +230,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-cluster-ip-range=10.0.0.0/16",
 		"--authorization-mode=RBAC", "--token-auth-file=" + o.TokenFile, "--allow-privileged=true",
 		"--disable-admission-plugins=ServiceAccount"}, o.Flags...)
-	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, "kube-apiserver"), flags...)
+	apiserver, err := spawn(ctx, o.Dir, filepath.Join(dir, APIServer), flags...)
 	if err != nil {
 		etcd.Process.Kill()
 		return nil, err

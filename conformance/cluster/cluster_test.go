@@ -1,0 +1,144 @@
+package cluster
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/conformance/internal/controlplane"
+	"plinth/conformance/internal/harness"
+)
+
+var rewrite = flag.Bool("rewrite", false, "run the scenario on the reference and add to testdata/errors.txt what is logged there")
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// The real controllers and the real scheduler do on Plinth what they do on the reference, alone and beside Plinth's own controllers.
+//
+// SPEC: DEL-5, SSA-12
+func TestPlinth(t *testing.T) {
+	if *rewrite {
+		return
+	}
+	for _, mode := range []struct {
+		name  string
+		flags []string
+	}{
+		{"alone", []string{"--controllers=-namespace-controller"}},
+		{"beside Plinth's own controllers", nil},
+	} {
+		t.Run(mode.name, func(t *testing.T) {
+			t.Parallel()
+			s := raise(t, harness.RunTarget(t, mode.flags...))
+			s.scenario()
+			s.compareErrors()
+		})
+	}
+}
+
+// TestReference holds the list of known errors against the reference, or adds to it.
+func TestReference(t *testing.T) {
+	if !*rewrite && !harness.WantReference() {
+		return
+	}
+	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference}))
+	s.scenario()
+	if !*rewrite {
+		s.compareErrors()
+		return
+	}
+	known := knownErrors(t)
+	found, err := s.plane.Errors()
+	s.must(err)
+	for _, e := range found {
+		known[kind(e)] = true
+	}
+	var text strings.Builder
+	text.WriteString("# Kinds of errors that kube-controller-manager and kube-scheduler log on the reference: program, place, what.\n")
+	for _, line := range slices.Sorted(maps.Keys(known)) {
+		text.WriteString(line + "\n")
+	}
+	s.must(os.WriteFile("testdata/errors.txt", []byte(text.String()), 0o644))
+}
+
+// scenario is all that users do. Its parts run beside each other in one namespace, which is then deleted.
+func (s *scene) scenario() {
+	s.Run("objects", func(t *testing.T) {
+		s := s.in(t)
+		s.run("Deployments", (*scene).deployments)
+		s.run("Jobs", (*scene).jobs)
+		s.run("CronJobs", (*scene).cronJobs)
+		s.run("StatefulSets", (*scene).statefulSets)
+		s.run("DaemonSets", (*scene).daemonSets)
+		if s.kind == harness.Reference { // no eviction asks a budget here yet
+			s.run("disruption budgets", (*scene).disruptions)
+		}
+		s.run("autoscaling", (*scene).autoscale)
+	})
+	s.removed()
+	if !s.plane.Runs() {
+		s.Errorf("kube-controller-manager or kube-scheduler has ended")
+	}
+}
+
+// classes are the errors that controllers log where others were faster than they are. Of which objects depends on the moment.
+var classes = []string{
+	"the object has been modified",
+	"is not as new as written version",
+	"because it is being terminated",
+	"unexpected items still remain in namespace",
+}
+
+// names are the parts of messages that differ from run to run.
+var names = regexp.MustCompile(`\\\\?"[^"\\\\]*\\\\?"|[a-z]+/[a-z0-9./-]+|[0-9]+`)
+
+// kind is what an error is compared by: the program, the place in its source, and what is wrong.
+func kind(e controlplane.Error) string {
+	for _, class := range classes {
+		if strings.Contains(e.Message, class) {
+			return e.Program + " " + e.Place + " " + class
+		}
+	}
+	return e.Program + " " + e.Place + " " + names.ReplaceAllString(e.Message, "*")
+}
+
+// knownErrors are the kinds that the reference causes.
+func knownErrors(t *testing.T) map[string]bool {
+	t.Helper()
+	known := map[string]bool{}
+	text, err := os.ReadFile("testdata/errors.txt")
+	if err != nil && !(errors.Is(err, fs.ErrNotExist) && *rewrite) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			known[strings.TrimSuffix(line, "\n")] = true
+		}
+	}
+	return known
+}
+
+// differs are the errors that are logged on Plinth alone, with the reason.
+var differs = map[string]string{
+	`kube-controller-manager legacy_serviceaccount_token_cleaner.go:119 "Getting lastest possible tracked_since time"` +
+		` err="configmaps * not found"`: "the ConfigMap is not made yet",
+}
+
+// compareErrors reports the errors that were logged of kinds that the reference does not cause.
+func (s *scene) compareErrors() {
+	known := knownErrors(s.T)
+	found, err := s.plane.Errors()
+	s.must(err)
+	for _, e := range found {
+		if _, differ := differs[kind(e)]; !differ && !known[kind(e)] {
+			known[kind(e)] = true // it is told once
+			s.Errorf("%s logs at %s what it does not on the reference: %s\n%s", e.Program, e.Place, e.Message, kind(e))
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"plinth/conformance/internal/controlplane"
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/kubelet"
+)
+
+// patience is how long something may take that takes a moment on an idle machine.
+const patience = 60 * time.Second
+
+// scene is a cluster and the namespace that a test has in it.
+type scene struct {
+	*testing.T
+	client    kubernetes.Interface
+	dynamic   dynamic.Interface
+	plane     *controlplane.Plane
+	namespace string
+	kind      harness.Kind
+}
+
+// manager makes kube-controller-manager as quick as it can be told to be.
+var manager = []string{
+	"--horizontal-pod-autoscaler-sync-period=1s",
+	"--horizontal-pod-autoscaler-cpu-initialization-period=1ms",
+	"--horizontal-pod-autoscaler-initial-readiness-delay=1ms",
+}
+
+const nodes = 3
+
+// raise starts the programs and the nodes on a server.
+func raise(t *testing.T, server *harness.Server) *scene {
+	t.Helper()
+	config, err := server.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), namespace: "shop", kind: server.Kind}
+	s.plane = controlplane.Run(t, server, controlplane.Options{Manager: manager})
+	simulated := &kubelet.Kubelet{Client: kubernetes.NewForConfigOrDie(config), RunTime: 100 * time.Millisecond}
+	for i := range nodes {
+		simulated.Nodes = append(simulated.Nodes, fmt.Sprintf("node-%d", i))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- simulated.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	_, err = s.client.CoreV1().Namespaces().Create(t.Context(),
+		&core.Namespace{ObjectMeta: meta.ObjectMeta{Name: s.namespace}}, meta.CreateOptions{})
+	s.must(err)
+	return s
+}
+
+// in is the scene in a subtest.
+func (s *scene) in(t *testing.T) *scene {
+	inner := *s
+	inner.T = t
+	return &inner
+}
+
+// run runs a part of the scenario beside the others.
+func (s *scene) run(name string, part func(*scene)) {
+	s.Run(name, func(t *testing.T) {
+		t.Parallel()
+		part(s.in(t))
+	})
+}
+
+func (s *scene) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// wait asks until what is asked for is so: check returns nil.
+func (s *scene) wait(what string, check func(context.Context) error) {
+	s.Helper()
+	began := time.Now()
+	for {
+		err := check(s.Context())
+		if err == nil {
+			return
+		}
+		if time.Since(began) > patience || s.Context().Err() != nil {
+			s.Fatalf("%s: after %s: %v", what, time.Since(began).Round(time.Second), err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// until gives the events of a watch to look at, until it says that it has seen the last one, and ends the watch.
+func (s *scene) until(w watch.Interface, look func(watch.Event) (last bool)) {
+	s.Helper()
+	defer w.Stop()
+	late := time.After(patience)
+	for {
+		select {
+		case event, open := <-w.ResultChan():
+			if !open || event.Type == watch.Error {
+				s.Fatalf("the watch ends with %v", event)
+			}
+			if look(event) {
+				return
+			}
+		case <-late:
+			s.Fatal("the watch does not tell of what has happened")
+		}
+	}
+}
+
+// same is an error where two things differ.
+func same[T comparable](what string, have, want T) error {
+	if have == want {
+		return nil
+	}
+	return fmt.Errorf("%s is %v, and is to be %v", what, have, want)
+}

@@ -1,0 +1,172 @@
+// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs.
+package controlplane
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/reference"
+)
+
+// Options of a run.
+type Options struct {
+	Manager     []string // further flags of kube-controller-manager
+	Scheduler   []string // further flags of kube-scheduler
+	NoScheduler bool
+}
+
+// Plane is the running programs.
+type Plane struct {
+	logs  []string
+	ended []chan struct{} // closed when a program has ended
+	stops []func()
+}
+
+// Run starts the programs and ends them with the test. They are built if they are not there yet: it takes minutes, once.
+func Run(t testing.TB, server *harness.Server, o Options) *Plane {
+	t.Helper()
+	programs := []string{reference.ControllerManager, reference.Scheduler}
+	if o.NoScheduler {
+		programs = programs[:1]
+	}
+	folder, err := reference.BuildPrograms(os.Stderr, programs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	key, ca, err := material(dir, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plane{}
+	both := []string{"--kubeconfig=" + server.Kubeconfig, "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}
+	manager := append([]string{"--service-account-private-key-file=" + key, "--root-ca-file=" + ca}, both...)
+	p.start(t, dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...))
+	if !o.NoScheduler {
+		p.start(t, dir, filepath.Join(folder, reference.Scheduler), append(both, o.Scheduler...))
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service accounts,
+// and the authority that Pods are told of.
+func material(dir string, server *harness.Server) (key, ca string, err error) {
+	key, ca = filepath.Join(dir, "sa.key"), filepath.Join(dir, "ca.crt")
+	if err := reference.ServiceAccountKeys(dir); err != nil {
+		return "", "", err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", server.Kubeconfig)
+	if err != nil {
+		return "", "", err
+	}
+	authority := config.CAData
+	if len(authority) == 0 {
+		// The reference has made an authority of its own for its certificate, which stands behind it.
+		if authority, err = os.ReadFile(filepath.Join(server.Dir(), "certs", "apiserver.crt")); err != nil {
+			return "", "", err
+		}
+	}
+	var authorities []byte
+	for block, rest := pem.Decode(authority); block != nil; block, rest = pem.Decode(rest) {
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return "", "", err
+		}
+		if certificate.IsCA {
+			authorities = append(authorities, pem.EncodeToMemory(block)...)
+		}
+	}
+	if len(authorities) == 0 {
+		return "", "", errors.New("the server has no certificate of an authority")
+	}
+	return key, ca, os.WriteFile(ca, authorities, 0o600)
+}
+
+func (p *Plane) start(t testing.TB, dir, program string, flags []string) {
+	t.Helper()
+	name := filepath.Join(dir, filepath.Base(program)+".log")
+	log, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.Command(program, flags...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.logs = append(p.logs, name)
+	ended := make(chan struct{})
+	go func() {
+		cmd.Wait()
+		close(ended)
+	}()
+	p.ended = append(p.ended, ended)
+	p.stops = append(p.stops, func() {
+		cmd.Process.Kill() // it may have ended
+		<-ended
+	})
+}
+
+// Stop ends the programs.
+func (p *Plane) Stop() {
+	for _, stop := range p.stops {
+		stop()
+	}
+	p.stops = nil
+}
+
+// Runs says whether no program has ended of itself.
+func (p *Plane) Runs() bool {
+	for _, ended := range p.ended {
+		select {
+		case <-ended:
+			return false
+		default:
+		}
+	}
+	return true
+}
+
+// Logs are the files that the programs write to.
+func (p *Plane) Logs() []string { return p.logs }
+
+// header is what klog begins a line of an error with; its groups are the place in the source and the message.
+var header = regexp.MustCompile(`^E\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ([^ \]]+)\] ?(.*)`)
+
+// Error is an error that a program has logged.
+type Error struct {
+	Program string
+	Place   string // in the source: FILE:LINE
+	Message string
+}
+
+// Errors are those that the programs have logged until now.
+func (p *Plane) Errors() ([]Error, error) {
+	var found []Error
+	for _, name := range p.logs {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if m := header.FindStringSubmatch(line); m != nil {
+				found = append(found, Error{Program: strings.TrimSuffix(filepath.Base(name), ".log"), Place: m[1], Message: strings.TrimSpace(m[2])})
+			}
+		}
+	}
+	return found, nil
+}
