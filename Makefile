@@ -26,9 +26,10 @@ build: ## build bin/plinth
 kubectl: ## build bin/kubectl, the real one, linked from its library
 	cd tools && go build -ldflags "$(LDFLAGS) $(KUBECTL)" -o ../bin/kubectl ./kubectl
 
-test: lint ## everything that needs no reference: lint, unit tests, and the real clients against a spawned server
+test: lint ## everything that needs no real kube-apiserver: lint, unit tests, real clients and controllers against a spawned server
 	go test -tags invariants ./...
 	cd tools && go build -o /dev/null ./kubectl
+	cd conformance && go run ./programs # kube-controller-manager and kube-scheduler: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
 
 race: ## the product's tests under the race detector

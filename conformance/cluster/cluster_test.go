@@ -30,6 +30,7 @@ func TestPlinth(t *testing.T) {
 		name  string
 		flags []string
 	}{
+		// Without "*" only those are enabled that are named.
 		{"alone", []string{"--controllers=-namespace-controller"}},
 		{"beside Plinth's own controllers", nil},
 	} {

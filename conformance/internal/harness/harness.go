@@ -5,6 +5,7 @@
 // again on the same data. Environment:
 //
 //	CONFORMANCE_REFERENCE=1       the reference may be built and started: tests that compare with it live do so
+//	                              (kube-controller-manager and kube-scheduler are built without it, too)
 //	CONFORMANCE_TARGET=reference  the tests of Plinth run against the reference instead, to prove the tests
 //	CONFORMANCE_PLINTH=PROGRAM    a plinth to use instead of building one
 package harness

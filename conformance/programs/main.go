@@ -1,0 +1,16 @@
+// Command programs builds kube-controller-manager and kube-scheduler, which tests run on Plinth, if they are not there yet: it takes
+// minutes, and tests have a limit of time.
+package main
+
+import (
+	"log"
+	"os"
+
+	"plinth/conformance/internal/reference"
+)
+
+func main() {
+	if _, err := reference.BuildPrograms(os.Stderr, reference.ControllerManager, reference.Scheduler); err != nil {
+		log.Fatal(err)
+	}
+}
