@@ -23,7 +23,7 @@ func serveFlags(c *settings) table {
 		{"Generic", genericFlags(c)},
 		{"Etcd", etcdFlags(c)},
 		{"Secure serving", servingFlags(c)},
-		{"Auditing", auditFlags()},
+		{"Auditing", auditFlags(c)},
 		{"Features", featureFlags(c)},
 		{"Authentication", authenticationFlags(c)},
 		{"Authorization", authorizationFlags(c)},
@@ -180,40 +180,61 @@ func servingFlags(c *settings) []row {
 	}
 }
 
-func auditFlags() []row {
-	const log, hook = "there is no audit log yet", "there is no audit webhook yet"
+func auditFlags(c *settings) []row {
+	log, hook := &c.Audit.Log, &c.Audit.Webhook
+	const (
+		buffered  = "in mode batch: how many events wait; those that come on top are dropped, which is counted"
+		together  = "in mode batch: how many events are delivered together"
+		waiting   = "in mode batch: how long a batch waits for more events"
+		burst     = "in mode batch: how many batches may be delivered at once"
+		throttled = "in mode batch: limit the batches a second"
+		rate      = "in mode batch: how many batches are delivered a second"
+		mode      = "batch: events wait in a queue; blocking: they are delivered before the request goes on; " +
+			"blocking-strict: a request that cannot be told of is refused"
+		truncated = "cut events that are too large, and split batches that are"
+		batchMax  = "bytes of a batch, if --%s is set"
+		eventMax  = "bytes of an event: a larger one is told of without its bodies, or dropped if that is too large, too"
+		versions  = "the version of the events: audit.k8s.io/v1"
+	)
 	return []row{
-		{"audit-log-batch-buffer-size", integer(new(10000)), ignored, log, ""},
-		{"audit-log-batch-max-size", integer(new(1)), ignored, log, ""},
-		{"audit-log-batch-max-wait", duration(new(time.Duration)), ignored, log, ""},
-		{"audit-log-batch-throttle-burst", integer(new(int)), ignored, log, ""},
-		{"audit-log-batch-throttle-enable", boolean(new(bool)), ignored, log, ""},
-		{"audit-log-batch-throttle-qps", float(new(float64)), ignored, log, ""},
-		{"audit-log-compress", boolean(new(bool)), ignored, log, ""},
-		{"audit-log-format", oneOf(new("json"), "json", "legacy"), ignored, log, ""},
-		{"audit-log-maxage", integer(new(366)), ignored, log, ""},
-		{"audit-log-maxbackup", integer(new(100)), ignored, log, ""},
-		{"audit-log-maxsize", integer(new(100)), ignored, log, ""},
-		{"audit-log-mode", oneOf(new("blocking"), "batch", "blocking", "blocking-strict"), ignored, log, ""},
-		{"audit-log-path", text(new(string)), refused, "an audit log", ""},
-		{"audit-log-truncate-enabled", boolean(new(bool)), ignored, log, ""},
-		{"audit-log-truncate-max-batch-size", integer64(new(int64(10485760))), ignored, log, ""},
-		{"audit-log-truncate-max-event-size", integer64(new(int64(102400))), ignored, log, ""},
-		{"audit-log-version", text(new("audit.k8s.io/v1")), ignored, log, ""},
-		{"audit-policy-file", text(new(string)), refused, "audit records by a policy", ""},
-		{"audit-webhook-batch-buffer-size", integer(new(10000)), ignored, hook, ""},
-		{"audit-webhook-batch-max-size", integer(new(400)), ignored, hook, ""},
-		{"audit-webhook-batch-max-wait", duration(new(30 * time.Second)), ignored, hook, ""},
-		{"audit-webhook-batch-throttle-burst", integer(new(15)), ignored, hook, ""},
-		{"audit-webhook-batch-throttle-enable", boolean(new(true)), ignored, hook, ""},
-		{"audit-webhook-batch-throttle-qps", float(new(float64(10))), ignored, hook, ""},
-		{"audit-webhook-config-file", text(new(string)), refused, "an audit webhook", ""},
-		{"audit-webhook-initial-backoff", duration(new(10 * time.Second)), ignored, hook, ""},
-		{"audit-webhook-mode", oneOf(new("batch"), "batch", "blocking", "blocking-strict"), ignored, hook, ""},
-		{"audit-webhook-truncate-enabled", boolean(new(bool)), ignored, hook, ""},
-		{"audit-webhook-truncate-max-batch-size", integer64(new(int64(10485760))), ignored, hook, ""},
-		{"audit-webhook-truncate-max-event-size", integer64(new(int64(102400))), ignored, hook, ""},
-		{"audit-webhook-version", text(new("audit.k8s.io/v1")), ignored, hook, ""},
+		{"audit-log-batch-buffer-size", integer(&log.BufferSize), works, buffered, ""},
+		{"audit-log-batch-max-size", integer(&log.BatchSize), works, together, ""},
+		{"audit-log-batch-max-wait", duration(&log.BatchWait), works, waiting, ""},
+		{"audit-log-batch-throttle-burst", integer(&log.Burst), works, burst, ""},
+		{"audit-log-batch-throttle-enable", boolean(&log.Throttle), works, throttled, ""},
+		{"audit-log-batch-throttle-qps", float(&log.QPS), works, rate, ""},
+		{"audit-log-compress", boolean(&log.Compress), works, "compress old files of the audit log by gzip", ""},
+		{"audit-log-format", text(&log.Format), works, "json, or legacy: a line of text for each event", ""},
+		{"audit-log-maxage", integer(&log.MaxAge), works, "how many days an old file of the audit log is kept; 0: for ever", ""},
+		{"audit-log-maxbackup", integer(&log.MaxBackup), works, "how many old files of the audit log are kept; 0: all", ""},
+		{"audit-log-maxsize", integer(&log.MaxSize), works,
+			"how many megabytes the audit log may have before it is renamed and another one begun; 0: any number", ""},
+		{"audit-log-mode", text(&log.Mode), works, mode, ""},
+		{"audit-log-path", text(&log.Path), works,
+			"the file of the audit log, - for standard output; what is written to it is what --audit-policy-file says", ""},
+		{"audit-log-truncate-enabled", boolean(&log.Truncate), works, truncated, ""},
+		{"audit-log-truncate-max-batch-size", integer64(&log.MaxBatchBytes), works,
+			strings.Replace(batchMax, "%s", "audit-log-truncate-enabled", 1), ""},
+		{"audit-log-truncate-max-event-size", integer64(&log.MaxEventBytes), works, eventMax, ""},
+		{"audit-log-version", text(&log.Version), works, versions, ""},
+		{"audit-policy-file", text(&c.Audit.PolicyFile), works,
+			"which requests are written down, and how much of them: a Policy of audit.k8s.io/v1", ""},
+		{"audit-webhook-batch-buffer-size", integer(&hook.BufferSize), works, buffered, ""},
+		{"audit-webhook-batch-max-size", integer(&hook.BatchSize), works, together, ""},
+		{"audit-webhook-batch-max-wait", duration(&hook.BatchWait), works, waiting, ""},
+		{"audit-webhook-batch-throttle-burst", integer(&hook.Burst), works, burst, ""},
+		{"audit-webhook-batch-throttle-enable", boolean(&hook.Throttle), works, throttled, ""},
+		{"audit-webhook-batch-throttle-qps", float(&hook.QPS), works, rate, ""},
+		{"audit-webhook-config-file", text(&c.Audit.Webhook.ConfigFile), works,
+			"a kubeconfig that says where audit events are posted, and as whom", ""},
+		{"audit-webhook-initial-backoff", duration(&hook.InitialBackoff), works,
+			"how long to wait after the first failure; half as long again after each further one, five attempts in all", ""},
+		{"audit-webhook-mode", text(&hook.Mode), works, mode, ""},
+		{"audit-webhook-truncate-enabled", boolean(&hook.Truncate), works, truncated, ""},
+		{"audit-webhook-truncate-max-batch-size", integer64(&hook.MaxBatchBytes), works,
+			strings.Replace(batchMax, "%s", "audit-webhook-truncate-enabled", 1), ""},
+		{"audit-webhook-truncate-max-event-size", integer64(&hook.MaxEventBytes), works, eventMax, ""},
+		{"audit-webhook-version", text(&hook.Version), works, versions, ""},
 	}
 }
 

@@ -95,7 +95,10 @@ func parsePolicy(text []byte) (p *Policy, warning error, err error) {
 			return nil, nil, fmt.Errorf("failed decoding: %w", err)
 		}
 	}
-	var head struct{ Kind, APIVersion string }
+	var head struct {
+		Kind       string `json:"kind"`
+		APIVersion string `json:"apiVersion"`
+	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(converted, &head); err != nil {
 		return nil, nil, fmt.Errorf("failed decoding: couldn't get version/kind; json parse error: %w", err)
 	}

@@ -20,6 +20,7 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	if err := d.decode(body); err != nil {
 		return nil, err
 	}
+	d.receive()
 	if err := rq.namespaceMatches(d.sent); err != nil {
 		return nil, err
 	}

@@ -127,6 +127,22 @@ func (d *draft) decode(body object.Parsed) error {
 	return nil
 }
 
+// receive leaves what was decoded for whoever wants to know what was asked.
+func (d *draft) receive() {
+	received := d.rq.Received
+	if received == nil {
+		return
+	}
+	received.Object = d.sent
+	if received.Whole {
+		n := *d
+		n.obj = d.sent
+		n.fill()
+		_, _, _, typ := d.rq.bodyType()
+		received.Object = typ.Settle(n.obj)
+	}
+}
+
 // wipe takes from a new object what only the server says of an object (WRITE-4), and gives it the namespace of the URL.
 func (d *draft) wipe() {
 	drop := serverOwned

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/audit"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 )
@@ -25,6 +26,8 @@ type Config struct {
 	Authenticate func(*http.Request) (access.User, error)
 	// Authorizer says whether a user may do something.
 	Authorizer access.Authorizer
+	// Auditor writes down who asks for what; nil: nobody does.
+	Auditor *audit.Auditor
 	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
 	// not ok for subresources that the API has not. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)

@@ -89,6 +89,7 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {
 		return apierr.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind, v.At("apiVersion").Str()))
 	}
+	x.recordOptions(v)
 	f := optionFields{of: v}
 	p.GracePeriodSeconds = f.integer("gracePeriodSeconds")
 	p.OrphanDependents = f.boolean("orphanDependents")

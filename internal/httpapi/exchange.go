@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/audit"
 	"plinth/internal/engine"
 )
 
@@ -37,6 +38,9 @@ type exchange struct {
 
 	resource    *engine.Resource // what the target is about, from route on
 	subresource *engine.Subresource
+
+	record   *audit.Record    // nil: the request is not written down
+	received *engine.Received // what the record is to have of the body, see recordBody
 
 	warnings []string // what Warning headers tell, see warn
 
@@ -79,6 +83,7 @@ func (x *exchange) Header() http.Header { return x.w.Header() }
 func (x *exchange) WriteHeader(code int) {
 	if x.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		x.code = code
+		x.record.Answers(code)
 	}
 	x.w.WriteHeader(code)
 }

@@ -10,6 +10,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
+	"plinth/object"
 )
 
 // errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups that
@@ -53,11 +54,13 @@ func (h *Handler) fail(x *exchange, err error) {
 		x.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
 	}
 	media, ok := h.offer.NegotiateError(x.r.Header.Get("Accept"))
-	if !ok { // it is told all the same, in JSON that one can read
-		media = wire.Media{Pretty: true}
-	}
 	media.Pretty = media.Pretty || x.pretty()
-	if err := x.sendStatus(status.Code, media, status.Status()); err != nil {
+	if !ok { // it is told all the same, in JSON that one can read
+		err = x.send(status.Code, wire.Media{Pretty: true}, object.AppendObject(nil, status.Status()))
+	} else {
+		err = x.sendStatus(status.Code, media, status.Status())
+	}
+	if err != nil {
 		h.report(&h.logs.refusals, x, slog.LevelDebug, "an error could not be sent", "error", clip(err.Error()))
 	}
 }

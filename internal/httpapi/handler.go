@@ -50,6 +50,7 @@ var steps = [...]func(*Handler, *exchange) error{
 	(*Handler).aim,
 	(*Handler).limitTime,
 	(*Handler).authenticate,
+	(*Handler).audit,
 	(*Handler).impersonate,
 	(*Handler).admit,
 	(*Handler).authorize,
@@ -81,6 +82,7 @@ func (x *exchange) end() {
 	if panicked != nil && panicked != http.ErrAbortHandler {
 		x.h.report(&x.h.logs.failures, x, slog.LevelError, "a request has panicked",
 			"panic", panicked, "stack", string(debug.Stack()))
+		x.record.Panicked(fmt.Sprintf("APIServer panic'd: %v", panicked))
 		if x.code == 0 {
 			x.h.fail(x, &apierr.Error{
 				Code: http.StatusInternalServerError, Reason: apierr.InternalError, Details: &apierr.Details{},
@@ -89,6 +91,7 @@ func (x *exchange) end() {
 			panicked = nil
 		}
 	}
+	x.endRecord()
 	x.limit.end()
 	if x.admitted {
 		x.h.slots[x.class].taken.Add(-1)
@@ -142,7 +145,9 @@ func (h *Handler) limitTime(x *exchange) error {
 		if text := first(x.query(), "timeout"); text != "" {
 			asked, err := time.ParseDuration(text)
 			if err != nil {
-				return apierr.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+				refused := apierr.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
+				x.auditRefusal(refused.Message)
+				return refused
 			}
 			if asked > 0 {
 				limit = min(limit, asked)
@@ -159,6 +164,7 @@ func (h *Handler) limitTime(x *exchange) error {
 func (h *Handler) authenticate(x *exchange) error {
 	user, err := h.Authenticate(x.r)
 	if err != nil {
+		x.auditRefusal(x.attempted())
 		return apierr.NewUnauthorized()
 	}
 	if user.Name == "" {
@@ -207,10 +213,13 @@ func (h *Handler) authorize(x *exchange) error {
 	decision, reason, err := h.Authorizer.Authorize(x.ctx, a)
 	switch {
 	case decision == access.Allow:
+		x.auditDecision("allow", reason)
 		return nil
 	case err != nil:
+		x.record.Annotate(reasonAnnotation, "internal error")
 		return &plainError{http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q: %v", x.r.RequestURI, err)}
 	}
+	x.auditDecision("forbid", reason)
 	x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
 	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(reason))
 }

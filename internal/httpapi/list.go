@@ -48,6 +48,13 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 			return err
 		}
 	}
+	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
+	if media.Form == wire.Plain { // as in the reference, whose Tables and PartialObjectMetadataLists do not say it
+		meta.Shard = c.Shard
+	}
+	if err := x.recordList(media, rq, c, meta); err != nil {
+		return err
+	}
 	printer := wire.NewList(rq.Resource, media, table)
 	printer.Forms = x.h.forms
 	if err := printer.Measure(c.Items); err != nil {
@@ -55,10 +62,6 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 	}
 	if err := c.Err(); err != nil {
 		return err
-	}
-	meta := wire.ListMeta{Revision: c.Revision, Continue: c.Continue, Remaining: c.Remaining}
-	if media.Form == wire.Plain { // as in the reference, whose Tables and PartialObjectMetadataLists do not say it
-		meta.Shard = c.Shard
 	}
 	if media.Encoding == wire.YAML || media.Pretty {
 		text := printer.Head(nil, meta)

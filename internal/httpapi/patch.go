@@ -37,8 +37,10 @@ func (h *Handler) patch(x *exchange) error {
 		if intent, err = parseIntent(format.Encoding, body); err != nil {
 			return err
 		}
+		x.recordIntent(intent)
 		result, err = h.Engine.Apply(x.ctx, rq, intent)
 	} else {
+		x.recordPatch(body)
 		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: format.Type, Body: body})
 	}
 	x.warn(result.Told())

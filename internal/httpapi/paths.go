@@ -48,6 +48,9 @@ func (h *Handler) servePath(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if err := x.recordDocument(path, document); err != nil {
+		return err
+	}
 	return x.document(path, document)
 }
 

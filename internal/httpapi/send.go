@@ -146,6 +146,9 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 	if media.Form == wire.AsPartials {
 		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + x.resource.Kind + ")")
 	}
+	if err := x.recordObject(media, rq, result.Object); err != nil {
+		return err
+	}
 	b, release := buffer(wire.Size(result.Object) + 1)
 	defer release(b)
 	switch {
@@ -185,6 +188,7 @@ func (x *exchange) sendStatus(code int, media wire.Media, status object.Value) e
 
 // sendValue answers with a Status, or with an object of this type that is stored nowhere.
 func (x *exchange) sendValue(code int, media wire.Media, typ wire.Type, v object.Value) error {
+	x.recordValue(v)
 	switch {
 	case media.Encoding != wire.Protobuf:
 		return x.send(code, media, append(object.AppendObject(nil, v), '\n'))

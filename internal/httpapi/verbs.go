@@ -146,5 +146,6 @@ func (x *exchange) request() *engine.Request {
 	if x.resource.Namespaced {
 		rq.Namespace = t.namespace
 	}
+	x.recordBody(rq)
 	return rq
 }

@@ -41,6 +41,7 @@ func (x *exchange) upgrade() (*websocket.Conn, error) {
 	switch {
 	case err == nil:
 		x.code = http.StatusSwitchingProtocols
+		x.record.Answers(x.code)
 		return socket, nil
 	case status == 0: // the connection broke when it was ours already
 		return nil, errWatchOver

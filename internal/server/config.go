@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/audit"
 	"plinth/internal/features"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	HTTP2MaxStreams      int  // on one connection; 0: 1000
 	PermitAddressSharing bool // SO_REUSEADDR
 	PermitPortSharing    bool // SO_REUSEPORT
+
+	Audit audit.Options // what is written down of requests, and where
 
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
 	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC
@@ -97,6 +100,7 @@ func Defaults() Config {
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
+		Audit:         audit.Defaults(),
 		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
@@ -156,7 +160,7 @@ func (c *Config) validate() error {
 	if _, err := c.origins(); err != nil {
 		refuse("%w", err)
 	}
-	faults = append(faults, c.validateNumbers(), c.validateAccess())
+	faults = append(faults, c.validateNumbers(), c.Audit.Validate(), c.validateAccess())
 	c.settle()
 	return errors.Join(faults...)
 }

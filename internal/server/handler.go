@@ -34,7 +34,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
-	figures := newMetrics(s.store, s.registry)
+	figures := newMetrics(s.store, s.registry, s.audit)
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err
@@ -51,6 +51,7 @@ func (s *Server) handler() (http.Handler, error) {
 		}),
 		Authenticate:   s.auth.Authenticate,
 		Authorizer:     c.authorizer(),
+		Auditor:        s.audit,
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
 		Checks:         s.checks(),

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"plinth/internal/audit"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
 	"plinth/internal/store"
@@ -45,7 +46,7 @@ var (
 )
 
 // newMetrics registers the figures of one server, on a registry of its own, so that a process may run several.
-func newMetrics(s *store.Store, types *engine.Registry) *metrics {
+func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) *metrics {
 	of := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
@@ -76,7 +77,7 @@ func newMetrics(s *store.Store, types *engine.Registry) *metrics {
 		}, []string{"group", "version", "resource"}),
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeFigures{s, types})
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeFigures{s, types}, newAuditFigures(auditor))
 	return m
 }
 
@@ -202,5 +203,44 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 		told[r.Stored.Path] = true
 		group, resource, _ := strings.Cut(r.Stored.Path, "/")
 		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")), group, resource)
+	}
+}
+
+// auditFigures reads the figures of auditing when somebody asks for them.
+type auditFigures struct{ counters *audit.Counters }
+
+func newAuditFigures(a *audit.Auditor) auditFigures {
+	if a == nil {
+		return auditFigures{&audit.Counters{}}
+	}
+	return auditFigures{&a.Counters}
+}
+
+var (
+	auditEvents   = prometheus.NewDesc("apiserver_audit_event_total", "Audit events handed to the backends.", nil, nil)
+	auditErrors   = prometheus.NewDesc("apiserver_audit_error_total", "Audit events that were lost, by the plugin that has lost them.", []string{"plugin"}, nil)
+	auditLevels   = prometheus.NewDesc("apiserver_audit_level_total", "Requests by the level at which the audit policy has them written down.", []string{"level"}, nil)
+	auditRejected = prometheus.NewDesc("apiserver_audit_requests_rejected_total", "Requests refused because they could not be written down.", nil, nil)
+)
+
+// Describe names the figures.
+func (auditFigures) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{auditEvents, auditErrors, auditLevels, auditRejected} {
+		to <- d
+	}
+}
+
+// Collect reads the figures.
+func (f auditFigures) Collect(to chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(auditEvents, f.counters.Events.Load())
+	count(auditRejected, f.counters.Rejected.Load())
+	for level, n := range f.counters.Levels {
+		count(auditLevels, n, level)
+	}
+	for plugin, n := range f.counters.Errors {
+		count(auditErrors, n, plugin)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/access"
+	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
@@ -49,6 +50,7 @@ type Server struct {
 	registry *engine.Registry
 	engine   *engine.Engine
 	auth     *auth.Authenticator
+	audit    *audit.Auditor // nil: nothing is written down
 	http     *http.Server
 	listener net.Listener // a test may give its own
 	ready    atomic.Bool
@@ -141,6 +143,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.auth.RefuseAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
+	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
+		return err
+	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
 	handler, err := s.handler()
 	if err != nil {
@@ -244,15 +249,16 @@ func (s *Server) Close() error {
 	if s.quit != nil {
 		s.quit()
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
 	if s.http != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
-		defer cancel()
 		if err := s.http.Shutdown(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("requests were still under way: %w", err), s.http.Close())
 		}
 	} else if s.listener != nil {
 		errs = append(errs, s.listener.Close())
 	}
+	errs = append(errs, s.audit.Close(ctx)) // the last requests are told of, too
 	s.work.Wait()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())
