@@ -28,6 +28,7 @@ type Record struct {
 	long    bool
 	begun   bool // the answer has
 	early   bool // the request has ended before it was authenticated: its only event is that its answer begins
+	over    bool // nothing comes any more
 	event   event
 	object  ObjectRef
 	status  Status
@@ -149,7 +150,7 @@ func (r *Record) Ends(s Status) {
 
 // Answers says that the answer begins, with this code.
 func (r *Record) Answers(code int) {
-	if r == nil || r.begun {
+	if r == nil || r.begun || r.over {
 		return
 	}
 	r.begun = true
@@ -165,9 +166,10 @@ const slow = 500 * time.Millisecond
 
 // End says that the answer is complete.
 func (r *Record) End() {
-	if r == nil || r.early {
+	if r == nil || r.early || r.over {
 		return
 	}
+	r.over = true
 	if !r.begun && r.event.status == nil {
 		r.Ends(Status{Code: 200, Status: "Success", Message: "Connection closed early"})
 		if r.long {
@@ -187,7 +189,7 @@ func (r *Record) Panicked(message string) {
 	}
 	r.Ends(Status{Code: 500, Status: "Failure", Reason: "InternalError", Message: message})
 	r.tell(Panic, time.Time{})
-	r.early = true // nothing comes after it
+	r.over = true
 }
 
 // tell hands an event to the backends. It is not ok if one of them needs to have it and has not got it.

@@ -1,0 +1,114 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// SPEC: AUTH-4
+func TestRemote(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) == "refuse" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		fmt.Fprintf(w, "%s %s %s", r.URL, r.Header.Get("Authorization"), body)
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for name, text := range map[string]string{"ca.pem": string(authority), "token": "fresh\n", "empty": " "} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	data := base64.StdEncoding.EncodeToString(authority)
+	read := func(cluster, user string) (*Remote, error) {
+		file := filepath.Join(dir, "kubeconfig")
+		text := fmt.Sprintf("clusters: [{name: c, cluster: {server: %q, %s}}]\nusers: [{name: u, user: {%s}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", server.URL+"/path", cluster, user)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return FromKubeconfig(file)
+	}
+	for _, c := range []struct{ cluster, user, want string }{
+		{"certificate-authority: ca.pem", "token: sesame", "Bearer sesame"},
+		{"certificate-authority-data: " + data, "tokenFile: token", "Bearer fresh"},
+		{"insecure-skip-tls-verify: true", "username: a, password: b", "Basic YTpi"},
+		{"insecure-skip-tls-verify: true", "", ""},
+	} {
+		r, err := read(c.cluster, c.user)
+		if err != nil {
+			t.Errorf("%s %s: %v", c.cluster, c.user, err)
+			continue
+		}
+		if got, err := r.Post(t.Context(), []byte("body")); err != nil || string(got) != "/path?timeout=30s "+c.want+" body" {
+			t.Errorf("%s %s: %s, %v", c.cluster, c.user, got, err)
+		}
+		if _, err := r.Post(t.Context(), []byte("refuse")); err == nil {
+			t.Error("403 is no error")
+		}
+	}
+	if r, err := read("", ""); err != nil {
+		t.Error(err)
+	} else if _, err := r.Post(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a server of an unknown authority is trusted: %v", err)
+	}
+	for _, c := range []struct{ cluster, user, want string }{
+		{"certificate-authority: ca.pem, insecure-skip-tls-verify: true", "", "contradict"},
+		{"certificate-authority: token", "", "no certificate in it"},
+		{"certificate-authority: gone", "", "gone"},
+		{"", "tokenFile: empty", "no token"},
+		{"", "tokenFile: gone", "gone"},
+		{"", "exec: {command: x}", "not there"},
+		{"", "auth-provider: {name: x}", "not there"},
+		{"", "as: admin", "not there"},
+		{"", "client-certificate: ca.pem", "client certificate"},
+		{"proxy-url: ':'", "", "proxy-url"},
+	} {
+		if _, err := read(c.cluster, c.user); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, want %s", c.cluster, c.user, err, c.want)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "no current-context", "current-context: x": "no cluster", "{": "yaml",
+		"current-context: x\nclusters: [{name: c, cluster: {server: 'ftp://x'}}]\ncontexts: [{name: x, context: {cluster: c}}]":            "no URL of http",
+		"current-context: x\nclusters: [{name: c, cluster: {server: 'https://x'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]": "user that is not there",
+	} {
+		if _, err := parseKubeconfig([]byte(text), dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+// A token that was replaced is taken up, but not read for each call.
+func TestTokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	put := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, now := &tokenFile{path: path}, time.Now()
+	for _, c := range []struct {
+		put   string
+		after time.Duration
+		want  string
+	}{{"a", 0, "a"}, {"b", tokenLife - 1, "a"}, {"b", tokenLife, "b"}} {
+		put(c.put)
+		if got, err := f.get(now.Add(c.after)); got != c.want || err != nil {
+			t.Errorf("after %v: %s, %v", c.after, got, err)
+		}
+	}
+}
