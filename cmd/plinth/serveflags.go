@@ -394,8 +394,7 @@ func miscFlags(c *settings) []row {
 		{"service-account-signing-endpoint", text(new(string)), ignored, tokens, ""},
 		{"service-account-signing-key-file", text(new(string)), ignored, tokens, ""},
 		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
-			"the Service kubernetes has the first address of it, 10.0.0.0/24 if it is empty; other Services are " +
-				"given none yet", ""},
-		{"service-node-port-range", ports(new("30000-32767")), ignored, "Services are given no ports yet", ""},
+			"where the addresses of Services come from: one range, or two of different families; 10.0.0.0/24 if it is empty", ""},
+		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "where the ports of Services on nodes come from", ""},
 	}
 }

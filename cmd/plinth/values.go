@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"plinth/internal/server"
 )
 
 // The types of flags. A variable holds the default, and the value once the flags are parsed. What a flag means nothing of is
@@ -99,19 +101,8 @@ func oneOf(v *string, words ...string) declare {
 // ports is a range as the reference takes it: A-B, A+n, or one port.
 func ports(v *string) declare {
 	return custom(v, "portRange", func(s string) error {
-		low, rest, more := strings.Cut(strings.TrimSpace(s), "-")
-		if !more {
-			low, rest, more = strings.Cut(low, "+")
-		}
-		if !more {
-			rest = low
-		}
-		for _, port := range []string{low, rest} {
-			if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-				return fmt.Errorf("%q is no range of ports", s)
-			}
-		}
-		return nil
+		_, _, err := server.ParsePorts(s)
+		return err
 	})
 }
 

@@ -33,9 +33,7 @@ var manifests = []struct {
 }
 
 // refused are objects that Plinth is known not to take, with the reason. One that it takes after all fails the test.
-var refused = map[string]string{
-	"Service/ingress-nginx-controller": "node ports are not allocated yet, and it cannot be without one for health checks",
-}
+var refused = map[string]string{}
 
 // unserved are kinds that come with their own issues, or that the reference does not serve by default either.
 var unserved = []string{"CustomResourceDefinition", "APIService", "Kustomization", "CSINode", "VolumeSnapshotClass",

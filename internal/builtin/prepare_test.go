@@ -119,21 +119,10 @@ var prepares = []struct {
 		`{"spec":{},"status":{"phase":"Pending"}}`,
 	},
 	{
-		"a Service keeps its addresses and ports", "services",
-		`{"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"name":"a","nodePort":30001,"port":80}],"type":"NodePort"},"status":{"loadBalancer":{}}}`,
-		`{"spec":{"ports":[{"name":"a","port":81}],"type":"NodePort"},"status":{}}`,
-		`{"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"name":"a","nodePort":30001,"port":81}],"type":"NodePort"},"status":{"loadBalancer":{}}}`,
-	},
-	{
 		"a Service that becomes a name gives them up", "services",
 		`{"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"externalTrafficPolicy":"Cluster","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"nodePort":30001,"port":80}],"type":"NodePort"},"status":{"loadBalancer":{}}}`,
 		`{"spec":{"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"],"externalName":"a.b","externalTrafficPolicy":"Cluster","ipFamilies":["IPv4"],"ipFamilyPolicy":"SingleStack","ports":[{"nodePort":30001,"port":80}],"type":"ExternalName"},"status":{}}`,
 		`{"spec":{"externalName":"a.b","ports":[{"port":80}],"type":"ExternalName"},"status":{"loadBalancer":{}}}`,
-	},
-	{
-		"a headless Service without a selector may lead anywhere", "services", "",
-		`{"spec":{"clusterIP":"None","type":"ClusterIP"}}`,
-		`{"spec":{"clusterIP":"None","clusterIPs":["None"],"ipFamilies":["IPv4","IPv6"],"ipFamilyPolicy":"RequireDualStack","type":"ClusterIP"},"status":{"loadBalancer":{}}}`,
 	},
 	{
 		"a Secret keeps its type", "secrets",

@@ -1,12 +1,14 @@
 package builtin
 
 import (
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"plinth/internal/addresses"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
 	"plinth/object"
 )
 
@@ -14,13 +16,24 @@ func services() kind {
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"}, schema: gotypes.Of[corev1.Service],
 		putCreates: true, naming: label,
-		status: statusAndMeta, onCreate: newService, onUpdate: keepAllocated,
+		status: statusAndMeta, onUpdate: dropOfOtherType,
 		fields: []selectable{
 			text("spec.clusterIP"),
 			text("spec.type"),
 		},
 		table: columns.Services, answersDeleted: true,
 	}
+}
+
+// completeServices lets Services have addresses and ports.
+func (c *Config) completeServices(all []*engine.Resource) {
+	if c.Addresses == nil {
+		c.Addresses = addresses.New(addresses.Config{})
+	}
+	find := func(name string) *engine.Resource {
+		return all[slices.IndexFunc(all, func(r *engine.Resource) bool { return r.Name == name })]
+	}
+	c.Addresses.Complete(find("services"), find("ipaddresses"), c.validation().ClusterIPs)
 }
 
 // The questions that decide which fields of a Service belong to its type.
@@ -42,35 +55,17 @@ func reachableFromOutside(spec object.Value) bool {
 	return hasNodePorts(spec) || serviceType(spec) == "ClusterIP" && spec.At("externalIPs").Len() > 0
 }
 
-// newService settles the addresses of a new Service. No address is allocated: nothing here routes to one.
-func newService(obj object.Value) object.Value {
-	obj = pluralAddress(obj)
-	return obj.With("spec", families(obj.At("spec"), object.Nil))
-}
-
-// pluralAddress fills in clusterIPs for clients that know only clusterIP.
-func pluralAddress(obj object.Value) object.Value {
-	spec := obj.At("spec")
-	if ip := spec.At("clusterIP"); ip.Len() > 0 && spec.At("clusterIPs").Len() == 0 {
-		return obj.WithAt(object.ListOf(ip), "spec", "clusterIPs")
-	}
-	return obj
-}
-
-// keepAllocated keeps addresses and ports that a client leaves out of an update, and drops those that a client leaves
-// alone while it changes the type to one that has none.
-func keepAllocated(obj, old object.Value) object.Value {
-	was := old.At("spec")
-	spec := dropOfOtherType(obj.At("spec"), was)
-	spec = families(pluralAddressUpdate(keepPorts(keepAddress(spec, was), was), was), was)
+// dropOfOtherType drops what belongs to the type that the Service had, and which the client leaves alone while it changes the type to one
+// that has no such thing. What else the server fills in is package addresses' to say, before.
+func dropOfOtherType(obj, old object.Value) object.Value {
+	spec := withoutOthers(obj.At("spec"), old.At("spec"))
 	if serviceType(spec) != "LoadBalancer" {
 		obj = obj.With("status", obj.At("status").With("loadBalancer", object.MapOf()))
 	}
 	return obj.With("spec", spec)
 }
 
-// dropOfOtherType drops what belongs to the old type only.
-func dropOfOtherType(spec, was object.Value) object.Value {
+func withoutOthers(spec, was object.Value) object.Value {
 	var drop []string
 	same := func(key string) bool { return sameOrEmpty(spec.At(key), was.At(key)) }
 	if hasClusterIP(was) && !hasClusterIP(spec) {
@@ -83,7 +78,7 @@ func dropOfOtherType(spec, was object.Value) object.Value {
 			}
 		}
 	}
-	if hasNodePorts(was) && !hasNodePorts(spec) && sameNodePorts(spec, was) {
+	if hasNodePorts(was) && !hasNodePorts(spec) && !newNodePorts(spec, was) {
 		spec = withoutNodePorts(spec)
 	}
 	if hasHealthPort(was) && !hasHealthPort(spec) && same("healthCheckNodePort") {
@@ -106,25 +101,12 @@ func sameOrEmpty(a, b object.Value) bool {
 	return object.Equal(a, b) || a.Len() == 0 && b.Len() == 0 && a.Int() == 0 && b.Int() == 0 && !a.Bool() && !b.Bool()
 }
 
-// nodePorts lists the node ports in use.
-func nodePorts(spec object.Value) map[int64]bool {
-	used := map[int64]bool{}
-	for _, p := range spec.At("ports").Items() {
-		if n := p.At("nodePort").Int(); n != 0 {
-			used[n] = true
-		}
-	}
-	return used
-}
-
-func sameNodePorts(a, b object.Value) bool {
-	left, right := nodePorts(a), nodePorts(b)
-	for n := range left {
-		if !right[n] {
-			return false
-		}
-	}
-	return len(left) == len(right)
+// newNodePorts says whether there is a node port that was not there before.
+func newNodePorts(spec, was object.Value) bool {
+	return slices.ContainsFunc(spec.At("ports").Items(), func(p object.Value) bool {
+		n := p.At("nodePort").Int()
+		return n != 0 && !slices.ContainsFunc(was.At("ports").Items(), func(p object.Value) bool { return p.At("nodePort").Int() == n })
+	})
 }
 
 func withoutNodePorts(spec object.Value) object.Value {
@@ -136,100 +118,4 @@ func withoutNodePorts(spec object.Value) object.Value {
 		return spec
 	}
 	return spec.With("ports", ports)
-}
-
-func keepAddress(spec, was object.Value) object.Value {
-	if !hasClusterIP(was) || !hasClusterIP(spec) {
-		return spec
-	}
-	if spec.At("clusterIP").Len() == 0 {
-		spec = keep(spec, was, "clusterIP")
-	}
-	if spec.At("clusterIPs").Len() == 0 && was.At("clusterIPs").Len() > 0 {
-		spec = keep(spec, was, "clusterIPs")
-	}
-	return spec
-}
-
-// families fills in the IP families of a Service, as a cluster without IPv6 does. A Service without a selector and an
-// address says nothing of where it leads to: it may have both.
-func families(spec, was object.Value) object.Value {
-	if !hasClusterIP(spec) {
-		return spec
-	}
-	nowhere := spec.At("clusterIP").Str() == corev1.ClusterIPNone && spec.At("selector").Len() == 0
-	policy := spec.At("ipFamilyPolicy")
-	switch {
-	case !policy.IsNull():
-	case !was.At("ipFamilyPolicy").IsNull():
-		policy = was.At("ipFamilyPolicy")
-	case nowhere:
-		policy = object.StringOf(string(corev1.IPFamilyPolicyRequireDualStack))
-	default:
-		policy = object.StringOf(string(corev1.IPFamilyPolicySingleStack))
-	}
-	list := spec.At("ipFamilies").Items()
-	for i, ip := range spec.At("clusterIPs").Items() {
-		if ip.Str() != corev1.ClusterIPNone && i >= len(list) {
-			list = append(list[:len(list):len(list)], familyOf(ip.Str()))
-		}
-	}
-	if len(list) == 0 {
-		list = []object.Value{ipv4}
-	}
-	if len(list) == 1 && nowhere && policy.Str() != string(corev1.IPFamilyPolicySingleStack) {
-		other := ipv6
-		if list[0].Str() == ipv6.Str() {
-			other = ipv4
-		}
-		list = []object.Value{list[0], other}
-	}
-	return spec.Edit([]object.Member{{Key: "ipFamilies", Value: object.ListOf(list...)}, {Key: "ipFamilyPolicy", Value: policy}})
-}
-
-var (
-	ipv4 = object.StringOf(string(corev1.IPv4Protocol))
-	ipv6 = object.StringOf(string(corev1.IPv6Protocol))
-)
-
-func familyOf(ip string) object.Value {
-	if strings.Contains(ip, ":") {
-		return ipv6
-	}
-	return ipv4
-}
-
-// keepPorts gives ports without a node port the one that the port of the same name had, if it is free.
-func keepPorts(spec, was object.Value) object.Value {
-	if hasNodePorts(was) && hasNodePorts(spec) {
-		before, now := nodePorts(was), nodePorts(spec)
-		byName := map[string]int64{}
-		for _, p := range was.At("ports").Items() {
-			byName[p.At("name").Str()] = p.At("nodePort").Int()
-		}
-		ports := spec.At("ports")
-		for i, p := range ports.Items() {
-			n := byName[p.At("name").Str()]
-			if p.At("nodePort").Int() == 0 && n != 0 && !(before[n] && now[n]) {
-				ports = ports.WithItem(i, p.With("nodePort", object.IntOf(n)))
-				spec = spec.With("ports", ports)
-			}
-		}
-	}
-	if hasHealthPort(was) && hasHealthPort(spec) && spec.At("healthCheckNodePort").Int() == 0 {
-		spec = keep(spec, was, "healthCheckNodePort")
-	}
-	return spec
-}
-
-// pluralAddressUpdate keeps clusterIPs in step with clusterIP for clients that know only that.
-func pluralAddressUpdate(spec, was object.Value) object.Value {
-	ip, oldIP := spec.At("clusterIP"), was.At("clusterIP")
-	if sameOrEmpty(ip, oldIP) || !sameOrEmpty(spec.At("clusterIPs"), was.At("clusterIPs")) {
-		return spec
-	}
-	if ip.Len() == 0 {
-		return spec.Without("clusterIPs")
-	}
-	return spec.With("clusterIPs", object.ListOf(ip))
 }

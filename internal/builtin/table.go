@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/addresses"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -27,13 +28,19 @@ type Config struct {
 	Features features.Set
 	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
 	Authenticate func(token string) (user access.User, ok bool)
+	// Addresses gives Services their addresses and ports; nil: one with the reference's defaults.
+	Addresses *addresses.Allocator
 	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
 	Definitions func(r *engine.Resource)
 }
 
 // rules are what a kind is validated by.
 func (c *Config) rules(group, version, kind string) validation.Rules {
-	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}.For(group, version, kind)
+	return c.validation().For(group, version, kind)
+}
+
+func (c *Config) validation() validation.Options {
+	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}
 }
 
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
@@ -65,6 +72,7 @@ func Resources(c Config) []*engine.Resource {
 			all = append(all, r)
 		}
 	}
+	c.completeServices(all)
 	for _, r := range all {
 		r.Resets = resets(r, "")
 		for _, s := range r.Subresources {

@@ -15,6 +15,10 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
 		drafts = append(drafts, d.others...)
 	}
+	claimed := drafts[0].claimed
+	if claimed != nil {
+		drafts = append(drafts, claimed.companions...)
+	}
 	pre := make([]store.Precondition, 0, 2*len(drafts))
 	changes := make([]store.Change, 0, len(drafts))
 	for _, d := range drafts {
@@ -29,8 +33,11 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		}
 		d.tried = true
 		change := store.Change{Key: d.key()}
-		if !d.remove {
+		switch {
+		case !d.remove:
 			change.Data, change.Sidecar = d.next.Data, d.next.Sidecar
+		case d.renewed != nil:
+			change.Data, change.Sidecar = d.renewed.Data, d.renewed.Sidecar
 		}
 		pre = append(append(pre, d.fences...), store.Precondition{Key: change.Key, Revision: d.revision()})
 		changes = append(changes, change)
@@ -40,6 +47,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	}
 	if g := drafts[0].guard; g != nil {
 		pre, changes = append(pre, g.pre), append(changes, g.change)
+	}
+	if claimed != nil {
+		pre, changes = append(pre, claimed.pre...), append(changes, claimed.changes...)
 	}
 	revision, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {

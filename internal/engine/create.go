@@ -61,7 +61,10 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	if err := d.permit(ctx); err != nil {
 		return nil, err
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt := 1; ; {
+		if err := ctx.Err(); err != nil {
+			return nil, commitFailed(err)
+		}
 		n := *d
 		if err := n.make(ctx); err != nil {
 			return nil, err
@@ -69,7 +72,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		err := d.commit(ctx, &n)
 		d.tried = n.tried
 		key, raced := lost(err)
-		for raced && key != n.key() {
+		for raced && key != n.key() && !n.claimed.touches(key) {
 			if err := n.admitAgain(ctx, key); err != nil {
 				return nil, err
 			}
@@ -81,15 +84,21 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 			return n.answer(ctx)
 		case !raced:
 			return nil, err
+		case key != n.key(): // somebody else has taken what was allocated: it gets something else
+			continue
 		case !generated || attempt == nameAttempts:
 			return nil, n.taken(ctx, prefixed)
 		}
+		attempt++
 	}
 }
 
 // make makes of what was admitted an object of its own, ready to be committed.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
+	if err := d.allocate(ctx); err != nil {
+		return err
+	}
 	if err := d.prepare(); err != nil {
 		return err
 	}
@@ -103,7 +112,10 @@ func (d *draft) make(ctx context.Context) error {
 	if err := d.report(ctx); err != nil {
 		return err
 	}
-	return d.print(ctx)
+	if err := d.print(ctx); err != nil {
+		return err
+	}
+	return d.claim(ctx)
 }
 
 // admitAgain finds out anew what the draft depends on beside its own key, where that has changed until the commit.

@@ -123,6 +123,9 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 func (d *draft) removeNow(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	d.remove = true
+	if err := d.claim(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.commit(ctx, d); err != nil {
 		return nil, err
 	}

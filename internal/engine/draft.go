@@ -25,7 +25,7 @@ import (
 //	update  decode · inherit · default · own · admit · permit · prepare · settle · validate · check · report · commit
 //	patch   as update; the body is what the patch makes of the live object
 //	apply   as update, or as create where there is no object; the body is merged, and so is owned already
-//	delete  admit · check · mark or remove · commit
+//	delete  admit · check · mark, or remove and claim · commit
 //
 // A write to a subresource takes the steps of an update: until prepare, the draft is the body of the subresource; prepare
 // puts it into the object. A draft whose commit loses a race is thrown away, and its verb begins again with another one.
@@ -51,13 +51,17 @@ type draft struct {
 	stored    object.Value // obj as it is stored, from settle on
 	stable    bool         // stored is known to have the form that Decode and Settle give
 
-	fences    []store.Precondition // what must hold beside live when the draft is committed
-	others    []*draft             // objects that change in the same commit, see report
-	guard     *guard               // what the commit changes beside objects, see report; nil: nothing
-	next      *store.Version       // what the commit puts in the place of live, and what the answer shows
-	remove    bool                 // the commit removes live instead; next is only shown
-	tried     bool                 // the store was asked to commit the draft, and has judged it by what is current
-	committed int64                // the revision of the commit; 0: there was none
+	fences []store.Precondition // what must hold beside live when the draft is committed
+	others []*draft             // objects that change in the same commit, see report
+	guard  *guard               // what the commit changes beside objects, see report; nil: nothing
+	// What the object was allocated, and what the commit takes and gives back because of that, see claim.
+	allocation *Allocation
+	claimed    *claimed
+	renewed    *store.Version // what comes into the place of a removed companion; nil: nothing
+	next       *store.Version // what the commit puts in the place of live, and what the answer shows
+	remove     bool           // the commit removes live instead; next is only shown
+	tried      bool           // the store was asked to commit the draft, and has judged it by what is current
+	committed  int64          // the revision of the commit; 0: there was none
 
 	told *warnings
 }
@@ -385,7 +389,7 @@ func (r *Resource) released(obj object.Value) bool {
 
 // unchanged says whether what is to be stored is what is there, in the form that it has there (WRITE-3).
 func (d *draft) unchanged() bool {
-	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && bytes.Equal(d.next.Data, d.live.Data)
+	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
 }
 
 // answer is what the client is shown of the object: as the commit has left it; as a dry run would leave it, at the version
@@ -416,6 +420,9 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	if err := d.permit(ctx); err != nil {
 		return nil, err
 	}
+	if err := d.allocate(ctx); err != nil {
+		return nil, err
+	}
 	if err := d.prepare(); err != nil {
 		return nil, err
 	}
@@ -430,6 +437,9 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 		return nil, err
 	}
 	if err := d.print(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.claim(ctx); err != nil {
 		return nil, err
 	}
 	if d.unchanged() {

@@ -110,6 +110,15 @@ type Writing struct {
 	// or, where obj is null, to remove: its status, and that of others. Nil: it says nothing.
 	Report func(obj, old object.Value, now time.Time) Report
 
+	// Allocate gives an object what it shares with others of its type, or says why it cannot be had; nil: there is nothing. It comes
+	// before PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of that, in the end: the commit
+	// that stores or removes the object takes and gives back what changes (claim.go).
+	Allocate func(a *Allocation) (object.Value, error)
+	Claims   func(obj object.Value) []Claim
+	// Holder is, for a type whose objects stand for claims, which object of which type such an object stands for a claim of; the zero
+	// values: of none.
+	Holder func(obj object.Value) (*Resource, store.Key)
+
 	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
 	Resets map[string]merge.Set
 }

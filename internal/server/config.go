@@ -62,9 +62,12 @@ type Config struct {
 
 	AdvertiseAddress string // where discovery documents say that the server is; "": where it listens
 	ExternalHostname string // likewise; goes before AdvertiseAddress
-	// ServiceClusterIPRange holds the address of the Service kubernetes, which it begins with; "": 10.0.0.0/24. ServiceNodePort is
-	// its port on nodes; 0: none. EndpointReconciler "none" leaves the Service without endpoints.
+	// ServiceClusterIPRange is where the addresses of Services come from: one range, or two of different families, separated by a
+	// comma; "": 10.0.0.0/24. The Service kubernetes has the first address. ServiceNodePortRange is where their ports on nodes come from;
+	// "": 30000-32767. ServiceNodePort is
+	// that of the Service kubernetes; 0: none. EndpointReconciler "none" leaves the Service without endpoints.
 	ServiceClusterIPRange string
+	ServiceNodePortRange  string
 	ServiceNodePort       int
 	EndpointReconciler    string
 
@@ -98,7 +101,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", Controllers: []string{"*"},
+		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		Audit:         audit.Defaults(),
 		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
@@ -154,7 +157,7 @@ func (c *Config) validate() error {
 		refuse("%w", err)
 	}
 	c.validateControllers(refuse)
-	if _, err := c.serviceRange(); err != nil {
+	if _, err := c.allocator(); err != nil {
 		refuse("%w", err)
 	}
 	if _, err := c.origins(); err != nil {

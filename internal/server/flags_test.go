@@ -383,7 +383,7 @@ func TestRefusedSettings(t *testing.T) {
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
 		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
 		`"job-controller" is not in the list of known con`:  func(c *Config) { c.Controllers = []string{"*", "job-controller"} },
-		"--service-cluster-ip-range: 10.0.0.0/31 has no":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
+		"--service-cluster-ip-range: 10.0.0.0/31 has fe":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
 		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
 		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
 		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },

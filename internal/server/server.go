@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/access"
+	"plinth/internal/addresses"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
 	"plinth/internal/authz"
@@ -107,9 +108,13 @@ func (s *Server) open(ctx context.Context) error {
 	s.started = time.Now()
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
+	allocator, err := c.allocator()
+	if err != nil {
+		return err
+	}
 	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
-		Features: s.features, Definitions: definitions.Complete,
+		Features: s.features, Definitions: definitions.Complete, Addresses: allocator,
 	}))
 	if err != nil {
 		return err
@@ -120,6 +125,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	table := s.store.Table(crd.Path)
 	definitions.Open(table)
+	allocator.Open(s.store.Table(addresses.CIDRs))
 	s.registry.Define(table, definitions.Define)
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -15,29 +14,6 @@ import (
 // The Service kubernetes, by which Pods find the API, and what it leads to. Clients take it for granted that it is there. As in
 // the reference it has the first address of --service-cluster-ip-range, and its endpoints have the address and the port of the
 // server; what others have added to the objects stays.
-
-// serviceRange is the range of --service-cluster-ip-range whose first address the Service gets. The second one of two is for the
-// other family of addresses, which it does not have.
-func (c *Config) serviceRange() (netip.Prefix, error) {
-	if c.ServiceClusterIPRange == "" {
-		return netip.MustParsePrefix("10.0.0.0/24"), nil // as in the reference
-	}
-	var ranges []netip.Prefix
-	for text := range strings.SplitSeq(c.ServiceClusterIPRange, ",") {
-		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return prefix, fmt.Errorf("--service-cluster-ip-range: %w", err)
-		}
-		ranges = append(ranges, prefix.Masked())
-	}
-	if len(ranges) > 2 {
-		return ranges[0], fmt.Errorf("--service-cluster-ip-range: %d ranges are more than two", len(ranges))
-	}
-	if first := ranges[0]; first.Bits() >= first.Addr().BitLen()-1 {
-		return first, fmt.Errorf("--service-cluster-ip-range: %s has no room", first)
-	}
-	return ranges[0], nil
-}
 
 // reachable is the address at which other machines find the server; invalid if there is none but for this one.
 func (c *Config) reachable() netip.Addr {
@@ -65,10 +41,11 @@ func (c *Config) reachable() netip.Addr {
 // announce makes the Service kubernetes and its endpoints, or brings them up to date.
 func (s *Server) announce(ctx context.Context) error {
 	c := &s.config
-	prefix, err := c.serviceRange()
+	ranges, err := c.serviceRanges()
 	if err != nil {
 		return err
 	}
+	prefix := ranges[0]
 	port := int64(s.listener.Addr().(*net.TCPAddr).Port)
 	text := object.StringOf
 	clusterIP := text(prefix.Addr().Next().String())

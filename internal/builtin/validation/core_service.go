@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"plinth/internal/fielderrors"
@@ -191,6 +192,14 @@ func (f *faults) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 			f.Invalid(p.To("clientIP").To("timeoutSeconds"), seconds, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
 		}
 	}
+}
+
+// ClusterIPs says what is wrong with the addresses of a service and the families they are of, before any are allocated; old is null for a
+// new one.
+func (o Options) ClusterIPs(service, old object.Value) field.ErrorList {
+	f := faults{Options: o}
+	f.clusterIPs(service.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec"))
+	return f.List
 }
 
 // clusterIPs checks the addresses of a service and the families they are of.

@@ -1,0 +1,343 @@
+package addresses_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Whatever becomes of Services, what they have is what is claimed.
+//
+// SPEC: DRY-1, DEL-1
+func TestRandomHistories(t *testing.T) {
+	for seed := range int64(30) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewSource(seed))
+			ranges := []string{"10.0.0.0/28", "10.0.0.0/28,fd00::/124", "fd00::/124"}[seed%3]
+			c := newCluster(t, ranges, 30000, 30011)
+			done := 0
+			for range 1000 {
+				if step(c, random) == nil {
+					done++
+				}
+				c.consistent()
+			}
+			if done < 150 {
+				t.Errorf("%d of 1000 writes were taken", done)
+			}
+			for name := range c.all("/services") {
+				_, name, _ = strings.Cut(name, "/")
+				if _, err := c.patch(name, `{"metadata":{"finalizers":null}}`); err != nil && !apierr.Is(err, apierr.NotFound) {
+					t.Fatal(err)
+				}
+				if err := c.delete("services", name); err != nil && !apierr.Is(err, apierr.NotFound) {
+					t.Fatal(err)
+				}
+			}
+			if left := len(c.all("plinth/claims")) + len(c.all("networking.k8s.io/ipaddresses")); left > 0 {
+				t.Errorf("%d claims are left of no Service", left)
+			}
+		})
+	}
+}
+
+// step is one write of any sort to one of a few Services.
+func step(c *cluster, random *rand.Rand) error {
+	one := func(of ...string) string { return of[random.Intn(len(of))] }
+	name := one("a", "b", "c", "d", "e", "f", "g")
+	kind := one("ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName")
+	port := func() string {
+		fields := fmt.Sprintf(`"name":%q,"port":%d,"protocol":%q`, one("x", "y", "z"), 80+random.Intn(3), one("TCP", "UDP"))
+		if random.Intn(3) == 0 && (kind == "NodePort" || kind == "LoadBalancer") {
+			fields += fmt.Sprintf(`,"nodePort":%d`, 29999+random.Intn(14))
+		}
+		return "{" + fields + "}"
+	}
+	ports := port()
+	for random.Intn(2) == 0 {
+		ports += "," + port()
+	}
+	more := one("", "", "", `,"ipFamilyPolicy":"PreferDualStack"`, `,"ipFamilyPolicy":"RequireDualStack"`, `,"ipFamilyPolicy":"SingleStack"`) +
+		one("", "", "", "", `,"clusterIP":"None"`, fmt.Sprintf(`,"clusterIP":"10.0.0.%d"`, random.Intn(17)), fmt.Sprintf(`,"clusterIP":"fd00::%d"`, random.Intn(17))) +
+		one("", "", `,"ipFamilies":["IPv6"]`, `,"ipFamilies":["IPv6","IPv4"]`, `,"selector":{"a":"b"}`)
+	switch kind {
+	case "LoadBalancer":
+		more += one("", `,"externalTrafficPolicy":"Local"`, `,"externalTrafficPolicy":"Cluster"`, `,"allocateLoadBalancerNodePorts":false`,
+			fmt.Sprintf(`,"externalTrafficPolicy":"Local","healthCheckNodePort":%d`, 30000+random.Intn(12)))
+	case "ExternalName":
+		more += `,"externalName":"a.b"`
+	}
+	spec := fmt.Sprintf(`{"type":%q,"ports":[%s]%s}`, kind, ports, more)
+	body := fmt.Sprintf(`{"metadata":{"name":%q%s},"spec":%s}`, name, one("", "", "", `,"finalizers":["a.b/c"]`), spec)
+	rq := c.to("services", name)
+	rq.DryRun = random.Intn(8) == 0
+	before := c.store.Revision()
+	err := func() error {
+		switch random.Intn(10) {
+		case 0, 1, 2:
+			rq.Name = ""
+			_, err := c.Create(c.Context(), rq, parsed(c, "%s", body))
+			return err
+		case 3:
+			_, err := c.Update(c.Context(), rq, parsed(c, "%s", body))
+			return err
+		case 4, 5:
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"spec":%s}`, spec)})
+			return err
+		case 6:
+			fields := one(`{"type":"ClusterIP"}`, `{"type":"NodePort"}`, `{"type":"LoadBalancer"}`, `{"type":"ExternalName","externalName":"a.b"}`,
+				`{"ipFamilyPolicy":"SingleStack"}`, `{"ipFamilyPolicy":"PreferDualStack"}`, `{"externalTrafficPolicy":"Local"}`,
+				`{"clusterIP":null,"clusterIPs":null}`)
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"spec":%s}`, fields)})
+			return err
+		case 7:
+			rq.Force = true
+			_, err := c.Apply(c.Context(), rq, parsed(c, `{"apiVersion":"v1","kind":"Service","metadata":{"name":%q},"spec":%s}`, name, spec))
+			return err
+		case 8:
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)})
+			return err
+		}
+		_, err := c.Delete(c.Context(), rq, engine.DeleteOptions{})
+		return err
+	}()
+	if rq.DryRun && c.store.Revision() != before {
+		c.Errorf("a dry run has written")
+	}
+	return err
+}
+
+// Two hundred Services that are made at once get an address and a port each, of 238 and 216 that there are for them.
+func TestManyAtOnce(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 30000, 30299)
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			if _, err := c.create(fmt.Sprint("s", i), spec("NodePort", "")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	c.consistent()
+	if n := len(c.all("networking.k8s.io/ipaddresses")); n != 200 {
+		t.Errorf("%d addresses", n)
+	}
+	for i := range 200 {
+		all.Go(func() {
+			name := fmt.Sprint("s", i)
+			if i%2 == 0 {
+				if err := c.delete("services", name); err != nil {
+					t.Error(err)
+				}
+			} else if _, err := c.patch(name, `{"spec":{"type":"ExternalName","externalName":"a.b"}}`); err != nil {
+				t.Error(err)
+			} else if _, err := c.patch(name, `{"spec":{"type":"LoadBalancer","externalTrafficPolicy":"Local"}}`); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	c.consistent()
+	if n, m := len(c.all("networking.k8s.io/ipaddresses")), len(c.all("plinth/claims")); n != 100 || m != 200 {
+		t.Errorf("%d addresses and %d ports", n, m)
+	}
+}
+
+// Of many who want one address, or the last one, one gets it.
+func TestOneWins(t *testing.T) {
+	for name, more := range map[string]string{"address": `,"clusterIP":"10.0.0.3"`, "port": ""} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, "10.0.0.0/24", 30000, 30000)
+			var all sync.WaitGroup
+			errs := make([]error, 20)
+			for i := range errs {
+				all.Go(func() { _, errs[i] = c.create(fmt.Sprint("s", i), spec("NodePort", more)) })
+			}
+			all.Wait()
+			won := 0
+			for _, err := range errs {
+				if err == nil {
+					won++
+				}
+			}
+			if won != 1 {
+				t.Errorf("%d have it: %v", won, errs)
+			}
+			c.consistent()
+		})
+	}
+}
+
+// Addresses come from the upper band first, and from the lower one when that is used up; then there are none.
+func TestBands(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/26", 30000, 30039)
+	for i := range 62 {
+		kind := "ClusterIP"
+		if i < 40 {
+			kind = "NodePort"
+		}
+		obj, err := c.create(fmt.Sprint("s", i), spec(kind, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ip := netip.MustParseAddr(obj.At("spec", "clusterIP").Str()).As4()[3]
+		if lower := ip <= 16; lower != (i >= 46) {
+			t.Errorf("Service %d has address %d", i, ip)
+		}
+		if i >= 40 {
+			continue
+		}
+		port := obj.At("spec", "ports").Items()[0].At("nodePort").Int()
+		if lower := port < 30016; lower != (i >= 24) {
+			t.Errorf("Service %d has port %d", i, port)
+		}
+	}
+	_, err := c.create("one-more", spec("ClusterIP", ""))
+	wants(t, err, 500, `Internal error occurred: failed to allocate a serviceIP for Service "one-more": range is full`)
+	_, err = c.create("one-more", spec("NodePort", `,"clusterIP":"None"`))
+	wants(t, err, 500, "failed to allocate a nodePort: range is full")
+	if err := c.delete("services", "s7"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.create("one-more", spec("NodePort", "")); err != nil {
+		t.Error(err)
+	}
+	c.consistent()
+}
+
+// An address that a Service has cannot be given back by deleting its IPAddress: there is a new one at once. One that no Service has is gone.
+func TestIPAddressInUse(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 0, 0)
+	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
+		t.Fatal(err)
+	}
+	was, err := c.get("ipaddresses", "10.0.0.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(object.AppendJSON(nil, was.At("spec"))); got != `{"parentRef":{"name":"s","namespace":"ns","resource":"services"}}` {
+		t.Errorf("spec is %s", got)
+	}
+	before := c.store.Revision()
+	if err := c.delete("ipaddresses", "10.0.0.9"); err != nil {
+		t.Fatal(err)
+	}
+	is, err := c.get("ipaddresses", "10.0.0.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is.At("metadata", "uid").Str() == was.At("metadata", "uid").Str() || c.store.Revision() != before+1 {
+		t.Errorf("it is still %s, %d revisions later", is.At("metadata", "uid").Str(), c.store.Revision()-before)
+	}
+	c.consistent()
+	if _, err := c.patch("s", `{"spec":{"type":"ExternalName","externalName":"a.b"}}`); err != nil {
+		t.Fatal(err)
+	}
+	c.consistent()
+
+	byHand := `{"metadata":{"name":"10.0.0.9"},"spec":{"parentRef":{"group":"a.b","resource":"gateways","name":"g"}}}`
+	if _, err := c.Create(t.Context(), c.to("ipaddresses", ""), parsed(t, "%s", byHand)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.create("t", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`))
+	wants(t, err, 422, `spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated`)
+	if err := c.delete("ipaddresses", "10.0.0.9"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.create("t", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
+		t.Error(err)
+	}
+	c.consistent()
+}
+
+// An IPAddress with a finalizer of somebody else's is marked when its Service goes, and the address is not free before it is gone.
+func TestIPAddressHeld(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 0, 0)
+	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
+		t.Fatal(err)
+	}
+	patch := func(text string) {
+		t.Helper()
+		if _, err := c.Patch(t.Context(), c.to("ipaddresses", "10.0.0.9"), engine.Patch{Type: engine.MergePatch, Body: []byte(text)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"metadata":{"finalizers":["a.b/c"]}}`)
+	if err := c.delete("services", "s"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := c.create("t", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`))
+	wants(t, err, 422, "provided IP is already allocated")
+	patch(`{"metadata":{"finalizers":null}}`)
+	if _, err := c.create("t", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
+		t.Fatal(err)
+	}
+	c.consistent()
+}
+
+// Addresses come from all ServiceCIDRs that are ready, and from none that is being deleted, even if it is so only by the time of the commit.
+func TestServiceCIDRs(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/29", 0, 0)
+	cidr := `{"metadata":{"name":"more","finalizers":["a.b/c"]},"spec":{"cidrs":["10.9.0.0/24","fd00::/64"]}}`
+	if _, err := c.Create(t.Context(), c.to("servicecidrs", ""), parsed(t, "%s", cidr)); err != nil {
+		t.Fatal(err)
+	}
+	more := 0
+	for i := range 10 {
+		obj, err := c.create(fmt.Sprint("s", i), spec("ClusterIP", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(obj.At("spec", "clusterIP").Str(), "10.9.0.") {
+			more++
+		}
+	}
+	if more != 4 {
+		t.Errorf("%d addresses are from the further range", more)
+	}
+	_, err := c.create("six", spec("ClusterIP", `,"ipFamilies":["IPv6"]`))
+	wants(t, err, 422, "spec.ipFamilies[0]: Invalid value: \"IPv6\": not configured on this cluster")
+	if err := c.delete("servicecidrs", "more"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.create("late", spec("ClusterIP", ""))
+	wants(t, err, 500, "range is full")
+	_, err = c.create("late", spec("ClusterIP", `,"clusterIP":"10.9.0.77"`))
+	wants(t, err, 422, "the provided network does not match the current range")
+	c.consistent()
+}
+
+// A Service that waits for its finalizers keeps what it has, and gives it back when it goes, whatever removes it.
+func TestFinalizers(t *testing.T) {
+	c := newCluster(t, "10.0.0.0/24", 30000, 30003)
+	for _, path := range []string{"", "status"} {
+		if _, err := c.create("s", spec("NodePort", `,"clusterIP":"10.0.0.9"`)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.patch("s", `{"metadata":{"finalizers":["a.b/c"]}}`); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.delete("services", "s"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := c.create("t", spec("NodePort", `,"clusterIP":"10.0.0.9"`))
+		wants(t, err, 422, "provided IP is already allocated")
+		rq := c.to("services", "s")
+		rq.Subresource = rq.Resource.Subresource(path)
+		if _, err := c.Patch(context.Background(), rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(c.all("networking.k8s.io/ipaddresses")) + len(c.all("plinth/claims")); n != 0 {
+			t.Errorf("%d claims are left", n)
+		}
+	}
+}

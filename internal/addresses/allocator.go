@@ -1,0 +1,132 @@
+package addresses
+
+import (
+	"net/netip"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/store"
+	"plinth/internal/view"
+	"plinth/object"
+)
+
+// CIDRs is the store resource of ServiceCIDRs.
+const CIDRs = "networking.k8s.io/servicecidrs"
+
+// Config is where addresses and ports come from.
+type Config struct {
+	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is that of Services
+	// that ask for none; none: 10.0.0.0/24.
+	Ranges []netip.Prefix
+	// Ports are the first and the last of --service-node-port-range; 0, 0: 30000-32767.
+	FirstPort, LastPort int64
+}
+
+// Allocator gives Services their addresses and ports. Its methods may be called at the same time.
+type Allocator struct {
+	ranges      []netip.Prefix
+	families    []string          // of the ranges
+	first, last int64             // of the ports on nodes
+	cidrs       *view.View[cidrs] // nil: there are the ranges alone
+
+	services, addresses *engine.Resource
+	check               func(service, old object.Value) field.ErrorList
+}
+
+// New makes an allocator.
+func New(c Config) *Allocator {
+	a := &Allocator{ranges: c.Ranges, first: c.FirstPort, last: c.LastPort}
+	if len(a.ranges) == 0 {
+		a.ranges = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}
+	}
+	if a.last == 0 {
+		a.first, a.last = 30000, 32767
+	}
+	for _, prefix := range a.ranges {
+		a.families = append(a.families, familyOf(prefix.Addr()))
+	}
+	return a
+}
+
+// Open lets ServiceCIDRs count.
+func (a *Allocator) Open(table *store.Table) { a.cidrs = view.New(table, compile) }
+
+// Complete makes the type of Services allocate, and that of IPAddresses stand for what was. Check says what is wrong with the cluster
+// IPs and families of a Service on their own.
+func (a *Allocator) Complete(services, ips *engine.Resource, check func(service, old object.Value) field.ErrorList) {
+	a.services, a.addresses, a.check = services, ips, check
+	services.Allocate, services.Claims = a.allocate, a.claims
+	ips.Holder = a.holder
+}
+
+// claims are what a Service has.
+func (a *Allocator) claims(obj object.Value) []engine.Claim {
+	ips, ports := parse(obj).held()
+	all := make([]engine.Claim, 0, len(ips)+len(ports))
+	for _, ip := range ips {
+		all = append(all, a.address(ip, obj))
+	}
+	for _, port := range ports {
+		all = append(all, portClaim(port))
+	}
+	return all
+}
+
+// address is the claim of an address by a Service; a null Service will do to ask whether it is taken.
+func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
+	text := object.StringOf
+	meta := service.At("metadata")
+	return engine.CompanionClaim(a.addresses, object.Fields(
+		"apiVersion", text("networking.k8s.io/v1"), "kind", text("IPAddress"),
+		"metadata", object.Fields("name", text(ip.String()), "labels", object.Fields(
+			"ipaddress.kubernetes.io/ip-family", text(familyOf(ip)), "ipaddress.kubernetes.io/managed-by", text("ipallocator.k8s.io"))),
+		"spec", object.Fields("parentRef", object.Fields(
+			"name", meta.At("name"), "namespace", meta.At("namespace"), "resource", text("services")))))
+}
+
+// portClaim is the claim of a port on nodes, whatever its protocol.
+func portClaim(port int64) engine.Claim {
+	return engine.ClaimOf("nodeports/" + strconv.FormatInt(port, 10))
+}
+
+// holder is the Service that an IPAddress refers to.
+func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
+	ref := obj.At("spec", "parentRef")
+	if ref.At("resource").Str() != "services" || ref.At("group").Str() != "" {
+		return nil, store.Key{}
+	}
+	return a.services, a.services.KeyOf(ref.At("namespace").Str(), ref.At("name").Str())
+}
+
+// allocate gives a Service the addresses and ports that it asks for, or that its type has, or says why it cannot have them. The order of
+// what is looked at is the reference's.
+func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
+	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old)}
+	if g.old != nil {
+		g.keep(g.old)
+	}
+	g.pair(g.old)
+	for _, step := range []func() error{g.settleFamilies, g.giveAddresses, g.givePorts, g.giveHealthPort} {
+		if err := step(); err != nil {
+			return object.Nil, err
+		}
+	}
+	return g.value(), nil
+}
+
+// grant is the allocation of one Service.
+type grant struct {
+	*Allocator
+	*engine.Allocation
+	*service
+	old   *service
+	given []int64 // the ports that it was given so far
+}
+
+// invalid refuses the Service for what is wrong with its fields.
+func (g *grant) invalid(errs ...*field.Error) error {
+	return apierr.NewInvalid(g.services.KindType(), g.name, errs)
+}

@@ -1,0 +1,241 @@
+package addresses
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/internal/fielderrors"
+	"plinth/object"
+)
+
+var spec = field.NewPath("spec")
+
+// settleFamilies fills in which families of addresses a Service has, given what its client says of it in ipFamilyPolicy, ipFamilies
+// and clusterIPs, and refuses what the cluster does not have.
+func (g *grant) settleFamilies() error {
+	if !g.hasAddress() || g.staysAsItPrefers() {
+		return nil
+	}
+	if g.policy.IsNull() {
+		g.policy = g.defaultPolicy()
+	}
+	if errs := g.check(g.value(), g.Old); len(errs) > 0 {
+		return g.invalid(errs...)
+	}
+	if errs := append(g.settlePolicy(), g.inferFamilies()...); len(errs) > 0 {
+		return g.invalid(errs...)
+	}
+	if g.clusterIP == none && !g.selects { // it says nothing of where it leads to, and may have families that the cluster has not
+		g.addFamily(true)
+		return nil
+	}
+	var errs field.ErrorList
+	if g.policy.Str() == requireDual && len(g.Allocator.families) < 2 {
+		errs = append(errs, g.wrongPolicy("this cluster is not configured for dual-stack services"))
+	}
+	for i, family := range g.service.families {
+		if !g.configured(family) {
+			errs = append(errs, field.Invalid(spec.Child("ipFamilies").Index(i), fielderrors.Word(family), "not configured on this cluster"))
+		}
+	}
+	if len(errs) > 0 {
+		return g.invalid(errs...)
+	}
+	g.addFamily(len(g.Allocator.families) == 2)
+	return nil
+}
+
+// staysAsItPrefers says whether an update leaves a Service that prefers two families with those that it has: it does not change when
+// the cluster has one more or one less.
+func (g *grant) staysAsItPrefers() bool {
+	return g.old != nil && g.kind == g.old.kind && g.policy.Str() == preferDual &&
+		(g.old.policy.IsNull() || g.old.policy.Str() == preferDual) && len(g.old.clusterIPs) > 0 &&
+		slices.Equal(g.old.clusterIPs, g.service.clusterIPs) && slices.Equal(g.old.families, g.service.families)
+}
+
+// defaultPolicy is the policy of a Service whose client says none.
+func (g *grant) defaultPolicy() object.Value {
+	switch {
+	case g.old != nil && !g.old.policy.IsNull():
+		return g.old.policy
+	case g.clusterIP == none && !g.selects:
+		return object.StringOf(requireDual)
+	}
+	return object.StringOf(single)
+}
+
+// settlePolicy makes addresses and families agree with the policy, where an update says it has one family from now on; elsewhere it
+// says where they do not.
+func (g *grant) settlePolicy() (errs field.ErrorList) {
+	s := g.service
+	alone := g.policy.Str() == single
+	switch {
+	case g.old == nil:
+	case alone:
+		if slices.Equal(g.old.clusterIPs, s.clusterIPs) && len(s.clusterIPs) > 1 {
+			s.clusterIPs = s.clusterIPs[:1]
+		}
+		if slices.Equal(g.old.families, s.families) && len(s.families) > 1 {
+			s.families = s.families[:1]
+		}
+	default:
+		if n := len(s.clusterIPs); n > 0 && n < len(g.old.clusterIPs) {
+			errs = append(errs, g.wrongPolicy("must be 'SingleStack' to release the secondary cluster IP"))
+		}
+		if n := len(s.families); n > 0 && n < len(g.old.families) {
+			errs = append(errs, g.wrongPolicy("must be 'SingleStack' to release the secondary IP family"))
+		}
+	}
+	if alone && len(s.clusterIPs) == 2 {
+		errs = append(errs, g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
+	}
+	if alone && len(s.families) == 2 {
+		errs = append(errs, g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
+	}
+	return errs
+}
+
+func (g *grant) wrongPolicy(detail string) *field.Error {
+	return field.Invalid(spec.Child("ipFamilyPolicy"), fielderrors.Show(g.policy), detail)
+}
+
+// inferFamilies adds the families of addresses for which none is said.
+func (g *grant) inferFamilies() (errs field.ErrorList) {
+	s := g.service
+	for i, text := range s.clusterIPs {
+		if text == none {
+			break
+		}
+		ip, ok := parseIP(text)
+		if !ok || i < len(s.families) {
+			continue
+		}
+		if family := familyOf(ip); g.configured(family) {
+			s.families = append(slices.Clip(s.families), family)
+		} else {
+			errs = append(errs, field.Invalid(spec.Child("clusterIPs").Index(i), fielderrors.Show(object.Strings(s.clusterIPs...)),
+				family+" is not configured on this cluster"))
+		}
+	}
+	return errs
+}
+
+// configured says whether the cluster has a family.
+func (g *grant) configured(family string) bool { return slices.Contains(g.Allocator.families, family) }
+
+// addFamily gives a Service the default family where it has none, and the other one where there can be two and its policy
+// wants them.
+func (g *grant) addFamily(two bool) {
+	s := g.service
+	if len(s.families) == 0 {
+		s.families = g.Allocator.families[:1:1]
+	}
+	if two && len(s.families) == 1 && g.policy.Str() != single {
+		other := ipv6
+		if s.families[0] == ipv6 {
+			other = ipv4
+		}
+		s.families = []string{s.families[0], other}
+	}
+}
+
+// giveAddresses gives a Service the cluster IPs that it has not.
+func (g *grant) giveAddresses() error {
+	s := g.service
+	if !g.hasAddress() || g.headless() {
+		return nil
+	}
+	first := 0
+	switch {
+	case g.old == nil || !g.old.hasAddress() || len(g.old.clusterIPs) == 0: // the last were stored before there were addresses
+	case g.old.headless() || g.staysAsItPrefers():
+		return nil
+	case len(g.old.families) == 1 && len(s.families) == 2:
+		first = 1
+	default:
+		return nil
+	}
+	for len(s.clusterIPs) < len(s.families) {
+		s.clusterIPs = append(slices.Clip(s.clusterIPs), "")
+	}
+	given := slices.Clone(s.clusterIPs)
+	for i := first; i < len(s.families); i++ {
+		var err error
+		if given[i] == "" {
+			given[i], err = g.anyAddress(s.families[i])
+		} else {
+			err = g.thisAddress(s.families[i], given[i])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.clusterIP, s.clusterIPs = given[0], given
+	return nil
+}
+
+// thisAddress takes an address that was asked for.
+func (g *grant) thisAddress(family, asked string) error {
+	ip, ok := parseIP(asked)
+	if !ok {
+		return apierr.NewInternal(fmt.Errorf("failed to parse service IP %q", asked))
+	}
+	sources := g.in(family)
+	if g.Dry { // whether it is free is not looked at, as in the reference
+		switch {
+		case len(sources) == 0:
+			return g.refused(" "+asked, "allocator not ready")
+		case !sources[0].has(ip):
+			return g.refused(" "+asked, fmt.Sprintf("the provided IP (%v) is not in the valid range. The range of valid IPs is %v", ip, sources[0].Prefix))
+		}
+		return nil
+	}
+	for _, source := range sources {
+		if !source.has(ip) {
+			continue
+		}
+		if claim := g.address(ip, object.Nil); g.Taken(&claim) {
+			return g.refused(" "+asked, "provided IP is already allocated")
+		}
+		g.dependOn(source)
+		return nil
+	}
+	return g.refused(" "+asked, "the provided network does not match the current range")
+}
+
+// anyAddress takes an address that is free. A dry run shows that of the network, as in the reference.
+func (g *grant) anyAddress(family string) (string, error) {
+	sources := g.in(family)
+	if g.Dry {
+		if len(sources) == 0 {
+			return "", g.refused("", "allocator not ready")
+		}
+		return sources[0].Addr().String(), nil
+	}
+	for _, source := range sources {
+		for i := range places(source.size(), addressBand.lower(source.hosts())) {
+			ip := at(source.Addr(), i+1)
+			if claim := g.address(ip, object.Nil); !g.Taken(&claim) {
+				g.dependOn(source)
+				return ip.String(), nil
+			}
+		}
+	}
+	return "", apierr.NewInternal(fmt.Errorf("failed to allocate a serviceIP for Service %q: range is full", g.name))
+}
+
+// refused says why an address cannot be had: one that was asked for, or any.
+func (g *grant) refused(asked, why string) error {
+	return g.invalid(field.Invalid(spec.Child("clusterIPs"), fielderrors.Show(object.Strings(g.service.clusterIPs...)),
+		"failed to allocate IP"+asked+": "+why))
+}
+
+// dependOn makes the commit fail where the ServiceCIDR that an address is from is being deleted.
+func (g *grant) dependOn(s source) {
+	if s.from != nil {
+		g.Require(s.from)
+	}
+}

@@ -1,0 +1,172 @@
+package addresses
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/apierr"
+	"plinth/object"
+)
+
+var (
+	errPortTaken = errors.New("provided port is already allocated")
+	errPortsFull = errors.New("range is full")
+)
+
+// firstDryPort is the first port that a dry run shows, as in the reference.
+const firstDryPort = 32769
+
+// givePorts gives the ports of a Service the ports on nodes that they have not.
+func (g *grant) givePorts() error {
+	switch {
+	case !g.hasPorts():
+		return nil
+	case g.old == nil:
+		return g.givePortsNew()
+	}
+	return g.givePortsAgain()
+}
+
+// givePortsNew gives ports to a new Service. Ports of one number, which differ in their protocols, have the same port on nodes, unless
+// other ones are asked for.
+func (g *grant) givePortsNew() error {
+	byPort := map[int64]int64{}
+	for i, p := range g.ports {
+		asked, port := nodePort(p), p.At("port").Int()
+		if asked == 0 && !g.wantsPorts() {
+			continue
+		}
+		switch known := byPort[port]; {
+		case known == 0:
+			number := g.askedFor(port)
+			if number != 0 {
+				if err := g.thisPort(number); err != nil {
+					return g.refusedPort(i, number, err)
+				}
+			} else {
+				var err error
+				if number, err = g.anyPort(); err != nil {
+					return apierr.NewInternal(fmt.Errorf("failed to allocate a nodePort: %w", err))
+				}
+			}
+			g.setNodePort(i, number)
+			byPort[port] = number
+		case asked == 0:
+			g.setNodePort(i, known)
+		case asked != known:
+			if err := g.thisPort(asked); err != nil {
+				return g.refusedPort(i, asked, err)
+			}
+		}
+	}
+	return nil
+}
+
+// askedFor is the port on nodes that is asked for by the first of the ports of a number that asks for one; 0: none does.
+func (g *grant) askedFor(port int64) int64 {
+	for _, p := range g.ports {
+		if p.At("port").Int() == port && nodePort(p) != 0 {
+			return nodePort(p)
+		}
+	}
+	return 0
+}
+
+// givePortsAgain gives ports to a Service that is updated, which keeps those that it has.
+func (g *grant) givePortsAgain() error {
+	_, had := g.old.held()
+	if g.old.hasHealthPort() {
+		had = slices.DeleteFunc(had, func(n int64) bool { return n == g.old.healthPort && !g.old.uses(n) })
+	}
+	type place struct {
+		protocol string
+		number   int64
+	}
+	var seen []place
+	for i, p := range g.ports {
+		number := nodePort(p)
+		switch {
+		case number == 0 && !g.wantsPorts():
+			continue
+		case number == 0:
+			var err error
+			if number, err = g.anyPort(); err != nil {
+				return apierr.NewInternal(fmt.Errorf("failed to allocate a nodePort: %w", err))
+			}
+			g.setNodePort(i, number)
+		case !slices.Contains(had, number) && !slices.Contains(g.given, number):
+			if err := g.thisPort(number); err != nil {
+				return g.refusedPort(i, number, err)
+			}
+		}
+		at := place{p.At("protocol").Str(), number}
+		if slices.Contains(seen, at) {
+			return &apierr.Error{Code: 500, Message: fmt.Sprintf("duplicate nodePort: {%s %d}", at.protocol, at.number)}
+		}
+		seen = append(seen, at)
+	}
+	return nil
+}
+
+// uses says whether a port has this port on nodes.
+func (s *service) uses(number int64) bool {
+	return slices.ContainsFunc(s.ports, func(p object.Value) bool { return nodePort(p) == number })
+}
+
+// giveHealthPort gives a Service the port on which nodes say whether they have an endpoint of it, if it has come to need one.
+func (g *grant) giveHealthPort() error {
+	if !g.hasHealthPort() || g.old != nil && g.old.hasHealthPort() {
+		return nil
+	}
+	if g.healthPort != 0 {
+		if err := g.thisPort(g.healthPort); err != nil {
+			return apierr.NewInternal(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %v", g.healthPort, err))
+		}
+		return nil
+	}
+	var err error
+	if g.healthPort, err = g.anyPort(); err != nil {
+		return apierr.NewInternal(fmt.Errorf("failed to allocate a HealthCheck NodePort %v: %v", 0, err))
+	}
+	return nil
+}
+
+// thisPort takes a port that was asked for. A dry run does not mind where it is, as in the reference.
+func (g *grant) thisPort(number int64) error {
+	if !g.Dry && (number < g.first || number > g.last) {
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", g.first, g.last)
+	}
+	if claim := portClaim(number); slices.Contains(g.given, number) || g.Taken(&claim) {
+		return errPortTaken
+	}
+	g.given = append(g.given, number)
+	return nil
+}
+
+// anyPort takes a port that is free. A dry run shows one that may be anybody's, as in the reference.
+func (g *grant) anyPort() (int64, error) {
+	if g.Dry {
+		number := int64(firstDryPort)
+		if len(g.given) > 0 {
+			number = slices.Max(g.given) + 1
+		}
+		g.given = append(g.given, number)
+		return number, nil
+	}
+	size := uint64(g.last - g.first + 1)
+	for i := range places(size, portBand.lower(size)) {
+		number := g.first + int64(i)
+		if claim := portClaim(number); !slices.Contains(g.given, number) && !g.Taken(&claim) {
+			g.given = append(g.given, number)
+			return number, nil
+		}
+	}
+	return 0, errPortsFull
+}
+
+func (g *grant) refusedPort(i int, number int64, why error) error {
+	return g.invalid(field.Invalid(spec.Child("ports").Index(i).Child("nodePort"), number, why.Error()))
+}

@@ -1,0 +1,200 @@
+package addresses
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+
+	netutils "k8s.io/utils/net"
+
+	"plinth/object"
+)
+
+// The words of the API.
+const (
+	ipv4         = "IPv4"
+	ipv6         = "IPv6"
+	none         = "None" // the cluster IP of a headless Service
+	externalName = "ExternalName"
+	onNodes      = "NodePort"
+	balanced     = "LoadBalancer"
+	single       = "SingleStack"
+	preferDual   = "PreferDualStack"
+	requireDual  = "RequireDualStack"
+)
+
+// service is the spec of a Service, as far as addresses and ports go.
+type service struct {
+	obj                  object.Value
+	name, kind           string
+	clusterIP            string
+	clusterIPs, families []string
+	policy               object.Value // null: nobody has said one
+	selects              bool
+	ports                []object.Value
+	healthPort           int64
+}
+
+func parse(obj object.Value) *service {
+	if obj.IsNull() {
+		return nil
+	}
+	spec := obj.At("spec")
+	return &service{
+		obj: obj, name: obj.At("metadata", "name").Str(), kind: spec.At("type").Str(),
+		clusterIP: spec.At("clusterIP").Str(), clusterIPs: texts(spec.At("clusterIPs")), families: texts(spec.At("ipFamilies")),
+		policy: spec.At("ipFamilyPolicy"), selects: spec.At("selector").Len() > 0,
+		ports: slices.Clone(spec.At("ports").Items()), healthPort: spec.At("healthCheckNodePort").Int(),
+	}
+}
+
+func texts(list object.Value) []string {
+	var all []string
+	for _, item := range list.Items() {
+		all = append(all, item.Str())
+	}
+	return all
+}
+
+// value is the Service with what has become of its spec.
+func (s *service) value() object.Value {
+	var set []object.Member
+	var drop []string
+	put := func(key string, value object.Value, absent bool) {
+		if absent {
+			drop = append(drop, key)
+		} else {
+			set = append(set, object.Member{Key: key, Value: value})
+		}
+	}
+	put("clusterIP", object.StringOf(s.clusterIP), s.clusterIP == "")
+	put("clusterIPs", object.Strings(s.clusterIPs...), len(s.clusterIPs) == 0)
+	put("healthCheckNodePort", object.IntOf(s.healthPort), s.healthPort == 0)
+	put("ipFamilies", object.Strings(s.families...), len(s.families) == 0)
+	put("ipFamilyPolicy", s.policy, s.policy.IsNull())
+	if len(s.ports) > 0 {
+		set = append(set, object.Member{Key: "ports", Value: object.ListOf(s.ports...)})
+	}
+	return s.obj.With("spec", s.obj.At("spec").Edit(set, drop...))
+}
+
+// Which fields of a Service belong to its type.
+
+func (s *service) hasAddress() bool { return s.kind != externalName }
+
+func (s *service) hasPorts() bool {
+	return s.kind == onNodes || s.kind == balanced
+}
+
+func (s *service) hasHealthPort() bool {
+	return s.kind == balanced &&
+		s.obj.At("spec", "externalTrafficPolicy").Str() == "Local"
+}
+
+// wantsPorts says whether ports without a port on the nodes get one.
+func (s *service) wantsPorts() bool {
+	switch s.kind {
+	case onNodes:
+		return true
+	case balanced:
+		allocate, said := s.obj.At("spec").Get("allocateLoadBalancerNodePorts")
+		return !said || allocate.IsNull() || allocate.Bool()
+	}
+	return false
+}
+
+func (s *service) headless() bool { return len(s.clusterIPs) > 0 && s.clusterIPs[0] == none }
+
+// nodePort and setNodePort are about the port on nodes of a port.
+func nodePort(port object.Value) int64 { return port.At("nodePort").Int() }
+
+func (s *service) setNodePort(i int, port int64) {
+	s.ports[i] = s.ports[i].With("nodePort", object.IntOf(port))
+}
+
+// held are the addresses and the ports that a Service has. Addresses are in the form in which IPAddresses are named.
+func (s *service) held() (ips []netip.Addr, ports []int64) {
+	if s.hasAddress() && !s.headless() {
+		for _, text := range s.clusterIPs {
+			if ip, ok := parseIP(text); ok {
+				ips = append(ips, ip)
+			}
+		}
+	}
+	add := func(port int64) {
+		if port != 0 && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	if s.hasPorts() {
+		for _, port := range s.ports {
+			add(nodePort(port))
+		}
+	}
+	if s.hasHealthPort() {
+		add(s.healthPort)
+	}
+	return ips, ports
+}
+
+// parseIP reads an address as the reference does: 010.0.0.1 is 10.0.0.1, and an IPv4 address in one of IPv6 is the former.
+func parseIP(text string) (netip.Addr, bool) {
+	var ip net.IP = netutils.ParseIPSloppy(text)
+	a, ok := netip.AddrFromSlice(ip)
+	return a.Unmap(), ok
+}
+
+// keep fills in what a client leaves out of an update, so that sending again what made the Service changes nothing.
+func (s *service) keep(old *service) {
+	if old.hasAddress() && s.hasAddress() {
+		if s.clusterIP == "" {
+			s.clusterIP = old.clusterIP
+		}
+		if len(s.clusterIPs) == 0 {
+			s.clusterIPs = slices.Clone(old.clusterIPs)
+		}
+	}
+	if old.wantsPorts() && s.wantsPorts() {
+		s.keepPorts(old)
+	}
+	if old.hasHealthPort() && s.hasHealthPort() && s.healthPort == 0 {
+		s.healthPort = old.healthPort
+	}
+}
+
+// keepPorts gives ports without a port on the nodes the one that the port of the same name had, unless it is in use.
+func (s *service) keepPorts(old *service) {
+	used := func(s *service, number int64) bool {
+		return slices.ContainsFunc(s.ports, func(p object.Value) bool { return nodePort(p) == number })
+	}
+	byName := map[string]int64{}
+	for _, p := range old.ports {
+		byName[p.At("name").Str()] = nodePort(p)
+	}
+	before := *s
+	before.ports = slices.Clone(s.ports)
+	for i, p := range s.ports {
+		if number := byName[p.At("name").Str()]; nodePort(p) == 0 && number != 0 && !used(&before, number) {
+			s.setNodePort(i, number)
+		}
+	}
+}
+
+// pair keeps clusterIPs in step with clusterIP, for clients that know only that.
+func (s *service) pair(old *service) {
+	if old == nil {
+		if s.clusterIP != "" && len(s.clusterIPs) == 0 {
+			s.clusterIPs = []string{s.clusterIP}
+		}
+		return
+	}
+	if len(old.clusterIPs) > 0 && len(s.clusterIPs) == 0 && old.clusterIP == s.clusterIP {
+		s.clusterIPs = slices.Clone(old.clusterIPs)
+	}
+	if old.clusterIP == s.clusterIP || !slices.Equal(old.clusterIPs, s.clusterIPs) {
+		return
+	}
+	if s.clusterIPs = nil; s.clusterIP != "" {
+		s.clusterIPs = []string{s.clusterIP}
+	}
+}

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// This file is about what several objects want and only one of them may have: the addresses and ports of Services.
+//
+// A claim is a key in the store. It is written by the commit that gives the object what the claim is of, on the condition that the key
+// is absent, and removed by the commit that takes it away, be it an update or the removal of the object:
+//
+//	in every state: claim c of object o is in the store  ⇔  o is in the store, and c is among Claims(o)
+//
+// The obvious way, and that of the reference, is to reserve the address before the write and to give it back where the write fails.
+// A server that is killed in between leaks it, so that a loop has to look for addresses that nobody has; and another one, to find
+// addresses that two have. Here neither can come to be.
+//
+// Some claims are objects of the API (an IPAddress): a companion. Others are known to the store alone (a node port).
+
+// claims is the store resource of claims that are no objects of the API. Their bytes are the name of the object that has them.
+const claims = "plinth/claims"
+
+// Claim is something that an object has and no other one may have.
+type Claim struct {
+	Key store.Key
+	// Companion is the type of the API object that stands for the claim, and Object is that object; nil: the key stands alone.
+	Companion *Resource
+	Object    object.Value
+}
+
+// ClaimOf is the claim of a thing that no API object stands for. The name tells what kind of thing it is, too: "nodeports/30080".
+func ClaimOf(name string) Claim { return Claim{Key: store.Key{Resource: claims, Name: name}} }
+
+// CompanionClaim is a claim that an object of another type stands for, which is not in a namespace.
+func CompanionClaim(r *Resource, obj object.Value) Claim {
+	return Claim{Key: r.key("", obj.At("metadata", "name").Str()), Companion: r, Object: obj}
+}
+
+// Allocation is what Writing.Allocate is asked, and what it may ask itself.
+type Allocation struct {
+	// Object is what is to take the place of Old; null: of nothing. A dry run takes nothing.
+	Object, Old object.Value
+	Dry         bool
+
+	store    *store.Store
+	free     []store.Key
+	requires []store.Precondition
+}
+
+// Taken says whether a claim is in the store, whoever has it. One that is not may become the object's.
+func (a *Allocation) Taken(c *Claim) bool {
+	if _, taken := a.store.Get(c.Key); taken {
+		return true
+	}
+	a.free = append(a.free, c.Key)
+	return false
+}
+
+// Require makes the commit depend on an object that the allocation was decided by: that it is still there then, and not being deleted.
+func (a *Allocation) Require(v *store.Version) { a.requires = append(a.requires, store.Fence(v)) }
+
+// allocate gives the object what its type shares with others. What is refused is refused by the newest state.
+func (d *draft) allocate(ctx context.Context) error {
+	r := d.rq.Resource
+	if r.Allocate == nil || d.rq.Subresource != nil {
+		return nil
+	}
+	for sure := false; ; sure = true {
+		current, err := d.store.Fresh(ctx, store.Key{}, sure)
+		if err != nil {
+			return commitFailed(err)
+		}
+		a := &Allocation{Object: d.obj, Old: d.old, Dry: d.dry, store: d.store}
+		obj, err := r.Allocate(a)
+		if err == nil {
+			d.obj, d.allocation = obj, a
+			return nil
+		}
+		if current || sure {
+			return err
+		}
+	}
+}
+
+// claimed is what a commit changes and depends on because of claims.
+type claimed struct {
+	pre        []store.Precondition
+	changes    []store.Change
+	companions []*draft
+}
+
+// touches says whether a key is among what the commit depends on because of claims.
+func (c *claimed) touches(key store.Key) bool {
+	return c != nil && (slices.ContainsFunc(c.pre, func(p store.Precondition) bool { return p.Key == key }) ||
+		slices.ContainsFunc(c.companions, func(o *draft) bool { return o.key() == key }))
+}
+
+// claim finds out what the commit takes and gives back: the difference between what the live object has and what the next one
+// will have. A claim that the object keeps and that is not in the store, which is so for objects stored before there were claims, is taken
+// as well.
+func (d *draft) claim(ctx context.Context) error {
+	d.claimed = nil
+	r := d.rq.Resource
+	if d.dry {
+		return nil
+	}
+	if d.remove && r.Holder != nil {
+		return d.renew(ctx)
+	}
+	if r.Claims == nil {
+		return nil
+	}
+	d.claimed = &claimed{}
+	var had, has []Claim
+	if d.live != nil {
+		had = r.Claims(d.old)
+	}
+	if !d.remove {
+		has = r.Claims(d.obj)
+	}
+	if d.allocation != nil {
+		d.claimed.pre = slices.Clone(d.allocation.requires)
+	}
+	for i := range has {
+		if err := d.take(ctx, &has[i], had); err != nil {
+			return err
+		}
+	}
+	for i := range had {
+		if !among(has, had[i].Key) {
+			if err := d.giveBack(ctx, &had[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func among(list []Claim, key store.Key) bool {
+	return slices.ContainsFunc(list, func(c Claim) bool { return c.Key == key })
+}
+
+// take makes the commit take a claim that the object has not, on the condition that it is free. Allocate has to have found it free:
+// else the commit would fail again and again.
+func (d *draft) take(ctx context.Context, c *Claim, had []Claim) error {
+	if among(had, c.Key) {
+		live, _, err := d.store.Live(ctx, c.Key, false)
+		if err != nil {
+			return commitFailed(err)
+		}
+		if live != nil {
+			return nil
+		}
+	} else if d.allocation == nil || !slices.Contains(d.allocation.free, c.Key) {
+		return apierr.NewInternal(fmt.Errorf("%s was not allocated", c.Key))
+	}
+	if c.Companion == nil {
+		d.claimed.pre = append(d.claimed.pre, store.Absent(c.Key))
+		d.claimed.changes = append(d.claimed.changes, store.Change{Key: c.Key, Data: []byte(d.key().Name), Sidecar: &store.Sidecar{}})
+		return nil
+	}
+	n, err := d.companion(ctx, c)
+	if err == nil {
+		d.claimed.companions = append(d.claimed.companions, n)
+	}
+	return err
+}
+
+// companion is the draft of the API object that stands for a claim, as the server itself makes it.
+func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
+	_, name := splitKey(c.Key.Name)
+	n := &draft{Engine: d.Engine, rq: &Request{Resource: c.Companion, Name: name, FieldManager: reporter}, now: d.now, told: d.told}
+	n.obj = c.Object
+	n.own(ctx)
+	n.name()
+	if err := n.prepare(); err != nil {
+		return nil, err
+	}
+	n.settle()
+	return n, n.print(ctx)
+}
+
+// giveBack makes the commit remove a claim, if it is the object's: one of an object stored before there were claims may be another
+// one's. A companion that somebody else has put a finalizer on is marked as deleted, and so not free before the finalizer is gone.
+func (d *draft) giveBack(ctx context.Context, c *Claim) error {
+	live, _, err := d.store.Live(ctx, c.Key, false)
+	if err != nil {
+		return commitFailed(err)
+	}
+	if live == nil {
+		return nil
+	}
+	if c.Companion == nil {
+		if bytes.Equal(live.Data, []byte(d.key().Name)) {
+			d.claimed.pre = append(d.claimed.pre, store.At(live))
+			d.claimed.changes = append(d.claimed.changes, store.Change{Key: c.Key})
+		}
+		return nil
+	}
+	r := c.Companion
+	_, name := splitKey(c.Key.Name)
+	n := &draft{Engine: d.Engine, rq: &Request{Resource: r, Name: name}, now: d.now, told: d.told, live: live}
+	if n.old, _, err = r.live(ctx, live); err != nil {
+		return err
+	}
+	switch holder, key := r.Holder(n.old); {
+	case holder != d.rq.Resource || key != d.key():
+		return nil
+	case len(finalizers(n.old)) == 0:
+		n.remove = true
+	case deleting(n.old):
+		return nil
+	default:
+		n.obj = r.mark(n.old, 0, d.now)
+		if n.next, err = d.version(ctx, r, live, n.obj, false, d.now); err != nil {
+			return err
+		}
+	}
+	d.claimed.companions = append(d.claimed.companions, n)
+	return nil
+}
+
+// renew keeps a companion from going as long as the object that it stands for has what it is a claim of: in the place of the one that is
+// removed comes a new one, in the same commit. The reference's repair loop makes it within minutes, in which the address may be given
+// to somebody else.
+//
+// That the holder has it cannot change before the commit: giving it back changes the companion, which the commit demands to be as it is.
+func (d *draft) renew(ctx context.Context) error {
+	d.renewed = nil
+	r, key := d.rq.Resource.Holder(d.old)
+	if r == nil || r.Claims == nil {
+		return nil
+	}
+	holder, _, err := d.store.Live(ctx, key, true)
+	if err != nil {
+		return commitFailed(err)
+	}
+	if holder == nil || holder.Sidecar.Unreadable != nil {
+		return nil
+	}
+	obj, _, err := r.live(ctx, holder)
+	if err != nil {
+		return err
+	}
+	for _, c := range r.Claims(obj) {
+		if c.Key != d.live.Key || c.Companion == nil {
+			continue
+		}
+		n, err := d.companion(ctx, &c)
+		if err != nil {
+			return err
+		}
+		d.renewed = n.next
+	}
+	return nil
+}
+
+// none says whether a commit changes nothing because of claims.
+func (c *claimed) none() bool { return c == nil || len(c.changes) == 0 && len(c.companions) == 0 }
+
+// KeyOf is where an object of a type is stored.
+func (r *Resource) KeyOf(namespace, name string) store.Key { return r.key(namespace, name) }

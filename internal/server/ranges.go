@@ -1,0 +1,82 @@
+package server
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"plinth/internal/addresses"
+)
+
+// smallestRange is how many addresses a range for Services has at least, as in the reference.
+const smallestRange = 8
+
+// serviceRanges are those of --service-cluster-ip-range.
+func (c *Config) serviceRanges() ([]netip.Prefix, error) {
+	const flag = "--service-cluster-ip-range"
+	if c.ServiceClusterIPRange == "" {
+		return []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}, nil // as in the reference
+	}
+	var ranges []netip.Prefix
+	for text := range strings.SplitSeq(c.ServiceClusterIPRange, ",") {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
+		switch bits := prefix.Addr().BitLen() - prefix.Bits(); {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		case bits < 8 && 1<<bits < smallestRange:
+			return nil, fmt.Errorf("%s: %s has fewer than %d addresses", flag, prefix.Masked(), smallestRange)
+		case prefix.Addr().Is6() && bits > 64:
+			return nil, fmt.Errorf("%s: %s is too large: a network of IPv6 addresses has at least 64 bits", flag, prefix.Masked())
+		}
+		ranges = append(ranges, prefix.Masked())
+	}
+	if len(ranges) > 2 {
+		return nil, fmt.Errorf("%s: %d ranges are more than two", flag, len(ranges))
+	}
+	if len(ranges) == 2 && ranges[0].Addr().Is4() == ranges[1].Addr().Is4() {
+		return nil, fmt.Errorf("%s: %s and %s are of the same family of addresses", flag, ranges[0], ranges[1])
+	}
+	return ranges, nil
+}
+
+// ParsePorts reads a range of ports as the reference does: A-B, A+N, or one port; nothing is the default.
+func ParsePorts(text string) (first, last int64, err error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return 30000, 32767, nil
+	}
+	low, rest, more := strings.Cut(text, "-")
+	plus := false
+	if !more {
+		if low, rest, plus = strings.Cut(text, "+"); !plus {
+			rest = low
+		}
+	}
+	if first, err = strconv.ParseInt(low, 10, 32); err == nil {
+		last, err = strconv.ParseInt(rest, 10, 32)
+	}
+	if plus {
+		last += first
+	}
+	if err != nil || first < 0 || last < first || last > 65535 {
+		return 0, 0, fmt.Errorf("%q is no range of ports", text)
+	}
+	return first, last, nil
+}
+
+// allocator gives Services their addresses and ports.
+func (c *Config) allocator() (*addresses.Allocator, error) {
+	ranges, err := c.serviceRanges()
+	if err != nil {
+		return nil, err
+	}
+	first, last, err := ParsePorts(c.ServiceNodePortRange)
+	if err != nil {
+		return nil, fmt.Errorf("--service-node-port-range: %w", err)
+	}
+	if own := int64(c.ServiceNodePort); own > 0 && (own < first || own > last) {
+		return nil, fmt.Errorf("--kubernetes-service-node-port: %d is not in --service-node-port-range, %d-%d", own, first, last)
+	}
+	return addresses.New(addresses.Config{Ranges: ranges, FirstPort: first, LastPort: last}), nil
+}
