@@ -117,8 +117,8 @@ func etcdFlags(c *settings) []row {
 	const memory = "everything is read from memory"
 	return []row{
 		{"delete-collection-workers", integer(new(1)), ignored, "a collection is deleted in batches", ""},
-		{"enable-garbage-collector", boolean(new(true)), ignored,
-			"there is no garbage collection by owner references yet", ""},
+		{"enable-garbage-collector", boolean(&c.GarbageCollection), works,
+			"deletes add the finalizers foregroundDeletion and orphan; --controllers says whether this server collects garbage itself", ""},
 		{"encryption-provider-config", text(new(string)), refused, "encryption of what is stored", ""},
 		{"encryption-provider-config-automatic-reload", boolean(new(bool)), ignored,
 			"there is no encryption of what is stored yet", ""},

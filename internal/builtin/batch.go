@@ -25,7 +25,7 @@ func batch() group {
 			gated:        append(podGates("spec.template.spec"), below("spec", behind(features.WorkloadWithJob, "scheduling"))),
 			fields:       []selectable{number("status.successful", "status", "succeeded")},
 			unknownField: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
-			table:        columns.Jobs,
+			table:        columns.Jobs, propagation: orphans,
 		},
 	}}
 }

@@ -92,9 +92,14 @@ func scheduled(conditions object.Value, now time.Time) object.Value {
 func evict(eviction object.Value) (engine.DeleteOptions, error) {
 	asked := eviction.At("deleteOptions")
 	options := engine.DeleteOptions{
-		PreconditionUID: asked.At("preconditions", "uid").Str(),
-		PreconditionRV:  asked.At("preconditions", "resourceVersion").Str(),
-		DryRun:          asked.At("dryRun").Len() > 0,
+		PreconditionUID:   asked.At("preconditions", "uid").Str(),
+		PreconditionRV:    asked.At("preconditions", "resourceVersion").Str(),
+		PropagationPolicy: asked.At("propagationPolicy").Str(),
+		DryRun:            asked.At("dryRun").Len() > 0,
+	}
+	if orphan := asked.At("orphanDependents"); !orphan.IsNull() {
+		is := orphan.Bool()
+		options.OrphanDependents = &is
 	}
 	if grace := asked.At("gracePeriodSeconds"); !grace.IsNull() {
 		seconds := grace.Int()

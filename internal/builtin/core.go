@@ -59,7 +59,7 @@ func core(c Config) group {
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			fields: []selectable{number("status.replicas")},
 			table:  columns.ReplicationControllers,
-			scale:  labelsOf,
+			scale:  labelsOf, propagation: orphans,
 		},
 		{
 			name: "resourcequotas", kind: "ResourceQuota", short: "quota", schema: gotypes.Of[corev1.ResourceQuota],

@@ -14,7 +14,7 @@ import (
 func coreEvents(c Config) kind {
 	return kind{
 		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[corev1.Event],
-		putCreates: true, naming: segment,
+		putCreates: true, naming: segment, propagation: collects,
 		fields: []selectable{
 			text("involvedObject.apiVersion"),
 			text("involvedObject.fieldPath"),
@@ -44,7 +44,7 @@ func eventSource(obj object.Value) string {
 func events(c Config) group {
 	return group{"events.k8s.io", "v1", []kind{{
 		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[eventsv1.Event],
-		putCreates: true,
+		putCreates: true, propagation: collects,
 		fields: []selectable{
 			text("reason"),
 			text("regarding.apiVersion"),

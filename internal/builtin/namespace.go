@@ -27,6 +27,7 @@ func namespaces() kind {
 		special: func(r *engine.Resource) {
 			r.DeleteToldAsStatus = true
 			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
+			r.Propagation = namespacePropagation
 			r.MarkDeleted = func(obj object.Value) object.Value {
 				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"), "status", "phase")
 			}
@@ -48,6 +49,15 @@ func namespaces() kind {
 			})
 		},
 	}
+}
+
+// namespacePropagation is that of most kinds, but that the first delete with orphanDependents=false waits for the dependents.
+func namespacePropagation(obj object.Value, o engine.DeleteOptions) engine.Propagation {
+	first := obj.At("metadata", "deletionTimestamp").IsNull()
+	if first && o.OrphanDependents != nil && !*o.OrphanDependents {
+		return engine.Foreground
+	}
+	return engine.PropagationOr(engine.Background, obj, o)
 }
 
 // newNamespace gives a new Namespace its finalizer and the label with its name.

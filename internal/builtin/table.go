@@ -175,6 +175,8 @@ type kind struct {
 	scale func(obj object.Value) (string, error)
 	more  []*engine.Subresource // besides status and scale
 
+	// propagation is what a delete does to the dependents; nil: background, where nobody says otherwise.
+	propagation func(obj object.Value, o engine.DeleteOptions) engine.Propagation
 	// special sets what only few kinds have.
 	special func(r *engine.Resource)
 	// answersDeleted makes a completed delete answer the object instead of a Status, as some kinds of the reference do.
@@ -182,6 +184,14 @@ type kind struct {
 	// confidential keeps values of the objects out of error messages.
 	confidential bool
 }
+
+// orphans is the propagation of kinds that leave their dependents behind where nobody says otherwise.
+func orphans(obj object.Value, o engine.DeleteOptions) engine.Propagation {
+	return engine.PropagationOr(engine.Orphan, obj, o)
+}
+
+// collects is the propagation of kinds for whose dependents nothing ever waits.
+func collects(object.Value, engine.DeleteOptions) engine.Propagation { return engine.Background }
 
 // The verbs of a collection that can do everything, as discovery lists them.
 var allVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -199,7 +209,8 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 		Writing: engine.Writing{
 			CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional, ValidateName: k.naming,
 			DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
-			Default: k.defaulting(group, version, c.Now), Generation: k.generation,
+			Propagation: k.propagation,
+			Default:     k.defaulting(group, version, c.Now), Generation: k.generation,
 		},
 		Reading: engine.Reading{
 			UnknownField: k.unknownField, Blank: k.blank, Columns: k.table.Columns, Cells: k.table.Cells,

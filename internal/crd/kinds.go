@@ -44,6 +44,7 @@ func (d *Definitions) Open(table *store.Table) { d.claims = view.New(table, comp
 func (d *Definitions) Complete(r *engine.Resource) {
 	r.Report = d.report
 	r.MarkDeleted = terminating
+	r.Propagation = definitionPropagation
 	// A definition that is not yet marked waits for its objects, whether there are any or not.
 	r.Held = func(obj object.Value) bool { return obj.At("metadata", "deletionTimestamp").IsNull() }
 	prepareCreate, prepareUpdate := r.PrepareCreate, r.PrepareUpdate
@@ -58,6 +59,14 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	r.Validate = func(obj object.Value) field.ErrorList { return validation.Validate(obj, o()) }
 	r.ValidateUpdate = func(obj, old object.Value) field.ErrorList { return validation.ValidateUpdate(obj, old, o()) }
 	r.Subresource("status").Validate = func(_, obj, old object.Value) field.ErrorList { return validation.ValidateStatusUpdate(obj, old) }
+}
+
+// definitionPropagation is that of most kinds, but that the first delete only adds the definition's own finalizer.
+func definitionPropagation(obj object.Value, o engine.DeleteOptions) engine.Propagation {
+	if obj.At("metadata", "deletionTimestamp").IsNull() {
+		return engine.Unchanged
+	}
+	return engine.PropagationOr(engine.Background, obj, o)
 }
 
 // checkRules is cel.Check as validation wants it.

@@ -49,18 +49,19 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 		return nil, err
 	}
 	r := d.rq.Resource
-	seconds, graceful := int64(0), false
-	if r.GracefulDelete != nil {
-		seconds, graceful = r.GracefulDelete(d.old, o.GracePeriodSeconds)
+	seconds, graceful, pending := r.grace(d.old, o.GracePeriodSeconds)
+	if pending || deleting(d.old) && r.Held != nil && r.Held(d.old) {
+		return d.waits(ctx)
 	}
-	held := len(finalizers(d.old)) > 0 || r.Held != nil && r.Held(d.old)
+	if d.obj = d.old; !d.keepFinalizers {
+		d.obj = r.propagation(d.old, o).with(d.old)
+	}
+	held := len(finalizers(d.obj)) > 0 || r.Held != nil && r.Held(d.obj)
 	if !held && (!graceful || seconds == 0) {
-		return d.removeNow(ctx)
+		return d.removeNow(ctx, graceful)
 	}
-	d.obj = r.mark(d.old, seconds, d.now)
-	if object.Equal(d.obj, d.old) { // marked before: nothing new
-		d.next = d.live
-		return d.answer(ctx)
+	if d.obj = r.mark(d.obj, seconds, d.now); object.Equal(d.obj, d.old) {
+		return d.waits(ctx)
 	}
 	var err error
 	if d.next, err = d.version(ctx, r, d.live, d.obj, false, d.now); err != nil {
@@ -71,6 +72,40 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 		return nil, err
 	}
 	return d.answer(ctx)
+}
+
+// waits answers the object as it is: it was deleted before, and this delete changes nothing.
+func (d *draft) waits(ctx context.Context) (*Result, error) {
+	d.next = d.live
+	return d.answer(ctx)
+}
+
+// grace is the grace period of a delete of an object; graceful says that the object waits for it, if only for 0 seconds. A delete of
+// an object that waits already can but shorten its period; pending says that it does not even do that, and so changes nothing.
+func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, graceful, pending bool) {
+	if r.GracefulDelete == nil {
+		return 0, false, false
+	}
+	if !deleting(old) {
+		seconds, graceful = r.GracefulDelete(old, asked)
+		return seconds, graceful, false
+	}
+	left := atLeast(old.At("metadata", "deletionGracePeriodSeconds").Int())
+	if left == 0 { // it waits for finalizers alone
+		return 0, false, false
+	}
+	if asked == nil || atLeast(*asked) >= left {
+		return left, true, true
+	}
+	return atLeast(*asked), true, false
+}
+
+// atLeast is a grace period as it counts: a negative one is a second.
+func atLeast(seconds int64) int64 {
+	if seconds < 0 {
+		return 1
+	}
+	return seconds
 }
 
 // deletable checks the client's preconditions.
@@ -91,27 +126,35 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	return nil
 }
 
-// mark sets deletionTimestamp, or brings it forward when the new grace period is the shorter one.
-func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.Value {
-	meta := old.At("metadata")
-	if deleting(old) && meta.At("deletionGracePeriodSeconds").Int() <= seconds {
-		return old
-	}
+// mark sets deletionTimestamp, or brings it forward when the new grace period is shorter than the one that it was set with.
+func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.Value {
+	meta := obj.At("metadata")
+	before := meta.At("deletionGracePeriodSeconds")
 	end := now.Add(time.Duration(seconds) * time.Second)
-	if last, err := time.Parse(time.RFC3339, meta.At("deletionTimestamp").Str()); err == nil { // it counts from the first delete
-		shorter := meta.At("deletionGracePeriodSeconds").Int() - seconds
-		if end = last.Add(-time.Duration(shorter) * time.Second); end.Before(now) {
-			end = now
+	if deleting(obj) {
+		last, err := time.Parse(time.RFC3339, meta.At("deletionTimestamp").Str())
+		switch {
+		case before.IsNull():
+			end = last
+		case before.Int() <= seconds:
+			return obj
+		default: // it counts from the first delete
+			if end = last.Add(time.Duration(seconds-before.Int()) * time.Second); err != nil || end.Before(now) {
+				end, seconds = now, min(seconds, 1) // who waits for the node must still be told by it
+			}
 		}
 	}
 	set := []object.Member{
 		{Key: "deletionTimestamp", Value: timeOf(end)},
 		{Key: "deletionGracePeriodSeconds", Value: object.IntOf(seconds)},
 	}
-	if generation := meta.At("generation").Int(); generation > 0 && !deleting(old) {
+	if deleting(obj) {
+		return obj.With("metadata", meta.Edit(set))
+	}
+	if generation := meta.At("generation").Int(); generation > 0 {
 		set = append(set, object.Member{Key: "generation", Value: object.IntOf(generation + 1)})
 	}
-	obj := old.With("metadata", meta.Edit(set))
+	obj = obj.With("metadata", meta.Edit(set))
 	if r.MarkDeleted != nil {
 		obj = r.MarkDeleted(obj)
 	}
@@ -119,8 +162,8 @@ func (r *Resource) mark(old object.Value, seconds int64, now time.Time) object.V
 }
 
 // removeNow takes the object out of the store. Where the answer is the object, it is at the version of its removal; and where
-// the kind has grace periods, it tells of the one that it did not get.
-func (d *draft) removeNow(ctx context.Context) (*Result, error) {
+// the object is deleted gracefully, it tells of the grace period that it did not get.
+func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	rq := d.rq
 	d.remove = true
 	if err := d.claim(ctx); err != nil {
@@ -131,9 +174,9 @@ func (d *draft) removeNow(ctx context.Context) (*Result, error) {
 	}
 	if rq.Resource.DeleteReturnsObject {
 		last := &store.Version{Key: d.live.Key, Data: d.live.Data, Sidecar: d.live.Sidecar}
-		if rq.Resource.GracefulDelete != nil {
+		if graceful {
 			var err error
-			if last, err = d.version(ctx, rq.Resource, d.live, rq.Resource.mark(d.old, 0, d.now), false, d.now); err != nil {
+			if last, err = d.version(ctx, rq.Resource, d.live, rq.Resource.mark(d.obj, 0, d.now), false, d.now); err != nil {
 				return nil, err
 			}
 		}
@@ -141,7 +184,7 @@ func (d *draft) removeNow(ctx context.Context) (*Result, error) {
 			last.Revision = d.live.Revision
 		}
 		shown, err := rq.present(ctx, last)
-		return &Result{Object: shown}, err
+		return &Result{Object: shown, Removed: true}, err
 	}
 	details := []object.Member{
 		{Key: "name", Value: object.StringOf(rq.Name)},
@@ -151,7 +194,7 @@ func (d *draft) removeNow(ctx context.Context) (*Result, error) {
 	if rq.Resource.Group != "" {
 		details = append(details, object.Member{Key: "group", Value: object.StringOf(rq.Resource.Group)})
 	}
-	return &Result{Status: object.Fields(
+	return &Result{Removed: true, Status: object.Fields(
 		"kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata", object.MapOf(),
 		"status", object.StringOf("Success"), "details", object.MapOf(details...))}, nil
 }

@@ -15,6 +15,9 @@ type Config struct {
 	// AnyNamespace lets objects be created in namespaces that are not there, or are being emptied, and every namespace be
 	// deleted: the admission plugin NamespaceLifecycle is off.
 	AnyNamespace bool
+	// KeepFinalizers has a delete leave the finalizers of an object alone, whatever its propagation: there is no garbage collector
+	// that would take away what is added.
+	KeepFinalizers bool
 }
 
 // Engine does the verbs on the objects of a store. It has no state of its own, but for what it need not parse again.
@@ -25,6 +28,8 @@ type Engine struct {
 	recent   origins
 	// anyNamespace is Config.AnyNamespace.
 	anyNamespace bool
+	// keepFinalizers is Config.KeepFinalizers.
+	keepFinalizers bool
 }
 
 // New makes an engine.
@@ -32,7 +37,7 @@ func New(c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Engine{store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace}
+	return &Engine{store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace, keepFinalizers: c.KeepFinalizers}
 }
 
 // splitKey takes the name of a stored object apart.

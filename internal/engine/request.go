@@ -66,6 +66,7 @@ type Result struct {
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
+	Removed bool // a delete has ended the object, and not only marked it
 	// Warnings are what the client is told beside the answer, one Warning header each. A verb that fails returns a Result
 	// beside its error if there are any.
 	Warnings []string

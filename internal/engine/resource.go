@@ -66,6 +66,9 @@ type Writing struct {
 	// says whether the object waits for it at all; nil: it never does. asked is the client's wish or nil.
 	GracefulDelete func(obj object.Value, asked *int64) (seconds int64, graceful bool)
 
+	// Propagation says what becomes of the dependents of a deleted object; nil: PropagationOr(Background).
+	Propagation func(obj object.Value, o DeleteOptions) Propagation
+
 	// Held says whether something else than finalizers keeps a deleted object: a Namespace its spec.finalizers.
 	// MarkDeleted is what else changes in an object when it is marked as deleted: a Namespace's phase.
 	Held        func(obj object.Value) bool

@@ -21,7 +21,7 @@ func (h *Handler) delete(x *exchange) error {
 	if err != nil {
 		return err
 	}
-	if result.Object != nil && options.OrphanDependents != nil && !*options.OrphanDependents {
+	if !result.Removed && options.OrphanDependents != nil && !*options.OrphanDependents {
 		return x.replyWith(http.StatusAccepted, media, rq, result) // DEL-3
 	}
 	return x.reply(media, rq, result)

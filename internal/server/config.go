@@ -56,6 +56,10 @@ type Config struct {
 	DisableAdmission []string
 	AllowPrivileged  bool
 
+	// GarbageCollection has deletes add and remove the finalizers by which a garbage collector knows what is to become of dependents.
+	// Whether this server runs one is for Controllers to say.
+	GarbageCollection bool
+
 	// Controllers are those of kube-controller-manager that the server runs itself, as its --controllers has them: "*" is all, NAME
 	// is one, -NAME is without it.
 	Controllers []string
@@ -101,7 +105,7 @@ type Config struct {
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
-		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", Controllers: []string{"*"},
+		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		Audit:         audit.Defaults(),
 		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,

@@ -129,6 +129,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.registry.Define(table, definitions.Define)
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
+		KeepFinalizers: !c.GarbageCollection,
 	})
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
 		return err

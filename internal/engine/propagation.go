@@ -1,0 +1,99 @@
+package engine
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"plinth/object"
+)
+
+// Propagation is what becomes of the dependents of an object that is deleted (DEL-2).
+type Propagation string
+
+const (
+	// Background collects them once the object is gone.
+	Background Propagation = "Background"
+	// Foreground collects them first: the finalizer foregroundDeletion keeps the object until those that block its deletion are gone.
+	Foreground Propagation = "Foreground"
+	// Orphan leaves them: the finalizer orphan keeps the object until none of them names it as an owner any more.
+	Orphan Propagation = "Orphan"
+	// Unchanged leaves the finalizers of the object as they are.
+	Unchanged Propagation = ""
+)
+
+// The finalizers that the garbage collector answers for. An object has one of them at most.
+const (
+	ForegroundFinalizer = metav1.FinalizerDeleteDependents
+	OrphanFinalizer     = metav1.FinalizerOrphanDependents
+)
+
+// Asked is what the client wants to become of the dependents; Unchanged: it does not say.
+func (o *DeleteOptions) Asked() Propagation {
+	if o.OrphanDependents == nil {
+		return Propagation(o.PropagationPolicy)
+	}
+	if *o.OrphanDependents {
+		return Orphan
+	}
+	return Background
+}
+
+// PropagationOr is the propagation of a delete of obj, for a type whose objects are deleted with fallback where neither the client
+// nor a finalizer that is there already says otherwise.
+func PropagationOr(fallback Propagation, obj object.Value, o DeleteOptions) Propagation {
+	if asked := o.Asked(); asked != Unchanged {
+		return asked
+	}
+	for _, f := range finalizers(obj) {
+		switch f.Str() {
+		case OrphanFinalizer:
+			return Orphan
+		case ForegroundFinalizer:
+			return Foreground
+		}
+	}
+	return fallback
+}
+
+// propagation is what a delete of obj does to its dependents.
+func (r *Resource) propagation(obj object.Value, o DeleteOptions) Propagation {
+	if r.Propagation != nil {
+		return r.Propagation(obj, o)
+	}
+	return PropagationOr(Background, obj, o)
+}
+
+// with gives an object the finalizer by which the garbage collector knows the propagation, behind those of others, and takes the
+// other one from it. An object that has the right one stays as it is.
+func (p Propagation) with(obj object.Value) object.Value {
+	wanted := ""
+	switch p {
+	case Unchanged:
+		return obj
+	case Foreground:
+		wanted = ForegroundFinalizer
+	case Orphan:
+		wanted = OrphanFinalizer
+	}
+	var others []object.Value
+	has, hasOther := wanted == "", false
+	for _, f := range finalizers(obj) {
+		switch name := f.Str(); name {
+		case wanted:
+			has = true
+		case ForegroundFinalizer, OrphanFinalizer:
+			hasOther = true
+		default:
+			others = append(others, f)
+		}
+	}
+	if has && !hasOther {
+		return obj
+	}
+	if wanted != "" {
+		others = append(others, object.StringOf(wanted))
+	}
+	if len(others) == 0 {
+		return obj.WithoutAt("metadata", "finalizers")
+	}
+	return obj.WithAt(object.ListOf(others...), "metadata", "finalizers")
+}
