@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Change is one step in the history of all objects: what one commit did to one of them.
+type Change = store.Record
+
+// Changes is a position in the history of all objects, of every type, in the order of their revisions. It holds nothing for later.
+type Changes struct{ cursor *store.Cursor }
+
+// Changes begins behind everything that objects yields, which is what there is at that moment. The objects are those of types that
+// are no longer served, too. The error is an apierr, or that of ctx.
+func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, error) {
+	if err := e.fresh(ctx); err != nil {
+		return nil, err
+	}
+	snapshot, err := e.store.Snapshot(0)
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := e.store.WatchAll(snapshot.Revision())
+	if err != nil {
+		return nil, err
+	}
+	snapshot.Resources(func(path string) bool {
+		snapshot.Ascend(path, "", "", func(v *store.Version) bool {
+			objects(v)
+			return ctx.Err() == nil
+		})
+		return ctx.Err() == nil
+	})
+	return &Changes{cursor: cursor}, ctx.Err()
+}
+
+// Next waits for changes. They may end within a commit. The slice is good until the next call. It fails when the history has gone
+// away, or with the error of ctx.
+func (c *Changes) Next(ctx context.Context) ([]*Change, error) { return c.cursor.Next(ctx) }
+
+// Close ends the position.
+func (c *Changes) Close() { c.cursor.Close() }
+
+// Dependents yields the objects that name an owner by this UID, of all types and namespaces, as they are at one moment, until yield
+// returns false (DEL-5). yield may write.
+func (e *Engine) Dependents(uid string, yield func(*Object) bool) { e.store.Dependents(uid, yield) }
+
+// Stored is the newest version of the object of a kind by this key, as it is stored; nil: there is none.
+func (e *Engine) Stored(ctx context.Context, k *Kind, name string) (*Object, error) {
+	v, _, err := e.store.Live(ctx, store.Key{Resource: k.Path, Name: name}, true)
+	if err != nil {
+		return nil, commitFailed(err)
+	}
+	return v, nil
+}
+
+// KeyName is the name of an object within its kind.
+func (r *Resource) KeyName(namespace, name string) string { return r.key(namespace, name).Name }
+
+// SplitKey is the namespace and the name of an object by its name within its kind.
+func (r *Resource) SplitKey(key string) (namespace, name string) {
+	if !r.Namespaced {
+		return "", key
+	}
+	namespace, name, _ = strings.Cut(key, "/")
+	return namespace, name
+}
+
+// HeadOf is the apiVersion, the kind and the metadata of a stored version, as they are stored, and nothing else for certain.
+func HeadOf(v *Object) (object.Value, error) {
+	if v.Sidecar.Unreadable != nil {
+		return object.Nil, unreadable(v)
+	}
+	if o := LayoutOf(v).origin.Load(); o != nil {
+		return o.obj, nil
+	}
+	parsed, err := object.ParseMembers(v.Data, "apiVersion", "kind", "metadata")
+	if err != nil {
+		return object.Nil, err
+	}
+	return parsed.Value, nil
+}
+
+// OfPath is a type whose objects have keys of this resource part: in the version that they are stored in, where that is served. Nil:
+// they are of no type that is served.
+func (t *Types) OfPath(path string) *Resource {
+	kind := t.kind(path)
+	if kind == nil {
+		return nil
+	}
+	for _, r := range kind.versions {
+		if r.Served == kind.kind.Storage {
+			return r
+		}
+	}
+	return kind.versions[0]
+}
+
+// OfKind is the type of objects that call themselves apiVersion and kind, as references to them do; nil: none is served.
+func (t *Types) OfKind(apiVersion, kind string) *Resource {
+	group, version, ok := strings.Cut(apiVersion, "/")
+	if !ok {
+		group, version = "", apiVersion
+	}
+	gv := t.GroupVersion(group, version)
+	if gv == nil {
+		return nil
+	}
+	i := slices.IndexFunc(gv.Resources, func(r *Resource) bool { return r.Kind == kind })
+	if i < 0 {
+		return nil
+	}
+	return gv.Resources[i]
+}
