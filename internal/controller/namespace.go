@@ -1,6 +1,6 @@
 // Package controller does what a server on its own must do for its documentation to be true: it empties deleted
-// namespaces (DEL-5), and deletes the objects of custom resources that are no longer defined (EXT-1). It speaks to the
-// engine like any client.
+// namespaces and collects objects whose owners are gone (DEL-5), and deletes the objects of custom resources that are no
+// longer defined (EXT-1). It speaks to the engine like any client.
 package controller
 
 import (

@@ -12,6 +12,9 @@ import (
 // Change is one step in the history of all objects: what one commit did to one of them.
 type Change = store.Record
 
+// Key names one object, of any type.
+type Key = store.Key
+
 // Changes is a position in the history of all objects, of every type, in the order of their revisions. It holds nothing for later.
 type Changes struct{ cursor *store.Cursor }
 
@@ -43,6 +46,9 @@ func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, 
 // away, or with the error of ctx.
 func (c *Changes) Next(ctx context.Context) ([]*Change, error) { return c.cursor.Next(ctx) }
 
+// Revision is up to where everything was told.
+func (c *Changes) Revision() int64 { return c.cursor.Revision() }
+
 // Close ends the position.
 func (c *Changes) Close() { c.cursor.Close() }
 
@@ -50,25 +56,25 @@ func (c *Changes) Close() { c.cursor.Close() }
 // returns false (DEL-5). yield may write.
 func (e *Engine) Dependents(uid string, yield func(*Object) bool) { e.store.Dependents(uid, yield) }
 
-// Stored is the newest version of the object of a kind by this key, as it is stored; nil: there is none.
-func (e *Engine) Stored(ctx context.Context, k *Kind, name string) (*Object, error) {
-	v, _, err := e.store.Live(ctx, store.Key{Resource: k.Path, Name: name}, true)
+// Stored is the newest version of an object, as it is stored; nil: there is none.
+func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
+	v, _, err := e.store.Live(ctx, k, true)
 	if err != nil {
 		return nil, commitFailed(err)
 	}
 	return v, nil
 }
 
-// KeyName is the name of an object within its kind.
-func (r *Resource) KeyName(namespace, name string) string { return r.key(namespace, name).Name }
+// Key is where an object of this type is stored.
+func (r *Resource) Key(namespace, name string) Key { return r.key(namespace, name) }
 
-// SplitKey is the namespace and the name of an object by its name within its kind.
-func (r *Resource) SplitKey(key string) (namespace, name string) {
-	if !r.Namespaced {
-		return "", key
+// RequestFor is a request about the object of this key.
+func (r *Resource) RequestFor(k Key) *Request {
+	rq := &Request{Resource: r, Name: k.Name}
+	if r.Namespaced {
+		rq.Namespace, rq.Name, _ = strings.Cut(k.Name, "/")
 	}
-	namespace, name, _ = strings.Cut(key, "/")
-	return namespace, name
+	return rq
 }
 
 // HeadOf is the apiVersion, the kind and the metadata of a stored version, as they are stored, and nothing else for certain.

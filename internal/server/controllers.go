@@ -21,6 +21,9 @@ var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted", func(s *Server) func(context.Context) {
 		return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
 	}},
+	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone", func(s *Server) func(context.Context) {
+		return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
+	}},
 }
 
 // KnownControllers lists the controllers, each with what it does, as the documentation of --controllers has them.

@@ -474,7 +474,7 @@ func TestControllers(t *testing.T) {
 	for list, goes := range map[string]bool{
 		"*": true, "namespace-controller": true, "*,-namespace-controller": false, "": false,
 		"-namespace-controller,namespace-controller,*": false, "namespace-controller,-namespace-controller": true, // the first counts
-		"namespace": true, "*,-namespace": false,
+		"namespace": true, "*,-namespace": false, "*,-garbage-collector-controller": true, "garbagecollector": false,
 	} {
 		s := started(t, func(c *Config) {
 			if c.Controllers = nil; list != "" {

@@ -1,0 +1,381 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// collectManager is the field manager of what the collector writes: that of the reference, which is a part of
+// kube-controller-manager.
+const collectManager = "kube-controller-manager"
+
+// attempts is how often a task begins again at once when somebody else has changed the object meanwhile.
+const attempts = 10
+
+// do does a task. Each attempt begins with the newest version of the object.
+func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
+	for range attempts {
+		var o *engine.Object
+		if o, err = c.Engine.Stored(ctx, t.key); err != nil || o == nil {
+			return err
+		}
+		r := c.collectable(t.key.Resource)
+		if r == nil || o.Sidecar.Unreadable != nil {
+			return nil
+		}
+		target := &target{collector: c, r: r, o: o}
+		if target.head, err = engine.HeadOf(o); err != nil {
+			return err
+		}
+		switch t.what {
+		case examine:
+			err = target.examine(ctx, known)
+			known.seen = false
+		case release:
+			err = target.release(ctx)
+		case orphan:
+			err = target.orphan(ctx)
+		}
+		if !apierr.Is(err, apierr.Conflict) {
+			break
+		}
+	}
+	if apierr.Is(err, apierr.NotFound) { // its end comes as a change
+		return nil
+	}
+	return err
+}
+
+// target is an object that a task is about, as it is read.
+type target struct {
+	*collector
+	r    *engine.Resource
+	o    *engine.Object
+	head object.Value
+}
+
+func (t *target) request() *engine.Request {
+	rq := t.r.RequestFor(t.o.Key)
+	rq.User, rq.FieldManager = t.user, collectManager
+	return rq
+}
+
+// examine deletes the object if it is garbage, and takes references from it that lead nowhere if it is not.
+//
+//	an owner stays     the references to owners that are gone or wait are taken away; the object stays
+//	an owner waits     it is deleted, in the foreground if it has dependents of its own
+//	all are gone       it is deleted, as its own finalizers say, else in the background
+//
+// An object that is being deleted is left alone: it is on its way. So is one of whose owners one cannot be told to be gone.
+func (t *target) examine(ctx context.Context, known notes) error {
+	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
+		return nil
+	}
+	refs := references(t.head)
+	by := map[ownerState][]reference{}
+	var failed error
+	for _, ref := range refs {
+		where, err := t.find(ctx, t.o, ref, known.gone)
+		if known.seen && (errors.Is(err, errInNamespace) || err == nil && where == ownerGone) {
+			t.reportNamespace(ctx, ref)
+		}
+		if err != nil && failed == nil {
+			failed = err
+		}
+		by[where] = append(by[where], ref)
+	}
+	switch {
+	case errors.Is(failed, errNotServed) || errors.Is(failed, errInNamespace):
+		return nil // it stays until that changes
+	case failed != nil:
+		return failed
+	case len(by[ownerStays]) > 0:
+		away := append(by[ownerGone], by[ownerWaits]...)
+		if len(away) == 0 {
+			return nil
+		}
+		return t.forget(ctx, away)
+	case len(by[ownerWaits]) > 0 && t.owns():
+		return t.deleteInForeground(ctx, refs)
+	}
+	how := engine.Background
+	for _, f := range t.head.At("metadata", "finalizers").Items() {
+		switch f.Str() {
+		case engine.OrphanFinalizer:
+			how = engine.Orphan
+		case engine.ForegroundFinalizer:
+			how = engine.Foreground
+		}
+	}
+	return t.delete(ctx, how)
+}
+
+// owns says whether the object has dependents.
+func (t *target) owns() (any bool) {
+	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
+		any = t.collectable(d.Key.Resource) != nil
+		return !any
+	})
+	return any
+}
+
+// delete deletes the object, on the condition that it is still as it was judged.
+func (t *target) delete(ctx context.Context, how engine.Propagation) error {
+	_, err := t.Engine.Delete(ctx, t.request(), engine.DeleteOptions{
+		PropagationPolicy: string(how),
+		PreconditionUID:   t.o.Sidecar.UID, PreconditionRV: strconv.FormatInt(t.o.Revision, 10),
+	})
+	return err
+}
+
+// deleteInForeground has the object wait for its own dependents before it goes, for an owner that waits for it.
+//
+// Were that all, a cycle of objects that block each other would wait forever. So an object of which a dependent waits already, and
+// which may close a cycle therefore, no longer blocks its owners. Of a cycle the last object that begins to wait always sees the one
+// before it; but workers decide side by side, and two of them could each miss the other one's decision while it is written. So each
+// notes its object in doomed before it looks, and in one order:
+//
+//	x looks after it is in doomed ∧ y looks after it is in doomed ⇒ x sees y or y sees x
+func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
+	uid := t.o.Sidecar.UID
+	t.mu.Lock()
+	t.doomed[uid] = true
+	closes := false
+	t.Engine.Dependents(uid, func(d *engine.Object) bool {
+		if t.collectable(d.Key.Resource) != nil && d.Sidecar.UID != uid {
+			waits, _ := finalizing(d)
+			closes = waits || t.doomed[d.Sidecar.UID]
+		}
+		return !closes
+	})
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.doomed, uid)
+	}()
+	if closes && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
+		if err := t.unblock(ctx); err != nil {
+			return err
+		}
+	}
+	return t.delete(ctx, engine.Foreground)
+}
+
+// unblock has the object block the deletion of its owners no more.
+func (t *target) unblock(ctx context.Context) error {
+	items := t.head.At("metadata", "ownerReferences").Items()
+	owners := make([]object.Value, len(items))
+	for i, item := range items {
+		if owners[i] = item; item.At("blockOwnerDeletion").Bool() {
+			owners[i] = item.With("blockOwnerDeletion", object.BoolOf(false))
+		}
+	}
+	return t.patch(ctx, object.Fields("ownerReferences", object.ListOf(owners...)))
+}
+
+// forget takes references from the object.
+func (t *target) forget(ctx context.Context, refs []reference) error {
+	var kept []object.Value
+	items := t.head.At("metadata", "ownerReferences").Items()
+	for _, item := range items {
+		uid := item.At("uid").Str()
+		if !slices.ContainsFunc(refs, func(r reference) bool { return r.uid == uid }) {
+			kept = append(kept, item)
+		}
+	}
+	if len(kept) == len(items) {
+		return nil
+	}
+	return t.patch(ctx, object.Fields("ownerReferences", listOrNull(kept)))
+}
+
+// finalized takes a finalizer from the object.
+func (t *target) finalized(ctx context.Context, finalizer string) error {
+	var kept []object.Value
+	for _, f := range t.head.At("metadata", "finalizers").Items() {
+		if f.Str() != finalizer {
+			kept = append(kept, f)
+		}
+	}
+	return t.patch(ctx, object.Fields("finalizers", listOrNull(kept)))
+}
+
+func listOrNull(items []object.Value) object.Value {
+	if len(items) == 0 {
+		return object.Nil
+	}
+	return object.ListOf(items...)
+}
+
+// patch changes metadata of the object, on the condition that it is still as it was read; then the target is what has become of it.
+func (t *target) patch(ctx context.Context, metadata object.Value) error {
+	metadata = metadata.With("uid", object.StringOf(t.o.Sidecar.UID)).
+		With("resourceVersion", object.StringOf(strconv.FormatInt(t.o.Revision, 10)))
+	result, err := t.Engine.Patch(ctx, t.request(), engine.Patch{
+		Type: engine.MergePatch, Body: object.AppendJSON(nil, object.Fields("metadata", metadata)),
+	})
+	if err != nil {
+		return err
+	}
+	t.o = result.Object
+	return nil
+}
+
+// release takes the finalizer foregroundDeletion from the object when no dependent blocks its deletion any more.
+func (t *target) release(ctx context.Context) error {
+	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
+		return nil
+	}
+	return t.finalized(ctx, engine.ForegroundFinalizer)
+}
+
+// blocked says whether a dependent blocks the deletion of the object.
+//
+// It is asked whenever one of them goes, so that to look at all of them each time would take a square of their number. So the
+// collector remembers one that blocks, and looks for another one only when that has gone. The last one in the order of the index is
+// the best to remember: it is that of which the delete comes last.
+func (t *target) blocked(ctx context.Context) bool {
+	uid := t.o.Sidecar.UID
+	blocks := func(d *engine.Object) bool {
+		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, uid) || t.collectable(d.Key.Resource) == nil {
+			return false
+		}
+		head, err := engine.HeadOf(d)
+		return err == nil && slices.ContainsFunc(references(head), func(r reference) bool { return r.uid == uid && r.blocks })
+	}
+	t.mu.Lock()
+	w := t.waiting[uid]
+	var last engine.Key
+	if w != nil {
+		last = w.blocker
+	}
+	t.mu.Unlock()
+	if last != (engine.Key{}) {
+		if d, err := t.Engine.Stored(ctx, last); err == nil && blocks(d) {
+			return true
+		}
+	}
+	last = engine.Key{}
+	t.Engine.Dependents(uid, func(d *engine.Object) bool {
+		if blocks(d) {
+			last = d.Key
+		}
+		return ctx.Err() == nil
+	})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w != nil {
+		w.blocker = last
+	}
+	return last != (engine.Key{})
+}
+
+// orphan has the dependents of the object forget it, and then takes the finalizer orphan from it.
+func (t *target) orphan(ctx context.Context) error {
+	if _, leaves := finalizing(t.o); !leaves {
+		return nil
+	}
+	var failed firstError
+	for any := true; any; { // some may have come meanwhile
+		any = false
+		var work sync.WaitGroup
+		room := make(chan struct{}, tasksAtOnce)
+		t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
+			if t.collectable(d.Key.Resource) == nil {
+				return true
+			}
+			any = true
+			room <- struct{}{}
+			work.Go(func() {
+				defer func() { <-room }()
+				if err := t.leave(ctx, d.Key); err != nil {
+					failed.set(err)
+				}
+			})
+			return ctx.Err() == nil
+		})
+		work.Wait()
+		if err := errors.Join(failed.get(), ctx.Err()); err != nil {
+			return fmt.Errorf("orphaning dependents: %w", err)
+		}
+	}
+	return t.finalized(ctx, engine.OrphanFinalizer)
+}
+
+// leave has a dependent forget the object.
+func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
+	for range attempts {
+		d := &target{collector: t.collector, r: t.collectable(dependent.Resource)}
+		if d.o, err = t.Engine.Stored(ctx, dependent); err != nil || d.o == nil || d.r == nil {
+			return err
+		}
+		if d.head, err = engine.HeadOf(d.o); err != nil {
+			return err
+		}
+		err = d.forget(ctx, []reference{{uid: t.o.Sidecar.UID}})
+		if apierr.Is(err, apierr.NotFound) {
+			return nil
+		}
+		if !apierr.Is(err, apierr.Conflict) {
+			return err
+		}
+	}
+	return err
+}
+
+// reportNamespace tells of a reference of the object to an owner that is there, but in another namespace, by an Event, as the
+// reference does.
+func (t *target) reportNamespace(ctx context.Context, ref reference) {
+	types := t.Registry.Now()
+	of, namespaces, events := t.ownerResource(ref), types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
+	if of == nil || !of.Namespaced || namespaces == nil || events == nil {
+		return
+	}
+	list, err := t.Engine.List(ctx, &engine.Request{Resource: namespaces}, engine.ListOptions{})
+	if err != nil {
+		return
+	}
+	elsewhere := false
+	for namespace := range list.Items {
+		o, err := t.Engine.Stored(ctx, of.Key(namespace.Key.Name, ref.name))
+		if elsewhere = err == nil && o != nil && o.Sidecar.UID == ref.uid; elsewhere {
+			break
+		}
+	}
+	if !elsewhere {
+		return
+	}
+	rq := t.request()
+	namespace := rq.Namespace
+	if namespace == "" {
+		namespace = "default"
+	}
+	now := t.Now().UTC()
+	text := object.StringOf
+	stamp := text(now.Format("2006-01-02T15:04:05Z"))
+	const component = "garbage-collector-controller"
+	event := object.Fields(
+		"metadata", object.Fields("name", text(fmt.Sprintf("%s.%x", rq.Name, now.UnixNano())), "namespace", text(namespace)),
+		"involvedObject", object.Fields(
+			"apiVersion", text(t.r.APIVersion()), "kind", text(t.r.Kind), "name", text(rq.Name), "namespace", text(rq.Namespace),
+			"uid", text(t.o.Sidecar.UID)),
+		"reason", text("OwnerRefInvalidNamespace"), "type", text("Warning"),
+		"message", text(fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
+			ref.apiVersion, ref.kind, rq.Namespace, ref.name, ref.uid, rq.Namespace)),
+		"source", object.Fields("component", text(component)), "reportingComponent", text(component), "reportingInstance", text(""),
+		"firstTimestamp", stamp, "lastTimestamp", stamp, "count", object.IntOf(1),
+	)
+	create := &engine.Request{Resource: events, Namespace: namespace, User: t.user, FieldManager: collectManager}
+	if _, err := t.Engine.Create(ctx, create, object.Parsed{Value: event}); err != nil {
+		t.Logger.Debug("an event could not be written", "event", "OwnerRefInvalidNamespace", "object", t.o.Key.String(), "error", err)
+	}
+}

@@ -1,0 +1,370 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// yard is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are ConfigMaps in the
+// namespaces "default" and "n", "/a" is a ClusterRole.
+type yard struct {
+	*bench
+	uids    map[string]string
+	running *collector
+	stop    func()
+}
+
+func newYard(t *testing.T) *yard {
+	t.Helper()
+	y := &yard{bench: newBench(t), uids: map[string]string{}}
+	for _, name := range []string{"default", "n"} {
+		y.create("namespaces", "", `{"metadata":{"name":"`+name+`"}}`)
+	}
+	return y
+}
+
+// collect starts the collector.
+func (y *yard) collect() {
+	y.Helper()
+	ctx, cancel := context.WithCancel(y.Context())
+	g := &Garbage{Engine: y.Engine, Registry: y.registry, Logger: slog.New(slog.DiscardHandler)}
+	c := g.collector(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.run(ctx)
+	}()
+	y.running, y.stop = c, sync.OnceFunc(func() { cancel(); <-ended })
+	y.Cleanup(y.stop)
+}
+
+// settle waits until the collector has nothing to do.
+func (y *yard) settle() {
+	y.Helper()
+	idle := func() bool {
+		list, err := y.List(y.Context(), y.of("a"), engine.ListOptions{})
+		if err != nil {
+			y.Fatal(err)
+		}
+		if y.running.followed.Load() < list.Revision {
+			return false
+		}
+		y.running.work.mu.Lock()
+		defer y.running.work.mu.Unlock()
+		return len(y.running.work.items) == 0
+	}
+	y.eventually("the collector is done", func() bool { return idle() && idle() })
+}
+
+// of is a request about an object.
+func (y *yard) of(name string) *engine.Request {
+	namespace, base, ok := strings.Cut(name, "/")
+	switch {
+	case !ok:
+		return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: "default", Name: name}
+	case namespace == "":
+		return &engine.Request{Resource: y.registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles"), Name: base}
+	}
+	return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: namespace, Name: base}
+}
+
+// reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name than its own, "a@"
+// one by a UID that nobody has, and "-" one of a type that is not served.
+func (y *yard) reference(owner string) string {
+	if owner == "-" {
+		return `{"apiVersion":"none.example.com/v1","kind":"None","name":"none","uid":"none"}`
+	}
+	name, blocks := strings.CutSuffix(owner, "!")
+	name, renamed := strings.CutSuffix(name, "?")
+	name, other := strings.CutSuffix(name, "@")
+	rq := y.of(name)
+	uid := y.uids[name]
+	if uid == "" || other {
+		uid = "uid of another " + name
+	}
+	if renamed {
+		rq.Name += "-not"
+	}
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"blockOwnerDeletion":%v}`,
+		rq.Resource.APIVersion(), rq.Resource.Kind, rq.Name, uid, blocks)
+}
+
+func (y *yard) references(owners []string) string {
+	var refs []string
+	for _, owner := range owners {
+		refs = append(refs, y.reference(owner))
+	}
+	return `"ownerReferences":[` + strings.Join(refs, ",") + `]`
+}
+
+// line does one line of a story:
+//
+//	make NAME [OWNER…]     a new object
+//	hold NAME [OWNER…]     one with a finalizer of somebody else's
+//	let NAME               that finalizer goes
+//	own NAME [OWNER…]      other owners for an object
+//	delete NAME POLICY
+//	remake NAME            deletes it with a policy that leaves the rest to whoever comes later, and makes it again
+//	collect                the collector starts
+//	kill                   it ends
+func (y *yard) line(line string) {
+	y.Helper()
+	words := strings.Fields(line)
+	verb, words := words[0], words[1:]
+	switch verb {
+	case "make", "hold":
+		rq := y.of(words[0])
+		meta := `"name":"` + rq.Name + `",` + y.references(words[1:])
+		if verb == "hold" {
+			meta += `,"finalizers":["a.b/c"]`
+		}
+		rq.Name = ""
+		parsed, err := object.ParseJSON([]byte(`{"metadata":{` + meta + `}}`))
+		if err != nil {
+			y.Fatal(err)
+		}
+		made, err := y.Create(y.Context(), rq, parsed)
+		if err != nil {
+			y.Fatal(line, err)
+		}
+		y.uids[words[0]] = made.Object.Sidecar.UID
+	case "let":
+		live, err := y.Get(y.Context(), y.of(words[0]), "")
+		if err != nil {
+			y.Fatal(err)
+		}
+		left := slices.DeleteFunc(finalizers(live.Object), func(f string) bool { return f == "a.b/c" })
+		y.patch(y.of(words[0]), `{"metadata":{"finalizers":`+string(object.AppendJSON(nil, object.Strings(left...)))+`}}`)
+	case "own":
+		y.patch(y.of(words[0]), `{"metadata":{`+y.references(words[1:])+`}}`)
+	case "delete":
+		if _, err := y.Delete(y.Context(), y.of(words[0]), engine.DeleteOptions{PropagationPolicy: words[1]}); err != nil {
+			y.Fatal(line, err)
+		}
+	case "collect":
+		y.collect()
+	case "kill":
+		y.stop()
+	case "settle":
+		y.settle()
+	default:
+		y.Fatalf("there is no %s", verb)
+	}
+}
+
+// left tells of all objects that are left: NAME, "+" if it is being deleted, its owners in brackets and its finalizers in braces.
+func (y *yard) left() []string {
+	y.Helper()
+	var left []string
+	names := map[string]string{}
+	for name, uid := range y.uids {
+		names[uid] = name
+	}
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for name := range y.uids {
+			if !yield(name) {
+				return
+			}
+		}
+	}) {
+		got, err := y.Get(y.Context(), y.of(name), "")
+		if apierr.Is(err, apierr.NotFound) {
+			continue
+		}
+		if err != nil {
+			y.Fatal(err)
+		}
+		head, err := engine.HeadOf(got.Object)
+		if err != nil {
+			y.Fatal(err)
+		}
+		text := name
+		if got.Object.Sidecar.Deleting {
+			text += "+"
+		}
+		var owners []string
+		for _, ref := range references(head) {
+			owner := names[ref.uid]
+			if owner == "" {
+				owner = ref.name
+			}
+			if ref.blocks {
+				owner += "!"
+			}
+			owners = append(owners, owner)
+		}
+		if len(owners) > 0 {
+			text += "[" + strings.Join(owners, ",") + "]"
+		}
+		if f := finalizers(got.Object); len(f) > 0 {
+			text += "{" + strings.Join(f, ",") + "}"
+		}
+		left = append(left, text)
+	}
+	return left
+}
+
+// stories are what happens, and what is left then.
+var stories = []struct{ name, story, left string }{
+	{"background", "make a; make b a; make c b; make d; collect; delete a Background", "d"},
+	{"what came before the collector", "make a; make b a; make c b; make d; delete a Background; collect", "d"},
+	{"foreground", "make a; make b a!; make c b!; collect; delete a Foreground", ""},
+	{"foreground, begun before the collector", "make a; make b a!; make c b!; delete a Foreground; collect", ""},
+	{"orphans", "make a; make b a!; make c a b; collect; delete a Orphan", "b c[b]"},
+	{"orphans, begun before the collector", "make a; make b a!; make c a b; delete a Orphan; collect", "b c[b]"},
+	{"another owner", "make a; make x; make b a x; collect; delete a Background", "b[x] x"},
+	{"another owner, foreground", "make a; make x; make b a! x!; collect; delete a Foreground", "b[x!] x"},
+	{"both owners go", "make a; make x; make b a x; collect; delete a Background; delete x Background", ""},
+	{"a blocking dependent that is held", "make a; hold b a!; collect; delete a Foreground", "a+{foregroundDeletion} b+[a!]{a.b/c}"},
+	{"and let go", "make a; hold b a!; collect; delete a Foreground; settle; let b", ""},
+	{"one that is held and does not block", "make a; hold b a; collect; delete a Foreground", "b+[a]{a.b/c}"},
+	{"a held one stops blocking", "make a; hold b a!; collect; delete a Foreground; settle; own b a", "b+[a]{a.b/c}"},
+	{"an owner that is held itself", "hold a; make b a; collect; delete a Background", "a+{a.b/c} b[a]"},
+	{"and in the foreground", "hold a; make b a!; collect; delete a Foreground", "a+{a.b/c}"},
+	{"never was there", "collect; make b a", ""},
+	{"never was there, but another one", "make x; collect; make b a x", "b[x] x"},
+	{"not any more", "make a; collect; delete a Background; settle; make b a", ""},
+	{"by another name", "make a; collect; make b a?", "a"},
+	{"by another UID", "make a; make b a@; collect", "a"},
+	{"another UID later", "make a; collect; make b; own b a@", "a"},
+	{"made again", "make a; make b a; delete a Background; make a; collect", "a"},
+	{"no owners any more", "make a; make b a; collect; own b; delete a Background", "b"},
+	{"in another namespace", "make n/a; collect; make b n/a", "n/a"},
+	{"of no namespace", "make /a; make b /a; make n/b /a; collect; delete /a Background", ""},
+	{"an owner in a namespace for one in none", "make a; make /b a; collect; delete a Background", "/b[a]"},
+	{"of a type that is not served", "make b -; collect", "b[none]"},
+	{"of a type that is not served, beside one that is gone", "collect; make b - a", "b[none,a]"},
+	{"of a type that is not served, in the foreground", "make a; make b - a!; collect; delete a Foreground", "a+{foregroundDeletion} b[none,a!]"},
+	{"two", "make a; make b a; own a b; collect; delete a Background", ""},
+	{"two that block", "make a; make b a!; own a b!; collect; delete a Foreground", ""},
+	{"three that block", "make a; make b a!; make c b!; own a c!; collect; delete a Foreground", ""},
+	{"four of which two are held", "make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; settle; let b; settle; let d", ""},
+	{"its own", "make a; own a a; collect; delete a Background", ""},
+	{"a cycle that nobody holds", "make a; make b a; own a b; collect", "a[b] b[a]"},
+	{"a diamond", "make a; make b a!; make c a!; make d b! c!; collect; delete a Foreground", ""},
+	{"a diamond of which one half stays", "make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
+	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; settle; make c a!; settle; let b", ""},
+	{"a change of mind: orphan", "make a; hold b a!; make c a; collect; delete a Foreground; settle; make d a; delete a Orphan", "b+{a.b/c} d"},
+	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; settle; kill; let b; collect", ""},
+	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; settle", ""},
+}
+
+// SPEC: DEL-2, DEL-5
+func TestGarbage(t *testing.T) {
+	for _, story := range stories {
+		t.Run(story.name, func(t *testing.T) {
+			t.Parallel()
+			y := newYard(t)
+			for line := range strings.SplitSeq(story.story, ";") {
+				y.line(strings.TrimSpace(line))
+			}
+			y.settle()
+			if left := strings.Join(y.left(), " "); left != story.left {
+				t.Errorf("%s\nleft %s\nwant %s", story.story, left, story.left)
+			}
+		})
+	}
+}
+
+// An Event tells of an owner in another namespace.
+//
+// SPEC: DEL-5
+func TestGarbageReportsNamespaces(t *testing.T) {
+	y := newYard(t)
+	for line := range strings.SplitSeq("make n/a; make a; collect; make b n/a a; make /c n/a; make d a@", ";") {
+		y.line(strings.TrimSpace(line))
+	}
+	y.settle()
+	list, err := y.List(t.Context(), y.request("events", "", ""), engine.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for item := range list.Items {
+		event, err := engine.ObjectOf(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about := event.At("involvedObject")
+		told = append(told, fmt.Sprintf("%s %s %s/%s: %s", event.At("metadata", "namespace").Str(), event.At("reason").Str(),
+			about.At("kind").Str(), about.At("name").Str(), event.At("message").Str()))
+	}
+	slices.Sort(told)
+	want := []string{
+		fmt.Sprintf(`default OwnerRefInvalidNamespace ClusterRole/c: ownerRef [v1/ConfigMap, namespace: , name: a, uid: %s] does not exist in namespace ""`, y.uids["n/a"]),
+		fmt.Sprintf(`default OwnerRefInvalidNamespace ConfigMap/b: ownerRef [v1/ConfigMap, namespace: default, name: a, uid: %s] does not exist in namespace "default"`, y.uids["n/a"]),
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("told %q\nwant %q", told, want)
+	}
+	if left := strings.Join(y.left(), " "); left != "/c[n/a] a b[a] n/a" {
+		t.Errorf("left %s", left)
+	}
+}
+
+// What cannot be deleted is tried again, and holds nothing else up.
+//
+// SPEC: DEL-5
+func TestGarbageIsTriedAgain(t *testing.T) {
+	y := newYard(t)
+	y.line("make a")
+	for i := range 100 {
+		y.line(fmt.Sprintf("make b%d a", i))
+	}
+	var mu sync.Mutex
+	refused := 0
+	y.collect()
+	do := y.running.work.do
+	y.settle()
+	y.running.work.mu.Lock()
+	y.running.work.do = func(ctx context.Context, t task, n notes) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if strings.HasSuffix(t.key.Name, "/b7") && refused < 5 {
+			refused++
+			return fmt.Errorf("refused")
+		}
+		return do(ctx, t, n)
+	}
+	y.running.work.mu.Unlock()
+	y.line("delete a Background")
+	y.settle()
+	if left := y.left(); len(left) > 0 || refused != 5 {
+		t.Errorf("left %v after %d refusals", left, refused)
+	}
+}
+
+// SPEC: DEL-5
+func TestGarbageOfManyDependents(t *testing.T) {
+	const n = 2000
+	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
+		y := newYard(t)
+		y.line("make a")
+		for i := range n {
+			y.line(fmt.Sprintf("make b%d a!", i))
+		}
+		y.collect()
+		began := time.Now()
+		y.line("delete a " + policy)
+		y.settle()
+		t.Logf("%s: %v", policy, time.Since(began))
+		left := y.left()
+		if policy == "Orphan" {
+			if len(left) != n || slices.ContainsFunc(left, func(o string) bool { return strings.Contains(o, "[") }) {
+				t.Errorf("%d left, of them %s", len(left), left[0])
+			}
+		} else if len(left) > 0 {
+			t.Errorf("%s: %d left", policy, len(left))
+		}
+	}
+}
