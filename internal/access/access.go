@@ -45,17 +45,18 @@ type Attributes struct {
 	Group, Version, Resource, Subresource string
 	Namespace, Name                       string
 	// FieldSelector and LabelSelector are what a list, a watch or a deletecollection selects, as the URL says it. Fields and
-	// Labels are set instead by a review that lists requirements. Who decides by them asks FieldRequirements and
-	// LabelRequirements: most requests are decided without, and are not to pay for the parsing.
+	// Labels are set instead by a review that lists requirements, with what is wrong with some of these. Who decides by them
+	// asks FieldRequirements and LabelRequirements: most requests are decided without, and are not to pay for the parsing.
 	FieldSelector, LabelSelector string
 	Fields                       fields.Requirements
 	Labels                       labels.Requirements
+	FieldsErr, LabelsErr         error
 }
 
-// FieldRequirements is what the fields of the selected objects have to be; an error where the selector cannot be parsed.
+// FieldRequirements is what the fields of the selected objects have to be; an error where a part of it cannot be understood.
 func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	if a.FieldSelector == "" {
-		return a.Fields, nil
+		return a.Fields, a.FieldsErr
 	}
 	selector, err := fields.ParseSelector(a.FieldSelector)
 	if err != nil {
@@ -64,10 +65,10 @@ func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	return selector.Requirements(), nil
 }
 
-// LabelRequirements is what the labels of the selected objects have to be; an error where the selector cannot be parsed.
+// LabelRequirements is what the labels of the selected objects have to be; an error where a part of it cannot be understood.
 func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	if a.LabelSelector == "" {
-		return a.Labels, nil
+		return a.Labels, a.LabelsErr
 	}
 	selector, err := labels.Parse(a.LabelSelector)
 	if err != nil {

@@ -1,18 +1,21 @@
 // Package authz decides what users may do (AUTH-2).
 //
-// An authorizer ([access.Authorizer]) allows a request, denies it, or leaves it to the next one. A [Union] asks several of them in
-// order, as --authorization-mode or the file of --authorization-config lists them. Whatever these say, members of
-// system:masters may do everything, since the first of a union is always [Masters].
+// An authorizer ([access.Authorizer]) allows a request, denies it, or leaves it to the next one. An [Authority] asks those of its
+// [Config] in order, as --authorization-mode lists them. Whatever they say, members of system:masters may do everything, since
+// they are asked about first.
+//
+// [RoleBased] is the mode RBAC. Whatever the modes, it also says who may write which roles and bindings: nobody gives what
+// they do not have (see [Authority.PermitRole]).
 package authz
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"plinth/internal/access"
+	"plinth/internal/store"
 )
 
 // Mode is a kind of authorizer, as --authorization-mode names it.
@@ -28,21 +31,56 @@ const (
 	ABAC        Mode = "ABAC" // which is refused
 )
 
-// Named is an authorizer of a union under the name by which its reasons are told.
-type Named struct {
-	Name string
+// lister is an authorizer that can list what a user may do in a namespace.
+type lister interface {
 	access.Authorizer
+	// rulesIn says with incomplete that there may be more.
+	rulesIn(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error)
 }
 
-// Union asks its authorizers in order until one of them allows or denies the request.
-type Union []Named
+// named is an authorizer of a union under the name by which its reasons are told.
+type named struct {
+	name string
+	lister
+}
 
-// Authorize implements access.Authorizer. Where none of them has an opinion, the reason is what all of them have said.
-func (u Union) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
+// Authority is all that decides what users may do.
+type Authority struct {
+	roles RoleBased
+	chain []named
+}
+
+// New makes an authority of some modes.
+func New(modes []Mode) *Authority {
+	a := &Authority{}
+	for _, mode := range modes {
+		var of lister = always{decision: access.NoOpinion}
+		switch mode {
+		case AlwaysAllow:
+			of = always{access.Allow, "", []Rule{{Verbs: everything, APIGroups: everything, Resources: everything}, {Verbs: everything, NonResourceURLs: everything}}}
+		case AlwaysDeny:
+			of = always{decision: access.NoOpinion, reason: "Everything is forbidden."}
+		case RBAC:
+			of = &a.roles
+		}
+		a.chain = append(a.chain, named{strings.ToLower(string(mode)), of})
+	}
+	return a
+}
+
+// Open gives it the tables of the store. It is called before anybody else uses it.
+func (y *Authority) Open(table func(path string) *store.Table) { y.roles.open(table) }
+
+// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. Where none of them has
+// an opinion, the reason is what all of them have said.
+func (y *Authority) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
+	if a.User.In(access.Masters) {
+		return access.Allow, "", nil
+	}
 	var reasons []string
 	var errs []error
-	for i := range u {
-		decision, reason, err := u[i].Authorizer.Authorize(ctx, a)
+	for i := range y.chain {
+		decision, reason, err := y.chain[i].Authorize(ctx, a)
 		if decision != access.NoOpinion {
 			return decision, reason, err
 		}
@@ -50,66 +88,48 @@ func (u Union) Authorize(ctx context.Context, a *access.Attributes) (access.Deci
 			errs = append(errs, err)
 		}
 		if reason != "" {
-			reasons = append(reasons, u[i].Name+": "+reason)
+			reasons = append(reasons, y.chain[i].name+": "+reason)
 		}
 	}
-	if len(errs) > 0 {
-		return access.NoOpinion, strings.Join(reasons, "\n"), utilerrors.NewAggregate(errs)
-	}
-	return access.NoOpinion, strings.Join(reasons, "\n"), nil
+	return access.NoOpinion, strings.Join(reasons, "\n"), aggregate(errs)
 }
 
-// Masters lets members of system:masters do everything.
-var Masters access.Authorizer = access.AuthorizerFunc(
-	func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
-		if a.User.In(access.Masters) {
-			return access.Allow, "", nil
+// aggregate is nil where there are no errors.
+func aggregate(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// RulesFor lists what a user may do in a namespace, as far as the authorizers can tell; incomplete says that there may be more.
+// As in the reference, that somebody is of system:masters is not told by it.
+func (y *Authority) RulesFor(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error) {
+	var errs []error
+	for i := range y.chain {
+		found, more, err := y.chain[i].rulesIn(ctx, u, namespace)
+		rules, incomplete = append(rules, found...), incomplete || more
+		if err != nil {
+			errs = append(errs, err)
 		}
-		return access.NoOpinion, "", nil
-	})
+	}
+	return rules, incomplete, aggregate(errs)
+}
+
+// everything is a list of a rule that covers all.
+var everything = []string{all}
 
 // always is an authorizer that says the same of every request.
 type always struct {
 	decision access.Decision
 	reason   string
+	rules    []Rule
 }
 
 func (s always) Authorize(context.Context, *access.Attributes) (access.Decision, string, error) {
 	return s.decision, s.reason, nil
 }
 
-// Everybody lets everybody do everything, and NobodyElse lets nobody do anything who is not allowed to by another authorizer.
-var (
-	Everybody  access.Authorizer = always{decision: access.Allow}
-	NobodyElse access.Authorizer = always{access.NoOpinion, "Everything is forbidden."}
-)
-
-// public are the paths that everybody may read, as the reference's role system:public-info-viewer has it.
-var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
-
-// Public lets everybody read what is public.
-var Public access.Authorizer = access.AuthorizerFunc(
-	func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
-		if !a.IsResource && a.Verb == "get" && slices.Contains(public, a.Path) {
-			return access.Allow, "", nil
-		}
-		return access.NoOpinion, "", nil
-	})
-
-// Of makes the union of some modes.
-func Of(modes []Mode) Union {
-	u := Union{{"kubernetes.io/system-privileged-group", Masters}}
-	for _, mode := range modes {
-		of := access.Authorizer(always{decision: access.NoOpinion})
-		switch mode {
-		case AlwaysAllow:
-			of = Everybody
-		case AlwaysDeny:
-			of = NobodyElse
-		case RBAC:
-			of = Public
-		}
-		u = append(u, Named{strings.ToLower(string(mode)), of})
-	}
-	return u
+func (s always) rulesIn(context.Context, *access.User, string) ([]Rule, bool, error) {
+	return s.rules, false, nil
 }

@@ -6,24 +6,27 @@ import (
 	"plinth/internal/access"
 )
 
-func TestPublicPaths(t *testing.T) {
-	anonymous := access.Nobody()
-	master := access.User{Name: "root", Groups: []string{access.Masters}}
+// The first mode that has an opinion decides, and where none has one, all of them are told.
+//
+// SPEC: AUTH-2
+func TestModes(t *testing.T) {
+	s := newStore(t)
 	for _, c := range []struct {
-		user       access.User
-		verb, path string
-		want       bool
+		modes   []Mode
+		request string
+		want    access.Decision
+		reason  string
 	}{
-		{anonymous, "get", "/healthz", true},
-		{anonymous, "get", "/version", true},
-		{anonymous, "post", "/version", false},
-		{anonymous, "get", "/metrics", false},
-		{anonymous, "get", "/api", false},
-		{master, "get", "/metrics", true},
+		{[]Mode{AlwaysAllow}, "alice get a.io/things ns1 x", access.Allow, ""},
+		{[]Mode{AlwaysDeny}, "alice get a.io/things ns1 x", access.NoOpinion, "alwaysdeny: Everything is forbidden."},
+		{[]Mode{AlwaysDeny, RBAC}, "alice get a.io/things ns1 x", access.NoOpinion, "alwaysdeny: Everything is forbidden."},
+		{[]Mode{AlwaysDeny, AlwaysAllow}, "alice get a.io/things ns1 x", access.Allow, ""},
+		{[]Mode{RBAC}, "alice,system:masters get a.io/things ns1 x", access.Allow, ""},
+		{[]Mode{RBAC}, "alice get /healthz", access.NoOpinion, ""},
 	} {
-		got, _, err := Of([]Mode{RBAC}).Authorize(t.Context(), &access.Attributes{User: c.user, Verb: c.verb, Path: c.path})
-		if (got == access.Allow) != c.want || err != nil {
-			t.Errorf("%s %s as %s: %v, %v", c.verb, c.path, c.user.Name, got, err)
+		decision, reason, err := s.authority(c.modes...).Authorize(t.Context(), asked(c.request))
+		if decision != c.want || reason != c.reason || err != nil {
+			t.Errorf("%v: %s: %v %q, %v", c.modes, c.request, decision, reason, err)
 		}
 	}
 }

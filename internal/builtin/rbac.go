@@ -5,25 +5,31 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/engine"
 )
 
-func rbac() group {
+func rbac(c Config) group {
+	writesRole, writesBinding := func(*engine.Resource) {}, func(*engine.Resource) {}
+	if c.Authority != nil {
+		writesRole = func(r *engine.Resource) { r.Permit = c.Authority.PermitRole }
+		writesBinding = func(r *engine.Resource) { r.Permit = c.Authority.PermitBinding }
+	}
 	return group{"rbac.authorization.k8s.io", "v1", []kind{
 		{
 			name: "clusterrolebindings", kind: "ClusterRoleBinding", schema: gotypes.Of[rbacv1.ClusterRoleBinding], cluster: true,
-			putCreates: true, naming: segment, table: columns.ClusterRoleBindings,
+			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, special: writesBinding,
 		},
 		{
 			name: "clusterroles", kind: "ClusterRole", schema: gotypes.Of[rbacv1.ClusterRole], cluster: true,
-			putCreates: true, naming: segment, table: columns.ClusterRoles,
+			putCreates: true, naming: segment, table: columns.ClusterRoles, special: writesRole,
 		},
 		{
 			name: "rolebindings", kind: "RoleBinding", schema: gotypes.Of[rbacv1.RoleBinding],
-			putCreates: true, naming: segment, table: columns.RoleBindings,
+			putCreates: true, naming: segment, table: columns.RoleBindings, special: writesBinding,
 		},
 		{
 			name: "roles", kind: "Role", schema: gotypes.Of[rbacv1.Role],
-			putCreates: true, naming: segment, table: columns.Roles,
+			putCreates: true, naming: segment, table: columns.Roles, special: writesRole,
 		},
 	}}
 }

@@ -9,6 +9,7 @@ import (
 
 	"plinth/internal/access"
 	"plinth/internal/addresses"
+	"plinth/internal/authz"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
@@ -30,6 +31,9 @@ type Config struct {
 	Authenticate func(token string) (user access.User, ok bool)
 	// Addresses gives Services their addresses and ports; nil: one with the reference's defaults.
 	Addresses *addresses.Allocator
+	// Authority decides what users may do, for reviews, and who may write which roles and bindings; nil: nobody may do anything, and
+	// whoever may write roles may write any.
+	Authority *authz.Authority
 	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
 	Definitions func(r *engine.Resource)
 }
@@ -46,8 +50,8 @@ func (c *Config) validation() validation.Options {
 // groups lists the built-in API groups, in the order in which the reference's discovery has them.
 func groups(c Config) []group {
 	return []group{
-		core(c), apps(), events(c), authentication(c), authorization(), autoscalingV2(), autoscalingV1(), batch(),
-		certificates(c), networking(), policy(), rbac(), storage(), admissionregistration(), apiextensions(c), scheduling(),
+		core(c), apps(), events(c), authentication(c), authorization(c), autoscalingV2(), autoscalingV1(), batch(),
+		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c), scheduling(),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"plinth/internal/access"
 	"plinth/internal/authz"
 )
 
@@ -62,11 +61,11 @@ func (c *Config) validateAccess() error {
 	return errors.Join(faults...)
 }
 
-// authorizer decides by the modes of the configuration.
-func (c *Config) authorizer() access.Authorizer {
+// authority decides by the modes of the configuration.
+func (c *Config) authority() *authz.Authority {
 	modes := make([]authz.Mode, len(c.AuthorizationModes))
 	for i, mode := range c.AuthorizationModes {
 		modes[i] = authz.Mode(mode)
 	}
-	return authz.Of(modes)
+	return authz.New(modes)
 }

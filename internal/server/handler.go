@@ -50,7 +50,7 @@ func (s *Server) handler() (http.Handler, error) {
 			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,
-		Authorizer:     c.authorizer(),
+		Authorizer:     s.policy,
 		Auditor:        s.audit,
 		Missing:        missing,
 		Handlers:       s.handlers(figures),

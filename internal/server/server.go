@@ -51,6 +51,7 @@ type Server struct {
 	registry *engine.Registry
 	engine   *engine.Engine
 	auth     *auth.Authenticator
+	policy   *authz.Authority
 	audit    *audit.Auditor // nil: nothing is written down
 	http     *http.Server
 	listener net.Listener // a test may give its own
@@ -106,6 +107,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
+	s.policy = c.authority()
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
 	allocator, err := c.allocator()
@@ -114,7 +116,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
-		Features: s.features, Definitions: definitions.Complete, Addresses: allocator,
+		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
 	}))
 	if err != nil {
 		return err
@@ -126,12 +128,16 @@ func (s *Server) open(ctx context.Context) error {
 	table := s.store.Table(crd.Path)
 	definitions.Open(table)
 	allocator.Open(s.store.Table(addresses.CIDRs))
+	s.policy.Open(s.store.Table)
 	s.registry.Define(table, definitions.Define)
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
 	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
+		return err
+	}
+	if err := bootstrapPolicy(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
 	if s.listener == nil {

@@ -1,0 +1,200 @@
+package authz
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+
+	"plinth/object"
+)
+
+// bootstrapText is the bootstrap policy of the reference. A line that is not indented begins an object, with its kind and its
+// name; those below it say what it has:
+//
+//	label NAME VALUE              a label beside the one that all have
+//	aggregates NAME=VALUE         a selector of the roles whose rules it is to have, too
+//	rule VERBS GROUPS RESOURCES [NAMES]
+//	path VERBS PATHS
+//	gives KIND NAME               the role of a binding
+//	to KIND [NAMESPACE/]NAME      a subject of a binding
+//
+// Lists are separated by commas, and "-" is the group "".
+//
+//go:embed bootstrap.txt
+var bootstrapText string
+
+// Default is a role or a binding that every server has.
+type Default struct {
+	Resource        string // "clusterroles"
+	Namespace, Name string
+	Body            object.Value
+}
+
+// autoUpdate is the annotation by which somebody keeps the server from bringing a default role or binding up to date.
+const autoUpdate = "rbac.authorization.kubernetes.io/autoupdate"
+
+// Bootstrap lists the roles and bindings that every server has, in the order in which the reference makes them.
+func Bootstrap() (all []Default) {
+	text := bootstrapText
+	for text != "" {
+		var head string
+		head, text, _ = strings.Cut(text, "\n")
+		if strings.HasPrefix(head, "#") {
+			continue
+		}
+		end := 0 // of the lines that belong to the head
+		for end < len(text) && text[end] == '\t' {
+			end += strings.IndexByte(text[end:], '\n') + 1
+		}
+		kind, name, _ := strings.Cut(head, " ")
+		d := Default{Resource: strings.ToLower(kind) + "s", Name: name}
+		if namespace, name, ok := strings.Cut(name, "/"); ok {
+			d.Namespace, d.Name = namespace, name
+		}
+		d.Body = d.body(text[:end])
+		all, text = append(all, d), text[end:]
+	}
+	return all
+}
+
+// body makes the object of the lines below its head.
+func (d *Default) body(text string) object.Value {
+	str := object.StringOf
+	labels := object.Fields("kubernetes.io/bootstrapping", str("rbac-defaults"))
+	var selectors, rules, subjects []object.Value
+	var ref object.Value
+	for line := range strings.Lines(text) {
+		w := strings.Fields(line)
+		switch w[0] {
+		case "label":
+			labels = labels.With(w[1], str(w[2]))
+		case "aggregates":
+			name, value, _ := strings.Cut(w[1], "=")
+			selectors = append(selectors, object.Fields("matchLabels", object.Fields(name, str(value))))
+		case "rule":
+			r := Rule{Verbs: items(w[1]), APIGroups: items(w[2]), Resources: items(w[3])}
+			if len(w) > 4 {
+				r.ResourceNames = items(w[4])
+			}
+			rules = append(rules, r.value())
+		case "path":
+			rules = append(rules, (&Rule{Verbs: items(w[1]), NonResourceURLs: items(w[2])}).value())
+		case "gives":
+			ref = object.Fields("apiGroup", str(RBACGroup), "kind", str(w[1]), "name", str(w[2]))
+		case "to":
+			namespace, name, ok := strings.Cut(w[2], "/")
+			if ok && w[1] == serviceAccountKind {
+				subjects = append(subjects, object.Fields("kind", str(w[1]), "name", str(name), "namespace", str(namespace)))
+			} else {
+				subjects = append(subjects, object.Fields("apiGroup", str(RBACGroup), "kind", str(w[1]), "name", str(w[2])))
+			}
+		}
+	}
+	meta := object.Fields("name", str(d.Name), "labels", labels, "annotations", object.Fields(autoUpdate, str("true")))
+	if d.Namespace != "" {
+		meta = meta.With("namespace", str(d.Namespace))
+	}
+	obj := object.Fields("metadata", meta)
+	if !ref.IsNull() {
+		obj = obj.With("roleRef", ref)
+		if len(subjects) > 0 {
+			obj = obj.With("subjects", object.ListOf(subjects...))
+		}
+		return obj
+	}
+	if len(selectors) > 0 {
+		obj = obj.With("aggregationRule", object.Fields("clusterRoleSelectors", object.ListOf(selectors...)))
+	}
+	if len(rules) > 0 {
+		obj = obj.With("rules", object.ListOf(rules...))
+	}
+	return obj
+}
+
+func items(list string) []string {
+	all := strings.Split(list, ",")
+	for i := range all {
+		if all[i] == "-" {
+			all[i] = ""
+		}
+	}
+	return all
+}
+
+// Remedy is what has to become of an object that is not as the bootstrap policy has it.
+type Remedy uint8
+
+// The remedies.
+const (
+	Leave   Remedy = iota // it has all that it should
+	Update                // it lacks something
+	Replace               // it gives another role, which cannot be changed
+)
+
+// Reconcile says what has to become of an existing role or binding so that it has what the bootstrap policy wants it to have, and the
+// object that it is to be. What others have added stays, and what is annotated with autoupdate "false" is left alone.
+func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
+	meta := existing.At("metadata")
+	if meta.At("annotations", autoUpdate).Str() == "false" {
+		return existing, Leave
+	}
+	ref := wanted.At("roleRef")
+	if !object.Equal(ref, existing.At("roleRef")) {
+		return wanted, Replace
+	}
+	next := existing
+	for _, key := range []string{"labels", "annotations"} {
+		for _, m := range wanted.At("metadata", key).Members() {
+			if _, ok := meta.At(key).Get(m.Key); !ok {
+				next = next.WithAt(m.Value, "metadata", key, m.Key)
+			}
+		}
+	}
+	switch {
+	case !ref.IsNull():
+		next = withMissing(next, wanted, "subjects")
+	default:
+		next = withMissingRules(next, wanted)
+		if wanted.At("aggregationRule").IsNull() {
+			next = next.Without("aggregationRule")
+		} else {
+			next = withMissing(next, wanted, "aggregationRule", "clusterRoleSelectors")
+		}
+	}
+	if object.Equal(next, existing) {
+		return existing, Leave
+	}
+	return next, Update
+}
+
+// withMissing adds to a list of an object what only that of the wanted one has.
+func withMissing(obj, wanted object.Value, path ...string) object.Value {
+	have := obj.At(path...).Items()
+	next := have[:len(have):len(have)]
+	for _, item := range wanted.At(path...).Items() {
+		if !slices.ContainsFunc(next, func(h object.Value) bool { return object.Equal(h, item) }) {
+			next = append(next, item)
+		}
+	}
+	if len(next) == len(have) {
+		return obj
+	}
+	return obj.WithAt(object.ListOf(next...), path...)
+}
+
+// withMissingRules adds to a role what its rules do not allow of those of the wanted one.
+func withMissingRules(obj, wanted object.Value) object.Value {
+	have := obj.At("rules")
+	if object.Equal(have, wanted.At("rules")) {
+		return obj
+	}
+	missing := uncovered(rulesOf(have), rulesOf(wanted.At("rules")))
+	if len(missing) == 0 {
+		return obj
+	}
+	next := slices.Clip(have.Items())
+	for i := range missing {
+		next = append(next, missing[i].value())
+	}
+	return obj.With("rules", object.ListOf(next...))
+}

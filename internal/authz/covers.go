@@ -1,0 +1,161 @@
+package authz
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"plinth/internal/access"
+)
+
+// Who writes a role or a binding must have what it gives. The rules that somebody has and those of a role are lists of products
+// (verbs × groups × resources × names), and one may be covered by several others together. So the wanted rules are taken apart
+// into the smallest there are, of one verb, group, resource and name each, or of one verb and path:
+//
+//	held covers wanted  ⇔  each smallest rule of wanted is covered by one rule of held
+
+// maxSmallest bounds how many smallest rules are looked at: a body may name a thousand verbs of a thousand resources of a thousand
+// groups. A rule beyond it counts as one that nobody has.
+const maxSmallest = 1 << 16
+
+// uncovered is the smallest rules of wanted that nothing in held covers.
+func uncovered(held, wanted []Rule) (missing []Rule) {
+	room := maxSmallest
+	for i := range wanted {
+		if room -= wanted[i].size(room); room < 0 {
+			return append(missing, wanted[i:]...)
+		}
+		wanted[i].each(func(smallest Rule) {
+			if !slices.ContainsFunc(held, func(h Rule) bool { return h.covers(&smallest) }) {
+				missing = append(missing, smallest)
+			}
+		})
+	}
+	return missing
+}
+
+// size is how many smallest rules the rule is made of, or more than most.
+func (r *Rule) size(most int) int {
+	n := len(r.Verbs)
+	for _, list := range [][]string{r.APIGroups, r.Resources, r.ResourceNames} {
+		if n *= max(1, len(list)); n > most {
+			return n
+		}
+	}
+	return n + len(r.Verbs)*len(r.NonResourceURLs)
+}
+
+// each takes the rule apart.
+func (r *Rule) each(yield func(Rule)) {
+	names := [][]string{nil}
+	if len(r.ResourceNames) > 0 {
+		names = singles(r.ResourceNames)
+	}
+	for _, group := range singles(r.APIGroups) {
+		for _, resource := range singles(r.Resources) {
+			for _, verb := range singles(r.Verbs) {
+				for _, name := range names {
+					yield(Rule{Verbs: verb, APIGroups: group, Resources: resource, ResourceNames: name})
+				}
+			}
+		}
+	}
+	for _, url := range singles(r.NonResourceURLs) {
+		for _, verb := range singles(r.Verbs) {
+			yield(Rule{Verbs: verb, NonResourceURLs: url})
+		}
+	}
+}
+
+// singles are the parts of a list, one each.
+func singles(list []string) [][]string {
+	parts := make([][]string, len(list))
+	for i := range list {
+		parts[i] = list[i : i+1 : i+1]
+	}
+	return parts
+}
+
+// covers says whether the rule allows all that a smallest rule does.
+func (r *Rule) covers(s *Rule) bool {
+	if !has(r.Verbs, s.Verbs[0]) {
+		return false
+	}
+	if len(s.NonResourceURLs) > 0 {
+		return len(r.ResourceNames) == 0 && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return coversPath(url, s.NonResourceURLs[0]) })
+	}
+	if !has(r.APIGroups, s.APIGroups[0]) {
+		return false
+	}
+	resource := s.Resources[0]
+	_, subresource, below := strings.Cut(resource, "/")
+	if !has(r.Resources, resource) && !(below && slices.Contains(r.Resources, "*/"+subresource)) {
+		return false
+	}
+	return len(r.ResourceNames) == 0 || len(s.ResourceNames) > 0 && slices.Contains(r.ResourceNames, s.ResourceNames[0])
+}
+
+// compact puts smallest rules that differ in their verb alone together again, for people to read.
+func compact(smallest []Rule) []Rule {
+	type place struct {
+		group, resource, name string
+		named                 bool
+	}
+	var rules []Rule
+	at := map[place]int{}
+	for _, s := range smallest {
+		if len(s.NonResourceURLs) > 0 || len(s.APIGroups) != 1 || len(s.Resources) != 1 || len(s.ResourceNames) > 1 {
+			rules = append(rules, s)
+			continue
+		}
+		p := place{group: s.APIGroups[0], resource: s.Resources[0]}
+		if p.named = len(s.ResourceNames) > 0; p.named {
+			p.name = s.ResourceNames[0]
+		}
+		if i, ok := at[p]; ok {
+			rules[i].Verbs = append(rules[i].Verbs, s.Verbs...)
+			continue
+		}
+		at[p] = len(rules)
+		s.Verbs = slices.Clone(s.Verbs)
+		rules = append(rules, s)
+	}
+	return rules
+}
+
+// String is the rule as a refusal shows it.
+func (r Rule) String() string {
+	var parts []string
+	for _, part := range []struct {
+		name string
+		list []string
+	}{
+		{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs},
+		{"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs},
+	} {
+		if len(part.list) > 0 {
+			parts = append(parts, fmt.Sprintf("%s:%q", part.name, part.list))
+		}
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// notHeld says why a user may not give some rules, as far as anything keeps them from it; unresolved is what could not be
+// found out about what the user has.
+func notHeld(u *access.User, held, wanted []Rule, unresolved error) string {
+	missing := uncovered(held, wanted)
+	if len(missing) == 0 {
+		return ""
+	}
+	var lines []string
+	for _, r := range compact(missing) {
+		lines = append(lines, r.String())
+	}
+	slices.Sort(lines)
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s",
+		u.Name, u.Groups, strings.Join(slices.Compact(lines), "\n"))
+	if unresolved != nil {
+		text += fmt.Sprintf("; resolution errors: %v", []error{unresolved})
+	}
+	return text
+}

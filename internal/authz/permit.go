@@ -1,0 +1,97 @@
+package authz
+
+import (
+	"context"
+	"errors"
+
+	"plinth/internal/access"
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// fullAuthority is what only cluster-admin has.
+var fullAuthority = []Rule{
+	{Verbs: everything, APIGroups: everything, Resources: everything},
+	{Verbs: everything, NonResourceURLs: everything},
+}
+
+// PermitRole is engine.Resource.Permit of Roles and ClusterRoles: who writes one has its rules, or may escalate it.
+func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
+	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
+		return nil
+	}
+	may, _, _ := rq.Allowed(ctx, access.Attributes{
+		Verb: "escalate", IsResource: true, Group: rq.Resource.Group, Version: all, Resource: rq.Resource.Name,
+		Namespace: rq.Namespace, Name: rq.Name,
+	})
+	if may {
+		return nil
+	}
+	p := y.roles.now()
+	held, unresolved := p.rulesFor(&rq.User, rq.Namespace, plural)
+	if why := notHeld(&rq.User, held, rulesOf(obj.At("rules")), unresolved); why != "" {
+		return forbidden(rq, obj, why)
+	}
+	if (aggregates(obj) || aggregates(old)) && len(uncovered(held, fullAuthority)) > 0 {
+		return forbidden(rq, obj, "must have cluster-admin privileges to use the aggregationRule")
+	}
+	return nil
+}
+
+// PermitBinding is engine.Resource.Permit of RoleBindings and ClusterRoleBindings: who writes one has the rules of the role that it
+// gives, or may bind it.
+func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
+	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
+		return nil
+	}
+	ref := obj.At("roleRef")
+	kind, name := ref.At("kind").Str(), ref.At("name").Str()
+	asked := access.Attributes{
+		Verb: "bind", IsResource: true, Group: ref.At("apiGroup").Str(), Version: all, Namespace: rq.Namespace, Name: name,
+	}
+	switch kind {
+	case clusterRoleKind:
+		asked.Resource = "clusterroles"
+	case roleKind:
+		asked.Resource = "roles"
+	}
+	if asked.Resource != "" {
+		if may, _, _ := rq.Allowed(ctx, asked); may {
+			return nil
+		}
+	}
+	p := y.roles.now()
+	wanted, err := p.rulesOf(kind, rq.Namespace, name, plural)
+	if err != nil {
+		var missing *NotFoundError
+		if errors.As(err, &missing) {
+			return apierr.NewNotFound(apierr.Type{Group: RBACGroup, Name: missing.Resource}, missing.Name)
+		}
+		return apierr.NewInternal(err)
+	}
+	held, unresolved := p.rulesFor(&rq.User, rq.Namespace, plural)
+	if why := notHeld(&rq.User, held, wanted, unresolved); why != "" {
+		return forbidden(rq, obj, why)
+	}
+	return nil
+}
+
+func forbidden(rq *engine.Request, obj object.Value, why string) error {
+	return apierr.NewForbidden(rq.Resource.Type(), obj.At("metadata", "name").Str(), why)
+}
+
+func aggregates(role object.Value) bool {
+	return role.At("aggregationRule", "clusterRoleSelectors").Len() > 0
+}
+
+// onlyCollectorFields says whether a write changes nothing but what the garbage collector has to be able to change.
+func onlyCollectorFields(obj, old object.Value) bool {
+	if old.IsNull() {
+		return false
+	}
+	without := func(v object.Value) object.Value {
+		return v.With("metadata", v.At("metadata").Edit(nil, "ownerReferences", "finalizers", "selfLink", "managedFields"))
+	}
+	return object.Equal(without(obj), without(old))
+}

@@ -1,0 +1,168 @@
+package authz
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"plinth/internal/access"
+	"plinth/internal/store"
+	"plinth/internal/view"
+)
+
+// RBACGroup is the API group of roles and bindings.
+const RBACGroup = "rbac.authorization.k8s.io"
+
+// RoleBased is the mode RBAC: it allows what the rules of the roles allow that users are bound to. Roles and bindings are views of
+// their tables, so that a change of one holds for the next request.
+type RoleBased struct {
+	roles, clusterRoles       *view.View[*roles]
+	bindings, clusterBindings *view.View[*bindings]
+}
+
+func (r *RoleBased) open(table func(path string) *store.Table) {
+	r.roles = view.New(table(RBACGroup+"/roles"), compileRoles)
+	r.clusterRoles = view.New(table(RBACGroup+"/clusterroles"), compileRoles)
+	r.bindings = view.New(table(RBACGroup+"/rolebindings"), compileBindings)
+	r.clusterBindings = view.New(table(RBACGroup+"/clusterrolebindings"), compileBindings)
+}
+
+// policy is all roles and bindings at one moment.
+type policy struct {
+	roles, clusterRoles       *roles
+	bindings, clusterBindings *bindings
+}
+
+func (r *RoleBased) now() policy {
+	return policy{r.roles.Now(), r.clusterRoles.Now(), r.bindings.Now(), r.clusterBindings.Now()}
+}
+
+// Authorize implements access.Authorizer. What it does not allow, it leaves to others.
+func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+	p := r.now()
+	unresolved := false
+	by := p.allowing(p.clusterBindings, "", a, &unresolved)
+	if by == nil && a.Namespace != "" {
+		by = p.allowing(p.bindings, a.Namespace, a, &unresolved)
+	}
+	switch {
+	case by != nil:
+		return access.Allow, by.reason(&a.User), nil
+	case !unresolved:
+		return access.NoOpinion, "", nil
+	}
+	_, err := p.rulesFor(&a.User, a.Namespace, singular)
+	return access.NoOpinion, "RBAC: " + err.Error(), nil
+}
+
+// allowing finds a binding of a namespace that allows a request; nil if there is none. It notes whether there is one whose role
+// could not be found.
+func (p *policy) allowing(in *bindings, namespace string, a *access.Attributes, unresolved *bool) *binding {
+	of, _ := in.users.get(holder{namespace, a.User.Name})
+	if b := p.firstAllowing(of, a, unresolved); b != nil {
+		return b
+	}
+	for _, group := range a.User.Groups {
+		of, _ := in.groups.get(holder{namespace, group})
+		if b := p.firstAllowing(of, a, unresolved); b != nil {
+			return b
+		}
+	}
+	return nil
+}
+
+func (p *policy) firstAllowing(list []*binding, a *access.Attributes, unresolved *bool) *binding {
+	for _, b := range list {
+		rules, ok := p.find(b)
+		if !ok {
+			*unresolved = true
+		}
+		for i := range rules {
+			if rules[i].allows(a) {
+				return b
+			}
+		}
+	}
+	return nil
+}
+
+// find finds the rules that a binding gives; not ok says that its role is not there, or cannot be read.
+func (p *policy) find(b *binding) (rules []Rule, ok bool) {
+	if b.kind == clusterRoleKind {
+		role, ok := p.clusterRoles.byName.get(b.role)
+		if !ok {
+			return nil, false
+		}
+		rules, err := role.Get()
+		return rules, err == nil
+	}
+	rules, err := p.rulesOf(b.kind, b.namespace, b.role, singular)
+	return rules, err == nil
+}
+
+// naming is what an error calls the resource of a role: what a request runs into is told in the singular, what a write does in
+// the plural, as in the reference, which asks different sources.
+type naming string
+
+const (
+	singular naming = ""
+	plural   naming = "s"
+)
+
+// NotFoundError says that there is no role of a name.
+type NotFoundError struct{ Resource, Name string }
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("%s.%s %q not found", e.Resource, RBACGroup, e.Name)
+}
+
+// rulesOf finds the rules of a role.
+func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error) {
+	in, key := p.clusterRoles, name
+	switch kind {
+	case clusterRoleKind:
+	case roleKind:
+		in, key = p.roles, namespace+"/"+name
+	default:
+		return nil, fmt.Errorf("unsupported role reference kind: %q", kind)
+	}
+	role, ok := in.byName.get(key)
+	if !ok {
+		return nil, &NotFoundError{strings.ToLower(kind) + string(as), name}
+	}
+	return role.Get()
+}
+
+// rulesFor are all rules that a user has in a namespace, or, without one, in the cluster, in the order of the bindings' names; and
+// which roles could not be found.
+func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []Rule, err error) {
+	var errs []error
+	visit := func(in *bindings, namespace string) {
+		list, _ := in.users.get(holder{namespace, u.Name})
+		list = slices.Clone(list)
+		for _, group := range u.Groups {
+			of, _ := in.groups.get(holder{namespace, group})
+			list = append(list, of...)
+		}
+		slices.SortFunc(list, func(a, b *binding) int { return strings.Compare(a.name, b.name) })
+		for _, b := range slices.Compact(list) {
+			found, err := p.rulesOf(b.kind, b.namespace, b.role, as)
+			if err != nil {
+				errs = append(errs, err)
+			}
+			rules = append(rules, found...)
+		}
+	}
+	visit(p.clusterBindings, "")
+	if namespace != "" {
+		visit(p.bindings, namespace)
+	}
+	return rules, aggregate(errs)
+}
+
+func (r *RoleBased) rulesIn(_ context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error) {
+	p := r.now()
+	rules, err = p.rulesFor(u, namespace, singular)
+	return rules, false, err
+}

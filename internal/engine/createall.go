@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"context"
+
+	"plinth/object"
+)
+
+// CreateAll makes objects that have names in one commit, all of them or none: what the server itself makes when it first starts
+// is one wait for the disk. It is for the server alone: nothing is asked, and a name that is taken is an error.
+func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []object.Value) error {
+	drafts := make([]*draft, len(requests))
+	for i, rq := range requests {
+		d := e.draft(rq, creates)
+		if err := d.decode(object.Parsed{Value: bodies[i]}); err != nil {
+			return err
+		}
+		d.now = e.now()
+		d.wipe()
+		d.fill()
+		d.own(ctx)
+		if err := d.admit(ctx); err != nil {
+			return err
+		}
+		if err := d.make(ctx); err != nil {
+			return err
+		}
+		drafts[i] = d
+	}
+	err := e.commit(ctx, drafts...)
+	for _, d := range drafts {
+		if key, raced := lost(err); raced && key == d.key() {
+			return d.taken(ctx, false)
+		}
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// asked is a request of somebody, as METHOD PATH, and how it ends.
+type asked struct {
+	who, request, body string
+	code               int
+	says               string // of the answer, somewhere
+}
+
+// tenants is a server with an administrator, whose token is sesame, and some others, whose tokens are their names.
+func tenants(t *testing.T, dir string) *Server {
+	t.Helper()
+	c := quiet(dir)
+	c.Storage, c.TokenAuthFile = "memory", filepath.Join(dir, "tokens.csv")
+	text := "sesame,admin,1,system:masters\njane,jane,2,devs\nbob,bob,3\n"
+	if err := os.WriteFile(c.TokenAuthFile, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (a asked) check(t *testing.T, s *Server) {
+	t.Helper()
+	method, path, _ := strings.Cut(a.request, " ")
+	r := httptest.NewRequest(method, path, strings.NewReader(a.body))
+	if method == http.MethodPatch {
+		r.Header.Set("Content-Type", "application/apply-patch+yaml")
+	}
+	if a.who != "" {
+		r.Header.Set("Authorization", "Bearer "+a.who)
+	}
+	w := httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(w, r)
+	if w.Code != a.code || !strings.Contains(w.Body.String(), a.says) {
+		t.Errorf("%s: %s\nhave %d %s\nwant %d with %s", a.who, a.request, w.Code, w.Body, a.code, a.says)
+	}
+}
+
+const (
+	rbacPath = "/apis/rbac.authorization.k8s.io/v1"
+	inNS     = rbacPath + "/namespaces/default"
+)
+
+// What somebody may do follows the roles and bindings at once, and nobody gives what they do not have.
+//
+// SPEC: AUTH-2, SSA-17
+func TestRolesAndBindings(t *testing.T) {
+	s := tenants(t, t.TempDir())
+	const team = `{"metadata":{"name":"team"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"%"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"Group","name":"devs"}]}`
+	of := func(role string) string { return strings.Replace(team, "%", role, 1) }
+	const reader = `{"metadata":{"name":"reader"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","patch"]}]}`
+	const writer = `{"metadata":{"name":"writer"},"rules":[{"apiGroups":["","apps"],"resources":["configmaps"],"verbs":["get","delete","list"]}]}`
+	const maps = "/api/v1/namespaces/default/configmaps"
+	const apply = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	for _, step := range []asked{
+		{"", "GET /healthz", "", 200, "ok"},
+		{"", "GET /api", "", 403, `forbidden: User \"system:anonymous\" cannot get path \"/api\"`},
+		{"jane", "GET /api", "", 200, ""},
+		{"jane", "GET " + maps, "", 403, `configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
+		{"sesame", "POST " + inNS + "/rolebindings", of("reader"), 201, ""},
+		{"jane", "GET " + maps, "", 403, `in the namespace \"default\": rbac: RBAC: clusterrole.rbac.authorization.k8s.io \"reader\" not found`},
+		{"sesame", "POST " + rbacPath + "/clusterroles", reader, 201, ""},
+		{"jane", "GET " + maps, "", 200, ""},
+		{"jane", "GET /api/v1/configmaps", "", 403, "at the cluster scope"},
+		{"bob", "GET " + maps, "", 403, ""},
+		// An apply that creates is asked for both verbs; one that does not, for one.
+		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 403, `configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
+		{"sesame", "PATCH " + maps + "/a?fieldManager=m", apply, 201, ""},
+		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 200, ""},
+		// Who may write roles gives no more than they have.
+		{"sesame", "POST " + inNS + "/roles", `{"metadata":{"name":"chief"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","update","patch"]}]}`, 201, ""},
+		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"chief"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"chief"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
+		{"jane", "POST " + inNS + "/roles", writer, 403, `roles.rbac.authorization.k8s.io \"writer\" is forbidden: user \"jane\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n` +
+			`{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"delete\"]}\n{APIGroups:[\"apps\"], Resources:[\"configmaps\"], Verbs:[\"get\" \"delete\" \"list\"]}`},
+		{"jane", "POST " + inNS + "/roles", reader, 201, ""},
+		{"jane", "PUT " + inNS + "/roles/reader", `{"metadata":{"name":"reader","finalizers":["a.io/b"]},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`, 403, `Verbs:[\"*\"]`},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("reader"), "team", "more", 1), 201, ""},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("system:basic-user"), "team", "own", 1), 201, ""},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("cluster-admin"), "team", "all", 1), 403, "not currently held"},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("nobody"), "team", "none", 1), 404, `clusterroles.rbac.authorization.k8s.io \"nobody\" not found`},
+		{"jane", "POST " + rbacPath + "/clusterroles", `{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, 403, "cannot create"},
+		// Unless they may escalate or bind.
+		{"sesame", "POST " + inNS + "/roles", `{"metadata":{"name":"free"},"rules":[{"apiGroups":["*"],"resources":["roles"],"verbs":["escalate"]},{"apiGroups":["*"],"resources":["clusterroles"],"resourceNames":["cluster-admin"],"verbs":["bind"]}]}`, 201, ""},
+		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"free"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"free"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
+		{"jane", "POST " + inNS + "/roles", writer, 201, ""},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("cluster-admin"), "team", "all", 1), 201, ""},
+		{"jane", "DELETE " + maps + "/a", "", 200, ""},
+		{"jane", "DELETE " + inNS + "/rolebindings/all", "", 200, ""},
+		{"jane", "DELETE " + maps + "/a", "", 403, ""},
+	} {
+		step.check(t, s)
+	}
+}
+
+// Reviews say what requests would be told, with the reasons.
+//
+// SPEC: AUTH-2
+func TestAccessReviews(t *testing.T) {
+	s := tenants(t, t.TempDir())
+	const reviews = "POST /apis/authorization.k8s.io/v1/"
+	for _, step := range []asked{
+		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"lost"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"lost"},"subjects":[{"kind":"ServiceAccount","name":"sa"}]}`, 201, ""},
+		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"system:serviceaccount:default:sa","resourceAttributes":{"namespace":"default","verb":"list","resource":"pods"}}}`, 201,
+			`"status":{"allowed":false,"reason":"rbac: RBAC: role.rbac.authorization.k8s.io \"lost\" not found"}`},
+		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"groups":["system:masters"],"resourceAttributes":{"verb":"list","resource":"pods"}}}`, 201, `"status":{"allowed":true}`},
+		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"system:kube-scheduler","resourceAttributes":{"verb":"list","resource":"pods","fieldSelector":{"rawSelector":"a b"}}}}`, 201,
+			`"status":{"allowed":true,"evaluationError":"spec.resourceAttributes.fieldSelector ignored due to parse error","reason":"RBAC: allowed by ClusterRoleBinding \"system:kube-scheduler\" of ClusterRole \"system:kube-scheduler\" to User \"system:kube-scheduler\""}`},
+		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"x","resourceAttributes":{"labelSelector":{},"fieldSelector":{"rawSelector":"a","requirements":[{"key":"","operator":"In"}]}}}}`, 422,
+			`spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required`},
+		{"bob", reviews + "selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/healthz"}}}`, 201, `"status":{"allowed":true,"reason":"RBAC: allowed by ClusterRoleBinding \"system:`},
+		{"bob", reviews + "subjectaccessreviews", `{"spec":{"user":"x","nonResourceAttributes":{"verb":"get","path":"/"}}}`, 403, `User \"bob\" cannot create resource \"subjectaccessreviews\"`},
+		{"bob", reviews + "selfsubjectrulesreviews", `{"spec":{"namespace":"default"}}`, 201, `{"apiGroups":["authorization.k8s.io"],"resources":["selfsubjectaccessreviews","selfsubjectrulesreviews"],"verbs":["create"]}`},
+	} {
+		step.check(t, s)
+	}
+}
+
+// A restart gives the bootstrap roles and bindings what they lack and keeps what was added, and writes nothing where nothing
+// lacks.
+//
+// SPEC: AUTH-2
+func TestBootstrapPolicyIsReconciled(t *testing.T) {
+	dir := t.TempDir()
+	start := func() (*Server, *testClient) {
+		s, err := Start(t.Context(), quiet(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, &testClient{apiClient: clientOf(t, s), t: t, ctx: t.Context()}
+	}
+	change := func(c *testClient, path string, edit func(obj jsonObject)) {
+		obj := c.must(200, "GET", rbacPath+path, nil)
+		edit(obj)
+		c.must(200, "PUT", rbacPath+path, obj)
+	}
+	s, c := start()
+	rule := map[string]any{"apiGroups": []any{"a.io"}, "resources": []any{"things"}, "verbs": []any{"get"}}
+	change(c, "/clusterroles/system:basic-user", func(obj jsonObject) { obj["rules"] = []any{rule} })
+	change(c, "/clusterroles/system:discovery", func(obj jsonObject) {
+		obj["rules"] = nil
+		obj["metadata"].(map[string]any)["annotations"] = map[string]any{"rbac.authorization.kubernetes.io/autoupdate": "false"}
+	})
+	change(c, "/clusterrolebindings/system:basic-user", func(obj jsonObject) {
+		obj["subjects"] = []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}}
+	})
+	c.must(200, "DELETE", rbacPath+"/clusterrolebindings/system:volume-scheduler", nil)
+	c.must(201, "POST", rbacPath+"/clusterrolebindings", jsonObject{
+		"metadata": map[string]any{"name": "system:volume-scheduler"},
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+	})
+	c.must(200, "DELETE", rbacPath+"/clusterroles/view", nil)
+	s.Close()
+	s, c = start()
+	if got := c.must(200, "GET", rbacPath+"/clusterroles/system:basic-user", nil)["rules"].([]any); len(got) != 4 {
+		t.Errorf("rules of system:basic-user: %v", got)
+	}
+	if got := c.must(200, "GET", rbacPath+"/clusterroles/system:discovery", nil)["rules"]; got != nil {
+		t.Errorf("rules of system:discovery: %v", got)
+	}
+	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:basic-user", nil)["subjects"].([]any); len(got) != 2 {
+		t.Errorf("subjects of system:basic-user: %v", got)
+	}
+	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:volume-scheduler", nil).text("roleRef", "name"); got != "system:volume-scheduler" {
+		t.Errorf("system:volume-scheduler gives %s", got)
+	}
+	c.must(200, "GET", rbacPath+"/clusterroles/view", nil)
+	before := s.store.Table("rbac.authorization.k8s.io/clusterroles").Revision()
+	s.Close()
+	if s, _ = start(); s.store.Table("rbac.authorization.k8s.io/clusterroles").Revision() != before {
+		t.Error("a restart has written roles")
+	}
+	s.Close()
+}
