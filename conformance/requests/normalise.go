@@ -221,6 +221,10 @@ func (n *names) member(in map[string]any, key string, path []string) any {
 			return "<revision>" // of a list or a bookmark: whatever the server was at
 		}
 		return n.name("rv", rv)
+	case key == "resourceVersion" && len(path) > 0 && path[len(path)-1] == "objectRef": // of an audit event
+		if rv, _ := value.(string); rv != "" && rv != "0" {
+			return n.name("rv", rv)
+		}
 	case inMetadata && key == "continue" && value != "":
 		return "<continue>"
 	case inMetadata && key == "name" && in["generateName"] != nil:

@@ -98,11 +98,11 @@ func record(t *testing.T, script *Script, runner *Runner) {
 func replay(t *testing.T, script *Script, runner *Runner) {
 	defer runner.Close()
 	for _, step := range script.Steps {
-		want := recorded(step)
+		want := Recorded(step)
 		got, err := runner.Do(step, &want)
 		if err == nil {
 			for _, d := range append(script.Differs, step.DiffersAt...) {
-				d.apply(&got, &want)
+				d.Apply(&got, &want)
 			}
 		}
 		same := err == nil && got.String() == want.String()

@@ -343,6 +343,12 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	if step.Raw {
 		return result, nil
 	}
+	result.Docs = r.Normalise(step, docs, record)
+	return result, nil
+}
+
+// Normalise names what is different in every run of documents that belong to a step, and keeps of them what the step keeps.
+func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 	for i, doc := range docs {
 		if record != nil && i < len(record.Docs) {
 			r.names.bind(kept(doc, step.Keep), record.Docs[i])
@@ -354,12 +360,11 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 		}
 		docs[i] = doc
 	}
-	result.Docs = docs
-	return result, nil
+	return docs
 }
 
-// recorded reads a printed answer back, so that it can be compared without the paths of known differences.
-func recorded(step *Step) Result {
+// Recorded reads a printed answer back, so that it can be compared without the paths of known differences.
+func Recorded(step *Step) Result {
 	head, body, _ := strings.Cut(step.Answer, "\n")
 	if step.Method == "READ" { // what comes later in a watch has no head
 		head, body = "", step.Answer
@@ -420,9 +425,9 @@ func newStream(body io.ReadCloser, cancel context.CancelFunc) *stream {
 	return s
 }
 
-// apply takes a known difference out of both answers. Its paths begin at the object, wherever that is: in a list and
+// Apply takes a known difference out of both answers. Its paths begin at the object, wherever that is: in a list and
 // in an event of a watch, too; a path that begins with a header's name and a colon means that header.
-func (d *Difference) apply(got, want *Result) {
+func (d *Difference) Apply(got, want *Result) {
 	for _, path := range d.Paths {
 		if name, ok := strings.CutSuffix(path, ":"); ok {
 			d.seen = d.seen || header(got.Head, name) != header(want.Head, name)
@@ -441,6 +446,9 @@ func (d *Difference) apply(got, want *Result) {
 		}
 	}
 }
+
+// Seen says whether the difference has shown.
+func (d *Difference) Seen() bool { return d.seen }
 
 func asMap(v any) map[string]any {
 	m, _ := v.(map[string]any)

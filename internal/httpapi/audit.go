@@ -155,8 +155,7 @@ func (x *exchange) recordPatch(body []byte) {
 	}
 }
 
-// recordOptions keeps the body of a delete. Options that do not say of which version they are, are of the internal one in the
-// reference, which says so.
+// recordOptions keeps the body of a delete. In the reference options are of an internal version by then, and it says so.
 func (x *exchange) recordOptions(options object.Value) {
 	if !x.record.Wants(audit.Request) {
 		return
@@ -165,12 +164,8 @@ func (x *exchange) recordOptions(options object.Value) {
 	if err != nil {
 		return
 	}
-	version := options.At("apiVersion").Str()
-	if version == "" {
-		version = "meta.k8s.io/__internal"
-	}
 	shown := wire.DeleteOptions().Settle(decoded.Value).Edit([]object.Member{
-		{Key: "apiVersion", Value: object.StringOf(version)}, {Key: "kind", Value: object.StringOf("DeleteOptions")},
+		{Key: "apiVersion", Value: object.StringOf("meta.k8s.io/__internal")}, {Key: "kind", Value: object.StringOf("DeleteOptions")},
 	})
 	x.record.Request(object.AppendObject(nil, shown))
 }
@@ -183,6 +178,9 @@ func (x *exchange) recordValue(v object.Value) {
 	if v.At("kind").Str() == "Status" {
 		s := audit.Status{
 			Status: v.At("status").Str(), Message: v.At("message").Str(), Reason: v.At("reason").Str(), Code: int(v.At("code").Int()),
+		}
+		if s.Code == http.StatusConflict { // what the server adds to the reference's words shows values of fields: it belongs to the body
+			s.Message, _, _ = strings.Cut(s.Message, "\n\n")
 		}
 		if details := v.At("details"); !details.IsNull() {
 			s.Details = object.AppendJSON(nil, details)
