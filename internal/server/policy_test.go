@@ -1,12 +1,14 @@
 package server
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // asked is a request of somebody, as METHOD PATH, and how it ends.
@@ -184,4 +186,43 @@ func TestBootstrapPolicyIsReconciled(t *testing.T) {
 		t.Error("a restart has written roles")
 	}
 	s.Close()
+}
+
+// Cluster roles that aggregate others have their rules, and those of a new one as soon as it is labelled.
+//
+// SPEC: AUTH-2
+func TestAggregatedRoles(t *testing.T) {
+	c, _ := serveFrom(t, quiet(t.TempDir()))
+	rules := func(role, resource string) int {
+		n := 0
+		list, _ := c.must(200, "GET", rbacPath+"/clusterroles/"+role, nil)["rules"].([]any)
+		for _, rule := range list {
+			if strings.Contains(fmt.Sprint(rule), "resources:["+resource) {
+				n++
+			}
+		}
+		return n
+	}
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	wait("admin has no rules", func() bool {
+		return rules("view", "configmaps") == 1 && rules("admin", "localsubjectaccessreviews") == 1
+	})
+	role := jsonObject{
+		"metadata": map[string]any{"name": "more", "labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		"rules":    []any{map[string]any{"apiGroups": []any{"a.io"}, "resources": []any{"things"}, "verbs": []any{"get"}}},
+	}
+	c.must(201, "POST", rbacPath+"/clusterroles", role)
+	wait("the rules of a new role are not aggregated", func() bool {
+		return rules("view", "things") == 1 && rules("edit", "things") == 1 && rules("admin", "things") == 1
+	})
+	role["metadata"] = map[string]any{"name": "more"}
+	c.must(200, "PUT", rbacPath+"/clusterroles/more", role)
+	wait("the rules of a role stay", func() bool { return rules("view", "things")+rules("edit", "things")+rules("admin", "things") == 0 })
 }
