@@ -60,6 +60,8 @@ var allowed = map[string][]string{
 	"internal/audit":                 {"object", "internal/access", "internal/webhook"},
 	"internal/auth":                  {"internal/access"},
 	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/engine", "internal/store", "internal/view"},
+	"internal/auth/tokencache":       {},
+	"internal/auth/serviceaccount":   {"object", "internal/access", "internal/apierr", "internal/auth", "internal/auth/tokencache", "internal/engine", "internal/fielderrors"},
 	"internal/crd":                   {"object", "schema", "merge", "internal/access", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view", "internal/builtin/gotypes", "internal/cel", "internal/crd/*"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
 	"internal/proto":                 {"object", "schema"},
@@ -78,6 +80,7 @@ var allowed = map[string][]string{
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
 	"github.com/gorilla/websocket":      {"internal/httpapi"},
+	"github.com/go-jose/":               {"internal/auth/serviceaccount"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings", "internal/scale"},
 	"k8s.io/apiextensions-apiserver/":   {"internal/builtin", "internal/builtin/gotypes"},

@@ -254,15 +254,15 @@ func featureFlags(c *settings) []row {
 
 func authenticationFlags(c *settings) []row {
 	const (
-		hook   = "there is no authentication by webhook yet"
-		oidc   = "there is no authentication by OpenID Connect yet"
-		front  = "users from the headers of a proxy"
-		tokens = "there are no tokens of service accounts yet"
+		hook  = "there is no authentication by webhook yet"
+		oidc  = "there is no authentication by OpenID Connect yet"
+		front = "users from the headers of a proxy"
 	)
 	return []row{
 		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
 			"who shows no credentials is system:anonymous; else such requests are refused", ""},
-		{"api-audiences", list(new([]string)), ignored, tokens, ""},
+		{"api-audiences", list(&c.APIAudiences), works,
+			"what tokens of service accounts have to be for, one of them; by default the issuers", ""},
 		{"authentication-config", text(new(string)), refused, "authentication by a configuration file", ""},
 		{"authentication-token-webhook-cache-ttl", duration(new(2 * time.Minute)), ignored, hook, ""},
 		{"authentication-token-webhook-config-file", text(new(string)), refused, "authentication by webhook", ""},
@@ -286,12 +286,20 @@ func authenticationFlags(c *settings) []row {
 		{"requestheader-group-headers", list(new([]string)), refused, front, ""},
 		{"requestheader-uid-headers", list(new([]string)), refused, front, ""},
 		{"requestheader-username-headers", list(new([]string)), refused, front, ""},
-		{"service-account-extend-token-expiration", boolean(new(true)), ignored, tokens, ""},
-		{"service-account-issuer", array(new([]string)), ignored, tokens, ""},
-		{"service-account-jwks-uri", text(new(string)), ignored, tokens, ""},
-		{"service-account-key-file", array(new([]string)), ignored, tokens, ""},
-		{"service-account-lookup", boolean(new(true)), ignored, tokens, ""},
-		{"service-account-max-token-expiration", duration(new(time.Duration)), ignored, tokens, ""},
+		{"service-account-extend-token-expiration", boolean(&c.ServiceAccounts.Extend), works,
+			"tokens that Pods are given last a year, and whoever uses one after the hour that it was meant for stands in the " +
+				"audit log", ""},
+		{"service-account-issuer", array(&c.ServiceAccounts.Issuers), works,
+			"who issues tokens of service accounts, a URL; the first of several issues them, and those of all are taken; by " +
+				"default https://kubernetes.default.svc.cluster.local", ""},
+		{"service-account-jwks-uri", text(&c.ServiceAccounts.JWKSURI), works,
+			"where /.well-known/openid-configuration says that the public keys are; by default at this server", ""},
+		{"service-account-key-file", array(&c.ServiceAccounts.KeyFiles), works,
+			"a PEM file of keys, public or private, that verify tokens of service accounts; by default the signing key", ""},
+		{"service-account-lookup", boolean(&c.ServiceAccounts.Lookup), works,
+			"tokens in Secrets are valid only as long as these are there", ""},
+		{"service-account-max-token-expiration", duration(&c.ServiceAccounts.MaxExpiration), works,
+			"how long a token of a service account lasts at most; 0: as long as somebody asks for", ""},
 		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"`, ""},
 	}
 }
@@ -357,7 +365,6 @@ func miscFlags(c *settings) []row {
 		election   = "there is no coordinated leader election"
 		kubelets   = "kubelets are not talked to yet"
 		peers      = "servers do not talk to each other"
-		tokens     = "there are no tokens of service accounts yet"
 	)
 	return []row{
 		{"aggregator-reject-forwarding-redirect", boolean(new(true)), ignored, aggregator, ""},
@@ -389,8 +396,10 @@ func miscFlags(c *settings) []row {
 		{"peer-ca-file", text(new(string)), ignored, peers, ""},
 		{"proxy-client-cert-file", text(new(string)), ignored, aggregator, ""},
 		{"proxy-client-key-file", text(new(string)), ignored, aggregator, ""},
-		{"service-account-signing-endpoint", text(new(string)), ignored, tokens, ""},
-		{"service-account-signing-key-file", text(new(string)), ignored, tokens, ""},
+		{"service-account-signing-endpoint", text(new(string)), refused, "tokens that somebody else signs", ""},
+		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
+			"the private key that signs tokens of service accounts; by default one is made in the data directory, unless " +
+				"--service-account-key-file is set", ""},
 		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
 			"where the addresses of Services come from: one range, or two of different families; 10.0.0.0/24 if it is empty", ""},
 		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "where the ports of Services on nodes come from", ""},

@@ -32,6 +32,46 @@ type User struct {
 // Nobody is the user of a request without credentials.
 func Nobody() User { return User{Name: Anonymous, Groups: []string{Unauthenticated}} }
 
+// Identity is what authentication found out about a request.
+type Identity struct {
+	User User
+	// Audiences are those of the credentials that were asked for; none: the credentials are for nobody in particular.
+	Audiences []string
+	// Warnings are what the client is told beside the answer.
+	Warnings []string
+	// Annotations are what authentication adds to the audit record, by their keys.
+	Annotations map[string]string
+}
+
+// Annotate adds to the audit record.
+func (id *Identity) Annotate(key, value string) {
+	if id.Annotations == nil {
+		id.Annotations = map[string]string{}
+	}
+	id.Annotations[key] = value
+}
+
+// Well-known keys of User.Extra.
+const (
+	CredentialID = "authentication.kubernetes.io/credential-id"
+	PodName      = "authentication.kubernetes.io/pod-name"
+	PodUID       = "authentication.kubernetes.io/pod-uid"
+	NodeName     = "authentication.kubernetes.io/node-name"
+	NodeUID      = "authentication.kubernetes.io/node-uid"
+)
+
+// Names of service accounts as users, and their groups.
+const (
+	ServiceAccountPrefix      = "system:serviceaccount:"  // is followed by NAMESPACE:NAME
+	ServiceAccounts           = "system:serviceaccounts"  // the group of all
+	ServiceAccountGroupPrefix = "system:serviceaccounts:" // is followed by a namespace
+)
+
+// ServiceAccount is the name of a service account as a user.
+func ServiceAccount(namespace, name string) string {
+	return ServiceAccountPrefix + namespace + ":" + name
+}
+
 // In says whether the user is in a group.
 func (u *User) In(group string) bool { return slices.Contains(u.Groups, group) }
 

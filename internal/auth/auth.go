@@ -1,246 +1,170 @@
 // Package auth finds out who asks (AUTH-1).
 //
-// An [Authenticator] knows client certificates and static bearer tokens; who shows neither is anonymous. What they may do is
-// for package authz to say.
+// An [Authenticator] tries in turn the credentials that a request may show: a client certificate, and then a bearer token, which
+// several [Tokens] may know. Who shows none is anonymous.
+//
+// Why somebody is not let in is for TokenReviews and the debug log; a request is told 401 and no more. No error holds a token.
 package auth
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/base64"
-	"encoding/csv"
 	"errors"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"plinth/internal/access"
 )
 
 // ErrInvalid means that the request shows credentials that nobody has: 401, not anonymous.
-var ErrInvalid = errors.New("auth: invalid credentials")
+var ErrInvalid = errors.New("invalid bearer token")
+
+// Tokens know the bearer tokens of one kind.
+type Tokens interface {
+	// Token says whose a token is. Not ok without an error: it is no token of this kind, as far as one can see, and others are asked.
+	// Audiences are those that it has to be for, one of them; none: those of this server.
+	Token(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error)
+}
+
+// Config is what an Authenticator is made of.
+type Config struct {
+	// Clients are the authorities that sign client certificates; nil: there are none.
+	Clients *x509.CertPool
+	// Tokens are asked in this order.
+	Tokens []Tokens
+	// Audiences are those of this server. A token that is for nobody in particular is for them.
+	Audiences []string
+	// NoAnonymous refuses requests without credentials.
+	NoAnonymous bool
+	Now         func() time.Time // nil: time.Now
+}
 
 // Authenticator finds out who sends a request.
 type Authenticator struct {
-	// tokens are kept by their hash, so that looking one up tells nothing by its timing.
-	tokens  map[[sha256.Size]byte]access.User
-	clients *x509.CertPool
-	now     func() time.Time
-	// RefuseAnonymous refuses requests without credentials. It is set before the first one.
-	RefuseAnonymous bool
+	Config
 }
 
-// New makes an authenticator with the authorities that sign client certificates, and with the static tokens of a file in
-// kube-apiserver's format; "" for none.
-func New(clients *x509.CertPool, tokenFile string) (*Authenticator, error) {
-	a := &Authenticator{tokens: map[[sha256.Size]byte]access.User{}, clients: clients, now: time.Now}
-	if tokenFile == "" {
-		return a, nil
+// New makes an authenticator.
+func New(c Config) *Authenticator {
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	file, err := os.Open(tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	if err := a.readTokens(file); err != nil {
-		return nil, fmt.Errorf("%s: %w", tokenFile, err)
-	}
-	return a, nil
+	return &Authenticator{c}
 }
 
-// readTokens reads lines of token,user,uid[,"group,group"].
-func (a *Authenticator) readTokens(in io.Reader) error {
-	lines := csv.NewReader(in)
-	lines.FieldsPerRecord = -1
-	lines.TrimLeadingSpace = true
-	for {
-		record, err := lines.Read()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		line, _ := lines.FieldPos(0)
-		if len(record) < 3 {
-			return fmt.Errorf("line %d has %d columns; a token, a user name and a user UID are needed", line, len(record))
-		}
-		if record[0] == "" {
-			return fmt.Errorf("line %d has an empty token", line)
-		}
-		user := access.User{Name: record[1], UID: record[2]}
-		if len(record) > 3 && record[3] != "" {
-			user.Groups = strings.Split(record[3], ",")
-		}
-		user.Groups = append(user.Groups, access.Authenticated)
-		a.tokens[sha256.Sum256([]byte(record[0]))] = user
+// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference a certificate goes before a
+// token, and one that is no good does no harm beside a token that is.
+func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (access.Identity, error) {
+	id, ok, err := a.certified(ctx, r)
+	if ok {
+		return id, nil
 	}
+	token, wrong := tokenOf(r)
+	if token != "" {
+		if id, ok, wrong = a.token(ctx, token, nil); ok {
+			return id, nil
+		}
+	}
+	if err = errors.Join(err, wrong); err != nil {
+		return access.Identity{}, err
+	}
+	if a.NoAnonymous {
+		return access.Identity{}, errNoCredentials
+	}
+	return access.Identity{User: access.Nobody()}, nil
 }
 
-// Authenticate says who sends the request; who shows no credentials is anonymous. The error is ErrInvalid. As in the
-// reference a certificate goes before a token, and one that is no good does no harm beside a token that is.
-func (a *Authenticator) Authenticate(r *http.Request) (access.User, error) {
-	user, byCertificate := a.certified(r)
-	if byCertificate == nil && user.Name != "" {
-		return user, nil
+var errNoCredentials = errors.New("no credentials")
+
+// reasons are why a token is nobody's, in the reference's words. What one kind of tokens says is among what all of them say.
+type reasons []error
+
+func (r reasons) Error() string {
+	var texts []string
+	for _, err := range r {
+		if text := err.Error(); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
 	}
-	token, err := tokenOf(r)
-	if err != nil {
-		return access.User{}, err
+	if len(texts) == 1 {
+		return texts[0]
 	}
-	if token == "" {
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+// token says whose a token is. An error is there unless it is somebody's.
+func (a *Authenticator) token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+	errs := reasons{ErrInvalid}
+	for _, kind := range a.Tokens {
+		id, ok, err := kind.Token(ctx, token, audiences)
 		switch {
-		case byCertificate != nil:
-			return access.User{}, byCertificate
-		case a.RefuseAnonymous:
-			return access.User{}, ErrInvalid
-		}
-		return access.Nobody(), nil
-	}
-	user, ok := a.Token(token)
-	if !ok {
-		return access.User{}, ErrInvalid
-	}
-	return user, nil
-}
-
-// Token says whose a bearer token is.
-func (a *Authenticator) Token(token string) (user access.User, ok bool) {
-	user, ok = a.tokens[sha256.Sum256([]byte(token))]
-	return user, ok
-}
-
-// tokenOf is the bearer token that a request shows; "" for none.
-func tokenOf(r *http.Request) (string, error) {
-	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	token, _, _ = strings.Cut(token, " ")                   // as in the reference what follows means nothing, and two spaces are no token
-	if strings.EqualFold(scheme, "Bearer") && token != "" { // other schemes are nobody's credentials here
-		return token, nil
-	}
-	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return takeSocketToken(r.Header)
-	}
-	return "", nil
-}
-
-const (
-	socketProtocols = "Sec-Websocket-Protocol"
-	socketBearer    = "base64url.bearer.authorization.k8s.io."
-)
-
-// takeSocketToken takes a bearer token out of the subprotocols of a WebSocket: there is no other header of one that a browser
-// lets its pages set. A server has to choose among the subprotocols, and it cannot choose the token: there must be another.
-func takeSocketToken(header http.Header) (string, error) {
-	var others []string
-	token := ""
-	for protocol := range strings.SplitSeq(strings.Join(header[socketProtocols], ","), ",") {
-		protocol = strings.TrimSpace(protocol)
-		encoded, ok := strings.CutPrefix(protocol, socketBearer)
-		if !ok {
-			others = append(others, protocol)
-			continue
-		}
-		raw, err := base64.RawURLEncoding.DecodeString(encoded)
-		if err != nil || len(raw) == 0 || token != "" {
-			return "", ErrInvalid
-		}
-		token = string(raw)
-	}
-	switch {
-	case token == "":
-		return "", nil
-	case len(others) == 0:
-		return "", ErrInvalid
-	}
-	header.Set(socketProtocols, strings.Join(others, ","))
-	return token, nil
-}
-
-// verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it is
-// kept for the requests that follow, for as long as time alone cannot change it.
-type verdict struct {
-	user  access.User
-	err   error
-	until time.Time // zero: for ever
-}
-
-type verdictKey struct{}
-
-// Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's ConnContext.
-func Remember(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, verdictKey{}, &atomic.Pointer[verdict]{})
-}
-
-// certified says who the client certificate is, if there is one.
-func (a *Authenticator) certified(r *http.Request) (access.User, error) {
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return access.User{}, nil
-	}
-	kept, ok := r.Context().Value(verdictKey{}).(*atomic.Pointer[verdict])
-	if !ok {
-		v := a.verify(r.TLS.PeerCertificates)
-		return v.user, v.err
-	}
-	v := kept.Load()
-	if v == nil || !v.until.IsZero() && !a.now().Before(v.until) {
-		v = a.verify(r.TLS.PeerCertificates)
-		kept.Store(v)
-	}
-	return v.user, v.err
-}
-
-// verify looks for a chain from a client's certificate, which comes first, to an authority.
-func (a *Authenticator) verify(shown []*x509.Certificate) *verdict {
-	now := a.now()
-	options := x509.VerifyOptions{
-		Roots: a.clients, Intermediates: x509.NewCertPool(), CurrentTime: now,
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if a.clients == nil { // without roots the system's would count
-		return &verdict{err: ErrInvalid}
-	}
-	for _, c := range shown[1:] {
-		options.Intermediates.AddCert(c)
-	}
-	subject := shown[0].Subject
-	chains, err := shown[0].Verify(options)
-	if err != nil || subject.CommonName == "" {
-		return &verdict{err: ErrInvalid, until: nextStart(shown, now)}
-	}
-	user := access.User{Name: subject.CommonName, Groups: append(slices.Clone(subject.Organization), access.Authenticated)}
-	return &verdict{user: user, until: lastEnd(chains)}
-}
-
-// lastEnd is the first moment at which none of the chains is valid any more. A chain ends with the first of its
-// certificates to end; at its NotAfter a certificate is still valid.
-func lastEnd(chains [][]*x509.Certificate) (last time.Time) {
-	for _, chain := range chains {
-		end := chain[0].NotAfter
-		for _, c := range chain[1:] {
-			if c.NotAfter.Before(end) {
-				end = c.NotAfter
-			}
-		}
-		if end.After(last) {
-			last = end
+		case err != nil:
+			errs = append(errs, err)
+		case ok:
+			return authenticated(id), true, nil
 		}
 	}
-	return last.Add(time.Nanosecond)
+	return access.Identity{}, false, errs
 }
 
-// nextStart is when the next of the certificates becomes valid; zero if all of them have been.
-func nextStart(shown []*x509.Certificate, now time.Time) (next time.Time) {
-	for _, c := range shown {
-		if c.NotBefore.After(now) && (next.IsZero() || c.NotBefore.Before(next)) {
-			next = c.NotBefore
+// authenticated adds the group of those who have shown credentials.
+func authenticated(id access.Identity) access.Identity {
+	u := &id.User
+	if u.Name != access.Anonymous && !u.In(access.Authenticated) && !u.In(access.Unauthenticated) {
+		u.Groups = append(slices.Clip(u.Groups), access.Authenticated)
+	}
+	return id
+}
+
+// Review says whose a token is, as a request that shows it would find out, and whether there is somebody; an error says why not.
+// Audiences are those that it has to be for, one of them; none: those of this server.
+func (a *Authenticator) Review(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error) {
+	if len(audiences) == 0 {
+		audiences = a.Audiences
+	}
+	shown, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	if shown == "" { // a text that is no token is no credential
+		if a.NoAnonymous {
+			return id, false, nil
+		}
+		return access.Identity{User: access.Nobody(), Audiences: audiences}, true, nil
+	}
+	return a.token(ctx, shown, audiences)
+}
+
+// Agnostic is tokens that are for nobody in particular: they are for this server, whose audiences these are.
+func Agnostic(tokens Tokens, audiences []string) Tokens { return agnostic{tokens, audiences} }
+
+type agnostic struct {
+	Tokens
+	audiences []string
+}
+
+// Token implements Tokens.
+func (a agnostic) Token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+	meant := a.audiences
+	if audiences != nil {
+		if meant = Common(audiences, a.audiences); len(meant) == 0 {
+			return access.Identity{}, false, nil
 		}
 	}
-	return next
+	id, ok, err := a.Tokens.Token(ctx, token, nil)
+	id.Audiences = meant
+	return id, ok && err == nil, err
+}
+
+// Common is what is in both lists, in the order of the first.
+func Common(a, b []string) []string {
+	if slices.Equal(a, b) {
+		return a
+	}
+	var both []string
+	for _, s := range a {
+		if slices.Contains(b, s) {
+			both = append(both, s)
+		}
+	}
+	return both
 }

@@ -4,9 +4,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/hex"
 	"math/big"
 	"net/http/httptest"
 	"os"
@@ -25,11 +27,15 @@ func authenticator(t *testing.T, tokens string) *Authenticator {
 	if err := os.WriteFile(file, []byte(tokens), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, err := New(nil, file)
+	static, err := ReadTokens(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return New(Config{Tokens: []Tokens{static}})
+}
+
+func sameError(got, want error) bool {
+	return (got == nil) == (want == nil) && (want == nil || strings.Contains(got.Error(), want.Error()))
 }
 
 // SPEC: AUTH-1
@@ -57,8 +63,8 @@ func TestAuthenticate(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set("Authorization", c.header)
 		}
-		got, err := a.Authenticate(r)
-		if !reflect.DeepEqual(got, c.want) || err != c.err {
+		got, err := a.Authenticate(r.Context(), r)
+		if !reflect.DeepEqual(got.User, c.want) || !sameError(err, c.err) {
 			t.Errorf("Authorization %q: got %+v, %v", c.header, got, err)
 		}
 	}
@@ -94,8 +100,8 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set("Authorization", c.header)
 		}
-		got, err := a.Authenticate(r)
-		if got.Name != c.user || err != c.err || r.Header.Get("Sec-WebSocket-Protocol") != c.left {
+		got, err := a.Authenticate(r.Context(), r)
+		if got.User.Name != c.user || !sameError(err, c.err) || r.Header.Get("Sec-WebSocket-Protocol") != c.left {
 			t.Errorf("%q: got %+v, %v; left is %q", c.protocols, got, err, r.Header["Sec-Websocket-Protocol"])
 		}
 	}
@@ -137,12 +143,16 @@ func signed(t *testing.T, subject pkix.Name, by *tls.Certificate, edit func(*x50
 func TestAuthenticateByCertificate(t *testing.T) {
 	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil), signed(t, pkix.Name{CommonName: "foreign"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
-	a.clients = x509.NewCertPool()
-	a.clients.AddCert(own.Leaf)
+	a.Clients = x509.NewCertPool()
+	a.Clients.AddCert(own.Leaf)
 	subject := pkix.Name{CommonName: "carol", Organization: []string{access.Masters}}
-	carol := access.User{Name: "carol", Groups: []string{access.Masters, access.Authenticated}}
 	alice := access.User{Name: "alice", UID: "u1", Groups: []string{access.Authenticated}}
 	good, bad := signed(t, subject, own, nil), signed(t, subject, foreign, nil)
+	fingerprint := sha256.Sum256(good.Leaf.Raw)
+	carol := access.User{
+		Name: "carol", Groups: []string{access.Masters, access.Authenticated},
+		Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+	}
 	for _, c := range []struct {
 		name, token string
 		cert        *tls.Certificate
@@ -157,7 +167,7 @@ func TestAuthenticateByCertificate(t *testing.T) {
 		{"a foreign certificate beside a wrong token", "wrong", bad, access.User{}, ErrInvalid},
 		{"an expired one", "", signed(t, subject, own, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), access.User{}, ErrInvalid},
 		{"a server's", "", signed(t, subject, own, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), access.User{}, ErrInvalid},
-		{"nobody's", "", signed(t, pkix.Name{}, own, nil), access.User{}, ErrInvalid},
+		{"nobody's", "", signed(t, pkix.Name{}, own, nil), access.Nobody(), nil},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.cert.Leaf}}
@@ -165,16 +175,18 @@ func TestAuthenticateByCertificate(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		for range 2 { // the second time on a connection, and again on that
-			got, err := a.Authenticate(r)
-			if !reflect.DeepEqual(got, c.want) || err != c.err {
+			got, err := a.Authenticate(r.Context(), r)
+			if !reflect.DeepEqual(got.User, c.want) || (err != nil) != (c.err != nil) {
 				t.Errorf("%s: got %+v, %v", c.name, got, err)
 			}
 			r = r.WithContext(Remember(r.Context(), nil))
 		}
 	}
-	a.clients = nil
-	if v := a.verify([]*x509.Certificate{good.Leaf}); v.err != ErrInvalid {
-		t.Errorf("without authorities somebody is %+v", v.user)
+	a.Clients = nil // the system's authorities must not count
+	r := httptest.NewRequest("GET", "/", nil)
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{good.Leaf}}
+	if got, err := a.Authenticate(r.Context(), r); err != nil || got.User.Name != access.Anonymous {
+		t.Errorf("without authorities somebody is %+v, %v", got, err)
 	}
 }
 
@@ -210,8 +222,8 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 	} {
 		passed := time.Duration(0)
 		a := authenticator(t, "")
-		a.clients, a.now = x509.NewCertPool(), func() time.Time { return start.Add(passed) }
-		a.clients.AddCert(root.Leaf)
+		a.Clients, a.Now = x509.NewCertPool(), func() time.Time { return start.Add(passed) }
+		a.Clients.AddCert(root.Leaf)
 		r := httptest.NewRequest("GET", "/", nil)
 		r.TLS = &tls.ConnectionState{}
 		for _, s := range c.shown {
@@ -219,9 +231,9 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 		}
 		r = r.WithContext(Remember(r.Context(), nil))
 		for _, passed = range c.order {
-			user, err := a.Authenticate(r)
-			if ok := err == nil && user.Name == "carol"; ok != c.valid[passed] {
-				t.Errorf("%s: after %v: %+v, %v", c.name, passed, user, err)
+			id, err := a.Authenticate(r.Context(), r)
+			if ok := err == nil && id.User.Name == "carol"; ok != c.valid[passed] {
+				t.Errorf("%s: after %v: %+v, %v", c.name, passed, id.User, err)
 			}
 		}
 	}
@@ -233,12 +245,12 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 		",a,b\n":            "line 1",
 		"\"open":            "quote",
 	} {
-		err := authenticator(t, "").readTokens(strings.NewReader(text))
+		err := StaticTokens{}.read(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want it to name %s", text, err, want)
 		}
 	}
-	if _, err := New(nil, "/does/not/exist"); err == nil {
+	if _, err := ReadTokens("/does/not/exist"); err == nil {
 		t.Error("a missing token file is no error")
 	}
 }

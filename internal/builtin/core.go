@@ -73,7 +73,7 @@ func core(c Config) group {
 		{
 			name: "serviceaccounts", kind: "ServiceAccount", short: "sa", schema: gotypes.Of[corev1.ServiceAccount],
 			onCreate: secretNames, onUpdate: func(obj, _ object.Value) object.Value { return secretNames(obj) },
-			table: columns.ServiceAccounts, answersDeleted: true,
+			table: columns.ServiceAccounts, answersDeleted: true, more: accountTokens(c),
 		},
 		services(),
 		componentStatuses(),

@@ -9,15 +9,11 @@ type Absent struct {
 	Below                        bool     // there are URLs below it
 }
 
-const (
-	noNodes    = "it goes to the node or the service itself, and this server talks to none"
-	noAccounts = "service account tokens are not issued yet"
-)
+const noNodes = "it goes to the node or the service itself, and this server talks to none"
 
 // The methods of subresources that are not served.
 var (
 	reads    = []string{"GET"}
-	posts    = []string{"POST"}
 	connects = []string{"GET", "POST"}
 	anything = []string{
 		"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS",
@@ -34,6 +30,5 @@ var Missing = []Absent{
 	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true},
 	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
-	{Resource: "serviceaccounts", Subresource: "token", Why: noAccounts, Methods: posts},
 	{Group: "apiregistration.k8s.io", Resource: "apiservices", Why: "aggregation of other API servers is not served yet"},
 }

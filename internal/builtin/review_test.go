@@ -1,6 +1,8 @@
 package builtin
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -14,8 +16,13 @@ func TestReviews(t *testing.T) {
 	bob := access.User{Name: "bob"}
 	all := map[string]*engine.Resource{}
 	for _, r := range Resources(Config{
-		Now:          func() time.Time { return now },
-		Authenticate: func(token string) (access.User, bool) { return bob, token == "bobs" },
+		Now: func() time.Time { return now },
+		Authenticate: func(_ context.Context, token string, audiences []string) (access.Identity, bool, error) {
+			if token != "bobs" || len(audiences) > 0 {
+				return access.Identity{}, false, errors.New("invalid bearer token")
+			}
+			return access.Identity{User: bob, Audiences: []string{"here"}}, true, nil
+		},
 	}) {
 		all[r.Name] = r
 	}
@@ -71,11 +78,15 @@ func TestReviews(t *testing.T) {
 		},
 		{
 			"tokenreviews", alice, `{"spec":{"token":"bobs"}}`,
-			`{"spec":{"token":"bobs"},"status":{"authenticated":true,"user":{"username":"bob"}}}`,
+			`{"spec":{"token":"bobs"},"status":{"audiences":["here"],"authenticated":true,"user":{"username":"bob"}}}`,
 		},
 		{
 			"tokenreviews", alice, `{"spec":{"token":"nobodys"}}`,
 			`{"spec":{"token":"nobodys"},"status":{"error":"invalid bearer token","user":{}}}`,
+		},
+		{
+			"tokenreviews", alice, `{"spec":{"audiences":["there"],"token":"bobs"}}`,
+			`{"spec":{"audiences":["there"],"token":"bobs"},"status":{"error":"invalid bearer token","user":{}}}`,
 		},
 		{"tokenreviews", alice, `{"spec":{}}`, "token is required for TokenReview in authentication"},
 	} {

@@ -27,8 +27,11 @@ type Config struct {
 	Now      func() time.Time // nil: time.Now
 	// Features are the feature gates; the zero Set is the defaults.
 	Features features.Set
-	// Authenticate finds out whose a token is, for TokenReviews; nil knows no tokens.
-	Authenticate func(token string) (user access.User, ok bool)
+	// Authenticate finds out whose a token is, for TokenReviews.
+	Authenticate Authenticate
+	// Tokens answers TokenRequests. NoTokens: nobody does, and they are not served.
+	Tokens   Tokens
+	NoTokens bool
 	// Addresses gives Services their addresses and ports; nil: one with the reference's defaults.
 	Addresses *addresses.Allocator
 	// Authority decides what users may do, for reviews, and who may write which roles and bindings; nil: nobody may do anything, and

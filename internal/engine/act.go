@@ -12,6 +12,9 @@ import (
 // it. The answer is that it is done.
 func (d *draft) act(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
+	if sub.Answer != nil {
+		return d.ask(ctx)
+	}
 	if name := d.sent.At("metadata", "name").Str(); name != rq.Name {
 		return nil, apierr.NewBadRequest(fmt.Sprintf("name in URL does not match name in %s object", sub.Kind))
 	}
@@ -49,6 +52,32 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 		}
 		return &Result{Status: done(), Created: true}, nil
 	}
+}
+
+// ask is a POST to a subresource that stores nothing, and is answered with an object of its own. What it is answered with does not
+// depend on whether it is a dry run.
+func (d *draft) ask(ctx context.Context) (*Result, error) {
+	rq, sub := d.rq, d.rq.Subresource
+	d.now = d.Engine.now()
+	d.obj = d.sent
+	d.fill()
+	d.own(ctx)
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	live, _, err := d.store.Live(ctx, rq.key(), true)
+	switch {
+	case err != nil:
+		return nil, commitFailed(err)
+	case live == nil:
+		return nil, rq.notFound()
+	}
+	answer, warnings, err := sub.Answer(ctx, rq, live, d.obj)
+	d.warn(warnings...)
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Status: answer, Created: true}, nil
 }
 
 // through is a create of a virtual type that stands for an operation on an object of another one: the body names it.

@@ -145,10 +145,13 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 
 // virtual serves a virtual type: nothing is stored.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
+	d.now = d.Engine.now()
+	d.obj = d.sent
+	d.own(ctx)
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
-	answer, err := d.rq.Resource.Answer(ctx, d.rq, d.sent)
+	answer, err := d.rq.Resource.Answer(ctx, d.rq, d.obj)
 	if err != nil {
 		return nil, err
 	}

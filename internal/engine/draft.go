@@ -187,6 +187,9 @@ func (d *draft) own(ctx context.Context) {
 	switch {
 	case d.owned:
 		return
+	case d.rq.Resource.Answer != nil || sub != nil && sub.Answer != nil:
+		_, _, _, typ := d.rq.bodyType()
+		d.obj, err = (&merge.Kind{Type: typ}).Update(object.Nil, d.obj, d.writer())
 	case sub != nil && sub.Replicas != nil:
 		d.obj, err = d.ownScale()
 	case sub != nil && (sub.Kind != d.rq.Resource.Kind || !sub.does("update")):
@@ -471,7 +474,7 @@ func (d *draft) writer() merge.Writer {
 	}
 	if sub := d.rq.Subresource; sub != nil {
 		w.Subresource = sub.Name
-		if sub.Replicas != nil {
+		if sub.Replicas != nil || sub.Answer != nil {
 			w.APIVersion = apiVersion(sub.Group, sub.Version)
 		}
 	}

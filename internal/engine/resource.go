@@ -207,6 +207,9 @@ type Subresource struct {
 	Replicas merge.Replicas
 	// Deletion makes a POST delete the object, with these options, instead of writing it.
 	Deletion func(body object.Value) (DeleteOptions, error)
+	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below which the
+	// subresource is, in the version of its kind that is stored.
+	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value, warnings []string, err error)
 }
 
 // APIVersion is "apps/v1", or "v1" in the core group.

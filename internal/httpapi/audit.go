@@ -37,6 +37,9 @@ func (h *Handler) audit(x *exchange) error {
 		x.record = nil // as in the reference, that it was refused is not written down
 		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(x.r.RequestURI) + ": failed to store audit event"}
 	}
+	for key, value := range x.noted {
+		x.record.Annotate(key, value)
+	}
 	return nil
 }
 

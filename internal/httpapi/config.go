@@ -23,7 +23,7 @@ type Config struct {
 	Documents *discovery.Documents
 
 	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
-	Authenticate func(*http.Request) (access.User, error)
+	Authenticate func(context.Context, *http.Request) (access.Identity, error)
 	// Authorizer says whether a user may do something.
 	Authorizer access.Authorizer
 	// Auditor writes down who asks for what; nil: nobody does.
@@ -35,6 +35,8 @@ type Config struct {
 	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
 	// or "/console/" for all that is below. They are authorized by path.
 	Handlers map[string]http.Handler
+	// Pages are further documents, by their paths.
+	Pages map[string]Page
 	// Statusz is what /statusz tells, and Flagz are the flags and their values that /flagz tells; nil: there is no such page.
 	Statusz *Statusz
 	Flagz   map[string]string
@@ -71,6 +73,13 @@ type Config struct {
 
 	Logger  *slog.Logger // nil: slog.Default
 	Metrics Metrics
+}
+
+// Page is a document that is made when somebody asks for it.
+type Page struct {
+	Type    string // the media type
+	Caching string // the Cache-Control header
+	Make    func() ([]byte, error)
 }
 
 // Missing is a subresource that the API has and this server has not.

@@ -39,8 +39,9 @@ type exchange struct {
 	resource    *engine.Resource // what the target is about, from route on
 	subresource *engine.Subresource
 
-	record   *audit.Record    // nil: the request is not written down
-	received *engine.Received // what the record is to have of the body, see recordBody
+	noted    map[string]string // what authentication adds to the record
+	record   *audit.Record     // nil: the request is not written down
+	received *engine.Received  // what the record is to have of the body, see recordBody
 
 	warnings []string // what Warning headers tell, see warn
 

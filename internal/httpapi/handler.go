@@ -162,15 +162,18 @@ func (h *Handler) limitTime(x *exchange) error {
 
 // authenticate finds out who asks.
 func (h *Handler) authenticate(x *exchange) error {
-	user, err := h.Authenticate(x.r)
+	id, err := h.Authenticate(x.ctx, x.r)
 	if err != nil {
 		x.auditRefusal(x.attempted())
+		h.report(&h.logs.refusals, x, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
-	if user.Name == "" {
-		user = access.Nobody()
+	if id.User.Name == "" {
+		id.User = access.Nobody()
 	}
-	x.user = user
+	x.user, x.noted = id.User, id.Annotations
+	x.warn(id.Warnings)
+	delete(x.r.Header, "Authorization") // nobody behind needs it
 	return nil
 }
 

@@ -24,6 +24,9 @@ func (h *Handler) servePath(x *exchange) error {
 		handler.ServeHTTP(x, r)
 		return nil
 	}
+	if page, ok := h.Pages[strings.TrimSuffix(path, "/")]; ok {
+		return x.page(page)
+	}
 	if path == "/" || path == "/index.html" {
 		return h.index(x)
 	}
@@ -116,6 +119,9 @@ func (h *Handler) paths() []string {
 	for path := range h.Handlers {
 		paths = append(paths, path)
 	}
+	for path := range h.Pages {
+		paths = append(paths, path)
+	}
 	if h.Statusz != nil {
 		paths = append(paths, "/statusz")
 	}
@@ -174,6 +180,21 @@ func (x *exchange) document(path string, d *discovery.Document) error {
 		}
 		body = indented.Bytes()
 	}
+	return x.whole(body)
+}
+
+// page answers with a page.
+func (x *exchange) page(p Page) error {
+	if x.r.Method != http.MethodGet {
+		return apierr.NewMethodNotAllowed()
+	}
+	body, err := p.Make()
+	if err != nil {
+		return err
+	}
+	header := x.w.Header()
+	header.Set("Content-Type", p.Type)
+	header.Set("Cache-Control", p.Caching)
 	return x.whole(body)
 }
 

@@ -175,7 +175,7 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 
 // answers is the type of the object that a request is answered with.
 func (x *exchange) answers(rq *engine.Request) wire.Type {
-	if sub := rq.Subresource; sub != nil && sub.View != nil {
+	if sub := rq.Subresource; sub != nil && (sub.View != nil || sub.Answer != nil) {
 		return sub.Schema()
 	}
 	return rq.Resource.Schema()

@@ -110,16 +110,16 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
-		Authenticate: func(r *http.Request) (access.User, error) {
+		Authenticate: func(_ context.Context, r *http.Request) (access.Identity, error) {
 			switch r.Header.Get("Authorization") {
 			case "":
-				return access.User{Name: "admin", Groups: []string{access.Masters}}, nil
+				return access.Identity{User: access.User{Name: "admin", Groups: []string{access.Masters}}}, nil
 			case "Bearer nobody":
-				return access.User{}, nil
+				return access.Identity{User: access.User{}}, nil
 			case "Bearer jane":
-				return access.User{Name: "jane"}, nil
+				return access.Identity{User: access.User{Name: "jane"}}, nil
 			}
-			return access.User{}, io.ErrUnexpectedEOF
+			return access.Identity{User: access.User{}}, io.ErrUnexpectedEOF
 		},
 		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 			if a.User.Name == "admin" || a.Path == "/healthz" {

@@ -14,7 +14,7 @@ func TestTokenReview(t *testing.T) {
 	s := inProcess(t, t.TempDir())
 	defer s.Close()
 	for spec, want := range map[string]string{
-		`{"token":"sesame"}`: `"status":{"authenticated":true,"user":{"groups":["system:masters","system:authenticated"],"uid":"1","username":"admin"}}`,
+		`{"token":"sesame"}`: `"status":{"audiences":["https://kubernetes.default.svc.cluster.local"],"authenticated":true,"user":{"groups":["system:masters","system:authenticated"],"uid":"1","username":"admin"}}`,
 		`{"token":"wrong"}`:  `"status":{"error":"invalid bearer token","user":{}}`,
 		// No token here is for somebody else.
 		`{"token":"sesame","audiences":["vault"]}`: `"status":{"error":"invalid bearer token","user":{}}`,

@@ -46,7 +46,9 @@ type Config struct {
 	PermitAddressSharing bool // SO_REUSEADDR
 	PermitPortSharing    bool // SO_REUSEPORT
 
-	Audit audit.Options // what is written down of requests, and where
+	Audit           audit.Options // what is written down of requests, and where
+	ServiceAccounts ServiceAccounts
+	APIAudiences    []string // what tokens have to be for; none: the issuers of ServiceAccounts
 
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
 	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC
@@ -107,8 +109,9 @@ func Defaults() Config {
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
 		EndpointReconciler: "lease", ServiceNodePortRange: "30000-32767", GarbageCollection: true, Controllers: []string{"*"},
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
-		Audit:         audit.Defaults(),
-		AnonymousAuth: true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
+		Audit:           audit.Defaults(),
+		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
+		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
 		WatchHistoryBytes: 512 << 20,
@@ -167,7 +170,7 @@ func (c *Config) validate() error {
 	if _, err := c.origins(); err != nil {
 		refuse("%w", err)
 	}
-	faults = append(faults, c.validateNumbers(), c.Audit.Validate(), c.validateAccess())
+	faults = append(faults, c.validateNumbers(), c.Audit.Validate(), c.validateAccess(), c.validateAuthentication())
 	c.settle()
 	return errors.Join(faults...)
 }

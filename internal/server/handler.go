@@ -54,6 +54,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Auditor:        s.audit,
 		Missing:        missing,
 		Handlers:       s.handlers(figures),
+		Pages:          s.accountPages(),
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,

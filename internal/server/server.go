@@ -22,10 +22,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"plinth/internal/access"
 	"plinth/internal/addresses"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
+	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
@@ -53,10 +53,13 @@ type Server struct {
 	auth     *auth.Authenticator
 	policy   *authz.Authority
 	audit    *audit.Auditor // nil: nothing is written down
-	http     *http.Server
-	listener net.Listener // a test may give its own
-	ready    atomic.Bool
-	own      *x509.Certificate // what the server shows to clients, if it is of its own authority
+	issuer   *serviceaccount.Issuer
+	// accountKeys are those of service account tokens.
+	accountKeys *serviceaccount.Keys
+	http        *http.Server
+	listener    net.Listener // a test may give its own
+	ready       atomic.Bool
+	own         *x509.Certificate // what the server shows to clients, if it is of its own authority
 	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
 	// requests are finished.
 	closing context.Context
@@ -108,6 +111,10 @@ func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
 	s.policy = c.authority()
+	var err error
+	if s.accountKeys, err = c.accountKeys(); err != nil {
+		return err
+	}
 	definitions := crd.New(gotypes.Of[metav1.ObjectMeta])
 	definitions.Call = s.webhooks().Call
 	allocator, err := c.allocator()
@@ -115,7 +122,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	types, err := c.enabled(builtin.Resources(builtin.Config{
-		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.token,
+		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken, NoTokens: !s.accountKeys.Signs(),
 		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
 	}))
 	if err != nil {
@@ -152,10 +159,9 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.auth, err = auth.New(tlsConfig.ClientCAs, c.TokenAuthFile); err != nil {
+	if s.auth, err = s.authenticator(tlsConfig); err != nil {
 		return err
 	}
-	s.auth.RefuseAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
 	if s.audit, err = audit.New(c.Audit, c.Logger); err != nil {
 		return err
 	}
@@ -194,9 +200,6 @@ func (s *Server) open(ctx context.Context) error {
 	s.ready.Store(true)
 	return nil
 }
-
-// token says whose a bearer token is. There are requests only when there is an authenticator.
-func (s *Server) token(token string) (access.User, bool) { return s.auth.Token(token) }
 
 func (s *Server) run(f func()) {
 	s.work.Add(1)

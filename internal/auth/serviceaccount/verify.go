@@ -1,0 +1,281 @@
+package serviceaccount
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/internal/auth/tokencache"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// Verifier says whose a token is.
+type Verifier struct {
+	Keys *Keys
+	// Issuers are those whose tokens are taken, besides the legacy one.
+	Issuers []string
+	// Audiences are those of this server.
+	Audiences []string
+	Objects   *Objects
+	// Lookup looks up the Secret and the ServiceAccount of a legacy token. Without it, its signature is enough.
+	Lookup bool
+	// Used is told that a legacy token was used that has no mark of today; nil: nobody wants to know.
+	Used func(ctx context.Context, secret *engine.Object, today string)
+	Now  func() time.Time
+
+	signed tokencache.Cache[*claims]
+}
+
+// rememberedTokens is how many tokens are remembered whose signature is good.
+const rememberedTokens = 4096
+
+// algorithms are those of the signatures that are looked at: all that a public key can verify.
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
+}
+
+// Token says whose a token is, if it is one of a service account: not ok and no error means that it is none. Audiences are those
+// that it has to be for, one of them; none: those of this server.
+func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error) {
+	c, err := v.verified(token)
+	if c == nil || err != nil {
+		return id, false, err
+	}
+	meant := []string(c.Audience)
+	if len(meant) == 0 { // a legacy token
+		meant = v.Audiences
+	}
+	wanted := audiences
+	if wanted == nil {
+		wanted = v.Audiences
+	}
+	id.Audiences = auth.Common(wanted, meant)
+	if len(id.Audiences) == 0 && len(v.Audiences) > 0 {
+		return id, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
+	}
+	if len(c.Audience) == 0 {
+		id.Annotate("authentication.k8s.io/legacy-token", c.Subject)
+	}
+	id.User = c.owner
+	if c.Issuer == legacyIssuer {
+		err = v.checkLegacy(ctx, c, token, &id)
+	} else {
+		err = v.checkBound(ctx, c, &id)
+	}
+	return id, err == nil, err
+}
+
+// errSignature is what a client is told of a token with a bad signature, as the reference's library words it.
+var errSignature = errors.New("go-jose/go-jose: error in cryptographic primitive")
+
+// verified is what a token says, if it is one of these issuers and its signature is good; nil if it is none of them.
+func (v *Verifier) verified(token string) (*claims, error) {
+	key := tokencache.KeyOf(token, nil)
+	now := v.Now()
+	if c, ok := v.signed.Get(key, now); ok {
+		return c, nil
+	}
+	parsed, err := jwt.ParseSigned(token, algorithms)
+	if err != nil {
+		return nil, nil
+	}
+	var unverified struct {
+		Issuer string `json:"iss"`
+	}
+	if err := parsed.UnsafeClaimsWithoutVerification(&unverified); err != nil || !v.issues(unverified.Issuer) {
+		return nil, nil
+	}
+	id := parsed.Headers[0].KeyID
+	err = errors.New("invalid signature, no keys found")
+	for _, k := range v.Keys.public {
+		if id != "" && k.id != id {
+			continue
+		}
+		c := &claims{}
+		if err = parsed.Claims(k.key, c); err != nil {
+			err = errSignature
+			continue
+		}
+		c.owner = c.user()
+		v.signed.Size = rememberedTokens
+		v.signed.Set(key, c, now)
+		return c, nil
+	}
+	return nil, err
+}
+
+func (v *Verifier) issues(issuer string) bool {
+	return issuer == legacyIssuer || slices.Contains(v.Issuers, issuer)
+}
+
+// checkBound says why a bound token is not valid: now is not its time, or what it is bound to is gone or another one.
+func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identity) error {
+	now := v.Now()
+	switch err := c.Validate(jwt.Expected{Time: now}); {
+	case err == nil:
+	case errors.Is(err, jwt.ErrExpired):
+		return errors.New("service account token has expired")
+	case errors.Is(err, jwt.ErrNotValidYet):
+		return errors.New("service account token is not valid yet")
+	case errors.Is(err, jwt.ErrIssuedInTheFuture):
+		return errors.New("service account token is issued in the future")
+	default:
+		return fmt.Errorf("service account token claims could not be validated: %w", err)
+	}
+	b := &c.Kubernetes
+	own, err := v.Objects.get(ctx, "serviceaccounts", b.Namespace, b.Account.Name)
+	switch {
+	case err != nil:
+		return err
+	case own.Sidecar.UID != b.Account.UID:
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", own.Sidecar.UID, b.Account.UID)
+	case gone(own, now):
+		return fmt.Errorf("service account %s/%s has been deleted", b.Namespace, b.Account.Name)
+	}
+	if err := v.checkBinding(ctx, b, now); err != nil {
+		return err
+	}
+	if b.WarnAfter != nil && *b.WarnAfter != 0 && now.After(b.WarnAfter.Time()) {
+		id.Annotate("authentication.k8s.io/stale-token", fmt.Sprintf("subject: %s, seconds after warning threshold: %d",
+			c.Subject, now.Unix()-b.WarnAfter.Time().Unix()))
+	}
+	return nil
+}
+
+// checkBinding looks at the object that a token is bound to beside its ServiceAccount.
+func (v *Verifier) checkBinding(ctx context.Context, b *binding, now time.Time) error {
+	for _, bound := range []struct {
+		to                        *reference
+		resource, namespace, name string
+	}{
+		{b.Secret, "secrets", b.Namespace, "secret"},
+		{b.Pod, "pods", b.Namespace, "pod"},
+		{b.Node, "nodes", "", "node"},
+	} {
+		if bound.to == nil || bound.to == b.Node && b.Pod != nil { // of a token for a Pod the Node says where it is, and nothing else
+			continue
+		}
+		o, err := v.Objects.get(ctx, bound.resource, bound.namespace, bound.to.Name)
+		switch {
+		case err != nil:
+			return errInvalidated
+		case o.Sidecar.UID != bound.to.UID:
+			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.name, o.Sidecar.UID, bound.name, bound.to.UID)
+		case gone(o, now):
+			return errInvalidated
+		}
+	}
+	if b.Validating != nil || b.Mutating != nil {
+		return errors.New(`feature gate "APIServerWebhookAuthenticationToken" is disabled, but token is webhook bound`)
+	}
+	return nil
+}
+
+var errInvalidated = errors.New("service account token has been invalidated")
+
+// gone says whether an object has been deleted for good: the time is over in which it is to end, and as much as clocks may differ.
+func gone(o *engine.Object, now time.Time) bool {
+	if !o.Sidecar.Deleting {
+		return false
+	}
+	obj, err := engine.ObjectOf(o)
+	if err != nil {
+		return true
+	}
+	at, err := time.Parse(time.RFC3339, obj.At("metadata", "deletionTimestamp").Str())
+	return err != nil || at.Before(now.Add(-jwt.DefaultLeeway))
+}
+
+// The labels of Secrets with legacy tokens: the day of their last use, and the day since which they are no longer taken.
+const (
+	LastUsed     = "kubernetes.io/legacy-token-last-used"
+	InvalidSince = "kubernetes.io/legacy-token-invalid-since"
+)
+
+// checkLegacy says why a legacy token is not valid: its Secret or its ServiceAccount is not what it was.
+func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id *access.Identity) error {
+	for _, need := range []struct{ value, name string }{
+		{c.Subject, "sub"}, {c.legacyClaims.Namespace, "namespace"}, {c.SecretName, "secretName"}, {c.AccountName, "serviceAccountName"},
+		{c.AccountUID, "serviceAccountUID"},
+	} {
+		if need.value == "" {
+			return errors.New(need.name + " claim is missing")
+		}
+	}
+	if namespace, name, ok := splitName(c.Subject); !ok || namespace != c.legacyClaims.Namespace || name != c.AccountName {
+		return errors.New("sub claim is invalid")
+	}
+	if !v.Lookup {
+		return nil
+	}
+	namespace := c.legacyClaims.Namespace
+	secret, err := v.Objects.get(ctx, "secrets", namespace, c.SecretName)
+	if err != nil || secret.Sidecar.Deleting {
+		return errors.New("Token has been invalidated") //nolint:staticcheck // as the reference words it
+	}
+	obj, err := engine.ObjectOf(secret)
+	if err != nil {
+		return err
+	}
+	kept, err := base64.StdEncoding.DecodeString(obj.At("data", "token").Str())
+	if err != nil || subtle.ConstantTimeCompare(kept, []byte(token)) == 0 {
+		return errors.New("Token does not match server's copy") //nolint:staticcheck
+	}
+	own, err := v.Objects.get(ctx, "serviceaccounts", namespace, c.AccountName)
+	switch {
+	case err != nil:
+		return err
+	case own.Sidecar.Deleting:
+		return fmt.Errorf("ServiceAccount %s/%s has been deleted", namespace, c.AccountName)
+	case own.Sidecar.UID != c.AccountUID:
+		return fmt.Errorf("ServiceAccount UID (%s) does not match claim (%s)", own.Sidecar.UID, c.AccountUID)
+	}
+	return v.track(ctx, c, secret, own, id)
+}
+
+// track notes that a legacy token is used: on its Secret, once a day, and for whoever reads the audit log.
+func (v *Verifier) track(ctx context.Context, c *claims, secret, own *engine.Object, id *access.Identity) error {
+	today := v.Now().UTC()
+	used := label(secret, LastUsed)
+	if v.Used != nil && used != today.Format(time.DateOnly) && used != today.AddDate(0, 0, 1).Format(time.DateOnly) {
+		v.Used(ctx, secret, today.Format(time.DateOnly))
+	}
+	if label(secret, InvalidSince) != "" {
+		id.Annotate("authentication.k8s.io/legacy-token-invalidated", c.SecretName+"/"+c.legacyClaims.Namespace)
+		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API "+
+			"or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
+			c.legacyClaims.Namespace, c.SecretName, c.legacyClaims.Namespace, c.AccountName, InvalidSince)
+	}
+	obj, err := engine.ObjectOf(own)
+	if err != nil {
+		return err
+	}
+	made := slices.ContainsFunc(obj.At("secrets").Items(), func(s object.Value) bool { return s.At("name").Str() == c.SecretName })
+	if !made {
+		id.Annotate("authentication.k8s.io/legacy-token-manual-secret", c.SecretName)
+		return nil
+	}
+	id.Annotate("authentication.k8s.io/legacy-token-autogenerated-secret", c.SecretName)
+	id.Warnings = append(id.Warnings, "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "+
+		"auto-generated secret-based tokens.")
+	return nil
+}
+
+func label(o *engine.Object, name string) string {
+	for _, l := range o.Sidecar.Labels {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return ""
+}

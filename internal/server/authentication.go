@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/internal/auth/serviceaccount"
+	"plinth/internal/authz"
+	"plinth/internal/engine"
+	"plinth/internal/httpapi"
+	"plinth/object"
+)
+
+// ServiceAccounts are the settings of their tokens.
+type ServiceAccounts struct {
+	Issuers        []string // the first one issues tokens, and those of all are taken; none: defaultIssuer
+	KeyFiles       []string // what verifies tokens; none: the signing key
+	SigningKeyFile string   // what signs tokens; "": a key of the server's own, if there are no KeyFiles
+	Lookup         bool     // legacy tokens are valid as long as their Secrets are there
+	MaxExpiration  time.Duration
+	Extend         bool   // tokens of Pods last a year, see serviceaccount.Issuer
+	JWKSURI        string // where others find the public keys; "": at this server
+}
+
+// defaultIssuer is the issuer of tokens if nobody names one.
+const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
+
+// validateAuthentication names everything that is wrong with the settings of authentication.
+func (c *Config) validateAuthentication() error {
+	var faults []error
+	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	s := &c.ServiceAccounts
+	for i, issuer := range s.Issuers {
+		switch _, err := url.Parse(issuer); {
+		case issuer == "":
+			refuse("--service-account-issuer should not be an empty string")
+		case strings.Contains(issuer, ":") && err != nil:
+			refuse("--service-account-issuer: %q contains a colon, but is no URL: %w", issuer, err)
+		case slices.Contains(s.Issuers[:i], issuer):
+			refuse("--service-account-issuer: %q is there twice", issuer)
+		}
+	}
+	if u, err := url.Parse(s.JWKSURI); s.JWKSURI != "" && (err != nil || u.Scheme != "https") {
+		refuse("--service-account-jwks-uri: %q is no https:// URL", s.JWKSURI)
+	}
+	if d := s.MaxExpiration; d != 0 && (d < time.Hour || d > (1<<32)*time.Second) {
+		refuse("--service-account-max-token-expiration: %s is not between 1 hour and 2^32 seconds", d)
+	}
+	return errors.Join(faults...)
+}
+
+// issuers are those whose tokens are taken.
+func (c *Config) issuers() []string {
+	if len(c.ServiceAccounts.Issuers) > 0 {
+		return c.ServiceAccounts.Issuers
+	}
+	return []string{defaultIssuer}
+}
+
+// audiences are those of the API.
+func (c *Config) audiences() []string {
+	if len(c.APIAudiences) > 0 {
+		return c.APIAudiences
+	}
+	return c.issuers()
+}
+
+// accountKeys reads the keys of service account tokens, or makes one on the first start.
+func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
+	s := &c.ServiceAccounts
+	var private crypto.Signer
+	var public []crypto.PublicKey
+	var err error
+	switch {
+	case s.SigningKeyFile != "":
+		private, err = serviceaccount.ReadPrivateKey(s.SigningKeyFile)
+	case len(s.KeyFiles) == 0:
+		private, err = ownAccountKey(filepath.Join(c.DataDir, "pki", "sa.key"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+	}
+	for _, file := range s.KeyFiles {
+		keys, err := serviceaccount.ReadPublicKeys(file)
+		if err != nil {
+			return nil, fmt.Errorf("--service-account-key-file: %w", err)
+		}
+		public = append(public, keys...)
+	}
+	if len(s.KeyFiles) == 0 {
+		public = append(public, private.Public())
+	}
+	return serviceaccount.NewKeys(public, private)
+}
+
+// ownAccountKey reads the server's own key for the tokens of service accounts, or makes it.
+func ownAccountKey(file string) (crypto.Signer, error) {
+	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return serviceaccount.ReadPrivateKey(file)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	return key, writeFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), true)
+}
+
+// authenticator puts together who is known by what, in the reference's order.
+func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) {
+	c := &s.config
+	audiences := c.audiences()
+	var tokens []auth.Tokens
+	if c.TokenAuthFile != "" {
+		static, err := auth.ReadTokens(c.TokenAuthFile)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, auth.Agnostic(static, audiences))
+	}
+	objects := serviceaccount.NewObjects(s.engine, s.registry)
+	now := c.Now
+	if now == nil {
+		now = time.Now
+	}
+	s.issuer = &serviceaccount.Issuer{
+		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences, MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
+		Extend: c.ServiceAccounts.Extend, Objects: objects, Now: now,
+	}
+	tokens = append(tokens, &serviceaccount.Verifier{
+		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects, Lookup: c.ServiceAccounts.Lookup, Now: now,
+		Used: func(ctx context.Context, secret *engine.Object, today string) {
+			if err := objects.MarkUsed(ctx, secret, today); err != nil {
+				c.Logger.Warn("the last use of a legacy token could not be noted", "secret", secret.Key.Name, "error", err)
+			}
+		},
+	})
+	return auth.New(auth.Config{
+		Clients: spoken.ClientCAs, Tokens: tokens, Audiences: audiences, Now: now,
+		NoAnonymous: !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow)),
+	}), nil
+}
+
+// reviewToken says whose a token is. There are requests only when there is an authenticator.
+func (s *Server) reviewToken(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+	return s.auth.Review(ctx, token, audiences)
+}
+
+// answerToken answers TokenRequests. There are requests only when there is an issuer.
+func (s *Server) answerToken(
+	ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value,
+) (object.Value, []string, error) {
+	return s.issuer.Answer(ctx, rq, account, body)
+}
+
+// accountPages are the documents by which others verify tokens of service accounts.
+func (s *Server) accountPages() map[string]httpapi.Page {
+	issuer := s.config.issuers()[0]
+	if err := serviceaccount.Discoverable(issuer); err != nil {
+		s.config.Logger.Info("no documents are served for who verifies tokens of service accounts", "reason", err)
+		return nil
+	}
+	return map[string]httpapi.Page{
+		serviceaccount.KeysPath: {
+			Type: serviceaccount.KeysType, Caching: serviceaccount.DocumentCaching, Make: s.accountKeys.KeySet,
+		},
+		serviceaccount.ConfigurationPath: {
+			Type: "application/json", Caching: serviceaccount.DocumentCaching,
+			Make: func() ([]byte, error) {
+				keys := s.config.ServiceAccounts.JWKSURI
+				if keys == "" {
+					keys = "https://" + s.advertised() + serviceaccount.KeysPath
+				}
+				return s.accountKeys.Configuration(issuer, keys)
+			},
+		},
+	}
+}
