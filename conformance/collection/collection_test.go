@@ -1,0 +1,212 @@
+package collection
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"plinth/conformance/internal/controlplane"
+	"plinth/conformance/internal/harness"
+	"plinth/conformance/internal/linediff"
+	"plinth/conformance/internal/records"
+)
+
+var (
+	rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
+	graphs  = flag.Int("graphs", 500, "the number of random graphs that are compared with the reference")
+	seed    = flag.Uint64("seed", 1000, "the seed of the first random graph")
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// The reference's controllers wait: for five seconds before they empty a namespace, and for eight between two looks at
+// one that finalizers hold.
+const (
+	quietHere      = 1500 * time.Millisecond
+	quietReference = 14 * time.Second
+)
+
+// here runs cases on Plinth.
+func here(t *testing.T) *runner {
+	t.Helper()
+	r, err := newRunner(t.Context(), harness.Run(t, harness.Options{Kind: harness.Plinth}), quietHere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// onReference runs cases on the reference, with its kube-controller-manager beside it.
+func onReference(t *testing.T) *runner {
+	t.Helper()
+	server := harness.Run(t, harness.Options{Kind: harness.Reference})
+	r, err := newRunner(t.Context(), server, quietReference) // its garbage collector looks for new types every 30 s: they are there before
+	if err != nil {
+		t.Fatal(err)
+	}
+	controlplane.Run(t, server, controlplane.Options{NoScheduler: true, Manager: []string{
+		"--controllers=garbage-collector-controller,namespace-controller", "--leader-elect=false",
+		"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-gc-syncs=20",
+	}})
+	warm := &graph{title: "warm up"}
+	for _, line := range []string{"create h hub", "create l link in a owned by h", "wait", "delete h", "wait"} {
+		s, err := parseStep(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warm.steps = append(warm.steps, s)
+	}
+	for range 5 {
+		got, err := r.run(t.Context(), []*graph{warm})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got[0].objects[1].state.there {
+			return r
+		}
+	}
+	t.Fatal("the reference's garbage collector does not begin")
+	return nil
+}
+
+func testdata(t *testing.T) []*file {
+	t.Helper()
+	return records.Load(t, parseFile)
+}
+
+// What is printed is what was read, so that recording changes nothing but answers.
+func TestFiles(t *testing.T) {
+	for _, f := range testdata(t) {
+		records.Unchanged(t, f.name, f.print())
+		for i, g := range f.graphs {
+			if records.Name(f.name) == "random" && g.text() != generated(uint64(i)).text() {
+				t.Errorf("%s:%d: it is not the graph that is generated: write it anew with -rewrite", f.name, g.line)
+			}
+		}
+	}
+}
+
+// floor is what the recorded cases have to come to at least: a comparison of nothing finds nothing.
+func (t *tally) floor(tb testing.TB, factor int) {
+	tb.Helper()
+	tb.Logf("looked at %d objects: %d went, %d of them by themselves; %d lost owners, %d were held; %d looks at deleted namespaces",
+		t.objects, t.gone, t.collected, t.orphaned, t.waiting, t.namespaces)
+	if t.gone < 100*factor || t.collected < 40*factor || t.orphaned < 10*factor || t.waiting < 10*factor || t.namespaces < factor {
+		tb.Error("that is too little to have compared anything")
+	}
+}
+
+// SPEC: DEL-2, DEL-5: what Plinth leaves is what the reference has left.
+func TestRecorded(t *testing.T) {
+	if *rewrite {
+		return
+	}
+	var all []*graph
+	files := testdata(t)
+	for _, f := range files {
+		all = append(all, f.graphs...)
+	}
+	var total tally
+	ran, err := here(t).run(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for _, g := range f.graphs {
+			got := ran[0]
+			ran = ran[1:]
+			total.add(got.counted)
+			if got.outcome() != g.want {
+				t.Errorf("%s:%d: %s\n%s\n--- reference\n+++ here\n%s", f.name, g.line, g.title, g.text(), linediff.Diff(g.want, got.outcome()))
+			}
+		}
+	}
+	total.floor(t, 1)
+}
+
+const recordedGraphs = 60
+
+// TestRecords holds the records against the reference, or makes them.
+func TestRecords(t *testing.T) {
+	if !*rewrite && !harness.WantReference() {
+		return
+	}
+	files := testdata(t)
+	var all []*graph
+	for _, f := range files {
+		if *rewrite && records.Name(f.name) == "random" {
+			f.graphs = nil
+			for i := range recordedGraphs {
+				f.graphs = append(f.graphs, generated(uint64(i)))
+			}
+		}
+		all = append(all, f.graphs...)
+	}
+	ran, err := onReference(t).run(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for _, g := range f.graphs {
+			got := ran[0].outcome()
+			ran = ran[1:]
+			if !*rewrite && got != g.want {
+				t.Errorf("%s:%d: %s\n--- recorded\n+++ today\n%s", f.name, g.line, g.title, linediff.Diff(g.want, got))
+			}
+			g.want = got
+		}
+		if *rewrite {
+			if err := os.WriteFile(f.name, f.print(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// SPEC: DEL-2, DEL-5: random graphs leave the same here and on the reference.
+//
+// Where a collector is quicker than the next one, more than one thing can be left: graphs that differ are run again, on
+// both. They do differ if what is left here has never been left there.
+func TestGraphs(t *testing.T) {
+	if *rewrite || !harness.WantReference() {
+		return
+	}
+	var differ []*graph
+	for i := range *graphs {
+		differ = append(differ, generated(*seed+uint64(i)))
+	}
+	ours, theirs := here(t), onReference(t)
+	left := map[string][2][]string{} // by title, what was left here and there
+	var total tally
+	for round := 0; round < 4 && len(differ) > 0; round++ {
+		a, err := ours.run(t.Context(), differ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := theirs.run(t.Context(), differ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again []*graph
+		for i, g := range differ {
+			if round == 0 {
+				total.add(b[i].counted)
+			}
+			both := left[g.title]
+			both[0], both[1] = append(both[0], a[i].outcome()), append(both[1], b[i].outcome())
+			left[g.title] = both
+			if !slices.ContainsFunc(both[0], func(text string) bool { return slices.Contains(both[1], text) }) {
+				again = append(again, g)
+			}
+		}
+		t.Logf("round %d: %d of %d graphs differ", round, len(again), len(differ))
+		differ = again
+	}
+	for _, g := range differ {
+		both := left[g.title]
+		t.Errorf("%s\n%s\n--- reference\n+++ here\n%s", g.title, g.text(), linediff.Diff(both[1][0], both[0][0]))
+	}
+	total.floor(t, *graphs/50)
+}
