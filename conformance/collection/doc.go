@@ -17,6 +17,8 @@
 // NAME/kind and NAME/group have that part of the reference wrong. A NAME that is created again, is another object:
 // NAME'.
 //
+// A line "@differs REASON" before the steps says why Plinth leaves something else.
+//
 // testdata has cases with the reference's answers, some written and some random:
 //
 //	go test ./collection                              Plinth answers as recorded

@@ -166,6 +166,7 @@ func parseStep(line string) (s step, err error) {
 type graph struct {
 	title   string
 	comment string // lines that begin with #
+	differs string // why Plinth is known to leave something else
 	line    int
 	steps   []step
 	want    string // what the reference has left, at each wait
@@ -185,6 +186,10 @@ func parseFile(name, text string) (*file, error) {
 				g.comment += line
 				continue
 			}
+			if reason, ok := strings.CutPrefix(line, "@differs "); ok {
+				g.differs = strings.TrimSpace(reason)
+				continue
+			}
 			step, err := parseStep(strings.TrimSpace(line))
 			if err != nil {
 				return nil, err
@@ -198,7 +203,11 @@ func parseFile(name, text string) (*file, error) {
 
 func (f *file) print() []byte {
 	return records.Print(f.head, f.graphs, func(g *graph) records.Section {
-		return records.Section{Title: g.title, Step: g.comment + g.text(), Answer: g.want}
+		text := g.comment
+		if g.differs != "" {
+			text += "@differs " + g.differs + "\n"
+		}
+		return records.Section{Title: g.title, Step: text + g.text(), Answer: g.want}
 	})
 }
 
