@@ -44,7 +44,7 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 		case orphan:
 			err = target.orphan(ctx)
 		}
-		if !apierr.Is(err, apierr.Conflict) {
+		if !apierr.Is(err, apierr.Conflict) && !errors.Is(err, errUnblocked) {
 			break
 		}
 	}
@@ -144,6 +144,10 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 // notes its object in doomed before it looks, and in one order:
 //
 //	x looks after it is in doomed ∧ y looks after it is in doomed ⇒ x sees y or y sees x
+//
+// An object that has stopped to block its owners is judged again when they have seen that: an owner that waits for nothing else is
+// gone then, or is held by finalizers of others and keeps the object, which goes with it in the background. So does the reference,
+// whose delete is on the condition that the references have not changed.
 func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
 	uid := t.o.Sidecar.UID
 	t.mu.Lock()
@@ -166,8 +170,31 @@ func (t *target) deleteInForeground(ctx context.Context, refs []reference) error
 		if err := t.unblock(ctx); err != nil {
 			return err
 		}
+		for _, ref := range refs {
+			if err := t.releaseOwner(ctx, ref.uid); err != nil {
+				return err
+			}
+		}
+		return errUnblocked
 	}
 	return t.delete(ctx, engine.Foreground)
+}
+
+// errUnblocked is that an object is to be judged again, since it blocks its owners no more.
+var errUnblocked = errors.New("the owners of the object are not blocked by it any more")
+
+// releaseOwner does at once what is to be done about an owner that waits and has one dependent less that blocks it.
+func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
+	c.mu.Lock()
+	w := c.waiting[uid]
+	c.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	if err = c.do(ctx, task{release, w.key}, notes{}); apierr.Is(err, apierr.Conflict) {
+		return nil // somebody else changes it again and again, and that it is not blocked is a change, too
+	}
+	return err
 }
 
 // unblock has the object block the deletion of its owners no more.

@@ -251,6 +251,8 @@ var stories = []struct{ name, story, left string }{
 	{"four of which two are held", "make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; settle; let b; settle; let d", ""},
 	{"its own", "make a; own a a; collect; delete a Background", ""},
 	{"a cycle that nobody holds", "make a; make b a; own a b; collect", "a[b] b[a]"},
+	{"a cycle of which one is held by others", "hold a; make b a!; own a b!; collect; delete a Foreground", "a+[b!]{a.b/c} b[a]"},
+	{"and it goes with that one", "hold a; make b a!; own a b!; collect; delete a Foreground; settle; let a", ""},
 	{"a diamond", "make a; make b a!; make c a!; make d b! c!; collect; delete a Foreground", ""},
 	{"a diamond of which one half stays", "make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
 	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; settle; make c a!; settle; let b", ""},
