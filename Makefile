@@ -66,6 +66,7 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./custom -schemas 2000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./reading ./soak -full
+	cd conformance && go test -count=1 -timeout 1h ./collection -run TestKill -kills 100
 	$(MAKE) fuzz
 
 fuzz: ## every fuzz target of merges, patches and custom types for ten minutes

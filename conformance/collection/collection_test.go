@@ -17,6 +17,7 @@ var (
 	rewrite = flag.Bool("rewrite", false, "ask the reference and record its answers in testdata")
 	graphs  = flag.Int("graphs", 500, "the number of random graphs that are compared with the reference")
 	seed    = flag.Uint64("seed", 1000, "the seed of the first random graph")
+	kills   = flag.Int("kills", 10, "how often the server is killed in the middle of deletions")
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
