@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -339,5 +340,36 @@ func TestFinalizers(t *testing.T) {
 		if n := len(c.all("networking.k8s.io/ipaddresses")) + len(c.all("plinth/claims")); n != 0 {
 			t.Errorf("%d claims are left", n)
 		}
+	}
+}
+
+// A Service with as many ports as a body can hold is answered at once, whatever it asks for.
+func TestManyPorts(t *testing.T) {
+	for name, port := range map[string]string{
+		"no port on nodes":    `{"name":"x%d","port":%[1]d}`,
+		"ports on nodes":      `{"name":"x%d","port":%[1]d,"nodePort":%[1]d}`,
+		"ports of one name":   `{"name":"","port":%d}`,
+		"ports of one number": `{"name":"x%d","port":80}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, "10.0.0.0/24", 1, 65535)
+			if _, err := c.create("s", spec("NodePort", "")); err != nil {
+				t.Fatal(err)
+			}
+			var body strings.Builder
+			for i := range 20_000 {
+				fmt.Fprintf(&body, ","+port, i+1)
+			}
+			for _, kind := range []string{"NodePort", "LoadBalancer", "ClusterIP"} {
+				spec := fmt.Sprintf(`{"type":%q,"ports":[%s]}`, kind, body.String()[1:])
+				began := time.Now()
+				_, made := c.create("t", spec)
+				_, changed := c.patch("s", `{"spec":`+spec+`}`)
+				if took := time.Since(began); took > 10*time.Second {
+					t.Errorf("%s: %s, until %.100v and %.100v", kind, took, made, changed)
+				}
+			}
+			c.consistent()
+		})
 	}
 }

@@ -104,7 +104,7 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 // allocate gives a Service the addresses and ports that it asks for, or that its type has, or says why it cannot have them. The order of
 // what is looked at is the reference's.
 func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
-	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old)}
+	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old), given: map[int64]bool{}}
 	if g.old != nil {
 		g.keep(g.old)
 	}
@@ -123,7 +123,9 @@ type grant struct {
 	*engine.Allocation
 	*service
 	old   *service
-	given []int64 // the ports that it was given so far
+	given map[int64]bool // the ports that it was given so far
+
+	greatest int64 // of given
 }
 
 // invalid refuses the Service for what is wrong with its fields.

@@ -3,12 +3,10 @@ package addresses
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
-	"plinth/object"
 )
 
 var (
@@ -33,7 +31,7 @@ func (g *grant) givePorts() error {
 // givePortsNew gives ports to a new Service. Ports of one number, which differ in their protocols, have the same port on nodes, unless
 // other ones are asked for.
 func (g *grant) givePortsNew() error {
-	byPort := map[int64]int64{}
+	byPort, askedFor := map[int64]int64{}, g.askedFor()
 	for i, p := range g.ports {
 		asked, port := nodePort(p), p.At("port").Int()
 		if asked == 0 && !g.wantsPorts() {
@@ -41,7 +39,7 @@ func (g *grant) givePortsNew() error {
 		}
 		switch known := byPort[port]; {
 		case known == 0:
-			number := g.askedFor(port)
+			number := askedFor[port]
 			if number != 0 {
 				if err := g.thisPort(number); err != nil {
 					return g.refusedPort(i, number, err)
@@ -65,27 +63,28 @@ func (g *grant) givePortsNew() error {
 	return nil
 }
 
-// askedFor is the port on nodes that is asked for by the first of the ports of a number that asks for one; 0: none does.
-func (g *grant) askedFor(port int64) int64 {
+// askedFor is, by the number of a port, the port on nodes that is asked for by the first of the ports of that number that asks for one.
+func (g *grant) askedFor() map[int64]int64 {
+	first := map[int64]int64{}
 	for _, p := range g.ports {
-		if p.At("port").Int() == port && nodePort(p) != 0 {
-			return nodePort(p)
+		if port := p.At("port").Int(); first[port] == 0 {
+			first[port] = nodePort(p)
 		}
 	}
-	return 0
+	return first
 }
 
 // givePortsAgain gives ports to a Service that is updated, which keeps those that it has.
 func (g *grant) givePortsAgain() error {
-	_, had := g.old.held()
-	if g.old.hasHealthPort() {
-		had = slices.DeleteFunc(had, func(n int64) bool { return n == g.old.healthPort && !g.old.uses(n) })
+	var had map[int64]bool // those that ports had; not the one for health checks
+	if g.old.hasPorts() {
+		had = g.old.nodePorts()
 	}
 	type place struct {
 		protocol string
 		number   int64
 	}
-	var seen []place
+	seen := map[place]bool{}
 	for i, p := range g.ports {
 		number := nodePort(p)
 		switch {
@@ -97,23 +96,18 @@ func (g *grant) givePortsAgain() error {
 				return apierr.NewInternal(fmt.Errorf("failed to allocate a nodePort: %w", err))
 			}
 			g.setNodePort(i, number)
-		case !slices.Contains(had, number) && !slices.Contains(g.given, number):
+		case !had[number] && !g.given[number]:
 			if err := g.thisPort(number); err != nil {
 				return g.refusedPort(i, number, err)
 			}
 		}
 		at := place{p.At("protocol").Str(), number}
-		if slices.Contains(seen, at) {
+		if seen[at] {
 			return &apierr.Error{Code: 500, Message: fmt.Sprintf("duplicate nodePort: {%s %d}", at.protocol, at.number)}
 		}
-		seen = append(seen, at)
+		seen[at] = true
 	}
 	return nil
-}
-
-// uses says whether a port has this port on nodes.
-func (s *service) uses(number int64) bool {
-	return slices.ContainsFunc(s.ports, func(p object.Value) bool { return nodePort(p) == number })
 }
 
 // giveHealthPort gives a Service the port on which nodes say whether they have an endpoint of it, if it has come to need one.
@@ -139,10 +133,10 @@ func (g *grant) thisPort(number int64) error {
 	if !g.Dry && (number < g.first || number > g.last) {
 		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", g.first, g.last)
 	}
-	if claim := portClaim(number); slices.Contains(g.given, number) || g.Taken(&claim) {
+	if claim := portClaim(number); g.given[number] || g.Taken(&claim) {
 		return errPortTaken
 	}
-	g.given = append(g.given, number)
+	g.give(number)
 	return nil
 }
 
@@ -150,21 +144,26 @@ func (g *grant) thisPort(number int64) error {
 func (g *grant) anyPort() (int64, error) {
 	if g.Dry {
 		number := int64(firstDryPort)
-		if len(g.given) > 0 {
-			number = slices.Max(g.given) + 1
+		if g.greatest > 0 {
+			number = g.greatest + 1
 		}
-		g.given = append(g.given, number)
+		g.give(number)
 		return number, nil
 	}
 	size := uint64(g.last - g.first + 1)
 	for i := range places(size, portBand.lower(size)) {
 		number := g.first + int64(i)
-		if claim := portClaim(number); !slices.Contains(g.given, number) && !g.Taken(&claim) {
-			g.given = append(g.given, number)
+		if claim := portClaim(number); !g.given[number] && !g.Taken(&claim) {
+			g.give(number)
 			return number, nil
 		}
 	}
 	return 0, errPortsFull
+}
+
+// give notes that the Service gets a port.
+func (g *grant) give(number int64) {
+	g.given[number], g.greatest = true, max(g.greatest, number)
 }
 
 func (g *grant) refusedPort(i int, number int64, why error) error {

@@ -121,8 +121,10 @@ func (s *service) held() (ips []netip.Addr, ports []int64) {
 			}
 		}
 	}
+	seen := map[int64]bool{0: true}
 	add := func(port int64) {
-		if port != 0 && !slices.Contains(ports, port) {
+		if !seen[port] {
+			seen[port] = true
 			ports = append(ports, port)
 		}
 	}
@@ -164,20 +166,26 @@ func (s *service) keep(old *service) {
 
 // keepPorts gives ports without a port on the nodes the one that the port of the same name had, unless it is in use.
 func (s *service) keepPorts(old *service) {
-	used := func(s *service, number int64) bool {
-		return slices.ContainsFunc(s.ports, func(p object.Value) bool { return nodePort(p) == number })
-	}
-	byName := map[string]int64{}
+	used, byName := s.nodePorts(), map[string]int64{}
 	for _, p := range old.ports {
 		byName[p.At("name").Str()] = nodePort(p)
 	}
-	before := *s
-	before.ports = slices.Clone(s.ports)
 	for i, p := range s.ports {
-		if number := byName[p.At("name").Str()]; nodePort(p) == 0 && number != 0 && !used(&before, number) {
+		if number := byName[p.At("name").Str()]; nodePort(p) == 0 && number != 0 && !used[number] {
 			s.setNodePort(i, number)
 		}
 	}
+}
+
+// nodePorts are the ports on nodes that ports have.
+func (s *service) nodePorts() map[int64]bool {
+	all := make(map[int64]bool, len(s.ports))
+	for _, p := range s.ports {
+		if n := nodePort(p); n != 0 {
+			all[n] = true
+		}
+	}
+	return all
 }
 
 // pair keeps clusterIPs in step with clusterIP, for clients that know only that.

@@ -228,10 +228,27 @@ func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 		e.Details.Causes = append(e.Details.Causes, Cause{Reason: string(f.Type), Message: f.ErrorBody(), Field: f.Field})
 	}
 	e.Message = fmt.Sprintf("%s %q is invalid", kind, name)
-	if aggregate := fields.ToAggregate(); aggregate != nil {
-		e.Message += ": " + aggregate.Error()
+	if len(fields) > 0 {
+		e.Message += ": " + together(fields)
 	}
 	return e
+}
+
+// together is the text of errors as apimachinery's Aggregate has it: each once, and in brackets where there are several. That one copies what it
+// has for each error: with 50,000 wrong ports in one body it takes minutes.
+func together(fields field.ErrorList) string {
+	seen := make(map[string]bool, len(fields))
+	var texts []string
+	for _, f := range fields {
+		if text := f.Error(); !seen[text] {
+			seen[text] = true
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) == 1 {
+		return texts[0]
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
 }
 
 // NewNotAcceptable is 406, listing what there would be.

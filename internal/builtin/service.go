@@ -103,19 +103,20 @@ func sameOrEmpty(a, b object.Value) bool {
 
 // newNodePorts says whether there is a node port that was not there before.
 func newNodePorts(spec, was object.Value) bool {
-	return slices.ContainsFunc(spec.At("ports").Items(), func(p object.Value) bool {
-		n := p.At("nodePort").Int()
-		return n != 0 && !slices.ContainsFunc(was.At("ports").Items(), func(p object.Value) bool { return p.At("nodePort").Int() == n })
-	})
+	before := map[int64]bool{0: true}
+	for _, p := range was.At("ports").Items() {
+		before[p.At("nodePort").Int()] = true
+	}
+	return slices.ContainsFunc(spec.At("ports").Items(), func(p object.Value) bool { return !before[p.At("nodePort").Int()] })
 }
 
 func withoutNodePorts(spec object.Value) object.Value {
-	ports := spec.At("ports")
-	for i, p := range ports.Items() {
-		ports = ports.WithItem(i, p.Without("nodePort"))
+	ports := slices.Clone(spec.At("ports").Items())
+	for i, p := range ports {
+		ports[i] = p.Without("nodePort")
 	}
-	if ports.Len() == 0 {
+	if len(ports) == 0 {
 		return spec
 	}
-	return spec.With("ports", ports)
+	return spec.With("ports", object.ListOf(ports...))
 }

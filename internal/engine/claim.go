@@ -50,7 +50,7 @@ type Allocation struct {
 	Dry         bool
 
 	store    *store.Store
-	free     []store.Key
+	free     map[store.Key]bool
 	requires []store.Precondition
 }
 
@@ -59,7 +59,7 @@ func (a *Allocation) Taken(c *Claim) bool {
 	if _, taken := a.store.Get(c.Key); taken {
 		return true
 	}
-	a.free = append(a.free, c.Key)
+	a.free[c.Key] = true
 	return false
 }
 
@@ -77,7 +77,7 @@ func (d *draft) allocate(ctx context.Context) error {
 		if err != nil {
 			return commitFailed(err)
 		}
-		a := &Allocation{Object: d.obj, Old: d.old, Dry: d.dry, store: d.store}
+		a := &Allocation{Object: d.obj, Old: d.old, Dry: d.dry, store: d.store, free: map[store.Key]bool{}}
 		obj, err := r.Allocate(a)
 		if err == nil {
 			d.obj, d.allocation = obj, a
@@ -128,13 +128,14 @@ func (d *draft) claim(ctx context.Context) error {
 	if d.allocation != nil {
 		d.claimed.pre = slices.Clone(d.allocation.requires)
 	}
+	before, after := keysOf(had), keysOf(has)
 	for i := range has {
-		if err := d.take(ctx, &has[i], had); err != nil {
+		if err := d.take(ctx, &has[i], before[has[i].Key]); err != nil {
 			return err
 		}
 	}
 	for i := range had {
-		if !among(has, had[i].Key) {
+		if !after[had[i].Key] {
 			if err := d.giveBack(ctx, &had[i]); err != nil {
 				return err
 			}
@@ -143,14 +144,18 @@ func (d *draft) claim(ctx context.Context) error {
 	return nil
 }
 
-func among(list []Claim, key store.Key) bool {
-	return slices.ContainsFunc(list, func(c Claim) bool { return c.Key == key })
+func keysOf(list []Claim) map[store.Key]bool {
+	keys := make(map[store.Key]bool, len(list))
+	for i := range list {
+		keys[list[i].Key] = true
+	}
+	return keys
 }
 
-// take makes the commit take a claim that the object has not, on the condition that it is free. Allocate has to have found it free:
-// else the commit would fail again and again.
-func (d *draft) take(ctx context.Context, c *Claim, had []Claim) error {
-	if among(had, c.Key) {
+// take makes the commit take a claim that is not in the store, on the condition that it is free. One that the object has not had Allocate
+// has to have found free: else the commit would fail again and again.
+func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
+	if kept {
 		live, _, err := d.store.Live(ctx, c.Key, false)
 		if err != nil {
 			return commitFailed(err)
@@ -158,7 +163,7 @@ func (d *draft) take(ctx context.Context, c *Claim, had []Claim) error {
 		if live != nil {
 			return nil
 		}
-	} else if d.allocation == nil || !slices.Contains(d.allocation.free, c.Key) {
+	} else if d.allocation == nil || !d.allocation.free[c.Key] {
 		return apierr.NewInternal(fmt.Errorf("%s was not allocated", c.Key))
 	}
 	if c.Companion == nil {

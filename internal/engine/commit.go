@@ -15,9 +15,10 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
 		drafts = append(drafts, d.others...)
 	}
-	claimed := drafts[0].claimed
-	if claimed != nil {
-		drafts = append(drafts, claimed.companions...)
+	for _, d := range drafts {
+		if d.claimed != nil {
+			drafts = append(drafts, d.claimed.companions...)
+		}
 	}
 	pre := make([]store.Precondition, 0, 2*len(drafts))
 	changes := make([]store.Change, 0, len(drafts))
@@ -48,8 +49,10 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if g := drafts[0].guard; g != nil {
 		pre, changes = append(pre, g.pre), append(changes, g.change)
 	}
-	if claimed != nil {
-		pre, changes = append(pre, claimed.pre...), append(changes, claimed.changes...)
+	for _, d := range drafts {
+		if d.claimed != nil {
+			pre, changes = append(pre, d.claimed.pre...), append(changes, d.claimed.changes...)
+		}
 	}
 	revision, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {
