@@ -37,6 +37,7 @@ const (
 	InternalError         Reason = "InternalError"
 	Expired               Reason = "Expired"
 	ServiceUnavailable    Reason = "ServiceUnavailable"
+	StoreReadError        Reason = "StorageReadError"
 
 	PreconditionFailed Reason = "PreconditionFailed" // not among the reference's, which does not know preconditions in headers
 )
@@ -308,6 +309,11 @@ func NewTooManyRequests(message string, retryAfterSeconds int) *Error {
 // NewUnavailable is 503: the server cannot do this now.
 func NewUnavailable(message string) *Error {
 	return &Error{Code: http.StatusServiceUnavailable, Reason: ServiceUnavailable, Message: message}
+}
+
+// NewStoreRead is 500: what is stored is no object. The details name it.
+func NewStoreRead(message string, details *Details) *Error {
+	return &Error{Code: http.StatusInternalServerError, Reason: StoreReadError, Message: message, Details: details}
 }
 
 // NewInternal is 500: something is wrong with the server.

@@ -19,6 +19,9 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 	if rq.Resource.WarnDelete != nil {
 		d.warn(rq.Resource.WarnDelete(o)...)
 	}
+	if o.IgnoreReadError {
+		return d.forceDelete(ctx)
+	}
 	for sure := false; ; {
 		n, err := d.onto(ctx, sure)
 		if err != nil {
@@ -114,9 +117,6 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(kind, rq.Name, fmt.Sprintf(
 			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", uid, live.Sidecar.UID))
-	}
-	if o.IgnoreReadError && live.Sidecar.Unreadable == nil { // DEL-6: it is for objects that nothing else can delete
-		return apierr.NewConflict(rq.Resource.Type(), rq.Name, "unsafe deletion is not allowed because the object is decodable from storage")
 	}
 	have := strconv.FormatInt(live.Revision, 10)
 	if rv := o.PreconditionRV; rv != "" && rv != have {

@@ -555,20 +555,6 @@ func TestDeleteCollection(t *testing.T) {
 }
 
 // An object whose bytes are damaged is named by a list, not skipped.
-// SPEC: DEL-7
-func TestListNamesWhatItCannotRead(t *testing.T) {
-	b := newBench(t)
-	b.create(`{"metadata":{"name":"fine"}}`)
-	key := store.Key{Resource: b.widgets.Stored.Path, Name: "ns/broken"}
-	if _, err := b.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := b.List(t.Context(), b.request(""), ListOptions{})
-	if err == nil || !strings.Contains(err.Error(), "ns/broken") {
-		t.Errorf("got %v", err)
-	}
-}
-
 // SPEC: VAL-2
 func TestDuplicateFields(t *testing.T) {
 	b := newBench(t)

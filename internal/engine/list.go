@@ -148,6 +148,15 @@ func (rq *Request) page(
 	if over != nil {
 		return nil, over
 	}
+	var failed readFailures
+	for _, item := range items {
+		if item.Sidecar.Unreadable != nil && failed.add(item) {
+			break
+		}
+	}
+	if err := failed.err(rq.Resource); err != nil {
+		return nil, err
+	}
 	if err := rq.presentAll(ctx, items); err != nil {
 		return nil, err
 	}
@@ -175,14 +184,11 @@ func (rq *Request) page(
 // readable looks for an object that cannot be read before the first byte of a list goes out, so that the list fails by
 // name (DEL-7) instead of breaking off.
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
-	var failed error
+	var failed readFailures
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
-		if v.Sidecar.Unreadable != nil && sel.matches(ctx, v) {
-			failed = errors.Join(failed, unreadable(v))
-		}
-		return true
+		return v.Sidecar.Unreadable == nil || !sel.matches(ctx, v) || !failed.add(v)
 	})
-	return cmp.Or(failed, over)
+	return cmp.Or(failed.err(rq.Resource), over)
 }
 
 // continueToken is the reference's: the version that the list reads, and the name below the request's own prefix at

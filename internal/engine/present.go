@@ -98,7 +98,7 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 			if one != nil {
 				n = one.Index
 			}
-			return fmt.Errorf("unable to read the stored object %s: %w", all[batch[n]].Key, err)
+			return unreadable(all[batch[n]], err)
 		}
 		return fmt.Errorf("unable to read the stored object %s and %d others: %w", all[batch[0]].Key, len(batch)-1, err)
 	}

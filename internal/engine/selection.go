@@ -133,16 +133,20 @@ func coarseOf(field string) int {
 	return len(coarseness)
 }
 
-// matches says whether a version is selected. A version that cannot be read matches, so that nobody overlooks it.
+// matches says whether a version is selected. A version that cannot be read matches unless its name is another one, so that nobody
+// overlooks it.
 func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if v == nil {
 		return false
 	}
-	if s.all() || v.Sidecar.Unreadable != nil {
+	if s.all() {
 		return true
 	}
 	if s.name != "" && v.Key.Name[strings.IndexByte(v.Key.Name, '/')+1:] != s.name {
 		return false
+	}
+	if v.Sidecar.Unreadable != nil {
+		return true
 	}
 	if s.labels != nil && !s.labels.match(v.Sidecar.Labels) {
 		return false

@@ -166,7 +166,7 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	}
 	converted, err := r.Stored.readAll(ctx, []object.Value{obj}, []bool{!current}, r.Served)
 	if err != nil {
-		return object.Nil, false, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+		return object.Nil, false, unreadable(v, err)
 	}
 	return converted[0], false, nil
 }
@@ -186,18 +186,14 @@ func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err
 // ObjectOf is the object of a stored version, in the version of its kind and the form that it is stored in.
 func ObjectOf(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
-		return object.Nil, unreadable(v)
+		return object.Nil, unreadable(v, v.Sidecar.Unreadable)
 	}
 	if o := LayoutOf(v).origin.Load(); o != nil {
 		return o.obj, nil
 	}
 	parsed, err := object.ParseJSON(v.Data)
 	if err != nil {
-		return object.Nil, fmt.Errorf("unable to read the stored object %s: %w", v.Key, err)
+		return object.Nil, unreadable(v, err)
 	}
 	return parsed.Value, nil
-}
-
-func unreadable(v *store.Version) error {
-	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, v.Sidecar.Unreadable)
 }

@@ -195,6 +195,9 @@ func (w *Watch) present(ctx context.Context) error {
 	if first < 0 {
 		return nil
 	}
+	if err := w.readable(); err != nil {
+		return err
+	}
 	events := w.events[first:]
 	objects := make([]*Object, len(events))
 	for i := range events {
@@ -209,6 +212,24 @@ func (w *Watch) present(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// readable ends a watch that comes upon an object that cannot be read, and tells which. Who goes on behind it would never know what has
+// become of it.
+func (w *Watch) readable() error {
+	var failed readFailures
+	for _, e := range w.events {
+		if e.Object.Sidecar.Unreadable == nil {
+			continue
+		}
+		if e.Type == Deleted {
+			return apierr.NewStoreRead("saw a DELETED event, but object data is corrupt - "+unreadable(e.Object, e.Object.Sidecar.Unreadable).Error(), nil)
+		}
+		if failed.add(e.Object) {
+			break
+		}
+	}
+	return failed.err(w.rq.Resource)
 }
 
 // Revision is the version up to which everything has been told, for bookmarks; 0 while the initial events last.

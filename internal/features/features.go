@@ -43,6 +43,7 @@ var differs = map[Gate]bool{
 // used are the gates that something here asks for, besides AllAlpha and AllBeta. A test compares them with the code.
 var used = []Gate{
 	APIResponseCompression,
+	AllowUnsafeMalformedObjectDeletion,
 	AtomicWriteVolumeUserFields,
 	CBORServingAndStorage,
 	CSIVolumeHealth,

@@ -65,6 +65,7 @@ type Config struct {
 	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
 	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
+	NoForce          bool          // unreadable objects cannot be deleted (gate AllowUnsafeMalformedObjectDeletion)
 	Shards           bool          // lists and watches may be divided by a shardSelector (gate ShardedListAndWatch)
 	NoCompression    bool          // answers are not compressed, whatever the client accepts (gate APIResponseCompression)
 

@@ -15,8 +15,9 @@ import (
 // deleteParams are DeleteOptions as a client sends them, before validation.
 type deleteParams struct {
 	engine.DeleteOptions
-	policy *string
-	dryRun []string
+	policy        *string
+	dryRun        []string
+	preconditions bool // there are some, if only empty ones
 }
 
 // deleteOptions reads the options of a delete (DEL-2): from the body, or, where there is none, from the query.
@@ -33,6 +34,9 @@ func (x *exchange) deleteOptions() (engine.DeleteOptions, error) {
 	}
 	if err != nil {
 		return p.DeleteOptions, err
+	}
+	if x.h.NoForce {
+		p.IgnoreReadError = false
 	}
 	if err := invalidOptions("DeleteOptions", p.faults()); err != nil {
 		return p.DeleteOptions, err
@@ -57,6 +61,7 @@ func (x *exchange) deleteQuery(p *deleteParams) (err error) {
 	p.dryRun = values["dryRun"]
 	p.IgnoreReadError = isTrue(values, "ignoreStoreReadErrorWithClusterBreakingPotential")
 	p.PreconditionUID, p.PreconditionRV = first(values, "uid"), first(values, "resourceVersion")
+	p.preconditions = p.PreconditionUID != "" || p.PreconditionRV != ""
 	if x.target.verb == "deletecollection" { // there these two select objects
 		p.PreconditionUID, p.PreconditionRV = "", ""
 	}
@@ -99,6 +104,7 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 	}
 	p.dryRun = f.texts("dryRun")
 	if preconditions, ok := f.get("preconditions", object.Map, "v1.Preconditions"); ok {
+		p.preconditions = true
 		g := optionFields{of: preconditions, prefix: "preconditions."}
 		if uid := g.text("uid"); uid != nil {
 			p.PreconditionUID = *uid
@@ -218,10 +224,10 @@ func (p *deleteParams) faults() (faults field.ErrorList) {
 		name string
 		set  bool
 	}{
-		{"gracePeriodSeconds", p.GracePeriodSeconds != nil},
-		{"orphanDependents", p.OrphanDependents != nil},
-		{"preconditions", p.PreconditionUID != "" || p.PreconditionRV != ""},
 		{"propagationPolicy", p.policy != nil},
+		{"orphanDependents", p.OrphanDependents != nil},
+		{"gracePeriodSeconds", p.GracePeriodSeconds != nil},
+		{"preconditions", p.preconditions},
 	} {
 		if other.set {
 			faults = append(faults, field.Invalid(path, true, "cannot be set together with ."+other.name))

@@ -64,6 +64,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Origins:           origins, Goaway: c.GoawayChance,
 		Shards:        s.features.On(features.ShardedListAndWatch),
 		NoCompression: !s.features.On(features.APIResponseCompression),
+		NoForce:       !s.features.On(features.AllowUnsafeMalformedObjectDeletion),
 		NoLean:        !s.features.On(features.ManagedFieldsOptOut),
 		NoCBOR:        !s.features.On(features.CBORServingAndStorage),
 		Closing:       s.closing,

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// A stored object is unreadable where its bytes are no object (store.Sidecar.Unreadable): a bit of the disk has changed, or somebody has
+// written to the log what is none. Nothing but its key and its revision is known of it. Every read that comes upon it fails and says which
+// it is (DEL-7), and every write, too. Only the deletion below gets rid of it.
+
+func unreadable(v *store.Version, why error) error {
+	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, why)
+}
+
+// maxUnreadable is how many unreadable objects a failed read names, as in the reference.
+const maxUnreadable = 100
+
+// readFailures collects the unreadable objects that a read of a collection has come upon, in the words of the reference.
+type readFailures struct {
+	causes []apierr.Cause
+	more   bool // there are others, which are not named
+}
+
+// add notes an object. It is full when it says so: then others need not be looked for.
+func (f *readFailures) add(v *store.Version) (full bool) {
+	if len(f.causes) == maxUnreadable {
+		f.more = true
+		return true
+	}
+	f.causes = append(f.causes, apierr.Cause{
+		Reason: "UnexpectedServerResponse", Field: v.Key.String(), Message: unreadable(v, v.Sidecar.Unreadable).Error(),
+	})
+	return false
+}
+
+// err is nil where everything could be read.
+func (f *readFailures) err(r *Resource) error {
+	if len(f.causes) == 0 {
+		return nil
+	}
+	typ := r.Type()
+	message := fmt.Sprintf("failed to read one or more %s from the storage: %s", typ, f.causes[0].Message)
+	if n := len(f.causes); n > 1 {
+		message += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	causes := f.causes
+	if f.more {
+		causes = append(causes, apierr.Cause{Reason: "FieldValueTooMany", Message: "too many errors, the list is truncated"})
+	}
+	return apierr.NewStoreRead(message, &apierr.Details{Name: "list", Group: typ.Group, Kind: typ.Name, Causes: causes})
+}
+
+// forceVerb is what a user needs for the deletion of an unreadable object, beside delete.
+const forceVerb = "unsafe-delete-ignore-read-errors"
+
+// forceDelete removes an object that cannot be read, whatever holds it (DEL-6): finalizers and grace are not known, and admission has
+// nothing to look at. As in the reference an object that cannot be converted into the version of the URL is one that cannot be read. What
+// can be read is left alone, so that this is no way around finalizers.
+func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
+	rq := d.rq
+	ok, reason, err := rq.Allowed(ctx, rq.asking(forceVerb))
+	switch {
+	case err != nil && !ok:
+		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name, fmt.Sprintf("error while checking permission for %q, %v", forceVerb, err))
+	case !ok:
+		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name, fmt.Sprintf("not permitted to do %q, reason: %s", forceVerb, reason))
+	}
+	for {
+		n := *d
+		if n.live, n.current, err = d.store.Live(ctx, rq.key(), true); err != nil {
+			return nil, commitFailed(err)
+		}
+		if err := n.exists(); err != nil {
+			return nil, err
+		}
+		if err := rq.met(n.revision()); err != nil {
+			return nil, err
+		}
+		_, _, failed := rq.Resource.live(ctx, n.live)
+		switch {
+		case ctx.Err() != nil: // a conversion that was broken off shows nothing
+			return nil, commitFailed(ctx.Err())
+		case failed == nil:
+			return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name, "unsafe deletion is not allowed because the object is decodable from storage")
+		}
+		n.remove = true
+		err := d.commit(ctx, &n)
+		if _, raced := lost(err); raced {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Status: object.Fields(
+			"kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata", object.MapOf(),
+			"status", object.StringOf("Success"), "code", object.IntOf(200),
+			"details", object.Fields("name", object.StringOf(rq.Name), "kind", object.StringOf(rq.Resource.Kind)))}, nil
+	}
+}
