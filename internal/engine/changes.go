@@ -80,7 +80,7 @@ func (r *Resource) RequestFor(k Key) *Request {
 // HeadOf is the apiVersion, the kind and the metadata of a stored version, as they are stored, and nothing else for certain.
 func HeadOf(v *Object) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
-		return object.Nil, unreadable(v)
+		return object.Nil, unreadable(v, v.Sidecar.Unreadable)
 	}
 	if o := LayoutOf(v).origin.Load(); o != nil {
 		return o.obj, nil

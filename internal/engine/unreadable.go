@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 
@@ -55,6 +57,76 @@ func (f *readFailures) err(r *Resource) error {
 	return apierr.NewStoreRead(message, &apierr.Details{Name: "list", Group: typ.Group, Kind: typ.Name, Causes: causes})
 }
 
+// claimUnread is claim for the removal of an object that cannot be read, so that what it has had is to be looked for: what it claims, if
+// its type has claims, or who claims by it, if it stands for a claim.
+func (d *draft) claimUnread(ctx context.Context) error {
+	r := d.rq.Resource
+	if d.dry || r.Claims == nil && r.Holder == nil {
+		return nil
+	}
+	snapshot, err := d.store.Snapshot(0)
+	if err != nil {
+		return commitFailed(err)
+	}
+	if r.Claims != nil {
+		d.claimed = &claimed{}
+		return d.giveAllBack(ctx, snapshot)
+	}
+	for t := range d.registry.Now().All() {
+		if t.Claims == nil {
+			continue
+		}
+		over := ascend(ctx, snapshot, t.Stored.Path, "", "", func(v *store.Version) bool {
+			obj, _, failed := t.live(ctx, v)
+			if failed != nil {
+				return true
+			}
+			for _, c := range t.Claims(obj) {
+				if c.Key == d.live.Key && c.Companion != nil {
+					var n *draft
+					if n, err = d.companion(ctx, &c); err == nil {
+						d.renewed = n.next
+					}
+				}
+			}
+			return err == nil && d.renewed == nil
+		})
+		if err = cmp.Or(err, over); err != nil || d.renewed != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveAllBack makes the commit remove all claims that name the draft's object.
+func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error {
+	var found []Claim
+	name := []byte(d.key().Name)
+	over := ascend(ctx, snapshot, claims, "", "", func(v *store.Version) bool {
+		if bytes.Equal(v.Data, name) {
+			found = append(found, Claim{Key: v.Key})
+		}
+		return true
+	})
+	for t := range d.registry.Now().All() {
+		if t.Holder == nil || over != nil {
+			continue
+		}
+		over = ascend(ctx, snapshot, t.Stored.Path, "", "", func(v *store.Version) bool {
+			if v.Sidecar.Unreadable == nil {
+				found = append(found, Claim{Key: v.Key, Companion: t}) // giveBack looks whose it is
+			}
+			return true
+		})
+	}
+	for i := range found {
+		if over == nil {
+			over = d.giveBack(ctx, &found[i])
+		}
+	}
+	return over
+}
+
 // forceVerb is what a user needs for the deletion of an unreadable object, beside delete.
 const forceVerb = "unsafe-delete-ignore-read-errors"
 
@@ -72,6 +144,7 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 	}
 	for {
 		n := *d
+		n.now = d.Engine.now()
 		if n.live, n.current, err = d.store.Live(ctx, rq.key(), true); err != nil {
 			return nil, commitFailed(err)
 		}
@@ -89,6 +162,9 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 			return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name, "unsafe deletion is not allowed because the object is decodable from storage")
 		}
 		n.remove = true
+		if err := n.claimUnread(ctx); err != nil {
+			return nil, err
+		}
 		err := d.commit(ctx, &n)
 		if _, raced := lost(err); raced {
 			continue

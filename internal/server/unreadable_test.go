@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -154,6 +155,62 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 		send(http.MethodPost, secrets, `{"metadata":{"name":"a"}}`, 201)
 		send(http.MethodPost, "/api/v1/namespaces", `{"metadata":{"name":"lost"}}`, 201)
 		send(http.MethodGet, "/api/v1/namespaces/lost/configmaps/in-it", "", 200)
+	})
+}
+
+// What an object has had that cannot be read is free when that is gone, and what stands for the address of a Service comes back.
+//
+// SPEC: DEL-6
+func TestUnreadableClaims(t *testing.T) {
+	c := quiet(t.TempDir())
+	const (
+		services = "/api/v1/namespaces/default/services"
+		ips      = "/apis/networking.k8s.io/v1/ipaddresses"
+		force    = "?ignoreStoreReadErrorWithClusterBreakingPotential=true"
+		body     = `{"metadata":{"name":"%s"},"spec":{"type":"NodePort","clusterIP":"%s","ports":[{"port":80,"nodePort":%d}]}}`
+	)
+	run := func(do func(send func(method, path, body string, want int))) {
+		t.Helper()
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		client := clientOf(t, s)
+		defer client.CloseIdleConnections()
+		do(func(method, path, body string, want int) {
+			t.Helper()
+			var content any
+			if body != "" {
+				content = json.RawMessage(body)
+			}
+			if _, _, err := client.do(t.Context(), method, path, "application/json", content, want); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	run(func(send func(string, string, string, int)) {
+		send(http.MethodPost, services, fmt.Sprintf(body, "a", "10.0.0.201", 30201), 201)
+		send(http.MethodPost, services, fmt.Sprintf(body, "b", "10.0.0.202", 30202), 201)
+	})
+	spoil(t, c.DataDir, map[store.Key]string{
+		{Resource: "/services", Name: "default/a"}:                      "?",
+		{Resource: "networking.k8s.io/ipaddresses", Name: "10.0.0.202"}: "?",
+	})
+	run(func(send func(string, string, string, int)) {
+		send(http.MethodPost, services, fmt.Sprintf(body, "c", "10.0.0.201", 30203), 422)
+		send(http.MethodPost, services, fmt.Sprintf(body, "c", "10.0.0.203", 30201), 422)
+		send(http.MethodDelete, services+"/a"+force+"&dryRun=All", "", 200)
+		send(http.MethodPost, services, fmt.Sprintf(body, "c", "10.0.0.203", 30201), 422)
+		send(http.MethodDelete, services+"/a"+force, "", 200)
+		send(http.MethodGet, ips+"/10.0.0.201", "", 404)
+		send(http.MethodPost, services, fmt.Sprintf(body, "c", "10.0.0.201", 30201), 201)
+		send(http.MethodGet, ips+"/10.0.0.202", "", 500)
+		send(http.MethodDelete, ips+"/10.0.0.202"+force, "", 200)
+		send(http.MethodGet, ips+"/10.0.0.202", "", 200)
+		send(http.MethodPost, services, fmt.Sprintf(body, "d", "10.0.0.202", 30204), 422)
+		send(http.MethodDelete, services+"/b", "", 200)
+		send(http.MethodGet, ips+"/10.0.0.202", "", 404)
 	})
 }
 
