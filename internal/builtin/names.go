@@ -16,6 +16,14 @@ func subdomain(name string, prefix bool) []string {
 	return apivalidation.NameIsDNSSubdomain(name, prefix)
 }
 
+// wholeSubdomain is that of DeviceClasses: nothing is asked of the first part of a generated name.
+func wholeSubdomain(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return subdomain(name, false)
+}
+
 // label is the rule of kinds whose names become part of host names.
 func label(name string, prefix bool) []string {
 	if plainLabel(name) {

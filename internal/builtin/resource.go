@@ -15,7 +15,7 @@ import (
 func resources(c Config) group {
 	return group{"resource.k8s.io", "v1", []kind{
 		{
-			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true,
+			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true, naming: wholeSubdomain,
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{

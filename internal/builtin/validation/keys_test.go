@@ -12,9 +12,6 @@ import (
 var withoutRules = [][2]string{
 	{"", "ComponentStatus"},                              // read only
 	{"apiextensions.k8s.io", "CustomResourceDefinition"}, // in a package of its own: crd/validation
-	// The group of dynamic resource allocation has no rules yet: what the reference refuses there is accepted here.
-	{"resource.k8s.io", "DeviceClass"}, {"resource.k8s.io", "DeviceTaintRule"}, {"resource.k8s.io", "ResourceClaim"},
-	{"resource.k8s.io", "ResourceClaimTemplate"}, {"resource.k8s.io", "ResourceSlice"},
 	// What stands for an operation is validated where the operation is.
 	{"", "Binding"}, {"authentication.k8s.io", "SelfSubjectReview"}, {"authentication.k8s.io", "TokenReview"},
 	{"authorization.k8s.io", "LocalSubjectAccessReview"}, {"authorization.k8s.io", "SelfSubjectAccessReview"},

@@ -1,0 +1,577 @@
+package validation
+
+import (
+	"slices"
+	"strings"
+
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
+	"plinth/object"
+)
+
+// The rules of ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule. The CEL expressions of device selectors are
+// not compiled.
+
+const (
+	maxDeviceRequests   = 32
+	maxDeviceItems      = 32 // selectors, constraints and configurations
+	maxSubRequests      = 8
+	maxReservations     = 256
+	maxAllocationConfig = 2 * maxDeviceItems // of the class and of the claim
+	maxDeviceConditions = 8
+	maxDeviceExpression = 10 << 10
+	maxDeviceParameters = 10 << 10
+	maxDeviceAddresses  = 16
+	maxInterfaceName    = 256
+	maxHardwareAddress  = 128
+	maxRuleConditions   = 8
+	notARequest         = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+
+var (
+	allocationModes = []string{"All", "ExactCount"}
+	deviceOperators = []string{"Equal", "Exists"}
+	deviceEffects   = []string{"NoExecute", "NoSchedule", "None"}
+	configSources   = []string{"FromClaim", "FromClass"}
+	nodeOperations  = []string{"*", "NodePrepareResources", "NodeUnprepareResources"}
+)
+
+func resourceClaimCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+
+	f.deviceClaimSpec(obj.At("spec"), (*fielderrors.Place)(nil).To("spec"))
+}
+
+func resourceClaimUpdate(f *faults, obj, old object.Value) {
+	f.fixed(obj, old, "spec")
+}
+
+// fixed is for a member that cannot change.
+func (f *faults) fixed(obj, old object.Value, key string) {
+	if !same(obj.At(key), old.At(key)) {
+		f.changed((*fielderrors.Place)(nil).To(key))
+	}
+}
+
+func claimTemplateCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+
+	at := (*fielderrors.Place)(nil).To("spec")
+	f.templateMeta(obj.At("spec", "metadata"), at.To("metadata"))
+	f.deviceClaimSpec(obj.At("spec", "spec"), at.To("spec"))
+}
+
+func claimTemplateUpdate(f *faults, obj, old object.Value) { f.fixed(obj, old, "spec") }
+
+// tooMany says whether there are more items than a limit. Then nothing is said of the items.
+func (f *faults) tooMany(items object.Value, limit int, p *fielderrors.Place) bool {
+	if items.Len() > limit {
+		f.TooMany(p, items.Len(), limit)
+		return true
+	}
+	return false
+}
+
+// unique demands that no two items of a list have the same key.
+func (f *faults) unique(items object.Value, key func(item object.Value) string, p *fielderrors.Place) {
+	var names seen
+	for i, item := range items.Items() {
+		if name := key(item); names.add(name) {
+			f.Duplicate(p.Item(i), name)
+		}
+	}
+}
+
+// uniqueItems is unique for a list of which generated rules say so: they show the whole item, whose members have this order.
+func (f *faults) uniqueItems(items object.Value, key string, p *fielderrors.Place, order ...string) {
+	var names seen
+	for i, item := range items.Items() {
+		if names.add(text(item, key)) {
+			f.Duplicate(p.Item(i), fielderrors.Show(item, order...))
+		}
+	}
+}
+
+func named(item object.Value) string { return text(item, "name") }
+
+func itself(item object.Value) string { return item.Str() }
+
+func (f *faults) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
+	devices, at := spec.At("devices"), p.To("devices")
+	c := deviceClaim{devices}
+	if requests, at := devices.At("requests"), at.To("requests"); !f.tooMany(requests, maxDeviceRequests, at) {
+		for i, request := range requests.Items() {
+			f.deviceRequest(request, c, at.Item(i))
+		}
+		f.uniqueItems(requests, "name", at, "name", "exactly", "firstAvailable")
+	}
+	if constraints, at := devices.At("constraints"), at.To("constraints"); !f.tooMany(constraints, maxDeviceItems, at) {
+		for i, constraint := range constraints.Items() {
+			f.deviceConstraint(constraint, c, at.Item(i))
+		}
+	}
+	if configs, at := devices.At("config"), at.To("config"); !f.tooMany(configs, maxDeviceItems, at) {
+		for i, config := range configs.Items() {
+			f.requestRefs(config.At("requests"), c, at.Item(i).To("requests"))
+			f.opaqueConfig(config, false, at.Item(i))
+		}
+	}
+}
+
+// deviceClaim is spec.devices of a claim.
+type deviceClaim struct{ devices object.Value }
+
+// has says whether a name is that of a request, or that of one of its alternatives behind it.
+func (c deviceClaim) has(name string) bool {
+	first, second, sub := strings.Cut(name, "/")
+	found := false
+	for _, request := range c.devices.At("requests").Items() {
+		if text(request, "name") != first {
+			continue
+		}
+		// Of several requests of one name the last one counts.
+		found = !sub || slices.ContainsFunc(request.At("firstAvailable").Items(), func(r object.Value) bool { return text(r, "name") == second })
+	}
+	return found
+}
+
+// constrains says whether a constraint of the claim on this request names an attribute. Request is that of an alternative, too.
+func (c deviceClaim) constrains(attribute, request string) bool {
+	parent, _, _ := strings.Cut(request, "/")
+	for _, constraint := range c.devices.At("constraints").Items() {
+		name := constraint.At("matchAttribute")
+		if name.IsNull() {
+			name = constraint.At("distinctAttribute")
+		}
+		of := constraint.At("requests")
+		if !name.IsNull() && name.Str() == attribute && (of.Len() == 0 || contains(of, request) || contains(of, parent)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *faults) deviceRequest(request object.Value, c deviceClaim, p *fielderrors.Place) {
+	name := text(request, "name")
+	f.label(p.To("name"), name)
+	alternatives, exactly := request.At("firstAvailable"), request.At("exactly")
+	switch {
+	case alternatives.Len() == 0 && exactly.IsNull():
+		f.Required(p, "exactly one of `exactly` or `firstAvailable` is required")
+	case alternatives.Len() > 0 && !exactly.IsNull():
+		f.Invalid(p, nil, "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set")
+		f.declaredRequest(exactly, false, p.To("exactly"))
+		if at := p.To("firstAvailable"); !f.tooMany(alternatives, maxSubRequests, at) {
+			for i, alternative := range alternatives.Items() {
+				f.declaredRequest(alternative, true, at.Item(i))
+			}
+			f.uniqueItems(alternatives, "name", at, "name", "deviceClassName", "selectors", "allocationMode", "count", "tolerations")
+		}
+	case exactly.IsNull():
+		at := p.To("firstAvailable")
+		if f.tooMany(alternatives, maxSubRequests, at) {
+			return
+		}
+		for i, alternative := range alternatives.Items() {
+			sub := text(alternative, "name")
+			f.label(at.Item(i).To("name"), sub)
+			f.exactRequest(alternative, c, name+"/"+sub, at.Item(i))
+		}
+		f.uniqueItems(alternatives, "name", at, "name", "deviceClassName", "selectors", "allocationMode", "count", "tolerations")
+	default:
+		f.exactRequest(exactly, c, name, p.To("exactly"))
+	}
+}
+
+// declaredRequest checks a request of which more is wrong: the reference then runs those rules alone that it generates from its
+// types.
+func (f *faults) declaredRequest(request object.Value, sub bool, p *fielderrors.Place) {
+	if class := text(request, "deviceClassName"); sub && class == "" {
+		f.Required(p.To("deviceClassName"), "")
+	} else if sub {
+		f.subdomain(p.To("deviceClassName"), class)
+	}
+	f.tooMany(request.At("selectors"), maxDeviceItems, p.To("selectors"))
+	if mode := text(request, "allocationMode"); mode != "" {
+		f.only(p.To("allocationMode"), mode, allocationModes)
+	}
+	for i, toleration := range request.At("tolerations").Items() {
+		f.declaredToleration(toleration, p.To("tolerations").Item(i))
+	}
+}
+
+// declaredToleration checks what generated rules check of a toleration.
+func (f *faults) declaredToleration(toleration object.Value, p *fielderrors.Place) {
+	if key := text(toleration, "key"); key != "" {
+		f.qualified(p.To("key"), key)
+	}
+	f.oneOf(p.To("operator"), text(toleration, "operator"), deviceOperators)
+	if effect := text(toleration, "effect"); effect != "" {
+		f.only(p.To("effect"), effect, deviceEffects)
+	}
+}
+
+// exactRequest checks what a request and an alternative of one have in common.
+func (f *faults) exactRequest(request object.Value, c deviceClaim, name string, p *fielderrors.Place) {
+	if class := text(request, "deviceClassName"); class == "" {
+		f.Required(p.To("deviceClassName"), "")
+	} else {
+		f.subdomain(p.To("deviceClassName"), class)
+	}
+	f.deviceSelectors(request.At("selectors"), false, p.To("selectors"))
+	f.derivedAttributes(request.At("derivedAttributes"), c, name, p.To("derivedAttributes"))
+	count := number(request, "count")
+	switch mode := text(request, "allocationMode"); mode {
+	case "All":
+		if count != 0 {
+			f.Invalid(p.To("count"), count, "must not be specified when allocationMode is 'All'")
+		}
+	case "ExactCount":
+		f.positive(p.To("count"), count)
+	default:
+		f.Unsupported(p.To("allocationMode"), mode, allocationModes)
+	}
+	f.deviceTolerations(request.At("tolerations"), p.To("tolerations"))
+}
+
+func (f *faults) deviceTolerations(tolerations object.Value, p *fielderrors.Place) {
+	for i, toleration := range tolerations.Items() {
+		p := p.Item(i)
+		f.declaredToleration(toleration, p)
+		value := text(toleration, "value")
+		switch text(toleration, "operator") {
+		case "Exists":
+			if value != "" {
+				f.Invalid(p.To("value"), value, "must be empty for operator `Exists`")
+			}
+		case "Equal":
+			f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
+		}
+	}
+}
+
+// deviceSelectors checks selectors; those that are stored already have been compiled, and are not looked at.
+func (f *faults) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
+	if f.tooMany(selectors, maxDeviceItems, p) {
+		return
+	}
+	for i, selector := range selectors.Items() {
+		at := p.Item(i).To("cel")
+		if !has(selector, "cel") {
+			f.Required(at, "")
+		} else if !stored && length(selector.At("cel"), "expression") > maxDeviceExpression {
+			f.TooLong(at.To("expression"), maxDeviceExpression)
+		}
+	}
+}
+
+func (f *faults) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
+	if f.tooMany(attributes, maxDeviceItems, p) {
+		return
+	}
+	for i, attribute := range attributes.Items() {
+		p := p.Item(i)
+		if name := text(attribute, "name"); name == "" {
+			f.Required(p.To("name"), "")
+		} else {
+			if !c.constrains(name, request) {
+				f.Invalid(p.To("name"), fielderrors.Word(name),
+					"must be referenced by at least one matchAttribute or distinctAttribute constraint targeting this request")
+			}
+			f.declaredAttributeName(name, p.To("name"))
+		}
+		if expression := text(attribute, "expression"); expression == "" {
+			f.Required(p.To("expression"), "")
+		} else if len(expression) > maxDeviceExpression {
+			f.TooLong(p.To("expression"), maxDeviceExpression)
+		}
+	}
+	f.unique(attributes, named, p)
+}
+
+func (f *faults) deviceConstraint(constraint object.Value, c deviceClaim, p *fielderrors.Place) {
+	f.requestRefs(constraint.At("requests"), c, p.To("requests"))
+	match, distinct := constraint.At("matchAttribute"), constraint.At("distinctAttribute")
+	if match.IsNull() && distinct.IsNull() {
+		f.Required(p, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`)
+	}
+	if !match.IsNull() {
+		f.declaredAttributeName(match.Str(), p.To("matchAttribute"))
+	}
+	if !distinct.IsNull() {
+		f.declaredAttributeName(distinct.Str(), p.To("distinctAttribute"))
+	}
+}
+
+// requestRefs checks a list of names of requests.
+func (f *faults) requestRefs(names object.Value, c deviceClaim, p *fielderrors.Place) {
+	if f.tooMany(names, maxDeviceRequests, p) {
+		return
+	}
+	for i, name := range names.Items() {
+		f.requestRef(name.Str(), c, p.Item(i))
+	}
+	f.unique(names, itself, p)
+}
+
+func (f *faults) requestRef(name string, c deviceClaim, p *fielderrors.Place) {
+	first, second, sub := strings.Cut(name, "/")
+	if strings.Contains(second, "/") {
+		f.Invalid(p, name, notARequest)
+		return
+	}
+	f.label(p, first)
+	if sub {
+		f.label(p, second)
+	}
+	if !c.has(name) {
+		f.Invalid(p, name, notARequest)
+	}
+}
+
+// opaqueConfig checks the part of a configuration that is for a driver alone.
+func (f *faults) opaqueConfig(config object.Value, stored bool, p *fielderrors.Place) {
+	opaque := config.At("opaque")
+	if opaque.IsNull() {
+		f.Required(p.To("opaque"), "")
+		return
+	}
+	f.declaredDriverName(p.To("opaque").To("driver"), text(opaque, "driver"))
+	f.rawObject(opaque.At("parameters"), stored, p.To("opaque").To("parameters"))
+}
+
+// rawObject demands an object of any content.
+func (f *faults) rawObject(raw object.Value, stored bool, p *fielderrors.Place) {
+	switch {
+	case raw.IsNull():
+		f.Required(p, "")
+	case !stored && len(object.AppendJSON(nil, raw)) > maxDeviceParameters:
+		f.TooLong(p, maxDeviceParameters)
+	case raw.Kind() != object.Map:
+		f.Invalid(p, "<value omitted>", "must be a valid JSON object")
+	}
+}
+
+func resourceClaimStatus(f *faults, obj, old object.Value) {
+	status, was, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
+	c := deviceClaim{obj.At("spec", "devices")}
+	reserved := status.At("reservedFor")
+	if p := at.To("reservedFor"); !f.tooMany(reserved, maxReservations, p) {
+		for i, user := range reserved.Items() {
+			for _, key := range [...]string{"resource", "name", "uid"} {
+				f.requiredText(p.Item(i).To(key), text(user, key))
+			}
+		}
+		f.uniqueItems(reserved, "uid", p, "apiGroup", "resource", "name", "uid")
+	}
+	allocation := status.At("allocation")
+	f.deviceStatuses(status.At("devices"), allocation, at.To("devices"))
+	if reserved.Len() > 0 {
+		if allocation.IsNull() {
+			f.Forbidden(at.To("reservedFor"), "may not be specified when `allocated` is not set")
+		} else if has(obj.At("metadata"), "deletionTimestamp") && !subset(reserved, was.At("reservedFor")) {
+			f.Forbidden(at.To("reservedFor"), "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
+		}
+	}
+	switch before := was.At("allocation"); {
+	case allocation.IsNull():
+	case before.IsNull():
+		f.allocation(allocation, c, at.To("allocation"))
+	case !same(allocation, before):
+		f.changed(at.To("allocation"))
+	}
+}
+
+func subset(items, of object.Value) bool {
+	for _, item := range items.Items() {
+		if !slices.ContainsFunc(of.Items(), func(v object.Value) bool { return object.Equal(v, item) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// sharedDevice is the name of an allocated device, and of the share of it.
+func sharedDevice(v object.Value) string {
+	id := text(v, "driver") + "/" + text(v, "pool") + "/" + text(v, "device")
+	if share := text(v, "shareID"); share != "" {
+		id += "/" + share
+	}
+	return id
+}
+
+func (f *faults) deviceStatuses(devices, allocation object.Value, p *fielderrors.Place) {
+	for i, device := range devices.Items() {
+		p := p.Item(i)
+		f.csiDriverName(p.To("driver"), text(device, "driver"))
+		f.poolName(p.To("pool"), text(device, "pool"))
+		f.label(p.To("device"), text(device, "device"))
+		f.shareID(p.To("shareID"), device.At("shareID"))
+		id := sharedDevice(device)
+		if !slices.ContainsFunc(allocation.At("devices", "results").Items(), func(r object.Value) bool { return sharedDevice(r) == id }) {
+			f.Invalid(p, fielderrors.Word(id), "must be an allocated device in the claim")
+		}
+		conditions := device.At("conditions")
+		f.tooMany(conditions, maxDeviceConditions, p.To("conditions"))
+		f.conditions(conditions, p.To("conditions"))
+		if data := device.At("data"); !data.IsNull() {
+			f.rawObject(data, false, p.To("data"))
+		}
+		f.networkData(device.At("networkData"), p.To("networkData"))
+	}
+	var names seen
+	for i, device := range devices.Items() {
+		if id := sharedDevice(device); names.add(id) {
+			f.Duplicate(p.Item(i), fielderrors.Word(id))
+		}
+	}
+}
+
+func (f *faults) networkData(data object.Value, p *fielderrors.Place) {
+	if data.IsNull() {
+		return
+	}
+	if length(data, "interfaceName") > maxInterfaceName {
+		f.TooLong(p.To("interfaceName"), maxInterfaceName)
+	}
+	if length(data, "hardwareAddress") > maxHardwareAddress {
+		f.TooLong(p.To("hardwareAddress"), maxHardwareAddress)
+	}
+	addresses, at := data.At("ips"), p.To("ips")
+	if f.tooMany(addresses, maxDeviceAddresses, at) {
+		return
+	}
+	for i, address := range addresses.Items() {
+		f.List = append(f.List, utilvalidation.IsValidInterfaceAddress(f.Path(at.Item(i)), address.Str())...)
+	}
+	f.unique(addresses, itself, at)
+}
+
+// shareID demands a UUID in the one form in which they are written, where there is one.
+func (f *faults) shareID(p *fielderrors.Place, v object.Value) {
+	if v.IsNull() {
+		return
+	}
+	id := v.Str()
+	good := len(id) == 36
+	for i := 0; good && i < len(id); i++ {
+		switch i {
+		case 8, 13, 18, 23:
+			good = id[i] == '-'
+		default:
+			good = '0' <= id[i] && id[i] <= '9' || 'a' <= id[i] && id[i] <= 'f'
+		}
+	}
+	if !good {
+		f.Invalid(p, id, "must be a lowercase UUID in 8-4-4-4-12 format")
+	}
+}
+
+func (f *faults) allocation(allocation object.Value, c deviceClaim, p *fielderrors.Place) {
+	devices, at := allocation.At("devices"), p.To("devices")
+	if results, at := devices.At("results"), at.To("results"); !f.tooMany(results, maxDeviceRequests, at) {
+		for i, result := range results.Items() {
+			p := at.Item(i)
+			f.requestRef(text(result, "request"), c, p.To("request"))
+			f.declaredDriverName(p.To("driver"), text(result, "driver"))
+			f.poolName(p.To("pool"), text(result, "pool"))
+			f.label(p.To("device"), text(result, "device"))
+			f.bindingConditions(result, p)
+			f.deviceTolerations(result.At("tolerations"), p.To("tolerations"))
+			f.shareID(p.To("shareID"), result.At("shareID"))
+			f.skippedOperations(result.At("skipNodeOperations"), p.To("skipNodeOperations"))
+		}
+	}
+	if configs, at := devices.At("config"), at.To("config"); !f.tooMany(configs, maxAllocationConfig, at) {
+		for i, config := range configs.Items() {
+			p := at.Item(i)
+			f.oneOf(p.To("source"), text(config, "source"), configSources)
+			f.requestRefs(config.At("requests"), c, p.To("requests"))
+			f.opaqueConfig(config, false, p)
+		}
+	}
+	if selector := allocation.At("nodeSelector"); !selector.IsNull() {
+		f.nodeSelector(selector, false, p.To("nodeSelector"))
+	}
+}
+
+func deviceClassCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.deviceClass(obj.At("spec"), object.Nil)
+}
+
+func deviceClassUpdate(f *faults, obj, old object.Value) {
+	f.deviceClass(obj.At("spec"), old.At("spec"))
+}
+
+// deviceClass checks a class. What it has of the old one, as a whole, has been checked before.
+func (f *faults) deviceClass(spec, old object.Value) {
+	at := (*fielderrors.Place)(nil).To("spec")
+	f.deviceSelectors(spec.At("selectors"), !old.IsNull() && same(spec.At("selectors"), old.At("selectors")), at.To("selectors"))
+	stored := !old.IsNull() && same(spec.At("config"), old.At("config"))
+	if configs, at := spec.At("config"), at.To("config"); !f.tooMany(configs, maxDeviceItems, at) {
+		for i, config := range configs.Items() {
+			f.opaqueConfig(config, stored, at.Item(i))
+		}
+	}
+	if name := spec.At("extendedResourceName"); !name.IsNull() {
+		f.declaredResourceName(name.Str(), at.To("extendedResourceName"))
+	}
+}
+
+// declaredResourceName demands the name of an extended resource in the words of generated rules.
+func (f *faults) declaredResourceName(name string, p *fielderrors.Place) {
+	const quota = "requests."
+	if !strings.Contains(name, "/") {
+		f.Invalid(p, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'")
+	} else if strings.Contains(name, "kubernetes.io/") {
+		f.Invalid(p, name, `must not have "kubernetes.io/" domain`)
+	}
+	if strings.HasPrefix(name, quota) {
+		f.Invalid(p, name, `must not have "requests." prefix`)
+	}
+	f.Each(p, name, objectmeta.LabelKeyErrors(quota+name))
+}
+
+func taintRuleCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.taintRule(obj.At("spec"), object.Nil)
+}
+
+func taintRuleUpdate(f *faults, obj, old object.Value) {
+	f.taintRule(obj.At("spec"), old.At("spec", "taint"))
+}
+
+func (f *faults) taintRule(spec, oldTaint object.Value) {
+	at := (*fielderrors.Place)(nil).To("spec")
+	selector, in := spec.At("deviceSelector"), at.To("deviceSelector")
+	if has(selector, "driver") {
+		f.csiDriverName(in.To("driver"), text(selector, "driver"))
+	}
+	if has(selector, "pool") {
+		f.poolName(in.To("pool"), text(selector, "pool"))
+	}
+	if has(selector, "device") {
+		f.label(in.To("device"), text(selector, "device"))
+	}
+	f.deviceTaint(spec.At("taint"), oldTaint, at.To("taint"))
+}
+
+// deviceTaint checks a taint; an effect that is stored is good.
+func (f *faults) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
+	f.qualified(p.To("key"), text(taint, "key"))
+	if value := text(taint, "value"); value != "" {
+		f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
+	}
+	if effect := text(taint, "effect"); old.IsNull() || text(old, "effect") != effect {
+		f.oneOf(p.To("effect"), effect, deviceEffects)
+	}
+}
+
+func taintRuleStatus(f *faults, obj, _ object.Value) {
+	conditions, at := obj.At("status", "conditions"), (*fielderrors.Place)(nil).To("status").To("conditions")
+	f.conditions(conditions, at)
+	f.tooMany(conditions, maxRuleConditions, at)
+}

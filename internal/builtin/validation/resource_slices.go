@@ -1,0 +1,645 @@
+package validation
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+
+	"plinth/internal/fielderrors"
+	"plinth/internal/objectmeta"
+	"plinth/object"
+)
+
+// The rules of ResourceSlice: the devices that a driver offers.
+
+const (
+	maxSliceDevices         = 128
+	maxAdvancedSliceDevices = 64 // with taints, counters or lists of values
+	maxCounterSets          = 8
+	maxCounters             = 32
+	maxConsumedSets         = 2
+	maxCompatibilityGroups  = 2
+	maxDeviceNames          = 32 // attributes and capacities
+	maxDeviceValues         = 48
+	maxDeviceTaints         = 16
+	maxBindingConditions    = 4
+	maxDeviceValue          = 64
+	maxDeviceID             = 32
+	maxAttributeKey         = maxDriverName + 1 + maxDeviceID
+	maxRequestOptions       = 10
+	oneNodeChoice           = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+	oneDeviceChoice         = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true" +
+		" in the ResourceSlice spec"
+	unsetOrTrue = "must be either unset or set to true"
+)
+
+// semantic is a version as semver.org has it.
+var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
+	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
+	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
+
+// poolName demands names of subdomains, with slashes between them.
+func (f *faults) poolName(p *fielderrors.Place, name string) {
+	if name == "" {
+		f.Required(p, "")
+		return
+	}
+	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
+		f.TooLong(p, utilvalidation.DNS1123SubdomainMaxLength)
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		f.subdomain(p, part)
+	}
+}
+
+func resourceSliceCreate(f *faults, obj object.Value) {
+	f.qualifiedFinalizers(obj)
+	f.resourceSlice(obj.At("spec"), object.Nil)
+}
+
+func resourceSliceUpdate(f *faults, obj, old object.Value) {
+	spec, was, at := obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec")
+	if name := text(spec.At("pool"), "name"); name != text(was.At("pool"), "name") {
+		f.Invalid(at.To("pool").To("name"), name, fielderrors.Immutable)
+	}
+	if driver := text(spec, "driver"); driver != text(was, "driver") {
+		f.Invalid(at.To("driver"), driver, fielderrors.Immutable)
+	}
+	if node := spec.At("nodeName"); !object.Equal(node, was.At("nodeName")) {
+		f.Invalid(at.To("nodeName"), fielderrors.Show(node), fielderrors.Immutable)
+	}
+	f.resourceSlice(spec, was)
+}
+
+func (f *faults) resourceSlice(spec, old object.Value) {
+	at := (*fielderrors.Place)(nil).To("spec")
+	f.csiDriverName(at.To("driver"), text(spec, "driver"))
+	pool := spec.At("pool")
+	f.poolName(at.To("pool").To("name"), text(pool, "name"))
+	f.positive(at.To("pool").To("resourceSliceCount"), number(pool, "resourceSliceCount"))
+	f.nonNegativeZero(at.To("pool").To("generation"), number(pool, "generation"))
+	f.sliceNodes(spec, at)
+	devices, counters := spec.At("devices"), spec.At("sharedCounters")
+	if !counters.IsNull() && !devices.IsNull() {
+		f.Invalid(at, "", "only one of `sharedCounters` or `devices` is allowed")
+	}
+	limit := maxSliceDevices
+	if anyDevice(devices, isAdvanced) {
+		limit = maxAdvancedSliceDevices
+	}
+	if in := at.To("devices"); !f.tooMany(devices, limit, in) {
+		each := truth(spec, "perDeviceNodeSelection")
+		for i, device := range devices.Items() {
+			f.device(device, deviceOf(old, text(device, "name")), each, in.Item(i))
+		}
+		f.unique(devices, named, in)
+	}
+	if in := at.To("sharedCounters"); !f.tooMany(counters, maxCounterSets, in) {
+		for i, set := range counters.Items() {
+			f.requiredShortName(in.Item(i).To("name"), text(set, "name"))
+			f.counters(set.At("counters"), in.Item(i).To("counters"))
+		}
+		f.uniqueItems(counters, "name", in, "name", "counters")
+	}
+	f.partitionType(spec, at)
+	f.skippedOperations(spec.At("skipNodeOperations"), at.To("skipNodeOperations"))
+}
+
+// sliceNodes checks which nodes the devices of a slice can be used from.
+func (f *faults) sliceNodes(spec object.Value, p *fielderrors.Place) {
+	var set []string
+	if node := spec.At("nodeName"); !node.IsNull() && node.Len() > 0 {
+		set = append(set, "`nodeName`")
+		f.subdomain(p.To("nodeName"), node.Str())
+	} else if !node.IsNull() {
+		f.Invalid(p.To("nodeName"), "", "must be either unset or set to a non-empty string")
+	}
+	if selector := spec.At("nodeSelector"); !selector.IsNull() {
+		set = append(set, "`nodeSelector`")
+		f.nodeSelector(selector, false, p.To("nodeSelector"))
+		if terms := selector.At("nodeSelectorTerms"); terms.Len() != 1 {
+			f.Invalid(p.To("nodeSelector").To("nodeSelectorTerms"), fielderrors.Show(terms), "must have exactly one node selector term")
+		}
+	}
+	for _, key := range [...]string{"allNodes", "perDeviceNodeSelection"} {
+		if v := spec.At(key); v.Bool() {
+			set = append(set, "`"+key+"`")
+		} else if !v.IsNull() {
+			f.Invalid(p.To(key), false, unsetOrTrue)
+		}
+	}
+	f.oneChoice(set, oneNodeChoice, p)
+}
+
+func (f *faults) oneChoice(set []string, demand string, p *fielderrors.Place) {
+	switch len(set) {
+	case 0:
+		f.Required(p, demand)
+	case 1:
+	default:
+		f.Invalid(p, "{"+strings.Join(set, ", ")+"}", demand+", but multiple fields are set")
+	}
+}
+
+func anyDevice(devices object.Value, is func(device object.Value) bool) bool {
+	for _, device := range devices.Items() {
+		if is(device) {
+			return true
+		}
+	}
+	return false
+}
+
+func consumesCounters(device object.Value) bool { return length(device, "consumesCounters") > 0 }
+
+func isAdvanced(device object.Value) bool {
+	if length(device, "taints") > 0 || consumesCounters(device) {
+		return true
+	}
+	for _, m := range device.At("attributes").Members() {
+		if has(m.Value, "bools") || has(m.Value, "ints") || has(m.Value, "strings") || has(m.Value, "versions") {
+			return true
+		}
+	}
+	return false
+}
+
+// deviceOf finds a device of the old slice; null: there is none.
+func deviceOf(spec object.Value, name string) object.Value {
+	for _, device := range spec.At("devices").Items() {
+		if text(device, "name") == name {
+			return device
+		}
+	}
+	return object.Nil
+}
+
+// counters checks the counters of a set, and those that a device takes from one.
+func (f *faults) counters(counters object.Value, p *fielderrors.Place) {
+	if counters.Len() == 0 {
+		f.Required(p, "")
+		return
+	}
+	if f.tooMany(counters, maxCounters, p) {
+		return
+	}
+	for _, m := range counters.Members() {
+		f.shortName(p, m.Key)
+	}
+}
+
+func (f *faults) device(device, old object.Value, nodes bool, p *fielderrors.Place) {
+	f.label(p.To("name"), text(device, "name"))
+	attributes, capacity := device.At("attributes"), device.At("capacity")
+	if n := attributes.Len() + capacity.Len(); n > maxDeviceNames {
+		f.Invalid(p, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", maxDeviceNames))
+	}
+	values := 0
+	for _, m := range attributes.Members() {
+		n := length(m.Value, "bools") + length(m.Value, "ints") + length(m.Value, "strings") + length(m.Value, "versions")
+		values += max(1, n)
+	}
+	if values > maxDeviceValues {
+		f.Invalid(p, values, fmt.Sprintf("the total number of attribute values must not exceed %d", maxDeviceValues))
+	}
+	for _, m := range attributes.Members() {
+		f.attributeName(m.Key, p.To("attributes"))
+		f.deviceAttribute(m.Value, p.To("attributes").Key(shortened(m.Key)))
+	}
+	if old.IsNull() || !alike(old.At("capacity"), capacity, true) {
+		for _, m := range capacity.Members() {
+			f.attributeName(m.Key, p.To("capacity"))
+			f.deviceCapacity(m.Value, truth(device, "allowMultipleAllocations"), p.To("capacity").Key(shortened(m.Key)))
+		}
+	}
+	taints := device.At("taints")
+	if old.IsNull() || !same(old.At("taints"), taints) {
+		if !f.tooMany(taints, maxDeviceTaints, p.To("taints")) {
+			for i, taint := range taints.Items() {
+				f.deviceTaint(taint, object.Nil, p.To("taints").Item(i))
+			}
+		}
+	}
+	f.consumedCounters(device.At("consumesCounters"), p.To("consumesCounters"))
+	f.deviceNodes(device, nodes, p)
+	f.bindingConditions(device, p)
+	f.deviceNodeResources(device.At("nodeAllocatableResources"), capacity, p.To("nodeAllocatableResources"))
+}
+
+// shortened is a key as it stands in a path: not longer than names are, with dots for what is left out.
+func shortened(key string) string {
+	if len(key) <= maxAttributeKey {
+		return key
+	}
+	rest := maxAttributeKey - len("...")
+	return key[:(rest+1)/2] + "..." + key[len(key)-rest/2:]
+}
+
+func (f *faults) consumedCounters(consumed object.Value, p *fielderrors.Place) {
+	if f.tooMany(consumed, maxConsumedSets, p) {
+		return
+	}
+	for i, c := range consumed.Items() {
+		p := p.Item(i)
+		f.requiredShortName(p.To("counterSet"), text(c, "counterSet"))
+		f.counters(c.At("counters"), p.To("counters"))
+		groups, at := c.At("compatibilityGroups"), p.To("compatibilityGroups")
+		if f.tooMany(groups, maxCompatibilityGroups, at) {
+			continue
+		}
+		for i, group := range groups.Items() {
+			f.shortName(at.Item(i), group.Str())
+		}
+		f.unique(groups, itself, at)
+	}
+	f.uniqueItems(consumed, "counterSet", p, "counterSet", "counters")
+}
+
+// deviceNodes checks which nodes a device can be used from, where each device of the slice has its own.
+func (f *faults) deviceNodes(device object.Value, each bool, p *fielderrors.Place) {
+	node, selector, all := device.At("nodeName"), device.At("nodeSelector"), device.At("allNodes")
+	if !each {
+		if !node.IsNull() || !selector.IsNull() || !all.IsNull() {
+			f.Invalid(p, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"+
+				" in the ResourceSlice spec")
+		}
+		return
+	}
+	var set []string
+	if !node.IsNull() && node.Len() > 0 {
+		set = append(set, "`nodeName`")
+		f.subdomain(p.To("nodeName"), node.Str())
+	} else if !node.IsNull() {
+		f.Invalid(p.To("nodeName"), "", "must not be empty")
+	}
+	if !selector.IsNull() {
+		set = append(set, "`nodeSelector`")
+		f.nodeSelector(selector, false, p.To("nodeSelector"))
+	}
+	if all.Bool() {
+		set = append(set, "`allNodes`")
+	} else if !all.IsNull() {
+		f.Invalid(p.To("allNodes"), false, unsetOrTrue)
+	}
+	if len(set) > 1 {
+		f.Invalid(p, "{"+strings.Join(set, ", ")+"}", oneDeviceChoice)
+	} else {
+		f.oneChoice(set, oneDeviceChoice, p)
+	}
+}
+
+// bindingConditions checks the conditions that a claim waits for before a pod is bound: for each, what says that it failed.
+func (f *faults) bindingConditions(v object.Value, p *fielderrors.Place) {
+	const good, bad = "bindingConditions", "bindingFailureConditions"
+	for _, key := range [...]string{good, bad} {
+		conditions := v.At(key)
+		if !f.tooMany(conditions, maxBindingConditions, p.To(key)) {
+			for i, condition := range conditions.Items() {
+				f.qualified(p.To(key).Item(i), condition.Str())
+			}
+		}
+		f.unique(conditions, itself, p.To(key))
+	}
+	for i, condition := range v.At(bad).Items() {
+		if contains(v.At(good), condition.Str()) {
+			f.Invalid(p.To(bad).Item(i), condition.Str(), "bindingFailureConditions must not overlap with bindingConditions")
+		}
+	}
+	if length(v, good) == 0 && length(v, bad) > 0 {
+		f.Invalid(p.To(good), fielderrors.Show(v.At(good)), "bindingConditions are required to use bindingFailureConditions")
+	}
+	if length(v, bad) == 0 && length(v, good) > 0 {
+		f.Invalid(p.To(bad), fielderrors.Show(v.At(bad)), "bindingFailureConditions are required to use bindingConditions")
+	}
+}
+
+func (f *faults) skippedOperations(operations object.Value, p *fielderrors.Place) {
+	if contains(operations, "NodePrepareResources") && !contains(operations, "NodeUnprepareResources") && !contains(operations, "*") {
+		f.Invalid(p, fielderrors.Show(operations), "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped")
+	}
+	for i, operation := range operations.Items() {
+		f.only(p.Item(i), operation.Str(), nodeOperations)
+	}
+	var names seen
+	for i, operation := range operations.Items() {
+		if names.add(operation.Str()) {
+			f.Duplicate(p.Item(i), fielderrors.Word(operation.Str()))
+		}
+	}
+}
+
+// partitionType checks the attribute that says what kind of part of another device a device is.
+func (f *faults) partitionType(spec object.Value, p *fielderrors.Place) {
+	attribute := spec.At("partitionTypeAttribute")
+	if attribute.IsNull() {
+		return
+	}
+	name := attribute.Str()
+	f.declaredAttributeName(name, p.To("partitionTypeAttribute"))
+	if !anyDevice(spec.At("devices"), consumesCounters) {
+		f.Invalid(p.To("partitionTypeAttribute"), name, "may only be set on a slice which declares devices that consume counters")
+		return
+	}
+	var check faults
+	if check.attributeName(name, nil); len(check.List) > 0 || !strings.Contains(name, "/") {
+		return // no device has such an attribute
+	}
+	bare, _ := strings.CutPrefix(name, text(spec, "driver")+"/")
+	for i, device := range spec.At("devices").Items() {
+		if !consumesCounters(device) {
+			continue
+		}
+		at := p.To("devices").Item(i).To("attributes").Key(name)
+		attributes := device.At("attributes")
+		value, ok := attributes.Get(name)
+		if !ok {
+			value, ok = attributes.Get(bare)
+		}
+		switch {
+		case !ok:
+			f.Required(at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set")
+		case !has(value, "string"):
+			f.Invalid(at, goForm{value, deviceAttributeFields}, "must be a string value because `partitionTypeAttribute` names this attribute")
+		}
+	}
+}
+
+// attributeName demands a name that may have the domain of a driver before it.
+func (f *faults) attributeName(name string, p *fielderrors.Place) {
+	parts := strings.Split(name, "/")
+	switch len(parts) {
+	case 1:
+		f.identifier(parts[0], p)
+	case 2:
+		if parts[0] == "" {
+			f.Invalid(p, "", "the domain must not be empty")
+		} else {
+			f.csiDriverName(p, parts[0])
+		}
+		if parts[1] == "" {
+			f.Invalid(p, "", "the name must not be empty")
+		} else {
+			f.identifier(parts[1], p)
+		}
+	}
+}
+
+// declaredAttributeName demands a name with the domain of a driver, in the words of generated rules.
+func (f *faults) declaredAttributeName(name string, p *fielderrors.Place) {
+	parts := strings.Split(name, "/")
+	switch len(parts) {
+	case 1:
+		f.identifier(parts[0], p)
+		f.Invalid(p, name, "a fully qualified name must be a domain and a name separated by a slash")
+	case 2:
+		if parts[0] == "" {
+			f.Invalid(p, "", "prefix must not be empty")
+		} else {
+			if len(parts[0]) > maxDriverName {
+				f.TooLong(p, maxDriverName)
+			}
+			for _, detail := range objectmeta.SubdomainErrors(parts[0]) {
+				f.Invalid(p, parts[0], "prefix: "+detail)
+			}
+		}
+		if parts[1] == "" {
+			f.Invalid(p, "", "name must not be empty")
+		} else {
+			f.identifier(parts[1], p)
+		}
+	}
+}
+
+func (f *faults) identifier(id string, p *fielderrors.Place) {
+	if len(id) > maxDeviceID {
+		f.TooLong(p, maxDeviceID)
+	}
+	f.Each(p, id, content.IsCIdentifier(id))
+}
+
+// deviceAttributeFields are the fields of an attribute as Go names them.
+var deviceAttributeFields = []goField{
+	{name: "IntValue", member: "int"}, {name: "BoolValue", member: "bool"}, {name: "StringValue", member: "string"},
+	{name: "VersionValue", member: "version"}, {name: "IntValues", member: "ints"}, {name: "BoolValues", member: "bools"},
+	{name: "StringValues", member: "strings"}, {name: "VersionValues", member: "versions"},
+}
+
+func (f *faults) deviceAttribute(attribute object.Value, p *fielderrors.Place) {
+	set := 0
+	for _, field := range deviceAttributeFields {
+		v := attribute.At(field.member)
+		if v.IsNull() {
+			continue
+		}
+		set++
+		at := p.To(field.member)
+		switch {
+		case v.Kind() != object.List:
+			f.deviceValue(v, field.member == "version", at)
+		case v.Len() == 0:
+			f.Invalid(at, fielderrors.Show(v), "must not be empty if specified")
+		default:
+			for i, item := range v.Items() {
+				f.deviceValue(item, field.member == "versions", at.Item(i))
+			}
+		}
+	}
+	switch set {
+	case 0:
+		f.Invalid(p, "", "exactly one value must be specified")
+	case 1:
+	default:
+		f.Invalid(p, goForm{attribute, deviceAttributeFields}, "exactly one value must be specified")
+	}
+}
+
+// deviceValue checks one value of an attribute: what is a text is not long, and a version is one.
+func (f *faults) deviceValue(v object.Value, version bool, p *fielderrors.Place) {
+	if v.Kind() != object.String {
+		return
+	}
+	if version && !semantic.MatchString(v.Str()) {
+		f.Invalid(p, v.Str(), "must be a string compatible with semver.org spec 2.0.0")
+	}
+	if v.Len() > maxDeviceValue {
+		f.TooLong(p, maxDeviceValue)
+	}
+}
+
+// deviceCapacity checks what of a capacity may be requested, if several claims may share the device.
+func (f *faults) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Place) {
+	policy, at := capacity.At("requestPolicy"), p.To("requestPolicy")
+	if policy.IsNull() {
+		return
+	}
+	if !shared {
+		f.Forbidden(at, "allowMultipleAllocations must be true")
+		return
+	}
+	limit := quantity(capacity.At("value"))
+	values, valid := policy.At("validValues"), policy.At("validRange")
+	initial := policy.At("default")
+	switch {
+	case values.Len() > 0 && !valid.IsNull():
+		f.Forbidden(at, `exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)
+	case values.Len() > 0 && initial.IsNull():
+		f.Required(at.To("default"), "required when validValues is defined")
+	case values.Len() > 0:
+		f.validValues(values, quantity(initial), limit, at.To("validValues"))
+	case !valid.IsNull() && initial.IsNull():
+		f.Required(at.To("default"), "required when validRange is defined")
+	case !valid.IsNull():
+		f.validRange(valid, quantity(initial), limit, at.To("validRange"))
+	}
+}
+
+func (f *faults) validValues(values object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+	items := make([]resource.Quantity, values.Len())
+	for i, v := range values.Items() {
+		items[i] = quantity(v)
+		if i > 0 && items[i-1].Cmp(items[i]) > 0 {
+			f.Invalid(p.Item(i), items[i].String(), "values must be sorted in ascending order")
+		}
+	}
+	if f.tooMany(values, maxRequestOptions, p) {
+		f.Invalid(p, initial.String(), "default value is not valid according to the requestPolicy")
+		return
+	}
+	found := false
+	for i, q := range items {
+		if q.Cmp(limit) > 0 {
+			f.Invalid(p.Item(i), q.String(), "option is larger than capacity value: "+limit.String())
+		}
+		found = found || q.Cmp(initial) == 0
+	}
+	var names seen
+	for i, q := range items {
+		if key := fmt.Sprint(q.Value()); names.add(key) {
+			f.Duplicate(p.Item(i), key)
+		}
+	}
+	if !found {
+		f.Invalid(p, initial.String(), "default value is not valid according to the requestPolicy")
+	}
+}
+
+func (f *faults) validRange(valid object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+	if !has(valid, "min") {
+		f.Required(p.To("min"), "required when validRange is defined")
+		return
+	}
+	low, high, step := quantity(valid.At("min")), quantity(valid.At("max")), quantity(valid.At("step"))
+	if low.Cmp(limit) > 0 {
+		f.Invalid(p.To("min"), low.String(), "min is larger than capacity value: "+limit.String())
+	}
+	if initial.Cmp(low) < 0 {
+		f.Invalid(p.To("default"), initial.String(), "default is less than min: "+low.String())
+	}
+	if has(valid, "max") {
+		if low.Cmp(high) > 0 {
+			f.Invalid(p.To("max"), low.String(), "min is larger than max: "+high.String())
+		}
+		if high.Cmp(limit) > 0 {
+			f.Invalid(p.To("max"), high.String(), "max is larger than capacity value: "+limit.String())
+		}
+		if initial.Cmp(high) > 0 {
+			f.Invalid(p.To("default"), initial.String(), "default is more than max: "+high.String())
+		}
+	}
+	switch {
+	case !has(valid, "step"):
+		return
+	case step.Sign() <= 0:
+		f.Invalid(p.To("step"), step.String(), notPositive)
+		return
+	}
+	next := low.DeepCopy()
+	if next.Add(step); next.Cmp(limit) > 0 {
+		f.Invalid(p.To("step"), step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", next.String(), limit.String()))
+	}
+	usable := f.wholeNumber(initial, p.To("default"))
+	usable = f.wholeNumber(low, p.To("min")) && usable
+	if has(valid, "max") {
+		usable = f.wholeNumber(high, p.To("max")) && usable
+	}
+	if usable = f.wholeNumber(step, p.To("step")) && usable; !usable {
+		return
+	}
+	f.multiple(initial, low, step, p.To("step"))
+	if has(valid, "max") {
+		f.multiple(high, low, step, p.To("step"))
+	}
+}
+
+// wholeNumber demands a quantity that can be counted with, and says whether it is one.
+func (f *faults) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
+	switch {
+	case q.Sign() < 0:
+		f.Invalid(p, q.String(), fielderrors.NotNegative)
+	case q.CmpInt64(math.MaxInt64) > 0:
+		f.Invalid(p, q.String(), "must not be larger than 9223372036854775807")
+	default:
+		return true
+	}
+	return false
+}
+
+func (f *faults) multiple(q, low, step resource.Quantity, p *fielderrors.Place) {
+	if (q.Value()-low.Value())%step.Value() != 0 {
+		f.Invalid(p, q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", step.String(), low.String()))
+	}
+}
+
+// nodeResources checks what a device takes of what its node has for pods.
+func (f *faults) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
+	for _, m := range resources.Members() {
+		p := p.Key(m.Key)
+		if m.Key != "cpu" && m.Key != "memory" && !strings.HasPrefix(m.Key, "hugepages-") {
+			f.Invalid(p, fielderrors.Word(m.Key), "must be a node allocatable resource name")
+		}
+		mapping, overhead := m.Value.At("mapping"), m.Value.At("overhead")
+		if mapping.IsNull() && overhead.IsNull() {
+			f.Required(p, "at least one of mapping or overhead must be set")
+		}
+		if !mapping.IsNull() {
+			f.nodeMapping(mapping, capacity, p.To("mapping"))
+		}
+		if overhead.IsNull() {
+			continue
+		}
+		if !has(overhead, "perPod") && !has(overhead, "perContainer") {
+			f.Invalid(p.To("overhead"), "", "at least one of perPod or perContainer must be set")
+		}
+		for _, key := range [...]string{"perPod", "perContainer"} {
+			if q := quantity(overhead.At(key)); q.Sign() < 0 {
+				f.Invalid(p.To("overhead").To(key), q.String(), "must be non-negative")
+			}
+		}
+	}
+}
+
+func (f *faults) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
+	key, times, device := mapping.At("capacityKey"), mapping.At("capacityMultiplier"), mapping.At("deviceMultiplier")
+	if !key.IsNull() {
+		if key.Len() == 0 {
+			f.Invalid(p.To("capacityKey"), "", "capacityKey must not be an empty string")
+		} else if !has(capacity, key.Str()) {
+			f.NotFound(p.To("capacityKey"), fielderrors.Word(key.Str()))
+		}
+		if q := quantity(times); times.IsNull() {
+			f.Required(p.To("capacityMultiplier"), "capacityMultiplier is required when capacityKey is set")
+		} else if q.Sign() <= 0 {
+			f.Invalid(p.To("capacityMultiplier"), q.String(), "must be positive")
+		}
+	} else if !times.IsNull() {
+		f.Required(p.To("capacityKey"), "capacityKey is required when capacityMultiplier is set")
+	}
+	if q := quantity(device); !device.IsNull() && q.Sign() <= 0 {
+		f.Invalid(p.To("deviceMultiplier"), q.String(), "must be positive")
+	}
+}
