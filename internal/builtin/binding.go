@@ -32,8 +32,10 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 			Write: func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
 		},
 		{
-			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
-			Deletion: evict,
+			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", OldVersion: "v1beta1", Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
+			Eviction: &engine.Eviction{
+				Options: evictionOptions, Budgets: apierr.Type{Group: "policy", Name: "poddisruptionbudgets"}, Judge: judgeEviction, Mark: markEvicted,
+			},
 		},
 	}
 }
@@ -85,25 +87,4 @@ func scheduled(conditions object.Value, now time.Time) object.Value {
 		}
 	}
 	return object.ListOf(append(conditions.Items()[:conditions.Len():conditions.Len()], is)...)
-}
-
-// evict deletes the Pod as the Eviction's deleteOptions say. No PodDisruptionBudget is asked: nobody here keeps the
-// status that would answer.
-func evict(eviction object.Value) (engine.DeleteOptions, error) {
-	asked := eviction.At("deleteOptions")
-	options := engine.DeleteOptions{
-		PreconditionUID:   asked.At("preconditions", "uid").Str(),
-		PreconditionRV:    asked.At("preconditions", "resourceVersion").Str(),
-		PropagationPolicy: asked.At("propagationPolicy").Str(),
-		DryRun:            asked.At("dryRun").Len() > 0,
-	}
-	if orphan := asked.At("orphanDependents"); !orphan.IsNull() {
-		is := orphan.Bool()
-		options.OrphanDependents = &is
-	}
-	if grace := asked.At("gracePeriodSeconds"); !grace.IsNull() {
-		seconds := grace.Int()
-		options.GracePeriodSeconds = &seconds
-	}
-	return options, nil
 }

@@ -18,20 +18,8 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 	if name := d.sent.At("metadata", "name").Str(); name != rq.Name {
 		return nil, apierr.NewBadRequest(fmt.Sprintf("name in URL does not match name in %s object", sub.Kind))
 	}
-	if sub.Deletion != nil {
-		options, err := sub.Deletion(d.sent)
-		if err != nil {
-			return nil, err
-		}
-		if err := d.admit(ctx); err != nil {
-			return nil, err
-		}
-		object := *rq
-		object.Subresource = nil
-		if _, err := d.Delete(ctx, &object, options); err != nil {
-			return nil, err
-		}
-		return &Result{Status: done(), Created: true}, nil
+	if sub.Eviction != nil {
+		return d.evict(ctx)
 	}
 	for sure := false; ; {
 		n, err := d.onto(ctx, sure)

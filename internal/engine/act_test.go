@@ -3,6 +3,8 @@ package engine_test
 import (
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"plinth/internal/apierr"
@@ -66,5 +68,69 @@ func TestBindAndEvict(t *testing.T) {
 		if gone := !get().At("metadata", "deletionTimestamp").IsNull(); gone == rq.DryRun {
 			t.Errorf("dry run %v: the Pod is being deleted: %v", rq.DryRun, gone)
 		}
+	}
+}
+
+// Of evictions at once a budget lets as many through as it allows, and what it says of them and what becomes of the Pods is one.
+//
+// SPEC: URI-1, DEL-2
+func TestEvictionsShareABudget(t *testing.T) {
+	e, registry := builtinEngine(t)
+	pods, budgets := registry.Now().Find("", "v1", "pods"), registry.Now().Find("policy", "v1", "poddisruptionbudgets")
+	on := func(r *engine.Resource, name, subresource string) *engine.Request {
+		return &engine.Request{Resource: r, Namespace: "default", Name: name, Subresource: r.Subresource(subresource)}
+	}
+	make := func(r *engine.Resource, name, body, status string) {
+		t.Helper()
+		if _, err := e.Create(t.Context(), on(r, "", ""), parse(t, body)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Patch(t.Context(), on(r, name, "status"), engine.Patch{Type: engine.MergePatch, Body: []byte(`{"status":` + status + `}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const n, allowed = 12, 5
+	make(budgets, "b", `{"metadata":{"name":"b"},"spec":{"selector":{}}}`,
+		fmt.Sprintf(`{"observedGeneration":1,"disruptionsAllowed":%d,"currentHealthy":9,"desiredHealthy":2,"expectedPods":9}`, allowed))
+	for i := range n {
+		name := fmt.Sprintf("p%d", i)
+		make(pods, name, `{"metadata":{"name":"`+name+`"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`,
+			`{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}`)
+	}
+	var done atomic.Int64
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() {
+			name := fmt.Sprintf("p%d", i)
+			_, err := e.Create(t.Context(), on(pods, name, "eviction"), parse(t, `{"metadata":{"name":"`+name+`"}}`))
+			if err == nil {
+				done.Add(1)
+			} else if !apierr.Is(err, apierr.TooManyRequests) {
+				t.Error(err)
+			}
+		})
+	}
+	work.Wait()
+	gone := 0
+	for i := range n {
+		live, err := e.Get(t.Context(), on(pods, fmt.Sprintf("p%d", i), ""), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		marked := strings.Contains(string(live.Object.Data), `"DisruptionTarget"`)
+		if marked != live.Object.Sidecar.Deleting {
+			t.Errorf("p%d is deleted: %v, and says that it is evicted: %v", i, live.Object.Sidecar.Deleting, marked)
+		}
+		if marked {
+			gone++
+		}
+	}
+	live, err := e.Get(t.Context(), on(budgets, "b", ""), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := parse(t, string(live.Object.Data)).Value.At("status")
+	if done.Load() != allowed || gone != allowed || status.At("disruptedPods").Len() != allowed || status.At("disruptionsAllowed").Int() != 0 {
+		t.Errorf("%d evictions were allowed, %d were done, of %d Pods; the budget says %s", allowed, done.Load(), gone, object.AppendJSON(nil, status))
 	}
 }

@@ -27,6 +27,7 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 		if err != nil {
 			return nil, err
 		}
+		n.obj = n.old
 		result, err := n.delete(ctx, o)
 		if !n.again(err, &sure) {
 			return result, err
@@ -34,7 +35,7 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 	}
 }
 
-// delete takes a draft of the deletion of a live object down the line.
+// delete takes a draft of the deletion of a live object down the line. The object is deleted as obj has it.
 func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -42,8 +43,10 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
-	if err := d.admit(ctx); err != nil {
-		return nil, err
+	if !d.admitted {
+		if err := d.admit(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.rq.deletable(d.live, o); err != nil {
 		return nil, err
@@ -53,18 +56,19 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	}
 	r := d.rq.Resource
 	seconds, graceful, pending := r.grace(d.old, o.GracePeriodSeconds)
-	if pending || deleting(d.old) && r.Held != nil && r.Held(d.old) {
-		return d.waits(ctx)
+	if !pending && !(deleting(d.old) && r.Held != nil && r.Held(d.old)) {
+		if !d.keepFinalizers {
+			d.obj = r.propagation(d.old, o).with(d.obj)
+		}
+		held := len(finalizers(d.obj)) > 0 || r.Held != nil && r.Held(d.obj)
+		if !held && (!graceful || seconds == 0) {
+			return d.removeNow(ctx, graceful)
+		}
+		d.obj = r.mark(d.obj, seconds, d.now)
 	}
-	if d.obj = d.old; !d.keepFinalizers {
-		d.obj = r.propagation(d.old, o).with(d.old)
-	}
-	held := len(finalizers(d.obj)) > 0 || r.Held != nil && r.Held(d.obj)
-	if !held && (!graceful || seconds == 0) {
-		return d.removeNow(ctx, graceful)
-	}
-	if d.obj = r.mark(d.obj, seconds, d.now); object.Equal(d.obj, d.old) {
-		return d.waits(ctx)
+	if object.Equal(d.obj, d.old) { // it was deleted before, and this delete changes nothing
+		d.next = d.live
+		return d.answer(ctx)
 	}
 	var err error
 	if d.next, err = d.version(ctx, r, d.live, d.obj, false, d.now); err != nil {
@@ -74,12 +78,6 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.commit(ctx, d); err != nil {
 		return nil, err
 	}
-	return d.answer(ctx)
-}
-
-// waits answers the object as it is: it was deleted before, and this delete changes nothing.
-func (d *draft) waits(ctx context.Context) (*Result, error) {
-	d.next = d.live
 	return d.answer(ctx)
 }
 

@@ -41,7 +41,8 @@ type draft struct {
 	old     object.Value   // live in the version of the request; null: there is nothing
 	form    object.Value   // old, where it is known to have the form that Decode and Settle give; else null
 
-	sent object.Value // the body, decoded
+	sent     object.Value // the body, decoded
+	admitted bool         // what admission was asked about is not the delete, but the eviction that it is
 	// versioned: the body of a create has a resourceVersion, which only a dry run may.
 	versioned bool
 	upserts   bool         // a PUT or an apply that creates, for which the user needs that verb, too
@@ -118,6 +119,9 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 // request asks for, its unknown and duplicate fields (VAL-1, VAL-2). Owners that are listed twice are dropped.
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
+	if sub := d.rq.Subresource; sub != nil && sub.OldVersion != "" && body.Value.At("apiVersion").Str() == apiVersion(group, sub.OldVersion) {
+		version = sub.OldVersion
+	}
 	if d.rq.custom() {
 		if err := d.rq.checkCustomBody(body.Value); err != nil {
 			return err

@@ -2,6 +2,7 @@ package engine
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/object"
 )
@@ -35,6 +36,22 @@ func (o *DeleteOptions) Asked() Propagation {
 		return Orphan
 	}
 	return Background
+}
+
+// ValidatePropagation returns what is wrong with the two ways to say what is to become of the dependents; nil: not said.
+func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.ErrorList) {
+	if policy == nil {
+		return nil
+	}
+	path := field.NewPath("propagationPolicy")
+	if orphanDependents != nil {
+		errs = append(errs, field.Invalid(path, *policy, "orphanDependents and deletionPropagation cannot be both set"))
+	}
+	switch Propagation(*policy) {
+	case Background, Foreground, Orphan:
+		return errs
+	}
+	return append(errs, field.NotSupported(path, *policy, []string{string(Foreground), string(Background), string(Orphan), "nil"}))
 }
 
 // PropagationOr is the propagation of a delete of obj, for a type whose objects are deleted with fallback where neither the client

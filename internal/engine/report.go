@@ -42,7 +42,7 @@ func (d *draft) report(ctx context.Context) error {
 		d.stored, d.stable = r.Schema().SettleFrom(d.obj, d.form)
 	}
 	for _, other := range said.Others {
-		o, err := d.reported(ctx, other)
+		o, err := d.reported(ctx, r, other)
 		if err != nil {
 			return err
 		}
@@ -78,8 +78,8 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 }
 
 // reported is the draft of an object whose status changes with that of another one.
-func (d *draft) reported(ctx context.Context, other ReportedOther) (*draft, error) {
-	rq := &Request{Resource: d.rq.Resource, User: d.rq.User}
+func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
+	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
 	n := &draft{Engine: d.Engine, rq: rq, dry: d.dry, now: d.now, live: other.Version, told: d.told}
 	var err error

@@ -181,6 +181,7 @@ type Subresource struct {
 	Name                 string   // "status"
 	Group, Version, Kind string   // of the body: autoscaling/v1 Scale
 	Verbs                []string // "get", "patch", "update"
+	OldVersion           string   // one in which the body may come, too, and is the same; "": there is none
 	// Schema and Model are of the body, as a Resource's; nil and "": those of the object.
 	Schema func() *schema.Type
 	Model  string
@@ -205,11 +206,11 @@ type Subresource struct {
 	Resets map[string]merge.Set
 	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil elsewhere.
 	Replicas merge.Replicas
-	// Deletion makes a POST delete the object, with these options, instead of writing it.
-	Deletion func(body object.Value) (DeleteOptions, error)
 	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below which the
 	// subresource is, in the version of its kind that is stored.
 	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value, warnings []string, err error)
+	// Eviction makes a POST delete the object, unless something holds that back, instead of writing it; nil elsewhere.
+	Eviction *Eviction
 }
 
 // APIVersion is "apps/v1", or "v1" in the core group.

@@ -208,14 +208,7 @@ func (f *optionFields) texts(name string) []string {
 
 // faults is what is wrong with options that can be read.
 func (p *deleteParams) faults() (faults field.ErrorList) {
-	policy := field.NewPath("propagationPolicy")
-	if p.policy != nil && p.OrphanDependents != nil {
-		faults = append(faults, field.Invalid(policy, *p.policy, "orphanDependents and deletionPropagation cannot be both set"))
-	}
-	if p.policy != nil && *p.policy != "Foreground" && *p.policy != "Background" && *p.policy != "Orphan" {
-		faults = append(faults, field.NotSupported(policy, *p.policy, []string{"Foreground", "Background", "Orphan", "nil"}))
-	}
-	faults = append(faults, dryRunFaults(p.dryRun)...)
+	faults = append(engine.ValidatePropagation(p.policy, p.OrphanDependents), dryRunFaults(p.dryRun)...)
 	if !p.IgnoreReadError {
 		return faults
 	}

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"plinth/internal/apierr"
+	"plinth/internal/store"
+	"plinth/object"
+)
+
+// Eviction says how objects of a type are evicted: deleted by who may be refused for the sake of others.
+type Eviction struct {
+	// Options are those of the delete. The error is what the body is refused with before anything is looked at; refusal is what the
+	// delete would be refused with.
+	Options func(body object.Value, dryRun bool) (o DeleteOptions, refusal, err error)
+	// Budgets names the type of the objects, in the namespace of the evicted one, that may hold evictions back.
+	Budgets apierr.Type
+	// Judge says what the budgets make of the eviction of an object.
+	Judge func(obj object.Value, budgets []object.Value, now time.Time) (Verdict, error)
+	// Mark is the object as it is deleted: it tells that it is evicted.
+	Mark func(obj object.Value, now time.Time) object.Value
+}
+
+// Verdict is what budgets make of an eviction that they do not refuse.
+type Verdict struct {
+	// Budget is the index of the budget whose Status changes with the eviction; negative: none does.
+	Budget int
+	Status object.Value
+}
+
+// evict is a POST that evicts an object. What it does to the object and to the budget that allows it is one commit, on the condition that both
+// are as they were judged: of two evictions at once that one budget allows once, the second begins again, and is refused. (The
+// reference writes the budget first, and gives it back to the budget's controller to find out that a Pod has not gone after all.)
+func (d *draft) evict(ctx context.Context) (*Result, error) {
+	e, target := d.rq.Subresource.Eviction, *d.rq
+	target.Subresource = nil
+	options, refusal, err := e.Options(d.sent, d.dry)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.admit(ctx); err != nil {
+		return nil, err
+	}
+	begun := &draft{Engine: d.Engine, rq: &target, action: deletes, admitted: true, dry: d.dry || options.DryRun, told: d.told}
+	for sure := false; ; {
+		n, err := begun.onto(ctx, sure)
+		if err != nil {
+			return nil, err
+		}
+		result, err := n.evicted(ctx, e, options, refusal)
+		if !n.again(err, &sure) {
+			return result, err
+		}
+	}
+}
+
+// evicted takes a draft of the deletion of an object that is evicted down the line.
+func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refusal error) (*Result, error) {
+	if err := d.exists(); err != nil {
+		return nil, err
+	}
+	of := d.registry.Now().Find(e.Budgets.Group, "v1", e.Budgets.Name)
+	budgets, versions, err := d.list(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := e.Judge(d.old, budgets, d.now)
+	switch {
+	case err != nil:
+		return nil, err
+	case refusal != nil:
+		return nil, refusal
+	}
+	if verdict.Budget >= 0 {
+		budget, err := d.reported(ctx, of, ReportedOther{Version: versions[verdict.Budget], Status: verdict.Status})
+		if err != nil {
+			return nil, err
+		}
+		d.others = append(d.others, budget)
+	}
+	d.obj = d.old
+	if !d.dry {
+		d.obj = e.Mark(d.old, d.now)
+	}
+	if _, err := d.delete(ctx, o); err != nil {
+		return nil, err
+	}
+	return &Result{Status: done(), Created: true}, nil
+}
+
+// list is the objects of a type in the namespace of the draft, as they are now; nil: the type is not served.
+func (d *draft) list(ctx context.Context, r *Resource) (objects []object.Value, versions []*store.Version, err error) {
+	if r == nil {
+		return nil, nil, nil
+	}
+	if err := d.fresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	snapshot, err := d.store.Snapshot(0)
+	if err != nil {
+		return nil, nil, commitFailed(err)
+	}
+	snapshot.Ascend(r.Stored.Path, r.prefix(d.rq.Namespace), "", func(v *store.Version) bool {
+		var obj object.Value
+		if obj, _, err = r.live(ctx, v); err == nil {
+			objects, versions = append(objects, obj), append(versions, v)
+		}
+		return err == nil
+	})
+	return objects, versions, err
+}
