@@ -61,6 +61,7 @@ var allowed = map[string][]string{
 	"internal/auth":                  {"internal/access"},
 	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/engine", "internal/store", "internal/view"},
 	"internal/auth/tokencache":       {},
+	"internal/impersonation":         {"internal/access", "internal/apierr"},
 	"internal/auth/serviceaccount":   {"object", "internal/access", "internal/apierr", "internal/auth", "internal/auth/tokencache", "internal/engine", "internal/fielderrors"},
 	"internal/crd":                   {"object", "schema", "merge", "internal/access", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view", "internal/builtin/gotypes", "internal/cel", "internal/crd/*"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},

@@ -280,7 +280,6 @@ func TestTokenReviews(t *testing.T) {
 			return strings.Join(parts, ".")
 		}
 	}
-	b64 := base64.RawURLEncoding.EncodeToString
 	cases := []made{
 		{name: "good", claims: good},
 		{name: "two audiences", claims: strings.Replace(good, here, `"aud":["x","`+issuer+`"]`, 1)},

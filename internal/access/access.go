@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -70,6 +71,19 @@ const (
 // ServiceAccount is the name of a service account as a user.
 func ServiceAccount(namespace, name string) string {
 	return ServiceAccountPrefix + namespace + ":" + name
+}
+
+// SplitServiceAccount takes the name of a service account as a user apart; it is not ok for other users.
+func SplitServiceAccount(user string) (namespace, name string, ok bool) {
+	rest, ok := strings.CutPrefix(user, ServiceAccountPrefix)
+	if !ok {
+		return "", "", false
+	}
+	namespace, name, ok = strings.Cut(rest, ":")
+	if !ok || len(content.IsDNS1123Label(namespace)) > 0 || len(content.IsDNS1123Subdomain(name)) > 0 {
+		return "", "", false
+	}
+	return namespace, name, true
 }
 
 // In says whether the user is in a group.

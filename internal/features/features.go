@@ -49,6 +49,7 @@ var used = []Gate{
 	CSIVolumeHealth,
 	ComponentFlagz,
 	ComponentStatusz,
+	ConstrainedImpersonation,
 	ContainerStopSignals,
 	CoordinatedLeaderElection,
 	DRADerivedAttributes,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"plinth/internal/access"
 )
 
 // Nobody may be impersonated here, and a request that does not say whom is a bad one. Headers that are empty ask for
@@ -24,8 +27,9 @@ func TestImpersonation(t *testing.T) {
 		code    int
 		message string
 	}{
-		{[]string{"Impersonate-User", "bob"}, 501, "impersonation is not available on this server"},
-		{[]string{"Impersonate-User", "bob", "Impersonate-Extra-Foo", "x"}, 501, "impersonation is not available on this server"},
+		{[]string{"Impersonate-User", "admin"}, 200, ""},
+		{[]string{"Impersonate-User", "bob"}, 403, `configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" in the namespace "default"`},
+		{[]string{"Impersonate-User", "bob", "Authorization", "Bearer jane"}, 403, "forbidden: jane may not list as bob"},
 		{[]string{"Impersonate-Extra-Foo%2fBar", "x"}, 400,
 			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo/bar":[]string{"x"}}`)},
 		{[]string{"Impersonate-Uid", "u"}, 400, lacks(`Name:"", UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)`)},
@@ -137,6 +141,9 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 	var logged strings.Builder
 	inBubble(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(locked{&mu, &logged}, nil))
+		c.Impersonate = func(context.Context, access.User, *access.Attributes) (access.User, string, error) {
+			return access.User{}, "", notImplemented("this fails", nil)
+		}
 	}, func(t *testing.T, s *server) {
 		testRefusalsAreLoggedInBounds(t, s, func() string {
 			mu.Lock()

@@ -24,6 +24,8 @@ type Config struct {
 
 	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
 	Authenticate func(context.Context, *http.Request) (access.Identity, error)
+	// Impersonate says as whom a request goes on that asks to be from somebody else.
+	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User, constraint string, err error)
 	// Authorizer says whether a user may do something.
 	Authorizer access.Authorizer
 	// Auditor writes down who asks for what; nil: nobody does.
@@ -151,6 +153,7 @@ func (c *Config) validate() error {
 	need(c.Registry != nil, "Registry")
 	need(c.Documents != nil, "Documents")
 	need(c.Authenticate != nil, "Authenticate")
+	need(c.Impersonate != nil, "Impersonate")
 	need(c.Authorizer != nil, "Authorizer")
 	for _, d := range []struct {
 		name      string

@@ -12,25 +12,50 @@ import (
 
 // The headers by which somebody asks to be somebody else.
 const (
-	impersonate      = "Impersonate-"
-	impersonateUser  = impersonate + "User"
-	impersonateUID   = impersonate + "Uid"
-	impersonateGroup = impersonate + "Group"
-	impersonateExtra = impersonate + "Extra-"
+	impersonatePrefix = "Impersonate-"
+	impersonateUser   = impersonatePrefix + "User"
+	impersonateUID    = impersonatePrefix + "Uid"
+	impersonateGroup  = impersonatePrefix + "Group"
+	impersonateExtra  = impersonatePrefix + "Extra-"
 )
 
-// impersonate refuses requests of somebody who asks to be somebody else: to take no notice would be to do more than was
-// asked for. A request that does not say whom is a bad one, as in the reference.
+// impersonate lets a request go on as somebody else, if its headers ask for that and who sends it may.
 func (h *Handler) impersonate(x *exchange) error {
 	for name := range x.r.Header {
-		if strings.HasPrefix(name, impersonate) {
-			return impersonation(x.r.Header)
+		if strings.HasPrefix(name, impersonatePrefix) {
+			return h.actAs(x)
 		}
 	}
 	return nil
 }
 
-func impersonation(header http.Header) error {
+func (h *Handler) actAs(x *exchange) error {
+	wanted, err := impersonated(x.r.Header)
+	if err == nil && wanted.Name == "" {
+		return nil
+	}
+	var user access.User
+	var constraint string
+	if err == nil {
+		x.ask()
+		user, constraint, err = h.Impersonate(x.ctx, wanted, &x.asked)
+	}
+	if err != nil {
+		x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+		return err
+	}
+	for name := range x.r.Header {
+		if strings.HasPrefix(name, impersonatePrefix) {
+			delete(x.r.Header, name)
+		}
+	}
+	x.record.Impersonates(user, constraint)
+	x.user = user
+	return nil
+}
+
+// impersonated is who the headers ask for; without a name, nobody. What asks for more than a name asks for a name, too.
+func impersonated(header http.Header) (access.User, error) {
 	wanted := access.User{
 		Name: header.Get(impersonateUser), UID: header.Get(impersonateUID), Groups: header[impersonateGroup],
 	}
@@ -50,13 +75,10 @@ func impersonation(header http.Header) error {
 		}
 		wanted.Extra[key] = append(wanted.Extra[key], values...)
 	}
-	switch {
-	case wanted.Name != "":
-		return notImplemented("impersonation is not available on this server", nil)
-	case wanted.UID != "" || len(wanted.Groups) > 0 || extra:
+	if wanted.Name == "" && (wanted.UID != "" || len(wanted.Groups) > 0 || extra) {
 		// The reference prints the Go value of a type with the same fields.
 		shown := strings.TrimPrefix(fmt.Sprintf("%#v", wanted), "access.User")
-		return apierr.NewBadRequest("requested &user.DefaultInfo" + shown + " without impersonating a user name")
+		return wanted, apierr.NewBadRequest("requested &user.DefaultInfo" + shown + " without impersonating a user name")
 	}
-	return nil
+	return wanted, nil
 }

@@ -752,7 +752,7 @@ func TestObservations(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	_, err := New(Config{RequestTimeout: -1, MaxInFlight: -1})
-	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Authorizer", "RequestTimeout", "MaxInFlight"} {
+	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Impersonate", "Authorizer", "RequestTimeout", "MaxInFlight"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s is not complained of: %v", what, err)
 		}

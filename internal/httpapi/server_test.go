@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"plinth/internal/access"
+	"plinth/internal/apierr"
 	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
@@ -120,6 +121,12 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 				return access.Identity{User: access.User{Name: "jane"}}, nil
 			}
 			return access.Identity{User: access.User{}}, io.ErrUnexpectedEOF
+		},
+		Impersonate: func(_ context.Context, wanted access.User, asked *access.Attributes) (access.User, string, error) {
+			if asked.User.Name != "admin" || asked.Verb != "list" {
+				return wanted, "", apierr.NewForbidden(apierr.Type{}, "", asked.User.Name+" may not "+asked.Verb+" as "+wanted.Name)
+			}
+			return wanted, "impersonate:user-info", nil
 		},
 		Authorizer: access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
 			if a.User.Name == "admin" || a.Path == "/healthz" {

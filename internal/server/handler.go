@@ -18,6 +18,7 @@ import (
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/internal/httpapi"
+	"plinth/internal/impersonation"
 )
 
 // handler puts the HTTP side together.
@@ -50,6 +51,7 @@ func (s *Server) handler() (http.Handler, error) {
 			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,
+		Impersonate:    impersonation.New(s.policy, s.features.On(features.ConstrainedImpersonation)).Impersonate,
 		Authorizer:     s.policy,
 		Auditor:        s.audit,
 		Missing:        missing,

@@ -1,10 +1,7 @@
 package serviceaccount
 
 import (
-	"strings"
-
 	"github.com/go-jose/go-jose/v4/jwt"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"plinth/internal/access"
 )
@@ -77,17 +74,4 @@ func account(namespace, name, uid string) access.User {
 		Name: access.ServiceAccount(namespace, name), UID: uid,
 		Groups: []string{access.ServiceAccounts, access.ServiceAccountGroupPrefix + namespace, access.Authenticated},
 	}
-}
-
-// splitName takes the name of a service account as a user apart.
-func splitName(user string) (namespace, name string, ok bool) {
-	rest, ok := strings.CutPrefix(user, access.ServiceAccountPrefix)
-	if !ok {
-		return "", "", false
-	}
-	namespace, name, ok = strings.Cut(rest, ":")
-	if !ok || len(content.IsDNS1123Label(namespace)) > 0 || len(content.IsDNS1123Subdomain(name)) > 0 {
-		return "", "", false
-	}
-	return namespace, name, true
 }

@@ -212,7 +212,7 @@ func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id 
 			return errors.New(need.name + " claim is missing")
 		}
 	}
-	if namespace, name, ok := splitName(c.Subject); !ok || namespace != c.legacyClaims.Namespace || name != c.AccountName {
+	if namespace, name, ok := access.SplitServiceAccount(c.Subject); !ok || namespace != c.legacyClaims.Namespace || name != c.AccountName {
 		return errors.New("sub claim is invalid")
 	}
 	if !v.Lookup {
