@@ -13,7 +13,7 @@ import (
 	"plinth/internal/access"
 )
 
-// Nobody may be impersonated here, and a request that does not say whom is a bad one. Headers that are empty ask for
+// Who may be impersonated is asked, and a request that does not say whom is a bad one. Headers that are empty ask for
 // nothing, but a group may have no name.
 //
 // SPEC: AUTH-1
