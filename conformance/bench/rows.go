@@ -133,6 +133,8 @@ func (b *bench) steps() []step {
 		{key: "custom-apply", n: 1000, measure: b.customApply},
 		whole("crd", b.crds),
 		whole("crd-rules", b.crdRules),
+		whole("empty", b.emptyNamespace),
+		whole("collect", b.collectDependents),
 	}
 }
 

@@ -33,31 +33,48 @@ type Plane struct {
 	stops []func()
 }
 
-// Run starts the programs and ends them with the test. They are built if they are not there yet: it takes minutes, once.
+// Run starts the programs and ends them with the test.
 func Run(t testing.TB, server *harness.Server, o Options) *Plane {
 	t.Helper()
+	p, err := Start(t.TempDir(), server, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// Start starts the programs, which write into a folder. They are built if they are not there yet: it takes minutes, once.
+func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	programs := []string{reference.ControllerManager, reference.Scheduler}
 	if o.NoScheduler {
 		programs = programs[:1]
 	}
 	folder, err := reference.BuildPrograms(os.Stderr, programs...)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	dir := t.TempDir()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
 	key, ca, err := material(dir, server)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	p := &Plane{}
 	both := []string{"--kubeconfig=" + server.Kubeconfig, "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}
 	manager := append([]string{"--service-account-private-key-file=" + key, "--root-ca-file=" + ca}, both...)
-	p.start(t, dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...))
-	if !o.NoScheduler {
-		p.start(t, dir, filepath.Join(folder, reference.Scheduler), append(both, o.Scheduler...))
+	if err := p.start(dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...)); err != nil {
+		return nil, err
 	}
-	t.Cleanup(p.Stop)
-	return p
+	if o.NoScheduler {
+		return p, nil
+	}
+	if err := p.start(dir, filepath.Join(folder, reference.Scheduler), append(both, o.Scheduler...)); err != nil {
+		p.Stop()
+		return nil, err
+	}
+	return p, nil
 }
 
 // material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service accounts,
@@ -94,19 +111,18 @@ func material(dir string, server *harness.Server) (key, ca string, err error) {
 	return key, ca, os.WriteFile(ca, authorities, 0o600)
 }
 
-func (p *Plane) start(t testing.TB, dir, program string, flags []string) {
-	t.Helper()
+func (p *Plane) start(dir, program string, flags []string) error {
 	name := filepath.Join(dir, filepath.Base(program)+".log")
 	log, err := os.Create(name)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer log.Close()
 	cmd := exec.Command(program, flags...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	p.logs = append(p.logs, name)
 	ended := make(chan struct{})
@@ -119,6 +135,7 @@ func (p *Plane) start(t testing.TB, dir, program string, flags []string) {
 		cmd.Process.Kill() // it may have ended
 		<-ended
 	})
+	return nil
 }
 
 // Stop ends the programs.
