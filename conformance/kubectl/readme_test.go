@@ -12,7 +12,7 @@ import (
 )
 
 // The sessions of the README work as they are written there.
-// SPEC: URI-5, SSA-2, BEY-1
+// SPEC: URI-5, SSA-2, BEY-1, AUTH-1, AUTH-2
 func TestReadmeSessions(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -27,6 +27,11 @@ func TestReadmeSessions(t *testing.T) {
 			"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.", "database.example.com/orders scaled",
 			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows", "refused, as the rule says",
 			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
+		},
+		"Five minutes with users and roles": {
+			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "nothing but her namespace", "deployment.apps/web created",
+			"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1", `cannot delete resource "deployments"`, "it may only look",
+			`namespace "team-a" deleted`,
 		},
 		"Who owns each field": {
 			"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
