@@ -138,7 +138,9 @@ func TestAccessReviews(t *testing.T) {
 func TestBootstrapPolicyIsReconciled(t *testing.T) {
 	dir := t.TempDir()
 	start := func() (*Server, *testClient) {
-		s, err := Start(t.Context(), quiet(dir))
+		config := quiet(dir)
+		config.Controllers = nil // the one that aggregates roles writes some, when it comes to it
+		s, err := Start(t.Context(), config)
 		if err != nil {
 			t.Fatal(err)
 		}
