@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"plinth/internal/apierr"
 	"plinth/object"
@@ -154,6 +156,11 @@ func TestPreconditionsAfterARace(t *testing.T) {
 func TestOneWriterAVersion(t *testing.T) {
 	b := newBench(t)
 	first := b.create(`{"metadata":{"name":"a"},"spec":{"n":0}}`).Object.Revision
+	clock := b.Engine.now
+	b.Engine.now = func() time.Time { // between the read and the commit
+		runtime.Gosched()
+		return clock()
+	}
 	const writers, rounds = 100, 20
 	var won sync.Map // by revision, how often a write on it has succeeded
 	var failures atomic.Int64

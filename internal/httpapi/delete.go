@@ -16,6 +16,9 @@ func (h *Handler) delete(x *exchange) error {
 	if err != nil {
 		return err
 	}
+	if options.IgnoreReadError {
+		x.record.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+	}
 	result, err := h.Engine.Delete(x.ctx, rq, options)
 	x.warn(result.Told())
 	if err != nil {
