@@ -3,6 +3,7 @@ package kubectl
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"plinth/conformance/internal/controlplane"
 	"plinth/conformance/internal/harness"
@@ -17,7 +18,7 @@ const owned = `owned() {
 
 // cascades is what somebody types, and what is printed.
 var cascades = []struct{ command, prints string }{
-	{`kubectl create namespace cascade && kubectl config set-context --current --namespace=cascade >&2`, "namespace/cascade created"},
+	{`kubectl create namespace cascade && kubectl config set-context --current --namespace=cascade >/dev/null`, "namespace/cascade created"},
 	{`kubectl create configmap a -o name; owned b configmap/a; owned c configmap/b`, "configmap/a\nconfigmap/b\nconfigmap/b\nconfigmap/c\nconfigmap/c"},
 	{`kubectl delete configmap a --cascade=orphan`, `configmap "a" deleted from cascade namespace`},
 	{`kubectl get configmaps -l '!x' -o custom-columns=NAME:.metadata.name,OWNER:.metadata.ownerReferences[*].name --no-headers | grep -v kube-root | tr -s ' '`, "b <none>\nc b"},
@@ -75,9 +76,11 @@ func cascade(t *testing.T, server *harness.Server) {
 		t.Fatal(err)
 	}
 	for _, step := range cascades {
+		began := time.Now()
 		got := strings.ReplaceAll(r.run(owned+step.command+" 2>&1", ""), "\n\n", "\n")
 		if got, _, _ = strings.Cut(got, "\n(exit status"); got != step.prints {
 			t.Errorf("$ %s\nprints\n%s\nand not\n%s", step.command, got, step.prints)
 		}
+		t.Logf("%.1f s: %s", time.Since(began).Seconds(), step.command)
 	}
 }
