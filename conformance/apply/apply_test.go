@@ -31,7 +31,8 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	walk(t, harness.RunTarget(t), func(st *step) string {
+	// No controller manager ran beside the reference: the owners in the scripts are not there. (Without "*" only those run that are named.)
+	walk(t, harness.RunTarget(t, "--controllers=-garbage-collector-controller"), func(st *step) string {
 		if st.differs != "" && harness.Target() == harness.Plinth {
 			return st.differently
 		}
