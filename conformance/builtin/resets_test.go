@@ -71,6 +71,9 @@ func TestResets(t *testing.T) {
 	}
 	vectors, upstream := vectorsByKind(t), resetsOf(t)
 	for e := range served {
+		if e.Resource == "serviceaccounts" && e.subresource == "token" {
+			continue // the reference has it where it is given a key to sign with, and that is not so here
+		}
 		if _, known := upstream[e]; !known {
 			t.Errorf("%v: not an endpoint of the reference", e)
 		}
