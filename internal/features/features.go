@@ -42,6 +42,7 @@ var differs = map[Gate]bool{
 
 // used are the gates that something here asks for, besides AllAlpha and AllBeta. A test compares them with the code.
 var used = []Gate{
+	APIServerIdentity,
 	APIResponseCompression,
 	AllowUnsafeMalformedObjectDeletion,
 	AtomicWriteVolumeUserFields,
@@ -67,6 +68,7 @@ var used = []Gate{
 	ManagedFieldsOptOut,
 	ShardedListAndWatch,
 	StrictIPCIDRValidation,
+	UnknownVersionInteroperabilityProxy,
 	VolumeBindMountOptions,
 	WorkloadWithJob,
 }

@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 	}{
 		{text: "ShardedListAndWatch=true,,ComponentFlagz=false", on: []Gate{ShardedListAndWatch}, off: []Gate{ComponentFlagz}},
 		{text: " kube : ShardedListAndWatch = 1 ", on: []Gate{ShardedListAndWatch}},
-		{text: "WatchList=true,APIServerIdentity=true", ignored: "APIServerIdentity WatchList"},
+		{text: "WatchList=true,APIServingWithRoutine=true", ignored: "APIServingWithRoutine WatchList"},
 		{text: "WatchList=false,WatchList=true", on: []Gate{WatchList}, ignored: "WatchList"},
 		{text: "AllAlpha=false", off: []Gate{CBORServingAndStorage, ManagedFieldsOptOut}, on: []Gate{APIResponseCompression}},
 		{text: "CBORServingAndStorage=true,AllAlpha=false", on: []Gate{CBORServingAndStorage}, off: []Gate{ManagedFieldsOptOut}},

@@ -2,29 +2,176 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
 	"plinth/object"
 )
 
+// initial is an object that every server has, as kube-apiserver makes it.
+type initial struct {
+	group, version, resource string
+	namespace, name          string
+	manager                  string       // "": kube-apiserver
+	body                     object.Value // what it is created with, beside its name
+	// revise says what an object that is there is to be: the same value where it may stay. nil: it stays whatever it is.
+	revise func(live object.Value) object.Value
+	// status says what statusManager applies to the status of an object; null: nothing. nil: nothing ever.
+	status        func(live object.Value) object.Value
+	statusManager string
+}
+
 // systemNamespaces are there from the beginning, and again at every start if somebody has deleted them.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-// bootstrap makes what a new server has to have.
-func bootstrap(ctx context.Context, e *engine.Engine, registry *engine.Registry) error {
-	namespaces := registry.Builtin().Find("", "v1", "namespaces")
+// clusterObjects are the initial objects that are in no namespace.
+func (s *Server) clusterObjects() ([]initial, error) {
+	var all []initial
 	for _, name := range systemNamespaces {
-		rq := &engine.Request{Resource: namespaces, Name: name, FieldManager: "plinth"}
-		if _, err := e.Get(ctx, rq, ""); err == nil {
+		all = append(all, initial{version: "v1", resource: "namespaces", name: name})
+	}
+	class := func(name string, value int64, description string) {
+		all = append(all, initial{group: "scheduling.k8s.io", version: "v1", resource: "priorityclasses", name: name,
+			body: object.Fields("value", object.IntOf(value), "description", object.StringOf(description))})
+	}
+	class("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node.")
+	class("system-cluster-critical", 2_000_000_000,
+		"Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.")
+	cidr, err := s.defaultCIDR()
+	if err != nil {
+		return nil, err
+	}
+	return append(append(all, cidr), flowControl(s.now)...), nil
+}
+
+// bootstrap makes the initial objects that are in no namespace, and brings those up to date that are there.
+func (s *Server) bootstrap(ctx context.Context) error {
+	all, err := s.clusterObjects()
+	if err != nil {
+		return err
+	}
+	if err := s.plant(ctx, all); err != nil {
+		return err
+	}
+	return s.weed(ctx)
+}
+
+// plant makes initial objects that are not there, all of them in one commit, and brings the others up to date. Where nothing
+// differs, nothing is written.
+func (s *Server) plant(ctx context.Context, all []initial) error {
+	var requests []*engine.Request
+	var bodies []object.Value
+	var applies []func() error
+	for _, i := range all {
+		r := s.registry.Builtin().Find(i.group, i.version, i.resource)
+		if r == nil { // --runtime-config may have turned it off
 			continue
 		}
-		rq.Name = ""
-		body := object.Fields("metadata", object.Fields("name", object.StringOf(name)))
-		if _, err := e.Create(ctx, rq, object.Parsed{Value: body}); err != nil && !apierr.Is(err, apierr.AlreadyExists) {
-			return fmt.Errorf("making namespace %s: %w", name, err)
+		rq := &engine.Request{Resource: r, Namespace: i.namespace, Name: i.name, FieldManager: "kube-apiserver"}
+		if i.manager != "" {
+			rq.FieldManager = i.manager
 		}
+		live, err := s.revise(ctx, rq, i.revise)
+		if err != nil {
+			return fmt.Errorf("bringing %s %s up to date: %w", i.resource, i.name, err)
+		}
+		if live.IsNull() {
+			made := *rq
+			made.Name = ""
+			meta := i.body.At("metadata").With("name", object.StringOf(i.name))
+			requests, bodies = append(requests, &made), append(bodies, i.body.With("metadata", meta))
+		}
+		if i.status == nil {
+			continue
+		}
+		if status := i.status(live); !status.IsNull() {
+			applies = append(applies, func() error { return s.applyStatus(ctx, rq, i.statusManager, status) })
+		}
+	}
+	if len(requests) > 0 {
+		if err := s.engine.CreateAll(ctx, requests, bodies); err != nil {
+			return fmt.Errorf("making initial objects: %w", err)
+		}
+	}
+	return together(applies...)
+}
+
+// revise brings an object up to date and returns it; null: there is none.
+func (s *Server) revise(ctx context.Context, rq *engine.Request, revise func(object.Value) object.Value) (object.Value, error) {
+	for {
+		result, err := s.engine.Get(ctx, rq, "")
+		if apierr.Is(err, apierr.NotFound) {
+			return object.Nil, nil
+		}
+		if err != nil {
+			return object.Nil, err
+		}
+		live, err := engine.ObjectOf(result.Object)
+		if err != nil || revise == nil {
+			return live, err
+		}
+		next := revise(live)
+		if object.Equal(next, live) {
+			return live, nil
+		}
+		next = next.WithAt(object.StringOf(fmt.Sprint(result.Object.Revision)), "metadata", "resourceVersion")
+		_, err = s.engine.Update(ctx, rq, object.Parsed{Value: next})
+		if err == nil {
+			return next, nil
+		}
+		if !apierr.Is(err, apierr.Conflict) && !apierr.Is(err, apierr.NotFound) {
+			return object.Nil, err
+		}
+	}
+}
+
+// applyStatus applies to the status of an object.
+func (s *Server) applyStatus(ctx context.Context, rq *engine.Request, manager string, status object.Value) error {
+	apply := *rq
+	apply.Subresource, apply.FieldManager, apply.Force = rq.Resource.Subresource("status"), manager, true
+	body := object.Fields("apiVersion", object.StringOf(rq.Resource.APIVersion()), "kind", object.StringOf(rq.Resource.Kind),
+		"metadata", object.Fields("name", object.StringOf(rq.Name)), "status", status)
+	if _, err := s.engine.Apply(ctx, &apply, object.Parsed{Value: body}); err != nil {
+		return fmt.Errorf("applying the status of %s %s: %w", rq.Resource.Name, rq.Name, err)
 	}
 	return nil
 }
+
+// together does things beside each other: their commits share an fsync.
+func together(all ...func() error) error {
+	errs := make([]error, len(all))
+	var work sync.WaitGroup
+	for i, do := range all {
+		work.Go(func() { errs[i] = do() })
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+// conditionIn is the condition of a type in the status of an object; null: there is none.
+func conditionIn(obj object.Value, kind string) object.Value {
+	conditions := obj.At("status", "conditions").Items()
+	if i := slices.IndexFunc(conditions, func(c object.Value) bool { return c.At("type").Str() == kind }); i >= 0 {
+		return conditions[i]
+	}
+	return object.Nil
+}
+
+// deleting says whether an object is being deleted.
+func deleting(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
+
+// clock tells the time.
+func (s *Server) clock() time.Time {
+	if s.config.Now != nil {
+		return s.config.Now()
+	}
+	return time.Now()
+}
+
+// now is the time as objects have it.
+func (s *Server) now() object.Value { return object.StringOf(s.clock().UTC().Format(time.RFC3339)) }

@@ -44,7 +44,7 @@ func TestFeatureGates(t *testing.T) {
 	}{
 		{gates: nil},
 		{gates: []string{"VolumeBindMountOptions=false", "EmptyDirVolumeMode=true"}, kept: true},
-		{gates: []string{"EmptyDirVolumeMode=true", "WatchList=false", "APIServerIdentity=true"}, kept: true, ignored: "gates=\"[APIServerIdentity WatchList]\""},
+		{gates: []string{"EmptyDirVolumeMode=true", "WatchList=false", "APIServingWithRoutine=true"}, kept: true, ignored: "gates=\"[APIServingWithRoutine WatchList]\""},
 	} {
 		var log strings.Builder
 		c := quiet(t.TempDir())

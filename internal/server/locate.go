@@ -37,7 +37,7 @@ func (c *Config) etcdTLS() (*tls.Config, error) {
 	config := &tls.Config{}
 	if c.EtcdCAFile != "" {
 		config.RootCAs = x509.NewCertPool()
-		if err := appendAuthorities(config.RootCAs, "--etcd-cafile", c.EtcdCAFile); err != nil {
+		if _, err := appendAuthorities(config.RootCAs, "--etcd-cafile", c.EtcdCAFile); err != nil {
 			return nil, err
 		}
 	}

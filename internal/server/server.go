@@ -60,6 +60,7 @@ type Server struct {
 	listener    net.Listener // a test may give its own
 	ready       atomic.Bool
 	own         *x509.Certificate // what the server shows to clients, if it is of its own authority
+	clients     []byte            // the certificates of the authorities of clients, as PEM
 	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
 	// requests are finished.
 	closing context.Context
@@ -141,7 +142,7 @@ func (s *Server) open(ctx context.Context) error {
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
-	if err := bootstrap(ctx, s.engine, s.registry); err != nil {
+	if err := s.bootstrap(ctx); err != nil {
 		return err
 	}
 	if err := bootstrapPolicy(ctx, s.engine, s.registry); err != nil {
@@ -152,12 +153,13 @@ func (s *Server) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.announce(ctx); err != nil { // whatever has become of the objects, the server can be reached
-		c.Logger.Warn("the Service kubernetes is not up to date", "error", err)
-	}
 	tlsConfig, err := s.certificates()
 	if err != nil {
 		return err
+	}
+	// Whatever has become of these objects, the server can be reached.
+	if err := together(func() error { return s.announce(ctx) }, func() error { return s.inform(ctx) }); err != nil {
+		c.Logger.Warn("objects of the server are not up to date", "error", err)
 	}
 	if s.auth, err = s.authenticator(tlsConfig); err != nil {
 		return err
@@ -198,7 +200,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	s.run(func() { cleanup.Run(s.closing) })
 	s.ready.Store(true)
-	return nil
+	return s.keepLease()
 }
 
 func (s *Server) run(f func()) {

@@ -38,7 +38,43 @@ func (c *Config) reachable() netip.Addr {
 	return found
 }
 
-// announce makes the Service kubernetes and its endpoints, or brings them up to date.
+// defaultCIDR is the ServiceCIDR of --service-cluster-ip-range. A second range that is added later comes to it; other ranges than
+// those that it has make no difference, and its status is not touched then.
+func (s *Server) defaultCIDR() (initial, error) {
+	ranges, err := s.config.serviceRanges()
+	if err != nil {
+		return initial{}, err
+	}
+	var texts []string
+	for _, r := range ranges {
+		texts = append(texts, r.String())
+	}
+	cidrs := object.Strings(texts...)
+	text := object.StringOf
+	return initial{
+		group: "networking.k8s.io", version: "v1", resource: "servicecidrs", name: "kubernetes",
+		body: object.Fields("spec", object.Fields("cidrs", cidrs)),
+		revise: func(live object.Value) object.Value {
+			if has := live.At("spec", "cidrs").Items(); len(texts) == 2 && len(has) == 1 && has[0].Str() == texts[0] {
+				return live.WithAt(cidrs, "spec", "cidrs")
+			}
+			return live
+		},
+		statusManager: "kubernetes-service-cidr-controller",
+		status: func(live object.Value) object.Value {
+			status := conditionIn(live, "Ready").At("status").Str()
+			other := !live.IsNull() && !object.Equal(live.At("spec", "cidrs"), cidrs)
+			if other || deleting(live) || status == "True" || status == "False" {
+				return object.Nil
+			}
+			return object.Fields("conditions", object.ListOf(object.Fields("type", text("Ready"), "status", text("True"),
+				"message", text("Kubernetes default Service CIDR is ready"), "lastTransitionTime", s.now())))
+		},
+	}, nil
+}
+
+// announce makes the Service kubernetes and its endpoints, or brings the endpoints up to date: as in the reference, the Service is
+// its users' once it is there.
 func (s *Server) announce(ctx context.Context) error {
 	c := &s.config
 	ranges, err := c.serviceRanges()
@@ -49,7 +85,6 @@ func (s *Server) announce(ctx context.Context) error {
 	port := int64(s.listener.Addr().(*net.TCPAddr).Port)
 	text := object.StringOf
 	clusterIP := text(prefix.Addr().Next().String())
-	family := object.ListOf(text(familyOf(prefix.Addr())))
 	outside := object.Fields("name", text("https"), "port", object.IntOf(443), "protocol", text("TCP"),
 		"targetPort", object.IntOf(port))
 	kind := "ClusterIP"
@@ -57,27 +92,28 @@ func (s *Server) announce(ctx context.Context) error {
 		kind, outside = "NodePort", outside.With("nodePort", object.IntOf(int64(c.ServiceNodePort)))
 	}
 	labels := object.Fields("component", text("apiserver"), "provider", text("kubernetes"))
-	err = s.ensure(ctx, "", "v1", "services", labels,
-		object.Fields("spec", object.Fields("type", text(kind), "ports", object.ListOf(outside))),
-		object.Fields("spec", object.Fields("clusterIP", clusterIP, "clusterIPs", object.ListOf(clusterIP), "ipFamilies", family,
-			"ipFamilyPolicy", text("SingleStack"), "internalTrafficPolicy", text("Cluster"), "sessionAffinity", text("None"),
-			"type", text(kind), "ports", object.ListOf(outside))))
-	address := c.reachable()
-	if err != nil || !address.IsValid() || c.EndpointReconciler == "none" {
-		return err
+	service := object.Fields("spec", object.Fields("clusterIP", clusterIP, "ipFamilyPolicy", text("SingleStack"),
+		"sessionAffinity", text("None"), "type", text(kind), "ports", object.ListOf(outside)))
+	all := []func() error{func() error { return s.ensure(ctx, "", "v1", "services", labels, object.MapOf(), service) }}
+	if address := c.reachable(); address.IsValid() && c.EndpointReconciler != "none" {
+		ip := text(address.String())
+		inside := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
+		skip := object.Fields("endpointslice.kubernetes.io/skip-mirror", text("true"))
+		endpoints := object.Fields("subsets",
+			object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", inside)))
+		of := object.Fields("kubernetes.io/service-name", text("kubernetes"))
+		slice := object.Fields("endpoints", object.ListOf(object.Fields("addresses", object.ListOf(ip),
+			"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
+		all = append(all,
+			func() error {
+				return s.ensure(ctx, "", "v1", "endpoints", skip, endpoints.With("metadata", object.Fields("labels", skip)), endpoints)
+			},
+			func() error {
+				return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", of, slice.With("metadata", object.Fields("labels", of)),
+					slice.With("addressType", text(familyOf(address))))
+			})
 	}
-	ip := text(address.String())
-	inside := object.ListOf(object.Fields("name", text("https"), "port", object.IntOf(port), "protocol", text("TCP")))
-	endpoints := object.Fields("subsets",
-		object.ListOf(object.Fields("addresses", object.ListOf(object.Fields("ip", ip)), "ports", inside)))
-	labels = object.Fields("endpointslice.kubernetes.io/skip-mirror", text("true"))
-	if err := s.ensure(ctx, "", "v1", "endpoints", labels, endpoints, endpoints); err != nil {
-		return err
-	}
-	slice := object.Fields("endpoints", object.ListOf(object.Fields("addresses", object.ListOf(ip),
-		"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
-	labels = object.Fields("kubernetes.io/service-name", text("kubernetes"))
-	return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", labels, slice, slice.With("addressType", text(familyOf(address))))
+	return together(all...)
 }
 
 func familyOf(address netip.Addr) string {

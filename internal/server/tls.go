@@ -30,10 +30,13 @@ func (s *Server) certificates() (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	config.ClientCAs.AddCert(own.ca)
+	s.clients = own.caPEM
 	if c.ClientCAFile != "" {
-		if err := appendAuthorities(config.ClientCAs, "--client-ca-file", c.ClientCAFile); err != nil {
+		text, err := appendAuthorities(config.ClientCAs, "--client-ca-file", c.ClientCAFile)
+		if err != nil {
 			return nil, err
 		}
+		s.clients = slices.Concat(s.clients, text)
 	}
 	serving, authority, err := s.serving(own)
 	if err != nil {
@@ -53,15 +56,15 @@ func (s *Server) certificates() (*tls.Config, error) {
 	return config, writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
 }
 
-func appendAuthorities(to *x509.CertPool, flag, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", flag, err)
+// appendAuthorities reads the certificates of a file.
+func appendAuthorities(to *x509.CertPool, flag, file string) (text []byte, err error) {
+	if text, err = os.ReadFile(file); err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	if !to.AppendCertsFromPEM(text) {
-		return fmt.Errorf("%s: no certificate in %s", flag, file)
+		return nil, fmt.Errorf("%s: no certificate in %s", flag, file)
 	}
-	return nil
+	return text, nil
 }
 
 var tlsVersions = map[string]uint16{

@@ -1,0 +1,127 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What users make of the initial objects is undone at the next start where the reference undoes it, and stays where it leaves it
+// alone. A start that finds everything as it is to be writes nothing but the identity Lease.
+//
+// SPEC: RUN-1
+func TestInitialObjects(t *testing.T) {
+	const (
+		flows   = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+		levels  = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
+		classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+		maps    = "/api/v1/namespaces/kube-system/configmaps"
+		since   = maps + "/kube-apiserver-legacy-service-account-token-tracking"
+		trust   = maps + "/extension-apiserver-authentication"
+		leases  = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+	)
+	c := quiet(t.TempDir())
+	begin := func() (*Server, *apiClient) {
+		t.Helper()
+		s, err := Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, clientOf(t, s)
+	}
+	end := func(s *Server, client *apiClient) {
+		t.Helper()
+		client.CloseIdleConnections()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(client *apiClient, method, path string, body jsonObject, code int) jsonObject {
+		t.Helper()
+		kind := "application/json"
+		if method == http.MethodPatch {
+			kind = "application/merge-patch+json"
+		}
+		_, answer, err := client.do(t.Context(), method, path, kind, body, code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	patch := func(client *apiClient, path string, body jsonObject) {
+		t.Helper()
+		must(client, http.MethodPatch, path, body, 200)
+	}
+	precedence := func(n int) map[string]any { return map[string]any{"matchingPrecedence": n} }
+	annotation := func(value any) map[string]any {
+		return map[string]any{"annotations": map[string]any{autoUpdateSpec: value}}
+	}
+
+	s, client := begin()
+	patch(client, flows+"/exempt", jsonObject{"spec": precedence(7), "metadata": annotation("false")})              // mandatory
+	patch(client, flows+"/system-nodes", jsonObject{"spec": precedence(501)})                                       // the server's
+	patch(client, flows+"/service-accounts", jsonObject{"spec": precedence(9001), "metadata": annotation("false")}) // a user's
+	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})       // changed: a user's
+	must(client, http.MethodDelete, flows+"/probes", nil, 200)
+	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{autoUpdateSpec: "true"}},
+		"spec": map[string]any{"type": "Exempt", "exempt": map[string]any{}}}
+	must(client, http.MethodPost, levels, old, 201)
+	patch(client, classes+"/system-node-critical", jsonObject{"description": "mine"})
+	must(client, http.MethodDelete, classes+"/system-cluster-critical", nil, 200)
+	patch(client, since, jsonObject{"data": map[string]any{"since": "ever"}})
+	patch(client, trust, jsonObject{"data": map[string]any{"client-ca-file": "", "other": "x"}})
+	must(client, http.MethodDelete, "/api/v1/namespaces/default/services/kubernetes", nil, 200)
+	gone := jsonObject{"metadata": map[string]any{"name": "apiserver-gone", "labels": map[string]any{identityLabel: "kube-apiserver"}},
+		"spec": map[string]any{"holderIdentity": "x", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}}
+	must(client, http.MethodPost, leases, gone, 201)
+	end(s, client)
+
+	s, client = begin()
+	for path, want := range map[string]string{
+		flows + "/exempt": "1 true", flows + "/system-nodes": "500 true", flows + "/service-accounts": "9001 false",
+		flows + "/global-default": "9901 false", flows + "/probes": "2 true",
+	} {
+		flow := must(client, http.MethodGet, path, nil, 200)
+		if have := fmt.Sprint(flow.at("spec", "matchingPrecedence"), " ", flow.text("metadata", "annotations", autoUpdateSpec)); have != want {
+			t.Errorf("%s has %s, want %s", path, have, want)
+		}
+	}
+	must(client, http.MethodGet, levels+"/old", nil, 404)
+	if class := must(client, http.MethodGet, classes+"/system-node-critical", nil, 200); class.text("description") != "mine" {
+		t.Errorf("the PriorityClass is %v", class)
+	}
+	must(client, http.MethodGet, classes+"/system-cluster-critical", nil, 200)
+	if day := must(client, http.MethodGet, since, nil, 200).text("data", "since"); len(day) != len(time.DateOnly) {
+		t.Errorf("tokens are tracked since %q", day)
+	}
+	told := must(client, http.MethodGet, trust, nil, 200)
+	if !strings.HasPrefix(told.text("data", "client-ca-file"), "-----BEGIN CERTIFICATE-----") || told.text("data", "other") != "x" {
+		t.Errorf("of authentication is told %v", told)
+	}
+	must(client, http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", nil, 200)
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		code, _, err := client.do(t.Context(), http.MethodGet, leases+"/apiserver-gone", "", nil, 200, 404)
+		if err != nil || time.Now().After(until) {
+			t.Fatalf("the expired Lease: %d, %v", code, err)
+		}
+		if code == 404 {
+			break
+		}
+	}
+	end(s, client)
+
+	// What is there now is as it is to be.
+	before := s.store.Revision()
+	s, client = begin()
+	list := must(client, http.MethodGet, leases, nil, 200)
+	if items, ok := list["items"].([]any); !ok || len(items) > 1 {
+		t.Errorf("there are the Leases %v", list)
+	}
+	end(s, client)
+	// The Lease was made and deleted, twice at most: the renewal of a slow test.
+	if wrote := s.store.Revision() - before; wrote < 2 || wrote > 3 {
+		t.Errorf("a start that finds everything in its place has written %d times", wrote)
+	}
+}

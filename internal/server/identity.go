@@ -1,0 +1,161 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/internal/features"
+	"plinth/object"
+)
+
+// The identity Lease: by the Leases with identityLabel others know which API servers there are. Each server renews its own, which
+// has the name of the machine in its name, takes it away when it ends, and deletes those that were not renewed for their duration.
+const (
+	identityLabel    = "apiserver.kubernetes.io/identity"
+	identityDuration = time.Hour // of the Lease, and between two looks at those of others
+	identityRenewal  = 10 * time.Second
+
+	microTime = "2006-01-02T15:04:05.000000Z" // metav1.MicroTime
+)
+
+// identity is the name of the server's Lease. A server on another machine has another one.
+func identity(hostname string) string {
+	var text []byte
+	for _, part := range []string{hostname, "kube-apiserver"} {
+		text = append(binary.BigEndian.AppendUint16(text, uint16(len(part))), part...)
+	}
+	hash := sha256.Sum256(text)
+	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:16]))
+}
+
+// lease keeps the server's Lease.
+type lease struct {
+	server *Server
+	rq     engine.Request // for the Lease
+	body   object.Value   // what it says, but for when it was renewed
+}
+
+// keepLease begins to keep the server's Lease, if there is to be one.
+func (s *Server) keepLease() error {
+	l, err := s.newLease()
+	if l != nil {
+		s.run(func() { l.run(s.closing) })
+	}
+	return err
+}
+
+// newLease is nil where there is to be no Lease.
+func (s *Server) newLease() (*lease, error) {
+	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
+	if leases == nil || !s.features.On(features.APIServerIdentity) {
+		return nil, nil
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{server: s}
+	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: identity(hostname), FieldManager: "kube-apiserver"}
+	text := object.StringOf
+	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname", text(hostname)))
+	if address := s.config.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
+		port := strconv.Itoa(s.listener.Addr().(*net.TCPAddr).Port)
+		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address", text(net.JoinHostPort(address.String(), port))))
+	}
+	l.body = object.Fields("metadata", meta, "spec", object.Fields("holderIdentity", text(l.rq.Name+"_"+uuid.NewString()),
+		"leaseDurationSeconds", object.IntOf(int64(identityDuration/time.Second))))
+	return l, nil
+}
+
+// run keeps the Lease until ctx ends.
+func (l *lease) run(ctx context.Context) {
+	// One of a server that has not ended as it should: whoever waits for it to go is to see that it has.
+	l.tell("deleting an old", l.delete(ctx))
+	renewal := time.NewTicker(identityRenewal)
+	defer renewal.Stop()
+	var swept time.Time
+	for {
+		l.tell("renewing the", l.renew(ctx))
+		if now := l.server.clock(); now.Sub(swept) >= identityDuration {
+			swept = now
+			l.tell("deleting an expired", l.sweep(ctx))
+		}
+		select {
+		case <-renewal.C:
+			continue
+		case <-ctx.Done():
+		}
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		l.tell("deleting the", l.delete(last))
+		cancel()
+		return
+	}
+}
+
+// tell logs an error. The next renewal may do better.
+func (l *lease) tell(what string, err error) {
+	if err != nil {
+		l.server.config.Logger.Warn(what+" identity Lease", "error", err)
+	}
+}
+
+// renew makes the Lease, or writes into it that the server is there.
+func (l *lease) renew(ctx context.Context) error {
+	body := l.body.WithAt(object.StringOf(l.server.clock().UTC().Format(microTime)), "spec", "renewTime")
+	patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendObject(nil, body)}
+	_, err := l.server.engine.Patch(ctx, &l.rq, patch)
+	if apierr.Is(err, apierr.NotFound) {
+		rq := l.rq
+		rq.Name = ""
+		_, err = l.server.engine.Create(ctx, &rq, object.Parsed{Value: body.WithAt(object.StringOf(l.rq.Name), "metadata", "name")})
+	}
+	return err
+}
+
+func (l *lease) delete(ctx context.Context) error {
+	if _, err := l.server.engine.Delete(ctx, &l.rq, engine.DeleteOptions{}); err != nil && !apierr.Is(err, apierr.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// sweep deletes the Leases of servers that are gone.
+func (l *lease) sweep(ctx context.Context) error {
+	all := l.rq
+	all.Name = ""
+	list, err := l.server.engine.List(ctx, &all, engine.ListOptions{Labels: labels.SelectorFromSet(labels.Set{identityLabel: "kube-apiserver"})})
+	if err != nil {
+		return err
+	}
+	for item := range list.Items {
+		obj, err := engine.ObjectOf(item)
+		if err != nil {
+			return err
+		}
+		renewed, err := time.Parse(time.RFC3339Nano, obj.At("spec", "renewTime").Str())
+		duration := time.Duration(obj.At("spec", "leaseDurationSeconds").Int()) * time.Second
+		if err == nil && duration > 0 && l.server.clock().Before(renewed.Add(duration)) {
+			continue
+		}
+		one := l.rq
+		one.Name = obj.At("metadata", "name").Str()
+		o := engine.DeleteOptions{PreconditionRV: fmt.Sprint(item.Revision)} // not one that was renewed meanwhile
+		if _, err := l.server.engine.Delete(ctx, &one, o); err != nil && !apierr.Is(err, apierr.NotFound) && !apierr.Is(err, apierr.Conflict) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/object"
+)
+
+// inform makes the ConfigMaps by which the server tells others about itself, or brings them up to date: whom it trusts to know its
+// clients, and since when the use of tokens in Secrets is tracked.
+func (s *Server) inform(ctx context.Context) error {
+	const name, key = "extension-apiserver-authentication", "client-ca-file"
+	config := func(name string, data object.Value, revise func(object.Value) object.Value) initial {
+		return initial{version: "v1", resource: "configmaps", namespace: "kube-system", name: name,
+			body: object.Fields("data", data), revise: revise}
+	}
+	since := func() object.Value { return object.StringOf(s.clock().UTC().Format(time.DateOnly)) }
+	return s.plant(ctx, []initial{
+		config(name, object.Fields(key, object.StringOf(s.bundle(""))), func(live object.Value) object.Value {
+			// What other servers have put there stays as long as it is valid.
+			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)
+		}),
+		config("kube-apiserver-legacy-service-account-token-tracking", object.Fields("since", since()), func(live object.Value) object.Value {
+			if _, err := time.Parse(time.DateOnly, live.At("data", "since").Str()); err == nil {
+				return live
+			}
+			return live.WithAt(since(), "data", "since")
+		}),
+	})
+}
+
+// bundle is certificates as PEM: those of a text, and those of the authorities of clients, each once and none that has expired.
+func (s *Server) bundle(text string) string {
+	var all []*x509.Certificate
+	for _, from := range [][]byte{[]byte(text), s.clients} {
+		for block, rest := pem.Decode(from); block != nil; block, rest = pem.Decode(rest) {
+			certificate, err := x509.ParseCertificate(block.Bytes)
+			if err == nil && block.Type == "CERTIFICATE" && s.clock().Before(certificate.NotAfter) &&
+				!slices.ContainsFunc(all, certificate.Equal) {
+				all = append(all, certificate)
+			}
+		}
+	}
+	var bundle strings.Builder
+	for _, certificate := range all {
+		pem.Encode(&bundle, &pem.Block{Type: "CERTIFICATE", Bytes: certificate.Raw}) // to memory: it cannot fail
+	}
+	return bundle.String()
+}
