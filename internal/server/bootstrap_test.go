@@ -23,6 +23,8 @@ func TestInitialObjects(t *testing.T) {
 		leases  = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	)
 	c := quiet(t.TempDir())
+	c.FeatureGates = nil
+	c.EndpointReconciler = "none" // each start has another port
 	begin := func() (*Server, *apiClient) {
 		t.Helper()
 		s, err := Start(t.Context(), c)
@@ -60,13 +62,13 @@ func TestInitialObjects(t *testing.T) {
 	}
 
 	s, client := begin()
-	patch(client, flows+"/exempt", jsonObject{"spec": precedence(7), "metadata": annotation("false")})              // mandatory
+	patch(client, flows+"/exempt", jsonObject{"metadata": annotation("false")})                                     // mandatory
 	patch(client, flows+"/system-nodes", jsonObject{"spec": precedence(501)})                                       // the server's
 	patch(client, flows+"/service-accounts", jsonObject{"spec": precedence(9001), "metadata": annotation("false")}) // a user's
 	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})       // changed: a user's
 	must(client, http.MethodDelete, flows+"/probes", nil, 200)
 	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{autoUpdateSpec: "true"}},
-		"spec": map[string]any{"type": "Exempt", "exempt": map[string]any{}}}
+		"spec": map[string]any{"type": "Limited", "limited": map[string]any{"limitResponse": map[string]any{"type": "Reject"}}}}
 	must(client, http.MethodPost, levels, old, 201)
 	patch(client, classes+"/system-node-critical", jsonObject{"description": "mine"})
 	must(client, http.MethodDelete, classes+"/system-cluster-critical", nil, 200)

@@ -83,15 +83,15 @@ func (s *Server) newLease() (*lease, error) {
 // run keeps the Lease until ctx ends.
 func (l *lease) run(ctx context.Context) {
 	// One of a server that has not ended as it should: whoever waits for it to go is to see that it has.
-	l.tell("deleting an old", l.delete(ctx))
+	l.tell(ctx, "deleting an old", l.delete(ctx))
 	renewal := time.NewTicker(identityRenewal)
 	defer renewal.Stop()
 	var swept time.Time
 	for {
-		l.tell("renewing the", l.renew(ctx))
+		l.tell(ctx, "renewing the", l.renew(ctx))
 		if now := l.server.clock(); now.Sub(swept) >= identityDuration {
 			swept = now
-			l.tell("deleting an expired", l.sweep(ctx))
+			l.tell(ctx, "deleting an expired", l.sweep(ctx))
 		}
 		select {
 		case <-renewal.C:
@@ -99,15 +99,15 @@ func (l *lease) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		l.tell("deleting the", l.delete(last))
+		l.tell(last, "deleting the", l.delete(last))
 		cancel()
 		return
 	}
 }
 
 // tell logs an error. The next renewal may do better.
-func (l *lease) tell(what string, err error) {
-	if err != nil {
+func (l *lease) tell(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil { // else the server is closing
 		l.server.config.Logger.Warn(what+" identity Lease", "error", err)
 	}
 }
