@@ -77,10 +77,9 @@ func (s *scene) scenario() {
 		s.run("CronJobs", (*scene).cronJobs)
 		s.run("StatefulSets", (*scene).statefulSets)
 		s.run("DaemonSets", (*scene).daemonSets)
-		if s.kind == harness.Reference { // no eviction asks a budget here yet
-			s.run("disruption budgets", (*scene).disruptions)
-		}
+		s.run("disruption budgets", (*scene).disruptions)
 		s.run("autoscaling", (*scene).autoscale)
+		s.run("Helm", (*scene).helm)
 	})
 	s.removed()
 	if !s.plane.Runs() {
@@ -125,19 +124,13 @@ func knownErrors(t *testing.T) map[string]bool {
 	return known
 }
 
-// differs are the errors that are logged on Plinth alone, with the reason.
-var differs = map[string]string{
-	`kube-controller-manager legacy_serviceaccount_token_cleaner.go:119 "Getting lastest possible tracked_since time"` +
-		` err="configmaps * not found"`: "the ConfigMap is not made yet",
-}
-
 // compareErrors reports the errors that were logged of kinds that the reference does not cause.
 func (s *scene) compareErrors() {
 	known := knownErrors(s.T)
 	found, err := s.plane.Errors()
 	s.must(err)
 	for _, e := range found {
-		if _, differ := differs[kind(e)]; !differ && !known[kind(e)] {
+		if !known[kind(e)] {
 			known[kind(e)] = true // it is told once
 			s.Errorf("%s logs at %s what it does not on the reference: %s\n%s", e.Program, e.Place, e.Message, kind(e))
 		}

@@ -27,7 +27,8 @@ type scene struct {
 	dynamic   dynamic.Interface
 	plane     *controlplane.Plane
 	namespace string
-	kind      harness.Kind
+	// kubeconfig is the administrator's.
+	kubeconfig string
 }
 
 // manager makes kube-controller-manager as quick as it can be told to be.
@@ -46,7 +47,7 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), namespace: "shop", kind: server.Kind}
+	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), namespace: "shop", kubeconfig: server.Kubeconfig}
 	s.plane = controlplane.Run(t, server, controlplane.Options{Manager: manager})
 	simulated := &kubelet.Kubelet{Client: kubernetes.NewForConfigOrDie(config), RunTime: 100 * time.Millisecond}
 	for i := range nodes {

@@ -34,12 +34,16 @@ import (
 	"plinth/conformance/internal/reference"
 )
 
-// AdminToken may do all; UserToken belongs to somebody who may do nothing.
+// AdminToken may do all; UserToken belongs to somebody who may do nothing; ManagerToken and SchedulerToken belong to
+// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do.
 const (
-	AdminToken = "admintoken"
-	UserToken  = "usertoken"
+	AdminToken     = "admintoken"
+	UserToken      = "usertoken"
+	ManagerToken   = "managertoken"
+	SchedulerToken = "schedulertoken"
 
-	tokens = AdminToken + `,admin,admin,"system:masters"` + "\n" + UserToken + ",somebody,somebody\n"
+	tokens = AdminToken + `,admin,admin,"system:masters"` + "\n" + UserToken + ",somebody,somebody\n" +
+		ManagerToken + ",system:kube-controller-manager,manager\n" + SchedulerToken + ",system:kube-scheduler,scheduler\n"
 )
 
 // Kind says which server it is.
@@ -419,6 +423,11 @@ func Kubectl() (string, error) {
 	const version = "k8s.io/component-base/version"
 	return build("kubectl", "../tools", "-ldflags",
 		fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=37", version, reference.Kubernetes, version, version), "./kubectl")
+}
+
+// Helm returns Helm 4, built from the module tools/helm, which is for it alone.
+func Helm() (string, error) {
+	return build("helm", "../tools/helm", "-ldflags", "-s -w", "helm.sh/helm/v4/cmd/helm")
 }
 
 // build runs go build in a module beside this one, once per process.
