@@ -79,7 +79,6 @@ func (s *scene) scenario() {
 		s.run("DaemonSets", (*scene).daemonSets)
 		s.run("disruption budgets", (*scene).disruptions)
 		s.run("autoscaling", (*scene).autoscale)
-		s.run("Helm", (*scene).helm)
 	})
 	s.removed()
 	if !s.plane.Runs() {
