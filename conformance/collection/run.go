@@ -29,10 +29,10 @@ type runner struct {
 // running is a case while it runs.
 type running struct {
 	*graph
-	serial  int               // of the case
-	prefix  string            // of its names outside of namespaces
-	absent  int               // how many UIDs that nobody has were given out
-	phases  [][]step          // that are still to come
+	serial  int    // of the case
+	prefix  string // of its names outside of namespaces
+	absent  int    // how many UIDs that nobody has were given out
+	phases  []phase
 	objects []*made           // in the order in which they were made
 	spaces  []string          // its namespaces
 	uids    map[string]string // of namespaces
@@ -126,7 +126,7 @@ func (r *runner) run(ctx context.Context, graphs []*graph) ([]*running, error) {
 			if phase >= len(c.phases) {
 				return nil
 			}
-			for _, s := range c.phases[phase] {
+			for _, s := range c.phases[phase].steps {
 				if err := c.do(ctx, r, s); err != nil {
 					return fmt.Errorf("%s: %s: %w", c.title, s, err)
 				}
@@ -438,14 +438,20 @@ func (r *runner) look(ctx context.Context, all []*running, phase int) error {
 	}
 	for _, c := range all {
 		if phase < len(c.phases) {
-			c.note(byUID, reports)
+			c.note(byUID, reports, c.phases[phase].silent)
 		}
 	}
 	return nil
 }
 
 // note writes down what is left.
-func (c *running) note(byUID map[string]item, reports map[string][]item) {
+func (c *running) note(byUID map[string]item, reports map[string][]item, silent bool) {
+	if before := c.got.String(); silent {
+		defer func() {
+			c.got.Reset()
+			c.got.WriteString(before)
+		}()
+	}
 	fmt.Fprintln(&c.got, "wait")
 	labels := map[string]*made{}
 	for _, m := range c.objects {

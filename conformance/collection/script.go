@@ -70,6 +70,7 @@ type step struct {
 	owners     []reference
 	finalizers []string
 	policy     string // background, foreground or orphan; "": none is named
+	silent     bool   // of a wait: what is left is not written down
 }
 
 func (s step) String() string {
@@ -219,18 +220,37 @@ func (g *graph) text() string {
 	return strings.Join(lines, "\n")
 }
 
+// phase is the steps up to a wait.
+type phase struct {
+	steps  []step
+	silent bool
+}
+
 // phases are the steps between waits. The last wait may be left out.
-func (g *graph) phases() (phases [][]step) {
-	var phase []step
+func (g *graph) phases() (phases []phase) {
+	var steps []step
 	for _, s := range g.steps {
 		if s.verb == "wait" {
-			phases, phase = append(phases, phase), nil
+			phases, steps = append(phases, phase{steps, s.silent}), nil
 			continue
 		}
-		phase = append(phase, s)
+		steps = append(steps, s)
 	}
-	if len(phase) > 0 {
-		phases = append(phases, phase)
+	if len(steps) > 0 {
+		phases = append(phases, phase{steps: steps})
 	}
 	return phases
+}
+
+// slowly is the same case with a wait after each step: for a server whose controllers take their time.
+func (g *graph) slowly() *graph {
+	slow := *g
+	slow.steps = nil
+	for i, s := range g.steps {
+		slow.steps = append(slow.steps, s)
+		if s.verb != "wait" && i+1 < len(g.steps) && g.steps[i+1].verb != "wait" {
+			slow.steps = append(slow.steps, step{verb: "wait", silent: true})
+		}
+	}
+	return &slow
 }
