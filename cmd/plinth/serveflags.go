@@ -310,7 +310,7 @@ func authorizationFlags(c *settings) []row {
 		{"authorization-config", text(new(string)), refused, "authorization by a configuration file", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
 			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, " +
-				"and the rules of Node are not there yet; ABAC and Webhook are errors",
+				"Node is for kubelets; ABAC and Webhook are errors",
 			"whoever has a token or a certificate may not do everything unless somebody says so"},
 		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
 		{"authorization-webhook-cache-authorized-ttl", duration(new(5 * time.Minute)), ignored, hook, ""},

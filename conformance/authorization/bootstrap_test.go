@@ -30,7 +30,7 @@ type policy struct {
 	roleBindings        []rbacv1.RoleBinding
 }
 
-func reference() policy {
+func bootstrapPolicy() policy {
 	p := policy{
 		clusterRoles:        append(bootstrappolicy.ClusterRoles(), bootstrappolicy.ControllerRoles()...),
 		clusterRoleBindings: append(bootstrappolicy.ClusterRoleBindings(), bootstrappolicy.ControllerRoleBindings()...),
@@ -49,7 +49,7 @@ func reference() policy {
 //
 // SPEC: AUTH-2
 func TestBootstrapPolicy(t *testing.T) {
-	p := reference()
+	p := bootstrapPolicy()
 	if *rewrite {
 		if err := os.WriteFile(table, []byte(p.text()), 0o644); err != nil {
 			t.Fatal(err)

@@ -4,7 +4,7 @@
 // [Config] in order, as --authorization-mode lists them. Whatever they say, members of system:masters may do everything, since
 // they are asked about first.
 //
-// [RoleBased] is the mode RBAC. Whatever the modes, it also says who may write which roles and bindings: nobody gives what
+// [RoleBased] is the mode RBAC, and nodes the mode Node, for kubelets. Whatever the modes, it also says who may write which roles and bindings: nobody gives what
 // they do not have (see [Authority.PermitRole]).
 package authz
 
@@ -47,6 +47,7 @@ type named struct {
 // Authority is all that decides what users may do.
 type Authority struct {
 	roles RoleBased
+	nodes nodes
 	chain []named
 }
 
@@ -60,6 +61,9 @@ func New(modes []Mode) *Authority {
 			of = always{access.Allow, "", []Rule{{Verbs: everything, APIGroups: everything, Resources: everything}, {Verbs: everything, NonResourceURLs: everything}}}
 		case AlwaysDeny:
 			of = always{decision: access.NoOpinion, reason: "Everything is forbidden."}
+		case Node:
+			a.nodes.rules = nodeRules()
+			of = &a.nodes
 		case RBAC:
 			of = &a.roles
 		}
@@ -68,8 +72,11 @@ func New(modes []Mode) *Authority {
 	return a
 }
 
-// Open gives it the tables of the store. It is called before anybody else uses it.
-func (y *Authority) Open(table func(path string) *store.Table) { y.roles.open(table) }
+// Open gives it the store. It is called before anybody else uses it.
+func (y *Authority) Open(s *store.Store) {
+	y.roles.open(s.Table)
+	y.nodes.open(s)
+}
 
 // Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. Where none of them has
 // an opinion, the reason is what all of them have said.

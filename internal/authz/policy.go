@@ -61,7 +61,7 @@ func compileRoles(before *roles, changes iter.Seq[view.Change]) *roles {
 // subject is one to whom a binding gives a role.
 type subject struct {
 	kind, namespace, name string
-	user                  string // the name of the user that it is; "" for groups and for what is nobody
+	user                  string // the name of the user that it is, see isUser
 }
 
 // binding gives the rules of a role to its subjects, in its namespace or, without one, everywhere.
@@ -101,15 +101,17 @@ func newBinding(v *store.Version) *binding {
 	return b
 }
 
+// isUser says whether the subject is a user, and not a group, nor nobody.
+func (s *subject) isUser() bool {
+	return s.kind == userKind || s.kind == serviceAccountKind && s.namespace != ""
+}
+
 // applies says whether a user is the subject.
 func (s *subject) applies(u *access.User) bool {
-	switch s.kind {
-	case userKind:
-		return s.name == u.Name
-	case groupKind:
+	if s.kind == groupKind {
 		return u.In(s.name)
 	}
-	return s.user != "" && s.user == u.Name
+	return s.isUser() && s.user == u.Name
 }
 
 // reason is why a user is allowed something by the binding. As in the reference the first subject counts that the user is.
@@ -161,7 +163,7 @@ func compileBindings(before *bindings, changes iter.Seq[view.Change]) *bindings 
 		of, key := ofUsers, holder{b.namespace, s.user}
 		if s.kind == groupKind {
 			of, key.name = ofGroups, s.name
-		} else if s.user == "" {
+		} else if !s.isUser() {
 			return &lists{} // nobody
 		}
 		if of[key] == nil {

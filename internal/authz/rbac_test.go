@@ -46,7 +46,7 @@ func (s policyStore) put(objects ...string) {
 
 func (s policyStore) authority(modes ...Mode) *Authority {
 	y := New(modes)
-	y.Open(s.Table)
+	y.Open(s.Store)
 	return y
 }
 
@@ -66,6 +66,9 @@ func asked(text string) *access.Attributes {
 		}
 	}
 	what := strings.Split(f[2], "/")
+	if what[0] == "-" {
+		what[0] = ""
+	}
 	a.IsResource, a.Group, a.Resource = true, what[0], what[1]
 	if len(what) > 2 {
 		a.Subresource = what[2]

@@ -136,7 +136,7 @@ func (s *Server) open(ctx context.Context) error {
 	table := s.store.Table(crd.Path)
 	definitions.Open(table)
 	allocator.Open(s.store.Table(addresses.CIDRs))
-	s.policy.Open(s.store.Table)
+	s.policy.Open(s.store)
 	s.registry.Define(table, definitions.Define)
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),

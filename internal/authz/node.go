@@ -1,0 +1,307 @@
+package authz
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/selection"
+
+	"plinth/internal/access"
+	"plinth/internal/store"
+	"plinth/internal/view"
+)
+
+// The users that kubelets are.
+const (
+	nodeUser  = "system:node:"
+	nodeGroup = "system:nodes"
+)
+
+// nodes is the mode Node: what kubelets may do. A kubelet reads what the Pods of its node need, and nothing else of the kind:
+//
+//	a Secret, ConfigMap, ServiceAccount, PersistentVolumeClaim or ResourceClaim that a Pod of the node names
+//	a PersistentVolume that is bound to such a claim, and a Secret that such a volume names
+//	a VolumeAttachment, ResourceSlice or PodCertificateRequest that names the node
+//
+// Other resources are allowed by the rules of the bootstrap role system:node, whatever has become of that role since. The reference
+// keeps a graph of all these objects, which informers feed. Here the Pods of a node are a view, whose objects are read when
+// the kubelet first asks about them, so that a status that changes every second costs nobody anything.
+type nodes struct {
+	store   tables
+	pods    *view.View[*podsOfNodes]
+	volumes *view.View[*volumes]
+	rules   []Rule
+}
+
+// tables is what authorizers read of the store.
+type tables interface {
+	Table(resource string) *store.Table
+	Get(k store.Key) (*store.Version, bool)
+}
+
+func (n *nodes) open(s tables) {
+	n.store = s
+	n.pods = view.New(s.Table("/pods"), compilePods)
+	n.volumes = view.New(s.Table("/persistentvolumes"), compileVolumes)
+}
+
+// nodeRules are those of the bootstrap role system:node.
+func nodeRules() []Rule {
+	for _, d := range Bootstrap() {
+		if d.Resource == "clusterroles" && d.Name == "system:node" {
+			return rulesOf(d.Body.At("rules"))
+		}
+	}
+	return nil
+}
+
+// nodeOf is the name of the node whose kubelet a user is; not ok says that it is none.
+func nodeOf(u *access.User) (name string, ok bool) {
+	name, ok = strings.CutPrefix(u.Name, nodeUser)
+	return name, ok && u.In(nodeGroup)
+}
+
+func (n *nodes) rulesIn(_ context.Context, u *access.User, _ string) ([]Rule, bool, error) {
+	if _, ok := nodeOf(u); ok {
+		return nil, true, errNodeRules
+	}
+	return nil, false, nil
+}
+
+type nodeError string
+
+func (e nodeError) Error() string { return string(e) }
+
+const errNodeRules nodeError = "node authorizer does not support user rule resolution"
+
+// Authorize implements access.Authorizer. What it does not allow, it leaves to others.
+func (n *nodes) Authorize(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+	node, ok := nodeOf(&a.User)
+	switch {
+	case !ok:
+		return access.NoOpinion, "", nil
+	case node == "":
+		return access.NoOpinion, "unknown node for user " + strconv.Quote(a.User.Name), nil
+	}
+	allowed, why := n.decide(node, a)
+	if allowed {
+		return access.Allow, "", nil
+	}
+	return access.NoOpinion, why, nil
+}
+
+// decide says whether a kubelet may do something, and, where there is more to say than that it may not, why not.
+func (n *nodes) decide(node string, a *access.Attributes) (ok bool, why string) {
+	if a.IsResource {
+		switch a.Group + "/" + a.Resource {
+		case "/secrets", "/configmaps":
+			return n.reads(node, a)
+		case "/persistentvolumeclaims":
+			if a.Subresource != "status" {
+				return n.gets(node, a)
+			}
+			if a.Verb != "update" && a.Verb != "patch" {
+				return false, "can only get/update/patch this type"
+			}
+			return n.related(node, a)
+		case "/persistentvolumes", "resource.k8s.io/resourceclaims", "storage.k8s.io/volumeattachments":
+			return n.gets(node, a)
+		case "/serviceaccounts":
+			return n.serviceAccount(node, a)
+		case "coordination.k8s.io/leases":
+			return lease(node, a)
+		case "storage.k8s.io/csinodes":
+			return csiNode(node, a)
+		case "resource.k8s.io/resourceslices":
+			return n.resourceSlice(node, a)
+		case "/nodes":
+			return itself(node, a)
+		case "/pods":
+			return n.pod(node, a)
+		case "certificates.k8s.io/podcertificaterequests":
+			return n.certificateRequest(node, a)
+		}
+	}
+	return slices.ContainsFunc(n.rules, func(r Rule) bool { return r.allows(a) }), ""
+}
+
+// gets allows a GET of one object that is related to the node.
+func (n *nodes) gets(node string, a *access.Attributes) (bool, string) {
+	switch {
+	case a.Verb != "get":
+		return false, "can only get individual resources of this type"
+	case a.Subresource != "":
+		return false, "cannot get subresource"
+	}
+	return n.related(node, a)
+}
+
+// reads allows a GET, a list and a watch of one object that is related to the node.
+func (n *nodes) reads(node string, a *access.Attributes) (bool, string) {
+	switch {
+	case !a.ReadOnly():
+		return false, "can only read resources of this type"
+	case a.Subresource != "":
+		return false, "cannot read subresource"
+	case a.Namespace == "":
+		return false, "can only read namespaced object of this type"
+	}
+	return n.related(node, a)
+}
+
+// related allows what is about one object that is related to the node.
+func (n *nodes) related(node string, a *access.Attributes) (bool, string) {
+	if a.Name == "" {
+		return false, "No Object name found"
+	}
+	return n.relation(node, a)
+}
+
+func (n *nodes) relation(node string, a *access.Attributes) (bool, string) {
+	if n.needs(node, a) {
+		return true, ""
+	}
+	return false, "no relationship found between node '" + node + "' and this object"
+}
+
+func (n *nodes) serviceAccount(node string, a *access.Attributes) (bool, string) {
+	switch {
+	case a.Verb == "get" && a.Subresource == "":
+		return n.reads(node, a)
+	case a.Verb != "create" || a.Name == "":
+		return false, "can only create tokens for individual service accounts"
+	case a.Subresource != "token":
+		return false, "can only create token subresource of serviceaccount"
+	}
+	return n.relation(node, a)
+}
+
+// owns says whether a verb is one of those with which a kubelet keeps an object of its own.
+func owns(verb string) bool {
+	switch verb {
+	case "get", "create", "update", "patch", "delete":
+		return true
+	}
+	return false
+}
+
+func lease(node string, a *access.Attributes) (bool, string) {
+	const namespace = "kube-node-lease"
+	switch {
+	case !owns(a.Verb):
+		return false, "can only get, create, update, patch, or delete a node lease"
+	case a.Namespace != namespace:
+		return false, "can only access leases in the " + strconv.Quote(namespace) + " system namespace"
+	case a.Verb != "create" && a.Name != node: // the name of what is created is not known yet
+		return false, "can only access node lease with the same name as the requesting node"
+	}
+	return true, ""
+}
+
+func csiNode(node string, a *access.Attributes) (bool, string) {
+	switch {
+	case a.Subresource == "status":
+		return false, "CSINode status access requires CSIVolumeHealth feature" // which is alpha
+	case a.Subresource != "":
+		return false, "cannot authorize CSINode subresources"
+	case !owns(a.Verb):
+		return false, "can only get, create, update, patch, or delete a CSINode"
+	case a.Verb != "create" && a.Name != node:
+		return false, "can only access CSINode with the same name as the requesting node"
+	}
+	return true, ""
+}
+
+// selects says whether a list or a watch selects what has the name of the node in a field.
+func selects(node, field string, a *access.Attributes) bool {
+	requirements, _ := a.FieldRequirements()
+	for _, r := range requirements {
+		if r.Field == field && r.Operator == selection.Equals && r.Value == node {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *nodes) resourceSlice(node string, a *access.Attributes) (bool, string) {
+	if a.Subresource != "" {
+		return false, "cannot authorize ResourceSlice subresources"
+	}
+	switch a.Verb {
+	case "create": // what is created is for admission to look at
+		return true, ""
+	case "get", "update", "patch", "delete":
+		return n.related(node, a)
+	case "watch", "list", "deletecollection":
+		if selects(node, "spec.nodeName", a) {
+			return true, ""
+		}
+		return false, "can only list/watch/deletecollection resourceslices with nodeName field selector"
+	}
+	return false, "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
+}
+
+func (n *nodes) certificateRequest(node string, a *access.Attributes) (bool, string) {
+	if a.Subresource != "" {
+		return false, "nodes may not access the status subresource of PodCertificateRequests"
+	}
+	switch a.Verb {
+	case "create":
+		return true, ""
+	case "get":
+		return n.related(node, a)
+	case "list", "watch":
+		if selects(node, "spec.nodeName", a) {
+			return true, ""
+		}
+		return false, "can only list/watch podcertificaterequests with nodeName field selector"
+	}
+	return false, "nodes may not " + a.Verb + " podcertificaterequests"
+}
+
+// itself is what a kubelet may do to Nodes. Which ones it writes is for admission to look at.
+func itself(node string, a *access.Attributes) (bool, string) {
+	writes := a.Verb == "update" || a.Verb == "patch"
+	switch {
+	case a.Subresource == "status":
+		return writes, ""
+	case a.Subresource != "":
+		return false, ""
+	case writes || a.Verb == "create":
+		return true, ""
+	case !a.ReadOnly():
+		return false, ""
+	case a.Name == "":
+		return false, "node '" + node + "' cannot read all nodes, only its own Node object"
+	case a.Name != node:
+		return false, "node '" + node + "' cannot read '" + a.Name + "', only its own Node object"
+	}
+	return true, ""
+}
+
+func (n *nodes) pod(node string, a *access.Attributes) (bool, string) {
+	switch a.Subresource {
+	case "":
+		switch a.Verb {
+		case "get":
+			return n.related(node, a)
+		case "list", "watch":
+			if selects(node, "spec.nodeName", a) {
+				return true, ""
+			}
+			if a.Name != "" {
+				return n.relation(node, a)
+			}
+			return false, "can only list/watch pods with spec.nodeName field selector"
+		case "create", "delete": // of mirror Pods, as admission sees to
+			return true, ""
+		}
+	case "status":
+		return a.Verb == "update" || a.Verb == "patch", ""
+	case "eviction":
+		return a.Verb == "create", ""
+	}
+	return false, ""
+}
