@@ -203,7 +203,8 @@ func bare(obj runtime.Object) runtime.Object {
 // SPEC: MED-3 WATCH-1 WATCH-5: typed informers that speak protobuf follow every built-in type, and hold what a client that
 // speaks JSON reads.
 func TestProtobufInformers(t *testing.T) {
-	server := harness.RunTarget(t)
+	// The owners of the objects are not there, and must not be missed; one Service wants addresses of both families.
+	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
 	config, heard := protobufConfig(t, server)
 	plain := jsonConfig(t, server)
 	plain.QPS, plain.WarningHandler = -1, rest.NoWarnings{}
