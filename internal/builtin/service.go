@@ -16,7 +16,7 @@ func services() kind {
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"}, schema: gotypes.Of[corev1.Service],
 		putCreates: true, naming: label,
-		status: statusAndMeta, onUpdate: dropOfOtherType,
+		status: statusAndMeta, onCreate: dropInternalPolicy, onUpdate: dropOfOtherType,
 		fields: []selectable{
 			text("spec.clusterIP"),
 			text("spec.type"),
@@ -62,7 +62,17 @@ func dropOfOtherType(obj, old object.Value) object.Value {
 	if serviceType(spec) != "LoadBalancer" {
 		obj = obj.With("status", obj.At("status").With("loadBalancer", object.MapOf()))
 	}
-	return obj.With("spec", spec)
+	return dropInternalPolicy(obj.With("spec", spec))
+}
+
+// dropInternalPolicy drops how traffic within the cluster is led from a Service that is a name only. The reference stores it, and shows it to nobody.
+// One that there is none of stays, for validation to refuse.
+func dropInternalPolicy(obj object.Value) object.Value {
+	spec := obj.At("spec")
+	if policy := spec.At("internalTrafficPolicy").Str(); hasClusterIP(spec) || policy != "Cluster" && policy != "Local" {
+		return obj
+	}
+	return obj.With("spec", spec.Without("internalTrafficPolicy"))
 }
 
 func withoutOthers(spec, was object.Value) object.Value {
