@@ -70,7 +70,7 @@ var allowed = map[string][]string{
 	"internal/httpapi":               {"object", "internal/access", "internal/audit", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
 	"internal/etcdstub":              {},
 	"internal/invariants":            {},
-	"internal/controller":            {"object", "internal/access", "internal/apierr", "internal/engine"},
+	"internal/controller":            {"object", "internal/access", "internal/addresses", "internal/apierr", "internal/engine"},
 	"internal/server":                {"*"},
 	"cmd/plinth":                     {"internal/server", "internal/etcdstub", "internal/builtin", "merge", "object", "schema"},
 

@@ -2,6 +2,7 @@ package addresses
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -23,6 +24,14 @@ type Config struct {
 	Ranges []netip.Prefix
 	// Ports are the first and the last of --service-node-port-range; 0, 0: 30000-32767.
 	FirstPort, LastPort int64
+}
+
+// The label by which an IPAddress says that it stands for the address of a Service.
+const managedBy, manager = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
+
+// Managed says whether an IPAddress stands for the address of a Service.
+func Managed(o *engine.Object) bool {
+	return slices.Contains(o.Sidecar.Labels, store.Pair{Name: managedBy, Value: manager})
 }
 
 // Allocator gives Services their addresses and ports. Its methods may be called at the same time.
@@ -82,7 +91,7 @@ func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
 	return engine.CompanionClaim(a.addresses, object.Fields(
 		"apiVersion", text("networking.k8s.io/v1"), "kind", text("IPAddress"),
 		"metadata", object.Fields("name", text(ip.String()), "labels", object.Fields(
-			"ipaddress.kubernetes.io/ip-family", text(familyOf(ip)), "ipaddress.kubernetes.io/managed-by", text("ipallocator.k8s.io"))),
+			"ipaddress.kubernetes.io/ip-family", text(familyOf(ip)), managedBy, text(manager))),
 		"spec", object.Fields("parentRef", object.Fields(
 			"name", meta.At("name"), "namespace", meta.At("namespace"), "resource", text("services")))))
 }

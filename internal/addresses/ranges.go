@@ -135,8 +135,12 @@ func (s source) size() uint64 {
 }
 
 // has says whether an address is one that the range can give away.
-func (s source) has(a netip.Addr) bool {
-	return s.Contains(a) && a != s.Addr() && !(a.Is4() && a == at(s.Addr(), 1<<(32-s.Bits())-1))
+func (s source) has(a netip.Addr) bool { return Contains(s.Prefix, a) }
+
+// Contains says whether an address is one that Services can have of a range: not that of the network, nor its broadcast address.
+func Contains(prefix netip.Prefix, a netip.Addr) bool {
+	first := prefix.Masked().Addr()
+	return prefix.Contains(a) && a != first && !(a.Is4() && a == at(first, 1<<(32-prefix.Bits())-1))
 }
 
 // at is the address that lies so far behind another one.

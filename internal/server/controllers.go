@@ -24,6 +24,9 @@ var controllerTable = []controllerRow{
 	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone", func(s *Server) func(context.Context) {
 		return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
 	}},
+	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use", func(s *Server) func(context.Context) {
+		return (&controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
+	}},
 	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules", func(s *Server) func(context.Context) {
 		return (&controller.Aggregation{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
 	}},

@@ -1,0 +1,265 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/addresses"
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// serviceCIDRController is the name of the controller, and that by which it owns the conditions that it sets.
+const serviceCIDRController = "service-cidr-controller"
+
+// ServiceCIDRs keeps a ServiceCIDR from going as long as a Service has an address of it that is of no other one, and says so in its
+// condition Ready (DEL-1).
+//
+// Between the last look at the addresses and the end of the finalizer no address can be taken from it: a commit that takes one demands that the
+// ServiceCIDR is not being deleted. So the finalizer goes at once, and not after the ten seconds for which the reference's controller waits.
+type ServiceCIDRs struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	Logger   *slog.Logger
+	Now      func() time.Time // nil: time.Now
+}
+
+// Run works until ctx ends.
+func (c *ServiceCIDRs) Run(ctx context.Context) {
+	types := c.Registry.Now()
+	cidrs, ips := types.Find("networking.k8s.io", "v1", "servicecidrs"), types.Find("networking.k8s.io", "v1", "ipaddresses")
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	for cidrs != nil && ips != nil && ctx.Err() == nil {
+		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: serviceAccount(serviceCIDRController), all: map[string]*serviceCIDR{}}
+		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("looking after ServiceCIDRs failed, trying again", "error", err)
+			pause(ctx, minRetry)
+		}
+	}
+}
+
+// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while one of the former waits for the latter to go.
+type cidrPass struct {
+	*ServiceCIDRs
+	cidrs, ips *engine.Resource
+	user       access.User
+
+	mu  sync.Mutex
+	all map[string]*serviceCIDR
+}
+
+type serviceCIDR struct {
+	name     string
+	obj      object.Value
+	prefixes []netip.Prefix
+}
+
+func (p *cidrPass) follow(ctx context.Context) error {
+	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.cidrs, User: p.user}, engine.WatchOptions{})
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := func() {}
+	defer func() { stop() }()
+	for {
+		events, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		for _, event := range events {
+			delete(p.all, event.Object.Key.Name)
+			if event.Type == engine.Deleted {
+				continue
+			}
+			if c, err := readCIDR(event.Object); err == nil { // what cannot be read gives no addresses
+				p.all[c.name] = c
+			}
+		}
+		p.mu.Unlock()
+		stop()
+		stop = func() {}
+		blocked, err := p.look(ctx)
+		if err != nil {
+			return err
+		}
+		if blocked {
+			stop = p.await(ctx, cancel)
+		}
+	}
+}
+
+// await begins to follow the IPAddresses, until stop is called, which waits for the end of it. Where that fails, it calls failed.
+func (p *cidrPass) await(ctx context.Context, failed func()) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() {
+		if err := p.wait(ctx); err != nil && ctx.Err() == nil {
+			p.Logger.Warn("following IPAddresses failed", "error", err)
+			failed()
+		}
+	})
+	return func() {
+		cancel()
+		work.Wait()
+	}
+}
+
+func readCIDR(o *engine.Object) (*serviceCIDR, error) {
+	obj, err := parsed(o)
+	if err != nil {
+		return nil, err
+	}
+	c := &serviceCIDR{name: o.Key.Name, obj: obj}
+	for _, text := range obj.At("spec", "cidrs").Items() {
+		if prefix, err := netip.ParsePrefix(text.Str()); err == nil {
+			c.prefixes = append(c.prefixes, prefix.Masked())
+		}
+	}
+	return c, nil
+}
+
+// wait looks again whenever an IPAddress has gone.
+func (p *cidrPass) wait(ctx context.Context) error {
+	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.WatchOptions{})
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	for first := true; ; first = false {
+		events, err := watch.Next(ctx)
+		if err != nil {
+			return err
+		}
+		gone := slices.ContainsFunc(events, func(e engine.Event) bool { return e.Type == engine.Deleted })
+		if !gone && !first {
+			continue
+		}
+		if blocked, err := p.look(ctx); err != nil || !blocked {
+			return err
+		}
+	}
+}
+
+// look brings all ServiceCIDRs up to date, and says whether one of them waits for addresses to be given back.
+func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(p.all)) {
+		waits, err := p.settle(ctx, p.all[name])
+		blocked = blocked || waits
+		if err != nil && !apierr.Is(err, apierr.NotFound) {
+			errs = append(errs, fmt.Errorf("ServiceCIDR %s: %w", name, err))
+		}
+	}
+	return blocked, errors.Join(errs...)
+}
+
+// The words of the condition Ready.
+const (
+	cidrReady  = "Kubernetes Service CIDR is ready"
+	cidrInUse  = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
+	cidrHolder = "networking.k8s.io/service-cidr-finalizer"
+)
+
+// settle gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and may go.
+func (p *cidrPass) settle(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
+	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(), func(f object.Value) bool { return f.Str() == cidrHolder })
+	if c.obj.At("metadata", "deletionTimestamp").IsNull() {
+		if !held {
+			if err := p.patch(ctx, c, `{"metadata":{"finalizers":["`+cidrHolder+`"]}}`); err != nil {
+				return false, err
+			}
+		}
+		return false, p.say(ctx, c, "True", "", cidrReady)
+	}
+	if !held {
+		return false, nil
+	}
+	needed, err := p.needed(ctx, c)
+	if err != nil {
+		return false, err
+	}
+	if needed {
+		return true, p.say(ctx, c, "False", "Terminating", cidrInUse)
+	}
+	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrHolder+`"]}}`)
+}
+
+// needed says whether a Service has an address of a ServiceCIDR and of no other one.
+func (p *cidrPass) needed(ctx context.Context, c *serviceCIDR) (bool, error) {
+	if !slices.ContainsFunc(c.prefixes, func(prefix netip.Prefix) bool { return !p.within(c, prefix) }) {
+		return false, nil
+	}
+	list, err := p.Engine.List(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	needed := false
+	for o := range list.Items {
+		if ip, err := netip.ParseAddr(o.Key.Name); err == nil && c.has(ip) && addresses.Managed(o) {
+			needed = true
+			for name, other := range p.all {
+				needed = needed && (name == c.name || !other.has(ip))
+			}
+			if needed {
+				break
+			}
+		}
+	}
+	return needed, list.Err()
+}
+
+// within says whether another ServiceCIDR has all of a range.
+func (p *cidrPass) within(c *serviceCIDR, prefix netip.Prefix) bool {
+	for name, other := range p.all {
+		if name != c.name && slices.ContainsFunc(other.prefixes, func(o netip.Prefix) bool { return o.Overlaps(prefix) && o.Bits() <= prefix.Bits() }) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *serviceCIDR) has(ip netip.Addr) bool {
+	return slices.ContainsFunc(c.prefixes, func(prefix netip.Prefix) bool { return addresses.Contains(prefix, ip) })
+}
+
+func (p *cidrPass) patch(ctx context.Context, c *serviceCIDR, body string) error {
+	rq := &engine.Request{Resource: p.cidrs, Name: c.name, User: p.user, FieldManager: serviceCIDRController}
+	_, err := p.Engine.Patch(ctx, rq, engine.Patch{Type: engine.StrategicPatch, Body: []byte(body)})
+	return err
+}
+
+// say sets the condition Ready, unless it says so already.
+func (p *cidrPass) say(ctx context.Context, c *serviceCIDR, status, reason, message string) error {
+	for _, has := range c.obj.At("status", "conditions").Items() {
+		if has.At("type").Str() == "Ready" && has.At("status").Str() == status && has.At("reason").Str() == reason && has.At("message").Str() == message {
+			return nil
+		}
+	}
+	text := object.StringOf
+	condition := object.Fields("type", text("Ready"), "status", text(status), "reason", text(reason), "message", text(message),
+		"lastTransitionTime", text(p.Now().UTC().Format(time.RFC3339)))
+	intent := object.Fields("apiVersion", text(p.cidrs.APIVersion()), "kind", text(p.cidrs.Kind),
+		"metadata", object.Fields("name", text(c.name)), "status", object.Fields("conditions", object.ListOf(condition)))
+	_, err := p.Engine.Apply(ctx, &engine.Request{
+		Resource: p.cidrs, Subresource: p.cidrs.Subresource("status"), Name: c.name, User: p.user,
+		FieldManager: serviceCIDRController, Force: true,
+	}, object.Parsed{Value: intent})
+	return err
+}
