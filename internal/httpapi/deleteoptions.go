@@ -161,6 +161,13 @@ func jsonKind(v object.Value) string {
 }
 
 func (f *optionFields) integer(name string) *int64 {
+	switch v := f.of.At(name); v.Kind() {
+	case object.Float, object.Number: // of these alone encoding/json tells which it is
+		if f.err == nil {
+			f.err = apierr.NewBadRequest(fmt.Sprintf("json: cannot unmarshal number %s into Go struct field DeleteOptions.%s of type int64", object.AppendJSON(nil, v), name))
+		}
+		return nil
+	}
 	if v, ok := f.get(name, object.Int, "int64"); ok {
 		n := v.Int()
 		return &n
@@ -198,7 +205,7 @@ func (f *optionFields) texts(name string) []string {
 	}
 	texts := make([]string, 0, list.Len())
 	for _, item := range list.Items() {
-		if item.Kind() != object.String && f.err == nil {
+		if item.Kind() != object.String && !item.IsNull() && f.err == nil {
 			f.err = apierr.NewBadRequest("json: cannot unmarshal " + jsonKind(item) + " into Go struct field DeleteOptions." + name + " of type string")
 		}
 		texts = append(texts, item.Str())
