@@ -139,33 +139,25 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 // deleteInForeground has the object wait for its own dependents before it goes, for an owner that waits for it.
 //
 // Were that all, a cycle of objects that block each other would wait forever. So an object of which a dependent waits already, and
-// which may close a cycle therefore, no longer blocks its owners. Of a cycle the last object that begins to wait always sees the one
-// before it; but workers decide side by side, and two of them could each miss the other one's decision while it is written. So each
-// notes its object in doomed before it looks, and in one order:
+// which may close a cycle therefore, no longer blocks its owners. That is enough, although workers decide side by side: an object
+// comes here only when all of its owners wait or are gone, so of a cycle it comes after the one before it,
 //
-//	x looks after it is in doomed ∧ y looks after it is in doomed ⇒ x sees y or y sees x
+//	x owns y ∧ y is deleted here ⇒ x waited before y was judged
+//
+// and the last one finds a dependent that waits: the one with which the cycle has begun, which somebody else has deleted. (Who
+// deletes several objects of one cycle in the foreground has them wait for each other, as on the reference.)
 //
 // An object that has stopped to block its owners is judged again when they have seen that: an owner that waits for nothing else is
 // gone then, or is held by finalizers of others and keeps the object, which goes with it in the background. So does the reference,
 // whose delete is on the condition that the references have not changed.
 func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
-	uid := t.o.Sidecar.UID
-	t.mu.Lock()
-	t.doomed[uid] = true
 	closes := false
-	t.Engine.Dependents(uid, func(d *engine.Object) bool {
-		if t.collectable(d.Key.Resource) != nil && d.Sidecar.UID != uid {
-			waits, _ := finalizing(d)
-			closes = waits || t.doomed[d.Sidecar.UID]
+	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
+		if t.collectable(d.Key.Resource) != nil {
+			closes, _ = finalizing(d)
 		}
 		return !closes
 	})
-	t.mu.Unlock()
-	defer func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.doomed, uid)
-	}()
 	if closes && slices.ContainsFunc(refs, func(r reference) bool { return r.blocks }) {
 		if err := t.unblock(ctx); err != nil {
 			return err

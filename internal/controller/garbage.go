@@ -66,8 +66,6 @@ type collector struct {
 	//
 	//	u ∈ waiting ⇔ the last version of u that was read is being deleted and has the finalizer foregroundDeletion
 	waiting map[string]*waiter
-	// doomed has the UIDs of objects that a worker is about to have wait for their dependents, see cycles.
-	doomed map[string]bool
 	// missing has the types of owners that are not served. After too many there is only the knowledge that there are some.
 	missing     map[ownerType]bool
 	missingMore bool
@@ -106,7 +104,7 @@ func (c *collector) run(ctx context.Context) {
 func (g *Garbage) collector(ctx context.Context) *collector {
 	c := &collector{
 		Garbage: g, user: serviceAccount("generic-garbage-collector"),
-		waiting: map[string]*waiter{}, doomed: map[string]bool{}, missing: map[ownerType]bool{},
+		waiting: map[string]*waiter{}, missing: map[ownerType]bool{},
 	}
 	if g.Now == nil {
 		g.Now = time.Now
