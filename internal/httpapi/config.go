@@ -109,6 +109,12 @@ type Metrics struct {
 	Request func(Observation)
 	// InFlight is told when the number of requests under way changes.
 	InFlight func(class Class, delta int)
+	// Authenticated is told how authentication has gone: "success", or "error" for credentials that are no good.
+	Authenticated func(result string, user *access.User, took time.Duration)
+	// Authorized is told what an authorizer has said: "allowed", "denied", "no-opinion" or "error".
+	Authorized func(result string, took time.Duration)
+	// Checked is told what a health check has said that was asked by one of the endpoints "healthz", "livez" and "readyz".
+	Checked func(check, endpoint string, healthy bool)
 	// Events is told of events and their bytes that a watch of a resource type has written.
 	Events func(group, version, resource string, events, bytes int)
 }

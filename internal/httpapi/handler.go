@@ -163,6 +163,13 @@ func (h *Handler) limitTime(x *exchange) error {
 // authenticate finds out who asks.
 func (h *Handler) authenticate(x *exchange) error {
 	id, err := h.Authenticate(x.ctx, x.r)
+	if told := h.Metrics.Authenticated; told != nil {
+		result := "success"
+		if err != nil {
+			result = "error"
+		}
+		told(result, &id.User, time.Since(x.began))
+	}
 	if err != nil {
 		x.auditRefusal(x.attempted())
 		h.report(&h.logs.refusals, x, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
@@ -209,11 +216,28 @@ func (x *exchange) shed() error {
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
 }
 
+// authorized is a decision as the reference's metrics call it.
+func authorized(decision access.Decision, err error) string {
+	switch {
+	case decision == access.Allow:
+		return "allowed"
+	case err != nil:
+		return "error"
+	case decision == access.Deny:
+		return "denied"
+	}
+	return "no-opinion"
+}
+
 // authorize asks whether the user may do this. An authorizer that fails is told of in plain text, as in the reference.
 func (h *Handler) authorize(x *exchange) error {
 	x.ask()
 	a := &x.asked
+	began := time.Now()
 	decision, reason, err := h.Authorizer.Authorize(x.ctx, a)
+	if told := h.Metrics.Authorized; told != nil {
+		told(authorized(decision, err), time.Since(began))
+	}
 	switch {
 	case decision == access.Allow:
 		x.auditDecision("allow", reason)

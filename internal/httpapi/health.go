@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -27,38 +29,38 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 	if rest != "" {
 		for _, check := range checks {
 			if rest == "/"+check.Name {
-				if err := h.run(x, check); err != nil {
+				if err := h.run(x, check, endpoint); err != nil {
 					http.Error(x, "internal server error: "+err.Error(), http.StatusInternalServerError)
 					return nil
 				}
-				return x.text("ok")
+				return x.whole([]byte("ok"))
 			}
 		}
 		return errNotAPath
 	}
-	excluded := map[string]bool{}
-	for _, list := range x.query()["exclude"] {
-		for name := range strings.SplitSeq(list, ",") {
-			excluded[strings.TrimSpace(name)] = true
-		}
-	}
+	excluded := slices.Clone(x.query()["exclude"]) // one name each
+	slices.Sort(excluded)
+	unknown := slices.Compact(slices.Clone(excluded))
 	var report strings.Builder
 	failed := false
 	for _, check := range checks {
-		if excluded[check.Name] {
-			delete(excluded, check.Name)
+		if slices.Contains(excluded, check.Name) {
+			unknown = slices.DeleteFunc(unknown, func(name string) bool { return name == check.Name })
 			fmt.Fprintf(&report, "[+]%s excluded: ok\n", check.Name)
 			continue
 		}
-		if h.run(x, check) != nil {
+		if h.run(x, check, endpoint) != nil {
 			failed = true
 			fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", check.Name)
 			continue
 		}
 		fmt.Fprintf(&report, "[+]%s ok\n", check.Name)
 	}
-	for name := range excluded {
-		fmt.Fprintf(&report, "warn: some health checks cannot be excluded: no matches for %q\n", name)
+	if len(unknown) > 0 {
+		for i := range unknown {
+			unknown[i] = strconv.Quote(unknown[i])
+		}
+		fmt.Fprintf(&report, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
 	}
 	_, verbose := x.query()["verbose"]
 	switch {
@@ -72,8 +74,11 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 }
 
 // run asks one check and logs what is wrong.
-func (h *Handler) run(x *exchange, check Check) error {
+func (h *Handler) run(x *exchange, check Check, endpoint string) error {
 	err := check.Run(x.ctx)
+	if told := h.Metrics.Checked; told != nil {
+		told(check.Name, endpoint, err == nil)
+	}
 	if err != nil {
 		h.report(&h.logs.checks, x, slog.LevelWarn, "a health check has failed", "check", check.Name, "error", err)
 	}

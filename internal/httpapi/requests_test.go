@@ -643,6 +643,8 @@ func TestHealth(t *testing.T) {
 		{nil, "/healthz", 200, "ok"},
 		{nil, "/livez?verbose", 200, "[+]ping ok\n[+]store ok\nlivez check passed\n"},
 		{nil, "/readyz?verbose=1&exclude=store", 200, "[+]ping ok\n[+]store excluded: ok\n[+]shutdown ok\nreadyz check passed\n"},
+		{nil, "/livez?verbose&exclude=z&exclude=ping&exclude=store,ping&exclude=z", 200,
+			"[+]ping excluded: ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"store,ping\",\"z\"\nlivez check passed\n"},
 		{nil, "/healthz?verbose&exclude=nothing", 200, "[+]ping ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"nothing\"\nhealthz check passed\n"},
 		{nil, "/readyz/shutdown", 200, "ok"},
 		{nil, "/livez/shutdown", 404, "404 page not found\n"},

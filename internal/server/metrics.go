@@ -3,14 +3,17 @@ package server
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"plinth/internal/access"
 	"plinth/internal/audit"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
@@ -20,6 +23,7 @@ import (
 // metrics are the figures of /metrics. Where the reference has the same figure, it has the same name and labels.
 type metrics struct {
 	registry *prometheus.Registry
+	health   *prometheus.Registry // of /metrics/slis: what health checks have said
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	sizes    *prometheus.HistogramVec
@@ -28,6 +32,9 @@ type metrics struct {
 	dropped  *prometheus.CounterVec
 	events   *prometheus.CounterVec
 	sent     *prometheus.CounterVec
+	access   *accessFigures
+	checks   *prometheus.GaugeVec
+	checked  *prometheus.CounterVec
 
 	mu sync.RWMutex
 	of map[httpapi.Observation]*figuresOf // by what is the same for many requests
@@ -50,7 +57,15 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 	of := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
-		of:       map[httpapi.Observation]*figuresOf{},
+		health:   prometheus.NewRegistry(),
+		access:   newAccessFigures(),
+		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "kubernetes_healthcheck", Help: "What a health check has said last: 1 for healthy.",
+		}, []string{"name", "type"}),
+		checked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kubernetes_healthchecks_total", Help: "Answers of health checks.",
+		}, []string{"name", "type", "status"}),
+		of: map[httpapi.Observation]*figuresOf{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Answered requests.",
 		}, append([]string{"code", "dry_run"}, of...)),
@@ -78,6 +93,8 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeFigures{s, types}, newAuditFigures(auditor))
+	m.registry.MustRegister(m.access.all()...)
+	m.health.MustRegister(m.checks, m.checked)
 	return m
 }
 
@@ -89,7 +106,8 @@ func (m *metrics) hooks() httpapi.Metrics {
 		httpapi.LongRunning: m.watches,
 	}
 	return httpapi.Metrics{
-		Request:  m.request,
+		Request:       m.request,
+		Authenticated: m.access.authenticated, Authorized: m.access.authorization.tell, Checked: m.check,
 		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
 		Events: func(group, version, resource string, events, bytes int) {
 			m.events.WithLabelValues(group, version, resource).Add(float64(events))
@@ -145,8 +163,8 @@ func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
 }
 
 // handler serves the figures.
-func (m *metrics) handler(logger *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError)})
+func (m *metrics) handler(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError)})
 }
 
 // storeFigures reads the figures of the store when somebody asks for them.
@@ -243,4 +261,92 @@ func (f auditFigures) Collect(to chan<- prometheus.Metric) {
 	for plugin, n := range f.counters.Errors {
 		count(auditErrors, n, plugin)
 	}
+}
+
+// check counts what a health check has said.
+func (m *metrics) check(name, endpoint string, healthy bool) {
+	status, value := "success", 1.0
+	if !healthy {
+		status, value = "error", 0
+	}
+	m.checks.WithLabelValues(name, endpoint).Set(value)
+	m.checked.WithLabelValues(name, endpoint, status).Inc()
+}
+
+// accessFigures tell how authentication and authorization go.
+type accessFigures struct {
+	authentication, authorization *outcomes
+	users                         *prometheus.CounterVec
+	names                         map[string]prometheus.Counter // users by their label
+}
+
+// outcomes are the figures of something by its result. To find them by the label each time would cost more than to count.
+type outcomes struct {
+	counts *prometheus.CounterVec
+	took   *prometheus.HistogramVec
+	of     map[string]outcome
+}
+
+type outcome struct {
+	count prometheus.Counter
+	took  prometheus.Observer
+}
+
+func newOutcomes(count, duration, help string, results ...string) *outcomes {
+	o := &outcomes{
+		counts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: count, Help: help}, []string{"result"}),
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: duration, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"result"}),
+		of: map[string]outcome{},
+	}
+	for _, result := range results {
+		o.of[result] = outcome{o.counts.WithLabelValues(result), o.took.WithLabelValues(result)}
+	}
+	return o
+}
+
+func (o *outcomes) tell(result string, took time.Duration) {
+	of := o.of[result]
+	of.count.Inc()
+	of.took.Observe(took.Seconds())
+}
+
+// wellKnown are the users that the reference's metrics name. All others are one, or two: clients choose what they are called.
+var wellKnown = []string{"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
+
+func newAccessFigures() *accessFigures {
+	f := &accessFigures{
+		authentication: newOutcomes("authentication_attempts", "authentication_duration_seconds", "Authentication of requests, by its result.",
+			"success", "error"),
+		authorization: newOutcomes("authorization_attempts_total", "authorization_duration_seconds", "Authorization of requests, by its result.",
+			"allowed", "denied", "no-opinion", "error"),
+		users: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "authenticated_user_requests", Help: "Authenticated requests, by well-known users.",
+		}, []string{"username"}),
+		names: map[string]prometheus.Counter{},
+	}
+	for _, name := range append([]string{"email_id", "other"}, wellKnown...) {
+		f.names[name] = f.users.WithLabelValues(name)
+	}
+	return f
+}
+
+func (f *accessFigures) all() []prometheus.Collector {
+	return []prometheus.Collector{f.authentication.counts, f.authentication.took, f.authorization.counts, f.authorization.took, f.users}
+}
+
+func (f *accessFigures) authenticated(result string, user *access.User, took time.Duration) {
+	f.authentication.tell(result, took)
+	if result != "success" {
+		return
+	}
+	name := "other"
+	switch {
+	case slices.Contains(wellKnown, user.Name):
+		name = user.Name
+	case strings.Contains(user.Name, "@"):
+		name = "email_id"
+	}
+	f.names[name].Inc()
 }

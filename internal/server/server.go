@@ -59,6 +59,8 @@ type Server struct {
 	http        *http.Server
 	listener    net.Listener // a test may give its own
 	ready       atomic.Bool
+	// unannounced is why the Service kubernetes does not lead here; nil: it does.
+	unannounced error
 	own         *x509.Certificate // what the server shows to clients, if it is of its own authority
 	clients     []byte            // the certificates of the authorities of clients, as PEM
 	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
@@ -158,7 +160,10 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	// Whatever has become of these objects, the server can be reached.
-	if err := together(func() error { return s.announce(ctx) }, func() error { return s.inform(ctx) }); err != nil {
+	if err := together(func() error {
+		s.unannounced = s.announce(ctx)
+		return s.unannounced
+	}, func() error { return s.inform(ctx) }); err != nil {
 		c.Logger.Warn("objects of the server are not up to date", "error", err)
 	}
 	if s.auth, err = s.authenticator(tlsConfig); err != nil {
