@@ -49,7 +49,7 @@ type figuresOf struct {
 // Buckets of the reference: seconds of a request, bytes of an answer.
 var (
 	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
-	bytes   = prometheus.ExponentialBuckets(1000, 10, 7)
+	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
 )
 
 // newMetrics registers the figures of one server, on a registry of its own, so that a process may run several.
@@ -73,7 +73,7 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.", Buckets: seconds,
 		}, append([]string{"dry_run"}, of...)),
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: bytes,
+			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: lengths,
 		}, of),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests", Help: "Requests under way, other than watches.",
