@@ -29,6 +29,19 @@ const podMetricsDefinition = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"Cu
   "versions":[{"name":"v1beta1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object",
    "x-kubernetes-preserve-unknown-fields":true}}}]}}`
 
+// defineMetrics makes the custom type that autoscalers read.
+func (s *scene) defineMetrics() {
+	s.Helper()
+	var definition unstructured.Unstructured
+	s.must(json.Unmarshal([]byte(podMetricsDefinition), &definition.Object))
+	_, err := s.dynamic.Resource(definitions).Create(s.Context(), &definition, meta.CreateOptions{})
+	s.must(err)
+	s.wait("metrics are served", func(ctx context.Context) error {
+		_, err := s.dynamic.Resource(podMetrics).Namespace(s.namespace).List(ctx, meta.ListOptions{})
+		return err
+	})
+}
+
 // measure says how much CPU each Pod of an app uses, in thousandths, until the returned function is called.
 func (s *scene) measure(app string, usage func() int) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
@@ -104,14 +117,6 @@ func (s *scene) owners(app string) (managers []string) {
 // apply has it; then the autoscaler follows the metrics of a custom resource, and applies of the rest leave it alone.
 func (s *scene) autoscale() {
 	const app = "elastic"
-	var definition unstructured.Unstructured
-	s.must(json.Unmarshal([]byte(podMetricsDefinition), &definition.Object))
-	_, err := s.dynamic.Resource(definitions).Create(s.Context(), &definition, meta.CreateOptions{})
-	s.must(err)
-	s.wait("metrics are served", func(ctx context.Context) error {
-		_, err := s.dynamic.Resource(podMetrics).Namespace(s.namespace).List(ctx, meta.ListOptions{})
-		return err
-	})
 	manifest := func(image string, replicas int) map[string]any {
 		spec := map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"app": app}},

@@ -70,6 +70,7 @@ func TestReference(t *testing.T) {
 
 // scenario is all that users do. Its parts run beside each other in one namespace, which is then deleted.
 func (s *scene) scenario() {
+	s.defineMetrics()
 	s.Run("objects", func(t *testing.T) {
 		s := s.in(t)
 		s.run("Deployments", (*scene).deployments)
@@ -79,6 +80,7 @@ func (s *scene) scenario() {
 		s.run("DaemonSets", (*scene).daemonSets)
 		s.run("disruption budgets", (*scene).disruptions)
 		s.run("autoscaling", (*scene).autoscale)
+		s.run("Helm", (*scene).helm)
 	})
 	s.removed()
 	if !s.plane.Runs() {

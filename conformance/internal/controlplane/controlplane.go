@@ -1,4 +1,5 @@
-// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs.
+// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs. They are who they
+// are in a cluster: users of their own, and each controller a service account, to which the bootstrap policy gives its rights.
 package controlplane
 
 import (
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
@@ -62,19 +64,43 @@ func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 		return nil, err
 	}
 	p := &Plane{}
-	both := []string{"--kubeconfig=" + server.Kubeconfig, "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}
-	manager := append([]string{"--service-account-private-key-file=" + key, "--root-ca-file=" + ca}, both...)
+	flags := func(name, token string, more ...string) ([]string, error) {
+		kubeconfig := filepath.Join(dir, name+".kubeconfig")
+		both := []string{"--kubeconfig=" + kubeconfig, "--secure-port=0", "--kube-api-qps=500", "--kube-api-burst=1000"}
+		return append(both, more...), writeKubeconfig(server, kubeconfig, token)
+	}
+	manager, err := flags("manager", harness.ManagerToken, "--service-account-private-key-file="+key, "--root-ca-file="+ca,
+		"--use-service-account-credentials=true")
+	if err != nil {
+		return nil, err
+	}
 	if err := p.start(dir, filepath.Join(folder, reference.ControllerManager), append(manager, o.Manager...)); err != nil {
 		return nil, err
 	}
 	if o.NoScheduler {
 		return p, nil
 	}
-	if err := p.start(dir, filepath.Join(folder, reference.Scheduler), append(both, o.Scheduler...)); err != nil {
+	scheduler, err := flags("scheduler", harness.SchedulerToken)
+	if err == nil {
+		err = p.start(dir, filepath.Join(folder, reference.Scheduler), append(scheduler, o.Scheduler...))
+	}
+	if err != nil {
 		p.Stop()
 		return nil, err
 	}
 	return p, nil
+}
+
+// writeKubeconfig writes a kubeconfig of somebody who has a token.
+func writeKubeconfig(server *harness.Server, file, token string) error {
+	config, err := clientcmd.LoadFromFile(server.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+	}
+	return clientcmd.WriteToFile(*config, file)
 }
 
 // material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service accounts,
