@@ -29,6 +29,7 @@ kubectl: ## build bin/kubectl, the real one, linked from its library
 test: lint ## everything that needs no real kube-apiserver: lint, unit tests, real clients and controllers against a spawned server
 	go test -tags invariants ./...
 	cd tools && go build -o /dev/null ./kubectl
+	cd tools/helm && go build -o /dev/null helm.sh/helm/v4/cmd/helm
 	cd conformance && go run ./programs # kube-controller-manager and kube-scheduler: minutes the first time
 	cd conformance && go test -count=1 ./... # the server that they run is none of the inputs that go test knows of
 
