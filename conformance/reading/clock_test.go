@@ -48,6 +48,7 @@ func TestInformersThroughClockJumps(t *testing.T) {
 		t.Run(encoding.name, func(t *testing.T) {
 			t.Parallel() // most of the time client-go waits before it tries again
 			var clock clock
+			clock.jump(72 * time.Hour) // the certificates are of today, and no jump goes back to before
 			server := startWithClock(t, clock.now)
 			writer, _ := client(t, server, encoding.contentType)
 			w := &world{client: writer, name: "jumped"}
