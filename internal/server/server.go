@@ -144,6 +144,9 @@ func (s *Server) open(ctx context.Context) error {
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
+	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil { // whatever has become of them, the others can be served
+		c.Logger.Warn("some Services are without what they should have", "error", err)
+	}
 	if err := s.bootstrap(ctx); err != nil {
 		return err
 	}

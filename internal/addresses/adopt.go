@@ -1,0 +1,65 @@
+package addresses
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"plinth/internal/engine"
+	"plinth/internal/store"
+)
+
+// Adopt gives Services that were stored before there were claims what they have not, an address or the claims of what they have: so that
+// nobody else gets it. It looks at what the store knows of all Services, and parses none of those that have all they need:
+//
+//	a Service has claims  ⇔  it is a name only, or headless, or there is an IPAddress of its first address
+//
+// since all claims of a Service are of one commit. One that cannot be brought up to date does not keep the others.
+func (a *Allocator) Adopt(ctx context.Context, e *engine.Engine, s *store.Store) error {
+	sn, err := s.Snapshot(0)
+	if err != nil {
+		return err
+	}
+	var lacking []string
+	sn.Ascend(a.services.Stored.Path, "", "", func(v *store.Version) bool {
+		if a.lacks(v, s) {
+			lacking = append(lacking, v.Key.Name)
+		}
+		return ctx.Err() == nil
+	})
+	errs := []error{ctx.Err()}
+	for _, key := range lacking {
+		namespace, name, _ := strings.Cut(key, "/")
+		rq := &engine.Request{Resource: a.services, Namespace: namespace, Name: name, FieldManager: "kube-apiserver"}
+		if _, err := e.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{}`)}); err != nil {
+			errs = append(errs, fmt.Errorf("the addresses and ports of Service %s: %w", key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lacks says whether a stored Service has no claims.
+func (a *Allocator) lacks(v *store.Version, s *store.Store) bool {
+	if v.Sidecar.Unreadable != nil {
+		return false
+	}
+	var clusterIP, kind string
+	for _, field := range v.Sidecar.Fields {
+		switch field.Name {
+		case "spec.clusterIP":
+			clusterIP = field.Value
+		case "spec.type":
+			kind = field.Value
+		}
+	}
+	if kind == externalName || clusterIP == none {
+		return false
+	}
+	ip, ok := parseIP(clusterIP)
+	if !ok {
+		return true
+	}
+	_, has := s.Get(a.addresses.KeyOf("", ip.String()))
+	return !has
+}
