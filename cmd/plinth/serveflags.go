@@ -254,9 +254,8 @@ func featureFlags(c *settings) []row {
 
 func authenticationFlags(c *settings) []row {
 	const (
-		hook  = "there is no authentication by webhook yet"
-		oidc  = "there is no authentication by OpenID Connect yet"
-		front = "users from the headers of a proxy"
+		hook = "there is no authentication by webhook yet"
+		oidc = "there is no authentication by OpenID Connect yet"
 	)
 	return []row{
 		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
@@ -269,8 +268,8 @@ func authenticationFlags(c *settings) []row {
 		{"authentication-token-webhook-version", text(new("v1beta1")), ignored, hook, ""},
 		{"client-ca-file", text(&c.ClientCAFile), works,
 			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
-		{"enable-bootstrap-token-auth", boolean(new(bool)), ignored,
-			"there is no authentication by bootstrap tokens yet", ""},
+		{"enable-bootstrap-token-auth", boolean(&c.BootstrapTokens), works,
+			"Secrets of type bootstrap.kubernetes.io/token in kube-system are tokens of new nodes", ""},
 		{"oidc-ca-file", text(new(string)), ignored, oidc, ""},
 		{"oidc-client-id", text(new(string)), ignored, oidc, ""},
 		{"oidc-groups-claim", text(new(string)), ignored, oidc, ""},
@@ -280,12 +279,16 @@ func authenticationFlags(c *settings) []row {
 		{"oidc-signing-algs", list(new([]string{"RS256"})), ignored, oidc, ""},
 		{"oidc-username-claim", text(new("sub")), ignored, oidc, ""},
 		{"oidc-username-prefix", text(new(string)), ignored, oidc, ""},
-		{"requestheader-allowed-names", list(new([]string)), refused, front, ""},
-		{"requestheader-client-ca-file", text(new(string)), refused, front, ""},
-		{"requestheader-extra-headers-prefix", list(new([]string)), refused, front, ""},
-		{"requestheader-group-headers", list(new([]string)), refused, front, ""},
-		{"requestheader-uid-headers", list(new([]string)), refused, front, ""},
-		{"requestheader-username-headers", list(new([]string)), refused, front, ""},
+		{"requestheader-allowed-names", list(&c.FrontProxy.AllowedNames), works,
+			"the common names of proxies that are believed; none: any of --requestheader-client-ca-file", ""},
+		{"requestheader-client-ca-file", text(&c.FrontProxy.CAFile), works,
+			"a PEM file of authorities that sign the certificates of proxies, which say in headers whom a request is from; " +
+				"none: nobody is believed", ""},
+		{"requestheader-extra-headers-prefix", list(&c.FrontProxy.ExtraPrefixes), works,
+			"what the headers begin with that name extra attributes of the user", ""},
+		{"requestheader-group-headers", list(&c.FrontProxy.GroupHeaders), works, "the headers that name groups of the user", ""},
+		{"requestheader-uid-headers", list(&c.FrontProxy.UIDHeaders), works, "the headers that name the UID of the user", ""},
+		{"requestheader-username-headers", list(&c.FrontProxy.UserHeaders), works, "the headers that name the user", ""},
 		{"service-account-extend-token-expiration", boolean(&c.ServiceAccounts.Extend), works,
 			"tokens that Pods are given last a year, and whoever uses one after the hour that it was meant for stands in the " +
 				"audit log", ""},

@@ -122,7 +122,11 @@ func TestImpersonation(t *testing.T) {
 						case "a service account on a node":
 							token = s.sign(made{claims: accountClaims + `,"pod":{"name":"p","uid":"$pod"},"node":{"name":"n","uid":"$node"}}}`}, nil)
 						}
-						return s.as(token, r[0], r[1], wish)
+						code, body := s.as(token, r[0], r[1], wish)
+						if code == http.StatusOK { // what there is to see is the server's own
+							body = []byte("{}")
+						}
+						return code, body
 					})
 					compared++
 				}

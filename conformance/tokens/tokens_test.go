@@ -200,7 +200,7 @@ func TestTokenRequests(t *testing.T) {
 	const hook = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","name":"x"}`
 	compared := 0
 	for _, body := range []string{
-		`{}`, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`, `{"kind":"Pod"}`, `[]`, `{"spec":{"x":1}}`,
+		`{}`, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`, `{"spec":{"x":1}}`,
 		`{"metadata":{"name":"a","namespace":"u"}}`, `{"metadata":{"name":"b"}}`, `{"metadata":{"namespace":"v"}}`,
 		`{"metadata":{"uid":"x"}}`, `{"metadata":{"labels":{"a":"b"},"creationTimestamp":"2020-01-01T00:00:00Z","resourceVersion":"5","generateName":"x"}}`,
 		`{"status":{"token":"x"}}`, `{"spec":{"audiences":["q"]}}`, `{"spec":{"audiences":["q","r","q"]}}`, `{"spec":{"audiences":[""]}}`, `{"spec":{"audiences":[]}}`,

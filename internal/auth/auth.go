@@ -1,6 +1,6 @@
 // Package auth finds out who asks (AUTH-1).
 //
-// An [Authenticator] tries in turn the credentials that a request may show: a client certificate, and then a bearer token, which
+// An [Authenticator] tries in turn the credentials that a request may show: the headers of a front proxy, a client certificate, and a bearer token, which
 // several [Tokens] may know. Who shows none is anonymous.
 //
 // Why somebody is not let in is for TokenReviews and the debug log; a request is told 401 and no more. No error holds a token.
@@ -32,6 +32,8 @@ type Tokens interface {
 type Config struct {
 	// Clients are the authorities that sign client certificates; nil: there are none.
 	Clients *x509.CertPool
+	// Proxy is who may say in headers whom a request is from; nil: nobody.
+	Proxy *FrontProxy
 	// Tokens are asked in this order.
 	Tokens []Tokens
 	// Audiences are those of this server. A token that is for nobody in particular is for them.
@@ -54,10 +56,14 @@ func New(c Config) *Authenticator {
 	return &Authenticator{c}
 }
 
-// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference a certificate goes before a
-// token, and one that is no good does no harm beside a token that is.
+// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference what a front proxy says goes
+// before a certificate, and that before a token, and one that is no good does no harm beside another that is.
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (access.Identity, error) {
-	id, ok, err := a.certified(ctx, r)
+	id, ok, err := a.proxied(ctx, r)
+	if ok {
+		return id, nil
+	}
+	id, ok, uncertified := a.certified(ctx, r)
 	if ok {
 		return id, nil
 	}
@@ -67,7 +73,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (acce
 			return id, nil
 		}
 	}
-	if err = errors.Join(err, wrong); err != nil {
+	if err = errors.Join(err, uncertified, wrong); err != nil {
 		return access.Identity{}, err
 	}
 	if a.NoAnonymous {

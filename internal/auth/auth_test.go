@@ -254,3 +254,83 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 		t.Error("a missing token file is no error")
 	}
 }
+
+// A proxy that is believed says whom a request is from; nobody else does.
+//
+// SPEC: AUTH-1
+func TestFrontProxy(t *testing.T) {
+	own, proxies := signed(t, pkix.Name{CommonName: "own"}, nil, nil), signed(t, pkix.Name{CommonName: "proxies"}, nil, nil)
+	a := authenticator(t, "sesame,alice,u1\n")
+	a.Clients = x509.NewCertPool()
+	a.Clients.AddCert(own.Leaf)
+	a.Proxy = &FrontProxy{
+		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User", "X-User"},
+		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+	}
+	a.Proxy.Authorities.AddCert(proxies.Leaf)
+	proxy := signed(t, pkix.Name{CommonName: "proxy"}, proxies, nil)
+	other := signed(t, pkix.Name{CommonName: "other"}, proxies, nil)
+	client := signed(t, pkix.Name{CommonName: "carol"}, own, nil)
+	said := map[string][]string{
+		"X-Remote-User": {"jane"}, "X-Remote-Uid": {"7"}, "X-Remote-Group": {"a", "", "b"}, "X-Remote-Extra-Example.com%2fscopes": {"x", "y"},
+	}
+	jane := access.User{
+		Name: "jane", UID: "7", Groups: []string{"a", "b", access.Authenticated}, Extra: map[string][]string{"example.com/scopes": {"x", "y"}},
+	}
+	for _, c := range []struct {
+		name, token string
+		cert        *tls.Certificate
+		header      map[string][]string
+		want        string
+	}{
+		{"a proxy", "", proxy, said, "jane"},
+		{"a proxy, beside a token", "sesame", proxy, said, "jane"},
+		{"a proxy that says nothing", "", proxy, nil, ""},
+		{"a proxy that says nothing, beside a token", "sesame", proxy, nil, "alice"},
+		{"the second header", "", proxy, map[string][]string{"X-User": {"joe"}}, "joe"},
+		{"another name", "", other, said, ""},
+		{"a client", "", client, said, "carol"},
+		{"nobody", "", nil, said, access.Anonymous},
+		{"a token", "sesame", nil, said, "alice"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{}
+		if c.cert != nil {
+			r.TLS.PeerCertificates = []*x509.Certificate{c.cert.Leaf}
+		}
+		for name, values := range c.header {
+			r.Header[name] = values
+		}
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		ctx := Remember(r.Context(), nil)
+		for range 2 { // the second time from memory
+			id, err := a.Authenticate(ctx, r)
+			if id.User.Name != c.want || (err == nil) != (c.want != "") || c.want == "jane" && !reflect.DeepEqual(id.User, jane) {
+				t.Errorf("%s: %+v, %v", c.name, id.User, err)
+			}
+		}
+	}
+}
+
+// Whatever a request shows, it is somebody's or it is refused, and no refusal tells what was shown.
+//
+// SPEC: AUTH-1
+func FuzzAuthenticate(f *testing.F) {
+	for _, seed := range []string{"Bearer sesame", "Bearer  x", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic x", " ", "Bearer \xff\x00"} {
+		f.Add(seed, "base64url.bearer.authorization.k8s.io.c2VzYW1l, a")
+	}
+	a := New(Config{Tokens: []Tokens{StaticTokens{}}})
+	f.Fuzz(func(t *testing.T, header, protocols string) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Sec-Websocket-Protocol"] = []string{header}, []string{"websocket"}, []string{protocols}
+		id, err := a.Authenticate(r.Context(), r)
+		if err == nil && id.User.Name != access.Anonymous {
+			t.Errorf("%q is %+v", header, id.User)
+		}
+		if _, shown, ok := strings.Cut(strings.TrimSpace(header), " "); ok && len(shown) > 12 && err != nil && strings.Contains(err.Error(), shown) {
+			t.Errorf("the refusal of %q tells it: %v", header, err)
+		}
+	})
+}

@@ -27,11 +27,30 @@ type verdict struct {
 	until time.Time // zero: for ever
 }
 
+type verdictPointer = atomic.Pointer[verdict]
+
+// verdicts are what the certificate of one connection says to those who look at it.
+type verdicts struct{ client, proxy verdictPointer }
+
 type verdictKey struct{}
 
 // Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's ConnContext.
 func Remember(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, verdictKey{}, &atomic.Pointer[verdict]{})
+	return context.WithValue(ctx, verdictKey{}, &verdicts{})
+}
+
+// remembered is what was found out before on the connection, as long as time has not changed it, or what is found out now.
+func (a *Authenticator) remembered(ctx context.Context, of func(*verdicts) *verdictPointer, find func() *verdict) *verdict {
+	kept, ok := ctx.Value(verdictKey{}).(*verdicts)
+	if !ok {
+		return find()
+	}
+	v := of(kept).Load()
+	if v == nil || !v.until.IsZero() && !a.Now().Before(v.until) {
+		v = find()
+		of(kept).Store(v)
+	}
+	return v
 }
 
 // certified says who the client certificate is, if there is one.
@@ -39,17 +58,9 @@ func (a *Authenticator) certified(ctx context.Context, r *http.Request) (id acce
 	if a.Clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return id, false, nil
 	}
-	kept, remembers := ctx.Value(verdictKey{}).(*atomic.Pointer[verdict])
-	var v *verdict
-	if remembers {
-		v = kept.Load()
-	}
-	if v == nil || !v.until.IsZero() && !a.Now().Before(v.until) {
-		v = a.verify(r.TLS.PeerCertificates)
-		if remembers {
-			kept.Store(v)
-		}
-	}
+	v := a.remembered(ctx, func(k *verdicts) *verdictPointer { return &k.client }, func() *verdict {
+		return a.verify(r.TLS.PeerCertificates)
+	})
 	return access.Identity{User: v.user}, v.err == nil && v.user.Name != "", v.err
 }
 

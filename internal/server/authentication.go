@@ -38,6 +38,72 @@ type ServiceAccounts struct {
 	JWKSURI        string // where others find the public keys; "": at this server
 }
 
+// FrontProxy is who may say in headers whom a request is from.
+type FrontProxy struct {
+	CAFile                                               string // "": nobody may
+	AllowedNames                                         []string
+	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
+}
+
+// validate refuses what cannot be meant.
+func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
+	for flag, names := range map[string][]string{
+		"--requestheader-username-headers": p.UserHeaders, "--requestheader-uid-headers": p.UIDHeaders,
+		"--requestheader-group-headers": p.GroupHeaders, "--requestheader-extra-headers-prefix": p.ExtraPrefixes,
+		"--requestheader-allowed-names": p.AllowedNames,
+	} {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+			refuse("%s: empty value", flag)
+		}
+	}
+	switch {
+	case p.CAFile != "" && len(p.UserHeaders) == 0:
+		refuse("--requestheader-client-ca-file goes with --requestheader-username-headers")
+	case len(p.UIDHeaders) > 0 && !slices.ContainsFunc(p.UIDHeaders, func(h string) bool { return strings.EqualFold(h, "X-Remote-Uid") }):
+		refuse("--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work")
+	}
+}
+
+// open reads the authorities; nil: there are none. One that signs certificates of clients, too, needs names: else every client could
+// say that it is somebody else.
+func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.FrontProxy, error) {
+	if p.CAFile == "" {
+		return nil, nil
+	}
+	pool := x509.NewCertPool()
+	if err := appendAuthorities(pool, "--requestheader-client-ca-file", p.CAFile); err != nil {
+		return nil, err
+	}
+	if len(p.AllowedNames) == 0 {
+		own := append(certificatesIn(clientFile), clients.Raw)
+		if slices.ContainsFunc(certificatesIn(p.CAFile), func(der []byte) bool {
+			return slices.ContainsFunc(own, func(other []byte) bool { return slices.Equal(der, other) })
+		}) {
+			return nil, errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; " +
+				"--requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating " +
+				"proxy headers for arbitrary users")
+		}
+	}
+	return &auth.FrontProxy{
+		Authorities: pool, AllowedNames: p.AllowedNames, UserHeaders: p.UserHeaders, UIDHeaders: p.UIDHeaders,
+		GroupHeaders: p.GroupHeaders, ExtraPrefixes: p.ExtraPrefixes,
+	}, nil
+}
+
+// certificatesIn are those of a PEM file, as DER; none where there is no such file.
+func certificatesIn(file string) (ders [][]byte) {
+	text, _ := os.ReadFile(file)
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return ders
+		}
+		if block.Type == "CERTIFICATE" {
+			ders = append(ders, block.Bytes)
+		}
+	}
+}
+
 // defaultIssuer is the issuer of tokens if nobody names one.
 const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
@@ -56,6 +122,7 @@ func (c *Config) validateAuthentication() error {
 			refuse("--service-account-issuer: %q is there twice", issuer)
 		}
 	}
+	c.FrontProxy.validate(refuse)
 	if u, err := url.Parse(s.JWKSURI); s.JWKSURI != "" && (err != nil || u.Scheme != "https") {
 		refuse("--service-account-jwks-uri: %q is no https:// URL", s.JWKSURI)
 	}
@@ -157,8 +224,22 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 			}
 		},
 	})
+	if c.BootstrapTokens {
+		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
+	}
+	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
+	if err != nil {
+		return nil, err
+	}
+	clients := spoken.ClientCAs
+	if proxy != nil { // its authority is shown to clients, and signs nobody's certificate but the proxy's
+		spoken.ClientCAs = clients.Clone()
+		if err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
+			return nil, err
+		}
+	}
 	return auth.New(auth.Config{
-		Clients: spoken.ClientCAs, Tokens: tokens, Audiences: audiences, Now: now,
+		Clients: clients, Proxy: proxy, Tokens: tokens, Audiences: audiences, Now: now,
 		NoAnonymous: !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow)),
 	}), nil
 }

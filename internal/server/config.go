@@ -47,6 +47,8 @@ type Config struct {
 	PermitPortSharing    bool // SO_REUSEPORT
 
 	Audit           audit.Options // what is written down of requests, and where
+	FrontProxy      FrontProxy
+	BootstrapTokens bool // Secrets of type bootstrap.kubernetes.io/token let nodes in
 	ServiceAccounts ServiceAccounts
 	APIAudiences    []string // what tokens have to be for; none: the issuers of ServiceAccounts
 

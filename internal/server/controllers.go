@@ -30,6 +30,40 @@ var controllerTable = []controllerRow{
 	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules", func(s *Server) func(context.Context) {
 		return (&controller.Aggregation{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
 	}},
+	{"serviceaccount-controller", "serviceaccount", "makes a ServiceAccount default in every namespace", func(s *Server) func(context.Context) {
+		return (&controller.ServiceAccounts{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+	}},
+	{"serviceaccount-token-controller", "serviceaccount-token", "fills Secrets with tokens of ServiceAccounts", func(s *Server) func(context.Context) {
+		c := &controller.AccountTokens{
+			Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority, Token: s.issuer.Legacy,
+		}
+		if !s.accountKeys.Signs() {
+			return func(context.Context) {}
+		}
+		return c.Run
+	}},
+	{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "publishes the server's authority in every namespace",
+		func(s *Server) func(context.Context) {
+			return (&controller.RootCA{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority}).Run
+		}},
+	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved", func(s *Server) func(context.Context) {
+		return s.certificateRequests().Sign
+	}},
+	{"certificatesigningrequest-approving-controller", "csrapproving", "approves certificates of nodes", func(s *Server) func(context.Context) {
+		return s.certificateRequests().Approve
+	}},
+	{"certificatesigningrequest-cleaner-controller", "csrcleaner", "deletes old requests for certificates", func(s *Server) func(context.Context) {
+		return s.certificateRequests().Clean
+	}},
+}
+
+// certificateRequests is what the controllers of CertificateSigningRequests are made of. A certificate lasts a year at most, as
+// kube-controller-manager has it.
+func (s *Server) certificateRequests() *controller.Certificates {
+	return &controller.Certificates{
+		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
+		Authority: s.pki.ca, PrivateKey: s.pki.key, Life: leafLife, Authorizer: s.policy,
+	}
 }
 
 // KnownControllers lists the controllers, each with what it does, as the documentation of --controllers has them.

@@ -43,17 +43,19 @@ const drainTime = 10 * time.Second
 
 // Server is a running server.
 type Server struct {
-	config   Config
-	features features.Set
-	started  time.Time
-	log      store.Log // what the store is kept in; a test may give its own
-	store    *store.Store
-	registry *engine.Registry
-	engine   *engine.Engine
-	auth     *auth.Authenticator
-	policy   *authz.Authority
-	audit    *audit.Auditor // nil: nothing is written down
-	issuer   *serviceaccount.Issuer
+	config    Config
+	features  features.Set
+	started   time.Time
+	log       store.Log // what the store is kept in; a test may give its own
+	store     *store.Store
+	registry  *engine.Registry
+	engine    *engine.Engine
+	auth      *auth.Authenticator
+	policy    *authz.Authority
+	audit     *audit.Auditor // nil: nothing is written down
+	issuer    *serviceaccount.Issuer
+	pki       *pki   // the server's own authority
+	authority []byte // by which clients know this server, as PEM
 	// accountKeys are those of service account tokens.
 	accountKeys *serviceaccount.Keys
 	http        *http.Server

@@ -346,3 +346,47 @@ func TestLegacyToken(t *testing.T) {
 		t.Errorf("with another token in the Secret it is %s", got)
 	}
 }
+
+// The tokens of new nodes are Secrets, as long as these say so.
+//
+// SPEC: AUTH-1
+func TestBootstrapTokens(t *testing.T) {
+	s := withAccounts(t, func(c *Config) { c.BootstrapTokens = true })
+	const path, token = "/api/v1/namespaces/kube-system/secrets", "abcdef.0123456789abcdef"
+	data := map[string]string{
+		"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
+		"expiration": s.now.Add(time.Hour).UTC().Format(time.RFC3339), "auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a",
+	}
+	write := func(method, at, key, value string) {
+		t.Helper()
+		var members []object.Member
+		for k, v := range data {
+			if k == key {
+				v = value
+			}
+			members = append(members, object.Member{Key: k, Value: object.StringOf(v)})
+		}
+		code := map[string]int{"POST": 201, "PUT": 200}[method]
+		s.ask(method, at, string(object.AppendJSON(nil, object.Fields("metadata", object.Fields("name", object.StringOf("bootstrap-token-abcdef")),
+			"type", object.StringOf("bootstrap.kubernetes.io/token"), "stringData", object.MapOf(members...)))), code)
+	}
+	if got := s.whose(token); got != "401" {
+		t.Errorf("without a Secret it is %s", got)
+	}
+	write("POST", path, "", "")
+	if got := s.review(token); got != "system:bootstrap:abcdef "+`["`+defaultIssuer+`"]` {
+		t.Errorf("it is %s", got)
+	}
+	for key, value := range map[string]string{
+		"token-id": "abcdeg", "token-secret": "0123456789abcdeg", "usage-bootstrap-authentication": "yes", "expiration": "tomorrow", "auth-extra-groups": "system:masters",
+	} {
+		write("PUT", path+"/bootstrap-token-abcdef", key, value)
+		if got := s.whose(token); got != "401" {
+			t.Errorf("with %s %s it is %s", key, value, got)
+		}
+	}
+	write("PUT", path+"/bootstrap-token-abcdef", "", "")
+	if s.now = s.now.Add(2 * time.Hour); s.whose(token) != "401" {
+		t.Errorf("after its time it is %s", s.whose(token))
+	}
+}

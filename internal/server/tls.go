@@ -28,6 +28,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.pki = own
 	config.ClientCAs = x509.NewCertPool()
 	config.ClientCAs.AddCert(own.ca)
 	s.clients = own.caPEM
@@ -49,6 +50,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 			return nil, err
 		}
 	}
+	s.authority = authority
 	admin, err := own.leaf("admin", pkix.Name{CommonName: "plinth-admin", Organization: []string{access.Masters}}, nil)
 	if err != nil {
 		return nil, err

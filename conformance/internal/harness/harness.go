@@ -21,6 +21,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -187,6 +188,10 @@ func (s *Server) startPlinth() error {
 	args := []string{"serve", "--data-dir", filepath.Join(s.options.Dir, "data"), "--bind-address", "127.0.0.1",
 		"--secure-port", fmt.Sprint(s.port), "--write-kubeconfig", s.Kubeconfig,
 		"--token-auth-file", filepath.Join(s.options.Dir, "tokens.csv")}
+	if !slices.ContainsFunc(s.options.Flags, func(f string) bool { return strings.HasPrefix(f, "--controllers") }) {
+		// The reference runs without kube-controller-manager, and has nothing in a new namespace.
+		args = append(args, "--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller")
+	}
 	cmd := exec.Command(program, append(args, s.options.Flags...)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -9,14 +9,14 @@ import (
 // claims are those of a token of a service account: of one that was asked for with a TokenRequest, or of one in a Secret.
 type claims struct {
 	jwt.Claims
-	Kubernetes binding `json:"kubernetes.io"`
+	Kubernetes kubernetes `json:"kubernetes.io"`
 	legacyClaims
 
 	owner access.User // whose the token is: what user gives, made once
 }
 
-// binding says which objects have to be there for the token to be valid.
-type binding struct {
+// kubernetes says which objects have to be there for the token to be valid.
+type kubernetes struct {
 	Namespace  string           `json:"namespace"`
 	Account    reference        `json:"serviceaccount"`
 	Pod        *reference       `json:"pod"`

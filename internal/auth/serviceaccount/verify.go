@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -85,14 +87,15 @@ func (v *Verifier) verified(token string) (*claims, error) {
 	if c, ok := v.signed.Get(key, now); ok {
 		return c, nil
 	}
-	parsed, err := jwt.ParseSigned(token, algorithms)
-	if err != nil {
+	if !v.issues(unverifiedIssuer(token)) {
 		return nil, nil
 	}
-	var unverified struct {
-		Issuer string `json:"iss"`
-	}
-	if err := parsed.UnsafeClaimsWithoutVerification(&unverified); err != nil || !v.issues(unverified.Issuer) {
+	parsed, err := jwt.ParseSigned(strings.Join(strings.Fields(token), ""), algorithms) // white space is nothing, as in the reference
+	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
+	switch {
+	case errors.As(err, &algorithm):
+		return nil, errSignature
+	case err != nil:
 		return nil, nil
 	}
 	id := parsed.Headers[0].KeyID
@@ -103,8 +106,10 @@ func (v *Verifier) verified(token string) (*claims, error) {
 		}
 		c := &claims{}
 		if err = parsed.Claims(k.key, c); err != nil {
-			err = errSignature
 			continue
+		}
+		if !v.issues(c.Issuer) {
+			return nil, fmt.Errorf("token issuer %q is invalid", c.Issuer)
 		}
 		c.owner = c.user()
 		v.signed.Size = rememberedTokens
@@ -112,6 +117,25 @@ func (v *Verifier) verified(token string) (*claims, error) {
 		return c, nil
 	}
 	return nil, err
+}
+
+// unverifiedIssuer is who a token says that has issued it; "" for what is no token.
+func unverifiedIssuer(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		Issuer string `json:"iss"`
+	}
+	if json.Unmarshal(payload, &claims) != nil {
+		return ""
+	}
+	return claims.Issuer
 }
 
 func (v *Verifier) issues(issuer string) bool {
@@ -133,6 +157,9 @@ func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identit
 		return fmt.Errorf("service account token claims could not be validated: %w", err)
 	}
 	b := &c.Kubernetes
+	if b.Account.Name == "" {
+		return errors.New("resource name may not be empty")
+	}
 	own, err := v.Objects.get(ctx, "serviceaccounts", b.Namespace, b.Account.Name)
 	switch {
 	case err != nil:
@@ -153,7 +180,7 @@ func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identit
 }
 
 // checkBinding looks at the object that a token is bound to beside its ServiceAccount.
-func (v *Verifier) checkBinding(ctx context.Context, b *binding, now time.Time) error {
+func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Time) error {
 	for _, bound := range []struct {
 		to                        *reference
 		resource, namespace, name string

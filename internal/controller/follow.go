@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"plinth/internal/engine"
+)
+
+// follower calls sync for the objects of some types: for all that there are, and then for each that changes or goes. It is for
+// controllers that look at one object at a time and need no order.
+type follower struct {
+	engine *engine.Engine
+	logger *slog.Logger
+	name   string // of the controller
+	types  []*engine.Resource
+	// sync does what is to be done about an object; gone says that it was deleted. It is called again after a time if it says
+	// so (again > 0), and after an error. Objects of one type come one after the other.
+	sync func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (again time.Duration, err error)
+}
+
+// run works until ctx ends.
+func (f *follower) run(ctx context.Context) {
+	var work sync.WaitGroup
+	for _, of := range f.types {
+		if of == nil {
+			continue // it is not served
+		}
+		work.Go(func() {
+			for ctx.Err() == nil {
+				if err := f.watch(ctx, of); err != nil && ctx.Err() == nil {
+					f.logger.Warn("a watch has failed, trying again", "controller", f.name, "type", of.Name, "error", err)
+					pause(ctx, minRetry)
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// appointment is when an object is looked at again.
+type appointment struct {
+	o      *engine.Object
+	gone   bool
+	at     time.Time
+	failed int // times in a row
+}
+
+// watch follows the objects of one type.
+func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
+	watch, err := f.engine.Watch(ctx, &engine.Request{Resource: of, User: serverItself}, engine.WatchOptions{})
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	later := map[string]*appointment{}
+	for {
+		events, err := nextUntil(ctx, watch, later)
+		if err != nil {
+			return err
+		}
+		for _, event := range events {
+			delete(later, event.Object.Key.Name)
+			f.look(ctx, of, &appointment{o: event.Object, gone: event.Type == engine.Deleted}, later)
+		}
+		now := time.Now()
+		for name, a := range later {
+			if !a.at.After(now) {
+				delete(later, name)
+				f.look(ctx, of, a, later)
+			}
+		}
+	}
+}
+
+// look looks at an object, and notes when to do so again.
+func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment, later map[string]*appointment) {
+	again, err := f.sync(ctx, of, a.o, a.gone)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		if a.failed++; a.failed == 1 {
+			f.logger.Warn("a controller could not do its work, trying again", "controller", f.name, "object", a.o.Key.String(), "error", err)
+		}
+		again = retry(a.failed)
+	case again <= 0:
+		return
+	default:
+		a.failed = 0
+	}
+	a.at = time.Now().Add(again)
+	later[a.o.Key.Name] = a
+}
+
+// nextUntil waits for events, but no longer than until the next appointment.
+func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*appointment) ([]engine.Event, error) {
+	if len(later) == 0 {
+		return watch.Next(ctx)
+	}
+	var first time.Time
+	for _, a := range later {
+		if first.IsZero() || a.at.Before(first) {
+			first = a.at
+		}
+	}
+	short, cancel := context.WithDeadline(ctx, first)
+	defer cancel()
+	events, err := watch.Next(short)
+	if err != nil && ctx.Err() == nil && short.Err() != nil {
+		return nil, nil
+	}
+	return events, err
+}

@@ -1,0 +1,305 @@
+package controller
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"plinth/internal/access"
+	"plinth/internal/apierr"
+	"plinth/internal/engine"
+	"plinth/object"
+)
+
+// manager is the field manager of controllers of the reference that have none of their own.
+const manager = "kube-controller-manager"
+
+// ServiceAccounts sees to it that there is a ServiceAccount "default" in every namespace.
+type ServiceAccounts struct {
+	Engine   *engine.Engine
+	Registry *engine.Registry
+	Logger   *slog.Logger
+}
+
+// Run works until ctx ends.
+func (c *ServiceAccounts) Run(ctx context.Context) {
+	types := c.Registry.Builtin()
+	namespaces, accounts := types.Find("", "v1", "namespaces"), types.Find("", "v1", "serviceaccounts")
+	user := serviceAccount("service-account-controller")
+	(&follower{
+		engine: c.Engine, logger: c.Logger, name: "serviceaccount-controller", types: []*engine.Resource{namespaces, accounts},
+		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
+			namespace := o.Key.Name
+			if of == accounts {
+				var name string
+				if namespace, name, _ = strings.Cut(o.Key.Name, "/"); !gone || name != "default" {
+					return 0, nil
+				}
+			} else if gone || o.Sidecar.Deleting {
+				return 0, nil
+			}
+			return 0, ensure(ctx, c.Engine, &engine.Request{
+				Resource: accounts, Namespace: namespace, Name: "default", User: user, FieldManager: manager,
+			}, object.Nil, nil)
+		},
+	}).run(ctx)
+}
+
+// ensure makes an object that is not there, with this content besides its name. Where there is one, it gets what renew makes of it,
+// unless that is the same; nil leaves it as it is. In a namespace that is not there or is being emptied nothing is made.
+func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content object.Value, renew func(object.Value) object.Value) error {
+	live, err := e.Get(ctx, rq, "")
+	switch {
+	case apierr.Is(err, apierr.NotFound):
+		create := *rq
+		create.Name = ""
+		meta := content.At("metadata").With("name", object.StringOf(rq.Name))
+		_, err := e.Create(ctx, &create, object.Parsed{Value: content.With("metadata", meta)})
+		if apierr.Is(err, apierr.AlreadyExists) || apierr.Is(err, apierr.NotFound) || terminating(err) {
+			return nil
+		}
+		return err
+	case err != nil || renew == nil:
+		return err
+	}
+	obj, err := engine.ObjectOf(live.Object)
+	if err != nil {
+		return err
+	}
+	next := renew(obj)
+	if object.Equal(next, obj) {
+		return nil
+	}
+	_, err = e.Update(ctx, rq, object.Parsed{Value: withRevision(next, live.Object)})
+	return err
+}
+
+// terminating says whether something could not be made because its namespace is being emptied.
+func terminating(err error) bool {
+	var wire *apierr.Error
+	return errors.As(err, &wire) && wire.Details != nil &&
+		slices.ContainsFunc(wire.Details.Causes, func(c apierr.Cause) bool { return c.Reason == "NamespaceTerminating" })
+}
+
+// RootCA publishes in every namespace the authority by which clients there know this server.
+type RootCA struct {
+	Engine      *engine.Engine
+	Registry    *engine.Registry
+	Logger      *slog.Logger
+	Certificate []byte // as PEM
+}
+
+// What RootCA publishes, and where.
+const (
+	rootConfigMap     = "kube-root-ca.crt"
+	rootAnnotation    = "kubernetes.io/description"
+	rootAnnotationSay = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the " +
+		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+
+// Run works until ctx ends.
+func (c *RootCA) Run(ctx context.Context) {
+	types := c.Registry.Builtin()
+	namespaces, maps := types.Find("", "v1", "namespaces"), types.Find("", "v1", "configmaps")
+	user := serviceAccount("root-ca-cert-publisher")
+	data := object.Fields("ca.crt", object.StringOf(string(c.Certificate)))
+	note := object.StringOf(rootAnnotationSay)
+	content := object.Fields("metadata", object.Fields("annotations", object.Fields(rootAnnotation, note)), "data", data)
+	renew := func(obj object.Value) object.Value {
+		if object.Equal(obj.At("data"), data) && obj.At("metadata", "annotations", rootAnnotation).Str() != "" {
+			return obj
+		}
+		return obj.With("data", data).WithAt(note, "metadata", "annotations", rootAnnotation)
+	}
+	(&follower{
+		engine: c.Engine, logger: c.Logger, name: "root-ca-certificate-publisher-controller", types: []*engine.Resource{namespaces, maps},
+		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
+			namespace := o.Key.Name
+			if of == maps {
+				var name string
+				if namespace, name, _ = strings.Cut(o.Key.Name, "/"); name != rootConfigMap {
+					return 0, nil
+				}
+			} else if gone || o.Sidecar.Deleting {
+				return 0, nil
+			}
+			return 0, ensure(ctx, c.Engine, &engine.Request{
+				Resource: maps, Namespace: namespace, Name: rootConfigMap, User: user, FieldManager: manager,
+			}, content, renew)
+		},
+	}).run(ctx)
+}
+
+// AccountTokens fills the Secrets that are made for tokens of ServiceAccounts, and deletes them with these.
+type AccountTokens struct {
+	Engine      *engine.Engine
+	Registry    *engine.Registry
+	Logger      *slog.Logger
+	Certificate []byte // of the authority by which clients know this server, as PEM
+	// Token makes the token of a Secret.
+	Token func(namespace, account, uid, secret string) (string, error)
+
+	secrets, accounts *engine.Resource
+	user              access.User
+}
+
+// The type of such Secrets, and the annotations that say whose they are.
+const (
+	tokenType         = "kubernetes.io/service-account-token"
+	accountAnnotation = "kubernetes.io/service-account.name"
+	uidAnnotation     = "kubernetes.io/service-account.uid"
+)
+
+// Run works until ctx ends.
+func (c *AccountTokens) Run(ctx context.Context) {
+	types := c.Registry.Builtin()
+	c.secrets, c.accounts = types.Find("", "v1", "secrets"), types.Find("", "v1", "serviceaccounts")
+	c.user = access.User{Name: "system:kube-controller-manager", Groups: []string{access.Authenticated}}
+	(&follower{
+		engine: c.Engine, logger: c.Logger, name: "serviceaccount-token-controller", types: []*engine.Resource{c.secrets, c.accounts},
+		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
+			switch {
+			case of == c.secrets && isTokenSecret(o):
+				return 0, c.syncSecret(ctx, o, gone)
+			case of == c.accounts && gone:
+				return 0, c.deleteOf(ctx, o)
+			}
+			return 0, nil
+		},
+	}).run(ctx)
+}
+
+func isTokenSecret(o *engine.Object) bool {
+	for _, f := range o.Sidecar.Fields {
+		if f.Name == "type" {
+			return f.Value == tokenType
+		}
+	}
+	return false
+}
+
+// syncSecret fills a Secret, or deletes it if its ServiceAccount is gone; if the Secret is gone, the ServiceAccount no longer names it.
+func (c *AccountTokens) syncSecret(ctx context.Context, o *engine.Object, gone bool) error {
+	obj, err := parsed(o)
+	if err != nil {
+		return nil // nobody can read it
+	}
+	namespace, name, _ := strings.Cut(o.Key.Name, "/")
+	account := obj.At("metadata", "annotations", accountAnnotation).Str()
+	uid := obj.At("metadata", "annotations", uidAnnotation).Str()
+	if account == "" {
+		return nil
+	}
+	rq := &engine.Request{Resource: c.accounts, Namespace: namespace, Name: account, User: c.user, FieldManager: manager}
+	live, err := c.Engine.Get(ctx, rq, "")
+	switch {
+	case err != nil && !apierr.Is(err, apierr.NotFound):
+		return err
+	case err == nil && (uid == "" || uid == live.Object.Sidecar.UID):
+		if gone {
+			return c.forget(ctx, rq, live.Object, name)
+		}
+		return c.fill(ctx, o, obj, live.Object)
+	case gone:
+		return nil
+	}
+	return c.delete(ctx, o)
+}
+
+// fill completes a Secret. One that has changed meanwhile comes again.
+func (c *AccountTokens) fill(ctx context.Context, o *engine.Object, obj object.Value, account *engine.Object) error {
+	namespace, name, _ := strings.Cut(o.Key.Name, "/")
+	_, owner, _ := strings.Cut(account.Key.Name, "/")
+	data := obj.At("data")
+	var missing []object.Member
+	add := func(key string, value []byte) {
+		missing = append(missing, object.Member{Key: key, Value: object.StringOf(base64.StdEncoding.EncodeToString(value))})
+	}
+	if have, err := base64.StdEncoding.DecodeString(data.At("ca.crt").Str()); len(c.Certificate) > 0 && (err != nil || !bytes.Equal(have, c.Certificate)) {
+		add("ca.crt", c.Certificate)
+	}
+	if data.At("namespace").Str() == "" {
+		add("namespace", []byte(namespace))
+	}
+	if data.At("token").Str() == "" {
+		token, err := c.Token(namespace, owner, account.Sidecar.UID, name)
+		if err != nil {
+			return err
+		}
+		add("token", []byte(token))
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	obj = obj.With("data", data.Edit(missing)).
+		WithAt(object.StringOf(owner), "metadata", "annotations", accountAnnotation).
+		WithAt(object.StringOf(account.Sidecar.UID), "metadata", "annotations", uidAnnotation)
+	rq := &engine.Request{Resource: c.secrets, Namespace: namespace, Name: name, User: c.user, FieldManager: manager}
+	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, o)}))
+}
+
+// unlessChanged is the error of a write that failed for another reason than that somebody was faster.
+func unlessChanged(_ *engine.Result, err error) error {
+	if apierr.Is(err, apierr.Conflict) || apierr.Is(err, apierr.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// delete deletes a Secret, if it is still the same.
+func (c *AccountTokens) delete(ctx context.Context, o *engine.Object) error {
+	namespace, name, _ := strings.Cut(o.Key.Name, "/")
+	rq := &engine.Request{Resource: c.secrets, Namespace: namespace, Name: name, User: c.user}
+	return unlessChanged(c.Engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: o.Sidecar.UID}))
+}
+
+// deleteOf deletes the Secrets of a ServiceAccount.
+func (c *AccountTokens) deleteOf(ctx context.Context, account *engine.Object) error {
+	namespace, name, _ := strings.Cut(account.Key.Name, "/")
+	list, err := c.Engine.List(ctx, &engine.Request{Resource: c.secrets, Namespace: namespace, User: c.user}, engine.ListOptions{})
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for o := range list.Items {
+		if !isTokenSecret(o) {
+			continue
+		}
+		obj, err := parsed(o)
+		if err != nil {
+			continue
+		}
+		annotations := obj.At("metadata", "annotations")
+		if uid := annotations.At(uidAnnotation).Str(); annotations.At(accountAnnotation).Str() == name && (uid == "" || uid == account.Sidecar.UID) {
+			failed = append(failed, c.delete(ctx, o))
+		}
+	}
+	return errors.Join(append(failed, list.Err())...)
+}
+
+// forget takes a Secret from those that a ServiceAccount names.
+func (c *AccountTokens) forget(ctx context.Context, rq *engine.Request, account *engine.Object, secret string) error {
+	obj, err := parsed(account)
+	if err != nil {
+		return nil
+	}
+	var left []object.Value
+	for _, s := range obj.At("secrets").Items() {
+		if s.At("name").Str() != secret {
+			left = append(left, s)
+		}
+	}
+	if len(left) == obj.At("secrets").Len() {
+		return nil
+	}
+	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj.With("secrets", object.ListOf(left...)), account)})
+	if apierr.Is(err, apierr.NotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package server
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/object"
+)
+
+// eventually waits until a GET shows what a test wants to see; code 404 is an object of null.
+func (s *accounts) eventually(path, what string, want func(object.Value) bool) object.Value {
+	s.t.Helper()
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		w := httptest.NewRecorder()
+		s.http.Handler.ServeHTTP(w, asAdmin(httptest.NewRequest("GET", path, nil)))
+		seen := object.Nil
+		if w.Code == http.StatusOK {
+			parsed, err := object.ParseJSON(w.Body.Bytes())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			seen = parsed.Value
+		}
+		if want(seen) {
+			return seen
+		}
+		if time.Now().After(until) {
+			s.t.Fatalf("%s: %s: %d %s", path, what, w.Code, w.Body)
+		}
+	}
+}
+
+func there(v object.Value) bool { return !v.IsNull() }
+func gone(v object.Value) bool  { return v.IsNull() }
+
+// Every namespace has a ServiceAccount default and the server's authority, and gets them back.
+//
+// SPEC: AUTH-2
+func TestWhatNamespacesHave(t *testing.T) {
+	s := withAccounts(t, nil)
+	const account, authority = "/serviceaccounts/default", "/configmaps/kube-root-ca.crt"
+	for _, namespace := range []string{"default", "kube-system", "u"} {
+		at := "/api/v1/namespaces/" + namespace
+		uid := s.eventually(at+account, "there", there).At("metadata", "uid").Str()
+		s.eventually(at+authority, "the authority", func(v object.Value) bool {
+			return v.At("data", "ca.crt").Str() == string(s.authority) && len(s.authority) > 0 &&
+				strings.HasPrefix(v.At("metadata", "annotations", "kubernetes.io/description").Str(), "Contains a CA bundle")
+		})
+		s.ask("DELETE", at+account, "", 200)
+		s.eventually(at+account, "another one", func(v object.Value) bool { return there(v) && v.At("metadata", "uid").Str() != uid })
+		s.ask("PATCH", at+authority, `{"data":{"ca.crt":"x","other":"y"}}`, 200)
+		s.eventually(at+authority, "mended", func(v object.Value) bool {
+			return v.At("data", "ca.crt").Str() == string(s.authority) && v.At("data").Len() == 1
+		})
+		s.ask("DELETE", at+authority, "", 200)
+		s.eventually(at+authority, "there again", there)
+	}
+	s.ask("DELETE", "/api/v1/namespaces/u", "", 200)
+	s.eventually("/api/v1/namespaces/u", "gone, with what was in it", gone)
+}
+
+// A Secret that is made for a token gets one, which is somebody's, and goes with its ServiceAccount.
+//
+// SPEC: AUTH-2
+func TestTokenSecrets(t *testing.T) {
+	s := withAccounts(t, nil)
+	make := func(name, account string) {
+		s.ask("POST", "/api/v1/namespaces/u/secrets", fmt.Sprintf(
+			`{"metadata":{"name":%q,"annotations":{"kubernetes.io/service-account.name":%q}},"type":"kubernetes.io/service-account-token"}`, name, account), 201)
+	}
+	const path = "/api/v1/namespaces/u/secrets/"
+	make("s", "a")
+	filled := s.eventually(path+"s", "filled", func(v object.Value) bool { return v.At("data", "token").Str() != "" })
+	token, err := base64.StdEncoding.DecodeString(filled.At("data", "token").Str())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.whose(string(token)); got != accountA+"null" {
+		t.Errorf("the token is %s", got)
+	}
+	if filled.At("data").Len() != 3 || filled.At("metadata", "annotations", "kubernetes.io/service-account.uid").Str() == "" {
+		t.Errorf("the Secret is %s", object.AppendJSON(nil, filled))
+	}
+	s.ask("PATCH", path+"s", `{"data":{"token":null}}`, 200)
+	s.eventually(path+"s", "filled again", func(v object.Value) bool { return v.At("data", "token").Str() != "" })
+	make("lost", "nobody")
+	s.eventually(path+"lost", "gone", gone)
+	s.ask("PATCH", "/api/v1/namespaces/u/serviceaccounts/a", `{"secrets":[{"name":"s"},{"name":"x"}]}`, 200)
+	s.ask("DELETE", path+"s", "", 200)
+	s.eventually("/api/v1/namespaces/u/serviceaccounts/a", "without the Secret", func(v object.Value) bool { return v.At("secrets").Len() == 1 })
+	make("t", "a")
+	s.eventually(path+"t", "filled", func(v object.Value) bool { return v.At("data", "token").Str() != "" })
+	s.ask("DELETE", "/api/v1/namespaces/u/serviceaccounts/a", "", 200)
+	s.eventually(path+"t", "gone with its ServiceAccount", gone)
+}
+
+// A new user gets a certificate when somebody approves it, and is known by it; a node's is approved by itself; what does not fit its
+// signer fails; and old requests go.
+//
+// SPEC: AUTH-1, AUTH-2
+func TestSigningRequests(t *testing.T) {
+	s := withAccounts(t, nil)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	request := func(name, signer, usages string, subject pkix.Name) {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: subject}, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+		s.ask("POST", path, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"usages":%s,"expirationSeconds":3600}}`, name, text, signer, usages), 201)
+	}
+	approve := func(name string) {
+		s.ask("PATCH", path+"/"+name+"/approval", `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"x","message":"y"}]}}`, 200)
+	}
+	issued := func(v object.Value) bool { return v.At("status", "certificate").Str() != "" }
+	jane := pkix.Name{CommonName: "jane", Organization: []string{"devs"}}
+	request("jane", "kubernetes.io/kube-apiserver-client", `["client auth"]`, jane)
+	approve("jane")
+	text, err := base64.StdEncoding.DecodeString(s.eventually(path+"/jane", "issued", issued).At("status", "certificate").Str())
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if life := leaf.NotAfter.Sub(s.now); life < 59*time.Minute || life > 61*time.Minute || leaf.IsCA {
+		t.Errorf("it lasts %s, authority: %v", life, leaf.IsCA)
+	}
+	r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", strings.NewReader("{}"))
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}}
+	w := httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(w, r)
+	if !strings.Contains(w.Body.String(), `"groups":["devs","system:authenticated"],"username":"jane"`) {
+		t.Errorf("by the certificate it is %s", w.Body)
+	}
+	request("server", "kubernetes.io/kube-apiserver-client", `["server auth"]`, jane)
+	approve("server")
+	s.eventually(path+"/server", "failed", func(v object.Value) bool {
+		return strings.Contains(string(object.AppendJSON(nil, v.At("status"))), "invalid usage for client certificate: server auth")
+	})
+	request("other", "example.com/x", `["client auth"]`, jane)
+	approve("other")
+	request("node", "kubernetes.io/kube-apiserver-client-kubelet", `["client auth","digital signature"]`,
+		pkix.Name{CommonName: "system:node:n", Organization: []string{"system:nodes"}})
+	s.eventually(path+"/node", "approved and issued", issued)
+	if s.eventually(path+"/other", "there", there).At("status", "certificate").Str() != "" {
+		t.Error("the request of another signer is signed")
+	}
+}
