@@ -71,7 +71,7 @@ func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.F
 		return nil, nil
 	}
 	pool := x509.NewCertPool()
-	if err := appendAuthorities(pool, "--requestheader-client-ca-file", p.CAFile); err != nil {
+	if _, err := appendAuthorities(pool, "--requestheader-client-ca-file", p.CAFile); err != nil {
 		return nil, err
 	}
 	if len(p.AllowedNames) == 0 {
@@ -234,7 +234,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	clients := spoken.ClientCAs
 	if proxy != nil { // its authority is shown to clients, and signs nobody's certificate but the proxy's
 		spoken.ClientCAs = clients.Clone()
-		if err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
+		if _, err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
 			return nil, err
 		}
 	}
