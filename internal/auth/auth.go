@@ -141,7 +141,7 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 }
 
 // Agnostic is tokens that are for nobody in particular: they are for this server, whose audiences these are.
-func Agnostic(tokens Tokens, audiences []string) Tokens { return agnostic{tokens, audiences} }
+func Agnostic(tokens Tokens, audiences []string) Tokens { return &agnostic{tokens, audiences} }
 
 type agnostic struct {
 	Tokens
@@ -149,7 +149,7 @@ type agnostic struct {
 }
 
 // Token implements Tokens.
-func (a agnostic) Token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+func (a *agnostic) Token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
 	meant := a.audiences
 	if audiences != nil {
 		if meant = Common(audiences, a.audiences); len(meant) == 0 {
