@@ -16,7 +16,7 @@ func TestIdleWatches(t *testing.T) {
 	if harness.Target() == harness.Reference {
 		return // what it holds it does not say
 	}
-	const watches, each, limit = 10000, 100, 20 << 10
+	const watches, each, limit = 10000, 100, 15 << 10
 	server, client, path := begin(t, "--storage=memory", "--profiling")
 	before, err := load.Held(t.Context(), client)
 	if err != nil {

@@ -23,9 +23,9 @@ var ErrInvalid = errors.New("invalid bearer token")
 
 // Tokens know the bearer tokens of one kind.
 type Tokens interface {
-	// Token says whose a token is. Not ok without an error: it is no token of this kind, as far as one can see, and others are asked.
+	// Token says whose a token is. Nil without an error: it is no token of this kind, as far as one can see, and others are asked.
 	// Audiences are those that it has to be for, one of them; none: those of this server.
-	Token(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error)
+	Token(ctx context.Context, token string, audiences []string) (*access.Identity, error)
 }
 
 // Config is what an Authenticator is made of.
@@ -58,28 +58,28 @@ func New(c Config) *Authenticator {
 
 // Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference what a front proxy says goes
 // before a certificate, and that before a token, and one that is no good does no harm beside another that is.
-func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (access.Identity, error) {
-	id, ok, err := a.proxied(ctx, r)
-	if ok {
+func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (*access.Identity, error) {
+	id, unproxied := a.proxied(ctx, r)
+	if id != nil {
 		return id, nil
 	}
-	id, ok, uncertified := a.certified(ctx, r)
-	if ok {
+	id, uncertified := a.certified(ctx, r)
+	if id != nil {
 		return id, nil
 	}
 	token, wrong := tokenOf(r)
 	if token != "" {
-		if id, ok, wrong = a.token(ctx, token, nil); ok {
+		if id, wrong = a.token(ctx, token, nil); id != nil {
 			return id, nil
 		}
 	}
-	if err = errors.Join(err, uncertified, wrong); err != nil {
-		return access.Identity{}, err
+	if err := errors.Join(unproxied, uncertified, wrong); err != nil {
+		return nil, err
 	}
 	if a.NoAnonymous {
-		return access.Identity{}, errNoCredentials
+		return nil, errNoCredentials
 	}
-	return access.Identity{User: access.Nobody()}, nil
+	return &access.Identity{User: access.Nobody()}, nil
 }
 
 var errNoCredentials = errors.New("no credentials")
@@ -100,23 +100,23 @@ func (r reasons) Error() string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// token says whose a token is. An error is there unless it is somebody's.
-func (a *Authenticator) token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+// token says whose a token is: somebody's, or there is an error.
+func (a *Authenticator) token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	errs := reasons{ErrInvalid}
 	for _, kind := range a.Tokens {
-		id, ok, err := kind.Token(ctx, token, audiences)
+		id, err := kind.Token(ctx, token, audiences)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
-		case ok:
-			return authenticated(id), true, nil
+		case id != nil:
+			return authenticated(id), nil
 		}
 	}
-	return access.Identity{}, false, errs
+	return nil, errs
 }
 
 // authenticated adds the group of those who have shown credentials.
-func authenticated(id access.Identity) access.Identity {
+func authenticated(id *access.Identity) *access.Identity {
 	u := &id.User
 	if u.Name != access.Anonymous && !u.In(access.Authenticated) && !u.In(access.Unauthenticated) {
 		u.Groups = append(slices.Clip(u.Groups), access.Authenticated)
@@ -137,7 +137,11 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 		}
 		return access.Identity{User: access.Nobody(), Audiences: audiences}, true, nil
 	}
-	return a.token(ctx, shown, audiences)
+	found, err := a.token(ctx, shown, audiences)
+	if err != nil {
+		return id, false, err
+	}
+	return *found, true, nil
 }
 
 // Agnostic is tokens that are for nobody in particular: they are for this server, whose audiences these are.
@@ -149,16 +153,18 @@ type agnostic struct {
 }
 
 // Token implements Tokens.
-func (a *agnostic) Token(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
+func (a *agnostic) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	meant := a.audiences
 	if audiences != nil {
 		if meant = Common(audiences, a.audiences); len(meant) == 0 {
-			return access.Identity{}, false, nil
+			return nil, nil
 		}
 	}
-	id, ok, err := a.Tokens.Token(ctx, token, nil)
-	id.Audiences = meant
-	return id, ok && err == nil, err
+	id, err := a.Tokens.Token(ctx, token, nil)
+	if id != nil {
+		id.Audiences = meant
+	}
+	return id, err
 }
 
 // Common is what is in both lists, in the order of the first.

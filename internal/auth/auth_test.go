@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"math/big"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -63,7 +65,7 @@ func TestAuthenticate(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set("Authorization", c.header)
 		}
-		got, err := a.Authenticate(r.Context(), r)
+		got, err := authenticate(r.Context(), a, r)
 		if !reflect.DeepEqual(got.User, c.want) || !sameError(err, c.err) {
 			t.Errorf("Authorization %q: got %+v, %v", c.header, got, err)
 		}
@@ -100,7 +102,7 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set("Authorization", c.header)
 		}
-		got, err := a.Authenticate(r.Context(), r)
+		got, err := authenticate(r.Context(), a, r)
 		if got.User.Name != c.user || !sameError(err, c.err) || r.Header.Get("Sec-WebSocket-Protocol") != c.left {
 			t.Errorf("%q: got %+v, %v; left is %q", c.protocols, got, err, r.Header["Sec-Websocket-Protocol"])
 		}
@@ -175,7 +177,7 @@ func TestAuthenticateByCertificate(t *testing.T) {
 			r.Header.Set("Authorization", "Bearer "+c.token)
 		}
 		for range 2 { // the second time on a connection, and again on that
-			got, err := a.Authenticate(r.Context(), r)
+			got, err := authenticate(r.Context(), a, r)
 			if !reflect.DeepEqual(got.User, c.want) || (err != nil) != (c.err != nil) {
 				t.Errorf("%s: got %+v, %v", c.name, got, err)
 			}
@@ -185,7 +187,7 @@ func TestAuthenticateByCertificate(t *testing.T) {
 	a.Clients = nil // the system's authorities must not count
 	r := httptest.NewRequest("GET", "/", nil)
 	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{good.Leaf}}
-	if got, err := a.Authenticate(r.Context(), r); err != nil || got.User.Name != access.Anonymous {
+	if got, err := authenticate(r.Context(), a, r); err != nil || got.User.Name != access.Anonymous {
 		t.Errorf("without authorities somebody is %+v, %v", got, err)
 	}
 }
@@ -231,7 +233,7 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 		}
 		r = r.WithContext(Remember(r.Context(), nil))
 		for _, passed = range c.order {
-			id, err := a.Authenticate(r.Context(), r)
+			id, err := authenticate(r.Context(), a, r)
 			if ok := err == nil && id.User.Name == "carol"; ok != c.valid[passed] {
 				t.Errorf("%s: after %v: %+v, %v", c.name, passed, id.User, err)
 			}
@@ -306,7 +308,7 @@ func TestFrontProxy(t *testing.T) {
 		}
 		ctx := Remember(r.Context(), nil)
 		for range 2 { // the second time from memory
-			id, err := a.Authenticate(ctx, r)
+			id, err := authenticate(ctx, a, r)
 			if id.User.Name != c.want || (err == nil) != (c.want != "") || c.want == "jane" && !reflect.DeepEqual(id.User, jane) {
 				t.Errorf("%s: %+v, %v", c.name, id.User, err)
 			}
@@ -325,7 +327,7 @@ func FuzzAuthenticate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, protocols string) {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Sec-Websocket-Protocol"] = []string{header}, []string{"websocket"}, []string{protocols}
-		id, err := a.Authenticate(r.Context(), r)
+		id, err := authenticate(r.Context(), a, r)
 		if err == nil && id.User.Name != access.Anonymous {
 			t.Errorf("%q is %+v", header, id.User)
 		}
@@ -333,4 +335,13 @@ func FuzzAuthenticate(f *testing.F) {
 			t.Errorf("the refusal of %q tells it: %v", header, err)
 		}
 	})
+}
+
+// authenticate is a.Authenticate, with the zero identity for nobody.
+func authenticate(ctx context.Context, a *Authenticator, r *http.Request) (access.Identity, error) {
+	id, err := a.Authenticate(ctx, r)
+	if id == nil {
+		return access.Identity{}, err
+	}
+	return *id, err
 }

@@ -22,7 +22,7 @@ import (
 // verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it is
 // kept for the requests that follow, for as long as time alone cannot change it.
 type verdict struct {
-	user  access.User // without a name: nobody
+	id    *access.Identity // nil: nobody
 	err   error
 	until time.Time // zero: for ever
 }
@@ -53,15 +53,15 @@ func (a *Authenticator) remembered(ctx context.Context, of func(*verdicts) *verd
 	return v
 }
 
-// certified says who the client certificate is, if there is one.
-func (a *Authenticator) certified(ctx context.Context, r *http.Request) (id access.Identity, ok bool, err error) {
+// certified says who the client certificate is; nil if there is none. Requests of a connection share the answer.
+func (a *Authenticator) certified(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	if a.Clients == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return id, false, nil
+		return nil, nil
 	}
 	v := a.remembered(ctx, func(k *verdicts) *verdictPointer { return &k.client }, func() *verdict {
 		return a.verify(r.TLS.PeerCertificates)
 	})
-	return access.Identity{User: v.user}, v.err == nil && v.user.Name != "", v.err
+	return v.id, v.err
 }
 
 // verify looks for a chain from a client's certificate, which comes first, to an authority.
@@ -85,7 +85,7 @@ func (a *Authenticator) verify(shown []*x509.Certificate) *verdict {
 		Name: subject.CommonName, UID: uid, Groups: slices.Clone(subject.Organization),
 		Extra: map[string][]string{access.CredentialID: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
 	}
-	return &verdict{user: authenticated(access.Identity{User: user}).User, until: until}
+	return &verdict{id: authenticated(&access.Identity{User: user}), until: until}
 }
 
 // chainsTo are the chains from a certificate, which comes first, to an authority.

@@ -22,11 +22,11 @@ type FrontProxy struct {
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
-// proxied says who a front proxy says that the request is from, if it comes from one that says so.
-func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (id access.Identity, ok bool, err error) {
+// proxied says who a front proxy says that the request is from; nil if it comes from none, or from one that says nothing.
+func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	p := a.Proxy
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return id, false, nil
+		return nil, nil
 	}
 	v := a.remembered(ctx, func(k *verdicts) *verdictPointer { return &k.proxy }, func() *verdict {
 		now := a.Now()
@@ -41,11 +41,11 @@ func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (id access
 		return &verdict{until: lastEnd(chains)}
 	})
 	if v.err != nil {
-		return id, false, v.err
+		return nil, v.err
 	}
 	user := access.User{Name: firstHeader(r.Header, p.UserHeaders), UID: firstHeader(r.Header, p.UIDHeaders)}
 	if user.Name == "" {
-		return id, false, nil
+		return nil, nil
 	}
 	for _, name := range p.GroupHeaders {
 		for _, group := range r.Header[http.CanonicalHeaderKey(name)] {
@@ -69,7 +69,7 @@ func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (id access
 			user.Extra[key] = append(user.Extra[key], values...)
 		}
 	}
-	return authenticated(access.Identity{User: user, Audiences: a.Audiences}), true, nil
+	return authenticated(&access.Identity{User: user, Audiences: a.Audiences}), nil
 }
 
 // firstHeader is the first value of the first header that has one.

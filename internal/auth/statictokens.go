@@ -30,9 +30,12 @@ func ReadTokens(name string) (StaticTokens, error) {
 }
 
 // Token implements Tokens.
-func (s StaticTokens) Token(_ context.Context, token string, _ []string) (access.Identity, bool, error) {
+func (s StaticTokens) Token(_ context.Context, token string, _ []string) (*access.Identity, error) {
 	user, ok := s[sha256.Sum256([]byte(token))]
-	return access.Identity{User: user}, ok, nil
+	if !ok {
+		return nil, nil
+	}
+	return &access.Identity{User: user}, nil
 }
 
 // read reads lines of token,user,uid[,"group,group"].

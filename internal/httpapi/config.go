@@ -23,7 +23,7 @@ type Config struct {
 	Documents *discovery.Documents
 
 	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
-	Authenticate func(context.Context, *http.Request) (access.Identity, error)
+	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
 	// Impersonate says as whom a request goes on that asks to be from somebody else.
 	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User, constraint string, err error)
 	// Authorizer says whether a user may do something.

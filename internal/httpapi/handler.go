@@ -164,21 +164,20 @@ func (h *Handler) limitTime(x *exchange) error {
 func (h *Handler) authenticate(x *exchange) error {
 	id, err := h.Authenticate(x.ctx, x.r)
 	if told := h.Metrics.Authenticated; told != nil {
-		result := "success"
 		if err != nil {
-			result = "error"
+			told("error", nil, time.Since(x.began))
+		} else {
+			told("success", &id.User, time.Since(x.began))
 		}
-		told(result, &id.User, time.Since(x.began))
 	}
 	if err != nil {
 		x.auditRefusal(x.attempted())
 		h.report(&h.logs.refusals, x, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
-	if id.User.Name == "" {
-		id.User = access.Nobody()
+	if x.user, x.noted = id.User, id.Annotations; x.user.Name == "" {
+		x.user = access.Nobody()
 	}
-	x.user, x.noted = id.User, id.Annotations
 	x.warn(id.Warnings)
 	delete(x.r.Header, "Authorization") // nobody behind needs it
 	return nil

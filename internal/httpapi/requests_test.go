@@ -358,11 +358,11 @@ func testShedding(t *testing.T, s *server) {
 		}
 		return access.Allow, "", nil
 	})
-	s.config.Authenticate = func(_ context.Context, r *http.Request) (access.Identity, error) {
+	s.config.Authenticate = func(_ context.Context, r *http.Request) (*access.Identity, error) {
 		if r.Header.Get("Master") != "" {
-			return access.Identity{User: access.User{Name: "root", Groups: []string{access.Masters}}}, nil
+			return &access.Identity{User: access.User{Name: "root", Groups: []string{access.Masters}}}, nil
 		}
-		return access.Identity{User: access.User{Name: "jane"}}, nil
+		return &access.Identity{User: access.User{Name: "jane"}}, nil
 	}
 	var mu sync.Mutex
 	inFlight, rejected := 0, 0

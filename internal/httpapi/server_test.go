@@ -111,16 +111,16 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
 		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
-		Authenticate: func(_ context.Context, r *http.Request) (access.Identity, error) {
+		Authenticate: func(_ context.Context, r *http.Request) (*access.Identity, error) {
 			switch r.Header.Get("Authorization") {
 			case "":
-				return access.Identity{User: access.User{Name: "admin", Groups: []string{access.Masters}}}, nil
+				return &access.Identity{User: access.User{Name: "admin", Groups: []string{access.Masters}}}, nil
 			case "Bearer nobody":
-				return access.Identity{User: access.User{}}, nil
+				return &access.Identity{User: access.User{}}, nil
 			case "Bearer jane":
-				return access.Identity{User: access.User{Name: "jane"}}, nil
+				return &access.Identity{User: access.User{Name: "jane"}}, nil
 			}
-			return access.Identity{User: access.User{}}, io.ErrUnexpectedEOF
+			return &access.Identity{User: access.User{}}, io.ErrUnexpectedEOF
 		},
 		Impersonate: func(_ context.Context, wanted access.User, asked *access.Attributes) (access.User, string, error) {
 			if asked.User.Name != "admin" || asked.Verb != "list" {

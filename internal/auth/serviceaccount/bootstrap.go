@@ -26,22 +26,22 @@ var (
 	bootstrapGroup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`) })
 )
 
-// Token says which node a token is of. What is not right about a Secret makes its token nobody's.
-func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (id access.Identity, ok bool, err error) {
+// Token implements auth.Tokens: it says which node a token is of. What is not right about a Secret makes its token nobody's.
+func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (*access.Identity, error) {
 	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil {
-		return id, false, nil
+		return nil, nil
 	}
 	secret, err := b.Objects.get(ctx, "secrets", "kube-system", "bootstrap-token-"+parts[1])
 	switch {
 	case apierr.Is(err, apierr.NotFound):
-		return id, false, nil
+		return nil, nil
 	case err != nil:
-		return id, false, err
+		return nil, err
 	}
 	obj, err := engine.ObjectOf(secret)
 	if err != nil || secret.Sidecar.Deleting || obj.At("type").Str() != "bootstrap.kubernetes.io/token" {
-		return id, false, nil
+		return nil, nil
 	}
 	data := func(key string) string {
 		value, err := base64.StdEncoding.DecodeString(obj.At("data", key).Str())
@@ -52,23 +52,22 @@ func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (
 	}
 	if subtle.ConstantTimeCompare([]byte(data("token-secret")), []byte(parts[2])) != 1 || data("token-id") != parts[1] ||
 		data("usage-bootstrap-authentication") != "true" {
-		return id, false, nil
+		return nil, nil
 	}
 	if until := data("expiration"); until != "" {
 		if at, err := time.Parse(time.RFC3339, until); err != nil || !at.After(b.Now()) {
-			return id, false, nil
+			return nil, nil
 		}
 	}
 	groups := []string{"system:bootstrappers"}
 	if more := data("auth-extra-groups"); more != "" {
 		for group := range strings.SplitSeq(more, ",") {
 			if !bootstrapGroup().MatchString(group) {
-				return id, false, nil
+				return nil, nil
 			}
 			groups = append(groups, group)
 		}
 	}
 	slices.Sort(groups)
-	id.User = access.User{Name: "system:bootstrap:" + parts[1], Groups: slices.Compact(groups)}
-	return id, true, nil
+	return &access.Identity{User: access.User{Name: "system:bootstrap:" + parts[1], Groups: slices.Compact(groups)}}, nil
 }

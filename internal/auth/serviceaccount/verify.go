@@ -46,12 +46,12 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
 }
 
-// Token says whose a token is, if it is one of a service account: not ok and no error means that it is none. Audiences are those
+// Token says whose a token is, if it is one of a service account: nil and no error means that it is none. Audiences are those
 // that it has to be for, one of them; none: those of this server.
-func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error) {
+func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	c, err := v.verified(token)
 	if c == nil || err != nil {
-		return id, false, err
+		return nil, err
 	}
 	meant := []string(c.Audience)
 	if len(meant) == 0 { // a legacy token
@@ -61,20 +61,22 @@ func (v *Verifier) Token(ctx context.Context, token string, audiences []string) 
 	if wanted == nil {
 		wanted = v.Audiences
 	}
-	id.Audiences = auth.Common(wanted, meant)
+	id := &access.Identity{User: c.owner, Audiences: auth.Common(wanted, meant)}
 	if len(id.Audiences) == 0 && len(v.Audiences) > 0 {
-		return id, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
+		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
 	}
 	if len(c.Audience) == 0 {
 		id.Annotate("authentication.k8s.io/legacy-token", c.Subject)
 	}
-	id.User = c.owner
 	if c.Issuer == legacyIssuer {
-		err = v.checkLegacy(ctx, c, token, &id)
+		err = v.checkLegacy(ctx, c, token, id)
 	} else {
-		err = v.checkBound(ctx, c, &id)
+		err = v.checkBound(ctx, c, id)
 	}
-	return id, err == nil, err
+	if err != nil {
+		return nil, err
+	}
+	return id, nil
 }
 
 // errSignature is what a client is told of a token with a bad signature, as the reference's library words it.
