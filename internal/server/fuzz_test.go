@@ -113,6 +113,7 @@ var clientFaults = []string{
 	"failed to create typed patch object", // an apply of a wrong type
 	"Non-matching dry-run options in request and content",
 	"This pod has more than one PodDisruptionBudget",
+	"duplicate nodePort",
 }
 
 // runScript sends the requests of a script to a server of their own.

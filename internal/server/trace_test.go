@@ -106,7 +106,8 @@ func TestTheWayOfARequest(t *testing.T) {
 	c.DataDir, c.Storage, c.SecurePort = t.TempDir(), "memory", 0
 	c.TokenAuthFile = tokenFile(t, c.DataDir)
 	log := &tracedLog{Log: memlog.New()}
-	// What the server writes of itself goes another way.
+	// What the server writes of itself goes another way, and takes along what a request writes meanwhile.
+	c.Controllers = nil
 	s := &Server{config: c, log: log, features: features.Set{}.With(features.APIServerIdentity, false)}
 	if err := s.config.validate(); err != nil {
 		t.Fatal(err)
