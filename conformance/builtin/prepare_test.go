@@ -144,9 +144,11 @@ func (k kindUnderTest) compare(t *testing.T, round int, what string, theirs runt
 	}
 }
 
-// asRead is a Service as the reference shows it: what it stores of one that is a name only, it drops when it is read.
+// asRead is a Service as the reference shows it: what it stores of one that is a name only, it drops when it is read. What validation
+// refuses is never read.
 func asRead(v object.Value) object.Value {
-	if v.At("spec", "type").Str() == "ExternalName" {
+	policy := v.At("spec", "internalTrafficPolicy").Str()
+	if v.At("spec", "type").Str() == "ExternalName" && (policy == "Cluster" || policy == "Local") {
 		v = v.WithoutAt("spec", "internalTrafficPolicy")
 	}
 	return v
