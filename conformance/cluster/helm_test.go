@@ -46,16 +46,20 @@ func (s *scene) helm() {
 		s.must(err)
 		return d
 	}
-	// available demands that what was waited for has come about: a Deployment with this image, all of whose Pods are new and there.
+	// available demands that what was waited for has come about: a Deployment with this image, all of whose Pods are new and there. The
+	// autoscaler may change the number of them meanwhile, which is seen to a moment later.
 	available := func(image string) {
 		s.Helper()
 		d := deployment()
 		if err := errors.Join(same("the image", d.Spec.Template.Spec.Containers[0].Image, "registry.example/boutique:"+image),
-			same("observedGeneration", d.Status.ObservedGeneration, d.Generation),
-			same("updatedReplicas", d.Status.UpdatedReplicas, d.Status.Replicas),
 			same("a Pod is available", d.Status.AvailableReplicas > 0, true)); err != nil {
 			s.Error(err)
 		}
+		s.wait("all Pods are new", func(context.Context) error {
+			d = deployment()
+			return errors.Join(same("observedGeneration", d.Status.ObservedGeneration, d.Generation),
+				same("updatedReplicas", d.Status.UpdatedReplicas, d.Status.Replicas))
+		})
 		owner := slices.ContainsFunc(d.ManagedFields, func(e meta.ManagedFieldsEntry) bool {
 			return e.Manager == "helm" && e.Operation == meta.ManagedFieldsOperationApply
 		})
