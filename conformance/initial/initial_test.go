@@ -172,7 +172,11 @@ func start(t *testing.T, kind harness.Kind) *harness.Server {
 		t.Fatal(err)
 	}
 	// The reference runs with the range of the harness.
-	return harness.Run(t, harness.Options{Kind: kind, Flags: []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16"}})
+	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16"}
+	if kind == harness.Plinth { // no controller manager runs beside the reference, and without "*" only those run that are named
+		flags = append(flags, "--controllers=-service-cidr-controller")
+	}
+	return harness.Run(t, harness.Options{Kind: kind, Flags: flags})
 }
 
 // Whoever starts a server finds the objects that the reference makes, as it makes them, and no others.
