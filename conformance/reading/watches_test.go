@@ -202,7 +202,8 @@ func TestForgottenVersions(t *testing.T) {
 		gone("limit=1&resourceVersion=" + old)
 		next := continueOf(t, []byte(gone("limit=2&continue="+token)))
 		rest := do(t, c, http.MethodGet, maps+"?limit=2&continue="+next, nil)
-		if got := namesIn(t, rest); got != "m3 m4" || load.ResourceVersion(rest) != now {
+		// After a restart the server has renewed objects of its own.
+		if got, at := namesIn(t, rest), number(t, load.ResourceVersion(rest)); got != "m3 m4" || at < number(t, now) || at != number(t, now) && !restarted {
 			t.Errorf("restarted %v: the rest is %s at %s", restarted, got, load.ResourceVersion(rest))
 		}
 		for version, want := range map[string]string{old: "ERROR 410", fmt.Sprint(number(t, now) - 2): "DELETED 0 ADDED 0"} {
