@@ -44,7 +44,7 @@ lint: ## formatting, vet and static checks
 generate: ## bring generated files up to date (after bumping k8s.io/api, for one)
 	go generate ./...
 
-bench: ## drive the reference and Plinth side by side and print DESIGN's budget table
+bench: ## drive the reference and Plinth side by side and print the budgets of docs/spec.md
 	cd conformance && go run ./bench
 
 conformance: ## the tests that need the reference: builds it first (minutes the first time)

@@ -252,7 +252,7 @@ func foreign(file *ast.File) (found []ast.Node) {
 	return found
 }
 
-// maxFunctionLines is the house limit (DESIGN, "The way of a request").
+// maxFunctionLines is the house limit (CONTRIBUTING).
 const maxFunctionLines = 120
 
 func TestFunctionsAreShort(t *testing.T) {

@@ -99,7 +99,7 @@ type Type struct {
 type Field struct {
 	Name string
 	Type *Type
-	// What Go's encoding of built-in types does with the zero value (DESIGN, Schemas): a pointer is absent or there, a
+	// What Go's encoding of built-in types does with the zero value (docs/spec.md, VAL-4): a pointer is absent or there, a
 	// non-pointer with omitempty is absent when zero, one without is always written. OmitZero goes by the zero value of
 	// structs, too.
 	Pointer, OmitEmpty, OmitZero bool

@@ -21,6 +21,8 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 
 // What requests are answered whose URL, verb, options, media types or bodies make no sense. The words are the
 // reference's, where the reference has words for it.
+//
+// SPEC: LIST-3
 func TestRefusals(t *testing.T) {
 	s := newServer(t, nil)
 	s.create(configMaps, `{"metadata":{"name":"one"}}`)
