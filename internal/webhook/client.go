@@ -64,14 +64,25 @@ func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, client.url, bytes.NewReader(body))
+	return post(ctx, client.http, client.url, "kube-apiserver-admission", nil, body)
+}
+
+// post posts a body of JSON and returns the answer. An answer whose code is no success is an error. Webhooks know the reference by the
+// name of the agent. Show adds credentials to the request; nil: there are none.
+func post(ctx context.Context, by *http.Client, url, agent string, show func(*http.Request) error, body []byte) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, */*")
-	request.Header.Set("User-Agent", "kube-apiserver-admission") // by which webhooks know the reference
-	response, err := client.http.Do(request)
+	request.Header.Set("User-Agent", agent)
+	if show != nil {
+		if err := show(request); err != nil {
+			return nil, err
+		}
+	}
+	response, err := by.Do(request)
 	if err != nil {
 		return nil, err
 	}

@@ -1,14 +1,12 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -255,29 +253,5 @@ func (f *tokenFile) get(now time.Time) (string, error) {
 
 // Post posts a body of JSON and returns the answer. An answer whose code is no success is an error.
 func (r *Remote) Post(ctx context.Context, body []byte) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, */*")
-	request.Header.Set("User-Agent", "kube-apiserver") // by which webhooks know the reference
-	if err := r.authn(request); err != nil {
-		return nil, err
-	}
-	response, err := r.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }() // it was read
-	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(answer) > maxAnswer:
-		return nil, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
-	case response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent:
-		return nil, refused(response, answer)
-	}
-	return answer, nil
+	return post(ctx, r.http, r.url, "kube-apiserver", r.authn, body)
 }
