@@ -39,6 +39,18 @@ type reply struct {
 }
 
 // send has one request answered. Header Content-Type is that of a body.
+// cleaned waits until the server itself has gone on with definitions that are deleted.
+func (h *rehearsal) cleaned() {
+	h.Helper()
+	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	for end := time.Now().Add(10 * time.Second); strings.Contains(h.send("GET", definitions, "", "").raw, "InstanceDeletionPending"); {
+		if time.Now().After(end) {
+			h.Fatal("a definition has not been cleaned up")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 func (h *rehearsal) send(method, path, body, contentType string) reply {
 	h.Helper()
 	r, err := http.NewRequest(method, path, strings.NewReader(body))
@@ -492,19 +504,13 @@ func (h *rehearsal) deletes(s *specimen) {
 	h.make(s)
 	h.send("PATCH", s.path, `{"metadata":{"finalizers":["dry.example/run"]}}`, mergeType)
 	h.both("delete what waits", "DELETE", s.path+"?gracePeriodSeconds=0", "", "")
-	if s.of.Name == "customresourcedefinitions" { // the server itself goes on with it, and is to have done so
-		for end := time.Now().Add(10 * time.Second); strings.Contains(h.send("GET", s.path, "", "").raw, "customresourcecleanup"); {
-			if time.Now().After(end) {
-				h.Fatal("the definition has not been cleaned up")
-			}
-			time.Sleep(time.Millisecond)
-		}
-	}
+	h.cleaned()
 	h.both("delete what waits again", "DELETE", s.path+"?gracePeriodSeconds=0", "", "")
 	h.both("the last finalizer", "PATCH", s.path, `{"metadata":{"finalizers":null}}`, mergeType)
 	if slices.Contains(s.of.Verbs, "deletecollection") {
 		h.make(s)
 		h.both("deletecollection", "DELETE", s.collection+"?labelSelector=dry%3Drun", "", "")
+		h.cleaned()
 		h.both("deletecollection of nothing", "DELETE", s.collection+"?labelSelector=dry%3Dnone", "", "")
 	}
 	h.clear(s)
