@@ -38,7 +38,6 @@ type reply struct {
 	raw      string
 }
 
-// send has one request answered. Header Content-Type is that of a body.
 // cleaned waits until the server itself has gone on with definitions that are deleted.
 func (h *rehearsal) cleaned() {
 	h.Helper()
@@ -51,6 +50,7 @@ func (h *rehearsal) cleaned() {
 	}
 }
 
+// send has one request answered. Header Content-Type is that of a body.
 func (h *rehearsal) send(method, path, body, contentType string) reply {
 	h.Helper()
 	r, err := http.NewRequest(method, path, strings.NewReader(body))
