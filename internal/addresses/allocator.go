@@ -61,7 +61,7 @@ func New(c Config) *Allocator {
 }
 
 // Open lets ServiceCIDRs count.
-func (a *Allocator) Open(table *store.Table) { a.cidrs = view.New(table, compile) }
+func (a *Allocator) Open(collection *store.Collection) { a.cidrs = view.New(collection, compile) }
 
 // Complete makes the type of Services allocate, and that of IPAddresses stand for what was. Check says what is wrong with the cluster
 // IPs and families of a Service on their own.

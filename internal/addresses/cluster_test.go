@@ -39,7 +39,7 @@ func newCluster(t testing.TB, ranges string, first, last int64) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	allocator.Open(s.Table(addresses.CIDRs))
+	allocator.Open(s.Collection(addresses.CIDRs))
 	return &cluster{
 		TB: t, store: s, types: registry.Builtin(),
 		Engine: engine.New(engine.Config{Store: s, Registry: registry, AnyNamespace: true}),
@@ -96,7 +96,7 @@ func (c *cluster) value(result *engine.Result, err error) (object.Value, error) 
 	return obj, nil
 }
 
-// all is what a table of the store holds, by name.
+// all is what a collection of the store holds, by name.
 func (c *cluster) all(resource string) map[string]*store.Version {
 	sn, err := c.store.Snapshot(0)
 	if err != nil {

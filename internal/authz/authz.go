@@ -74,7 +74,7 @@ func New(modes []Mode) *Authority {
 
 // Open gives it the store. It is called before anybody else uses it.
 func (y *Authority) Open(s *store.Store) {
-	y.roles.open(s.Table)
+	y.roles.open(s.Collection)
 	y.nodes.open(s)
 }
 

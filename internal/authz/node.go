@@ -29,22 +29,22 @@ const (
 // keeps a graph of all these objects, which informers feed. Here the Pods of a node are a view, whose objects are read when
 // the kubelet first asks about them, so that a status that changes every second costs nobody anything.
 type nodes struct {
-	store   tables
+	store   collections
 	pods    *view.View[*podsOfNodes]
 	volumes *view.View[*volumes]
 	rules   []Rule
 }
 
-// tables is what authorizers read of the store.
-type tables interface {
-	Table(resource string) *store.Table
+// collections is what authorizers read of the store.
+type collections interface {
+	Collection(resource string) *store.Collection
 	Get(k store.Key) (*store.Version, bool)
 }
 
-func (n *nodes) open(s tables) {
+func (n *nodes) open(s collections) {
 	n.store = s
-	n.pods = view.New(s.Table("/pods"), compilePods)
-	n.volumes = view.New(s.Table("/persistentvolumes"), compileVolumes)
+	n.pods = view.New(s.Collection("/pods"), compilePods)
+	n.volumes = view.New(s.Collection("/persistentvolumes"), compileVolumes)
 }
 
 // nodeRules are those of the bootstrap role system:node.

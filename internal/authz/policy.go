@@ -34,7 +34,7 @@ func read(v *store.Version) (object.Value, error) {
 	return parsed.Value, err
 }
 
-// roles is all roles of a table by name, "namespace/name" for those of a namespace. A role is parsed when it is first asked for.
+// roles is all roles of a collection by name, "namespace/name" for those of a namespace. A role is parsed when it is first asked for.
 type roles struct {
 	byName shared[string, *view.Parsed[[]Rule]]
 }
@@ -138,7 +138,7 @@ func (b *binding) reason(u *access.User) string {
 // holder is a user or a group, by name, in a namespace, or "" for the whole cluster.
 type holder struct{ namespace, name string }
 
-// bindings is all bindings of a table, with an index of those who are bound.
+// bindings is all bindings of a collection, with an index of those who are bound.
 //
 //	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u, by name, and not empty
 //	groups has holder{n, g} → list  ⇔  the same of group g

@@ -15,17 +15,17 @@ import (
 const RBACGroup = "rbac.authorization.k8s.io"
 
 // RoleBased is the mode RBAC: it allows what the rules of the roles allow that users are bound to. Roles and bindings are views of
-// their tables, so that a change of one holds for the next request.
+// their collections, so that a change of one holds for the next request.
 type RoleBased struct {
 	roles, clusterRoles       *view.View[*roles]
 	bindings, clusterBindings *view.View[*bindings]
 }
 
-func (r *RoleBased) open(table func(path string) *store.Table) {
-	r.roles = view.New(table(RBACGroup+"/roles"), compileRoles)
-	r.clusterRoles = view.New(table(RBACGroup+"/clusterroles"), compileRoles)
-	r.bindings = view.New(table(RBACGroup+"/rolebindings"), compileBindings)
-	r.clusterBindings = view.New(table(RBACGroup+"/clusterrolebindings"), compileBindings)
+func (r *RoleBased) open(collection func(path string) *store.Collection) {
+	r.roles = view.New(collection(RBACGroup+"/roles"), compileRoles)
+	r.clusterRoles = view.New(collection(RBACGroup+"/clusterroles"), compileRoles)
+	r.bindings = view.New(collection(RBACGroup+"/rolebindings"), compileBindings)
+	r.clusterBindings = view.New(collection(RBACGroup+"/clusterrolebindings"), compileBindings)
 }
 
 // policy is all roles and bindings at one moment.

@@ -1,12 +1,12 @@
 // Package crd makes served types of CustomResourceDefinitions (EXT-1): what a definition says becomes rows for the engine, as
-// package builtin's tables do for the built-in types.
+// package builtin does for the built-in types.
 //
 // Nouns. A definition is an object of the type customresourcedefinitions; custom objects are what it defines. The names that a definition
 // asks for are in its spec; those that it has are in its status (acceptedNames), and no two definitions of a group have the
 // same. A definition is established when it has all the names that it has asked for: from then on it is served, also while it asks for
 // other names.
 //
-// Three things are made of the table of definitions, and each is as new as the store:
+// Three things are made of the collection of definitions, and each is as new as the store:
 //
 //   - the types that are served ([Definitions.Define], a view in the registry of the engine): names, columns, selectors, and
 //     functions that compile a schema on first use

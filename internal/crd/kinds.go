@@ -37,8 +37,10 @@ func New(metadata func() *schema.Type) *Definitions {
 	return &Definitions{types: types{metadata: metadata}}
 }
 
-// Open gives the definitions the table that they are in; it is called before anybody asks for a type.
-func (d *Definitions) Open(table *store.Table) { d.claims = view.New(table, compileClaims) }
+// Open gives the definitions the collection that they are in; it is called before anybody asks for a type.
+func (d *Definitions) Open(collection *store.Collection) {
+	d.claims = view.New(collection, compileClaims)
+}
 
 // Complete gives the type of definitions what they do when they are written and deleted.
 func (d *Definitions) Complete(r *engine.Resource) {

@@ -62,8 +62,8 @@ func newDefinitionStore(tb testing.TB, builtin []*engine.Resource) *definitionSt
 	tb.Cleanup(func() { s.Close() })
 	definitions := crd.New(func() *schema.Type { return gotypes.Of[meta.ObjectMeta]() })
 	registry := engine.NewRegistry(builtin)
-	definitions.Open(s.Table(crd.Path))
-	registry.Define(s.Table(crd.Path), definitions.Define)
+	definitions.Open(s.Collection(crd.Path))
+	registry.Define(s.Collection(crd.Path), definitions.Define)
 	return &definitionStore{tb, s, registry}
 }
 

@@ -16,7 +16,7 @@ import (
 	"plinth/schema"
 )
 
-// defined is a store with a table that defines types: its objects stand for lists of types that the test keeps.
+// defined is a store with a collection that defines types: its objects stand for lists of types that the test keeps.
 type defined struct {
 	testing.TB
 	store *store.Store
@@ -24,7 +24,7 @@ type defined struct {
 	types map[string][]*engine.Resource // by the data of the objects
 }
 
-const definedTable = "test.example/definitions"
+const definedCollection = "test.example/definitions"
 
 func newDefined(tb testing.TB) *defined {
 	d := &defined{TB: tb, types: map[string][]*engine.Resource{}}
@@ -39,7 +39,7 @@ func newDefined(tb testing.TB) *defined {
 
 func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
 	r := engine.NewRegistry(builtin)
-	r.Define(d.store.Table(definedTable), func(v *store.Version, _ []*engine.Resource) []*engine.Resource {
+	r.Define(d.store.Collection(definedCollection), func(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 		if v == nil {
 			return nil
 		}
@@ -53,7 +53,7 @@ func (d *defined) registry(builtin []*engine.Resource) *engine.Registry {
 // set makes the object of this name define these types, or removes it when there are none.
 func (d *defined) set(name string, types ...*engine.Resource) {
 	d.Helper()
-	change := store.Change{Key: store.Key{Resource: definedTable, Name: name}}
+	change := store.Change{Key: store.Key{Resource: definedCollection, Name: name}}
 	if len(types) > 0 {
 		d.mu.Lock()
 		change.Data = fmt.Appendf(nil, "%s %d", name, len(d.types))

@@ -12,8 +12,8 @@ import (
 	"plinth/internal/view"
 )
 
-// Registry knows the served types: the built-in ones, made once, and those that the objects of a table define, which are
-// a view of that table. Who serves a request asks it once, with Now, and goes by that answer to the end.
+// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define, which are
+// a view of that collection. Who serves a request asks it once, with Now, and goes by that answer to the end.
 type Registry struct {
 	alone   *Types             // the built-in ones
 	defined *view.View[*Types] // nil: there are no others
@@ -24,13 +24,13 @@ func NewRegistry(builtin []*Resource) *Registry {
 	return &Registry{alone: &Types{builtin: newBuiltin(builtin), groups: groupVersions(builtin)}}
 }
 
-// Define adds the types that the objects of a table define. It is called before anybody else uses the registry.
+// Define adds the types that the objects of a collection define. It is called before anybody else uses the registry.
 //
 // The first one to ask after a definition was written waits for define, and after a restart for all definitions: it reads
 // names, and leaves schemas to their first use. Kinds are told apart by their paths: where one is defined twice, the object
 // whose name comes first is served, and a built-in kind comes before all.
-func (r *Registry) Define(table *store.Table, define Define) {
-	r.defined = view.New(table, func(before *Types, changes iter.Seq[view.Change]) *Types {
+func (r *Registry) Define(collection *store.Collection, define Define) {
+	r.defined = view.New(collection, func(before *Types, changes iter.Seq[view.Change]) *Types {
 		if before == nil {
 			before = &Types{builtin: r.alone.builtin, groups: r.alone.groups}
 		}
@@ -91,7 +91,7 @@ type served struct {
 	versions []*Resource
 }
 
-// definition is what one object of the table defines.
+// definition is what one object of the collection defines.
 type definition struct{ served }
 
 func kindKey(path, object string) string { return path + "\x00" + object }

@@ -15,7 +15,7 @@ import (
 	"plinth/schema"
 )
 
-// definitions is a store with a table whose objects define types: "GROUP PLURAL VERSION…", of which the first version is
+// definitions is a store with a collection whose objects define types: "GROUP PLURAL VERSION…", of which the first version is
 // the stored one.
 type definitions struct {
 	testing.TB
@@ -24,7 +24,7 @@ type definitions struct {
 	mu    sync.Mutex
 }
 
-const definitionTable = "test.example/definitions"
+const definitionCollection = "test.example/definitions"
 
 func newDefinitions(tb testing.TB) *definitions {
 	d := &definitions{TB: tb, asked: map[string]int{}}
@@ -47,7 +47,7 @@ func (d *definitions) write(texts ...[2]string) {
 	d.Helper()
 	var changes []store.Change
 	for _, t := range texts {
-		c := store.Change{Key: store.Key{Resource: definitionTable, Name: t[0]}}
+		c := store.Change{Key: store.Key{Resource: definitionCollection, Name: t[0]}}
 		if t[1] != "" {
 			c.Data = []byte(t[1])
 		}
@@ -151,7 +151,7 @@ func listing(t testing.TB, types *Types) []string {
 func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	d := newDefinitions(t)
 	registry := NewRegistry(builtinOf("apps deployments v1", "batch jobs v1"))
-	registry.Define(d.Table(definitionTable), d.define)
+	registry.Define(d.Collection(definitionCollection), d.define)
 	before := registry.Now()
 	if got := listing(t, before); len(got) != 2 {
 		t.Fatalf("%q", got)
@@ -190,7 +190,7 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		d := newDefinitions(t)
 		registry := NewRegistry(builtin)
-		registry.Define(d.Table(definitionTable), d.define)
+		registry.Define(d.Collection(definitionCollection), d.define)
 		var held []*store.Snapshot
 		last := registry.Now()
 		for range 200 {
@@ -202,7 +202,7 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 			if rng.IntN(2) == 0 {
 				continue
 			}
-			sn := d.Table(definitionTable).Snapshot()
+			sn := d.Collection(definitionCollection).Snapshot()
 			if held = append(held, sn); rng.IntN(3) == 0 {
 				sn = held[rng.IntN(len(held))]
 			}
@@ -227,7 +227,7 @@ func (d *definitions) twin(sn *store.Snapshot, builtin []*Resource) []string {
 	for _, r := range builtin {
 		kinds[r.Stored.Path] = []string{r.Group + " " + r.Name + " " + r.Version + " stored"}
 	}
-	sn.Ascend(definitionTable, "", "", func(v *store.Version) bool {
+	sn.Ascend(definitionCollection, "", "", func(v *store.Version) bool {
 		words := strings.Fields(string(v.Data))
 		path := words[0] + "/" + words[1]
 		if kinds[path] == nil {
@@ -252,7 +252,7 @@ func (d *definitions) twin(sn *store.Snapshot, builtin []*Resource) []string {
 func TestTypesStayWhileTheDefinitionSaysTheSame(t *testing.T) {
 	d := newDefinitions(t)
 	registry := NewRegistry(builtinOf("apps deployments v1"))
-	registry.Define(d.Table(definitionTable), d.define)
+	registry.Define(d.Collection(definitionCollection), d.define)
 	d.write([2]string{"a", "example.com widgets v1"}, [2]string{"b", "example.com gadgets v1"})
 	first := registry.Now().GroupVersion("example.com", "v1")
 	d.write([2]string{"a", " example.com widgets v1 "})
@@ -268,7 +268,7 @@ func TestTypesStayWhileTheDefinitionSaysTheSame(t *testing.T) {
 func TestManyDefineAndAsk(t *testing.T) {
 	d := newDefinitions(t)
 	registry := NewRegistry(builtinOf("apps deployments v1"))
-	registry.Define(d.Table(definitionTable), d.define)
+	registry.Define(d.Collection(definitionCollection), d.define)
 	var wait sync.WaitGroup
 	for w := range 4 {
 		wait.Go(func() {
@@ -279,7 +279,7 @@ func TestManyDefineAndAsk(t *testing.T) {
 					t.Error("a type that was defined is not served")
 				}
 				d.write([2]string{object, ""})
-				if registry.At(d.Table(definitionTable).Snapshot()).Find(group, "v1", fmt.Sprint("r", i)) != nil {
+				if registry.At(d.Collection(definitionCollection).Snapshot()).Find(group, "v1", fmt.Sprint("r", i)) != nil {
 					t.Error("a type is served whose definition is gone")
 				}
 			}
@@ -292,7 +292,7 @@ func TestManyDefineAndAsk(t *testing.T) {
 func BenchmarkRegistry(b *testing.B) {
 	d := newDefinitions(b)
 	registry := NewRegistry(builtinOf("apps deployments v1"))
-	registry.Define(d.Table(definitionTable), d.define)
+	registry.Define(d.Collection(definitionCollection), d.define)
 	for i := range 2000 {
 		d.write([2]string{fmt.Sprint("d", i), fmt.Sprintf("g%d.example.com r%d v1", i/4, i)})
 	}

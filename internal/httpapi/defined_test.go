@@ -14,7 +14,7 @@ import (
 
 const definitions = "test.example/definitions"
 
-// widgets is the type that any object of the table of definitions defines, served in the version that its data names.
+// widgets is the type that any object of the collection of definitions defines, served in the version that its data names.
 func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	if v == nil {
 		return nil
@@ -43,7 +43,7 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 // SPEC: EXT-1, URI-8
 func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 	s := newServer(t, nil)
-	s.types.Define(s.store.Table(definitions), widgets)
+	s.types.Define(s.store.Collection(definitions), widgets)
 	commit := func(data string) {
 		t.Helper()
 		change := store.Change{Key: store.Key{Resource: definitions, Name: "widgets.example.com"}, Sidecar: &store.Sidecar{}}
@@ -101,7 +101,7 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 // Requests for other types, and for discovery, go on undisturbed while types come and go.
 func TestTypesComeAndGoUnderRequests(t *testing.T) {
 	s := newServer(t, nil)
-	s.types.Define(s.store.Table(definitions), widgets)
+	s.types.Define(s.store.Collection(definitions), widgets)
 	done := make(chan struct{})
 	var wait sync.WaitGroup
 	for _, path := range []string{"/api/v1/namespaces/default", "/apis", "/openapi/v3/apis/apps/v1", "/apis/example.com/v1/widgets"} {

@@ -137,11 +137,11 @@ func (s *Server) open(ctx context.Context) error {
 	if s.store, err = s.openStore(); err != nil {
 		return err
 	}
-	table := s.store.Table(crd.Path)
-	definitions.Open(table)
-	allocator.Open(s.store.Table(addresses.CIDRs))
+	collection := s.store.Collection(crd.Path)
+	definitions.Open(collection)
+	allocator.Open(s.store.Collection(addresses.CIDRs))
 	s.policy.Open(s.store)
-	s.registry.Define(table, definitions.Define)
+	s.registry.Define(collection, definitions.Define)
 	s.engine = engine.New(engine.Config{
 		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,

@@ -88,7 +88,7 @@ type history struct {
 type feed struct {
 	resource string       // "" for all
 	whole    bool         // of all resources
-	changed  atomic.Int64 // see Table.Revision; from the first call of Store.Table on
+	changed  atomic.Int64 // see Collection.Revision; from the first call of Store.Collection on
 	records  queue[*Record]
 	floor    int64 // revision of the newest record of this feed that memory lost
 

@@ -49,7 +49,7 @@ func (l *loading) read(from *Checkpoint) error {
 		l.restore(v.Key, v, v.Revision)
 	}
 	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
-	s.live.tables.Scan(func(_ string, t *table) bool {
+	s.live.collections.Scan(func(_ string, t *collection) bool {
 		t.changed = max(t.changed, from.Revision)
 		return true
 	})
@@ -110,7 +110,7 @@ func (l *loading) restore(k Key, lent *Version, revision int64) {
 func (l *loading) describe() {
 	s := l.state
 	var live []*Version
-	s.live.tables.Scan(func(_ string, t *table) bool {
+	s.live.collections.Scan(func(_ string, t *collection) bool {
 		t.names.Scan(func(_ string, v *Version) bool {
 			live = append(live, v)
 			s.live.bytes += int64(len(v.Data))

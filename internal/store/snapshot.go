@@ -48,7 +48,7 @@ func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
 	}
-	sn := &Snapshot{revision: s.revision, tables: s.live.freeze()}
+	sn := &Snapshot{revision: s.revision, collections: s.live.freeze()}
 	if len(s.recent) == recentSnapshots {
 		copy(s.recent, s.recent[1:])
 		s.recent = s.recent[:recentSnapshots-1]
@@ -135,11 +135,11 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	}
 	// Under the lock: copies of the roots, and the records to undo. A copy-on-write tree is marked as shared by the copy,
 	// so nobody else may copy it meanwhile.
-	sn := &Snapshot{revision: revision, only: resources, tables: s.live.freeze().Copy()}
-	s.live.tables.Scan(func(resource string, t *table) bool {
+	sn := &Snapshot{revision: revision, only: resources, collections: s.live.freeze().Copy()}
+	s.live.collections.Scan(func(resource string, t *collection) bool {
 		if wanted(resource) {
 			// When it changed last before the revision is not known where it has changed since.
-			sn.tables.Set(resource, &table{
+			sn.collections.Set(resource, &collection{
 				resource: resource, epoch: t.epoch, names: t.names.Copy(), changed: min(t.changed, revision),
 			})
 		}
@@ -187,13 +187,13 @@ func (s *State) floorOf(resources []string) int64 {
 
 // undo sets what a key was. A live version with the same bytes in it serves as well as its copy from the log.
 func (sn *Snapshot) undo(k Key, v *Version) {
-	t, ok := sn.tables.Get(k.Resource)
+	t, ok := sn.collections.Get(k.Resource)
 	if !ok {
 		if v == nil {
 			return
 		}
-		t = &table{resource: k.Resource, names: newNames(), changed: sn.revision}
-		sn.tables.Set(k.Resource, t)
+		t = &collection{resource: k.Resource, names: newNames(), changed: sn.revision}
+		sn.collections.Set(k.Resource, t)
 	}
 	if v == nil {
 		t.names.Delete(k.Name)

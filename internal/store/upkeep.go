@@ -109,10 +109,10 @@ func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 	if !wanted {
 		return s.history.horizon, nil
 	}
-	tables := s.live.freeze()
+	collections := s.live.freeze()
 	return s.history.horizon, &Checkpoint{Revision: s.revision, Window: s.history.window(), Versions: func(yield func(*Version, error) bool) {
 		n, ok := 0, true
-		tables.Scan(func(_ string, t *table) bool {
+		collections.Scan(func(_ string, t *collection) bool {
 			t.names.Scan(func(_ string, v *Version) bool {
 				if n++; n%256 == 0 && isClosing(w.quit) {
 					yield(nil, ErrClosed)

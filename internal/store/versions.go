@@ -12,37 +12,39 @@ import (
 const degree = 32
 
 type (
-	names  = btree.Map[string, *Version]
-	tables = btree.Map[string, *table]
+	names       = btree.Map[string, *Version]
+	collections = btree.Map[string, *collection]
 )
 
-// table is the live versions of one resource. Once its epoch is behind that of versions, a snapshot shares it and it never
+// collection is the live versions of one resource. Once its epoch is behind that of versions, a snapshot shares it and it never
 // changes again.
-type table struct {
+type collection struct {
 	resource string
 	epoch    uint64
 	names    *names
-	changed  int64 // see Snapshot.TableRevision
+	changed  int64 // see Snapshot.CollectionRevision
 }
 
 // versions is the live versions of every resource, in two levels of copy-on-write trees: freezing all of it costs one
-// copy of the root, and the first write to a table behind that costs one copy of that table's root.
+// copy of the root, and the first write to a collection behind that costs one copy of that collection's root.
 //
-// Invariant: table.epoch < versions.epoch ⇔ some snapshot shares the table.
+// Invariant: collection.epoch < versions.epoch ⇔ some snapshot shares the collection.
 type versions struct {
-	tables *tables
-	epoch  uint64
-	frozen *tables // what freeze gave last, nil once something changed since
-	count  int     // of live versions
-	bytes  int64   // of their Data
+	collections *collections
+	epoch       uint64
+	frozen      *collections // what freeze gave last, nil once something changed since
+	count       int          // of live versions
+	bytes       int64        // of their Data
 }
 
-func newVersions() *versions { return &versions{tables: btree.NewMap[string, *table](degree)} }
+func newVersions() *versions {
+	return &versions{collections: btree.NewMap[string, *collection](degree)}
+}
 
 func newNames() *names { return btree.NewMap[string, *Version](degree) }
 
 func (vs *versions) get(k Key) *Version {
-	t, ok := vs.tables.Get(k.Resource)
+	t, ok := vs.collections.Get(k.Resource)
 	if !ok {
 		return nil
 	}
@@ -70,28 +72,28 @@ func (vs *versions) set(k Key, v *Version, revision int64) {
 	}
 }
 
-// writable returns the table of a resource with nobody else looking at it.
-func (vs *versions) writable(resource string) *table {
-	t, ok := vs.tables.Get(resource)
+// writable returns the collection of a resource with nobody else looking at it.
+func (vs *versions) writable(resource string) *collection {
+	t, ok := vs.collections.Get(resource)
 	switch {
 	case !ok:
 		resource = strings.Clone(resource)
-		t = &table{resource: resource, epoch: vs.epoch, names: newNames()}
+		t = &collection{resource: resource, epoch: vs.epoch, names: newNames()}
 	case t.epoch < vs.epoch:
-		t = &table{resource: t.resource, epoch: vs.epoch, names: t.names.Copy(), changed: t.changed}
+		t = &collection{resource: t.resource, epoch: vs.epoch, names: t.names.Copy(), changed: t.changed}
 	default:
 		vs.frozen = nil
 		return t
 	}
 	vs.frozen = nil
-	vs.tables.Set(t.resource, t)
+	vs.collections.Set(t.resource, t)
 	return t
 }
 
 // freeze returns the versions as they are now, to be read by anybody for as long as they like.
-func (vs *versions) freeze() *tables {
+func (vs *versions) freeze() *collections {
 	if vs.frozen == nil {
-		vs.frozen = vs.tables.Copy()
+		vs.frozen = vs.collections.Copy()
 		vs.epoch++
 	}
 	return vs.frozen
@@ -100,9 +102,9 @@ func (vs *versions) freeze() *tables {
 // Snapshot is the whole state as of one revision. It never changes, costs nothing to keep but the versions that it
 // alone still knows, and needs no closing.
 type Snapshot struct {
-	revision int64
-	tables   *tables
-	only     []string // resources that a rebuilt snapshot holds; nil: all of them
+	revision    int64
+	collections *collections
+	only        []string // resources that a rebuilt snapshot holds; nil: all of them
 }
 
 // Revision is the one that the snapshot shows.
@@ -113,7 +115,7 @@ func (sn *Snapshot) names(resource string) *names {
 	if sn.only != nil && !contains(sn.only, resource) {
 		panic(fmt.Sprintf("store: snapshot %d was rebuilt for %q, not for %q", sn.revision, sn.only, resource))
 	}
-	if t, ok := sn.tables.Get(resource); ok {
+	if t, ok := sn.collections.Get(resource); ok {
 		return t.names
 	}
 	return nil
@@ -176,7 +178,7 @@ func rank(n *names, is func(name string) bool) int {
 
 // Resources yields the resources that have live versions, in byte order.
 func (sn *Snapshot) Resources(yield func(resource string) bool) {
-	sn.tables.Scan(func(resource string, t *table) bool {
+	sn.collections.Scan(func(resource string, t *collection) bool {
 		return t.names.Len() == 0 || yield(resource)
 	})
 }

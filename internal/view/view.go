@@ -1,10 +1,10 @@
-// Package view compiles the objects of a table of the store into what requests need of all of them together: the served
+// Package view compiles the objects of a collection of the store into what requests need of all of them together: the served
 // types of all definitions, the rules of all roles.
 //
 // A View is as new as the store: asking for it compares revisions, and looks at what has changed where they differ. There
 // is no goroutine, no callback and nothing to start or stop. So what a write has changed holds for the next request.
 //
-// Nouns. A table is the objects of one stored resource. A Change is what became of one of them. To compile is to make the
+// Nouns. A collection is the objects of one stored resource. A Change is what became of one of them. To compile is to make the
 // value of a view from the value before and the changes since; the first time, all objects are changes. Parsed is
 // what one version of an object says, found out when somebody asks.
 package view
@@ -18,15 +18,15 @@ import (
 	"plinth/internal/store"
 )
 
-// Change is what became of one object of a table: its new version, or nil when it is gone.
+// Change is what became of one object of a collection: its new version, or nil when it is gone.
 type Change struct {
 	Name    string
 	Version *store.Version
 }
 
 // Compile makes the value of a view. Before is the value of an earlier state, which it must not change, and changes what
-// happened since, each object at most once; for a table that nothing is known of yet, before is the zero value of T and
-// changes are all objects of the table. The order of changes means nothing.
+// happened since, each object at most once; for a collection that nothing is known of yet, before is the zero value of T and
+// changes are all objects of the collection. The order of changes means nothing.
 //
 // Compile must depend on its arguments alone, and give equal values however the way to a state is cut into steps:
 //
@@ -35,19 +35,19 @@ type Change struct {
 // It cannot fail: an object that cannot be used is for T to remember, beside the others.
 type Compile[T any] func(before T, changes iter.Seq[Change]) T
 
-// View is a value compiled from a table. Its methods may be called at the same time.
+// View is a value compiled from a collection. Its methods may be called at the same time.
 //
 // The problem it solves: a request has to see every write that was answered before it came, and almost none of them
-// concerns the table. The obvious way, to compile when the store changes, needs a goroutine that is always a little
+// concerns the collection. The obvious way, to compile when the store changes, needs a goroutine that is always a little
 // behind, or makes writers wait for everybody's compilations. Here the reader compares one number instead:
 //
-//	compiled.revision == table's last revision  ⇒  compiled.value is the value of the table as it is
+//	compiled.revision == collection's last revision  ⇒  compiled.value is the value of the collection as it is
 //
 // and the first one to find that it is not so compiles, while those who come meanwhile wait for it: each of them needs
 // the same value.
 type View[T any] struct {
-	table   *store.Table
-	compile Compile[T]
+	collection *store.Collection
+	compile    Compile[T]
 
 	newest atomic.Pointer[compiled[T]]
 
@@ -61,32 +61,32 @@ type View[T any] struct {
 // keptValues is how many earlier values are kept. Requests under way hold snapshots that are a few commits old at most.
 const keptValues = 4
 
-// compiled is the value of the table as of a revision, see store.Snapshot.TableRevision.
+// compiled is the value of the collection as of a revision, see store.Snapshot.CollectionRevision.
 type compiled[T any] struct {
 	revision int64
 	value    T
 }
 
-// New makes a view of a table. Nothing is compiled before it is asked for.
-func New[T any](table *store.Table, compile Compile[T]) *View[T] {
-	return &View[T]{table: table, compile: compile}
+// New makes a view of a collection. Nothing is compiled before it is asked for.
+func New[T any](collection *store.Collection, compile Compile[T]) *View[T] {
+	return &View[T]{collection: collection, compile: compile}
 }
 
-// Now is the value of the table as it is: every change that was durable before the call is in it.
+// Now is the value of the collection as it is: every change that was durable before the call is in it.
 func (v *View[T]) Now() T {
-	if c := v.newest.Load(); c != nil && c.revision >= v.table.Revision() {
+	if c := v.newest.Load(); c != nil && c.revision >= v.collection.Revision() {
 		return c.value
 	}
-	return v.At(v.table.Snapshot())
+	return v.At(v.collection.Snapshot())
 }
 
-// At is the value of the table as a snapshot shows it.
+// At is the value of the collection as a snapshot shows it.
 func (v *View[T]) At(sn *store.Snapshot) T {
 	c := v.newest.Load()
-	if c != nil && c.revision == v.table.Revision() && c.revision <= sn.Revision() {
-		return c.value // the table's last change of all is in the snapshot
+	if c != nil && c.revision == v.collection.Revision() && c.revision <= sn.Revision() {
+		return c.value // the collection's last change of all is in the snapshot
 	}
-	revision := sn.TableRevision(v.table.Resource())
+	revision := sn.CollectionRevision(v.collection.Resource())
 	if c == nil || c.revision < revision {
 		c = v.renew(sn, revision)
 	}
@@ -150,7 +150,7 @@ func (v *View[T]) recent(revision int64) *compiled[T] {
 func (v *View[T]) whole(sn *store.Snapshot) T {
 	var none T
 	return v.compile(none, func(yield func(Change) bool) {
-		sn.Ascend(v.table.Resource(), "", "", func(version *store.Version) bool {
+		sn.Ascend(v.collection.Resource(), "", "", func(version *store.Version) bool {
 			return yield(Change{version.Key.Name, version})
 		})
 	})
@@ -161,7 +161,7 @@ func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], 
 	if before == nil {
 		return nil, false
 	}
-	records, ok := v.table.Changes(before.revision, revision)
+	records, ok := v.collection.Changes(before.revision, revision)
 	if !ok {
 		return nil, false
 	}

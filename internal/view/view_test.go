@@ -17,7 +17,7 @@ import (
 	"plinth/internal/view"
 )
 
-const table = "test.example/things"
+const collection = "test.example/things"
 
 func open(tb testing.TB, c store.Config) *store.Store {
 	tb.Helper()
@@ -46,14 +46,14 @@ func commit(tb testing.TB, s *store.Store, changes ...store.Change) int64 {
 }
 
 func set(name, text string) store.Change {
-	return store.Change{Key: store.Key{Resource: table, Name: name}, Data: []byte(text)}
+	return store.Change{Key: store.Key{Resource: collection, Name: name}, Data: []byte(text)}
 }
 
 func remove(name string) store.Change {
-	return store.Change{Key: store.Key{Resource: table, Name: name}}
+	return store.Change{Key: store.Key{Resource: collection, Name: name}}
 }
 
-// texts compiles a table to the data of its objects, by name. What it is given is counted.
+// texts compiles a collection to the data of its objects, by name. What it is given is counted.
 type texts struct {
 	calls, whole, changes atomic.Int64
 }
@@ -79,7 +79,7 @@ func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change])
 // twin is the value of a view as a reader of the snapshot sees it.
 func twin(sn *store.Snapshot) map[string]string {
 	all := map[string]string{}
-	sn.Ascend(table, "", "", func(v *store.Version) bool {
+	sn.Ascend(collection, "", "", func(v *store.Version) bool {
 		all[v.Key.Name] = string(v.Data)
 		return true
 	})
@@ -95,7 +95,7 @@ func TestViewIsTheSnapshots(t *testing.T) {
 			config.MemoryHistoryBytes = 4 << 10 // memory forgets changes that the view has not seen
 		}
 		s := open(t, config)
-		v := view.New(s.Table(table), new(texts).compile)
+		v := view.New(s.Collection(collection), new(texts).compile)
 		var held []*store.Snapshot
 		check := func(sn *store.Snapshot) {
 			if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
@@ -119,15 +119,15 @@ func TestViewIsTheSnapshots(t *testing.T) {
 			commit(t, s, changes...)
 			switch rng.IntN(6) {
 			case 0, 1:
-				check(s.Table(table).Snapshot())
+				check(s.Collection(collection).Snapshot())
 			case 2:
-				held = append(held, s.Table(table).Snapshot())
+				held = append(held, s.Collection(collection).Snapshot())
 			case 3:
 				if len(held) > 0 {
 					check(held[rng.IntN(len(held))])
 				}
 			case 4:
-				sn, err := s.Snapshot(1+rng.Int64N(s.Revision()), table)
+				sn, err := s.Snapshot(1+rng.Int64N(s.Revision()), collection)
 				if errors.Is(err, store.ErrCompacted) {
 					continue
 				}
@@ -136,7 +136,7 @@ func TestViewIsTheSnapshots(t *testing.T) {
 				}
 				check(sn)
 			case 5:
-				if got, want := v.Now(), twin(s.Table(table).Snapshot()); !maps.Equal(got, want) {
+				if got, want := v.Now(), twin(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
 					t.Fatalf("seed %d: now the view is %v, should be %v", seed, got, want)
 				}
 			}
@@ -147,7 +147,7 @@ func TestViewIsTheSnapshots(t *testing.T) {
 // What a write changes is there for whoever asks after it, and old snapshots stay what they are, however many ask.
 func TestManyReaders(t *testing.T) {
 	s := open(t, store.Config{})
-	v := view.New(s.Table(table), new(texts).compile)
+	v := view.New(s.Collection(collection), new(texts).compile)
 	var wait sync.WaitGroup
 	for w := range 3 {
 		wait.Go(func() {
@@ -168,7 +168,7 @@ func TestManyReaders(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(w), 2))
 			var held []*store.Snapshot
 			for range 300 {
-				held = append(held, s.Table(table).Snapshot())
+				held = append(held, s.Collection(collection).Snapshot())
 				sn := held[rng.IntN(len(held))]
 				if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
 					t.Errorf("at %d the view is %v, should be %v", sn.Revision(), got, want)
@@ -187,7 +187,7 @@ func TestWorkIsProportionalToChanges(t *testing.T) {
 		commit(t, s, set(fmt.Sprint(i), "first"))
 	}
 	work := &texts{}
-	v := view.New(s.Table(table), work.compile)
+	v := view.New(s.Collection(collection), work.compile)
 	expect := func(when string, calls, changes int64) {
 		t.Helper()
 		if c, n := work.calls.Swap(0), work.changes.Swap(0); c != calls || n != changes {
@@ -197,14 +197,14 @@ func TestWorkIsProportionalToChanges(t *testing.T) {
 	expect("before anybody asks", 0, 0)
 	v.Now()
 	expect("the first time", 1, 1000)
-	first := s.Table(table).Snapshot()
+	first := s.Collection(collection).Snapshot()
 	commit(t, s, set("7", "second"))
 	commit(t, s, set("7", "third"))
 	commit(t, s, remove("8"))
 	expect("after writes that nobody asks about", 0, 0)
 	v.Now()
 	v.Now()
-	v.At(s.Table(table).Snapshot())
+	v.At(s.Collection(collection).Snapshot())
 	expect("after three writes to two objects", 1, 2)
 	v.At(first)
 	expect("at a snapshot of before", 0, 0)
@@ -212,8 +212,8 @@ func TestWorkIsProportionalToChanges(t *testing.T) {
 	other.Key.Resource = "test.example/others"
 	commit(t, s, other)
 	v.Now()
-	v.At(s.Table(table).Snapshot())
-	expect("after a write to another table", 0, 0)
+	v.At(s.Collection(collection).Snapshot())
+	expect("after a write to another collection", 0, 0)
 }
 
 // One caller compiles, the others wait for it.
@@ -221,7 +221,7 @@ func TestOneCompilesForAll(t *testing.T) {
 	s := open(t, store.Config{})
 	commit(t, s, set("a", "1"))
 	var calls atomic.Int64
-	v := view.New(s.Table(table), func(int, iter.Seq[view.Change]) int {
+	v := view.New(s.Collection(collection), func(int, iter.Seq[view.Change]) int {
 		calls.Add(1)
 		time.Sleep(20 * time.Millisecond) // long enough for the others to come
 		return 42
@@ -253,7 +253,7 @@ func TestObjectsAreParsedWhenAsked(t *testing.T) {
 		return len(v.Data), nil
 	}
 	type things map[string]*view.Parsed[int]
-	v := view.New(s.Table(table), func(before things, changes iter.Seq[view.Change]) things {
+	v := view.New(s.Collection(collection), func(before things, changes iter.Seq[view.Change]) things {
 		after := things{}
 		maps.Copy(after, before)
 		for ch := range changes {
@@ -299,12 +299,12 @@ func BenchmarkUnchanged(b *testing.B) {
 	for i := range 1000 {
 		commit(b, s, set(fmt.Sprint(i), "text"))
 	}
-	for i := range 60 { // as many tables as built-in types have
+	for i := range 60 { // as many collections as built-in types have
 		commit(b, s, store.Change{Key: store.Key{Resource: fmt.Sprintf("group%d/things", i), Name: "x"}, Data: []byte("{}")})
 	}
-	v := view.New(s.Table(table), new(texts).compile)
+	v := view.New(s.Collection(collection), new(texts).compile)
 	b.Run("At", func(b *testing.B) {
-		sn := s.Table(table).Snapshot()
+		sn := s.Collection(collection).Snapshot()
 		b.ReportAllocs()
 		for b.Loop() {
 			v.At(sn)
@@ -318,11 +318,11 @@ func BenchmarkUnchanged(b *testing.B) {
 	})
 }
 
-// One more object in a table of many.
+// One more object in a collection of many.
 func BenchmarkChange(b *testing.B) {
 	s := open(b, store.Config{})
 	work := &texts{}
-	v := view.New(s.Table(table), func(n int, changes iter.Seq[view.Change]) int {
+	v := view.New(s.Collection(collection), func(n int, changes iter.Seq[view.Change]) int {
 		for range changes {
 			n++
 		}

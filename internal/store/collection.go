@@ -1,0 +1,67 @@
+package store
+
+// Collection is a handle on the objects of one resource, for those who make something of all of them and want to know cheaply
+// whether it is still true.
+type Collection struct {
+	state    *State
+	resource string
+	feed     *feed
+}
+
+// Collection returns the handle of a resource, which may be empty yet.
+func (s *State) Collection(resource string) *Collection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.history.feed(resource)
+	if t, ok := s.live.collections.Get(resource); ok {
+		f.changed.Store(t.changed)
+	}
+	return &Collection{state: s, resource: f.resource, feed: f}
+}
+
+// Revision is that of the newest durable change in the collection. It costs one atomic load. A snapshot taken afterwards shows
+// the change.
+func (t *Collection) Revision() int64 { return t.feed.changed.Load() }
+
+// Resource is whose objects the collection holds.
+func (t *Collection) Resource() string { return t.resource }
+
+// Snapshot returns the newest state.
+func (t *Collection) Snapshot() *Snapshot {
+	sn, _ := t.state.Snapshot(0) // only older ones can be gone
+	return sn
+}
+
+// Changes returns the records of the collection behind the revision after and not behind until, oldest first; it is not ok when
+// memory no longer holds all of them. It never waits and reads no log.
+func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
+	t.state.mu.RLock()
+	defer t.state.mu.RUnlock()
+	f := t.feed
+	if after < f.floor {
+		return nil, false
+	}
+	for i := firstAfter(&f.records, after); i < f.records.len(); i++ {
+		r := f.records.at(i)
+		if r.Revision > until {
+			break
+		}
+		records = append(records, r)
+	}
+	return records, true
+}
+
+// CollectionRevision says since when the collection of a resource has been as the snapshot shows it: 0 for one that nothing was ever
+// in.
+//
+// Invariant: for every snapshot sn of a store, the collection as of sn.CollectionRevision is the collection as of sn.Revision. So two
+// snapshots with the same CollectionRevision show the same objects. The converse holds but for rebuilt snapshots, which may
+// tell a revision between the last change and their own.
+func (sn *Snapshot) CollectionRevision(resource string) int64 {
+	sn.names(resource) // panics where the snapshot was rebuilt for others
+	t, ok := sn.collections.Get(resource)
+	if !ok {
+		return 0
+	}
+	return t.changed
+}
