@@ -9,10 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"plinth/internal/access"
+	"plinth/internal/configfile"
 )
 
 // Level is how much of a request is written down. Each one holds what the one before it does.
@@ -87,37 +86,12 @@ func LoadPolicy(file string) (p *Policy, warning error, err error) {
 
 // parsePolicy reads a policy in YAML or JSON.
 func parsePolicy(text []byte) (p *Policy, warning error, err error) {
-	var strict []error
-	converted, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		strict = append(strict, err)
-		if converted, err = yaml.YAMLToJSON(text); err != nil {
-			return nil, nil, fmt.Errorf("failed decoding: %w", err)
-		}
-	}
-	var head struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(converted, &head); err != nil {
-		return nil, nil, fmt.Errorf("failed decoding: couldn't get version/kind; json parse error: %w", err)
-	}
-	switch {
-	case head.Kind == "":
-		return nil, nil, fmt.Errorf("failed decoding: Object 'Kind' is missing in '%s'", converted)
-	case head.APIVersion == "":
-		return nil, nil, fmt.Errorf("failed decoding: Object 'apiVersion' is missing in '%s'", converted)
-	case head.Kind != "Policy" || head.APIVersion != "audit.k8s.io/v1":
-		return nil, nil, fmt.Errorf("failed decoding: no kind %q is registered for version %q", head.Kind, head.APIVersion)
-	}
 	p = &Policy{}
-	unknown, err := json.UnmarshalStrict(converted, p)
+	lenient, err := configfile.Decode(text, "Policy", []string{"audit.k8s.io/v1"}, p)
 	if err != nil {
 		return nil, nil, fmt.Errorf("failed decoding: %w", err)
 	}
-	if strict = append(strict, unknown...); len(strict) > 0 {
-		warning = fmt.Errorf("strict decoding error: %w", errors.Join(strict...))
-	}
+	warning = configfile.Strict(lenient)
 	if err := p.validate().ToAggregate(); err != nil {
 		return nil, nil, err
 	}
