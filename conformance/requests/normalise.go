@@ -19,7 +19,8 @@ type names struct {
 	of    map[string]string // "kind value" → name
 	n     map[string]int
 	taken map[string]bool
-	// literal uids stand in the script itself.
+	// literal uids and addresses stand in the script itself. (Those that are given out without being asked for are none of
+	// them: scripts ask for the lowest of a range, which are given out last.)
 	literal map[string]bool
 	mark    string // in new names, where recorded ones are taken over: so that they are never mistaken for one of those
 }
@@ -41,7 +42,7 @@ func (n *names) name(kind, value string) string {
 var (
 	uuid      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	clock     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b`)
+	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b|\bfd00:10::[0-9a-f:]*[0-9a-f]\b`)
 	current   = regexp.MustCompile(`(current: |ResourceVersion in record \()\d+`)
 
 	// An object as text, in the messages of patches also with its quotes escaped.
@@ -153,7 +154,15 @@ func (n *names) text(s string) string {
 		}
 		return "<time>"
 	})
-	s = clusterIP.ReplaceAllString(s, "<clusterIP>")
+	s = clusterIP.ReplaceAllStringFunc(s, func(ip string) string {
+		switch {
+		case n.literal[ip]:
+			return ip
+		case strings.Contains(ip, ":"):
+			return "<clusterIPv6>"
+		}
+		return "<clusterIP>"
+	})
 	s = current.ReplaceAllString(s, "${1}<now>")
 	return s
 }

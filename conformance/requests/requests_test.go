@@ -4,6 +4,7 @@ import (
 	"flag"
 	"net/http"
 	"os"
+	"slices"
 	"testing"
 
 	"plinth/conformance/internal/harness"
@@ -37,13 +38,18 @@ func TestPlinth(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel() // most of the time they wait
 			// The records are of a reference in which this gate is off, and many of them list the media types.
-			server := harness.RunTarget(t, append(mode.flags, "--feature-gates=CBORServingAndStorage=false",
+			flags := append(mode.flags, "--feature-gates=CBORServingAndStorage=false",
 				// No controller manager ran beside it, either. (Without "*" only those run that are named.)
-				"--controllers=-namespace-controller", "--service-cluster-ip-range=10.0.0.0/16")...)
+				"--controllers=-namespace-controller", "--service-cluster-ip-range=10.0.0.0/16")
+			shared := harness.RunTarget(t, flags...)
 			for _, script := range records.Load(t, Parse) {
 				t.Run(records.Name(script.File), func(t *testing.T) {
 					if records.Name(script.File) != "definitions" { // whose types others would find in discovery; it leaves none behind
 						t.Parallel() // each has its own namespace
+					}
+					server := shared
+					if len(script.Server) > 0 {
+						server = harness.Run(t, harness.Options{Kind: harness.Target(), Flags: script.flags(flags)})
 					}
 					replay(t, script, NewRunner(server.URL, mode.client(server), script))
 				})
@@ -64,9 +70,13 @@ func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	server := harness.Run(t, harness.Options{Kind: harness.Reference})
+	shared := harness.Run(t, harness.Options{Kind: harness.Reference})
 	for _, script := range records.Load(t, Parse) {
 		t.Run(records.Name(script.File), func(t *testing.T) {
+			server := shared
+			if len(script.Server) > 0 {
+				server = harness.Run(t, harness.Options{Kind: harness.Reference, Flags: script.Server})
+			}
 			if *rewrite {
 				record(t, script, NewRunner(server.URL, server.Client(), script))
 				return
@@ -78,6 +88,14 @@ func TestRecords(t *testing.T) {
 			replay(t, script, NewRunner(server.URL, server.Client(), script))
 		})
 	}
+}
+
+// flags are those of the server of Plinth for this script: its own stand behind the others, and count.
+func (s *Script) flags(others []string) []string {
+	if harness.Target() == harness.Reference {
+		return s.Server
+	}
+	return slices.Concat(others, s.Server)
 }
 
 func record(t *testing.T, script *Script, runner *Runner) {

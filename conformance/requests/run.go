@@ -33,8 +33,10 @@ type Runner struct {
 func NewRunner(url string, client *http.Client, script *Script) *Runner {
 	r := &Runner{base: url, client: client, names: newNames(), variables: map[string]string{}, streams: map[string]*stream{}}
 	for _, step := range script.Steps {
-		for _, id := range uuid.FindAllString(step.URL+step.Body, -1) {
-			r.names.literal[id] = true
+		for _, pattern := range []*regexp.Regexp{uuid, clusterIP} {
+			for _, id := range pattern.FindAllString(step.URL+" "+step.Body, -1) {
+				r.names.literal[id] = true
+			}
 		}
 	}
 	return r

@@ -16,6 +16,8 @@ type Script struct {
 	Steps []*Step
 	// Differs are paths of bodies at which Plinth is known to differ anywhere in this file, with the reason.
 	Differs []*Difference
+	// Server are flags that the server is started with for this script alone; none: it shares one with the others.
+	Server []string
 }
 
 // Difference is a known difference. It has to show: one that no longer does fails the test.
@@ -73,6 +75,9 @@ func Parse(file, text string) (*Script, error) {
 				return nil, fmt.Errorf("%s:%d: %w", file, i+1, err)
 			}
 			s.Differs = append(s.Differs, d)
+		}
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "@server "); ok {
+			s.Server = append(s.Server, strings.Fields(rest)...)
 		}
 	}
 	return s, nil
