@@ -129,6 +129,9 @@ func (t *target) owns() (any bool) {
 
 // delete deletes the object, on the condition that it is still as it was judged.
 func (t *target) delete(ctx context.Context, how engine.Propagation) error {
+	if err := t.pace.Wait(ctx); err != nil {
+		return err
+	}
 	_, err := t.Engine.Delete(ctx, t.request(), engine.DeleteOptions{
 		PropagationPolicy: string(how),
 		PreconditionUID:   t.o.Sidecar.UID, PreconditionRV: strconv.FormatInt(t.o.Revision, 10),
@@ -237,6 +240,9 @@ func listOrNull(items []object.Value) object.Value {
 
 // patch changes metadata of the object, on the condition that it is still as it was read; then the target is what has become of it.
 func (t *target) patch(ctx context.Context, metadata object.Value) error {
+	if err := t.pace.Wait(ctx); err != nil {
+		return err
+	}
 	metadata = metadata.With("uid", object.StringOf(t.o.Sidecar.UID)).
 		With("resourceVersion", object.StringOf(strconv.FormatInt(t.o.Revision, 10)))
 	result, err := t.Engine.Patch(ctx, t.request(), engine.Patch{

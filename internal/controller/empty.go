@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/engine"
@@ -29,6 +31,7 @@ type emptier struct {
 	of     *engine.Resource // nil: the type is not served, and there is nothing to do
 	what   string           // "namespace"
 	user   access.User
+	pace   *rate.Limiter // of its deletes
 	// seen is told of every change of an object; nil disables it.
 	seen func(ctx context.Context, o *engine.Object)
 	// empty is one pass: it deletes what is in an object, and lets the object go when nothing is left.
@@ -328,6 +331,9 @@ func (c *emptier) delete(ctx context.Context, r *engine.Resource, item *engine.O
 	rq := &engine.Request{Resource: r, Name: item.Key.Name, User: c.user}
 	if r.Namespaced {
 		rq.Namespace, rq.Name, _ = strings.Cut(item.Key.Name, "/")
+	}
+	if err := c.pace.Wait(ctx); err != nil {
+		return err
 	}
 	o.PreconditionUID = item.Sidecar.UID
 	_, err := c.engine.Delete(ctx, rq, o)

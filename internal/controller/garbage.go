@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"plinth/internal/access"
 	"plinth/internal/engine"
 	"plinth/object"
@@ -60,6 +62,7 @@ type collector struct {
 	*Garbage
 	user access.User
 	work *worklist
+	pace *rate.Limiter // of its writes
 
 	mu sync.Mutex
 	// waiting has the objects that wait for their dependents, by UID:
@@ -103,7 +106,7 @@ func (c *collector) run(ctx context.Context) {
 
 func (g *Garbage) collector(ctx context.Context) *collector {
 	c := &collector{
-		Garbage: g, user: serviceAccount("generic-garbage-collector"),
+		Garbage: g, user: serviceAccount("generic-garbage-collector"), pace: newPace(),
 		waiting: map[string]*waiter{}, missing: map[ownerType]bool{},
 	}
 	if g.Now == nil {

@@ -42,7 +42,7 @@ func (c *Namespaces) Run(ctx context.Context) { c.emptier().run(ctx) }
 
 func (c *Namespaces) emptier() *emptier {
 	e := &emptier{
-		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace", user: serviceAccount("namespace-controller"),
+		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace", user: serviceAccount("namespace-controller"), pace: newPace(),
 		of: c.Registry.Now().Find("", "v1", "namespaces"),
 	}
 	if e.now == nil {
