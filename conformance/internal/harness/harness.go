@@ -456,6 +456,7 @@ func build(name, module string, args ...string) (string, error) {
 	program := filepath.Join(built.dir, name)
 	cmd := exec.Command("go", append([]string{"build", "-o", program}, args...)...)
 	cmd.Dir = filepath.Join(strings.TrimSpace(string(root)), module)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile builds it
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", name, err, out)
 	}
