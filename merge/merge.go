@@ -134,7 +134,7 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	if now.Manager == "" {
 		now.Manager = unknownManager
 	}
-	diff, err := o.settle(live, next, nil, true)
+	diff, err := o.updateOwners(live, next, nil, true)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *room) (obj
 			return object.Nil, nil, err
 		}
 	}
-	if _, err := o.settle(live, merged, me, w.Force); err != nil {
+	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
 			o.tell(conflict, live, merged)
@@ -291,11 +291,11 @@ func (o *operation) reconcile(live object.Value) error {
 	return nil
 }
 
-// settle compares what was with what is, and takes from everybody but the writer what they do not own any longer: fields
+// updateOwners compares what was with what is, and takes from everybody but the writer what they do not own any longer: fields
 // that are gone, and by force those that have changed. Without force a changed field that another manager owns is a
 // conflict. It returns the difference in the version of the request. The managers have been reconciled: their versions are
 // there.
-func (o *operation) settle(live, next object.Value, writer *entry, force bool) (Set, error) {
+func (o *operation) updateOwners(live, next object.Value, writer *entry, force bool) (Set, error) {
 	type comparison struct {
 		version string
 		diff    Set

@@ -248,9 +248,9 @@ func (h *heapOfInts) Pop() any {
 	return x
 }
 
-// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. settled are
+// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed are
 // the members of the patch that are done with that.
-func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, settled map[string]bool, err error) {
+func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, placed map[string]bool, err error) {
 	e := edit{base: live}
 	for _, directive := range directives {
 		if directive.Value.Kind() != object.List {
@@ -266,13 +266,13 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 		}
 		if found {
 			e.set(key, object.ListOf(made...))
-			if settled == nil {
-				settled = make(map[string]bool, len(directives))
+			if placed == nil {
+				placed = make(map[string]bool, len(directives))
 			}
-			settled[key] = true
+			placed[key] = true
 		}
 	}
-	return e.done(), settled, nil
+	return e.done(), placed, nil
 }
 
 // ordered merges one list and puts it in this order. found is false if there is no such list anywhere.

@@ -85,7 +85,7 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 			return object.Nil, err
 		}
 	}
-	live, settled, err := m.inOrder(live, patch, p, d.orders)
+	live, placed, err := m.inOrder(live, patch, p, d.orders)
 	if err != nil {
 		return object.Nil, err
 	}
@@ -94,7 +94,7 @@ func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 	}
 	e := edit{base: live}
 	for _, member := range patch.Members() {
-		if member.Key == retainPrefix || isParallel(member.Key) || settled[member.Key] {
+		if member.Key == retainPrefix || isParallel(member.Key) || placed[member.Key] {
 			continue
 		}
 		if err := m.member(&e, member.Key, member.Value, p); err != nil {

@@ -61,7 +61,7 @@ func stub(args []string, out io.Writer) error {
 	if len(nothing) > 0 {
 		logger.Info("flags that mean nothing here are ignored", nothing...)
 	}
-	if err := s.settle(); err != nil {
+	if err := s.configure(); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -82,8 +82,8 @@ func twoDashes(args []string) []string {
 	return all
 }
 
-// settle makes the stub's configuration of the flags.
-func (s *stubSettings) settle() error {
+// configure makes the stub's configuration of the flags.
+func (s *stubSettings) configure() error {
 	if s.DataDir == "" {
 		s.DataDir = s.name + ".etcd"
 	}

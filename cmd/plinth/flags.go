@@ -20,10 +20,10 @@ type fate string
 
 // The fates.
 const (
-	works   fate = "works"         // it does what it says
-	own     fate = "Plinth only"   // it works, and the reference does not have it
-	ignored fate = "means nothing" // it is taken, and the log says that it means nothing here
-	refused fate = "error"         // it asks for something that is not there, and that nobody must be left to believe in
+	works      fate = "works"         // it does what it says
+	plinthOnly fate = "Plinth only"   // it works, and the reference does not have it
+	ignored    fate = "means nothing" // it is taken, and the log says that it means nothing here
+	refused    fate = "error"         // it asks for something that is not there, and that nobody must be left to believe in
 )
 
 // row is one flag.

@@ -114,7 +114,7 @@ func TestFates(t *testing.T) {
 				changed := !reflect.DeepEqual(before, after)
 				count[r.fate]++
 				switch r.fate {
-				case works, own:
+				case works, plinthOnly:
 					if err != nil || !changed || nothing != nil {
 						t.Errorf("%s --%s=%s: changed %v, %v, %v", program, r.name, value, changed, nothing, err)
 					}
@@ -134,7 +134,7 @@ func TestFates(t *testing.T) {
 				}
 			}
 		}
-		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 40 || count[refused] < 3 || count[own] != 6) ||
+		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 40 || count[refused] < 3 || count[plinthOnly] != 6) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 {
 			t.Errorf("%s has %v", program, count)
 		}

@@ -19,7 +19,7 @@ type settings struct {
 // serveFlags are all flags of kube-apiserver 1.37, in the sections of its help, and those that only this server has.
 func serveFlags(c *settings) table {
 	return table{
-		{"Plinth", ownFlags(c)},
+		{"Plinth", plinthFlags(c)},
 		{"Generic", genericFlags(c)},
 		{"Etcd", etcdFlags(c)},
 		{"Secure serving", servingFlags(c)},
@@ -49,21 +49,21 @@ func serveFlags(c *settings) table {
 	}
 }
 
-func ownFlags(c *settings) []row {
+func plinthFlags(c *settings) []row {
 	return []row{
-		{"data-dir", text(&c.DataDir), own,
+		{"data-dir", text(&c.DataDir), plinthOnly,
 			"where certificates, the kubeconfig and all objects are kept, where --etcd-servers names no other " +
 				"place", ""},
-		{"storage", text(&c.Storage), own,
+		{"storage", text(&c.Storage), plinthOnly,
 			"embedded: durable, in the data directory; memory: gone when the server ends", ""},
-		{"write-kubeconfig", text(&c.WriteKubeconfig), own,
+		{"write-kubeconfig", text(&c.WriteKubeconfig), plinthOnly,
 			"where to write the administrator's kubeconfig; by default kubeconfig in the data directory", ""},
-		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), own,
+		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
 			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
-		{"controllers", list(&c.Controllers), own,
+		{"controllers", list(&c.Controllers), plinthOnly,
 			"which controllers of kube-controller-manager the server runs itself: * is all, NAME is one, -NAME is " +
 				"without it (" + strings.Join(server.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
-		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), own,
+		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), plinthOnly,
 			"the least important messages to log: debug, info, warn or error", ""},
 	}
 }

@@ -136,7 +136,7 @@ func (r *runner) run(ctx context.Context, graphs []*graph) ([]*running, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.settle(ctx); err != nil {
+		if err := r.waitUntilQuiet(ctx); err != nil {
 			return nil, err
 		}
 		if err := r.look(ctx, all, phase); err != nil {
@@ -169,8 +169,8 @@ func (r *runner) watch(body io.ReadCloser) {
 	}
 }
 
-// settle waits until nothing has changed for a while.
-func (r *runner) settle(ctx context.Context) error {
+// waitUntilQuiet waits until nothing has changed for a while.
+func (r *runner) waitUntilQuiet(ctx context.Context) error {
 	r.moved.Store(time.Now().UnixNano())
 	for {
 		rest := r.quiet - time.Since(time.Unix(0, r.moved.Load()))

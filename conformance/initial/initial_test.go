@@ -146,8 +146,8 @@ func normal(t *testing.T, server *harness.Server, item unstructured.Unstructured
 	return walk(item.Object)
 }
 
-// settled waits until a server has made what it makes after it is ready.
-func settled(t *testing.T, server *harness.Server) map[string]any {
+// whenQuiet waits until a server has made what it makes after it is ready.
+func whenQuiet(t *testing.T, server *harness.Server) map[string]any {
 	t.Helper()
 	last := objects(t, server)
 	for same, until := 0, time.Now().Add(time.Minute); same < 3; {
@@ -194,7 +194,7 @@ func TestPlinth(t *testing.T) {
 	if err := yaml.Unmarshal(text, &want); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, settled(t, start(t, harness.Plinth)), want)
+	compare(t, whenQuiet(t, start(t, harness.Plinth)), want)
 }
 
 // TestRecords holds the record against the reference, or makes it.
@@ -202,7 +202,7 @@ func TestRecords(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	have := settled(t, start(t, harness.Reference))
+	have := whenQuiet(t, start(t, harness.Reference))
 	text, err := yaml.Marshal(have)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestImpersonation(t *testing.T) {
 			if code, body := s.do(method, at, role, harness.AdminToken); code > 201 {
 				t.Fatalf("%s: %d %s", s.name, code, body)
 			}
-			s.settle(n)
+			s.waitForRules(n)
 		}
 		for _, wish := range wishes {
 			for _, r := range requests {
@@ -140,9 +140,9 @@ func TestImpersonation(t *testing.T) {
 
 const accountClaims = `{"iss":"` + issuer + `","sub":"system:serviceaccount:u:a","exp":@600,"kubernetes.io":{"namespace":"u","serviceaccount":{"name":"a","uid":"$account"}`
 
-// settle waits until the server knows the rules of a role: the reference reads them a moment later, and remembers for ten seconds as
+// waitForRules waits until the server knows the rules of a role: the reference reads them a moment later, and remembers for ten seconds as
 // whom somebody has acted.
-func (s *server) settle(n int) {
+func (s *server) waitForRules(n int) {
 	s.t.Helper()
 	if s.Kind == harness.Reference && n > 0 {
 		time.Sleep(11 * time.Second)

@@ -118,7 +118,7 @@ func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
 		g.keep(g.old)
 	}
 	g.pair(g.old)
-	for _, step := range []func() error{g.settleFamilies, g.giveAddresses, g.givePorts, g.giveHealthPort} {
+	for _, step := range []func() error{g.completeFamilies, g.giveAddresses, g.givePorts, g.giveHealthPort} {
 		if err := step(); err != nil {
 			return object.Nil, err
 		}

@@ -13,9 +13,9 @@ import (
 
 var spec = field.NewPath("spec")
 
-// settleFamilies fills in which families of addresses a Service has, given what its client says of it in ipFamilyPolicy, ipFamilies
+// completeFamilies fills in which families of addresses a Service has, given what its client says of it in ipFamilyPolicy, ipFamilies
 // and clusterIPs, and refuses what the cluster does not have.
-func (g *grant) settleFamilies() error {
+func (g *grant) completeFamilies() error {
 	if !g.hasAddress() || g.staysAsItPrefers() {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (g *grant) settleFamilies() error {
 	if errs := g.check(g.value(), g.Old); len(errs) > 0 {
 		return g.invalid(errs...)
 	}
-	if errs := append(g.settlePolicy(), g.inferFamilies()...); len(errs) > 0 {
+	if errs := append(g.applyPolicy(), g.inferFamilies()...); len(errs) > 0 {
 		return g.invalid(errs...)
 	}
 	if g.clusterIP == none && !g.selects { // it says nothing of where it leads to, and may have families that the cluster has not
@@ -67,9 +67,9 @@ func (g *grant) defaultPolicy() object.Value {
 	return object.StringOf(single)
 }
 
-// settlePolicy makes addresses and families agree with the policy, where an update says it has one family from now on; elsewhere it
+// applyPolicy makes addresses and families agree with the policy, where an update says it has one family from now on; elsewhere it
 // says where they do not.
-func (g *grant) settlePolicy() (errs field.ErrorList) {
+func (g *grant) applyPolicy() (errs field.ErrorList) {
 	s := g.service
 	alone := g.policy.Str() == single
 	switch {

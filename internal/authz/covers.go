@@ -20,9 +20,9 @@ const maxSmallest = 1 << 16
 
 // uncovered is the smallest rules of wanted that nothing in held covers.
 func uncovered(held, wanted []Rule) (missing []Rule) {
-	room := maxSmallest
+	budget := maxSmallest
 	for i := range wanted {
-		if room -= wanted[i].size(room); room < 0 {
+		if budget -= wanted[i].size(budget); budget < 0 {
 			return append(missing, wanted[i:]...)
 		}
 		wanted[i].each(func(smallest Rule) {

@@ -178,8 +178,8 @@ func (n *nodes) serviceAccount(node string, a *access.Attributes) (bool, string)
 	return n.relation(node, a)
 }
 
-// owns says whether a verb is one of those with which a kubelet keeps an object of its own.
-func owns(verb string) bool {
+// maintains says whether a verb is one of those with which a kubelet keeps an object of its own.
+func maintains(verb string) bool {
 	switch verb {
 	case "get", "create", "update", "patch", "delete":
 		return true
@@ -190,7 +190,7 @@ func owns(verb string) bool {
 func lease(node string, a *access.Attributes) (bool, string) {
 	const namespace = "kube-node-lease"
 	switch {
-	case !owns(a.Verb):
+	case !maintains(a.Verb):
 		return false, "can only get, create, update, patch, or delete a node lease"
 	case a.Namespace != namespace:
 		return false, "can only access leases in the " + strconv.Quote(namespace) + " system namespace"
@@ -206,7 +206,7 @@ func csiNode(node string, a *access.Attributes) (bool, string) {
 		return false, "CSINode status access requires CSIVolumeHealth feature" // which is alpha
 	case a.Subresource != "":
 		return false, "cannot authorize CSINode subresources"
-	case !owns(a.Verb):
+	case !maintains(a.Verb):
 		return false, "can only get, create, update, patch, or delete a CSINode"
 	case a.Verb != "create" && a.Name != node:
 		return false, "can only access CSINode with the same name as the requesting node"

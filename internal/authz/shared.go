@@ -27,7 +27,7 @@ type edit[K comparable, V any] struct {
 	fresh [64]bool
 }
 
-func (e *edit[K, V]) own(i int) map[K]V {
+func (e *edit[K, V]) writable(i int) map[K]V {
 	if !e.fresh[i] {
 		e.fresh[i] = true
 		copied := make(map[K]V, len(e.next.parts[i])+1)
@@ -39,5 +39,5 @@ func (e *edit[K, V]) own(i int) map[K]V {
 	return e.next.parts[i]
 }
 
-func (e *edit[K, V]) set(key K, value V) { e.own(part(key))[key] = value }
-func (e *edit[K, V]) delete(key K)       { delete(e.own(part(key)), key) }
+func (e *edit[K, V]) set(key K, value V) { e.writable(part(key))[key] = value }
+func (e *edit[K, V]) delete(key K)       { delete(e.writable(part(key)), key) }

@@ -35,7 +35,7 @@ func authorization(c Config) group {
 		{
 			name: "selfsubjectaccessreviews", kind: "SelfSubjectAccessReview",
 			schema: gotypes.Of[authorizationv1.SelfSubjectAccessReview], cluster: true, verbs: createOnly,
-			special: func(r *engine.Resource) { r.Answer = reviews.own },
+			special: func(r *engine.Resource) { r.Answer = reviews.self },
 		},
 		{
 			name: "selfsubjectrulesreviews", kind: "SelfSubjectRulesReview",
@@ -53,8 +53,8 @@ func authorization(c Config) group {
 // accessReviews answer what the authority would say of a request.
 type accessReviews struct{ authority *authz.Authority }
 
-// own answers whether who asks may do something.
-func (a accessReviews) own(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
+// self answers whether who asks may do something.
+func (a accessReviews) self(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
 	faults := append(attributesFaults(obj), selectorFaults(obj)...)
 	if faults = append(faults, noMeta(obj)...); len(faults) > 0 {
 		return object.Nil, refused(faults)

@@ -35,7 +35,7 @@ func volumePhase(now func() time.Time) func(obj, old object.Value) object.Value 
 	}
 }
 
-// claimSource settles the two ways in which a PersistentVolumeClaim names its data source: dataSource, which takes
+// claimSource reconciles the two ways in which a PersistentVolumeClaim names its data source: dataSource, which takes
 // claims and snapshots only and ignores everything else, and dataSourceRef.
 func claimSource(obj object.Value) object.Value {
 	spec := obj.At("spec")

@@ -21,7 +21,7 @@ func typeOf(s *shape, name string) *types.Type {
 	switch s.form {
 	case object_:
 		return types.NewObjectType(name)
-	case table:
+	case map_:
 		return types.NewMapType(types.StringType, typeOf(s.elem, name+".@elem"))
 	case list, set, keyed:
 		return types.NewListType(typeOf(s.elem, name+".@idx"))
@@ -67,7 +67,7 @@ func (p *provider) find(name string) *shape {
 		}
 		var next *shape
 		switch {
-		case at.form == table && step == "@elem", step == "@idx" && (at.form == list || at.form == set || at.form == keyed):
+		case at.form == map_ && step == "@elem", step == "@idx" && (at.form == list || at.form == set || at.form == keyed):
 			next = at.elem
 		case at.form == object_:
 			next, _ = at.declared(step)
@@ -106,7 +106,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 		}
 		return p.Provider.FindStructFieldType(name, field)
 	}
-	if s.form == table {
+	if s.form == map_ {
 		return &types.FieldType{Type: typeOf(s.elem, name+".@elem")}, true
 	}
 	of, ok := s.declared(field)
@@ -143,7 +143,7 @@ func (z sizes) EstimateSize(of checker.AstNode) *checker.SizeEstimate {
 		case "@items", "@values":
 			at = at.elem
 		case "@keys":
-			if at.form != table {
+			if at.form != map_ {
 				return nil
 			}
 			at = keyShape

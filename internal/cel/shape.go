@@ -18,7 +18,7 @@ type form uint8
 const (
 	unknown form = iota // of no declared type: it is there, and can be compared, but expressions do not get at it
 	object_             // named fields
-	table               // any keys, one element type
+	map_                // any keys, one element type
 	list
 	set   // a list whose order is nothing, of scalars
 	keyed // a list whose order is nothing, of objects told apart by keys
@@ -39,13 +39,13 @@ const (
 type shape struct {
 	form     form
 	nullable bool
-	// hidden shapes are those that expressions do not get at: unknown ones, and lists and tables of such.
+	// hidden shapes are those that expressions do not get at: unknown ones, and lists and maps of such.
 	hidden bool
 	// typed says that an object has declared fields: then keys are names of fields, escaped to be identifiers, and a field that
 	// is null is a field that is not there.
 	typed  bool
 	fields []property // object: sorted by name
-	elem   *shape     // table, list, set, keyed
+	elem   *shape     // map_, list, set, keyed
 	keys   []string   // keyed: names of the fields, escaped
 	listOf string     // list, set, keyed: the type of the items as schemas name it
 
@@ -106,7 +106,7 @@ func (m shapes) of(t *schema.Type) *shape {
 	case schema.Struct:
 		m.object(s, t, c)
 	case schema.Map:
-		s.form, s.elem, s.minSize = table, m.of(t.Elem), 2
+		s.form, s.elem, s.minSize = map_, m.of(t.Elem), 2
 		s.hidden = s.elem.hidden
 		// A key takes two quotes at least, an entry a colon and a comma. The reference counts six.
 		s.maxElements = bound(c.MaxProperties, (maxRequest-2)/(s.elem.minSize+6))

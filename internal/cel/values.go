@@ -28,7 +28,7 @@ func (s *shape) value(v object.Value) ref.Val {
 		return types.NewErr("invalid data, got null for schema with nullable=false")
 	}
 	switch s.form {
-	case object_, table:
+	case object_, map_:
 		if v.Kind() == object.Map {
 			return &mapping{v, s}
 		}
@@ -156,7 +156,7 @@ func raw(v ref.Val) (object.Value, bool) {
 	return object.Nil, false
 }
 
-// mapping is an object or a table.
+// mapping is an object or a map.
 type mapping struct {
 	v object.Value
 	s *shape
@@ -189,7 +189,7 @@ func (m *mapping) Size() ref.Val { return types.Int(m.v.Len()) }
 
 // member is the shape of what stands under a key; nil if the schema does not know it.
 func (m *mapping) member(key string) *shape {
-	if m.s.form == table {
+	if m.s.form == map_ {
 		return m.s.elem
 	}
 	of, _ := m.s.field(key)

@@ -103,7 +103,7 @@ func (t *target) examine(ctx context.Context, known notes) error {
 			return nil
 		}
 		return t.forget(ctx, away)
-	case len(by[ownerWaits]) > 0 && t.owns():
+	case len(by[ownerWaits]) > 0 && t.hasDependents():
 		return t.deleteInForeground(ctx, refs)
 	}
 	how := engine.Background
@@ -118,8 +118,8 @@ func (t *target) examine(ctx context.Context, known notes) error {
 	return t.delete(ctx, how)
 }
 
-// owns says whether the object has dependents.
-func (t *target) owns() (any bool) {
+// hasDependents says whether the object has dependents.
+func (t *target) hasDependents() (any bool) {
 	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
 		any = t.collectable(d.Key.Resource) != nil
 		return !any
@@ -145,7 +145,7 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 // which may close a cycle therefore, no longer blocks its owners. That is enough, although workers decide side by side: an object
 // comes here only when all of its owners wait or are gone, so of a cycle it comes after the one before it,
 //
-//	x owns y ∧ y is deleted here ⇒ x waited before y was judged
+//	x is an owner of y ∧ y is deleted here ⇒ x waited before y was judged
 //
 // and the last one finds a dependent that waits: the one with which the cycle has begun, which somebody else has deleted. (Who
 // deletes several objects of one cycle in the foreground has them wait for each other, as on the reference.)
@@ -313,15 +313,15 @@ func (t *target) orphan(ctx context.Context) error {
 	for any := true; any; { // some may have come meanwhile
 		any = false
 		var work sync.WaitGroup
-		room := make(chan struct{}, tasksAtOnce)
+		slots := make(chan struct{}, tasksAtOnce)
 		t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
 			if t.collectable(d.Key.Resource) == nil {
 				return true
 			}
 			any = true
-			room <- struct{}{}
+			slots <- struct{}{}
 			work.Go(func() {
-				defer func() { <-room }()
+				defer func() { <-slots }()
 				if err := t.leave(ctx, d.Key); err != nil {
 					failed.set(err)
 				}

@@ -285,20 +285,20 @@ func (c *emptier) emptyOf(
 	}
 	var failed firstError
 	var work sync.WaitGroup
-	room := make(chan struct{}, deletesAtOnce)
+	slots := make(chan struct{}, deletesAtOnce)
 	any := false
 	for item := range list.Items {
 		any = true
 		if ctx.Err() != nil || failed.get() != nil {
 			break
 		}
-		if settled(r, item) {
+		if deleteIsNoop(r, item) {
 			continue
 		}
 		options := how(item)
-		room <- struct{}{}
+		slots <- struct{}{}
 		work.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-slots }()
 			if err := c.delete(ctx, r, item, options); err != nil {
 				failed.set(err)
 			}
@@ -311,9 +311,9 @@ func (c *emptier) emptyOf(
 	return c.engine.List(ctx, rq, engine.ListOptions{})
 }
 
-// settled says that a delete in the background would change nothing of an object: it has been told before, and waits
+// deleteIsNoop says that a delete in the background would change nothing of an object: it has been told before, and waits
 // for finalizers that such a delete leaves alone. (Types with a grace period are told again: it may be a shorter one.)
-func settled(r *engine.Resource, item *engine.Object) bool {
+func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	if !item.Sidecar.Deleting || r.GracefulDelete != nil {
 		return false
 	}

@@ -48,8 +48,8 @@ func (y *yard) collect() {
 	y.Cleanup(y.stop)
 }
 
-// settle waits until the collector has nothing to do.
-func (y *yard) settle() {
+// wait waits until the collector has nothing to do.
+func (y *yard) wait() {
 	y.Helper()
 	idle := func() bool {
 		list, err := y.List(y.Context(), y.of("a"), engine.ListOptions{})
@@ -157,8 +157,8 @@ func (y *yard) line(line string) {
 		y.collect()
 	case "kill":
 		y.stop()
-	case "settle":
-		y.settle()
+	case "wait":
+		y.wait()
 	default:
 		y.Fatalf("there is no %s", verb)
 	}
@@ -228,14 +228,14 @@ var stories = []struct{ name, story, left string }{
 	{"another owner, foreground", "make a; make x; make b a! x!; collect; delete a Foreground", "b[x!] x"},
 	{"both owners go", "make a; make x; make b a x; collect; delete a Background; delete x Background", ""},
 	{"a blocking dependent that is held", "make a; hold b a!; collect; delete a Foreground", "a+{foregroundDeletion} b+[a!]{a.b/c}"},
-	{"and let go", "make a; hold b a!; collect; delete a Foreground; settle; let b", ""},
+	{"and let go", "make a; hold b a!; collect; delete a Foreground; wait; let b", ""},
 	{"one that is held and does not block", "make a; hold b a; collect; delete a Foreground", "b+[a]{a.b/c}"},
-	{"a held one stops blocking", "make a; hold b a!; collect; delete a Foreground; settle; own b a", "b+[a]{a.b/c}"},
+	{"a held one stops blocking", "make a; hold b a!; collect; delete a Foreground; wait; own b a", "b+[a]{a.b/c}"},
 	{"an owner that is held itself", "hold a; make b a; collect; delete a Background", "a+{a.b/c} b[a]"},
 	{"and in the foreground", "hold a; make b a!; collect; delete a Foreground", "a+{a.b/c}"},
 	{"never was there", "collect; make b a", ""},
 	{"never was there, but another one", "make x; collect; make b a x", "b[x] x"},
-	{"not any more", "make a; collect; delete a Background; settle; make b a", ""},
+	{"not any more", "make a; collect; delete a Background; wait; make b a", ""},
 	{"by another name", "make a; collect; make b a?", "a"},
 	{"by another UID", "make a; make b a@; collect", "a"},
 	{"another UID later", "make a; collect; make b; own b a@", "a"},
@@ -250,17 +250,17 @@ var stories = []struct{ name, story, left string }{
 	{"two", "make a; make b a; own a b; collect; delete a Background", ""},
 	{"two that block", "make a; make b a!; own a b!; collect; delete a Foreground", ""},
 	{"three that block", "make a; make b a!; make c b!; own a c!; collect; delete a Foreground", ""},
-	{"four of which two are held", "make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; settle; let b; settle; let d", ""},
+	{"four of which two are held", "make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; wait; let b; wait; let d", ""},
 	{"its own", "make a; own a a; collect; delete a Background", ""},
 	{"a cycle that nobody holds", "make a; make b a; own a b; collect", "a[b] b[a]"},
 	{"a cycle of which one is held by others", "hold a; make b a!; own a b!; collect; delete a Foreground", "a+[b!]{a.b/c} b[a]"},
-	{"and it goes with that one", "hold a; make b a!; own a b!; collect; delete a Foreground; settle; let a", ""},
+	{"and it goes with that one", "hold a; make b a!; own a b!; collect; delete a Foreground; wait; let a", ""},
 	{"a diamond", "make a; make b a!; make c a!; make d b! c!; collect; delete a Foreground", ""},
 	{"a diamond of which one half stays", "make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
-	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; settle; make c a!; settle; let b", ""},
-	{"a change of mind: orphan", "make a; hold b a!; make c a; collect; delete a Foreground; settle; make d a; delete a Orphan", "b+{a.b/c} d"},
-	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; settle; kill; let b; collect", ""},
-	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; settle", ""},
+	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; wait; make c a!; wait; let b", ""},
+	{"a change of mind: orphan", "make a; hold b a!; make c a; collect; delete a Foreground; wait; make d a; delete a Orphan", "b+{a.b/c} d"},
+	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; wait; kill; let b; collect", ""},
+	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; wait", ""},
 }
 
 // SPEC: DEL-2, DEL-5
@@ -272,7 +272,7 @@ func TestGarbage(t *testing.T) {
 			for line := range strings.SplitSeq(story.story, ";") {
 				y.line(strings.TrimSpace(line))
 			}
-			y.settle()
+			y.wait()
 			if left := strings.Join(y.left(), " "); left != story.left {
 				t.Errorf("%s\nleft %s\nwant %s", story.story, left, story.left)
 			}
@@ -288,7 +288,7 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 	for line := range strings.SplitSeq("make n/a; make a; collect; make b n/a a; make /c n/a; make d a@", ";") {
 		y.line(strings.TrimSpace(line))
 	}
-	y.settle()
+	y.wait()
 	list, err := y.List(t.Context(), y.request("events", "", ""), engine.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 	refused := 0
 	y.collect()
 	do := y.running.work.do
-	y.settle()
+	y.wait()
 	y.running.work.mu.Lock()
 	y.running.work.do = func(ctx context.Context, t task, n notes) error {
 		mu.Lock()
@@ -342,7 +342,7 @@ func TestGarbageIsTriedAgain(t *testing.T) {
 	}
 	y.running.work.mu.Unlock()
 	y.line("delete a Background")
-	y.settle()
+	y.wait()
 	if left := y.left(); len(left) > 0 || refused != 5 {
 		t.Errorf("left %v after %d refusals", left, refused)
 	}
@@ -360,7 +360,7 @@ func TestGarbageOfManyDependents(t *testing.T) {
 		y.collect()
 		began := time.Now()
 		y.line("delete a " + policy)
-		y.settle()
+		y.wait()
 		t.Logf("%s: %v", policy, time.Since(began))
 		left := y.left()
 		if policy == "Orphan" {

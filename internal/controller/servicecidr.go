@@ -161,7 +161,7 @@ func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
 	defer p.mu.Unlock()
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(p.all)) {
-		waits, err := p.settle(ctx, p.all[name])
+		waits, err := p.reconcile(ctx, p.all[name])
 		blocked = blocked || waits
 		if err != nil && !apierr.Is(err, apierr.NotFound) {
 			errs = append(errs, fmt.Errorf("ServiceCIDR %s: %w", name, err))
@@ -177,8 +177,8 @@ const (
 	cidrHolder = "networking.k8s.io/service-cidr-finalizer"
 )
 
-// settle gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and may go.
-func (p *cidrPass) settle(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
+// reconcile gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and may go.
+func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
 	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(), func(f object.Value) bool { return f.Str() == cidrHolder })
 	if c.obj.At("metadata", "deletionTimestamp").IsNull() {
 		if !held {

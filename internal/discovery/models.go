@@ -92,12 +92,12 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 			visit(f.Type)
 		}
 	}
-	own := b.customModels()
-	if len(own) > 0 {
+	custom := b.customModels()
+	if len(custom) > 0 {
 		b.wanted[modelObjectMeta], b.wanted[modelListMeta] = true, true
 	}
 	for name := range b.wanted {
-		if own[name] != nil {
+		if custom[name] != nil {
 			continue
 		}
 		if typ := known[name]; typ != nil {
@@ -106,11 +106,11 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 			visit(b.documents.model(name))
 		}
 	}
-	names := slices.AppendSeq(slices.Collect(maps.Keys(types)), maps.Keys(own))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(types)), maps.Keys(custom))
 	sort.Strings(names)
 	for _, name := range names {
-		if custom := own[name]; custom != nil {
-			emit(name, custom())
+		if model := custom[name]; model != nil {
+			emit(name, model())
 		} else {
 			emit(name, b.model(types[name]))
 		}

@@ -73,7 +73,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 		d.tried = n.tried
 		key, raced := lost(err)
 		for raced && key != n.key() && !n.claimed.touches(key) {
-			if err := n.admitAgain(ctx, key); err != nil {
+			if err := n.recheck(ctx, key); err != nil {
 				return nil, err
 			}
 			err = d.commit(ctx, &n)
@@ -118,15 +118,15 @@ func (d *draft) make(ctx context.Context) error {
 	return d.claim(ctx)
 }
 
-// admitAgain finds out anew what the draft depends on beside its own key, where that has changed until the commit.
-func (d *draft) admitAgain(ctx context.Context, key store.Key) error {
+// recheck finds out anew what the draft depends on beside its own key, where that has changed until the commit.
+func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others, func(o *draft) bool { return o.live.Key == key }) {
 		if err := d.report(ctx); err != nil {
 			return err
 		}
 		return d.print(ctx)
 	}
-	return d.admitPlace(ctx)
+	return d.requireParents(ctx)
 }
 
 // taken says that the draft's name is taken, and by what for a while longer. Who leaves the name to the server may come
@@ -137,7 +137,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 		err.Message += ", the server was not able to generate a unique name for the object"
 		err.Details.RetryAfterSeconds = 1
 	}
-	if owner, _, _ := d.store.Live(ctx, d.key(), false); owner != nil && owner.Sidecar.Deleting {
+	if existing, _, _ := d.store.Live(ctx, d.key(), false); existing != nil && existing.Sidecar.Deleting {
 		err.Message = "object is being deleted: " + err.Message
 	}
 	return err

@@ -102,7 +102,7 @@ func checkKind(body object.Value, group, version, kind string) error {
 
 // custom says whether the body of the request is a custom object.
 func (rq *Request) custom() bool {
-	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.ownKind()
+	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.otherKind()
 }
 
 // checkCustomBody is checkKind for a custom object: it has to say itself what it is.

@@ -43,7 +43,7 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.rq.met(d.revision()); err != nil {
 		return nil, err
 	}
-	if !d.admitted {
+	if !d.evicting {
 		if err := d.admit(ctx); err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ type draft struct {
 	form    object.Value   // old, where it is known to have the form that Decode and Settle give; else null
 
 	sent     object.Value // the body, decoded
-	admitted bool         // what admission was asked about is not the delete, but the eviction that it is
+	evicting bool         // the delete is an eviction: admission has seen it as that
 	// versioned: the body of a create has a resourceVersion, which only a dry run may.
 	versioned bool
 	upserts   bool         // a PUT or an apply that creates, for which the user needs that verb, too
@@ -153,7 +153,7 @@ func (d *draft) receive() {
 
 // wipe takes from a new object what only the server says of an object (WRITE-4), and gives it the namespace of the URL.
 func (d *draft) wipe() {
-	drop := serverOwned
+	drop := serverSet
 	var set []object.Member
 	if d.rq.Resource.Namespaced {
 		set = []object.Member{{Key: "namespace", Value: object.StringOf(d.rq.Namespace)}}
@@ -332,7 +332,7 @@ func (d *draft) validate(ctx context.Context) error {
 	switch {
 	case d.live == nil && r.WarnCreate != nil:
 		d.warn(r.WarnCreate(d.obj, d.sent)...)
-	case d.live != nil && sub != nil && !d.rq.ownKind(): // a Scale writes the object as its own URL does
+	case d.live != nil && sub != nil && !d.rq.otherKind(): // a Scale writes the object as its own URL does
 		if sub.Warn != nil {
 			d.warn(sub.Warn(d.obj, d.old)...)
 		}

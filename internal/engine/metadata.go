@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// serverOwned are the metadata that a client cannot set on a new object (WRITE-4).
-var serverOwned = []string{
+// serverSet are the metadata that a client cannot set on a new object (WRITE-4).
+var serverSet = []string{
 	"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 }
 

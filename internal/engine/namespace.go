@@ -22,18 +22,18 @@ func (d *draft) admit(ctx context.Context) error {
 			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
 		}
 	case d.action == creates && r.Answer == nil: // a review would tell which namespaces there are
-		return d.admitPlace(ctx)
+		return d.requireParents(ctx)
 	}
 	return nil
 }
 
-// admitPlace refuses to create an object where there can be none: without its namespace, or its definition.
-func (d *draft) admitPlace(ctx context.Context) error {
+// requireParents refuses to create an object where there can be none: without its namespace, or its definition.
+func (d *draft) requireParents(ctx context.Context) error {
 	d.fences = nil
-	if err := d.admitNamespace(ctx); err != nil {
+	if err := d.requireNamespace(ctx); err != nil {
 		return err
 	}
-	return d.admitDefinition(ctx)
+	return d.requireDefinition(ctx)
 }
 
 // holder reads an object without which the draft's cannot be: nil if there is none. That it is gone or being deleted is said of the
@@ -49,9 +49,9 @@ func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, erro
 	return v, nil
 }
 
-// admitDefinition refuses to create an object whose kind is no longer defined, or is about to be no longer (EXT-1). The
+// requireDefinition refuses to create an object whose kind is no longer defined, or is about to be no longer (EXT-1). The
 // definition may have been changed since the request came: what was made by an older one is brought into form when it is read.
-func (d *draft) admitDefinition(ctx context.Context) error {
+func (d *draft) requireDefinition(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
 		return nil
@@ -70,9 +70,9 @@ func (d *draft) admitDefinition(ctx context.Context) error {
 	return nil
 }
 
-// admitNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
+// requireNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
 // until the commit what it has found, and does not mind if the namespace is annotated meanwhile.
-func (d *draft) admitNamespace(ctx context.Context) error {
+func (d *draft) requireNamespace(ctx context.Context) error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // no namespace is for validation to refuse
 		return nil

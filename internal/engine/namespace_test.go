@@ -19,7 +19,7 @@ func (b *bench) annotate(n int) {
 func TestCreateInABusyNamespace(t *testing.T) {
 	b := newBench(t)
 	d := b.draft(b.request("a"), creates)
-	if err := d.admitNamespace(t.Context()); err != nil || len(d.fences) != 1 {
+	if err := d.requireNamespace(t.Context()); err != nil || len(d.fences) != 1 {
 		t.Fatal(err, d.fences)
 	}
 	b.annotate(1)

@@ -188,7 +188,7 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 	if seen == 0 && unconditional {
 		seen = live.Revision
 	}
-	if uid := obj.At("metadata", "uid").Str(); rq.ownKind() && uid != "" && uid != live.Sidecar.UID {
+	if uid := obj.At("metadata", "uid").Str(); rq.otherKind() && uid != "" && uid != live.Sidecar.UID {
 		sub := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Name + "/" + rq.Subresource.Name}
 		return apierr.NewConflict(sub, rq.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
 	}
@@ -235,8 +235,8 @@ func notDecodable(raw object.Value, err error) error {
 	if len(text) > maxShown {
 		text = text[:maxShown] + "…"
 	}
-	fault := field.Invalid(field.NewPath("patch"), text, err.Error())
-	invalid := apierr.NewInvalid(apierr.Type{}, "", field.ErrorList{fault})
-	invalid.Message = fmt.Sprintf(" \"\" is invalid: %s", fault.Error())
+	detail := field.Invalid(field.NewPath("patch"), text, err.Error())
+	invalid := apierr.NewInvalid(apierr.Type{}, "", field.ErrorList{detail})
+	invalid.Message = fmt.Sprintf(" \"\" is invalid: %s", detail.Error())
 	return invalid
 }

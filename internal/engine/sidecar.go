@@ -135,21 +135,21 @@ func (o *origin) check(data []byte) {
 	}
 }
 
-// sheets are what objects are printed on before their size is known.
-var sheets = sync.Pool{New: func() any { sheet := make([]byte, 0, 8<<10); return &sheet }}
+// scratch has the buffers that objects are printed to before their size is known.
+var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); return &buffer }}
 
-// maxSheet bounds the sheets that are kept.
-const maxSheet = 64 << 10
+// maxScratch bounds the buffers that are kept.
+const maxScratch = 64 << 10
 
 // printed is an object as JSON, in bytes of its own and none more. Exact says that to parse them gives the same object.
 func printed(obj object.Value) (data []byte, exact bool) {
-	sheet := sheets.Get().(*[]byte)
-	text, exact := object.AppendStored((*sheet)[:0], obj)
+	buffer := scratch.Get().(*[]byte)
+	text, exact := object.AppendStored((*buffer)[:0], obj)
 	data = append(make([]byte, 0, len(text)), text...)
-	if cap(text) <= maxSheet {
-		*sheet = text
+	if cap(text) <= maxScratch {
+		*buffer = text
 	}
-	sheets.Put(sheet)
+	scratch.Put(buffer)
 	return data, exact
 }
 

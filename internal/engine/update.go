@@ -116,10 +116,10 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 // unconditional says whether a write may leave out which version it is a change of. The body of a subresource that is a
 // kind of its own never has to tell.
 func (rq *Request) unconditional() bool {
-	return rq.Resource.UnconditionalUpdate || rq.ownKind()
+	return rq.Resource.UnconditionalUpdate || rq.otherKind()
 }
 
-// ownKind says whether the body is of a kind that subresources alone have: a Scale.
-func (rq *Request) ownKind() bool {
+// otherKind says whether the body is of a kind that subresources alone have: a Scale.
+func (rq *Request) otherKind() bool {
 	return rq.Subresource != nil && rq.Subresource.Kind != rq.Resource.Kind
 }

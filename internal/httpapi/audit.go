@@ -27,35 +27,35 @@ const (
 )
 
 // audit begins the record of a request whose user is known.
-func (h *Handler) audit(x *exchange) error {
+func (h *Handler) audit(rs *requestState) error {
 	if h.Auditor == nil {
 		return nil
 	}
-	x.ask()
+	rs.ask()
 	var ok bool
-	if x.record, ok = h.Auditor.Begin(x.askedOf(true)); !ok {
-		x.record = nil // as in the reference, that it was refused is not written down
-		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(x.r.RequestURI) + ": failed to store audit event"}
+	if rs.record, ok = h.Auditor.Begin(rs.askedOf(true)); !ok {
+		rs.record = nil // as in the reference, that it was refused is not written down
+		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(rs.r.RequestURI) + ": failed to store audit event"}
 	}
-	for key, value := range x.noted {
-		x.record.Annotate(key, value)
+	for key, value := range rs.noted {
+		rs.record.Annotate(key, value)
 	}
 	return nil
 }
 
 // auditRefusal begins the record of a request that is refused before it is known who sends it.
-func (x *exchange) auditRefusal(why string) {
-	if x.h.Auditor != nil {
-		x.ask()
-		x.record = x.h.Auditor.Refuse(x.askedOf(false), why)
+func (rs *requestState) auditRefusal(why string) {
+	if rs.h.Auditor != nil {
+		rs.ask()
+		rs.record = rs.h.Auditor.Refuse(rs.askedOf(false), why)
 	}
 }
 
 // askedOf is what the record begins with.
-func (x *exchange) askedOf(known bool) *audit.Asked {
+func (rs *requestState) askedOf(known bool) *audit.Asked {
 	return &audit.Asked{
-		ID: x.auditID, URI: x.r.URL.RequestURI(), Attributes: x.asked, Known: known, SourceIPs: sourceIPs(x.r),
-		UserAgent: x.r.UserAgent(), At: x.began, Long: x.class == LongRunning,
+		ID: rs.auditID, URI: rs.r.URL.RequestURI(), Attributes: rs.asked, Known: known, SourceIPs: sourceIPs(rs.r),
+		UserAgent: rs.r.UserAgent(), At: rs.began, Long: rs.class == LongRunning,
 	}
 }
 
@@ -83,18 +83,18 @@ func sourceIPs(r *http.Request) (ips []string) {
 }
 
 // attempted says by which credentials somebody has tried to get in.
-func (x *exchange) attempted() string {
+func (rs *requestState) attempted() string {
 	var ways []string
-	if _, _, ok := x.r.BasicAuth(); ok {
+	if _, _, ok := rs.r.BasicAuth(); ok {
 		ways = append(ways, "basic")
 	}
-	if scheme, _, ok := strings.Cut(strings.TrimSpace(x.r.Header.Get("Authorization")), " "); ok && strings.EqualFold(scheme, "bearer") {
+	if scheme, _, ok := strings.Cut(strings.TrimSpace(rs.r.Header.Get("Authorization")), " "); ok && strings.EqualFold(scheme, "bearer") {
 		ways = append(ways, "bearer")
 	}
-	if strings.TrimSpace(first(x.query(), "access_token")) != "" {
+	if strings.TrimSpace(first(rs.query(), "access_token")) != "" {
 		ways = append(ways, "access_token")
 	}
-	if x.r.TLS != nil && len(x.r.TLS.PeerCertificates) > 0 {
+	if rs.r.TLS != nil && len(rs.r.TLS.PeerCertificates) > 0 {
 		ways = append(ways, "x509")
 	}
 	if len(ways) == 0 {
@@ -103,64 +103,64 @@ func (x *exchange) attempted() string {
 	return "Authentication failed, attempted: " + strings.Join(ways, ", ")
 }
 
-func (x *exchange) auditDecision(decision, reason string) {
-	x.record.Annotate(decisionAnnotation, decision)
-	x.record.Annotate(reasonAnnotation, reason)
+func (rs *requestState) auditDecision(decision, reason string) {
+	rs.record.Annotate(decisionAnnotation, decision)
+	rs.record.Annotate(reasonAnnotation, reason)
 }
 
 // endRecord tells that the answer is complete, with all that has been found out on the way.
-func (x *exchange) endRecord() {
-	if x.record == nil {
+func (rs *requestState) endRecord() {
+	if rs.record == nil {
 		return
 	}
-	if x.resource != nil && x.resource.Deprecated != "" {
-		x.record.Annotate("k8s.io/deprecated", "true")
+	if rs.resource != nil && rs.resource.Deprecated != "" {
+		rs.record.Annotate("k8s.io/deprecated", "true")
 	}
-	if r := x.received; r != nil && !r.Object.IsNull() {
-		x.recordReceived(r)
+	if r := rs.received; r != nil && !r.Object.IsNull() {
+		rs.recordReceived(r)
 	}
-	x.record.End()
+	rs.record.End()
 }
 
 // recordBody has the engine keep what it understands of the body.
-func (x *exchange) recordBody(rq *engine.Request) {
-	if x.record != nil {
-		x.received = &engine.Received{Whole: x.record.Wants(audit.Request)}
-		rq.Received = x.received
+func (rs *requestState) recordBody(rq *engine.Request) {
+	if rs.record != nil {
+		rs.received = &engine.Received{Whole: rs.record.Wants(audit.Request)}
+		rq.Received = rs.received
 	}
 }
 
-func (x *exchange) recordReceived(r *engine.Received) {
+func (rs *requestState) recordReceived(r *engine.Received) {
 	meta := r.Object.At("metadata")
-	x.record.Object(meta.At("namespace").Str(), meta.At("name").Str(), meta.At("uid").Str(), meta.At("resourceVersion").Str())
+	rs.record.Object(meta.At("namespace").Str(), meta.At("name").Str(), meta.At("uid").Str(), meta.At("resourceVersion").Str())
 	if !r.Whole {
 		return
 	}
 	obj := r.Object
-	if x.record.OmitsManagedFields() {
+	if rs.record.OmitsManagedFields() {
 		obj = obj.WithoutAt("metadata", "managedFields")
 	}
-	x.record.Request(object.AppendObject(nil, obj))
+	rs.record.Request(object.AppendObject(nil, obj))
 }
 
 // recordIntent keeps the body of an apply.
-func (x *exchange) recordIntent(intent object.Parsed) {
-	if x.record.Wants(audit.Request) {
-		x.record.Request(object.AppendJSON(nil, intent.Value))
+func (rs *requestState) recordIntent(intent object.Parsed) {
+	if rs.record.Wants(audit.Request) {
+		rs.record.Request(object.AppendJSON(nil, intent.Value))
 	}
 }
 
 // recordPatch keeps the body of another patch, if it is JSON.
-func (x *exchange) recordPatch(body []byte) {
+func (rs *requestState) recordPatch(body []byte) {
 	var line bytes.Buffer
-	if x.record.Wants(audit.Request) && json.Compact(&line, body) == nil {
-		x.record.Request(line.Bytes())
+	if rs.record.Wants(audit.Request) && json.Compact(&line, body) == nil {
+		rs.record.Request(line.Bytes())
 	}
 }
 
 // recordOptions keeps the body of a delete. In the reference options are of an internal version by then, and it says so.
-func (x *exchange) recordOptions(options object.Value) {
-	if !x.record.Wants(audit.Request) {
+func (rs *requestState) recordOptions(options object.Value) {
+	if !rs.record.Wants(audit.Request) {
 		return
 	}
 	decoded, err := wire.DeleteOptions().Decode(options)
@@ -170,12 +170,12 @@ func (x *exchange) recordOptions(options object.Value) {
 	shown := wire.DeleteOptions().Settle(decoded.Value).Edit([]object.Member{
 		{Key: "apiVersion", Value: object.StringOf("meta.k8s.io/__internal")}, {Key: "kind", Value: object.StringOf("DeleteOptions")},
 	})
-	x.record.Request(object.AppendObject(nil, shown))
+	rs.record.Request(object.AppendObject(nil, shown))
 }
 
 // recordValue keeps an answer that is stored nowhere, and how the request has ended if the answer says that.
-func (x *exchange) recordValue(v object.Value) {
-	if x.record == nil {
+func (rs *requestState) recordValue(v object.Value) {
+	if rs.record == nil {
 		return
 	}
 	if v.At("kind").Str() == "Status" {
@@ -188,27 +188,27 @@ func (x *exchange) recordValue(v object.Value) {
 		if details := v.At("details"); !details.IsNull() {
 			s.Details = object.AppendJSON(nil, details)
 		}
-		x.record.Ends(s)
+		rs.record.Ends(s)
 	}
-	if x.record.Wants(audit.RequestResponse) {
-		x.record.Response(object.AppendObject(nil, v))
+	if rs.record.Wants(audit.RequestResponse) {
+		rs.record.Response(object.AppendObject(nil, v))
 	}
 }
 
 // recorded is the media type in which an answer is written down: JSON of the same form.
-func (x *exchange) recorded(media wire.Media) wire.Media {
+func (rs *requestState) recorded(media wire.Media) wire.Media {
 	media.Encoding, media.Pretty = wire.JSON, false
-	media.Lean = media.Lean || x.record.OmitsManagedFields()
+	media.Lean = media.Lean || rs.record.OmitsManagedFields()
 	return media
 }
 
 // recordObject keeps an answer of one object.
-func (x *exchange) recordObject(media wire.Media, rq *engine.Request, o *engine.Object) error {
-	if !x.record.Wants(audit.RequestResponse) {
+func (rs *requestState) recordObject(media wire.Media, rq *engine.Request, o *engine.Object) error {
+	if !rs.record.Wants(audit.RequestResponse) {
 		return nil
 	}
-	media = x.recorded(media)
-	table, err := x.table(media, rq)
+	media = rs.recorded(media)
+	table, err := rs.table(media, rq)
 	if err != nil {
 		return err
 	}
@@ -221,17 +221,17 @@ func (x *exchange) recordObject(media wire.Media, rq *engine.Request, o *engine.
 	default:
 		text = wire.AppendObject(nil, o, media.Lean)
 	}
-	x.record.Response(text)
+	rs.record.Response(text)
 	return err
 }
 
 // recordList keeps an answer of many objects.
-func (x *exchange) recordList(media wire.Media, rq *engine.Request, c *engine.Collection, meta wire.ListMeta) error {
-	if !x.record.Wants(audit.RequestResponse) {
+func (rs *requestState) recordList(media wire.Media, rq *engine.Request, c *engine.Collection, meta wire.ListMeta) error {
+	if !rs.record.Wants(audit.RequestResponse) {
 		return nil
 	}
-	media = x.recorded(media)
-	table, err := x.table(media, rq)
+	media = rs.recorded(media)
+	table, err := rs.table(media, rq)
 	if err != nil {
 		return err
 	}
@@ -242,13 +242,13 @@ func (x *exchange) recordList(media wire.Media, rq *engine.Request, c *engine.Co
 			return err
 		}
 	}
-	x.record.Response(bytes.TrimSuffix(printer.Tail(text), []byte("\n")))
+	rs.record.Response(bytes.TrimSuffix(printer.Tail(text), []byte("\n")))
 	return c.Err()
 }
 
 // recordDocument keeps a discovery document. Others are no objects.
-func (x *exchange) recordDocument(path string, d *discovery.Document) error {
-	if !x.record.Wants(audit.RequestResponse) || !strings.HasPrefix(path, "/api") {
+func (rs *requestState) recordDocument(path string, d *discovery.Document) error {
+	if !rs.record.Wants(audit.RequestResponse) || !strings.HasPrefix(path, "/api") {
 		return nil
 	}
 	if !strings.HasPrefix(d.MediaType, wire.JSON.String()) {
@@ -257,7 +257,7 @@ func (x *exchange) recordDocument(path string, d *discovery.Document) error {
 			accept += ";" + parameters
 		}
 		var err error
-		if d, _, err = x.h.Documents.Get(path, accept); err != nil {
+		if d, _, err = rs.h.Documents.Get(path, accept); err != nil {
 			return err
 		}
 	}
@@ -266,6 +266,6 @@ func (x *exchange) recordDocument(path string, d *discovery.Document) error {
 	if err == nil {
 		err = json.Compact(&line, text)
 	}
-	x.record.Response(line.Bytes())
+	rs.record.Response(line.Bytes())
 	return err
 }

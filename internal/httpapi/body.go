@@ -14,8 +14,8 @@ import (
 )
 
 // bodyEncoding is the format of the body, if the offer has it, by its Content-Type; none is JSON.
-func (x *exchange) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
-	header := x.r.Header.Get("Content-Type")
+func (rs *requestState) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
+	header := rs.r.Header.Get("Content-Type")
 	if header == "" || header == wire.JSON.String() {
 		return wire.JSON, nil
 	}
@@ -24,7 +24,7 @@ func (x *exchange) bodyEncoding(offer wire.Offer) (wire.Encoding, error) {
 			return encoding, nil
 		}
 	}
-	return 0, apierr.NewUnsupportedMediaType(x.h.offer.MediaTypes())
+	return 0, apierr.NewUnsupportedMediaType(rs.h.offer.MediaTypes())
 }
 
 // parse reads a body as a value. typ is what a protobuf body is: its field numbers mean nothing without.
@@ -64,11 +64,11 @@ func yamlWords(err error) string {
 }
 
 // parseObject reads the body of a request as an object, of which it words what cannot be read as the reference does.
-func (x *exchange) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
+func (rs *requestState) parseObject(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	summary := summarize(body) // before the parser takes the bytes over
-	kind, typ := x.resource.Kind, x.resource.Schema
-	if x.subresource != nil && x.subresource.Schema != nil {
-		kind, typ = x.subresource.Kind, x.subresource.Schema
+	kind, typ := rs.resource.Kind, rs.resource.Schema
+	if rs.subresource != nil && rs.subresource.Schema != nil {
+		kind, typ = rs.subresource.Kind, rs.subresource.Schema
 	}
 	parsed, err := parse(encoding, body, typ())
 	var message *proto.MessageError

@@ -199,14 +199,14 @@ func TestSampler(t *testing.T) {
 	var s sampler
 	now := time.Unix(1000, 0)
 	for i := range 3 * logsPerSecond {
-		if skipped, ok := s.admit(now); ok != (i < logsPerSecond) || skipped != 0 {
+		if skipped, ok := s.allow(now); ok != (i < logsPerSecond) || skipped != 0 {
 			t.Errorf("line %d: %v, %d skipped", i, ok, skipped)
 		}
 	}
-	if skipped, ok := s.admit(now.Add(time.Second)); !ok || skipped != 2*logsPerSecond {
+	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 2*logsPerSecond {
 		t.Errorf("a second later: %v, %d skipped", ok, skipped)
 	}
-	if skipped, ok := s.admit(now.Add(time.Second)); !ok || skipped != 0 {
+	if skipped, ok := s.allow(now.Add(time.Second)); !ok || skipped != 0 {
 		t.Errorf("the next one: %v, %d skipped", ok, skipped)
 	}
 }

@@ -20,24 +20,24 @@ import (
 // alone, and a resourceVersion as it stands in an object is taken for a tag, too.
 
 // conditional is request with the preconditions of the headers.
-func (x *exchange) conditional() (*engine.Request, error) {
-	rq := x.request()
+func (rs *requestState) conditional() (*engine.Request, error) {
+	rq := rs.request()
 	var err error
-	if rq.IfMatch, err = x.versions("If-Match"); err != nil {
+	if rq.IfMatch, err = rs.versions("If-Match"); err != nil {
 		return nil, err
 	}
-	if rq.IfNoneMatch, err = x.versions("If-None-Match"); err != nil {
+	if rq.IfNoneMatch, err = rs.versions("If-None-Match"); err != nil {
 		return nil, err
 	}
-	if x.target.verb == "get" {
+	if rs.info.verb == "get" {
 		rq.IfNoneMatch = nil // what it is compared with depends on the answer, see unmodified
 	}
 	return rq, nil
 }
 
 // versions is what a header names; nil: there is no such header. Weak tags are never equal to what If-Match is compared with.
-func (x *exchange) versions(header string) (*engine.Versions, error) {
-	lines := x.r.Header[header]
+func (rs *requestState) versions(header string) (*engine.Versions, error) {
+	lines := rs.r.Header[header]
 	if len(lines) == 0 {
 		return nil, nil
 	}
@@ -121,8 +121,8 @@ func cutTag(text string) (weak bool, opaque, rest string, ok bool) {
 }
 
 // names says whether If-None-Match names an entity tag, given without its quotes.
-func (x *exchange) names(tag string) bool {
-	lines := x.r.Header["If-None-Match"]
+func (rs *requestState) names(tag string) bool {
+	lines := rs.r.Header["If-None-Match"]
 	if len(lines) == 0 {
 		return false
 	}
@@ -133,15 +133,15 @@ func (x *exchange) names(tag string) bool {
 
 // validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are not the
 // object's, and what is not stored.
-func (x *exchange) validator(media wire.Media, result *engine.Result) string {
+func (rs *requestState) validator(media wire.Media, result *engine.Result) string {
 	if result.Form == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
 		return ""
 	}
-	var room [64]byte
-	tag := append(strconv.AppendInt(append(room[:0], '"'), result.Object.Revision, 10), '.')
+	var buffer [64]byte
+	tag := append(strconv.AppendInt(append(buffer[:0], '"'), result.Object.Revision, 10), '.')
 	tag = append(strconv.AppendUint(tag, result.Form, 36), '.')
 	tag = media.AppendTag(tag)
-	if x.compresses() { // whatever the size of the answer: a tag is made before that is known
+	if rs.compresses() { // whatever the size of the answer: a tag is made before that is known
 		tag = append(tag, 'z')
 	}
 	return string(append(tag, '"'))
@@ -151,23 +151,23 @@ func (x *exchange) validator(media wire.Media, result *engine.Result) string {
 var varies = []string{"Accept, Accept-Encoding"}
 
 // validated gives the answer its validator.
-func (x *exchange) validated(tag string) {
+func (rs *requestState) validated(tag string) {
 	if tag != "" {
-		header := x.w.Header()
+		header := rs.w.Header()
 		header["Etag"], header["Vary"] = []string{tag}, varies
 	}
 }
 
 // unmodified answers that the client has the object already, where it says so.
-func (x *exchange) unmodified(media wire.Media, result *engine.Result) bool {
-	if len(x.r.Header["If-None-Match"]) == 0 {
+func (rs *requestState) unmodified(media wire.Media, result *engine.Result) bool {
+	if len(rs.r.Header["If-None-Match"]) == 0 {
 		return false
 	}
-	tag := x.validator(media, result)
-	if tag == "" || !x.names(tag[1:len(tag)-1]) {
+	tag := rs.validator(media, result)
+	if tag == "" || !rs.names(tag[1:len(tag)-1]) {
 		return false
 	}
-	x.validated(tag)
-	x.WriteHeader(http.StatusNotModified)
+	rs.validated(tag)
+	rs.WriteHeader(http.StatusNotModified)
 	return true
 }

@@ -149,10 +149,10 @@ type Observation struct {
 }
 
 func (c *Config) validate() error {
-	var faults []error
+	var errs []error
 	need := func(ok bool, what string) {
 		if !ok {
-			faults = append(faults, errors.New("httpapi: "+what+" is needed"))
+			errs = append(errs, errors.New("httpapi: "+what+" is needed"))
 		}
 	}
 	need(c.Engine != nil, "Engine")
@@ -173,7 +173,7 @@ func (c *Config) validate() error {
 		{"BodyGrace", &c.BodyGrace, 10 * time.Second},
 	} {
 		if *d.value < 0 {
-			faults = append(faults, fmt.Errorf("httpapi: %s is %s, which is negative", d.name, *d.value))
+			errs = append(errs, fmt.Errorf("httpapi: %s is %s, which is negative", d.name, *d.value))
 		}
 		if *d.value == 0 {
 			*d.value = d.otherwise
@@ -189,10 +189,10 @@ func (c *Config) validate() error {
 		c.FormBytes = 32 << 20
 	}
 	if c.MaxMutating != nil && *c.MaxMutating < 0 {
-		faults = append(faults, fmt.Errorf("httpapi: MaxMutating is %d, which is negative", *c.MaxMutating))
+		errs = append(errs, fmt.Errorf("httpapi: MaxMutating is %d, which is negative", *c.MaxMutating))
 	}
 	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.FormBytes < 0 {
-		faults = append(faults, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and FormBytes %d; "+
+		errs = append(errs, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and FormBytes %d; "+
 			"none may be negative", c.MaxInFlight, c.BodyLimit, c.BodyMemory, c.FormBytes))
 	}
 	if c.Missing == nil {
@@ -204,5 +204,5 @@ func (c *Config) validate() error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }

@@ -1,34 +1,34 @@
 package httpapi
 
 // create is a POST to a collection or to a subresource (URI-4).
-func (h *Handler) create(x *exchange) error {
-	media, err := x.negotiate()
+func (h *Handler) create(rs *requestState) error {
+	media, err := rs.negotiate()
 	if err != nil {
 		return err
 	}
-	encoding, err := x.bodyEncoding(x.offer())
+	encoding, err := rs.bodyEncoding(rs.offer())
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	body, err := rs.readBody()
 	if err != nil {
 		return err
 	}
-	rq, err := x.conditional()
+	rq, err := rs.conditional()
 	if err != nil {
 		return err
 	}
-	if err := x.writeOptions("CreateOptions", rq); err != nil {
+	if err := rs.writeOptions("CreateOptions", rq); err != nil {
 		return err
 	}
-	parsed, err := x.parseObject(encoding, body)
+	parsed, err := rs.parseObject(encoding, body)
 	if err != nil {
 		return err
 	}
-	result, err := h.Engine.Create(x.ctx, rq, parsed)
-	x.warn(result.Told())
+	result, err := h.Engine.Create(rs.ctx, rq, parsed)
+	rs.warn(result.Told())
 	if err != nil {
 		return err
 	}
-	return x.reply(media, rq, result)
+	return rs.reply(media, rq, result)
 }

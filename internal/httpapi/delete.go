@@ -3,29 +3,29 @@ package httpapi
 import "net/http"
 
 // delete is a DELETE of one object (DEL-1).
-func (h *Handler) delete(x *exchange) error {
-	media, err := x.negotiate()
+func (h *Handler) delete(rs *requestState) error {
+	media, err := rs.negotiate()
 	if err != nil {
 		return err
 	}
-	options, err := x.deleteOptions()
+	options, err := rs.deleteOptions()
 	if err != nil {
 		return err
 	}
-	rq, err := x.conditional()
+	rq, err := rs.conditional()
 	if err != nil {
 		return err
 	}
 	if options.IgnoreReadError {
-		x.record.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
+		rs.record.Annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", "")
 	}
-	result, err := h.Engine.Delete(x.ctx, rq, options)
-	x.warn(result.Told())
+	result, err := h.Engine.Delete(rs.ctx, rq, options)
+	rs.warn(result.Told())
 	if err != nil {
 		return err
 	}
 	if !result.Removed && options.OrphanDependents != nil && !*options.OrphanDependents {
-		return x.replyWith(http.StatusAccepted, media, rq, result) // DEL-3
+		return rs.replyWith(http.StatusAccepted, media, rq, result) // DEL-3
 	}
-	return x.reply(media, rq, result)
+	return rs.reply(media, rq, result)
 }

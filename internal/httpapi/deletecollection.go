@@ -1,32 +1,32 @@
 package httpapi
 
 // deleteCollection is a DELETE of a collection (DEL-4). It answers what it has deleted as a list.
-func (h *Handler) deleteCollection(x *exchange) error {
-	media, err := x.negotiate()
+func (h *Handler) deleteCollection(rs *requestState) error {
+	media, err := rs.negotiate()
 	if err != nil {
 		return err
 	}
-	params, err := x.listOptions()
+	params, err := rs.listOptions()
 	if err != nil {
 		return err
 	}
-	options, err := x.deleteOptions()
+	options, err := rs.deleteOptions()
 	if err != nil {
 		return err
 	}
 	if err := forCollection(options); err != nil {
 		return err
 	}
-	rq, err := x.conditional()
+	rq, err := rs.conditional()
 	if err != nil {
 		return err
 	}
-	deleted, err := h.Engine.DeleteCollection(x.ctx, rq, params.ListOptions, options)
+	deleted, err := h.Engine.DeleteCollection(rs.ctx, rq, params.ListOptions, options)
 	if deleted != nil {
-		x.warn(deleted.Warnings)
+		rs.warn(deleted.Warnings)
 	}
 	if err != nil {
 		return err
 	}
-	return x.writeList(media, rq, deleted)
+	return rs.writeList(media, rq, deleted)
 }

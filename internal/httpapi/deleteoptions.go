@@ -21,36 +21,36 @@ type deleteParams struct {
 }
 
 // deleteOptions reads the options of a delete (DEL-2): from the body, or, where there is none, from the query.
-func (x *exchange) deleteOptions() (engine.DeleteOptions, error) {
-	body, err := x.readBody()
+func (rs *requestState) deleteOptions() (engine.DeleteOptions, error) {
+	body, err := rs.readBody()
 	if err != nil {
 		return engine.DeleteOptions{}, err
 	}
 	var p deleteParams
 	if len(body) > 0 {
-		err = x.deleteBody(body, &p)
+		err = rs.deleteBody(body, &p)
 	} else {
-		err = x.deleteQuery(&p)
+		err = rs.deleteQuery(&p)
 	}
 	if err != nil {
 		return p.DeleteOptions, err
 	}
-	if x.h.NoForce {
+	if rs.h.NoForce {
 		p.IgnoreReadError = false
 	}
-	if err := invalidOptions("DeleteOptions", p.faults()); err != nil {
+	if err := invalidOptions("DeleteOptions", p.validate()); err != nil {
 		return p.DeleteOptions, err
 	}
 	if p.policy != nil {
 		p.PropagationPolicy = *p.policy
 	}
 	p.DryRun = len(p.dryRun) > 0
-	x.dryRun = p.DryRun
+	rs.dryRun = p.DryRun
 	return p.DeleteOptions, nil
 }
 
-func (x *exchange) deleteQuery(p *deleteParams) (err error) {
-	values := x.query()
+func (rs *requestState) deleteQuery(p *deleteParams) (err error) {
+	values := rs.query()
 	if p.GracePeriodSeconds, err = integer(values, "gracePeriodSeconds"); err != nil {
 		return err
 	}
@@ -62,15 +62,15 @@ func (x *exchange) deleteQuery(p *deleteParams) (err error) {
 	p.IgnoreReadError = isTrue(values, "ignoreStoreReadErrorWithClusterBreakingPotential")
 	p.PreconditionUID, p.PreconditionRV = first(values, "uid"), first(values, "resourceVersion")
 	p.preconditions = p.PreconditionUID != "" || p.PreconditionRV != ""
-	if x.target.verb == "deletecollection" { // there these two select objects
+	if rs.info.verb == "deletecollection" { // there these two select objects
 		p.PreconditionUID, p.PreconditionRV = "", ""
 	}
 	return nil
 }
 
 // deleteBody reads DeleteOptions of any group version. Unknown fields are ignored, as in the reference.
-func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
-	encoding, err := x.bodyEncoding(x.h.offer)
+func (rs *requestState) deleteBody(body []byte, p *deleteParams) error {
+	encoding, err := rs.bodyEncoding(rs.h.offer)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (x *exchange) deleteBody(body []byte, p *deleteParams) error {
 	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {
 		return apierr.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind, v.At("apiVersion").Str()))
 	}
-	x.recordOptions(v)
+	rs.recordOptions(v)
 	f := optionFields{of: v}
 	p.GracePeriodSeconds = f.integer("gracePeriodSeconds")
 	p.OrphanDependents = f.boolean("orphanDependents")
@@ -213,11 +213,11 @@ func (f *optionFields) texts(name string) []string {
 	return texts
 }
 
-// faults is what is wrong with options that can be read.
-func (p *deleteParams) faults() (faults field.ErrorList) {
-	faults = append(engine.ValidatePropagation(p.policy, p.OrphanDependents), dryRunFaults(p.dryRun)...)
+// validate returns what is wrong with options that could be parsed.
+func (p *deleteParams) validate() (errs field.ErrorList) {
+	errs = append(engine.ValidatePropagation(p.policy, p.OrphanDependents), dryRunErrors(p.dryRun)...)
 	if !p.IgnoreReadError {
-		return faults
+		return errs
 	}
 	path := field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential")
 	for _, other := range []struct {
@@ -230,10 +230,10 @@ func (p *deleteParams) faults() (faults field.ErrorList) {
 		{"preconditions", p.preconditions},
 	} {
 		if other.set {
-			faults = append(faults, field.Invalid(path, true, "cannot be set together with ."+other.name))
+			errs = append(errs, field.Invalid(path, true, "cannot be set together with ."+other.name))
 		}
 	}
-	return faults
+	return errs
 }
 
 // forCollection refuses what only makes sense for one object (DEL-6).

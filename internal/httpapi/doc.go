@@ -1,17 +1,24 @@
-// Package httpapi is HTTP ⇄ engine: it finds out what a request is about, whether it may be done, and what it says; has
-// one verb of the engine done; and prints the result in the form that the client asked for.
+// Package httpapi is the HTTP front of the engine: it finds out what a request is about, who sends it and whether they may, reads
+// its options and body, calls one verb of the engine, and writes the answer in the media type that the client asked for.
 //
-// Its nouns:
+// # Terminology
 //
-//   - an exchange is one request and its answer;
-//   - a target is what a URL is about: a verb, a resource type, a namespace, a name, a subresource;
-//   - a step is one entry of the list that every exchange goes through (see steps); the last one answers;
+//   - a requestState is one request and everything that is known of it so far, up to the answer;
+//   - a requestInfo is what the URL says: verb, resource type, namespace, name, subresource (Kubernetes's RequestInfo);
+//   - a filter is one entry of the list that every request passes, in order (see filters). The last one answers;
 //   - a verb is one file: create.go, get.go, list.go, watch.go, update.go, patch.go, delete.go, deletecollection.go. The
-//     table that leads to them (see verbs) lists what there is not, too.
+//     table of verbs (see verbs) also lists the verbs that are not implemented.
 //
-// Steps and verbs return errors; Handler.fail is the one place that writes them (URI-9).
+// # Structure
 //
-// There is one goroutine a request and no chain of closures: a stack trace from the middle of a write shows the handler,
-// the verb, and then the engine. What a request holds while it waits is bounded: bodies by a limit each and one for all
-// that are being read, answers by a buffer, a reader that has stalled by a deadline, a body that comes slowly by a rate.
+// Filters and verbs return errors; Handler.fail is the only place that writes them (URI-9). Media types, their parameters and
+// their negotiation are in package wire.
+//
+// A request is served by one goroutine and without nested closures: a stack trace from the middle of a write shows the handler,
+// the verb, and then the engine.
+//
+// # Limits
+//
+// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory, an answer
+// by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and BodyGrace.
 package httpapi

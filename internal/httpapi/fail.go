@@ -27,19 +27,19 @@ func (e *plainError) Error() string { return e.text }
 
 // fail answers with an error, in the negotiated media type. An answer that has begun cannot become an error any more:
 // the connection breaks off, so that the client does not take a part for the whole.
-func (h *Handler) fail(x *exchange, err error) {
-	if x.code != 0 {
-		h.report(&h.logs.refusals, x, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
+func (h *Handler) fail(rs *requestState, err error) {
+	if rs.code != 0 {
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
 		panic(http.ErrAbortHandler)
 	}
-	x.leaveBody()
+	rs.leaveBody()
 	if errors.Is(err, errNotAPath) {
-		http.Error(x, err.Error(), http.StatusNotFound)
+		http.Error(rs, err.Error(), http.StatusNotFound)
 		return
 	}
 	if plain := (*plainError)(nil); errors.As(err, &plain) {
-		h.report(&h.logs.failures, x, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
-		http.Error(x, access.Harmless(plain.text), plain.code)
+		h.report(&h.logs.failures, rs, slog.LevelError, "a request has failed", "code", plain.code, "error", clip(plain.text))
+		http.Error(rs, access.Harmless(plain.text), plain.code)
 		return
 	}
 	status := wireError(err)
@@ -48,20 +48,20 @@ func (h *Handler) fail(x *exchange, err error) {
 		if status.Code != http.StatusInternalServerError { // not implemented, timed out: nothing is wrong with the server
 			level, sort = slog.LevelInfo, &h.logs.refusals
 		}
-		h.report(sort, x, level, "a request has failed", "code", status.Code, "error", clip(err.Error()))
+		h.report(sort, rs, level, "a request has failed", "code", status.Code, "error", clip(err.Error()))
 	}
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		x.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
+		rs.w.Header().Set("Retry-After", strconv.Itoa(status.Details.RetryAfterSeconds))
 	}
-	media, ok := h.offer.NegotiateError(x.r.Header.Get("Accept"))
-	media.Pretty = media.Pretty || x.pretty()
+	media, ok := h.offer.NegotiateError(rs.r.Header.Get("Accept"))
+	media.Pretty = media.Pretty || rs.pretty()
 	if !ok { // it is told all the same, in JSON that one can read
-		err = x.send(status.Code, wire.Media{Pretty: true}, object.AppendObject(nil, status.Status()))
+		err = rs.send(status.Code, wire.Media{Pretty: true}, object.AppendObject(nil, status.Status()))
 	} else {
-		err = x.sendStatus(status.Code, media, status.Status())
+		err = rs.sendStatus(status.Code, media, status.Status())
 	}
 	if err != nil {
-		h.report(&h.logs.refusals, x, slog.LevelDebug, "an error could not be sent", "error", clip(err.Error()))
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an error could not be sent", "error", clip(err.Error()))
 	}
 }
 

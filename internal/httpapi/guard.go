@@ -14,13 +14,13 @@ type guard struct {
 	timeout time.Duration
 	timer   *time.Timer
 
-	mu    sync.Mutex // between the timer and the end of the exchange
+	mu    sync.Mutex // between the timer and the end of the requestState
 	ended bool
 }
 
 // guard makes one for the answer.
-func (x *exchange) guard() *guard {
-	g := &guard{control: http.NewResponseController(x.w), timeout: x.h.StallTimeout}
+func (rs *requestState) guard() *guard {
+	g := &guard{control: http.NewResponseController(rs.w), timeout: rs.h.StallTimeout}
 	g.timer = time.AfterFunc(time.Hour, g.cut)
 	g.timer.Stop()
 	return g

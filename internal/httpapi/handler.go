@@ -44,15 +44,15 @@ func New(c Config) (*Handler, error) {
 	return h, nil
 }
 
-// steps are what every request goes through, in this order. The first one that returns an error ends it.
-var steps = [...]func(*Handler, *exchange) error{
+// filters are what every request passes, in this order. The first one that returns an error ends the request.
+var filters = [...]func(*Handler, *requestState) error{
 	(*Handler).identify,
-	(*Handler).aim,
+	(*Handler).resolveInfo,
 	(*Handler).limitTime,
 	(*Handler).authenticate,
 	(*Handler).audit,
 	(*Handler).impersonate,
-	(*Handler).admit,
+	(*Handler).limitInFlight,
 	(*Handler).authorize,
 	(*Handler).skipBody,
 	(*Handler).answer,
@@ -66,41 +66,41 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		growStack()
 	}
-	x := &exchange{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
-	defer x.end()
-	for _, step := range steps {
-		if err := step(h, x); err != nil {
-			h.fail(x, err)
+	rs := &requestState{h: h, w: w, r: r, ctx: r.Context(), began: time.Now()}
+	defer rs.end()
+	for _, filter := range filters {
+		if err := filter(h, rs); err != nil {
+			h.fail(rs, err)
 			return
 		}
 	}
 }
 
-// end gives back what the exchange held, and sees to it that a panic costs one request and not the server.
-func (x *exchange) end() {
+// end releases what the request held, and turns a panic into a failure of this request alone.
+func (rs *requestState) end() {
 	panicked := recover()
 	if panicked != nil && panicked != http.ErrAbortHandler {
-		x.h.report(&x.h.logs.failures, x, slog.LevelError, "a request has panicked",
+		rs.h.report(&rs.h.logs.failures, rs, slog.LevelError, "a request has panicked",
 			"panic", panicked, "stack", string(debug.Stack()))
-		x.record.Panicked(fmt.Sprintf("APIServer panic'd: %v", panicked))
-		if x.code == 0 {
-			x.h.fail(x, &apierr.Error{
+		rs.record.Panicked(fmt.Sprintf("APIServer panic'd: %v", panicked))
+		if rs.code == 0 {
+			rs.h.fail(rs, &apierr.Error{
 				Code: http.StatusInternalServerError, Reason: apierr.InternalError, Details: &apierr.Details{},
 				Message: "This request caused apiserver to panic. Look in the logs for details.",
 			})
 			panicked = nil
 		}
 	}
-	x.endRecord()
-	x.limit.end()
-	if x.admitted {
-		x.h.slots[x.class].taken.Add(-1)
+	rs.endRecord()
+	rs.limit.end()
+	if rs.hasSlot {
+		rs.h.slots[rs.class].taken.Add(-1)
 	}
-	if x.counted && x.h.Metrics.InFlight != nil {
-		x.h.Metrics.InFlight(x.class, -1)
+	if rs.counted && rs.h.Metrics.InFlight != nil {
+		rs.h.Metrics.InFlight(rs.class, -1)
 	}
-	if x.h.Metrics.Request != nil {
-		x.h.Metrics.Request(x.observation())
+	if rs.h.Metrics.Request != nil {
+		rs.h.Metrics.Request(rs.observation())
 	}
 	if panicked != nil { // half an answer must not look like a whole one
 		panic(http.ErrAbortHandler)
@@ -108,19 +108,19 @@ func (x *exchange) end() {
 }
 
 // identify gives the request an ID that the client, the log and the audit record share.
-func (h *Handler) identify(x *exchange) error {
-	header := x.w.Header()
-	if given := x.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
-		x.auditID = given[0]
+func (h *Handler) identify(rs *requestState) error {
+	header := rs.w.Header()
+	if given := rs.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
+		rs.auditID = given[0]
 	} else {
-		x.auditID = newAuditID()
+		rs.auditID = newAuditID()
 	}
-	header["Audit-Id"] = []string{x.auditID}
+	header["Audit-Id"] = []string{rs.auditID}
 	header["Cache-Control"] = noCache
 	if h.StrictTransport != "" {
 		header.Set("Strict-Transport-Security", h.StrictTransport)
 	}
-	if h.Goaway > 0 && x.r.ProtoMajor == 2 && rand.Float64() < h.Goaway {
+	if h.Goaway > 0 && rs.r.ProtoMajor == 2 && rand.Float64() < h.Goaway {
 		header.Set("Connection", "close") // which net/http makes a GOAWAY of; what is under way on the connection goes on
 	}
 	return nil
@@ -128,25 +128,25 @@ func (h *Handler) identify(x *exchange) error {
 
 var noCache = []string{"no-cache, private"}
 
-// aim finds out what the request is about.
-func (h *Handler) aim(x *exchange) error {
-	x.target = parseTarget(x.r.Method, x.r.URL.Path, x.query)
-	x.class = x.target.class()
+// resolveInfo parses the URL.
+func (h *Handler) resolveInfo(rs *requestState) error {
+	rs.info = parseRequestInfo(rs.r.Method, rs.r.URL.Path, rs.query)
+	rs.class = rs.info.class()
 	return nil
 }
 
 // limitTime sets the deadline of everything but watches and connections.
-func (h *Handler) limitTime(x *exchange) error {
-	if x.class == LongRunning {
+func (h *Handler) limitTime(rs *requestState) error {
+	if rs.class == LongRunning {
 		return nil
 	}
 	limit := h.RequestTimeout
-	if x.r.URL.RawQuery != "" {
-		if text := first(x.query(), "timeout"); text != "" {
+	if rs.r.URL.RawQuery != "" {
+		if text := first(rs.query(), "timeout"); text != "" {
 			asked, err := time.ParseDuration(text)
 			if err != nil {
 				refused := apierr.NewBadRequest("invalid timeout specified in the request URL - " + err.Error())
-				x.auditRefusal(refused.Message)
+				rs.auditRefusal(refused.Message)
 				return refused
 			}
 			if asked > 0 {
@@ -154,64 +154,64 @@ func (h *Handler) limitTime(x *exchange) error {
 			}
 		}
 	}
-	x.deadline = x.began.Add(limit)
-	x.limit = &limited{Context: x.ctx, deadline: x.deadline}
-	x.ctx = x.limit
+	rs.deadline = rs.began.Add(limit)
+	rs.limit = &limited{Context: rs.ctx, deadline: rs.deadline}
+	rs.ctx = rs.limit
 	return nil
 }
 
 // authenticate finds out who asks.
-func (h *Handler) authenticate(x *exchange) error {
-	id, err := h.Authenticate(x.ctx, x.r)
+func (h *Handler) authenticate(rs *requestState) error {
+	id, err := h.Authenticate(rs.ctx, rs.r)
 	if told := h.Metrics.Authenticated; told != nil {
 		if err != nil {
-			told("error", nil, time.Since(x.began))
+			told("error", nil, time.Since(rs.began))
 		} else {
-			told("success", &id.User, time.Since(x.began))
+			told("success", &id.User, time.Since(rs.began))
 		}
 	}
 	if err != nil {
-		x.auditRefusal(x.attempted())
-		h.report(&h.logs.refusals, x, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
+		rs.auditRefusal(rs.attempted())
+		h.report(&h.logs.refusals, rs, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
-	if x.user, x.noted = id.User, id.Annotations; x.user.Name == "" {
-		x.user = access.Nobody()
+	if rs.user, rs.noted = id.User, id.Annotations; rs.user.Name == "" {
+		rs.user = access.Nobody()
 	}
-	x.warn(id.Warnings)
-	delete(x.r.Header, "Authorization") // nobody behind needs it
+	rs.warn(id.Warnings)
+	delete(rs.r.Header, "Authorization") // nobody behind needs it
 	return nil
 }
 
-// admit is the shed point: what is too much is turned away before it costs anything. A request with a body is admitted when
+// limitInFlight is where overload is shed: what is too much is refused before it costs anything. A request with a body takes its slot when
 // that is there (readBody), so that clients that send slowly hold no slots.
-func (h *Handler) admit(x *exchange) error {
-	if x.counted = true; h.Metrics.InFlight != nil {
-		h.Metrics.InFlight(x.class, 1)
+func (h *Handler) limitInFlight(rs *requestState) error {
+	if rs.counted = true; h.Metrics.InFlight != nil {
+		h.Metrics.InFlight(rs.class, 1)
 	}
-	x.exempt = x.class == LongRunning || h.slots[x.class].limit == 0 || x.user.In(access.Masters) || x.target.probes()
-	if x.sendsBody() && x.readsBody() {
+	rs.exempt = rs.class == LongRunning || h.slots[rs.class].limit == 0 || rs.user.In(access.Masters) || rs.info.probes()
+	if rs.sendsBody() && rs.readsBody() {
 		return nil
 	}
-	return h.takeSlot(x)
+	return h.takeSlot(rs)
 }
 
 // takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", probes and the
 // masters take none and always get through, so that somebody can look at what is going on.
-func (h *Handler) takeSlot(x *exchange) error {
-	if x.exempt {
+func (h *Handler) takeSlot(rs *requestState) error {
+	if rs.exempt {
 		return nil
 	}
-	x.admitted = true
-	if slots := h.slots[x.class]; slots.taken.Add(1) <= slots.limit {
+	rs.hasSlot = true
+	if slots := h.slots[rs.class]; slots.taken.Add(1) <= slots.limit {
 		return nil
 	}
-	return x.shed()
+	return rs.shed()
 }
 
 // shed turns the request away.
-func (x *exchange) shed() error {
-	x.rejected = true
+func (rs *requestState) shed() error {
+	rs.rejected = true
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
 }
 
@@ -229,57 +229,57 @@ func authorized(decision access.Decision, err error) string {
 }
 
 // authorize asks whether the user may do this. An authorizer that fails is told of in plain text, as in the reference.
-func (h *Handler) authorize(x *exchange) error {
-	x.ask()
-	a := &x.asked
+func (h *Handler) authorize(rs *requestState) error {
+	rs.ask()
+	a := &rs.asked
 	began := time.Now()
-	decision, reason, err := h.Authorizer.Authorize(x.ctx, a)
+	decision, reason, err := h.Authorizer.Authorize(rs.ctx, a)
 	if told := h.Metrics.Authorized; told != nil {
 		told(authorized(decision, err), time.Since(began))
 	}
 	switch {
 	case decision == access.Allow:
-		x.auditDecision("allow", reason)
+		rs.auditDecision("allow", reason)
 		return nil
 	case err != nil:
-		x.record.Annotate(reasonAnnotation, "internal error")
-		return &plainError{http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q: %v", x.r.RequestURI, err)}
+		rs.record.Annotate(reasonAnnotation, "internal error")
+		return &plainError{http.StatusInternalServerError, fmt.Sprintf("Internal Server Error: %q: %v", rs.r.RequestURI, err)}
 	}
-	x.auditDecision("forbid", reason)
-	x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+	rs.auditDecision("forbid", reason)
+	rs.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
 	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(reason))
 }
 
 // ask fills in what authorization decides about. Selectors are told where there is one way to tell them: not on the old
 // paths of watches, which are those of one object, too.
-func (x *exchange) ask() {
-	t := &x.target
-	x.asked = access.Attributes{User: x.user, Verb: t.verb, Path: t.path}
-	if !t.isResource {
+func (rs *requestState) ask() {
+	info := &rs.info
+	rs.asked = access.Attributes{User: rs.user, Verb: info.verb, Path: info.path}
+	if !info.isResource {
 		return
 	}
-	a := &x.asked
-	a.IsResource, a.Group, a.Version = true, t.group, t.version
-	a.Resource, a.Subresource, a.Namespace, a.Name = t.resource, t.subresource, t.namespace, t.name
-	switch t.verb {
+	a := &rs.asked
+	a.IsResource, a.Group, a.Version = true, info.group, info.version
+	a.Resource, a.Subresource, a.Namespace, a.Name = info.resource, info.subresource, info.namespace, info.name
+	switch info.verb {
 	case "list", "watch", "deletecollection":
-		if !t.watchPath && x.r.URL.RawQuery != "" {
-			a.FieldSelector, a.LabelSelector = first(x.query(), "fieldSelector"), first(x.query(), "labelSelector")
+		if !info.watchPath && rs.r.URL.RawQuery != "" {
+			a.FieldSelector, a.LabelSelector = first(rs.query(), "fieldSelector"), first(rs.query(), "labelSelector")
 		}
 	}
 }
 
 // answer has the verb done.
-func (h *Handler) answer(x *exchange) error {
-	if !x.target.isResource {
-		return h.servePath(x)
+func (h *Handler) answer(rs *requestState) error {
+	if !rs.info.isResource {
+		return h.servePath(rs)
 	}
-	if misspelled(x.target.path) {
+	if misspelled(rs.info.path) {
 		return errNotAPath
 	}
-	verb, err := h.route(x)
+	verb, err := h.route(rs)
 	if err != nil {
 		return err
 	}
-	return verb(h, x)
+	return verb(h, rs)
 }

@@ -24,21 +24,21 @@ func (h *Handler) checks(endpoint string) []Check {
 
 // health answers /healthz, /livez and /readyz as a whole, and each check by itself below them (URI-8). What exactly is
 // wrong is for the log: anybody may ask here.
-func (h *Handler) health(x *exchange, endpoint, rest string) error {
+func (h *Handler) health(rs *requestState, endpoint, rest string) error {
 	checks := h.checks(endpoint)
 	if rest != "" {
 		for _, check := range checks {
 			if rest == "/"+check.Name {
-				if err := h.run(x, check, endpoint); err != nil {
-					http.Error(x, "internal server error: "+err.Error(), http.StatusInternalServerError)
+				if err := h.run(rs, check, endpoint); err != nil {
+					http.Error(rs, "internal server error: "+err.Error(), http.StatusInternalServerError)
 					return nil
 				}
-				return x.whole([]byte("ok"))
+				return rs.whole([]byte("ok"))
 			}
 		}
 		return errNotAPath
 	}
-	excluded := slices.Clone(x.query()["exclude"]) // one name each
+	excluded := slices.Clone(rs.query()["exclude"]) // one name each
 	slices.Sort(excluded)
 	unknown := slices.Compact(slices.Clone(excluded))
 	var report strings.Builder
@@ -49,7 +49,7 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 			fmt.Fprintf(&report, "[+]%s excluded: ok\n", check.Name)
 			continue
 		}
-		if h.run(x, check, endpoint) != nil {
+		if h.run(rs, check, endpoint) != nil {
 			failed = true
 			fmt.Fprintf(&report, "[-]%s failed: reason withheld\n", check.Name)
 			continue
@@ -62,33 +62,33 @@ func (h *Handler) health(x *exchange, endpoint, rest string) error {
 		}
 		fmt.Fprintf(&report, "warn: some health checks cannot be excluded: no matches for %s\n", strings.Join(unknown, ","))
 	}
-	_, verbose := x.query()["verbose"]
+	_, verbose := rs.query()["verbose"]
 	switch {
 	case failed:
-		http.Error(x, report.String()+endpoint+" check failed", http.StatusInternalServerError)
+		http.Error(rs, report.String()+endpoint+" check failed", http.StatusInternalServerError)
 		return nil
 	case verbose:
-		return x.text(report.String() + endpoint + " check passed\n")
+		return rs.text(report.String() + endpoint + " check passed\n")
 	}
-	return x.text("ok")
+	return rs.text("ok")
 }
 
 // run asks one check and logs what is wrong.
-func (h *Handler) run(x *exchange, check Check, endpoint string) error {
-	err := check.Run(x.ctx)
+func (h *Handler) run(rs *requestState, check Check, endpoint string) error {
+	err := check.Run(rs.ctx)
 	if told := h.Metrics.Checked; told != nil {
 		told(check.Name, endpoint, err == nil)
 	}
 	if err != nil {
-		h.report(&h.logs.checks, x, slog.LevelWarn, "a health check has failed", "check", check.Name, "error", err)
+		h.report(&h.logs.checks, rs, slog.LevelWarn, "a health check has failed", "check", check.Name, "error", err)
 	}
 	return err
 }
 
 // text answers in plain text.
-func (x *exchange) text(body string) error {
-	header := x.w.Header()
+func (rs *requestState) text(body string) error {
+	header := rs.w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	header.Set("X-Content-Type-Options", "nosniff")
-	return x.whole([]byte(body))
+	return rs.whole([]byte(body))
 }

@@ -20,37 +20,37 @@ const (
 )
 
 // impersonate lets a request go on as somebody else, if its headers ask for that and who sends it may.
-func (h *Handler) impersonate(x *exchange) error {
-	for name := range x.r.Header {
+func (h *Handler) impersonate(rs *requestState) error {
+	for name := range rs.r.Header {
 		if strings.HasPrefix(name, impersonatePrefix) {
-			return h.actAs(x)
+			return h.actAs(rs)
 		}
 	}
 	return nil
 }
 
-func (h *Handler) actAs(x *exchange) error {
-	wanted, err := impersonated(x.r.Header)
+func (h *Handler) actAs(rs *requestState) error {
+	wanted, err := impersonated(rs.r.Header)
 	if err == nil && wanted.Name == "" {
 		return nil
 	}
 	var user access.User
 	var constraint string
 	if err == nil {
-		x.ask()
-		user, constraint, err = h.Impersonate(x.ctx, wanted, &x.asked)
+		rs.ask()
+		user, constraint, err = h.Impersonate(rs.ctx, wanted, &rs.asked)
 	}
 	if err != nil {
-		x.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
+		rs.w.Header()["X-Content-Type-Options"] = []string{"nosniff"}
 		return err
 	}
-	for name := range x.r.Header {
+	for name := range rs.r.Header {
 		if strings.HasPrefix(name, impersonatePrefix) {
-			delete(x.r.Header, name)
+			delete(rs.r.Header, name)
 		}
 	}
-	x.record.Impersonates(user, constraint)
-	x.user = user
+	rs.record.Impersonates(user, constraint)
+	rs.user = user
 	return nil
 }
 

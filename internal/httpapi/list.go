@@ -13,30 +13,30 @@ import (
 )
 
 // list is a GET of a collection (LIST-3).
-func (h *Handler) list(x *exchange) error {
-	media, err := x.negotiate()
+func (h *Handler) list(rs *requestState) error {
+	media, err := rs.negotiate()
 	if err != nil {
 		return err
 	}
-	params, err := x.listOptions()
+	params, err := rs.listOptions()
 	if err != nil {
 		return err
 	}
-	rq := x.request()
-	collection, err := h.Engine.List(x.ctx, rq, params.ListOptions)
+	rq := rs.request()
+	collection, err := h.Engine.List(rs.ctx, rq, params.ListOptions)
 	if err != nil {
 		return err
 	}
-	return x.writeList(media, rq, collection)
+	return rs.writeList(media, rq, collection)
 }
 
 // writeList prints a collection while it is read: what is held of it is one buffer (LIST-8). Only what has to be turned
 // around as a whole, for YAML and for human readers, is printed into memory first.
-func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
+func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
 	if media.Form == wire.AsPartial {
 		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" + rq.Resource.ListKind + ")")
 	}
-	table, err := x.table(media, rq)
+	table, err := rs.table(media, rq)
 	if err != nil {
 		return err
 	}
@@ -52,11 +52,11 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 	if media.Form == wire.Plain { // as in the reference, whose Tables and PartialObjectMetadataLists do not say it
 		meta.Shard = c.Shard
 	}
-	if err := x.recordList(media, rq, c, meta); err != nil {
+	if err := rs.recordList(media, rq, c, meta); err != nil {
 		return err
 	}
 	printer := wire.NewList(rq.Resource, media, table)
-	printer.Forms = x.h.forms
+	printer.Forms = rs.h.forms
 	if err := printer.Measure(c.Items); err != nil {
 		return err
 	}
@@ -70,12 +70,12 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 				return err
 			}
 		}
-		if err := cmp.Or(c.Err(), x.ctx.Err()); err != nil {
+		if err := cmp.Or(c.Err(), rs.ctx.Err()); err != nil {
 			return err
 		}
-		return x.send(http.StatusOK, media, printer.Tail(text))
+		return rs.send(http.StatusOK, media, printer.Tail(text))
 	}
-	s := newStream(x, media)
+	s := newStream(rs, media)
 	defer s.end()
 	s.buf = printer.Head(s.buf, meta)
 	for item := range c.Items {
@@ -98,7 +98,7 @@ func (x *exchange) writeList(media wire.Media, rq *engine.Request, c *engine.Col
 // stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does not
 // may be compressed on the way.
 type stream struct {
-	x     *exchange
+	rs    *requestState
 	media wire.Media
 	held  *[]byte // where buf comes from
 	buf   []byte
@@ -108,25 +108,25 @@ type stream struct {
 	gz    *gzip.Writer
 }
 
-func newStream(x *exchange, media wire.Media) *stream {
+func newStream(rs *requestState, media wire.Media) *stream {
 	held := largeBuffers.Get().(*[]byte)
-	return &stream{x: x, media: media, held: held, buf: *held}
+	return &stream{rs: rs, media: media, held: held, buf: *held}
 }
 
 // flush writes out what the buffer holds, as long as somebody waits for it.
 func (s *stream) flush() error {
-	if err := s.x.ctx.Err(); err != nil {
+	if err := s.rs.ctx.Err(); err != nil {
 		return err
 	}
 	if s.out == nil {
-		s.guard = s.x.guard()
-		s.x.w.Header()["Content-Type"] = contentTypes[s.media.Encoding]
-		s.out = s.x
-		if len(s.buf) >= compressFrom && s.x.compresses() {
-			s.gz = s.x.compressor()
+		s.guard = s.rs.guard()
+		s.rs.w.Header()["Content-Type"] = contentTypes[s.media.Encoding]
+		s.out = s.rs
+		if len(s.buf) >= compressFrom && s.rs.compresses() {
+			s.gz = s.rs.compressor()
 			s.out = s.gz
 		}
-		s.x.WriteHeader(http.StatusOK)
+		s.rs.WriteHeader(http.StatusOK)
 		if s.media.Encoding == wire.CBOR {
 			s.cbor = object.AppendCBORStart(s.cbor)
 		}
@@ -146,7 +146,7 @@ func (s *stream) flush() error {
 // finish writes the rest.
 func (s *stream) finish() error {
 	if s.out == nil {
-		return s.x.send(http.StatusOK, s.media, s.buf)
+		return s.rs.send(http.StatusOK, s.media, s.buf)
 	}
 	if err := s.flush(); err != nil {
 		return err

@@ -22,8 +22,8 @@ type sampler struct {
 	skipped int // since the last line
 }
 
-// admit says whether one more line may be logged, and how many before it were not.
-func (s *sampler) admit(now time.Time) (skipped int, ok bool) {
+// allow says whether one more line may be logged, and how many before it were not.
+func (s *sampler) allow(now time.Time) (skipped int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if second := now.Unix(); second != s.second {
@@ -39,16 +39,16 @@ func (s *sampler) admit(now time.Time) (skipped int, ok bool) {
 }
 
 // report logs a line about a request, if the sampler lets it through.
-func (h *Handler) report(s *sampler, x *exchange, level slog.Level, message string, args ...any) {
-	ctx := context.WithoutCancel(x.ctx)
+func (h *Handler) report(s *sampler, rs *requestState, level slog.Level, message string, args ...any) {
+	ctx := context.WithoutCancel(rs.ctx)
 	if !h.Logger.Enabled(ctx, level) {
 		return
 	}
-	skipped, ok := s.admit(time.Now())
+	skipped, ok := s.allow(time.Now())
 	if !ok {
 		return
 	}
-	args = append(args, "method", clip(x.r.Method), "path", clip(x.r.URL.Path), "audit-id", clip(x.auditID))
+	args = append(args, "method", clip(rs.r.Method), "path", clip(rs.r.URL.Path), "audit-id", clip(rs.auditID))
 	if skipped > 0 {
 		args = append(args, "skipped", skipped) // lines of this sort, since the last one
 	}

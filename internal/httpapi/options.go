@@ -20,11 +20,11 @@ import (
 // a bad request (400); then they are validated together, and everything that is wrong is told at once (422).
 
 // invalidOptions is the 422 about options of a kind ("CreateOptions").
-func invalidOptions(kind string, faults field.ErrorList) error {
-	if len(faults) == 0 {
+func invalidOptions(kind string, errs field.ErrorList) error {
+	if len(errs) == 0 {
 		return nil
 	}
-	return apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: kind}, "", faults)
+	return apierr.NewInvalid(apierr.Type{Group: "meta.k8s.io", Name: kind}, "", errs)
 }
 
 // integer parses a parameter; nil when it is not there.
@@ -51,35 +51,35 @@ func boolean(values url.Values, name string) *bool {
 
 // writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options are
 // called in errors.
-func (x *exchange) writeOptions(kind string, rq *engine.Request) error {
-	return x.optionsOf(kind, rq, nil)
+func (rs *requestState) writeOptions(kind string, rq *engine.Request) error {
+	return rs.optionsOf(kind, rq, nil)
 }
 
 // patchOptions is writeOptions for a patch: an apply needs a manager, and it alone may be forced.
-func (x *exchange) patchOptions(rq *engine.Request, apply bool) error {
-	values := x.query()
-	var faults field.ErrorList
+func (rs *requestState) patchOptions(rq *engine.Request, apply bool) error {
+	values := rs.query()
+	var errs field.ErrorList
 	switch {
 	case apply:
 		rq.Force = isTrue(values, "force")
 		if first(values, "fieldManager") == "" {
-			faults = append(faults, field.Required(field.NewPath("fieldManager"), "is required for apply patch"))
+			errs = append(errs, field.Required(field.NewPath("fieldManager"), "is required for apply patch"))
 		}
 	case len(values["force"]) > 0:
-		faults = append(faults, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
 	}
-	return x.optionsOf("PatchOptions", rq, faults)
+	return rs.optionsOf("PatchOptions", rq, errs)
 }
 
 // optionsOf goes on with what is wrong already.
-func (x *exchange) optionsOf(kind string, rq *engine.Request, faults field.ErrorList) error {
-	values := x.query()
+func (rs *requestState) optionsOf(kind string, rq *engine.Request, errs field.ErrorList) error {
+	values := rs.query()
 	if len(values) == 0 {
-		return invalidOptions(kind, faults)
+		return invalidOptions(kind, errs)
 	}
 	rq.FieldManager = first(values, "fieldManager")
-	faults = append(faults, managerErrors(rq.FieldManager)...)
-	faults = append(faults, dryRunFaults(values["dryRun"])...)
+	errs = append(errs, managerErrors(rq.FieldManager)...)
+	errs = append(errs, dryRunErrors(values["dryRun"])...)
 	rq.DryRun = len(values["dryRun"]) > 0
 	switch level := first(values, "fieldValidation"); level {
 	case "", "Warn":
@@ -88,10 +88,10 @@ func (x *exchange) optionsOf(kind string, rq *engine.Request, faults field.Error
 	case "Strict":
 		rq.Validation = engine.Strict
 	default:
-		faults = append(faults, field.NotSupported(field.NewPath("fieldValidation"), level, []string{"", "Ignore", "Strict", "Warn"}))
+		errs = append(errs, field.NotSupported(field.NewPath("fieldValidation"), level, []string{"", "Ignore", "Strict", "Warn"}))
 	}
-	x.dryRun = rq.DryRun
-	return invalidOptions(kind, faults)
+	rs.dryRun = rq.DryRun
+	return invalidOptions(kind, errs)
 }
 
 func managerErrors(manager string) field.ErrorList {
@@ -100,7 +100,7 @@ func managerErrors(manager string) field.ErrorList {
 	return f.List
 }
 
-func dryRunFaults(values []string) field.ErrorList {
+func dryRunErrors(values []string) field.ErrorList {
 	for _, value := range values {
 		if value != "All" {
 			return field.ErrorList{field.NotSupported(field.NewPath("dryRun"), values, []string{"All"})}
@@ -118,8 +118,8 @@ type listParams struct {
 }
 
 // listOptions reads and validates the parameters.
-func (x *exchange) listOptions() (p listParams, err error) {
-	values := x.query()
+func (rs *requestState) listOptions() (p listParams, err error) {
+	values := rs.query()
 	if p.Labels, err = labels.Parse(first(values, "labelSelector")); err != nil {
 		return p, apierr.NewBadRequest(err.Error())
 	}
@@ -142,7 +142,7 @@ func (x *exchange) listOptions() (p listParams, err error) {
 	}
 	p.Continue = first(values, "continue")
 	p.sendInitial = boolean(values, "sendInitialEvents")
-	if selector := first(values, "shardSelector"); selector != "" && x.h.Shards {
+	if selector := first(values, "shardSelector"); selector != "" && rs.h.Shards {
 		if p.Shard, err = shard.Parse(selector); err != nil { // the reference says the same with 500
 			return p, apierr.NewBadRequest("invalid shard selector: " + err.Error())
 		}
@@ -151,18 +151,18 @@ func (x *exchange) listOptions() (p listParams, err error) {
 		yes := true
 		p.sendInitial, p.Match = &yes, "NotOlderThan"
 	}
-	if err := invalidOptions("ListOptions", p.faults()); err != nil {
+	if err := invalidOptions("ListOptions", p.validate()); err != nil {
 		return p, err
 	}
-	return p, x.nameSelected(&p)
+	return p, rs.nameSelected(&p)
 }
 
 // nameSelected makes sure that a watch of one object by its URL does not select another by field.
-func (x *exchange) nameSelected(p *listParams) error {
-	if !x.target.watchPath || x.target.name == "" || p.Fields.Empty() {
+func (rs *requestState) nameSelected(p *listParams) error {
+	if !rs.info.watchPath || rs.info.name == "" || p.Fields.Empty() {
 		return nil
 	}
-	if name, ok := p.Fields.RequiresExactMatch("metadata.name"); !ok || name != x.target.name {
+	if name, ok := p.Fields.RequiresExactMatch("metadata.name"); !ok || name != rs.info.name {
 		return apierr.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
 	return nil
@@ -179,11 +179,11 @@ func (p *listParams) streamsList() bool {
 	return p.sendInitial != nil && *p.sendInitial && p.bookmarks
 }
 
-// faults is which parameters do not go together.
-func (p *listParams) faults() (faults field.ErrorList) {
+// validate returns which parameters do not go together.
+func (p *listParams) validate() (errs field.ErrorList) {
 	match := field.NewPath("resourceVersionMatch")
-	forbid := func(path *field.Path, why string) { faults = append(faults, field.Forbidden(path, why)) }
-	support := func(values ...string) { faults = append(faults, field.NotSupported(match, p.Match, values)) }
+	forbid := func(path *field.Path, why string) { errs = append(errs, field.Forbidden(path, why)) }
+	support := func(values ...string) { errs = append(errs, field.NotSupported(match, p.Match, values)) }
 	if !p.watch {
 		if p.Match != "" && p.ResourceVersion == "" {
 			forbid(match, "resourceVersionMatch is forbidden unless resourceVersion is provided")
@@ -200,7 +200,7 @@ func (p *listParams) faults() (faults field.ErrorList) {
 		if p.sendInitial != nil {
 			forbid(field.NewPath("sendInitialEvents"), "sendInitialEvents is forbidden for list")
 		}
-		return faults
+		return errs
 	}
 	if p.sendInitial != nil && p.Match != "NotOlderThan" {
 		forbid(match, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
@@ -214,7 +214,7 @@ func (p *listParams) faults() (faults field.ErrorList) {
 	if p.Match != "" && p.Continue != "" {
 		forbid(match, "resourceVersionMatch is forbidden when continue is provided")
 	}
-	return faults
+	return errs
 }
 
 // mediaName is a Content-Type without its parameters, cut the plain way that the reference cuts it for patches.

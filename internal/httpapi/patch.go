@@ -11,24 +11,24 @@ import (
 )
 
 // patch is a PATCH of an object or a subresource (WRITE-2).
-func (h *Handler) patch(x *exchange) error {
-	format, err := x.patchFormat(mediaName(x.r.Header.Get("Content-Type")))
+func (h *Handler) patch(rs *requestState) error {
+	format, err := rs.patchFormat(mediaName(rs.r.Header.Get("Content-Type")))
 	if err != nil {
 		return err
 	}
-	media, err := x.negotiate()
+	media, err := rs.negotiate()
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	body, err := rs.readBody()
 	if err != nil {
 		return err
 	}
-	rq, err := x.conditional()
+	rq, err := rs.conditional()
 	if err != nil {
 		return err
 	}
-	if err := x.patchOptions(rq, format.Type == engine.ApplyPatch); err != nil {
+	if err := rs.patchOptions(rq, format.Type == engine.ApplyPatch); err != nil {
 		return err
 	}
 	var result *engine.Result
@@ -37,17 +37,17 @@ func (h *Handler) patch(x *exchange) error {
 		if intent, err = parseIntent(format.Encoding, body); err != nil {
 			return err
 		}
-		x.recordIntent(intent)
-		result, err = h.Engine.Apply(x.ctx, rq, intent)
+		rs.recordIntent(intent)
+		result, err = h.Engine.Apply(rs.ctx, rq, intent)
 	} else {
-		x.recordPatch(body)
-		result, err = h.Engine.Patch(x.ctx, rq, engine.Patch{Type: format.Type, Body: body})
+		rs.recordPatch(body)
+		result, err = h.Engine.Patch(rs.ctx, rq, engine.Patch{Type: format.Type, Body: body})
 	}
-	x.warn(result.Told())
+	rs.warn(result.Told())
 	if err != nil {
 		return err
 	}
-	return x.reply(media, rq, result)
+	return rs.reply(media, rq, result)
 }
 
 // parseIntent reads the body of an apply. It is YAML, which most clients send as JSON; that is read much faster.
@@ -82,8 +82,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 
 // patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that is not
 // to be had here.
-func (x *exchange) patchFormat(name string) (wire.PatchFormat, error) {
-	offer := x.offer()
+func (rs *requestState) patchFormat(name string) (wire.PatchFormat, error) {
+	offer := rs.offer()
 	format, known, offered := offer.ReadsPatch(name)
 	switch {
 	case offered:

@@ -16,45 +16,45 @@ import (
 )
 
 // servePath answers a URL that is no resource: handlers that were given, health, documents, and the list of all these.
-func (h *Handler) servePath(x *exchange) error {
-	path := x.r.URL.Path
+func (h *Handler) servePath(rs *requestState) error {
+	path := rs.r.URL.Path
 	if handler := h.handler(path); handler != nil {
-		r := x.r.WithContext(x.ctx)
+		r := rs.r.WithContext(rs.ctx)
 		r.Body = http.NoBody // it has been read
-		handler.ServeHTTP(x, r)
+		handler.ServeHTTP(rs, r)
 		return nil
 	}
 	if page, ok := h.Pages[strings.TrimSuffix(path, "/")]; ok {
-		return x.page(page)
+		return rs.page(page)
 	}
 	if path == "/" || path == "/index.html" {
-		return h.index(x)
+		return h.index(rs)
 	}
 	for _, endpoint := range healthEndpoints {
 		if rest, ok := strings.CutPrefix(path, "/"+endpoint); ok && (rest == "" || rest[0] == '/') {
-			return h.health(x, endpoint, rest)
+			return h.health(rs, endpoint, rest)
 		}
 	}
-	if ok, err := h.zpage(x); ok {
+	if ok, err := h.zpage(rs); ok {
 		return err
 	}
 	if misspelled(path) {
 		return errNotAPath
 	}
-	document, ok, err := h.Documents.Get(path, x.r.Header.Get("Accept"))
+	document, ok, err := h.Documents.Get(path, rs.r.Header.Get("Accept"))
 	if !ok {
 		return h.noSuchPath(path)
 	}
-	if x.r.Method != http.MethodGet && !anyMethod(path) {
+	if rs.r.Method != http.MethodGet && !anyMethod(path) {
 		return apierr.NewMethodNotAllowed()
 	}
 	if err != nil {
 		return err
 	}
-	if err := x.recordDocument(path, document); err != nil {
+	if err := rs.recordDocument(path, document); err != nil {
 		return err
 	}
-	return x.document(path, document)
+	return rs.document(path, document)
 }
 
 // handler finds the handler of a path, or of the longest path above it that takes all that is below.
@@ -95,9 +95,9 @@ func (h *Handler) noSuchPath(path string) error {
 }
 
 // index lists the paths that there are.
-func (h *Handler) index(x *exchange) error {
+func (h *Handler) index(rs *requestState) error {
 	list := object.Fields("paths", object.Strings(h.paths()...))
-	return x.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
+	return rs.send(http.StatusOK, wire.Media{Pretty: true}, object.AppendJSON(nil, list))
 }
 
 // paths are those that are served, sorted.
@@ -136,8 +136,8 @@ func (h *Handler) paths() []string {
 const immutable = "public, immutable"
 
 // document answers with a discovery document.
-func (x *exchange) document(path string, d *discovery.Document) error {
-	header := x.w.Header()
+func (rs *requestState) document(path string, d *discovery.Document) error {
+	header := rs.w.Header()
 	if d.ETag != "" {
 		header.Set("Etag", `"`+d.ETag+`"`)
 		header.Add("Vary", "Accept")
@@ -145,64 +145,64 @@ func (x *exchange) document(path string, d *discovery.Document) error {
 	if strings.Contains(d.MediaType, ";as=") { // aggregated discovery: clients ask whether it is still the same
 		header.Set("Cache-Control", "public")
 	}
-	if hash := first(x.query(), "hash"); hash != "" && d.Location != "" {
+	if hash := first(rs.query(), "hash"); hash != "" && d.Location != "" {
 		if hash != d.ETag {
 			header.Set("Location", d.Location)
 			header.Set("Content-Type", d.MediaType)
-			x.WriteHeader(http.StatusMovedPermanently)
+			rs.WriteHeader(http.StatusMovedPermanently)
 			return nil
 		}
 		header.Set("Cache-Control", immutable)
 		header.Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	if d.ETag != "" && x.names(d.ETag) {
-		x.WriteHeader(http.StatusNotModified)
+	if d.ETag != "" && rs.names(d.ETag) {
+		rs.WriteHeader(http.StatusNotModified)
 		return nil
 	}
 	header.Set("Content-Type", d.MediaType)
 	if d.Gzip != nil {
 		header.Add("Vary", "Accept-Encoding")
-		if acceptsGzip(x.r.Header.Get("Accept-Encoding")) {
+		if acceptsGzip(rs.r.Header.Get("Accept-Encoding")) {
 			header.Set("Content-Encoding", "gzip")
-			return x.whole(d.Gzip)
+			return rs.whole(d.Gzip)
 		}
-		defer x.guard().arm().end()
-		x.WriteHeader(http.StatusOK)
-		_, err := d.WriteTo(x)
+		defer rs.guard().arm().end()
+		rs.WriteHeader(http.StatusOK)
+		_, err := d.WriteTo(rs)
 		return err
 	}
 	body := d.Body
 	// /version is for people in any case.
-	if d.MediaType == wire.JSON.String() && (x.pretty() && !strings.HasPrefix(path, "/openapi/") || strings.HasPrefix(path, "/version")) {
+	if d.MediaType == wire.JSON.String() && (rs.pretty() && !strings.HasPrefix(path, "/openapi/") || strings.HasPrefix(path, "/version")) {
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, body, "", "  "); err != nil {
 			return err
 		}
 		body = indented.Bytes()
 	}
-	return x.whole(body)
+	return rs.whole(body)
 }
 
 // page answers with a page.
-func (x *exchange) page(p Page) error {
-	if x.r.Method != http.MethodGet {
+func (rs *requestState) page(p Page) error {
+	if rs.r.Method != http.MethodGet {
 		return apierr.NewMethodNotAllowed()
 	}
 	body, err := p.Make()
 	if err != nil {
 		return err
 	}
-	header := x.w.Header()
+	header := rs.w.Header()
 	header.Set("Content-Type", p.Type)
 	header.Set("Cache-Control", p.Caching)
-	return x.whole(body)
+	return rs.whole(body)
 }
 
 // whole writes a body with its length.
-func (x *exchange) whole(body []byte) error {
-	x.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	defer x.guard().arm().end()
-	x.WriteHeader(http.StatusOK)
-	_, err := x.Write(body)
+func (rs *requestState) whole(body []byte) error {
+	rs.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	defer rs.guard().arm().end()
+	rs.WriteHeader(http.StatusOK)
+	_, err := rs.Write(body)
 	return err
 }

@@ -27,61 +27,61 @@ const (
 )
 
 // sendsBody says whether the request has a body.
-func (x *exchange) sendsBody() bool {
-	return x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody
+func (rs *requestState) sendsBody() bool {
+	return rs.r.ContentLength != 0 && rs.r.Body != nil && rs.r.Body != http.NoBody
 }
 
 // readsBody says whether the verb reads it: all that write to resources do, and nothing else.
-func (x *exchange) readsBody() bool { return x.target.isResource && x.class == Mutating }
+func (rs *requestState) readsBody() bool { return rs.info.isResource && rs.class == Mutating }
 
 // readBody reads the whole body, up to the limit (WRITE-6), and takes the slot for what follows.
-func (x *exchange) readBody() ([]byte, error) {
-	if !x.sendsBody() {
+func (rs *requestState) readBody() ([]byte, error) {
+	if !rs.sendsBody() {
 		return nil, nil
 	}
-	body, err := x.receive()
+	body, err := rs.receive()
 	if err != nil {
 		return nil, err
 	}
-	return body, x.h.takeSlot(x)
+	return body, rs.h.takeSlot(rs)
 }
 
-func (x *exchange) receive() ([]byte, error) {
-	limit := x.h.BodyLimit
-	claimed := x.r.ContentLength
+func (rs *requestState) receive() ([]byte, error) {
+	limit := rs.h.BodyLimit
+	claimed := rs.r.ContentLength
 	if claimed > limit {
 		return nil, tooLarge(limit)
 	}
-	received := x.hurry()
+	received := rs.hurry()
 	defer received.stop()
 	size := int64(firstRead)
 	if claimed > 0 && claimed < firstRead {
 		size = claimed
 	}
 	size++ // so that the end is seen without growing
-	defer func() { x.h.bodies.Add(-size) }()
-	if x.h.bodies.Add(size) > x.h.BodyMemory {
-		return nil, x.shed()
+	defer func() { rs.h.bodies.Add(-size) }()
+	if rs.h.bodies.Add(size) > rs.h.BodyMemory {
+		return nil, rs.shed()
 	}
 	body := make([]byte, 0, size)
 	for {
-		n, err := x.r.Body.Read(body[len(body):cap(body)])
+		n, err := rs.r.Body.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		received.bytes.Add(int64(n))
 		switch {
 		case int64(len(body)) > limit:
 			return nil, tooLarge(limit)
 		case err == io.EOF:
-			x.bodyRead = true
+			rs.bodyRead = true
 			return body, nil
 		case err != nil:
-			return nil, x.unreadable(err)
+			return nil, rs.unreadable(err)
 		}
 		if len(body) == cap(body) {
 			more := min(size, limit+1-size) // twice as much, but no more than the limit and what shows that it is passed
 			size += more
-			if x.h.bodies.Add(more) > x.h.BodyMemory {
-				return nil, x.shed()
+			if rs.h.bodies.Add(more) > rs.h.BodyMemory {
+				return nil, rs.shed()
 			}
 			body = append(make([]byte, 0, size), body...)
 		}
@@ -91,8 +91,8 @@ func (x *exchange) receive() ([]byte, error) {
 func tooLarge(limit int64) error { return apierr.NewTooLarge(fmt.Sprintf("limit is %d", limit)) }
 
 // unreadable is why a body could not be read. Nobody tries again.
-func (x *exchange) unreadable(err error) error {
-	x.bodyRead = true
+func (rs *requestState) unreadable(err error) error {
+	rs.bodyRead = true
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return apierr.NewTimeout("the request body did not arrive within the allotted timeout")
 	}
@@ -101,36 +101,36 @@ func (x *exchange) unreadable(err error) error {
 
 // skipBody reads a body that the request should not have. On HTTP/1 net/http would do so before it answers, and wait for
 // it without end.
-func (h *Handler) skipBody(x *exchange) error {
-	if x.r.ProtoMajor != 1 || !x.sendsBody() || x.readsBody() {
+func (h *Handler) skipBody(rs *requestState) error {
+	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() {
 		return nil
 	}
-	received := x.hurry()
+	received := rs.hurry()
 	defer received.stop()
-	n, err := io.CopyN(io.Discard, x.r.Body, maxSkipped+1)
+	n, err := io.CopyN(io.Discard, rs.r.Body, maxSkipped+1)
 	switch {
 	case err == io.EOF:
-		x.bodyRead = true
+		rs.bodyRead = true
 		return nil
 	case err != nil:
-		return x.unreadable(err)
+		return rs.unreadable(err)
 	}
 	return tooLarge(n - 1)
 }
 
 // leaveBody limits how long net/http waits for what has not been read of a body when the request is refused, so that the
 // connection can be used again.
-func (x *exchange) leaveBody() {
-	if x.r.ProtoMajor == 1 && x.sendsBody() && !x.bodyRead {
+func (rs *requestState) leaveBody() {
+	if rs.r.ProtoMajor == 1 && rs.sendsBody() && !rs.bodyRead {
 		// A writer without deadlines belongs to a test, where nobody waits.
-		_ = http.NewResponseController(x.w).SetReadDeadline(time.Now().Add(x.h.BodyGrace))
+		_ = http.NewResponseController(rs.w).SetReadDeadline(time.Now().Add(rs.h.BodyGrace))
 	}
 }
 
 // bodyTimer ends the reading of a body when the time of the request is up, or when it comes too slowly. A read deadline
 // right away would be simpler, but in HTTP/2 that wakes the goroutine of the connection for each request.
 type bodyTimer struct {
-	x     *exchange
+	rs    *requestState
 	began time.Time
 	bytes atomic.Int64 // that have come
 
@@ -140,8 +140,8 @@ type bodyTimer struct {
 }
 
 // hurry begins to measure.
-func (x *exchange) hurry() *bodyTimer {
-	t := &bodyTimer{x: x, began: time.Now()}
+func (rs *requestState) hurry() *bodyTimer {
+	t := &bodyTimer{rs: rs, began: time.Now()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.timer = time.AfterFunc(time.Until(t.due()), t.check)
@@ -150,9 +150,9 @@ func (x *exchange) hurry() *bodyTimer {
 
 // due is when the body is late, if nothing more of it comes.
 func (t *bodyTimer) due() time.Time {
-	at := t.began.Add(t.x.h.BodyGrace + time.Duration(t.bytes.Load())*time.Second/bodyRate)
-	if !t.x.deadline.IsZero() && t.x.deadline.Before(at) {
-		return t.x.deadline
+	at := t.began.Add(t.rs.h.BodyGrace + time.Duration(t.bytes.Load())*time.Second/bodyRate)
+	if !t.rs.deadline.IsZero() && t.rs.deadline.Before(at) {
+		return t.rs.deadline
 	}
 	return at
 }
@@ -167,7 +167,7 @@ func (t *bodyTimer) check() {
 		t.timer.Reset(left)
 		return
 	}
-	_ = http.NewResponseController(t.x.w).SetReadDeadline(time.Now())
+	_ = http.NewResponseController(t.rs.w).SetReadDeadline(time.Now())
 }
 
 func (t *bodyTimer) stop() {

@@ -245,13 +245,13 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestManyWarnings(t *testing.T) {
-	x := &exchange{w: &discardWriter{header: http.Header{}}}
+	x := &requestState{w: &discardWriter{header: http.Header{}}}
 	texts := []string{"", "a", "a", "control\x01", "ä" + strings.Repeat("x", 300)}
 	x.warn(texts)
 	if got := x.w.Header()["Warning"]; len(got) != 2 || len(got[1]) < 300 {
 		t.Errorf("%q", got)
 	}
-	x = &exchange{w: &discardWriter{header: http.Header{}}}
+	x = &requestState{w: &discardWriter{header: http.Header{}}}
 	for i := range 100 {
 		texts = append(texts, fmt.Sprintf("%d%s", i, strings.Repeat("y", 300)))
 	}

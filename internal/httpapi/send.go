@@ -31,53 +31,53 @@ var contentTypes, streamTypes = func() (plain, streams [][]string) {
 }()
 
 // negotiate finds out how the client wants the result of a verb.
-func (x *exchange) negotiate() (wire.Media, error) {
-	accept := x.r.Header.Get("Accept")
-	available := x.h.offer.MediaTypes()
-	if x.target.verb == "list" || x.target.verb == "watch" {
-		available = x.h.offer.CollectionTypes()
+func (rs *requestState) negotiate() (wire.Media, error) {
+	accept := rs.r.Header.Get("Accept")
+	available := rs.h.offer.MediaTypes()
+	if rs.info.verb == "list" || rs.info.verb == "watch" {
+		available = rs.h.offer.CollectionTypes()
 	}
-	offer := x.offer()
-	offer.NoTables = !x.resource.Tables(x.subresource)
+	offer := rs.offer()
+	offer.NoTables = !rs.resource.Tables(rs.subresource)
 	media, ok := offer.Negotiate(accept)
 	literal := wire.Literal(accept, available...)
 	switch {
 	case ok && literal:
-		media.Pretty = media.Encoding < wire.Protobuf && (media.Pretty || x.pretty())
+		media.Pretty = media.Encoding < wire.Protobuf && (media.Pretty || rs.pretty())
 		return media, nil
 	case !literal:
-		x.unwarn() // the reference does not get as far as to the type
+		rs.unwarn() // the reference does not get as far as to the type
 		return media, wire.NotLiteral(available...)
 	}
-	return media, apierr.NewNotAcceptable(x.h.offer.MediaTypes())
+	return media, apierr.NewNotAcceptable(rs.h.offer.MediaTypes())
 }
 
 // offer is what can be written and read of what is asked for.
-func (x *exchange) offer() wire.Offer {
-	offer := x.h.offer
-	kind := x.resource.Stored
-	offer.NoMessages = kind != nil && kind.Custom && (x.subresource == nil || x.subresource.Kind == x.resource.Kind)
+func (rs *requestState) offer() wire.Offer {
+	offer := rs.h.offer
+	kind := rs.resource.Stored
+	offer.NoMessages = kind != nil && kind.Custom && (rs.subresource == nil || rs.subresource.Kind == rs.resource.Kind)
 	return offer
 }
 
 // pretty says whether a person is going to read the answer (MED-9).
-func (x *exchange) pretty() bool {
-	if strings.Contains(x.r.URL.RawQuery, "pretty") {
-		if text := first(x.query(), "pretty"); text != "" {
+func (rs *requestState) pretty() bool {
+	if strings.Contains(rs.r.URL.RawQuery, "pretty") {
+		if text := first(rs.query(), "pretty"); text != "" {
 			pretty, err := strconv.ParseBool(text)
 			return pretty && err == nil
 		}
 	}
-	agent := x.r.UserAgent()
+	agent := rs.r.UserAgent()
 	return strings.HasPrefix(agent, "curl") || strings.HasPrefix(agent, "Wget") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // table is the table that a media type asks for, or nil.
-func (x *exchange) table(media wire.Media, rq *engine.Request) (*wire.Table, error) {
+func (rs *requestState) table(media wire.Media, rq *engine.Request) (*wire.Table, error) {
 	if media.Form != wire.AsTable {
 		return nil, nil
 	}
-	text := first(x.query(), "includeObject")
+	text := first(rs.query(), "includeObject")
 	include, ok := wire.ParseInclude(text)
 	if !ok {
 		return nil, apierr.NewBadRequest("Unable to convert to Table as requested: includeObject: Invalid value: " +
@@ -128,25 +128,25 @@ func releaseLarge(b *[]byte) {
 }
 
 // reply answers with the result of a verb on one object.
-func (x *exchange) reply(media wire.Media, rq *engine.Request, result *engine.Result) error {
+func (rs *requestState) reply(media wire.Media, rq *engine.Request, result *engine.Result) error {
 	if result.Created {
-		return x.replyWith(http.StatusCreated, media, rq, result)
+		return rs.replyWith(http.StatusCreated, media, rq, result)
 	}
-	return x.replyWith(http.StatusOK, media, rq, result)
+	return rs.replyWith(http.StatusOK, media, rq, result)
 }
 
-func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
+func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request, result *engine.Result) error {
 	if result.Object == nil {
-		return x.sendValue(code, media, x.answers(rq), result.Status)
+		return rs.sendValue(code, media, rs.answers(rq), result.Status)
 	}
-	table, err := x.table(media, rq)
+	table, err := rs.table(media, rq)
 	if err != nil {
 		return err
 	}
 	if media.Form == wire.AsPartials {
-		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + x.resource.Kind + ")")
+		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + rs.resource.Kind + ")")
 	}
-	if err := x.recordObject(media, rq, result.Object); err != nil {
+	if err := rs.recordObject(media, rq, result.Object); err != nil {
 		return err
 	}
 	b, release := buffer(wire.Size(result.Object) + 1)
@@ -155,7 +155,7 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 	case media.Encoding == wire.Protobuf && media.Form == wire.AsPartial:
 		*b, err = wire.AppendProtobufPartial(*b, result.Object, media.Version, media.Lean)
 	case media.Encoding == wire.Protobuf:
-		*b, err = wire.AppendProtobuf(*b, x.answers(rq), result.Object, media.Lean)
+		*b, err = wire.AppendProtobuf(*b, rs.answers(rq), result.Object, media.Lean)
 	case media.Form == wire.AsTable:
 		*b, err = wire.AppendTable(*b, result.Object, table)
 	case media.Form == wire.AsPartial:
@@ -169,12 +169,12 @@ func (x *exchange) replyWith(code int, media wire.Media, rq *engine.Request, res
 	if media.Encoding != wire.Protobuf {
 		*b = append(*b, '\n')
 	}
-	x.validated(x.validator(media, result))
-	return x.send(code, media, *b)
+	rs.validated(rs.validator(media, result))
+	return rs.send(code, media, *b)
 }
 
 // answers is the type of the object that a request is answered with.
-func (x *exchange) answers(rq *engine.Request) wire.Type {
+func (rs *requestState) answers(rq *engine.Request) wire.Type {
 	if sub := rq.Subresource; sub != nil && (sub.View != nil || sub.Answer != nil) {
 		return sub.Schema()
 	}
@@ -182,16 +182,16 @@ func (x *exchange) answers(rq *engine.Request) wire.Type {
 }
 
 // sendStatus answers with a Status.
-func (x *exchange) sendStatus(code int, media wire.Media, status object.Value) error {
-	return x.sendValue(code, media, nil, status)
+func (rs *requestState) sendStatus(code int, media wire.Media, status object.Value) error {
+	return rs.sendValue(code, media, nil, status)
 }
 
 // sendValue answers with a Status, or with an object of this type that is stored nowhere.
-func (x *exchange) sendValue(code int, media wire.Media, typ wire.Type, v object.Value) error {
-	x.recordValue(v)
+func (rs *requestState) sendValue(code int, media wire.Media, typ wire.Type, v object.Value) error {
+	rs.recordValue(v)
 	switch {
 	case media.Encoding != wire.Protobuf:
-		return x.send(code, media, append(object.AppendObject(nil, v), '\n'))
+		return rs.send(code, media, append(object.AppendObject(nil, v), '\n'))
 	case v.At("kind").Str() == "Status":
 		typ = wire.Status()
 	}
@@ -199,7 +199,7 @@ func (x *exchange) sendValue(code int, media wire.Media, typ wire.Type, v object
 	if err != nil {
 		return err
 	}
-	return x.send(code, media, b)
+	return rs.send(code, media, b)
 }
 
 func notTheForm(message string) error {
@@ -207,19 +207,19 @@ func notTheForm(message string) error {
 }
 
 // send writes a whole answer, given as JSON, or as it is where it is not text.
-func (x *exchange) send(code int, media wire.Media, text []byte) error {
+func (rs *requestState) send(code int, media wire.Media, text []byte) error {
 	text, err := encoded(media, text)
 	if err != nil {
 		return err
 	}
-	header := x.w.Header()
+	header := rs.w.Header()
 	header["Content-Type"] = contentTypes[media.Encoding]
 	if len(text) > compressFrom {
-		defer x.guard().arm().end()
-		if x.compresses() {
-			gz := x.compressor()
+		defer rs.guard().arm().end()
+		if rs.compresses() {
+			gz := rs.compressor()
 			defer releaseCompressor(gz)
-			x.WriteHeader(code)
+			rs.WriteHeader(code)
 			if _, err := gz.Write(text); err != nil {
 				return err
 			}
@@ -227,8 +227,8 @@ func (x *exchange) send(code int, media wire.Media, text []byte) error {
 		}
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(text))}
-	x.WriteHeader(code)
-	_, err = x.Write(text)
+	rs.WriteHeader(code)
+	_, err = rs.Write(text)
 	return err
 }
 
@@ -249,8 +249,8 @@ func encoded(media wire.Media, text []byte) ([]byte, error) {
 }
 
 // compresses says whether the answer may be compressed: the client reads that, and the operator has not turned it off.
-func (x *exchange) compresses() bool {
-	return !x.h.NoCompression && acceptsGzip(x.r.Header.Get("Accept-Encoding"))
+func (rs *requestState) compresses() bool {
+	return !rs.h.NoCompression && acceptsGzip(rs.r.Header.Get("Accept-Encoding"))
 }
 
 func acceptsGzip(header string) bool {
@@ -271,9 +271,9 @@ var compressors = sync.Pool{New: func() any {
 }}
 
 // compressor begins a compressed answer.
-func (x *exchange) compressor() *gzip.Writer {
-	compressedHeader(x.w.Header())
-	return newCompressor(x)
+func (rs *requestState) compressor() *gzip.Writer {
+	compressedHeader(rs.w.Header())
+	return newCompressor(rs)
 }
 
 func compressedHeader(header http.Header) {

@@ -9,6 +9,6 @@ import "runtime"
 //
 //go:noinline
 func growStack() {
-	var room [10 << 10]byte
-	runtime.KeepAlive(&room)
+	var buffer [10 << 10]byte
+	runtime.KeepAlive(&buffer)
 }

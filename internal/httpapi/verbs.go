@@ -10,7 +10,7 @@ import (
 )
 
 // verbs are what can be done to resources. Those without a function are verbs of the API that nothing here has.
-var verbs = map[string]func(*Handler, *exchange) error{
+var verbs = map[string]func(*Handler, *requestState) error{
 	"create":           (*Handler).create,
 	"get":              (*Handler).get,
 	"list":             (*Handler).list,
@@ -23,93 +23,93 @@ var verbs = map[string]func(*Handler, *exchange) error{
 	"":                 nil, // an HTTP method that is no verb
 }
 
-// route finds the resource type of the target, and the function of its verb. What is not there is 404, what is there
+// route finds the resource type of the request, and the function of its verb. What is not there is 404, what is there
 // and cannot be done 405.
-func (h *Handler) route(x *exchange) (func(*Handler, *exchange) error, error) {
-	t := &x.target
+func (h *Handler) route(rs *requestState) (func(*Handler, *requestState) error, error) {
+	info := &rs.info
 	types := h.Registry.Now()
-	r := types.Find(t.group, t.version, t.resource)
-	if r == nil || t.verb == "proxy" || !fits(t, r) {
-		if !types.HasBuiltinGroup(t.group) { // the reference asks for a definition, and then nobody is left to ask
+	r := types.Find(info.group, info.version, info.resource)
+	if r == nil || info.verb == "proxy" || !fits(info, r) {
+		if !types.HasBuiltinGroup(info.group) { // the reference asks for a definition, and then nobody is left to ask
 			return nil, errNotAPath
 		}
 		return nil, apierr.NewNoSuchPath()
 	}
-	x.resource = r
-	verb, err := h.verb(x)
+	rs.resource = r
+	verb, err := h.verb(rs)
 	if err == nil && r.Deprecated != "" {
-		x.warn([]string{r.Deprecated})
+		rs.warn([]string{r.Deprecated})
 	}
 	return verb, err
 }
 
-// verb finds the function of the verb for the type that the target is of.
-func (h *Handler) verb(x *exchange) (func(*Handler, *exchange) error, error) {
-	t, r := &x.target, x.resource
-	if t.subresource != "" {
-		return h.routeSubresource(x)
+// verb finds the function of the verb for the type of the request.
+func (h *Handler) verb(rs *requestState) (func(*Handler, *requestState) error, error) {
+	info, r := &rs.info, rs.resource
+	if info.subresource != "" {
+		return h.routeSubresource(rs)
 	}
-	if t.verb == "get" && x.r.Method == http.MethodHead || !has(r.Verbs, t.verb) {
+	if info.verb == "get" && rs.r.Method == http.MethodHead || !has(r.Verbs, info.verb) {
 		return nil, apierr.NewMethodNotAllowed()
 	}
 	switch {
-	case t.watchPath && x.r.Method != http.MethodGet:
+	case info.watchPath && rs.r.Method != http.MethodGet:
 		return nil, apierr.NewMethodNotAllowed()
-	case t.verb == "create" && t.name != "", (t.verb == "update" || t.verb == "patch") && t.name == "":
+	case info.verb == "create" && info.name != "", (info.verb == "update" || info.verb == "patch") && info.name == "":
 		return nil, apierr.NewMethodNotAllowed()
-	case r.Namespaced && !t.scoped && (t.verb == "create" || t.verb == "deletecollection"):
+	case r.Namespaced && !info.scoped && (info.verb == "create" || info.verb == "deletecollection"):
 		return nil, apierr.NewMethodNotAllowed() // all namespaces can only be looked at
-	case x.r.Method == http.MethodHead:
+	case rs.r.Method == http.MethodHead:
 		return nil, apierr.NewMethodNotAllowed()
 	}
-	if t.scoped && t.namespace == "" && has(objectVerbs, t.verb) { // an empty segment
+	if info.scoped && info.namespace == "" && has(objectVerbs, info.verb) { // an empty segment
 		return nil, apierr.NewBadRequest("Namespace parameter required.")
 	}
-	return verbs[t.verb], nil
+	return verbs[info.verb], nil
 }
 
 // routeSubresource does the same below an object.
-func (h *Handler) routeSubresource(x *exchange) (func(*Handler, *exchange) error, error) {
-	t, r := &x.target, x.resource
-	if t.watchPath {
+func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestState) error, error) {
+	info, r := &rs.info, rs.resource
+	if info.watchPath {
 		return nil, apierr.NewNoSuchPath()
 	}
-	if m, ok := h.Missing(r, t.subresource); ok {
-		return nil, h.missing(x, m)
+	if m, ok := h.Missing(r, info.subresource); ok {
+		return nil, h.missing(rs, m)
 	}
-	x.subresource = r.Subresource(t.subresource)
-	if x.subresource == nil && r.Stored != nil && r.Stored.Custom {
-		return nil, apierr.NewNotFound(r.Type(), t.name)
+	rs.subresource = r.Subresource(info.subresource)
+	if rs.subresource == nil && r.Stored != nil && r.Stored.Custom {
+		return nil, apierr.NewNotFound(r.Type(), info.name)
 	}
-	if x.subresource == nil || t.rest != "" {
+	if rs.subresource == nil || info.rest != "" {
 		return nil, apierr.NewNoSuchPath()
 	}
-	if t.name == "" && has(x.subresource.Verbs, methodVerbs[x.r.Method]) { // an empty segment
+	if info.name == "" && has(rs.subresource.Verbs, methodVerbs[rs.r.Method]) { // an empty segment
 		return nil, apierr.NewBadRequest("name must be provided")
 	}
-	if !has(x.subresource.Verbs, t.verb) || x.r.Method == http.MethodHead {
+	if !has(rs.subresource.Verbs, info.verb) || rs.r.Method == http.MethodHead {
 		return nil, apierr.NewMethodNotAllowed()
 	}
-	return verbs[t.verb], nil
+	return verbs[info.verb], nil
 }
 
 // missing is the answer of a subresource that the API has and this server has not (URI-7). What would be refused anyway is
 // refused in the same way, and it is told of objects that are there.
-func (h *Handler) missing(x *exchange, m Missing) error {
-	r, t := x.resource, &x.target
+func (h *Handler) missing(rs *requestState, m Missing) error {
+	r, info := rs.resource, &rs.info
 	switch {
-	case t.rest != "" && !m.Below:
+	case info.rest != "" && !m.Below:
 		return apierr.NewNoSuchPath()
-	case !slices.Contains(m.Methods, x.r.Method):
+	case !slices.Contains(m.Methods, rs.r.Method):
 		return apierr.NewMethodNotAllowed()
-	case m.Connect && len(x.query()["dryRun"]) > 0:
+	case m.Connect && len(rs.query()["dryRun"]) > 0:
 		return apierr.NewBadRequest("dryRun is not supported")
 	}
-	if _, err := h.Engine.Get(x.ctx, x.request(), ""); err != nil {
+	if _, err := h.Engine.Get(rs.ctx, rs.request(), ""); err != nil {
 		return err
 	}
-	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", t.subresource, r.Name, t.name, m.Why),
-		&apierr.Details{Name: t.name, Group: r.Group, Kind: r.Name})
+	return notImplemented(fmt.Sprintf("%s of %s %q is not available here: %s", info.subresource, r.Name, info.name, m.Why),
+		&apierr.Details{Name: info.name, Group: r.Group, Kind: r.Name})
 }
 
 // notImplemented is 501: the API has it, this server has not.
@@ -123,29 +123,29 @@ func has(list []string, verb string) bool { return verbs[verb] != nil && slices.
 var objectVerbs = []string{"get", "update", "patch", "delete"}
 
 // fits says whether a URL of this shape exists for the type.
-func fits(t *target, r *engine.Resource) bool {
-	onObject := t.name != "" && (t.verb != "list" && t.verb != "watch" || t.watchPath) // else the name is a selector's
+func fits(info *requestInfo, r *engine.Resource) bool {
+	onObject := info.name != "" && (info.verb != "list" && info.verb != "watch" || info.watchPath) // else the name is a selector's
 	switch {
-	case t.scoped != r.Namespaced && (t.scoped || onObject):
+	case info.scoped != r.Namespaced && (info.scoped || onObject):
 		return false
-	case r.Namespaced && !t.scoped && !slices.Contains(r.Verbs, "list"):
+	case r.Namespaced && !info.scoped && !slices.Contains(r.Verbs, "list"):
 		return false // only lists span all namespaces
-	case onObject && t.subresource == "":
+	case onObject && info.subresource == "":
 		return slices.ContainsFunc(r.Verbs, func(v string) bool { return slices.Contains(objectVerbs, v) })
 	}
 	return true
 }
 
-// request tells the engine what the exchange is about.
-func (x *exchange) request() *engine.Request {
-	t := &x.target
+// request is the request as the engine takes it.
+func (rs *requestState) request() *engine.Request {
+	info := &rs.info
 	rq := &engine.Request{
-		Resource: x.resource, Subresource: x.subresource, Name: t.name, User: x.user,
-		UserAgent: x.r.UserAgent(), Authorizer: x.h.Authorizer,
+		Resource: rs.resource, Subresource: rs.subresource, Name: info.name, User: rs.user,
+		UserAgent: rs.r.UserAgent(), Authorizer: rs.h.Authorizer,
 	}
-	if x.resource.Namespaced {
-		rq.Namespace = t.namespace
+	if rs.resource.Namespaced {
+		rq.Namespace = info.namespace
 	}
-	x.recordBody(rq)
+	rs.recordBody(rq)
 	return rq
 }

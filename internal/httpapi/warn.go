@@ -14,7 +14,7 @@ const (
 )
 
 // warn adds one Warning header for each text, none twice (VAL-2). They are part of whatever the answer will be.
-func (x *exchange) warn(texts []string) {
+func (rs *requestState) warn(texts []string) {
 	if len(texts) == 0 {
 		return
 	}
@@ -24,20 +24,20 @@ func (x *exchange) warn(texts []string) {
 		total += n
 		shown += min(n, maxWarning)
 	}
-	for _, text := range x.warnings {
+	for _, text := range rs.warnings {
 		count(text)
 	}
 	for _, text := range texts {
 		if shown >= maxWarnings {
 			break // however it goes on, no more than this will be told
 		}
-		if text != "" && !slices.Contains(x.warnings, text) {
-			x.warnings = append(x.warnings, text)
+		if text != "" && !slices.Contains(rs.warnings, text) {
+			rs.warnings = append(rs.warnings, text)
 			count(text)
 		}
 	}
-	values := make([]string, 0, len(x.warnings))
-	for _, text := range x.warnings {
+	values := make([]string, 0, len(rs.warnings))
+	for _, text := range rs.warnings {
 		if total > maxWarnings {
 			text = prefix(text, maxWarning)
 		}
@@ -46,14 +46,14 @@ func (x *exchange) warn(texts []string) {
 		}
 	}
 	if len(values) > 0 {
-		x.w.Header()["Warning"] = values
+		rs.w.Header()["Warning"] = values
 	}
 }
 
 // unwarn takes back what has been said.
-func (x *exchange) unwarn() {
-	x.warnings = nil
-	delete(x.w.Header(), "Warning")
+func (rs *requestState) unwarn() {
+	rs.warnings = nil
+	delete(rs.w.Header(), "Warning")
 }
 
 func prefix(text string, runes int) string {

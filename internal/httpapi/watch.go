@@ -26,8 +26,8 @@ var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 // watch is a GET of a collection that goes on (WATCH-1). What it takes to find out what is watched is another function's: the
 // frame of this one is on the stack of every waiting watch, and below everything that one ever does, and with some hundred
 // bytes more those stacks would be twice as large.
-func (h *Handler) watch(x *exchange) error {
-	w, err := h.startWatch(x)
+func (h *Handler) watch(rs *requestState) error {
+	w, err := h.startWatch(rs)
 	if w == nil {
 		return err
 	}
@@ -51,17 +51,17 @@ func (h *Handler) watch(x *exchange) error {
 }
 
 // startWatch reads what is asked for and has the engine start. An error beside a watch is to be told in the stream.
-func (h *Handler) startWatch(x *exchange) (*watching, error) {
-	media, err := x.negotiate()
+func (h *Handler) startWatch(rs *requestState) (*watching, error) {
+	media, err := rs.negotiate()
 	if err != nil {
 		return nil, err
 	}
-	params, err := x.listOptions()
+	params, err := rs.listOptions()
 	if err != nil {
 		return nil, err
 	}
-	rq := x.request()
-	table, err := x.table(media, rq)
+	rq := rs.request()
+	table, err := rs.table(media, rq)
 	switch {
 	case err != nil:
 		return nil, err
@@ -71,9 +71,9 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
 	w := &watching{
-		x: x, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
+		rs: rs, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
 	}
-	w.compressed = params.streamsList() && x.compresses() && !x.overSocket()
+	w.compressed = params.streamsList() && rs.compresses() && !rs.overSocket()
 	w.forget = context.AfterFunc(h.Closing, w.close)
 	w.next()
 	w.Watch, err = h.Engine.Watch(w.tick, rq, engine.WatchOptions{
@@ -83,7 +83,7 @@ func (h *Handler) startWatch(x *exchange) (*watching, error) {
 		w.end()
 		return nil, err
 	}
-	x.values, x.parsed = nil, false // they have been read, and a watch lasts long
+	rs.values, rs.parsed = nil, false // they have been read, and a watch lasts long
 	return w, err
 }
 
@@ -108,7 +108,7 @@ var errWatchOver = errors.New("the watch is over")
 // watching is a running watch with the connection that it writes to.
 type watching struct {
 	*engine.Watch
-	x         *exchange
+	rs        *requestState
 	media     wire.Media
 	table     *wire.Table // nil: the media type is none
 	frames    *wire.Frames
@@ -136,7 +136,7 @@ type watching struct {
 func (w *watching) next() {
 	at := w.ends
 	if w.bookmarks {
-		if bookmark := time.Now().Add(w.x.h.BookmarkInterval); bookmark.Before(at) {
+		if bookmark := time.Now().Add(w.rs.h.BookmarkInterval); bookmark.Before(at) {
 			at = bookmark
 		}
 	}
@@ -145,7 +145,7 @@ func (w *watching) next() {
 	if w.cancel != nil {
 		w.cancel()
 	}
-	w.tick, w.cancel = context.WithDeadline(w.x.ctx, at)
+	w.tick, w.cancel = context.WithDeadline(w.rs.ctx, at)
 	if w.closed {
 		w.cancel()
 	}
@@ -165,7 +165,7 @@ func (w *watching) close() {
 func (w *watching) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.closed || w.x.ctx.Err() != nil
+	return w.closed || w.rs.ctx.Err() != nil
 }
 
 // end frees what the watch held.
@@ -186,23 +186,23 @@ func (w *watching) end() {
 
 // begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told instead.
 func (w *watching) begin() error {
-	w.frames = wire.NewFrames(w.x.resource, w.media, w.table)
-	w.frames.Forms = w.x.h.forms
-	w.guard = w.x.guard()
-	if w.x.overSocket() {
+	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
+	w.frames.Forms = w.rs.h.forms
+	w.guard = w.rs.guard()
+	if w.rs.overSocket() {
 		var err error
-		if w.socket, err = w.x.upgrade(); err == nil {
+		if w.socket, err = w.rs.upgrade(); err == nil {
 			go w.listen()
 		}
 		return err
 	}
-	w.flusher = w.x
-	header := w.x.w.Header()
+	w.flusher = w.rs
+	header := w.rs.w.Header()
 	header["Content-Type"] = streamTypes[w.media.Encoding]
 	if w.compressed {
 		compressedHeader(header)
 	}
-	w.x.WriteHeader(http.StatusOK)
+	w.rs.WriteHeader(http.StatusOK)
 	return w.flush(nil)
 }
 
@@ -278,8 +278,8 @@ func (w *watching) write(events []engine.Event, failed object.Value) error {
 		}
 	}
 	total += len(buf)
-	if told := w.x.h.Metrics.Events; told != nil {
-		r := w.x.resource
+	if told := w.rs.h.Metrics.Events; told != nil {
+		r := w.rs.resource
 		told(r.Group, r.Version, r.Name, len(events), total)
 	}
 	return w.flush(buf)
@@ -318,10 +318,10 @@ func (w *watching) put(b []byte) error {
 		}
 		return nil
 	}
-	var out io.Writer = w.x
+	var out io.Writer = w.rs
 	if w.compressed {
 		if w.gz == nil {
-			w.gz = newCompressor(w.x)
+			w.gz = newCompressor(w.rs)
 		}
 		out = w.gz
 	}

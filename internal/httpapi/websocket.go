@@ -17,12 +17,14 @@ import (
 const goodbye = time.Second
 
 // overSocket says whether the client asks for a WebSocket. There is none on HTTP/2.
-func (x *exchange) overSocket() bool { return x.r.ProtoMajor == 1 && websocket.IsWebSocketUpgrade(x.r) }
+func (rs *requestState) overSocket() bool {
+	return rs.r.ProtoMajor == 1 && websocket.IsWebSocketUpgrade(rs.r)
+}
 
 // upgrade answers with a WebSocket. Errors are to be told by the status; errWatchOver is that there is nobody to tell.
-func (x *exchange) upgrade() (*websocket.Conn, error) {
+func (rs *requestState) upgrade() (*websocket.Conn, error) {
 	status, why := 0, ""
-	protocols := websocket.Subprotocols(x.r)
+	protocols := websocket.Subprotocols(rs.r)
 	if len(protocols) > 1 { // which are nobody's: what they would mean for a watch is not defined
 		return nil, apierr.NewBadRequest("a watch over a WebSocket has one subprotocol at most")
 	}
@@ -32,16 +34,16 @@ func (x *exchange) upgrade() (*websocket.Conn, error) {
 			status, why = code, reason.Error()
 		},
 	}
-	if x.r.TLS == nil || len(x.r.TLS.PeerCertificates) == 0 {
+	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
 		// A foreign page must have been told a token. A certificate the browser shows to whoever makes it connect, and there
 		// the Upgrader's own check of the origin stands.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
-	socket, err := u.Upgrade(x.w, x.r, nil)
+	socket, err := u.Upgrade(rs.w, rs.r, nil)
 	switch {
 	case err == nil:
-		x.code = http.StatusSwitchingProtocols
-		x.record.Answers(x.code)
+		rs.code = http.StatusSwitchingProtocols
+		rs.record.Answers(rs.code)
 		return socket, nil
 	case status == 0: // the connection broke when it was ours already
 		return nil, errWatchOver
@@ -70,7 +72,7 @@ func (w *watching) message(frame []byte) error {
 	case wire.Protobuf:
 		frame = frame[wire.FrameLength:] // a message knows its length
 	}
-	w.x.bytes += int64(len(frame))
+	w.rs.bytes += int64(len(frame))
 	return w.socket.WriteMessage(kind, frame)
 }
 

@@ -39,29 +39,29 @@ var zpageTypes = []struct {
 }
 
 // zpage answers /statusz or /flagz; not ok says that it is neither, or not served.
-func (h *Handler) zpage(x *exchange) (ok bool, err error) {
+func (h *Handler) zpage(rs *requestState) (ok bool, err error) {
 	switch {
-	case x.r.URL.Path == "/statusz" && h.Statusz != nil:
-		return true, x.sendPage("Statusz", h.statusz, h.statuszText)
-	case x.r.URL.Path == "/flagz" && h.Flagz != nil:
-		return true, x.sendPage("Flagz", h.flagz, h.flagzText)
+	case rs.r.URL.Path == "/statusz" && h.Statusz != nil:
+		return true, rs.sendPage("Statusz", h.statusz, h.statuszText)
+	case rs.r.URL.Path == "/flagz" && h.Flagz != nil:
+		return true, rs.sendPage("Flagz", h.flagz, h.flagzText)
 	}
 	return false, nil
 }
 
 // sendPage answers with text, or with the object where the client asks for it by kind.
-func (x *exchange) sendPage(kind string, members func() []any, text func() string) error {
-	media, version, asText, err := x.zpageMedia(kind)
+func (rs *requestState) sendPage(kind string, members func() []any, text func() string) error {
+	media, version, asText, err := rs.zpageMedia(kind)
 	if err != nil {
 		return err
 	}
 	if asText {
-		x.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		return x.whole([]byte("\n" + component + " " + strings.ToLower(kind) +
+		rs.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		return rs.whole([]byte("\n" + component + " " + strings.ToLower(kind) +
 			"\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n" + text()))
 	}
 	if version == "v1alpha1" {
-		x.warn([]string{"This version of the " + strings.ToLower(kind) + " endpoint is deprecated. Please use a newer version."})
+		rs.warn([]string{"This version of the " + strings.ToLower(kind) + " endpoint is deprecated. Please use a newer version."})
 	}
 	head := []any{"kind", object.StringOf(kind), "apiVersion", object.StringOf("config.k8s.io/" + version),
 		"metadata", object.Fields("name", object.StringOf(component))}
@@ -70,19 +70,19 @@ func (x *exchange) sendPage(kind string, members func() []any, text func() strin
 	if err != nil {
 		return err
 	}
-	x.w.Header().Set("Content-Type", media.Encoding.String()+";g=config.k8s.io;v="+version+";as="+kind)
-	return x.whole(body)
+	rs.w.Header().Set("Content-Type", media.Encoding.String()+";g=config.k8s.io;v="+version+";as="+kind)
+	return rs.whole(body)
 }
 
 // zpageMedia finds out how the client wants a page. Without an Accept header it is text, and so it is where anything will
 // do: the other types have to be asked for together with kind, group and version.
-func (x *exchange) zpageMedia(kind string) (media wire.Media, version string, text bool, err error) {
-	accept := x.r.Header.Get("Accept")
+func (rs *requestState) zpageMedia(kind string) (media wire.Media, version string, text bool, err error) {
+	accept := rs.r.Header.Get("Accept")
 	if strings.TrimSpace(accept) == "" {
 		return media, "", true, nil
 	}
 	types := zpageTypes
-	if x.h.NoCBOR {
+	if rs.h.NoCBOR {
 		types = types[:len(types)-1]
 	}
 	for _, clause := range wire.ParseAccept(accept).Clauses() {
@@ -97,7 +97,7 @@ func (x *exchange) zpageMedia(kind string) (media wire.Media, version string, te
 			case t.text && as+group+version == "":
 				return media, "", true, nil
 			case !t.text && structured:
-				pretty := t.encoding == wire.JSON && (clause.Param("pretty") == "1" || x.pretty())
+				pretty := t.encoding == wire.JSON && (clause.Param("pretty") == "1" || rs.pretty())
 				return wire.Media{Encoding: t.encoding, Pretty: pretty}, version, false, nil
 			}
 		}

@@ -25,8 +25,8 @@ var admissionPlugins = []string{
 
 // validateAccess refuses what would protect, and is not there.
 func (c *Config) validateAccess() error {
-	var faults []error
-	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, mode := range c.AuthorizationModes {
 		switch authz.Mode(mode) {
 		case authz.AlwaysAllow, authz.AlwaysDeny, authz.Node, authz.RBAC:
@@ -58,7 +58,7 @@ func (c *Config) validateAccess() error {
 	if !c.AllowPrivileged {
 		refuse("--allow-privileged=false asks for refusing privileged containers, which is not there yet")
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // authority decides by the modes of the configuration.

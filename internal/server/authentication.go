@@ -109,8 +109,8 @@ const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
 // validateAuthentication names everything that is wrong with the settings of authentication.
 func (c *Config) validateAuthentication() error {
-	var faults []error
-	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	s := &c.ServiceAccounts
 	for i, issuer := range s.Issuers {
 		switch _, err := url.Parse(issuer); {
@@ -129,7 +129,7 @@ func (c *Config) validateAuthentication() error {
 	if d := s.MaxExpiration; d != 0 && (d < time.Hour || d > (1<<32)*time.Second) {
 		refuse("--service-account-max-token-expiration: %s is not between 1 hour and 2^32 seconds", d)
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // issuers are those whose tokens are taken.

@@ -55,15 +55,15 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.plant(ctx, all); err != nil {
+	if err := s.createMissing(ctx, all); err != nil {
 		return err
 	}
 	return s.weed(ctx)
 }
 
-// plant makes initial objects that are not there, all of them in one commit, and brings the others up to date. Where nothing
+// createMissing creates initial objects that are not there, all of them in one commit, and brings the others up to date. Where nothing
 // differs, nothing is written.
-func (s *Server) plant(ctx context.Context, all []initial) error {
+func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	var requests []*engine.Request
 	var bodies []object.Value
 	var applies []func() error

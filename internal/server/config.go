@@ -128,8 +128,8 @@ func (c *Config) features() (set features.Set, ignored []string, err error) {
 
 // validate names everything that is wrong.
 func (c *Config) validate() error {
-	var faults []error
-	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.Storage != "embedded" && c.Storage != "memory" {
 		refuse("--storage: %q is none of embedded, memory", c.Storage)
 	}
@@ -172,21 +172,21 @@ func (c *Config) validate() error {
 	if _, err := c.origins(); err != nil {
 		refuse("%w", err)
 	}
-	faults = append(faults, c.validateNumbers(), c.Audit.Validate(), c.validateAccess(), c.validateAuthentication())
-	c.settle()
-	return errors.Join(faults...)
+	errs = append(errs, c.validateNumbers(), c.Audit.Validate(), c.validateAccess(), c.validateAuthentication())
+	c.complete()
+	return errors.Join(errs...)
 }
 
-// settle fills in what follows from the data directory.
-func (c *Config) settle() {
+// complete fills in what follows from the data directory.
+func (c *Config) complete() {
 	if c.WriteKubeconfig == "" && c.DataDir != "" {
 		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
 	}
 }
 
 func (c *Config) validateNumbers() error {
-	var faults []error
-	refuse := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for flag, address := range map[string]string{"--bind-address": c.BindAddress, "--advertise-address": c.AdvertiseAddress} {
 		if net.ParseIP(address) == nil && (address != "" || flag == "--bind-address") {
 			refuse("%s: %q is no IP address", flag, address)
@@ -221,7 +221,7 @@ func (c *Config) validateNumbers() error {
 	if c.GoawayChance < 0 || c.GoawayChance > 0.02 {
 		refuse("--goaway-chance: %g is not between 0 and 0.02", c.GoawayChance)
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
 // origins are those of CORSAllowedOrigins. As in the reference each has to say where a host begins and ends: otherwise

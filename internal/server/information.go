@@ -20,7 +20,7 @@ func (s *Server) inform(ctx context.Context) error {
 			body: object.Fields("data", data), revise: revise}
 	}
 	since := func() object.Value { return object.StringOf(s.clock().UTC().Format(time.DateOnly)) }
-	return s.plant(ctx, []initial{
+	return s.createMissing(ctx, []initial{
 		config(name, object.Fields(key, object.StringOf(s.bundle(""))), func(live object.Value) object.Value {
 			// What other servers have put there stays as long as it is valid.
 			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)

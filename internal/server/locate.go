@@ -28,7 +28,7 @@ func (c *Config) locate(ctx context.Context) error {
 		return fmt.Errorf("--etcd-servers: %s: %w", at, err)
 	}
 	c.DataDir, c.noSync = filepath.Join(found.DataDir, filepath.Clean("/"+c.EtcdPrefix)), found.NoSync
-	c.settle()
+	c.complete()
 	return nil
 }
 

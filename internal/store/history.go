@@ -234,7 +234,7 @@ func (f *feed) holds(resource string) bool { return f.whole || f.resource == res
 func (f *feed) fire(r *Record, woken []*group) []*group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append(woken, f.admit(f.waiting.fire(r, nil))...)
+	return append(woken, f.throttle(f.waiting.fire(r, nil))...)
 }
 
 // join returns the group of a prefix and a term. The state's lock is held, so nothing is missed in between.

@@ -39,8 +39,8 @@ func (p *pace) rest(groups []*group) time.Duration {
 	return min(d, maxRest)
 }
 
-// admit returns those of the fired groups that may be woken at once: all or none.
-func (f *feed) admit(fired []*group) []*group {
+// throttle returns those of the fired groups that may be woken at once: all or none.
+func (f *feed) throttle(fired []*group) []*group {
 	if len(fired) == 0 {
 		return nil
 	}

@@ -12,7 +12,7 @@ type claims struct {
 	Kubernetes kubernetes `json:"kubernetes.io"`
 	legacyClaims
 
-	owner access.User // whose the token is: what user gives, made once
+	subject access.User // whose the token is: what user gives, made once
 }
 
 // kubernetes says which objects have to be there for the token to be valid.

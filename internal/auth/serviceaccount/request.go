@@ -53,7 +53,7 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 		spec = spec.With("expirationSeconds", object.IntOf(b.lasts))
 	}
 	ends := now.Add(time.Duration(b.lasts) * time.Second)
-	if i.Extend && b.forPod() && b.lasts == extendedFrom && i.own(b.audiences) {
+	if i.Extend && b.forPod() && b.lasts == extendedFrom && i.serves(b.audiences) {
 		b.lasts, b.warnAfter = extendedTo, b.lasts
 	}
 	token, _, err := i.issue(b, now)
@@ -84,8 +84,8 @@ func (b *bound) named(meta object.Value) (object.Value, error) {
 	}), nil
 }
 
-// own says whether all audiences are this server's.
-func (i *Issuer) own(audiences []string) bool {
+// serves says whether all audiences are this server's.
+func (i *Issuer) serves(audiences []string) bool {
 	return !slices.ContainsFunc(audiences, func(a string) bool { return !slices.Contains(i.Audiences, a) })
 }
 

@@ -61,7 +61,7 @@ func (v *Verifier) Token(ctx context.Context, token string, audiences []string) 
 	if wanted == nil {
 		wanted = v.Audiences
 	}
-	id := &access.Identity{User: c.owner, Audiences: auth.Common(wanted, meant)}
+	id := &access.Identity{User: c.subject, Audiences: auth.Common(wanted, meant)}
 	if len(id.Audiences) == 0 && len(v.Audiences) > 0 {
 		return nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", meant, wanted)
 	}
@@ -113,7 +113,7 @@ func (v *Verifier) verified(token string) (*claims, error) {
 		if !v.issues(c.Issuer) {
 			return nil, fmt.Errorf("token issuer %q is invalid", c.Issuer)
 		}
-		c.owner = c.user()
+		c.subject = c.user()
 		v.signed.Size = rememberedTokens
 		v.signed.Set(key, c, now)
 		return c, nil
@@ -162,13 +162,13 @@ func (v *Verifier) checkBound(ctx context.Context, c *claims, id *access.Identit
 	if b.Account.Name == "" {
 		return errors.New("resource name may not be empty")
 	}
-	own, err := v.Objects.get(ctx, "serviceaccounts", b.Namespace, b.Account.Name)
+	account, err := v.Objects.get(ctx, "serviceaccounts", b.Namespace, b.Account.Name)
 	switch {
 	case err != nil:
 		return err
-	case own.Sidecar.UID != b.Account.UID:
-		return fmt.Errorf("service account UID (%s) does not match claim (%s)", own.Sidecar.UID, b.Account.UID)
-	case gone(own, now):
+	case account.Sidecar.UID != b.Account.UID:
+		return fmt.Errorf("service account UID (%s) does not match claim (%s)", account.Sidecar.UID, b.Account.UID)
+	case gone(account, now):
 		return fmt.Errorf("service account %s/%s has been deleted", b.Namespace, b.Account.Name)
 	}
 	if err := v.checkBinding(ctx, b, now); err != nil {
@@ -260,20 +260,20 @@ func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id 
 	if err != nil || subtle.ConstantTimeCompare(kept, []byte(token)) == 0 {
 		return errors.New("Token does not match server's copy") //nolint:staticcheck
 	}
-	own, err := v.Objects.get(ctx, "serviceaccounts", namespace, c.AccountName)
+	account, err := v.Objects.get(ctx, "serviceaccounts", namespace, c.AccountName)
 	switch {
 	case err != nil:
 		return err
-	case own.Sidecar.Deleting:
+	case account.Sidecar.Deleting:
 		return fmt.Errorf("ServiceAccount %s/%s has been deleted", namespace, c.AccountName)
-	case own.Sidecar.UID != c.AccountUID:
-		return fmt.Errorf("ServiceAccount UID (%s) does not match claim (%s)", own.Sidecar.UID, c.AccountUID)
+	case account.Sidecar.UID != c.AccountUID:
+		return fmt.Errorf("ServiceAccount UID (%s) does not match claim (%s)", account.Sidecar.UID, c.AccountUID)
 	}
-	return v.track(ctx, c, secret, own, id)
+	return v.track(ctx, c, secret, account, id)
 }
 
 // track notes that a legacy token is used: on its Secret, once a day, and for whoever reads the audit log.
-func (v *Verifier) track(ctx context.Context, c *claims, secret, own *engine.Object, id *access.Identity) error {
+func (v *Verifier) track(ctx context.Context, c *claims, secret, account *engine.Object, id *access.Identity) error {
 	today := v.Now().UTC()
 	used := label(secret, LastUsed)
 	if v.Used != nil && used != today.Format(time.DateOnly) && used != today.AddDate(0, 0, 1).Format(time.DateOnly) {
@@ -285,7 +285,7 @@ func (v *Verifier) track(ctx context.Context, c *claims, secret, own *engine.Obj
 			"or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
 			c.legacyClaims.Namespace, c.SecretName, c.legacyClaims.Namespace, c.AccountName, InvalidSince)
 	}
-	obj, err := engine.ObjectOf(own)
+	obj, err := engine.ObjectOf(account)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 type definition struct {
 	spec     object.Value
 	versions []version
-	own      perVersion // what has been moved
+	moved    perVersion // what is the same in all versions
 }
 
 // version is one of spec.versions.
@@ -59,7 +59,7 @@ func (d *definition) move(part func(*perVersion) *object.Value) {
 			return
 		}
 	}
-	*part(&d.own) = first
+	*part(&d.moved) = first
 	for i := range d.versions {
 		*part(&d.versions[i].perVersion) = object.Nil
 	}
@@ -74,7 +74,7 @@ func (p *perVersion) hasStatus() bool { return !p.subresources.At("status").IsNu
 // statusOf says whether objects have a status subresource in the first version of this name.
 func (d *definition) statusOf(name string) bool {
 	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.subresources.IsNull() }) {
-		return d.own.hasStatus()
+		return d.moved.hasStatus()
 	}
 	i := slices.IndexFunc(d.versions, func(v version) bool { return v.name == name })
 	return i >= 0 && d.versions[i].hasStatus()
@@ -82,13 +82,13 @@ func (d *definition) statusOf(name string) bool {
 
 // anyStatus says whether any version has a status subresource.
 func (d *definition) anyStatus() bool {
-	return d.own.hasStatus() || slices.ContainsFunc(d.versions, func(v version) bool { return v.hasStatus() })
+	return d.moved.hasStatus() || slices.ContainsFunc(d.versions, func(v version) bool { return v.hasStatus() })
 }
 
 // schemaOf is what validates a version; ok is false if there is no such version.
 func (d *definition) schemaOf(name string) (schema object.Value, ok bool) {
 	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.schema.IsNull() }) {
-		return d.own.schema, true
+		return d.moved.schema, true
 	}
 	i := slices.IndexFunc(d.versions, func(v version) bool { return v.name == name })
 	if i < 0 {
@@ -99,7 +99,7 @@ func (d *definition) schemaOf(name string) (schema object.Value, ok bool) {
 
 // anySchema says whether anything holds for the schema of all versions or of any one.
 func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
-	if s := d.own.openAPI(); !s.IsNull() && holds(s) {
+	if s := d.moved.openAPI(); !s.IsNull() && holds(s) {
 		return true
 	}
 	return slices.ContainsFunc(d.versions, func(v version) bool {
@@ -110,7 +110,7 @@ func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
 
 // allHaveSchemas says whether there is a schema for each version.
 func (d *definition) allHaveSchemas() bool {
-	return !d.own.openAPI().IsNull() || !slices.ContainsFunc(d.versions, func(v version) bool { return v.openAPI().IsNull() })
+	return !d.moved.openAPI().IsNull() || !slices.ContainsFunc(d.versions, func(v version) bool { return v.openAPI().IsNull() })
 }
 
 // oneOf demands a value of an enum.

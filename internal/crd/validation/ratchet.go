@@ -72,7 +72,7 @@ func (e *excuses) selectable(def, was *definition) {
 	kept := func(now, before object.Value) bool {
 		return before.Len() > maxSelectableFields && object.Equal(now, before)
 	}
-	e.manySelectable[""] = kept(def.own.selectable, was.own.selectable)
+	e.manySelectable[""] = kept(def.moved.selectable, was.moved.selectable)
 	before := map[string]object.Value{}
 	for i := range was.versions {
 		before[was.versions[i].name] = was.versions[i].selectable

@@ -63,21 +63,21 @@ func (c *checker) spec() {
 	c.versions(p.To("versions"))
 	c.demandedNames(p.To("names"))
 	c.names(spec.At("names"), p.To("names"))
-	own := &c.def.own
+	moved := &c.def.moved
 	first := ""
 	if len(c.def.versions) > 0 {
 		first = c.def.versions[0].name
 	}
-	c.schema(own.schema, c.def.anyStatus(), first, p.To("validation"))
-	c.subresources(own.subresources, p.To("subresources"))
-	for i, column := range own.columns.Items() {
+	c.schema(moved.schema, c.def.anyStatus(), first, p.To("validation"))
+	c.subresources(moved.subresources, p.To("subresources"))
+	for i, column := range moved.columns.Items() {
 		c.column(column, p.To("additionalPrinterColumns").Item(i))
 	}
-	if own.selectable.Len() > 0 {
-		if own.schema.IsNull() {
+	if moved.selectable.Len() > 0 {
+		if moved.schema.IsNull() {
 			c.Invalid(p.To("selectableFields"), "", "may only be set when validations.schema is included")
 		} else {
-			c.selectableFields(own, "", p.To("schema.openAPIV3Schema"), p.To("selectableFields"))
+			c.selectableFields(moved, "", p.To("schema.openAPIV3Schema"), p.To("selectableFields"))
 		}
 	}
 	c.conversion()
@@ -86,7 +86,7 @@ func (c *checker) spec() {
 // missingSchemasOf demands a schema of every version, or, where an old object may go without, of those from which everything
 // would be pruned.
 func (c *checker) missingSchemasOf(p *fielderrors.Place) {
-	if !c.def.own.openAPI().IsNull() {
+	if !c.def.moved.openAPI().IsNull() {
 		return
 	}
 	for i := range c.def.versions {

@@ -14,8 +14,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// exchange is one request and its answer. It is the ResponseWriter of handlers that are not this package's.
-type exchange struct {
+// requestState is one request and its answer. It is also the ResponseWriter that handlers of other packages get.
+type requestState struct {
 	h   *Handler
 	w   http.ResponseWriter
 	r   *http.Request
@@ -25,18 +25,18 @@ type exchange struct {
 	deadline time.Time // zero for long-running requests
 	limit    *limited  // what ctx is then
 	auditID  string
-	target   target
+	info     requestInfo
 	class    Class
 	user     access.User
 	asked    access.Attributes // what authorization was asked
 	counted  bool              // in Metrics.InFlight
 	exempt   bool              // takes no slot
-	admitted bool              // holds one of Handler.slots
+	hasSlot  bool              // holds one of Handler.slots
 	bodyRead bool              // there is nothing more to be read of the body
 	rejected bool
 	dryRun   bool
 
-	resource    *engine.Resource // what the target is about, from route on
+	resource    *engine.Resource // of the requestInfo, from route on
 	subresource *engine.Subresource
 
 	noted    map[string]string // what authentication adds to the record
@@ -53,14 +53,14 @@ type exchange struct {
 }
 
 // query is the parsed query. As in the reference, parts of it that cannot be parsed are passed over.
-func (x *exchange) query() url.Values {
-	if !x.parsed {
-		x.parsed = true
-		if x.r.URL.RawQuery != "" {
-			x.values = x.r.URL.Query()
+func (rs *requestState) query() url.Values {
+	if !rs.parsed {
+		rs.parsed = true
+		if rs.r.URL.RawQuery != "" {
+			rs.values = rs.r.URL.Query()
 		}
 	}
-	return x.values
+	return rs.values
 }
 
 // first is the first value of a parameter, or "".
@@ -77,50 +77,50 @@ func isTrue(values url.Values, name string) bool {
 	return len(list) > 0 && list[0] != "0" && !strings.EqualFold(list[0], "false")
 }
 
-// Header, WriteHeader and Write make an exchange a ResponseWriter that keeps the figures of the answer.
-func (x *exchange) Header() http.Header { return x.w.Header() }
+// Header, WriteHeader and Write make a requestState a ResponseWriter that records the status and size of the answer.
+func (rs *requestState) Header() http.Header { return rs.w.Header() }
 
 // WriteHeader sends the status.
-func (x *exchange) WriteHeader(code int) {
-	if x.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
-		x.code = code
-		x.record.Answers(code)
+func (rs *requestState) WriteHeader(code int) {
+	if rs.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
+		rs.code = code
+		rs.record.Answers(code)
 	}
-	x.w.WriteHeader(code)
+	rs.w.WriteHeader(code)
 }
 
 // Write sends a part of the body.
-func (x *exchange) Write(b []byte) (int, error) {
-	if x.code == 0 {
-		x.WriteHeader(http.StatusOK)
+func (rs *requestState) Write(b []byte) (int, error) {
+	if rs.code == 0 {
+		rs.WriteHeader(http.StatusOK)
 	}
-	n, err := x.w.Write(b)
-	x.bytes += int64(n)
+	n, err := rs.w.Write(b)
+	rs.bytes += int64(n)
 	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the connection: to flush, to set deadlines, and to hijack it.
-func (x *exchange) Unwrap() http.ResponseWriter { return x.w }
+func (rs *requestState) Unwrap() http.ResponseWriter { return rs.w }
 
 // Flush sends what has been written.
-func (x *exchange) Flush() {
-	if f, ok := x.w.(http.Flusher); ok {
+func (rs *requestState) Flush() {
+	if f, ok := rs.w.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
-// observation is what metrics are told of the exchange.
-func (x *exchange) observation() Observation {
-	t := &x.target
+// observation is what metrics record of the request.
+func (rs *requestState) observation() Observation {
+	info := &rs.info
 	o := Observation{
-		Verb: x.reportedVerb(), DryRun: x.dryRun, Code: x.code, Class: x.class, Scope: t.scope(),
-		Took: time.Since(x.began), Bytes: x.bytes, Rejected: x.rejected,
+		Verb: rs.reportedVerb(), DryRun: rs.dryRun, Code: rs.code, Class: rs.class, Scope: info.scope(),
+		Took: time.Since(rs.began), Bytes: rs.bytes, Rejected: rs.rejected,
 	}
-	if x.resource != nil { // names that are not served would let clients make up labels
-		o.Group, o.Version, o.Resource = t.group, t.version, t.resource
-		o.Custom = x.resource.Stored != nil && x.resource.Stored.Custom
-		if x.subresource != nil {
-			o.Subresource = t.subresource
+	if rs.resource != nil { // names that are not served would let clients make up labels
+		o.Group, o.Version, o.Resource = info.group, info.version, info.resource
+		o.Custom = rs.resource.Stored != nil && rs.resource.Stored.Custom
+		if rs.subresource != nil {
+			o.Subresource = info.subresource
 		}
 	}
 	return o
@@ -128,27 +128,27 @@ func (x *exchange) observation() Observation {
 
 // reportedVerb is the verb as the reference's metrics have it. There is one for all methods that are no verbs: a client may
 // send any.
-func (x *exchange) reportedVerb() string {
-	t := &x.target
+func (rs *requestState) reportedVerb() string {
+	info := &rs.info
 	switch {
-	case t.isResource && connects(t.subresource):
+	case info.isResource && connects(info.subresource):
 		return "CONNECT"
-	case t.verb == "watch":
+	case info.verb == "watch":
 		return "WATCH"
-	case x.r.Method == http.MethodPatch:
-		if format, ok, _ := x.h.offer.ReadsPatch(mediaName(x.r.Header.Get("Content-Type"))); ok && format.Type == engine.ApplyPatch {
+	case rs.r.Method == http.MethodPatch:
+		if format, ok, _ := rs.h.offer.ReadsPatch(mediaName(rs.r.Header.Get("Content-Type"))); ok && format.Type == engine.ApplyPatch {
 			return "APPLY"
 		}
 		return http.MethodPatch
 	}
-	switch x.r.Method {
+	switch rs.r.Method {
 	case http.MethodGet, http.MethodHead:
-		if scope := t.scope(); scope == "cluster" || scope == "namespace" {
+		if scope := info.scope(); scope == "cluster" || scope == "namespace" {
 			return "LIST"
 		}
 		return http.MethodGet
 	case http.MethodPost, http.MethodPut, http.MethodDelete:
-		return x.r.Method
+		return rs.r.Method
 	}
 	return "other"
 }

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// target is what a URL is about (URI-2). For paths outside of the API only path and verb are set.
-type target struct {
+// requestInfo is what a URL is about (URI-2). For paths outside of the API only path and verb are set.
+type requestInfo struct {
 	path       string
 	verb       string // "list", "watch", …; "" for a method that is no verb; outside of resources the method in lower case
 	isResource bool
@@ -26,57 +26,57 @@ type target struct {
 // segment cuts the first segment off a path.
 func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
 
-// parseTarget takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so authorization
+// parseRequestInfo takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so authorization
 // sees the same attributes for what exists and for what does not. query is asked for only where it decides.
-func parseTarget(method, path string, query func() url.Values) target {
-	t := target{path: path, verb: strings.ToLower(method)}
+func parseRequestInfo(method, path string, query func() url.Values) requestInfo {
+	info := requestInfo{path: path, verb: strings.ToLower(method)}
 	prefix, rest, ok := segment(strings.Trim(path, "/"))
 	if !ok || prefix != "api" && prefix != "apis" {
-		return t
+		return info
 	}
 	var group, version string
 	if prefix == "apis" {
 		if group, rest, ok = segment(rest); !ok {
-			return t
+			return info
 		}
 	}
 	if version, rest, ok = segment(rest); !ok {
-		return t
+		return info
 	}
-	t.isResource, t.group, t.version = true, group, version
-	t.verb = methodVerbs[method]
+	info.isResource, info.group, info.version = true, group, version
+	info.verb = methodVerbs[method]
 	first, after, more := segment(rest)
 	switch {
 	case first == "watch" && more:
-		t.verb, t.watchPath = "watch", true
+		info.verb, info.watchPath = "watch", true
 		rest = after
 		first, after, more = segment(rest)
 	case first == "proxy" && more: // the oldest way to a proxy, which leads nowhere
-		t.verb = "proxy"
+		info.verb = "proxy"
 		rest = after
 		first, after, more = segment(rest)
 	}
 	if first == "namespaces" && more {
 		namespace, below, deeper := segment(after)
-		t.namespace = namespace
+		info.namespace = namespace
 		if deeper {
 			if third, _, _ := segment(below); third != "status" && third != "finalize" {
-				t.scoped = true
+				info.scoped = true
 				rest = below
 			}
 		}
 	}
-	t.resource, rest, more = segment(rest)
+	info.resource, rest, more = segment(rest)
 	if more {
-		t.name, rest, more = segment(rest)
+		info.name, rest, more = segment(rest)
 	}
 	if more {
-		t.subresource, t.rest, _ = segment(rest)
+		info.subresource, info.rest, _ = segment(rest)
 	}
-	if t.name == "" {
-		t.refine(query)
+	if info.name == "" {
+		info.refine(query)
 	}
-	return t
+	return info
 }
 
 var methodVerbs = map[string]string{
@@ -85,18 +85,18 @@ var methodVerbs = map[string]string{
 }
 
 // refine tells the verbs on collections apart. A selection of one name is authorized as that name.
-func (t *target) refine(query func() url.Values) {
-	switch t.verb {
+func (info *requestInfo) refine(query func() url.Values) {
+	switch info.verb {
 	case "delete":
-		t.verb = "deletecollection"
+		info.verb = "deletecollection"
 	case "get":
 		values := query()
-		t.verb = "list"
+		info.verb = "list"
 		if isTrue(values, "watch") {
-			t.verb = "watch"
+			info.verb = "watch"
 		}
 		if selector := first(values, "fieldSelector"); strings.Contains(selector, "metadata.name") {
-			t.name = selectedName(selector)
+			info.name = selectedName(selector)
 		}
 	}
 }
@@ -115,38 +115,38 @@ func selectedName(selector string) string {
 }
 
 // scope is what the reference's metrics call how much a request is about.
-func (t *target) scope() string {
+func (info *requestInfo) scope() string {
 	switch {
-	case !t.isResource:
+	case !info.isResource:
 		return ""
-	case t.name != "" || t.verb == "create":
+	case info.name != "" || info.verb == "create":
 		return "resource"
-	case t.namespace != "":
+	case info.namespace != "":
 		return "namespace"
 	}
 	return "cluster"
 }
 
 // class is what the request is to the limits.
-func (t *target) class() Class {
-	switch t.verb {
+func (info *requestInfo) class() Class {
+	switch info.verb {
 	case "watch", "proxy":
 		return LongRunning
 	case "get", "list", "head", "options":
-		if t.isResource && connects(t.subresource) {
+		if info.isResource && connects(info.subresource) {
 			return LongRunning
 		}
 		return ReadOnly
 	}
-	if t.isResource && connects(t.subresource) {
+	if info.isResource && connects(info.subresource) {
 		return LongRunning
 	}
 	return Mutating
 }
 
 // probes says whether somebody asks for the health of the server: the paths of the reference's flow schema "probes".
-func (t *target) probes() bool {
-	return t.verb == "get" && (t.path == "/healthz" || t.path == "/livez" || t.path == "/readyz")
+func (info *requestInfo) probes() bool {
+	return info.verb == "get" && (info.path == "/healthz" || info.path == "/livez" || info.path == "/readyz")
 }
 
 // connects says whether a subresource is a connection to somewhere else.
