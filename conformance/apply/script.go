@@ -28,17 +28,13 @@ type script struct {
 
 func (s *script) name() string { return records.Name(s.file) }
 
-// differentMark stands between the reference's answer and Plinth's.
-const differentMark = "~~>"
-
 func parse(file, text string) (*script, error) {
 	head, steps, err := records.Parse(file, text, parseStep)
 	return &script{file, head, steps}, err
 }
 
 func parseStep(section records.Section) (*step, error) {
-	want, differently, _ := strings.Cut(section.Answer, "\n"+differentMark)
-	st := &step{title: section.Title, line: section.Line, want: strings.TrimSpace(want), differently: strings.TrimSpace(differently)}
+	st := &step{title: section.Title, line: section.Line, want: section.Answer, differently: section.Differently}
 	rest := section.Step
 	for st.command == "" {
 		var line string
@@ -84,9 +80,9 @@ func (st *step) section() records.Section {
 		text += "@show " + strings.Join(st.show, " ") + "\n"
 	}
 	text += st.command + "\n" + st.stdin
-	answer := st.want
-	if st.differs != "" && st.differently != "" {
-		answer += "\n" + differentMark + "\n" + st.differently
+	section := records.Section{Title: st.title, Step: text, Answer: st.want}
+	if st.differs != "" {
+		section.Differently = st.differently
 	}
-	return records.Section{Title: st.title, Step: text, Answer: answer}
+	return section
 }

@@ -119,11 +119,15 @@ func TestRecorded(t *testing.T) {
 			got := ran[0]
 			ran = ran[1:]
 			total.add(got.counted)
-			switch same := got.outcome() == g.want; {
-			case same && g.differs != "":
+			want := g.want
+			if g.differs != "" {
+				want = g.differently
+			}
+			if got.outcome() != want {
+				t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", f.name, g.line, g.title, g.text(), linediff.Diff(want, got.outcome()))
+			}
+			if g.differs != "" && g.differently == g.want {
 				t.Errorf("%s:%d: %s: the known difference is gone: %s", f.name, g.line, g.title, g.differs)
-			case !same && g.differs == "":
-				t.Errorf("%s:%d: %s\n%s\n--- reference\n+++ here\n%s", f.name, g.line, g.title, g.text(), linediff.Diff(g.want, got.outcome()))
 			}
 		}
 	}

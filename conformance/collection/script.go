@@ -171,6 +171,8 @@ type graph struct {
 	line    int
 	steps   []step
 	want    string // what the reference has left, at each wait
+
+	differently string // what Plinth leaves, where differs is set
 }
 
 // file is the cases of one file of testdata.
@@ -181,7 +183,7 @@ type file struct {
 
 func parseFile(name, text string) (*file, error) {
 	head, graphs, err := records.Parse(name, text, func(s records.Section) (*graph, error) {
-		g := &graph{title: s.Title, line: s.Line, want: s.Answer}
+		g := &graph{title: s.Title, line: s.Line, want: s.Answer, differently: s.Differently}
 		for line := range strings.Lines(s.Step) {
 			if strings.HasPrefix(line, "#") {
 				g.comment += line
@@ -204,11 +206,12 @@ func parseFile(name, text string) (*file, error) {
 
 func (f *file) print() []byte {
 	return records.Print(f.head, f.graphs, func(g *graph) records.Section {
-		text := g.comment
+		section := records.Section{Title: g.title, Step: g.comment, Answer: g.want}
 		if g.differs != "" {
-			text += "@differs " + g.differs + "\n"
+			section.Step, section.Differently = g.comment+"@differs "+g.differs+"\n", g.differently
 		}
-		return records.Section{Title: g.title, Step: text + g.text(), Answer: g.want}
+		section.Step += g.text()
+		return section
 	})
 }
 

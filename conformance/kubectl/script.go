@@ -12,8 +12,10 @@ import (
 
 // step is one command and what it printed.
 type step struct {
-	title, differs, command, stdin, output string
-	line                                   int
+	title, differs, command, stdin string
+	output                         string // with the reference
+	differently                    string // with Plinth, where it differs
+	line                           int
 }
 
 // script is one file of testdata.
@@ -28,7 +30,7 @@ func parse(file, text string) (*script, error) {
 }
 
 func parseStep(section records.Section) (*step, error) {
-	st := &step{title: section.Title, line: section.Line, output: section.Answer}
+	st := &step{title: section.Title, line: section.Line, output: section.Answer, differently: section.Differently}
 	rest := section.Step
 	if after, ok := strings.CutPrefix(rest, "@differs "); ok {
 		st.differs, rest, _ = strings.Cut(after, "\n")
@@ -46,10 +48,11 @@ func (s *script) print() []byte { return records.Print(s.head, s.steps, (*step).
 
 func (st *step) section() records.Section {
 	text := "$ " + st.command + "\n" + st.stdin
+	section := records.Section{Title: st.title, Step: text, Answer: st.output}
 	if st.differs != "" {
-		text = "@differs " + st.differs + "\n" + text
+		section.Step, section.Differently = "@differs "+st.differs+"\n"+text, st.differently
 	}
-	return records.Section{Title: st.title, Step: text, Answer: st.output}
+	return section
 }
 
 // runner takes commands to one server, with a home of its own for discovery's cache.

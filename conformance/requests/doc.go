@@ -6,6 +6,7 @@
 //
 //	go test ./requests                              Plinth answers as recorded
 //	go test ./requests -rewrite [-run Records/x]    ask the reference again and write its answers into the files
+//	go test ./requests -accept [-run Plinth/…/x]    write Plinth's answers into the steps that are known to differ
 //	CONFORMANCE_REFERENCE=1 go test ./requests      and the records are still what the reference answers
 //
 // Answers are normalised: uids and resourceVersions become <uid1>, <rv1> … in the order in which they appear, so that

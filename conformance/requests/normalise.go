@@ -42,6 +42,7 @@ func (n *names) name(kind, value string) string {
 var (
 	uuid      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 	clock     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	number    = regexp.MustCompile(`^\d+$`)
 	clusterIP = regexp.MustCompile(`\b10\.0\.\d{1,3}\.\d{1,3}\b|\bfd00:10::[0-9a-f:]*[0-9a-f]\b`)
 	current   = regexp.MustCompile(`(current: |ResourceVersion in record \()\d+`)
 
@@ -223,7 +224,7 @@ func (n *names) member(in map[string]any, key string, path []string) any {
 		return managers(value)
 	case inMetadata && key == "resourceVersion":
 		rv, _ := value.(string)
-		if rv == "" || rv == "0" {
+		if rv == "0" || !number.MatchString(rv) {
 			return value
 		}
 		if _, single := in["uid"]; !single {

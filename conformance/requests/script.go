@@ -58,7 +58,8 @@ type Step struct {
 	UntilText   string
 	Raw         bool // compare the body's bytes, normalised but not parsed
 
-	Answer string // as recorded
+	Answer      string // of the reference, as recorded
+	Differently string // of Plinth, as recorded, where Differs is set
 }
 
 // Parse reads a script.
@@ -92,7 +93,7 @@ func parseDifference(text string) (*Difference, error) {
 }
 
 func parseStep(section records.Section) (*Step, error) {
-	s := &Step{Title: section.Title, Line: section.Line, Answer: section.Answer}
+	s := &Step{Title: section.Title, Line: section.Line, Answer: section.Answer, Differently: section.Differently}
 	request, body, _ := strings.Cut(section.Step, "\n\n")
 	s.Body = strings.TrimSpace(body)
 	for line := range strings.SplitSeq(request, "\n") {
@@ -175,6 +176,19 @@ func (s *Step) direct(line string) error {
 	return nil
 }
 
+// Gone says what is wrong with the mark of a known difference; "" where there is none, or it is right.
+func (s *Step) Gone() string {
+	switch {
+	case s.Differs == "":
+		return ""
+	case s.Differently == "":
+		return "what Plinth answers instead is not recorded; -accept records it"
+	case s.Differently == s.Answer:
+		return "the known difference is gone: " + s.Differs
+	}
+	return ""
+}
+
 // Print writes a script as Parse reads it.
 func (s *Script) Print() []byte { return records.Print(s.Head, s.Steps, (*Step).section) }
 
@@ -186,5 +200,9 @@ func (s *Step) section() records.Section {
 	if s.Body != "" {
 		lines = append(lines, "", s.Body)
 	}
-	return records.Section{Title: s.Title, Step: strings.Join(lines, "\n"), Answer: s.Answer}
+	section := records.Section{Title: s.Title, Step: strings.Join(lines, "\n"), Answer: s.Answer}
+	if s.Differs != "" {
+		section.Differently = s.Differently
+	}
+	return section
 }

@@ -1,10 +1,14 @@
 // Package records reads and writes the files in which answers of the reference are recorded, which are read as they are
 // compared and written anew by a run against the reference. A file is a script: a head of comments and then sections, each
 // with a title, a step and its answer. What a step says is for the package to know whose script it is.
+//
+// A step that Plinth is known to answer otherwise has Plinth's answer below the reference's: that a difference is known does
+// not mean that any answer is good.
 package records
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +19,9 @@ import (
 )
 
 const (
-	titleMark  = "=== "
-	answerMark = "-->"
+	titleMark     = "=== "
+	answerMark    = "-->"
+	differentMark = "~~>"
 )
 
 // Section is one step and its answer.
@@ -24,6 +29,9 @@ type Section struct {
 	Title        string
 	Line         int // of the title
 	Step, Answer string
+	Differently  string // what Plinth answers, where it is known to differ
+
+	answered bool // an answer may be empty: of a command that prints nothing
 }
 
 // split takes the text of a file apart.
@@ -32,8 +40,10 @@ func split(text string) (head string, sections []Section) {
 	line := 1 + strings.Count(parts[0], "\n")
 	for _, part := range parts[1:] {
 		title, rest, _ := strings.Cut(part, "\n")
-		step, answer, _ := strings.Cut(rest, "\n"+answerMark)
-		sections = append(sections, Section{strings.TrimSpace(title), line, strings.TrimRight(step, "\n"), strings.TrimSpace(answer)})
+		step, answer, answered := strings.Cut(rest, "\n"+answerMark)
+		answer, differently, _ := strings.Cut(answer, "\n"+differentMark)
+		sections = append(sections, Section{Title: strings.TrimSpace(title), Line: line, Step: strings.TrimRight(step, "\n"),
+			Answer: strings.TrimSpace(answer), Differently: strings.TrimSpace(differently), answered: answered})
 		line += 1 + strings.Count(part, "\n")
 	}
 	return strings.TrimRight(strings.TrimPrefix(parts[0], "\n"), "\n"), sections
@@ -42,14 +52,26 @@ func split(text string) (head string, sections []Section) {
 // Parse takes the text of a file apart and reads each section as a step.
 func Parse[Step any](file, text string, parse func(Section) (Step, error)) (head string, steps []Step, err error) {
 	head, sections := split(text)
+	if len(sections) == 0 {
+		return "", nil, fmt.Errorf("%s has no steps", file)
+	}
 	for _, section := range sections {
 		step, err := parse(section)
+		if err == nil && !section.answered && !rewriting() {
+			err = fmt.Errorf("%s has no answer: -rewrite asks the reference", section.Title)
+		}
 		if err != nil {
 			return "", nil, fmt.Errorf("%s:%d: %w", file, section.Line, err)
 		}
 		steps = append(steps, step)
 	}
 	return head, steps, nil
+}
+
+// rewriting says whether this run writes the answers.
+func rewriting() bool {
+	f := flag.Lookup("rewrite")
+	return f != nil && f.Value.String() == "true"
 }
 
 // Print puts together what Parse takes apart.
@@ -61,6 +83,9 @@ func Print[Step any](head string, steps []Step, section func(Step) Section) []by
 		out.WriteString("\n\n" + titleMark + s.Title + "\n")
 		out.WriteString(strings.TrimRight(s.Step, "\n") + "\n")
 		out.WriteString(answerMark + "\n" + s.Answer)
+		if s.Differently != "" {
+			out.WriteString("\n" + differentMark + "\n" + s.Differently)
+		}
 	}
 	out.WriteString("\n")
 	return out.Bytes()
