@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"internal/crd":                   {"object", "schema", "merge", "internal/access", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/scale", "internal/store", "internal/view", "internal/builtin/gotypes", "internal/cel", "internal/crd/*"},
 	"internal/discovery":             {"object", "schema", "internal/apierr", "internal/engine", "internal/wire"},
 	"internal/proto":                 {"object", "schema"},
-	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine", "internal/proto", "internal/store"},
+	"internal/wire":                  {"object", "schema", "internal/apierr", "internal/builtin/gotypes", "internal/engine", "internal/invariants", "internal/proto", "internal/store"},
 	"internal/httpapi":               {"object", "internal/access", "internal/audit", "internal/apierr", "internal/engine", "internal/fielderrors", "internal/objectmeta", "internal/proto", "internal/shard", "internal/wire", "internal/discovery"},
 	"internal/etcdstub":              {},
 	"internal/invariants":            {},

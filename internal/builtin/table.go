@@ -221,7 +221,7 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 		},
 		Reading: engine.Reading{
 			UnknownField: k.unknownField, Blank: k.blank, Columns: k.table.Columns, Cells: k.table.Cells,
-			Foremost: k.table.Foremost, RowOrder: k.table.RowOrder,
+			IsDefault: k.table.IsDefault, RowOrder: k.table.RowOrder,
 		},
 		Schema: k.schema,
 		Model:  modelName(group, version, k.kind),

@@ -411,7 +411,7 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 	}
 	result.Created = d.live == nil
 	if d.dry || d.remove {
-		result.Form = 0
+		result.Variant = 0
 	}
 	return result, nil
 }

@@ -14,19 +14,19 @@ import (
 type Layout struct {
 	object.Places // offsets into Data
 
-	// Forms are kept here by whoever writes the version out otherwise than as Data has it. The slots, and how long their
-	// forms stay, are their business.
-	Forms [FormSlots]atomic.Pointer[Form]
+	// Encoded has forms of the version other than Data, kept by whoever encoded them (package wire), who also decides which slot is for what and
+	// when a slot is emptied.
+	Encoded [EncodedSlots]atomic.Pointer[Encoded]
 
 	// origin is what Data was printed from, as long as Engine.recent keeps it; else nil.
 	origin atomic.Pointer[origin]
 }
 
-// FormSlots is how many encoded forms of one version can be kept.
-const FormSlots = 2
+// EncodedSlots is how many encoded forms of one version are kept.
+const EncodedSlots = 2
 
-// Form is an encoded form of a version.
-type Form struct {
+// Encoded is a version as it was sent to a client.
+type Encoded struct {
 	Revision int64 // as which it was written; 0 where the form does not tell
 	By       any   // whose form it is, where there are several ways to write it; nil: anybody's
 	Bytes    []byte

@@ -55,14 +55,14 @@ func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Result{Object: shown, Form: rq.form(v, shown)}, nil
+	return &Result{Object: shown, Variant: rq.variant(v, shown)}, nil
 }
 
-// form is Result.Form of a stored version that is shown as it is stored, or as something that was made of it: in another version
+// variant is Result.Variant of a stored version that is shown as it is stored, or as something that was made of it: in another version
 // of the kind, in the form of today, or as a Scale. The stored bytes never change while their revision stands, so the stamp of
 // the kind, which the presentation has looked at anyway, tells enough. What is made of them depends on definitions, and where a
 // webhook converts, on nothing that is known here: there the result decides.
-func (rq *Request) form(stored, shown *Object) uint64 {
+func (rq *Request) variant(stored, shown *Object) uint64 {
 	stamp := rq.Resource.Stored.stamp()
 	if shown == stored {
 		return stamp

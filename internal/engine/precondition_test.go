@@ -252,19 +252,19 @@ func TestForms(t *testing.T) {
 	b := newBench(t)
 	made := b.create(`{"metadata":{"name":"a","finalizers":["x/y"]},"spec":{"n":1}}`)
 	read := b.must(b.Get(t.Context(), b.request("a"), ""))
-	if made.Form == 0 || made.Form != read.Form || made.Object.Revision != read.Object.Revision {
-		t.Errorf("created %d, read %d", made.Form, read.Form)
+	if made.Variant == 0 || made.Variant != read.Variant || made.Object.Revision != read.Object.Revision {
+		t.Errorf("created %d, read %d", made.Variant, read.Variant)
 	}
 	dry := b.request("a")
 	dry.DryRun = true
-	if r, err := putBy(t.Context(), b, dry); err != nil || r.Form != 0 {
+	if r, err := putBy(t.Context(), b, dry); err != nil || r.Variant != 0 {
 		t.Errorf("dry run: %v, %v", r, err)
 	}
-	if r := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{})); r.Form != read.Form {
-		t.Errorf("marked: %d", r.Form)
+	if r := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{})); r.Variant != read.Variant {
+		t.Errorf("marked: %d", r.Variant)
 	}
 	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}))
-	if last.Object == nil || last.Form != 0 {
+	if last.Object == nil || last.Variant != 0 {
 		t.Errorf("removed: %v", last)
 	}
 
@@ -279,7 +279,7 @@ func TestForms(t *testing.T) {
 	shown = 2 // as when the definition has changed
 	two := b.must(b.Get(t.Context(), view, ""))
 	whole := b.must(b.Get(t.Context(), b.request("b"), ""))
-	if one.Form == 0 || one.Form != again.Form || one.Form == two.Form || one.Form == whole.Form {
-		t.Errorf("views %d, %d, %d of %d", one.Form, again.Form, two.Form, whole.Form)
+	if one.Variant == 0 || one.Variant != again.Variant || one.Variant == two.Variant || one.Variant == whole.Variant {
+		t.Errorf("views %d, %d, %d of %d", one.Variant, again.Variant, two.Variant, whole.Variant)
 	}
 }

@@ -60,9 +60,9 @@ type Object = store.Version
 // Result is what a verb on one object answers.
 type Result struct {
 	Object *Object
-	// Form stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that revision (a dry
+	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that revision (a dry
 	// run, an object that was removed).
-	Form uint64
+	Variant uint64
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201

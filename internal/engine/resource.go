@@ -156,9 +156,9 @@ type Reading struct {
 	// Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
-	// Foremost says whether a list's Table marks obj as the default one rather than than, which is null at first; nil: it
-	// marks none.
-	Foremost func(obj, than object.Value) bool
+	// IsDefault says whether candidate, rather than current, is the object that a list's Table marks as the default one. current
+	// is null for the first object. Nil: the Table marks none.
+	IsDefault func(candidate, current object.Value) bool
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
 

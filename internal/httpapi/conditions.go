@@ -14,7 +14,7 @@ import (
 //
 //	"REVISION.FORM.REPRESENTATION"
 //
-// its resourceVersion; what else decides what is told of it (engine.Result.Form); and how it is written: the encoding, and whether
+// its resourceVersion; what else decides what is told of it (engine.Result.Variant); and how it is written: the encoding, and whether
 // that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes. If-None-Match of a read compares it
 // whole. A write has the version in mind and not the way in which it was read, so there the part before the first dot counts
 // alone, and a resourceVersion as it stands in an object is taken for a tag, too.
@@ -134,12 +134,12 @@ func (rs *requestState) names(tag string) bool {
 // validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are not the
 // object's, and what is not stored.
 func (rs *requestState) validator(media wire.Media, result *engine.Result) string {
-	if result.Form == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
+	if result.Variant == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
 		return ""
 	}
 	var buffer [64]byte
 	tag := append(strconv.AppendInt(append(buffer[:0], '"'), result.Object.Revision, 10), '.')
-	tag = append(strconv.AppendUint(tag, result.Form, 36), '.')
+	tag = append(strconv.AppendUint(tag, result.Variant, 36), '.')
 	tag = media.AppendTag(tag)
 	if rs.compresses() { // whatever the size of the answer: a tag is made before that is known
 		tag = append(tag, 'z')

@@ -64,7 +64,7 @@ type Config struct {
 	BodyGrace        time.Duration // how long a body may take, in addition to what bodyRate gives it; 0: 10 seconds
 	BookmarkInterval time.Duration // of watches that want bookmarks; 0: one minute
 	StallTimeout     time.Duration // how long a client may take nothing of an answer that is being written; 0: 30 seconds
-	FormBytes        int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
+	EncodedBytes     int64         // how much memory may go into encoded forms of objects; 0: 32 MiB
 	NoCBOR           bool          // CBOR is neither written nor read (gate CBORServingAndStorage)
 	NoLean           bool          // clients cannot do without managedFields (gate ManagedFieldsOptOut)
 	NoForce          bool          // unreadable objects cannot be deleted (gate AllowUnsafeMalformedObjectDeletion)
@@ -185,15 +185,15 @@ func (c *Config) validate() error {
 	if c.BodyMemory == 0 {
 		c.BodyMemory = 256 << 20
 	}
-	if c.FormBytes == 0 {
-		c.FormBytes = 32 << 20
+	if c.EncodedBytes == 0 {
+		c.EncodedBytes = 32 << 20
 	}
 	if c.MaxMutating != nil && *c.MaxMutating < 0 {
 		errs = append(errs, fmt.Errorf("httpapi: MaxMutating is %d, which is negative", *c.MaxMutating))
 	}
-	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.FormBytes < 0 {
-		errs = append(errs, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and FormBytes %d; "+
-			"none may be negative", c.MaxInFlight, c.BodyLimit, c.BodyMemory, c.FormBytes))
+	if c.MaxInFlight < 0 || c.BodyLimit < 0 || c.BodyMemory < 0 || c.EncodedBytes < 0 {
+		errs = append(errs, fmt.Errorf("httpapi: MaxInFlight is %d, BodyLimit %d, BodyMemory %d and EncodedBytes %d; "+
+			"none may be negative", c.MaxInFlight, c.BodyLimit, c.BodyMemory, c.EncodedBytes))
 	}
 	if c.Missing == nil {
 		c.Missing = func(*engine.Resource, string) (Missing, bool) { return Missing{}, false }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/wire"
@@ -18,7 +20,7 @@ import (
 type Handler struct {
 	Config
 	logs   struct{ refusals, failures, checks sampler }
-	forms  *wire.Forms
+	cache  *wire.EncodedCache
 	offer  wire.Offer             // how answers can be written and bodies read
 	slots  [LongRunning]*inFlight // by class; one for both, or one each
 	bodies atomic.Int64           // bytes of memory that bodies take while they are being read
@@ -35,7 +37,7 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{Config: c, forms: wire.NewForms(c.FormBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
+	h := &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
 	h.slots[ReadOnly] = &inFlight{limit: int64(c.MaxInFlight)}
 	h.slots[Mutating] = h.slots[ReadOnly]
 	if c.MaxMutating != nil {
@@ -113,7 +115,7 @@ func (h *Handler) identify(rs *requestState) error {
 	if given := rs.r.Header["Audit-Id"]; len(given) > 0 && given[0] != "" {
 		rs.auditID = given[0]
 	} else {
-		rs.auditID = newAuditID()
+		rs.auditID = uuid.NewString()
 	}
 	header["Audit-Id"] = []string{rs.auditID}
 	header["Cache-Control"] = noCache

@@ -56,7 +56,7 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 		return err
 	}
 	printer := wire.NewList(rq.Resource, media, table)
-	printer.Forms = rs.h.forms
+	printer.Cache = rs.h.cache
 	if err := printer.Measure(c.Items); err != nil {
 		return err
 	}

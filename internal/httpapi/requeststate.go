@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/hex"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -151,23 +149,4 @@ func (rs *requestState) reportedVerb() string {
 		return rs.r.Method
 	}
 	return "other"
-}
-
-// newAuditID makes a random UUID.
-func newAuditID() string {
-	var raw [16]byte
-	for i, word := range [...]uint64{rand.Uint64(), rand.Uint64()} {
-		for b := range 8 {
-			raw[8*i+b] = byte(word >> (8 * b))
-		}
-	}
-	raw[6] = raw[6]&0x0f | 0x40
-	raw[8] = raw[8]&0x3f | 0x80
-	text := make([]byte, 36)
-	for i, at := range [...]int{0, 9, 14, 19, 24} {
-		from := [...]int{0, 4, 6, 8, 10, 16}
-		hex.Encode(text[at:], raw[from[i]:from[i+1]])
-	}
-	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
-	return string(text)
 }

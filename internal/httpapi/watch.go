@@ -187,7 +187,7 @@ func (w *watching) end() {
 // begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told instead.
 func (w *watching) begin() error {
 	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
-	w.frames.Forms = w.rs.h.forms
+	w.frames.Cache = w.rs.h.cache
 	w.guard = w.rs.guard()
 	if w.rs.overSocket() {
 		var err error

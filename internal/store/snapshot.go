@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -78,7 +79,7 @@ func (s *State) remembered(revision int64, resources []string) (*Snapshot, error
 
 func (sn *Snapshot) covers(resources []string) bool {
 	for _, r := range resources {
-		if sn.only != nil && !contains(sn.only, r) {
+		if sn.only != nil && !slices.Contains(sn.only, r) {
 			return false
 		}
 	}
@@ -103,7 +104,7 @@ func (s *State) forgetSnapshots() {
 // of the first record about it since.
 func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
 	undo := map[Key]*Version{}
-	wanted := func(resource string) bool { return len(resources) == 0 || contains(resources, resource) }
+	wanted := func(resource string) bool { return len(resources) == 0 || slices.Contains(resources, resource) }
 	read, steps := revision, 0 // up to here the log was read
 	for {
 		s.mu.Lock()

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/btree"
@@ -112,7 +113,7 @@ func (sn *Snapshot) Revision() int64 { return sn.revision }
 
 // names returns the live versions of one resource, nil when there is none.
 func (sn *Snapshot) names(resource string) *names {
-	if sn.only != nil && !contains(sn.only, resource) {
+	if sn.only != nil && !slices.Contains(sn.only, resource) {
 		panic(fmt.Sprintf("store: snapshot %d was rebuilt for %q, not for %q", sn.revision, sn.only, resource))
 	}
 	if t, ok := sn.collections.Get(resource); ok {
@@ -181,13 +182,4 @@ func (sn *Snapshot) Resources(yield func(resource string) bool) {
 	sn.collections.Scan(func(resource string, t *collection) bool {
 		return t.names.Len() == 0 || yield(resource)
 	})
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }

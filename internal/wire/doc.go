@@ -12,5 +12,5 @@
 //
 // Messages of protobuf are made from the same bytes (package proto); what is around them in a list or in an event of a watch
 // is written here.
-// Of what a stored version was made into once, [Forms] keeps as much as fits into a bound.
+// Of what a stored version was made into once, [EncodedCache] keeps as much as fits into a bound.
 package wire

@@ -15,16 +15,16 @@ import (
 // The slots of a record's memo in which encoded events are kept for the other watchers. Plain JSON has none: printing it
 // is a copy, as reading it from a memo would be.
 const (
-	slotPartial = iota
-	slotPartialBeta
-	slotMessage
-	slotPartialMessage
+	memoPartial = iota
+	memoPartialBeta
+	memoMessage
+	memoPartialMessage
 )
 
 // Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a sequence
 // of CBOR items. It is not for use by two goroutines at a time.
 type Frames struct {
-	Forms *Forms // where messages are kept for others; nil: nowhere
+	Cache *EncodedCache // where messages are kept for others; nil: nowhere
 
 	media  Media
 	typ    Type         // of the objects, where they are written as messages
@@ -128,9 +128,9 @@ func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []
 	if e.Record == nil || f.media.Lean {
 		return AppendPartial(dst, o, f.media.Version, f.media.Lean)
 	}
-	slot := slotPartial
+	slot := memoPartial
 	if f.media.Version != "v1" {
-		slot = slotPartialBeta
+		slot = memoPartialBeta
 	}
 	if known := e.Record.Memo.Load(slot); known != nil {
 		return append(dst, known...)
@@ -144,7 +144,7 @@ func (f *Frames) appendTable(dst []byte, o *engine.Object) ([]byte, error) {
 	f.table.now = time.Now()
 	dst = f.table.head(dst, &ListMeta{Revision: o.Revision}, !f.headed)
 	f.headed = true
-	dst, err := f.table.row(dst, o, f.Forms)
+	dst, err := f.table.row(dst, o, f.Cache)
 	return append(dst, "]}"...), err
 }
 

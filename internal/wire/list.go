@@ -46,7 +46,7 @@ func (m *ListMeta) append(dst []byte) []byte {
 // List prints a collection: Head, then for every object Item, then Tail. What is written in front of protobuf says how long
 // all of it is, so a list is measured before (Measure).
 type List struct {
-	Forms *Forms // where messages are kept for the next list; nil: nowhere
+	Cache *EncodedCache // where messages are kept for the next list; nil: nowhere
 
 	media Media
 	typed bool   // each item tells its type, as custom objects do
@@ -95,7 +95,7 @@ func (l *List) message(o *engine.Object) ([]byte, error) {
 	if l.media.Form == AsPartials {
 		message, err = partialMessage(o)
 	} else {
-		message, err = l.Forms.message(l.typ, o)
+		message, err = l.Cache.message(l.typ, o)
 	}
 	if err == nil && l.media.Lean {
 		l.scratch = proto.AppendLean(l.scratch[:0], message)
@@ -135,7 +135,7 @@ func (l *List) Item(dst []byte, o *engine.Object) ([]byte, error) {
 	}
 	switch l.media.Form {
 	case AsTable:
-		return l.table.row(dst, o, l.Forms)
+		return l.table.row(dst, o, l.Cache)
 	case AsPartials:
 		return AppendPartial(dst, o, l.media.Version, l.media.Lean), nil
 	}

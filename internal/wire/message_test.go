@@ -68,7 +68,7 @@ func enclosed(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([]b
 
 // SPEC: MED-3, MED-7, MED-8, BEY-5
 func TestProtobufList(t *testing.T) {
-	forms := NewForms(1 << 20)
+	cache := NewEncodedCache(1 << 20)
 	remaining := int64(3)
 	meta := ListMeta{Revision: 42, Continue: "token", Remaining: &remaining, Shard: "some"}
 	var objects []*engine.Object
@@ -81,18 +81,18 @@ func TestProtobufList(t *testing.T) {
 	}
 	for _, c := range []struct {
 		media Media
-		forms *Forms
+		cache *EncodedCache
 		want  []byte
 	}{
 		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, nil, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
 		{Media{Encoding: Protobuf}, nil, enclosed(t, "v1", "ConfigMapList", &want)},
-		{Media{Encoding: Protobuf}, NewForms(1000), enclosed(t, "v1", "ConfigMapList", &want)},
-		{Media{Encoding: Protobuf}, forms, enclosed(t, "v1", "ConfigMapList", &want)},
-		{Media{Encoding: Protobuf}, forms, enclosed(t, "v1", "ConfigMapList", &want)}, // what is kept is the same
-		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, forms, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
+		{Media{Encoding: Protobuf}, NewEncodedCache(1000), enclosed(t, "v1", "ConfigMapList", &want)},
+		{Media{Encoding: Protobuf}, cache, enclosed(t, "v1", "ConfigMapList", &want)},
+		{Media{Encoding: Protobuf}, cache, enclosed(t, "v1", "ConfigMapList", &want)}, // what is kept is the same
+		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, cache, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
 	} {
 		l := NewList(configMaps(), c.media, nil)
-		l.Forms = c.forms
+		l.Cache = c.cache
 		if err := l.Measure(slices.Values(objects)); err != nil {
 			t.Fatal(err)
 		}
@@ -162,37 +162,37 @@ func checkFrame(t *testing.T, got []byte, name string, object []byte) {
 }
 
 // What is kept stays within the bound, and does not hold on to versions that nobody else holds.
-func TestFormsAreBounded(t *testing.T) {
+func TestEncodedCacheIsBounded(t *testing.T) {
 	const limit = 64 << 10
-	forms := NewForms(limit)
+	cache := NewEncodedCache(limit)
 	var held []*engine.Object
 	for i := range 1000 {
 		o, _ := configMap(t, fmt.Sprint("m", i), int64(i+1))
-		if _, err := forms.message(gotypes.Of[corev1.ConfigMap](), o); err != nil {
+		if _, err := cache.message(gotypes.Of[corev1.ConfigMap](), o); err != nil {
 			t.Fatal(err)
 		}
 		held = append(held, o)
-		if forms.bytes > limit {
-			t.Fatalf("%d bytes are kept", forms.bytes)
+		if cache.bytes > limit {
+			t.Fatalf("%d bytes are kept", cache.bytes)
 		}
 	}
 	there := 0
 	for _, o := range held {
-		if kept(o, formProtobuf) != nil {
+		if encoded(o, slotMessage) != nil {
 			there++
 		}
 	}
-	if there != len(forms.held) || there == 0 || there > 500 {
-		t.Errorf("%d forms are there, %d are counted", there, len(forms.held))
+	if there != len(cache.entries) || there == 0 || there > 500 {
+		t.Errorf("%d forms are there, %d are counted", there, len(cache.entries))
 	}
 	runtime.KeepAlive(held)
 	clear(held)
 	runtime.GC()
-	forms.mu.Lock()
-	forms.limit = 0
-	forms.shrink()
-	forms.mu.Unlock()
-	if len(forms.held) != 0 || forms.bytes != 0 {
-		t.Errorf("%d forms of %d bytes are left", len(forms.held), forms.bytes)
+	cache.mu.Lock()
+	cache.limit = 0
+	cache.shrink()
+	cache.mu.Unlock()
+	if len(cache.entries) != 0 || cache.bytes != 0 {
+		t.Errorf("%d forms of %d bytes are left", len(cache.entries), cache.bytes)
 	}
 }

@@ -26,9 +26,9 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 // message is what is said of the object of an event: made once for all watchers where they share the record, and once for
 // all readers where the object is a stored version as it stands.
 func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
-	slot := slotMessage
+	slot := memoMessage
 	if f.media.Form == AsPartial {
-		slot = slotPartialMessage
+		slot = memoPartialMessage
 	}
 	if e.Record != nil {
 		if known := e.Record.Memo.Load(slot); known != nil {
@@ -38,12 +38,12 @@ func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	var message []byte
 	var err error
 	switch {
-	case slot == slotPartialMessage:
+	case slot == memoPartialMessage:
 		message, err = partialMessage(o)
 	case o == e.Object && e.Record == nil: // of the beginning of a watch, which others begin with, too
-		message, err = f.Forms.message(f.typ, o)
+		message, err = f.Cache.message(f.typ, o)
 	default:
-		var none *Forms
+		var none *EncodedCache
 		message, err = none.message(f.typ, o)
 	}
 	if err == nil && e.Record != nil {

@@ -153,7 +153,7 @@ func TestFrames(t *testing.T) {
 	for range 2 { // printed, and from the memo
 		frame(t, metadata, engine.Event{Type: engine.Added, Object: o, Revision: 7, Record: record}, want)
 	}
-	if record.Memo.Load(slotPartial) == nil || record.Memo.Load(slotPartialBeta) != nil {
+	if record.Memo.Load(memoPartial) == nil || record.Memo.Load(memoPartialBeta) != nil {
 		t.Error("the printed metadata was not kept for the other watchers, or in the wrong place")
 	}
 	frame(t, metadata, engine.Event{Type: engine.Bookmark, Revision: 11},

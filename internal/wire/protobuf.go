@@ -22,20 +22,20 @@ func DeleteOptions() Type { return gotypes.Of[metav1.DeleteOptions]() }
 func Status() Type { return gotypes.Of[metav1.Status]() }
 
 // message is the message of an object of a type. It may be a kept one, which is not to be changed.
-func (f *Forms) message(t Type, o *engine.Object) ([]byte, error) {
-	if known := kept(o, formProtobuf); known != nil {
+func (c *EncodedCache) message(t Type, o *engine.Object) ([]byte, error) {
+	if known := encoded(o, slotMessage); known != nil {
 		return known, nil
 	}
 	b, err := proto.AppendMessage(nil, t, o.Data, engine.LayoutOf(o).Splice, o.Revision)
 	if err == nil {
-		f.keep(o, formProtobuf, b)
+		c.keep(o, slotMessage, b)
 	}
 	return b, err
 }
 
 // AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so soon.
 func AppendProtobuf(dst []byte, t Type, o *engine.Object, lean bool) ([]byte, error) {
-	var none *Forms
+	var none *EncodedCache
 	b, err := none.message(t, o)
 	if err != nil {
 		return dst, err
@@ -66,7 +66,7 @@ func partialEnvelope(version string) proto.Envelope {
 // partialMessage is the message of a PartialObjectMetadata: metadata as field 1, which is what the message of every object
 // begins with.
 func partialMessage(o *engine.Object) ([]byte, error) {
-	if metadata := proto.Metadata(kept(o, formProtobuf)); metadata != nil {
+	if metadata := proto.Metadata(encoded(o, slotMessage)); metadata != nil {
 		return metadata, nil
 	}
 	at := engine.LayoutOf(o)

@@ -50,19 +50,19 @@ type Table struct {
 	now     time.Time        // what ages are counted from
 	by      *engine.Resource // whose columns these are
 	// common says that the columns are the common ones.
-	common   bool
-	foremost func(obj, than object.Value) bool
-	order    func(a, b object.Value) int
-	marked   *store.Key // nil: none
+	common    bool
+	isDefault func(candidate, current object.Value) bool
+	order     func(a, b object.Value) int
+	marked    *store.Key // the default object of the list; nil: none
 }
 
 // NewTable is a table of what a resource type, or one of its subresources, shows. Types without columns of their own, and
 // views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
-	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, foremost: r.Foremost, order: r.RowOrder}
+	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, isDefault: r.IsDefault, order: r.RowOrder}
 	if rq.Subresource != nil && rq.Subresource.View != nil {
-		t.columns, t.cells, t.foremost = rq.Subresource.Columns, rq.Subresource.Cells, nil
+		t.columns, t.cells, t.isDefault = rq.Subresource.Columns, rq.Subresource.Cells, nil
 		t.order = nil
 	}
 	if t.columns == nil || t.cells == nil {
@@ -119,7 +119,7 @@ func (t *Table) head(dst []byte, m *ListMeta, columns bool) []byte {
 // Arrange looks over a whole list before it is printed, where a row depends on the others: it marks the one that is the
 // default, and returns the list in the order in which it is shown.
 func (t *Table) Arrange(items iter.Seq[*engine.Object]) (iter.Seq[*engine.Object], error) {
-	if t.foremost == nil && t.order == nil {
+	if t.isDefault == nil && t.order == nil {
 		return items, nil
 	}
 	type item struct {
@@ -133,7 +133,7 @@ func (t *Table) Arrange(items iter.Seq[*engine.Object]) (iter.Seq[*engine.Object
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, item{o, obj}); t.foremost != nil && t.foremost(obj, best) {
+		if all = append(all, item{o, obj}); t.isDefault != nil && t.isDefault(obj, best) {
 			best, t.marked = obj, &o.Key
 		}
 	}
@@ -158,8 +158,8 @@ func parse(o *engine.Object) (object.Value, error) {
 }
 
 // row prints one object.
-func (t *Table) row(dst []byte, o *engine.Object, forms *Forms) ([]byte, error) {
-	row, err := t.printed(o, forms)
+func (t *Table) row(dst []byte, o *engine.Object, cache *EncodedCache) ([]byte, error) {
+	row, err := t.printed(o, cache)
 	if err != nil {
 		return dst, err
 	}
@@ -178,9 +178,9 @@ func (t *Table) row(dst []byte, o *engine.Object, forms *Forms) ([]byte, error) 
 // printed is what the row of an object shows: where its metadata ends, in metadataSize bytes, and the text of the cells.
 // It is made once for every stored version, and kept with it: of 5,000 Pods a second list parses those that have changed
 // since the first.
-func (t *Table) printed(o *engine.Object, forms *Forms) ([]byte, error) {
+func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 	marked := t.marked != nil && *t.marked == o.Key
-	if row := keptRow(o, t.by); row != nil && !marked {
+	if row := encodedRow(o, t.by); row != nil && !marked {
 		return row, nil
 	}
 	obj, err := parse(o)
@@ -194,7 +194,7 @@ func (t *Table) printed(o *engine.Object, forms *Forms) ([]byte, error) {
 	row := binary.LittleEndian.AppendUint32(make([]byte, 0, 160), uint32(endOfMetadata(o)))
 	row = appendText(row, cells)
 	if !marked {
-		forms.keepRow(o, t.by, bytes.Clone(row))
+		cache.keepRow(o, t.by, bytes.Clone(row))
 	}
 	return row, nil
 }

@@ -27,7 +27,7 @@ func agedType(made *int) *engine.Resource {
 	}
 }
 
-var keeping = NewForms(1 << 20)
+var keeping = NewEncodedCache(1 << 20)
 
 func rowAsOf(t *testing.T, table *Table, o *engine.Object, now time.Time) string {
 	t.Helper()
@@ -74,9 +74,9 @@ func TestRowsAreKept(t *testing.T) {
 func TestListsAreArranged(t *testing.T) {
 	r := &engine.Resource{
 		Reading: engine.Reading{
-			Columns:  []engine.Column{{Name: "Name"}},
-			Cells:    func(obj object.Value) []any { return []any{obj.At("metadata", "name").Str()} },
-			Foremost: func(obj, than object.Value) bool { return obj.At("n").Int() > than.At("n").Int() },
+			Columns:   []engine.Column{{Name: "Name"}},
+			Cells:     func(obj object.Value) []any { return []any{obj.At("metadata", "name").Str()} },
+			IsDefault: func(candidate, current object.Value) bool { return candidate.At("n").Int() > current.At("n").Int() },
 			RowOrder: func(a, b object.Value) int {
 				return -strings.Compare(a.At("metadata", "name").Str(), b.At("metadata", "name").Str())
 			},
@@ -135,7 +135,7 @@ func BenchmarkRow(b *testing.B) {
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			engine.LayoutOf(o).Forms[formRow].Store(nil)
+			engine.LayoutOf(o).Encoded[slotRow].Store(nil)
 			_, _ = table.row(buf, o, keeping)
 		}
 	})

@@ -24,9 +24,9 @@ import (
 type Table struct {
 	Columns []engine.Column
 	Cells   func(obj object.Value) []any
-	// Foremost and RowOrder are engine.Resource's.
-	Foremost func(obj, than object.Value) bool
-	RowOrder func(a, b object.Value) int
+	// IsDefault and RowOrder are engine.Resource's.
+	IsDefault func(candidate, current object.Value) bool
+	RowOrder  func(a, b object.Value) int
 }
 
 // cell is what stands in one column for an object.
@@ -266,8 +266,8 @@ func deleted(obj object.Value) bool { return !obj.At("metadata", "deletionTimest
 func present(path ...string) cell { return presentOr(unset, path...) }
 
 // marking is a table that marks one object of a list.
-func marking(foremost func(obj, than object.Value) bool, t Table) Table {
-	t.Foremost = foremost
+func marking(isDefault func(candidate, current object.Value) bool, t Table) Table {
+	t.IsDefault = isDefault
 	return t
 }
 

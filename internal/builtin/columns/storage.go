@@ -31,7 +31,7 @@ var (
 
 	CSIStorageCapacities Table
 
-	StorageClasses = marking(foremostClass, of(
+	StorageClasses = marking(isNewerDefault, of(
 		name,
 		str("Provisioner", doc[storagev1.StorageClass]("provisioner"), text("provisioner")),
 		str("ReclaimPolicy", doc[storagev1.StorageClass]("reclaimPolicy"), presentOr("Delete", "reclaimPolicy")),
@@ -51,17 +51,17 @@ var (
 	VolumeAttributesClasses = of(name, str("DriverName", doc[storagev1.VolumeAttributesClass]("driverName"), text("driverName")), age)
 )
 
-// foremostClass says whether a StorageClass is the default one rather than another. Of several that are marked as such it
+// isNewerDefault says whether candidate is to be shown as the default StorageClass rather than current. Of several that are marked as such it
 // is the newest, and among those that are equally old the first by name. One class alone is never shown as the default.
-func foremostClass(obj, than object.Value) bool {
-	if !isDefaultClass(obj.At("metadata", "annotations")) {
+func isNewerDefault(candidate, current object.Value) bool {
+	if !isDefaultClass(candidate.At("metadata", "annotations")) {
 		return false
 	}
-	if than.IsNull() {
+	if current.IsNull() {
 		return true
 	}
-	is, was := at(obj.At("metadata", "creationTimestamp")), at(than.At("metadata", "creationTimestamp"))
-	return is.After(was) || is.Equal(was) && obj.At("metadata", "name").Str() < than.At("metadata", "name").Str()
+	is, was := at(candidate.At("metadata", "creationTimestamp")), at(current.At("metadata", "creationTimestamp"))
+	return is.After(was) || is.Equal(was) && candidate.At("metadata", "name").Str() < current.At("metadata", "name").Str()
 }
 
 func isDefaultClass(annotations object.Value) bool {
