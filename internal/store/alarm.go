@@ -5,58 +5,65 @@ import (
 	"time"
 )
 
-// alarm is a goroutine that does something whenever it is due.
+// alarm is a goroutine that calls a function at the times that the function itself chooses: each call sets at, the
+// time of the next one. When something becomes due earlier than at, notify(alarm.recheck) makes the goroutine call
+// the function at once.
+//
+// The time is read before the call, and the timer is set to at minus that time. So what becomes due during the call
+// is late by the length of the call at most.
 type alarm struct {
-	at    time.Time     // when it rings next; zero: not by itself. The owner's lock guards it, and look sets it.
-	early chan struct{} // receives when something is due before that
-	poll  time.Duration // with the clock of a test: how often it is read
-	quit  chan struct{}
-	wait  sync.WaitGroup
+	// Of the next call; zero: only on recheck. The function sets it, and the owner's lock guards it.
+	at      time.Time
+	recheck chan struct{} // of capacity 1
+	poll    time.Duration // with the clock of a test, which fires no timers: how often to call
+	quit    chan struct{}
+	wait    sync.WaitGroup
 }
 
-// start calls look at once, and then whenever the time at that it sets has come.
-func (a *alarm) start(fakeClock bool, now func() time.Time, look func(now time.Time)) {
+// start calls check at once, and then at the times that it sets.
+func (a *alarm) start(fakeClock bool, now func() time.Time, check func(now time.Time)) {
 	if fakeClock {
 		a.poll = 5 * time.Millisecond
 	}
-	a.early, a.quit = make(chan struct{}, 1), make(chan struct{})
-	a.wait.Go(func() { a.run(now, look) })
+	a.recheck, a.quit = make(chan struct{}, 1), make(chan struct{})
+	a.wait.Go(func() { a.run(now, check) })
 }
 
-func (a *alarm) run(now func() time.Time, look func(now time.Time)) {
+func (a *alarm) run(now func() time.Time, check func(now time.Time)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		began := now()
-		look(began)
-		var rings <-chan time.Time
-		// Nobody but look sets at, so it can be read here without the lock.
+		check(began)
+		var fires <-chan time.Time
+		// Only check writes at, on this goroutine, so it can be read here without the lock.
 		if a.poll > 0 {
 			timer.Reset(a.poll)
-			rings = timer.C
+			fires = timer.C
 		} else if !a.at.IsZero() {
 			timer.Reset(a.at.Sub(began))
-			rings = timer.C
+			fires = timer.C
 		}
 		select {
-		case <-rings:
-		case <-a.early:
+		case <-fires:
+		case <-a.recheck:
 		case <-a.quit:
 			return
 		}
 	}
 }
 
-// after says whether the alarm rings later than at a time, or never. The caller holds the owner's lock.
-func (a *alarm) after(t time.Time) bool { return a.at.IsZero() || t.Before(a.at) }
+// laterThan says whether the next call is later than t, or not planned at all. The caller holds the owner's lock.
+func (a *alarm) laterThan(t time.Time) bool { return a.at.IsZero() || t.Before(a.at) }
 
+// stop ends the goroutine and waits for it.
 func (a *alarm) stop() {
 	close(a.quit)
 	a.wait.Wait()
 }
 
-// nudge sends without waiting: one token stands for any number of them.
-func nudge(c chan<- struct{}) {
+// notify sends to a channel of capacity 1 without blocking: one token stands for any number of notifications.
+func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

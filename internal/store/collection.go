@@ -1,14 +1,14 @@
 package store
 
-// Collection is a handle on the objects of one resource, for those who make something of all of them and want to know cheaply
-// whether it is still true.
+// Collection is a handle on the objects of one resource. It tells cheaply whether something that was computed from
+// all of them is still up to date (package view).
 type Collection struct {
 	state    *State
 	resource string
 	feed     *feed
 }
 
-// Collection returns the handle of a resource, which may be empty yet.
+// Collection returns the handle of a resource, which need not have objects.
 func (s *State) Collection(resource string) *Collection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -19,21 +19,21 @@ func (s *State) Collection(resource string) *Collection {
 	return &Collection{state: s, resource: f.resource, feed: f}
 }
 
-// Revision is that of the newest durable change in the collection. It costs one atomic load. A snapshot taken afterwards shows
-// the change.
+// Revision is that of the newest durable change in the collection. It costs one atomic load. A snapshot taken
+// afterwards shows the change.
 func (t *Collection) Revision() int64 { return t.feed.changed.Load() }
 
-// Resource is whose objects the collection holds.
+// Resource is the resource whose objects the collection holds.
 func (t *Collection) Resource() string { return t.resource }
 
 // Snapshot returns the newest state.
 func (t *Collection) Snapshot() *Snapshot {
-	sn, _ := t.state.Snapshot(0) // only older ones can be gone
+	sn, _ := t.state.Snapshot(0) // only a request for an older one can fail
 	return sn
 }
 
-// Changes returns the records of the collection behind the revision after and not behind until, oldest first; it is not ok when
-// memory no longer holds all of them. It never waits and reads no log.
+// Changes returns the records of the collection with after < Revision ≤ until, oldest first. ok is false when memory
+// no longer holds all of them. It never blocks and does not read the log.
 func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
 	t.state.mu.RLock()
 	defer t.state.mu.RUnlock()
@@ -51,14 +51,15 @@ func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
 	return records, true
 }
 
-// CollectionRevision says since when the collection of a resource has been as the snapshot shows it: 0 for one that nothing was ever
-// in.
+// CollectionRevision is since when the collection of a resource has been as the snapshot shows it; 0 for a collection
+// that nothing was ever in. For every snapshot sn of a store:
 //
-// Invariant: for every snapshot sn of a store, the collection as of sn.CollectionRevision is the collection as of sn.Revision. So two
-// snapshots with the same CollectionRevision show the same objects. The converse holds but for rebuilt snapshots, which may
-// tell a revision between the last change and their own.
+//	the collection as of sn.CollectionRevision(r) = the collection as of sn.Revision()
+//
+// So two snapshots with the same CollectionRevision show the same objects. The converse holds except for rebuilt
+// snapshots, whose CollectionRevision may lie between the last change and their own revision.
 func (sn *Snapshot) CollectionRevision(resource string) int64 {
-	sn.names(resource) // panics where the snapshot was rebuilt for others
+	sn.names(resource) // panics where the snapshot was rebuilt for other resources
 	t, ok := sn.collections.Get(resource)
 	if !ok {
 		return 0

@@ -2,11 +2,17 @@ package store
 
 import (
 	"container/heap"
+	"fmt"
 	"time"
 )
 
-// expiry knows which live versions expire, the first one first. An object is in it at most once, however often it is
-// written.
+// expiry is the live versions that expire, ordered by time in a binary heap. A key is in it at most once, however
+// often it is written: an update moves its entry. The obvious way, to push an entry for each write and to skip
+// outdated ones when they come up, grows with the number of writes, and Events are written much more often than they
+// expire.
+//
+//	byKey[k] exists  ⇔  live.get(k) has an expiry, with that time and revision
+//	heap[byKey[k].index] = byKey[k],  heap[i].at ≤ heap[2i+1].at, heap[2i+2].at
 type expiry struct {
 	heap  []*expiring
 	byKey map[Key]*expiring
@@ -17,6 +23,33 @@ type expiring struct {
 	revision int64
 	at       time.Time
 	index    int // in the heap
+}
+
+// check panics where an invariant does not hold, given the live versions. It takes time in the number of versions.
+func (e *expiry) check(live *versions) {
+	for i, x := range e.heap {
+		v := live.get(x.key)
+		if x.index != i || e.byKey[x.key] != x || i > 0 && x.at.Before(e.heap[(i-1)/2].at) {
+			panic(fmt.Sprintf("store: the heap of expiries is wrong at %d, %s at %s", i, x.key, x.at))
+		}
+		if v == nil || v.Revision != x.revision || !v.Sidecar.Expire.Equal(x.at) {
+			panic(fmt.Sprintf("store: %s at %d expires at %s, and there is %v", x.key, x.revision, x.at, v))
+		}
+	}
+	expire := 0
+	live.collections.Scan(func(_ string, t *collection) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			if !v.Sidecar.Expire.IsZero() {
+				expire++
+			}
+			return true
+		})
+		return true
+	})
+	if expire != len(e.heap) || expire != len(e.byKey) {
+		panic(fmt.Sprintf("store: %d versions expire, and %d of %d keys are planned",
+			expire, len(e.heap), len(e.byKey)))
+	}
 }
 
 // track follows one change of a key.
@@ -38,10 +71,10 @@ func (e *expiry) track(r *Record) {
 	}
 }
 
-// due returns up to n of those that expired by then.
+// due returns up to n versions that have expired by now, as preconditions for deleting them. It walks down from the
+// top of the heap, and does not go below an entry that is not due: those below it are later.
 func (e *expiry) due(now time.Time, n int) []Precondition {
 	var due []Precondition
-	// The heap's order is not a sorted one, but children are never due before their parents: walk down while due.
 	walk := []int{0}
 	for len(walk) > 0 && len(due) < n {
 		i := walk[len(walk)-1]
@@ -55,7 +88,7 @@ func (e *expiry) due(now time.Time, n int) []Precondition {
 	return due
 }
 
-// next is when the first one expires; zero when none does.
+// next is when the first version expires; zero when none does.
 func (e *expiry) next() time.Time {
 	if len(e.heap) == 0 {
 		return time.Time{}
@@ -63,7 +96,7 @@ func (e *expiry) next() time.Time {
 	return e.heap[0].at
 }
 
-// Len, Less, Swap, Push and Pop are heap.Interface.
+// Len, Less, Swap, Push and Pop implement heap.Interface.
 func (e *expiry) Len() int           { return len(e.heap) }
 func (e *expiry) Less(i, j int) bool { return e.heap[i].at.Before(e.heap[j].at) }
 func (e *expiry) Swap(i, j int) {

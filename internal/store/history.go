@@ -1,13 +1,16 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"plinth/internal/invariants"
 )
 
-// Record is one step of history: what one commit did to one key. It is shared by everybody who reads it.
+// Record is one entry of the history: what one commit did to one key. All readers share it.
 type Record struct {
 	Key      Key
 	Revision int64
@@ -15,17 +18,18 @@ type Record struct {
 	Memo     Memo
 }
 
-// empty says that nothing was changed: a deletion found nothing.
+// empty says whether the record changed nothing: the deletion of a key that had no version. It takes a revision and
+// stands in no feed.
 func (r *Record) empty() bool { return r.Old == nil && r.New == nil }
 
-// MemoSlots is how many encoded forms of one record can be remembered.
+// MemoSlots is how many encoded forms of one record can be kept.
 const MemoSlots = 4
 
-// Memo is a place next to a record for its encoded forms, so that an event is encoded once for everybody. The slots
-// belong to whoever encodes. It forgets: the store clears the memos of all but the newest records.
+// Memo caches the encoded forms of one record, so that an event is encoded once for all watchers. What the slots mean
+// is up to the caller. The store clears the memos of all but the newest records, and these stay empty from then on.
 type Memo struct {
-	slots [MemoSlots]atomic.Pointer[[]byte]
-	cold  atomic.Bool // nothing is remembered any more
+	slots   [MemoSlots]atomic.Pointer[[]byte]
+	dropped atomic.Bool // nothing is kept any more
 }
 
 // Load returns what was stored in a slot, or nil.
@@ -36,27 +40,27 @@ func (m *Memo) Load(slot int) []byte {
 	return nil
 }
 
-// Store remembers b, which nobody may change from here on, unless the record is too old for it.
+// Store keeps b, which must not be changed from here on, unless the record is too old.
 func (m *Memo) Store(slot int, b []byte) {
-	if m.cold.Load() {
+	if m.dropped.Load() {
 		return
 	}
 	m.slots[slot].Store(&b)
-	if m.cold.Load() { // cooled down in between
+	if m.dropped.Load() { // drop may have cleared the slot just before
 		m.slots[slot].Store(nil)
 	}
 }
 
-func (m *Memo) cool() {
-	m.cold.Store(true)
+func (m *Memo) drop() {
+	m.dropped.Store(true)
 	for i := range m.slots {
 		m.slots[i].Store(nil)
 	}
 }
 
-// weight is about how much memory a record in the history takes that nothing else keeps: itself, and the old version,
-// for the new one is live, or the old one of a later record.
-func (r *Record) weight() int64 {
+// memory is about how much memory a record keeps that nothing else does: itself and its old version. The new version
+// is either live or the old version of a later record.
+func (r *Record) memory() int64 {
 	const record, version = 160, 400
 	if r.Old == nil {
 		return record
@@ -64,39 +68,55 @@ func (r *Record) weight() int64 {
 	return record + version + int64(len(r.Old.Data))
 }
 
-// history is the newest records, as far as memory holds them, and the knowledge how far back the log does.
+// history is the newest records, as many as memory holds, and how far back the log goes.
 //
-//	horizon ≤ all.floor ≤ newest revision
-//	every record behind all.floor is in memory, every one behind horizon in memory or in the log
-//	all.records = ⋃ f.records and all.floor ≥ f.floor, for f in feeds
+// The problem: a watch may go on from any revision of the last minutes, there may be thousands of watches, and one of
+// them may not read for as long as it likes. The obvious way, a queue for each watch, costs memory in watches ×
+// events, and a full queue leaves only bad choices: to block writers, or to end the watch. Here the records stand
+// once, a watch is a position among them (Cursor), and a slow reader costs nothing. What leaves memory is read from
+// the log, down to the horizon; a reader before the horizon is told ErrCompacted and has to list again.
+//
+// The records stand in one feed for each resource, so that a watch of one reads nothing of the others, and in one
+// feed of all. They leave memory in the order of their revisions, so the oldest record of all is the oldest one of
+// its resource:
+//
+//	horizon ≤ newest revision,  f.floor ≤ all.floor ≤ newest revision
+//	f.records = {r : r.Revision > max(f.floor, horizon), r is of f.resource}, ascending
+//	all.records = ⋃ f.records over feeds
+//	every record after horizon that is not in memory is in the log
+//	memory = Σ r.memory() ≤ maxMemory after trim, or there are no records
+//	withMemos is the newest of all.records, and memoBytes = Σ memoBytesOf(r) over it
+//	marks ascend; horizon < their revisions ≤ newest revision
 type history struct {
-	maxAge, maxBytes, maxWeight, maxMemo int64
+	maxAge, maxBytes, maxMemory, maxMemoBytes int64
 
-	feeds  map[string]*feed // by resource
-	all    *feed            // the records of all feeds, in order; it is not among them
-	weight int64            // of all records in memory
-	hot    queue[*Record]   // those of all whose memos are kept
-	memo   int64            // bytes that their memos may come to
-	opened int64            // the revision at which the store was opened: no feed knows records up to there
+	feeds     map[string]*feed // by resource
+	all       *feed            // of all resources; not in feeds
+	memory    int64
+	withMemos queue[*Record] // whose memos were not dropped
+	memoBytes int64          // that these may take
+	opened    int64          // revision at which the store was opened: memory holds no record up to it
 
-	horizon int64
+	horizon int64 // watches and snapshots may start from here on
 	marks   queue[Mark]
-	bytes   int64 // of all changes ever counted
+	bytes   int64 // size of all changes ever made, see changeBytes
 }
 
-// feed is the history of one resource, or of all of them, and those who wait for more of it.
+// feed is the history of one resource, or of all of them, and the cursors that wait for its next record.
 type feed struct {
-	resource string       // "" for all
-	whole    bool         // of all resources
-	changed  atomic.Int64 // see Collection.Revision; from the first call of Store.Collection on
-	records  queue[*Record]
-	floor    int64 // revision of the newest record of this feed that memory lost
+	resource string // "" in the feed of all
+	whole    bool   // it is the feed of all
+	// See Collection.Revision; only set from the first call of State.Collection on, or the first record.
+	changed atomic.Int64
+	records queue[*Record]
+	floor   int64 // revision of the newest record of this feed that left memory, or opened
 
-	mu      sync.Mutex // guards the following; taken with the state's lock held at least for reading, or alone
-	waiting waiting
-	pace    pace
+	mu       sync.Mutex // guards the following. Taken with the state's mu held at least for reading, or alone.
+	waiting  waiting
+	throttle throttle
 }
 
+// feed returns the feed of a resource, which it makes if it is the first time.
 func (h *history) feed(resource string) *feed {
 	f := h.feeds[resource]
 	if f == nil {
@@ -106,7 +126,7 @@ func (h *history) feed(resource string) *feed {
 	return f
 }
 
-// everyFeed yields the feeds of all resources and the one of all together.
+// everyFeed yields the feeds of all resources, and the feed of all.
 func (h *history) everyFeed(yield func(*feed) bool) {
 	for _, f := range h.feeds {
 		if !yield(f) {
@@ -116,15 +136,20 @@ func (h *history) everyFeed(yield func(*feed) bool) {
 	yield(h.all)
 }
 
-// add appends a record and returns, added to woken, the groups to wake.
+// add appends a record, and appends to woken the groups that the caller has to wake.
 func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
+	if n := f.records.len(); invariants.Enabled &&
+		(r.Revision <= f.floor || n > 0 && r.Revision <= f.records.at(n-1).Revision) {
+		panic(fmt.Sprintf("store: record %d of %s does not follow those in memory, floor %d",
+			r.Revision, r.Key, f.floor))
+	}
 	f.records.push(r)
 	f.changed.Store(r.Revision)
 	h.all.records.push(r)
-	h.weight += r.weight()
-	h.hot.push(r)
-	h.memo += memoWeight(r)
+	h.memory += r.memory()
+	h.withMemos.push(r)
+	h.memoBytes += memoBytesOf(r)
 	h.bytes += changeBytes(r)
 	return h.all.fire(r, f.fire(r, woken))
 }
@@ -141,15 +166,17 @@ func changeBytes(r *Record) int64 {
 	return n
 }
 
-// memoWeight is what one remembered form of a record is likely to take.
-func memoWeight(r *Record) int64 {
+// memoBytesOf is about what one encoded form of a record takes.
+func memoBytesOf(r *Record) int64 {
 	if r.New != nil {
 		return int64(len(r.New.Data)) + 100
 	}
 	return int64(len(r.Old.Data)) + 100
 }
 
-// trim forgets what lies outside of the window at this time.
+// trim drops what is outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
+// too old, or too many bytes ago; it clears memos above their bound; and it takes records out of memory that are
+// above its bound, or not after the horizon. Time is an argument: the caller has the clock.
 func (h *history) trim(revision, now int64) {
 	h.mark(revision, now)
 	for h.marks.len() > 0 {
@@ -160,29 +187,85 @@ func (h *history) trim(revision, now int64) {
 		h.horizon = max(h.horizon, m.Revision)
 		h.marks.pop()
 	}
-	for h.hot.len() > 0 && h.memo > h.maxMemo {
-		r := h.hot.pop()
-		h.memo -= memoWeight(r)
-		r.Memo.cool()
+	for h.withMemos.len() > 0 && h.memoBytes > h.maxMemoBytes {
+		r := h.withMemos.pop()
+		h.memoBytes -= memoBytesOf(r)
+		r.Memo.drop()
 	}
 	for h.all.records.len() > 0 {
 		r := h.all.records.at(0)
-		if h.weight <= h.maxWeight && r.Revision > h.horizon {
+		if h.memory <= h.maxMemory && r.Revision > h.horizon {
 			break
 		}
-		h.weight -= r.weight()
+		h.memory -= r.memory()
 		for _, f := range [...]*feed{h.feeds[r.Key.Resource], h.all} {
-			f.records.pop()
+			if oldest := f.records.pop(); invariants.Enabled && oldest != r {
+				panic(fmt.Sprintf("store: %d leaves memory, and the oldest of its feed is %d",
+					r.Revision, oldest.Revision))
+			}
 			f.floor = r.Revision
 		}
-		if h.hot.len() > 0 && h.hot.at(0) == r {
-			h.hot.pop()
-			h.memo -= memoWeight(r)
+		if h.withMemos.len() > 0 && h.withMemos.at(0) == r {
+			h.withMemos.pop()
+			h.memoBytes -= memoBytesOf(r)
 		}
+	}
+	if invariants.Enabled && (h.horizon > revision || h.all.floor > revision || h.memory < 0 || h.memoBytes < 0 ||
+		h.all.records.len() == 0 && h.memory+h.memoBytes != 0 || h.withMemos.len() > h.all.records.len()) {
+		panic(fmt.Sprintf("store: at %d, horizon %d, floor %d: %d records in %d bytes, %d memos in %d bytes", revision,
+			h.horizon, h.all.floor, h.all.records.len(), h.memory, h.withMemos.len(), h.memoBytes))
 	}
 }
 
-// mark adds a mark when the last one is far enough away.
+// check panics where an invariant of history does not hold. It takes time in the number of records and feeds.
+func (h *history) check(newest int64) {
+	count, memory := 0, int64(0)
+	for f := range h.everyFeed {
+		last := max(f.floor, h.horizon)
+		if f.floor > h.all.floor {
+			panic(fmt.Sprintf("store: %q lost records up to %d, and all up to %d", f.resource, f.floor, h.all.floor))
+		}
+		for i := range f.records.len() {
+			r := f.records.at(i)
+			if r.Revision <= last || r.Revision > newest || !f.holds(r.Key.Resource) {
+				panic(fmt.Sprintf("store: feed %q has %s at %d after %d, newest %d",
+					f.resource, r.Key, r.Revision, last, newest))
+			}
+			last = r.Revision
+			if !f.whole {
+				count++
+				memory += r.memory()
+			}
+		}
+		f.mu.Lock()
+		f.waiting.check()
+		f.mu.Unlock()
+	}
+	if count != h.all.records.len() || memory != h.memory {
+		panic(fmt.Sprintf("store: %d records in %d bytes in the feeds, %d in %d together",
+			count, memory, h.all.records.len(), h.memory))
+	}
+	memos, first := int64(0), h.all.records.len()-h.withMemos.len()
+	for i := range h.withMemos.len() {
+		r := h.withMemos.at(i)
+		if memos += memoBytesOf(r); r != h.all.records.at(first+i) || r.Memo.dropped.Load() {
+			panic(fmt.Sprintf("store: record %d with a memo is not among the newest", r.Revision))
+		}
+	}
+	for i, last := 0, (Mark{Revision: h.horizon}); i < h.marks.len(); i++ {
+		m := h.marks.at(i)
+		if m.Revision <= last.Revision || m.Revision > newest || m.Bytes < last.Bytes || m.Bytes > h.bytes {
+			panic(fmt.Sprintf("store: mark %+v after %+v, at %d after %d bytes", m, last, newest, h.bytes))
+		}
+		last = m
+	}
+	if memos != h.memoBytes {
+		panic(fmt.Sprintf("store: memos of %d bytes, counted as %d", memos, h.memoBytes))
+	}
+}
+
+// mark adds a mark when the last one is far enough away. Marks, and not the times of all records, are what the age of
+// the window is measured by: so what stands in memory for the window does not grow with the number of changes.
 func (h *history) mark(revision, now int64) {
 	if n := h.marks.len(); n > 0 {
 		last := h.marks.at(n - 1)
@@ -195,7 +278,7 @@ func (h *history) mark(revision, now int64) {
 	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
 }
 
-// due is when trim has something to do next; zero when nothing happens by the passing of time.
+// due is when trim has something to do next; zero when the passing of time changes nothing.
 func (h *history) due(revision int64) time.Time {
 	if h.marks.len() == 0 {
 		if revision == h.horizon {
@@ -210,7 +293,7 @@ func (h *history) due(revision int64) time.Time {
 	return time.Unix(0, due)
 }
 
-// window is what a checkpoint holds of the history, and resume goes on from there.
+// window is what a checkpoint stores of the history; resume restores it.
 func (h *history) window() Window {
 	w := Window{Horizon: h.horizon, Bytes: h.bytes, Marks: make([]Mark, h.marks.len())}
 	for i := range w.Marks {
@@ -229,38 +312,48 @@ func (h *history) resume(w Window) {
 // holds says whether the records of a resource are in the feed.
 func (f *feed) holds(resource string) bool { return f.whole || f.resource == resource }
 
-// fire takes the groups that wait for r out of the feed. Those that are to be woken at once are appended to woken; the
-// others are when their rest is over.
+// fire takes the groups that wait for r out of the feed. It appends to woken those that the caller has to wake;
+// during a pause of the throttle there are none.
 func (f *feed) fire(r *Record, woken []*group) []*group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append(woken, f.throttle(f.waiting.fire(r, nil))...)
+	return append(woken, f.wakeNow(f.waiting.fire(r, nil))...)
 }
 
-// join returns the group of a prefix and a term. The state's lock is held, so nothing is missed in between.
+// join returns the group of a prefix and a term, to wait in. The caller holds the state's mu, so that no record can
+// come between its look at the records and the join.
 func (f *feed) join(prefix string, t Term) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.waiting.join(prefix, t)
 }
 
-// leave takes one waiter out of a group that did not wake it.
+// leave takes one waiter out of a group that was not woken.
 func (f *feed) leave(prefix string, t Term, g *group) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting.leave(prefix, t, g)
 }
 
-// queue is a ring that grows and shrinks, oldest first.
+// queue is a ring buffer that grows and shrinks, oldest first. An index into it is taken modulo the length of the
+// ring:
+//
+//	len(ring) = 2ⁿ or 0,  0 ≤ size ≤ len(ring)
+//	element i, 0 ≤ i < size, is ring[(head+i) mod len(ring)]
 type queue[T any] struct {
-	ring []T // its length is a power of two
+	ring []T
 	head int
 	size int
 }
 
 func (q *queue[T]) len() int { return q.size }
 
-func (q *queue[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+func (q *queue[T]) at(i int) T {
+	if invariants.Enabled && (i < 0 || i >= q.size) {
+		panic(fmt.Sprintf("store: element %d of a queue of %d", i, q.size))
+	}
+	return q.ring[(q.head+i)&(len(q.ring)-1)]
+}
 
 func (q *queue[T]) push(v T) {
 	if q.size == len(q.ring) {
@@ -270,7 +363,11 @@ func (q *queue[T]) push(v T) {
 	q.size++
 }
 
+// pop removes the oldest element; there must be one.
 func (q *queue[T]) pop() T {
+	if invariants.Enabled && q.size == 0 {
+		panic("store: pop of an empty queue")
+	}
 	var zero T
 	v := q.ring[q.head]
 	q.ring[q.head] = zero
@@ -283,6 +380,9 @@ func (q *queue[T]) pop() T {
 }
 
 func (q *queue[T]) resize(n int) {
+	if invariants.Enabled && (n&(n-1) != 0 || n < q.size) {
+		panic(fmt.Sprintf("store: a queue of %d in a ring of %d", q.size, n))
+	}
 	ring := make([]T, n)
 	for i := range q.size {
 		ring[i] = q.at(i)

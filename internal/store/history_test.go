@@ -55,7 +55,8 @@ func (g *gate) Close() error                            { return nil }
 func openGate(t *testing.T) (*Store, *gate) {
 	t.Helper()
 	g := newGate()
-	s, err := Open(Config{Log: g, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} }, MemoryHistoryBytes: 4 << 20})
+	s, err := Open(Config{Log: g, Describe: func(Key, []byte) *Sidecar { return &Sidecar{} },
+		MemoryHistoryBytes: 4 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +129,8 @@ func testPending(t *testing.T) {
 	}
 }
 
-// TestLogFails: after a failed sync the writes on their way are refused, nothing of them is to be seen, and reads go on.
+// TestLogFails: after a failed sync the writes on their way are refused, nothing of them is to be seen, and reads go
+// on.
 //
 // SPEC: STORE-1
 func TestLogFails(t *testing.T) { synctest.Test(t, testLogFails) }
@@ -154,7 +156,8 @@ func testLogFails(t *testing.T) {
 	if err := <-failing; err != broken {
 		t.Errorf("the failing one: %v", err)
 	}
-	for name, done := range map[string]<-chan error{"the queued one": queued, "the loser": loser, "the next one": s.commit(nil)} {
+	for name, done := range map[string]<-chan error{"the queued one": queued, "the loser": loser,
+		"the next one": s.commit(nil)} {
 		if err := <-done; !errors.Is(err, ErrClosed) || !errors.Is(err, broken) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -8,25 +8,33 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"plinth/internal/invariants"
 )
 
-// loading makes a new state of a checkpoint and of the commits behind it.
+// loader makes a new state of a checkpoint and the commits after it.
 //
-// A log lends what it yields, so all that stays has to be copied. To read a log and to check its sums is quick; most of the time
-// goes into the copies, because memory that a process touches for the first time has to be given to it page by page. That can be
-// done by all processors, but a log can be read by one only, as each commit says what has become of those before it. So the reader
-// puts the bytes of versions behind one another into a portion, which is memory that is used again and again, and goes on; whoever
-// is free copies the versions of a portion to where they stay. Until then a version has no bytes, and nobody asks for them.
-type loading struct {
+// The problem: the server is to be ready half a second after its start, with tens of thousands of objects. A log
+// lends what it yields, so all that stays has to be copied, and most of the time goes into these copies: the kernel
+// has to provide memory that a process touches for the first time, page by page. The obvious way, one goroutine that
+// reads and copies, leaves the other processors idle; and the log cannot be read by several, as each commit
+// overwrites what earlier ones wrote. So one goroutine reads, and appends the bytes of versions to a copyBatch, a
+// scratch buffer that is reused; other goroutines copy the versions of full batches to their final place.
+//
+//	v.Data is set by copier.finish at the latest; nobody reads it before that
+//
+// Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and theirs would be
+// computed for nothing. Until then Sidecar has the Form, and expires the expiry.
+type loader struct {
 	state   *State
 	expires map[Key]time.Time   // of the live versions that expire
-	forms   map[uint64]*Sidecar // of each form a sidecar that holds nothing else, until describe
-	copies  copies
+	forms   map[uint64]*Sidecar // for each Form a sidecar with nothing else in it, shared until describe
+	copies  copier
 }
 
-// load brings a new state to where the past ends.
+// load brings a new state to the end of its log.
 func (s *State) load(from *Checkpoint) error {
-	l := &loading{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
+	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
 	err := l.read(from)
 	l.copies.finish()
 	if err != nil {
@@ -36,11 +44,17 @@ func (s *State) load(from *Checkpoint) error {
 	h := &s.history
 	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
-	return s.findHorizon()
+	if err := s.findHorizon(); err != nil {
+		return err
+	}
+	if invariants.Enabled {
+		s.check()
+	}
+	return nil
 }
 
-// read restores what the checkpoint has, and then what each commit of the past changes.
-func (l *loading) read(from *Checkpoint) error {
+// read restores the versions of the checkpoint, and then the changes of each commit of the log.
+func (l *loader) read(from *Checkpoint) error {
 	s := l.state
 	for v, err := range from.Versions {
 		if err != nil {
@@ -48,7 +62,7 @@ func (l *loading) read(from *Checkpoint) error {
 		}
 		l.restore(v.Key, v, v.Revision)
 	}
-	// A checkpoint does not tell of what was deleted before it, so nothing is known to have been the same for longer.
+	// A checkpoint has no deletions, so no collection is known to have been the same since before it.
 	s.live.collections.Scan(func(_ string, t *collection) bool {
 		t.changed = max(t.changed, from.Revision)
 		return true
@@ -56,10 +70,10 @@ func (l *loading) read(from *Checkpoint) error {
 	h := &s.history
 	h.resume(from.Window)
 	s.revision = from.Revision
-	if s.past == nil {
+	if s.log == nil {
 		return nil
 	}
-	return s.past.Replay(from.Revision, func(c *Commit) error {
+	return s.log.Replay(from.Revision, func(c *Commit) error {
 		if c.First() <= s.revision {
 			return fmt.Errorf("commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
 		}
@@ -76,8 +90,8 @@ func (l *loading) read(from *Checkpoint) error {
 	})
 }
 
-// restore makes a copy of a version that is lent the live one of its key, or removes what is there where it is nil.
-func (l *loading) restore(k Key, lent *Version, revision int64) {
+// restore makes a copy of a lent version the live one of its key; nil removes the key.
+func (l *loader) restore(k Key, lent *Version, revision int64) {
 	t := l.state.live.writable(k.Resource)
 	t.changed = max(t.changed, revision)
 	if lent == nil {
@@ -105,9 +119,8 @@ func (l *loading) restore(k Key, lent *Version, revision int64) {
 	}
 }
 
-// describe computes the sidecars of what was loaded, and what is known by them: only now, as many versions do not outlive
-// the replay.
-func (l *loading) describe() {
+// describe computes the sidecars of the live versions, and from them the indexes.
+func (l *loader) describe() {
 	s := l.state
 	var live []*Version
 	s.live.collections.Scan(func(_ string, t *collection) bool {
@@ -140,7 +153,8 @@ func (l *loading) describe() {
 	}
 }
 
-// findHorizon moves the horizon to where the past really reaches back.
+// findHorizon moves the horizon to where the log really reaches back to: files may have been removed that the
+// checkpoint's window counts on. It tries the marks, oldest first.
 func (s *State) findHorizon() error {
 	h := &s.history
 	for {
@@ -157,34 +171,35 @@ func (s *State) findHorizon() error {
 	}
 }
 
-// portionBytes is how many bytes of versions are copied at a time.
-const portionBytes = 256 << 10
+// copyBatchBytes is about how many bytes of versions a batch has.
+const copyBatchBytes = 256 << 10
 
-// copies gives versions copies of bytes that are lent. The zero value is ready. A version has its bytes when finish returns; a
-// store that fits into one portion starts no goroutine.
-type copies struct {
-	filling *portion
-	full    chan *portion
-	free    chan *portion
-	made    int // portions there are
+// copier gives versions copies of lent bytes. The zero value is ready to use. A version has its bytes when finish
+// returns. For a store that fits into one batch no goroutine is started.
+type copier struct {
+	filling *copyBatch
+	full    chan *copyBatch
+	free    chan *copyBatch
+	made    int // number of batches in use
 	work    sync.WaitGroup
 }
 
-// portion is versions and their bytes, one behind the other.
-type portion struct {
+// copyBatch is versions and their bytes, one after another: those of version i end at ends[i], where those of version
+// i+1 begin.
+type copyBatch struct {
 	bytes    []byte
 	versions []*Version
-	ends     []int // of the bytes of each version
+	ends     []int
 }
 
-// add takes over bytes that are lent until it returns.
-func (c *copies) add(v *Version, lent []byte) {
+// add reads lent, which the caller may reuse when it returns, and later gives v a copy of it.
+func (c *copier) add(v *Version, lent []byte) {
 	if c.filling == nil {
-		c.filling = &portion{}
+		c.filling = &copyBatch{}
 		c.made = 1
 	}
 	b := c.filling
-	if len(b.bytes)+len(lent) > portionBytes && len(b.versions) > 0 {
+	if len(b.bytes)+len(lent) > copyBatchBytes && len(b.versions) > 0 {
 		b = c.next()
 	}
 	b.bytes = append(b.bytes, lent...)
@@ -192,12 +207,13 @@ func (c *copies) add(v *Version, lent []byte) {
 	b.ends = append(b.ends, len(b.bytes))
 }
 
-// next gives the portion that is full to the workers, which it starts if it is the first one, and returns an empty one.
-func (c *copies) next() *portion {
+// next gives the full batch to the workers, which the first call starts, and returns an empty one. Two more batches
+// than workers keep the reader and all workers busy, and bound the memory.
+func (c *copier) next() *copyBatch {
 	workers := runtime.GOMAXPROCS(0)
-	portions := workers + 2
+	batches := workers + 2
 	if c.full == nil {
-		c.full, c.free = make(chan *portion, portions), make(chan *portion, portions)
+		c.full, c.free = make(chan *copyBatch, batches), make(chan *copyBatch, batches)
 		for range workers {
 			c.work.Go(func() {
 				for b := range c.full {
@@ -208,17 +224,17 @@ func (c *copies) next() *portion {
 		}
 	}
 	c.full <- c.filling
-	if c.made < portions {
+	if c.made < batches {
 		c.made++
-		c.filling = &portion{bytes: make([]byte, 0, portionBytes)}
+		c.filling = &copyBatch{bytes: make([]byte, 0, copyBatchBytes)}
 	} else {
 		c.filling = <-c.free
 	}
 	return c.filling
 }
 
-// copy gives the versions their bytes, and leaves the portion empty.
-func (b *portion) copy() {
+// copy gives the versions their bytes, and empties the batch.
+func (b *copyBatch) copy() {
 	begin := 0
 	for i, v := range b.versions {
 		v.Data = bytes.Clone(b.bytes[begin:b.ends[i]])
@@ -229,7 +245,7 @@ func (b *portion) copy() {
 }
 
 // finish returns when all versions have their bytes.
-func (c *copies) finish() {
+func (c *copier) finish() {
 	if c.filling != nil {
 		c.filling.copy()
 		c.filling = nil

@@ -4,16 +4,16 @@ import (
 	"iter"
 )
 
-// A Commit is a range of revisions that become durable and visible together, or not at all: one for each of its records,
-// or a single one where it has none.
+// A Commit is a range of revisions that become durable and visible together, or not at all: one revision for each of
+// its records, or a single one if it has none.
 //
 //	Records[i].Revision = First() + i
 //	First() ≤ Revision
-//	First() of a commit = Revision + 1 of the one before it
+//	First() of a commit = Revision + 1 of the one before it in a log
 //
-// Each change has a revision of its own because a watch is cut at revisions: with one for all of them, a client that has
-// seen the first of two objects of a collection, and goes on behind it, would never see the second. A record whose key had
-// no version and has none, of a deletion that found nothing, is there for its revision only.
+// The obvious way, one revision for the whole commit, fails for watches: a client that has received the first of two
+// changed objects of a collection, and is cut off, goes on after the revision of that object and would never receive
+// the second. A deletion that found nothing has a record without versions, which holds its revision.
 type Commit struct {
 	Revision int64 // the last one
 	Time     int64 // of sequencing, in nanoseconds since 1970; history is kept by it
@@ -25,64 +25,66 @@ func (c *Commit) First() int64 { return firstOf(c.Revision, len(c.Records)) }
 
 func firstOf(last int64, records int) int64 { return last - int64(max(1, records)) + 1 }
 
-// FirstRevision is that of an empty store: the first commit is the one behind it. It is not 0, which has a meaning of its own
-// in the API.
+// FirstRevision is that of an empty store; the first commit begins with the one after it. It is not 0, which has a
+// meaning of its own in the API.
 const FirstRevision = 1
 
-// Checkpoint is the state as of one revision: a log that has one needs the commits up to there only as history.
+// Checkpoint is the state as of one revision. A log that has one needs the commits up to it only as history.
 type Checkpoint struct {
 	Revision int64
 	Window   Window
-	// Versions yields the live versions in the order of resource and name. An error ends it.
+	// Versions yields the live versions, ordered by resource and name. An error ends it.
 	Versions iter.Seq2[*Version, error]
 }
 
-// EmptyCheckpoint is the checkpoint that every log begins with.
+// EmptyCheckpoint is the checkpoint of an empty store.
 func EmptyCheckpoint() *Checkpoint {
 	return &Checkpoint{
 		Revision: FirstRevision, Window: Window{Horizon: FirstRevision}, Versions: func(func(*Version, error) bool) {},
 	}
 }
 
-// Window is how far the history reaches back, and what that is measured by. It stands in a checkpoint, so that the history
-// neither ends earlier nor grows older by a restart.
+// Window is how far the history reaches back, and the marks by which that is measured. It is stored in a checkpoint,
+// so that a restart neither shortens nor lengthens the history.
+//
+//	Horizon < Marks[0].Revision < Marks[1].Revision < … ≤ revision of the checkpoint
 type Window struct {
-	Horizon int64 // history begins behind this revision
-	Bytes   int64 // of all changes ever counted
+	Horizon int64 // the history begins after this revision
+	Bytes   int64 // of all changes ever made
 	Marks   []Mark
 }
 
-// Mark notes that Revision was the newest at some time, after so many bytes of changes. Marks are what the window is
-// measured by: one more about every 1/64 of its age and 1/256 of its bytes.
+// Mark notes that Revision was the newest at Time, when the changes ever made had taken Bytes. There is about one
+// mark for each 1/64 of the age of the window and each 1/256 of its bytes.
 type Mark struct {
 	Revision int64
 	Time     int64 // nanoseconds since 1970
 	Bytes    int64
 }
 
-// Log is where commits become durable, and where history that memory no longer holds is read again. The store calls
-// Append from one goroutine at a time, Compact from another one, and Replay from any number.
+// Log makes commits durable, and yields them again. The store calls Append from one goroutine at a time, Compact from
+// another one, and Replay from any number.
 //
-// What Checkpoint and Replay yield is lent: the commit or version and all that it points to, keys and bytes included, are
-// valid until yield returns, and whoever keeps a part of it copies that. Their sidecars tell nothing but Expire and Form,
-// which the bytes do not. So a log reads millions of records without an allocation for each, and what most readers are
-// not interested in is never computed.
+// Checkpoint and Replay *lend* what they yield: the commit or version and all that it points to, keys and bytes
+// included, is valid until yield returns; whoever keeps a part of it has to copy that part. The sidecars have Expire
+// and Form only, which are not part of the bytes. So a log reads millions of records without an allocation for each,
+// and does not compute what most readers never ask for.
 type Log interface {
-	// Append makes commits durable, in their order, before it returns. Each of them is there afterwards as a whole
-	// or not at all; when it fails the log takes no more of them, for what the disk holds by then is not known.
+	// Append makes commits durable, in their order, before it returns. After a crash each of them is there as a
+	// whole or not at all. Once Append has failed, the log accepts no more commits: what the disk holds is not
+	// known then.
 	Append(commits []*Commit) error
 
-	// Checkpoint returns what Compact was given last. A log that begins with the first commit returns one of FirstRevision
-	// with nothing in it.
+	// Checkpoint returns the newest checkpoint that Compact was given; EmptyCheckpoint if there was none.
 	Checkpoint() (*Checkpoint, error)
 
-	// Replay yields the commits that end behind the revision after, oldest first, and answers ErrCompacted when some of them
-	// are no longer there. An error of yield ends it and is returned.
+	// Replay yields the commits with a revision greater than after, oldest first. It returns ErrCompacted when
+	// some of them are no longer there. An error of yield ends it and is returned.
 	Replay(after int64, yield func(*Commit) error) error
 
-	// Compact lets go of what neither the state nor the history behind horizon needs. A checkpoint, when it is not nil, takes
-	// the place of the commits up to there; an error that its Versions yield ends the attempt and is returned. A failed Compact
-	// loses nothing and is tried again later.
+	// Compact removes what neither the state nor the history after horizon needs. A checkpoint that is not nil
+	// takes the place of the commits up to its revision; an error from its Versions ends the attempt and is
+	// returned. A failed Compact loses nothing and is tried again later.
 	Compact(horizon int64, c *Checkpoint) error
 
 	Close() error

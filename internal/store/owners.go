@@ -12,22 +12,21 @@ import (
 
 // owners is the index of the live versions by the UIDs of their owners. The state's mu guards it.
 //
-// It has to be small for thousands of owners with one or two dependents each, to be quick to change for an owner with a hundred
-// thousand, and to be read without a lock while others write. A map from a UID to a set takes some hundred bytes for each owner,
-// a map to a sorted list moves the list for each write, and neither can be copied at once. So it is one copy-on-write tree of
-// pairs, in which the dependents of an owner stand side by side in the order of their keys. A version without owners has no
-// part in it.
+// The problem: garbage collection asks for the dependents of every object that is deleted. The index has to be small
+// for thousands of owners with one or two dependents each, quick to change for an owner with a hundred thousand, and
+// readable without a lock while others write. The obvious ways fail: a map from a UID to a set takes some hundred
+// bytes for each owner, a map to a sorted list moves the list for each write, and neither can be copied in constant
+// time. So it is one copy-on-write tree of pairs (UID, key), in which the dependents of an owner stand side by side,
+// ordered by key. A version without owners takes no space.
 //
-// Invariant, with owners[u] = {k : {u, k} ∈ pairs}:
+//	{u, k} ∈ pairs  ⇔  u ∈ live.get(k).Sidecar.Owners
 //
-//	owners[u] ∋ k ⇔ u ∈ live.get(k).Sidecar.Owners
-//
-// A UID that stands twice among the owners of a version makes one pair.
+// A UID that a version names more than once makes one pair.
 type owners struct {
 	pairs *btree.BTreeG[ownedBy]
 }
 
-// ownedBy says that the version of key has an owner with this UID.
+// ownedBy is one pair: the live version of key has an owner with this UID.
 type ownedBy struct {
 	uid string
 	key Key
@@ -56,8 +55,32 @@ func (v *Version) owners() []string {
 	return v.Sidecar.Owners
 }
 
-// change follows a change of a key, whose version had the owners old and has the owners now. It takes time in the number of
-// both, not in their product.
+// check panics where the index is not that of the live versions. It takes time in the number of versions.
+func (o *owners) check(live *versions) {
+	pairs := 0
+	live.collections.Scan(func(_ string, t *collection) bool {
+		t.names.Scan(func(_ string, v *Version) bool {
+			for i, uid := range v.Sidecar.Owners {
+				if slices.Contains(v.Sidecar.Owners[:i], uid) {
+					continue
+				}
+				pairs++
+				if _, ok := o.pairs.Get(ownedBy{uid, v.Key}); !ok {
+					panic(fmt.Sprintf("store: the index of owners does not have %s as a dependent of %q", v.Key, uid))
+				}
+			}
+			return true
+		})
+		return true
+	})
+	if pairs != o.pairs.Len() {
+		panic(fmt.Sprintf("store: the index of owners has %d pairs, should have %d", o.pairs.Len(), pairs))
+	}
+}
+
+// change follows a change of a key, whose version had the owners old and now has others. Owners that stay are removed
+// and added again: that takes time in the number of owners, where a comparison of two unsorted lists would take time
+// in their product.
 func (o *owners) change(k Key, old, now []string) {
 	if slices.Equal(old, now) {
 		return
@@ -81,15 +104,15 @@ func (o *owners) of(uid string, yield func(Key) bool) {
 	o.pairs.Ascend(ownedBy{uid: uid}, func(p ownedBy) bool { return p.uid == uid && yield(p.key) })
 }
 
-// Dependents yields the live versions that have the UID among their owners, in the order of their keys, until yield returns
-// false. They are those of one moment, the newest. No lock is held, so yield may write. What it costs depends on how many they
-// are, and not on how many versions there are.
+// Dependents yields the live versions that have the UID among their owners, ordered by key, until yield returns
+// false. They are those of the newest revision at the time of the call. No lock is held during yield, so it may
+// write. The cost depends on the number of dependents, and not on the number of versions.
 func (s *State) Dependents(uid string, yield func(*Version) bool) {
 	s.mu.RLock()
 	any := false
 	s.owners.of(uid, func(Key) bool { any = true; return false })
 	s.mu.RUnlock()
-	if !any { // most objects own nothing: asking for those makes no later write copy a part of a tree
+	if !any { // most objects own nothing. To copy the tree for them would make the next writes copy parts of it.
 		return
 	}
 

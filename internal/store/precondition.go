@@ -5,64 +5,65 @@ import (
 	"strconv"
 )
 
-// Precondition demands something of one key. It is judged when the commit is sequenced, and so against the live version as
-// of all commits before it: what is durable, and what is pending. It is of one of three sorts.
+// Precondition demands something of the live version of one key. It is checked when the commit gets its revision, and
+// so against the version that all commits before it have left, durable or pending. There are three types.
 type Precondition struct {
 	Key  Key
-	Sort Sort
+	Type PreconditionType
 
-	// Revision is that of the live version; 0: there is none. (ThisRevision)
+	// ThisRevision: the live version has this revision. 0: there is no live version.
 	Revision int64
 
-	// UID and Form are those of the live version's sidecar, which is not Deleting. (ThisFence)
+	// ThisFence: the live version's sidecar has this UID and Form, and is not Deleting.
 	UID  string
 	Form uint64
 
-	// Add is added to the counter unless it is positive and the sum would be above Limit. (ThisCounter)
+	// ThisCounter: Add is added to the counter. If Add > 0, the sum must not be above Limit.
 	Add, Limit int64
 }
 
-// Sort is what a precondition demands.
-type Sort uint8
+// PreconditionType is the type of a precondition.
+type PreconditionType uint8
 
 const (
-	// ThisRevision demands that nobody has changed the key: for what is read, changed and written back.
-	ThisRevision Sort = iota
-	// ThisFence demands that the object is still the one that it was, and is not being deleted. Changes of its labels,
-	// annotations and status do not matter: a namespace that is annotated again and again does not make the creates in it
-	// begin again.
+	// ThisRevision demands that the key was not changed since it was read: for a read, change and write back.
+	ThisRevision PreconditionType = iota
+	// ThisFence demands that the object exists, is the same one in the same form, and is not being deleted. Other
+	// changes do not matter: a namespace whose annotations change all the time does not make the creates in it
+	// fail and begin again.
 	ThisFence
-	// ThisCounter adds to a number, up to a limit. Unlike with a number that is read and written under ThisRevision,
-	// any number of commits that are pending at once may add to one counter, and share one sync of the log.
+	// ThisCounter adds to a number, up to a limit. The obvious way, to read the number and write it back under
+	// ThisRevision, lets only one of the commits succeed that wait for the same sync; with ThisCounter all of
+	// them add to the number, and share the sync.
 	ThisCounter
 )
 
-// At demands that a version is still the live one.
+// At demands that v is still the live version.
 func At(v *Version) Precondition { return Precondition{Key: v.Key, Revision: v.Revision} }
 
 // Absent demands that a key has no live version.
 func Absent(k Key) Precondition { return Precondition{Key: k} }
 
-// Fence demands that the object of a version is still there, in the same form, and not being deleted.
+// Fence demands that the object of v still exists, in the same form, and is not being deleted.
 func Fence(v *Version) Precondition {
-	return Precondition{Key: v.Key, Sort: ThisFence, UID: v.Sidecar.UID, Form: v.Sidecar.Form}
+	return Precondition{Key: v.Key, Type: ThisFence, UID: v.Sidecar.UID, Form: v.Sidecar.Form}
 }
 
-// Count adds to a counter, whose name is the caller's. Unless add is negative or 0, it is refused when the counter would be
-// above the limit then. A counter that nobody has added to is 0.
+// Count adds to the counter of a name, which the caller chooses. If add is positive, the commit is refused when the
+// counter would be above the limit. A counter starts at 0.
 func Count(name string, add, limit int64) Precondition {
-	return Precondition{Key: Key{Resource: Counters, Name: name}, Sort: ThisCounter, Add: add, Limit: limit}
+	return Precondition{Key: Key{Resource: Counters, Name: name}, Type: ThisCounter, Add: add, Limit: limit}
 }
 
-// Counters is the resource of counters. They are versions like all others, so that they are durable, in snapshots and in
-// the history:
+// Counters is the resource of counters. They are versions like all others, so that they are durable, and part of
+// snapshots and history:
 //
-//	live number of a counter = sum of Add over all commits with a precondition on it
+//	live number of a counter = Σ Add over all commits with a precondition on it
 //
-// Their bytes are the number in decimal. Nothing else may be written there.
+// Their bytes are the number in decimal. Changes must not write to this resource.
 const Counters = "plinth/counters"
 
-// Number is what a version of a counter stands for; that of no version is 0.
+// Number is the value of a counter; 0 for a nil version.
 func (v *Version) Number() int64 {
 	if v == nil {
 		return 0
@@ -74,16 +75,17 @@ func (v *Version) Number() int64 {
 	return n
 }
 
-// Holds says why a precondition does not hold for a live version, nil where there is none; it returns nil if it does.
+// Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError or a
+// *LimitError.
 func (p *Precondition) Holds(live *Version) error {
 	have := int64(0)
 	if live != nil {
 		have = live.Revision
 	}
-	switch p.Sort {
+	switch p.Type {
 	case ThisFence:
 		if live == nil || live.Sidecar.Deleting || live.Sidecar.UID != p.UID || live.Sidecar.Form != p.Form {
-			return &ConflictError{Key: p.Key, Sort: p.Sort, Have: have}
+			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
 		}
 	case ThisCounter:
 		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
@@ -100,13 +102,13 @@ func (p *Precondition) Holds(live *Version) error {
 // ConflictError says which precondition of a commit did not hold. Nothing was written.
 type ConflictError struct {
 	Key  Key
-	Sort Sort
+	Type PreconditionType
 	Want int64 // the revision demanded, of ThisRevision
 	Have int64 // the live one; 0 when there is none
 }
 
 func (e *ConflictError) Error() string {
-	if e.Sort == ThisFence {
+	if e.Type == ThisFence {
 		return fmt.Sprintf("%s is gone, has another form, or is being deleted (revision %d)", e.Key, e.Have)
 	}
 	return fmt.Sprintf("%s is at revision %d, not %d", e.Key, e.Have, e.Want)

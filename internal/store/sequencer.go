@@ -7,62 +7,83 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+
+	"plinth/internal/invariants"
 )
 
-// batch is the commits that one Append makes durable. Whoever finds nobody appending leads the first one; whoever
-// comes meanwhile joins the next, and one of those is told to lead it when the log is free. So a lone writer walks
-// down to the log on its own goroutine, and many share an fsync.
+// batch is the commits that share one Append, and so one sync (group commit). One of their goroutines, the leader,
+// calls Append for all of them; the others wait for done.
 type batch struct {
 	commits []*Commit
-	lead    chan struct{} // receives once, when a waiter has to lead this batch
-	done    chan struct{} // closed when the commits are durable and visible, or refused
-	err     error         // set before done is closed
+	lead    chan struct{} // of capacity 1: whoever receives from it is the leader
+	done    chan struct{} // closed when the commits are durable and visible, or have failed
+	err     error         // written before done is closed
 }
 
-// write is a change of a key that was sequenced and is not durable yet.
-type write struct {
+// pendingWrite is a change of a key that was sequenced and is not durable yet.
+type pendingWrite struct {
 	version  *Version // nil: a deletion
 	revision int64
 	batch    *batch
 }
 
-// sequencer is the embedded writer: it gives commits their order and makes them durable in a log. It is the only one that feeds
-// its state.
+// sequencer is the embedded writer: it checks preconditions, gives commits their revisions, and makes them durable in
+// a log. Only it applies commits to its state.
 //
-// A commit is judged and gets its revisions under seq, against durable state plus what is pending; it becomes visible once the log
-// has it. The obvious way, to hold one lock from the judgement to the sync, would give each commit a sync of its own; and to judge
-// against durable state alone would let two commits that wait for the same sync both win.
+// The problem: a sync of the disk takes far longer than all the rest of a commit, and nobody may see a commit, or be
+// told of it, before it is durable. The obvious ways fail. One lock from the check of the preconditions to the end of
+// the sync makes every commit pay for a sync of its own. To check against the durable state alone, and sync later,
+// lets two commits of one key that wait for the same sync both succeed. So a commit takes three steps:
+//
+//  1. seq:          check the preconditions against what is durable and pending; give out revisions; join a batch
+//  2. no lock:      the leader of the batch calls log.Append for all of its commits
+//  3. seq, then mu: apply them to the state; then wake the waiters, and make one of the next batch its leader
+//
+// While one batch is synced the next one fills, so the number of commits for each sync grows with the load by itself.
+// A writer that finds nobody appending is the leader of its batch at once: a lone writer calls Append on its own
+// goroutine and wakes nobody.
 //
 //	latest(k) = pending[k] if there is one, else the live version
-//	revision of the state ≤ revision of every pending commit ≤ next
+//	state.revision < revision of every pending write ≤ next
+//	the commits of a batch follow one another without gaps; those that are appended begin with state.revision + 1
+//	queue ≠ nil  ⇒  appending: this batch has a leader, or the one before it has one
 //
-// Two locks, taken in this order: seq, and the state's mu. Neither is held while the log writes. The live versions change with both
-// held, so that seq alone is enough to read them.
+// A commit that loses to a pending write is told so only once that write is durable: else it could be refused because
+// of a write that a crash then takes back. If the log fails, the pending writes are dropped, so that the state shows
+// what is durable, and no more writes are accepted: what the disk holds is not known before it is read again.
+//
+// There are two locks, taken in this order: seq, and the state's mu. The live versions change with both held, so
+// holding seq is enough to read them.
 type sequencer struct {
 	state *State
 	log   Log
 
 	seq       sync.Mutex
-	next      int64         // the newest revision given out
-	pending   map[Key]write // what is sequenced and not durable
-	queue     *batch        // what the next Append takes; nil when nothing waits
-	appending bool          // somebody leads a batch
-	idle      *sync.Cond    // over seq: appending became false
-	refused   error         // why there are no more writes
-	broken    bool          // the log failed
+	next      int64 // the newest revision given out
+	pending   map[Key]pendingWrite
+	queue     *batch     // the batch that is filling; nil when nothing waits
+	appending bool       // a batch has a leader that has not finished
+	idle      *sync.Cond // over seq: appending became false
+	refused   error      // why no more writes are accepted
+	broken    bool       // the log failed
 	closed    bool
 	growth    int64 // bytes of changes since the last checkpoint
 
-	expiring alarm         // rings when a version expires; seq guards it
-	grown    chan struct{} // receives when it is time for a checkpoint
+	expiring alarm         // for deleting what expires; seq guards expiring.at
+	grown    chan struct{} // of capacity 1; receives when it is time for a checkpoint
 	quit     chan struct{}
 	wait     sync.WaitGroup
 }
 
 func newSequencer(state *State) *sequencer {
 	w := &sequencer{
-		state: state, log: state.config.Log, next: state.revision, pending: map[Key]write{}, growth: state.replayed,
-		grown: make(chan struct{}, 1), quit: make(chan struct{}),
+		state:   state,
+		log:     state.config.Log,
+		next:    state.revision,
+		pending: map[Key]pendingWrite{},
+		growth:  state.replayed,
+		grown:   make(chan struct{}, 1),
+		quit:    make(chan struct{}),
 	}
 	w.idle = sync.NewCond(&w.seq)
 	w.expiring.start(state.config.fakeClock, state.config.Now, w.expire)
@@ -70,10 +91,10 @@ func newSequencer(state *State) *sequencer {
 	return w
 }
 
-// Fresh is always true: nobody else writes, so what the state has is what there is.
+// Fresh is always true: nobody else writes.
 func (w *sequencer) Fresh(context.Context, Key, bool) (current bool, err error) { return true, nil }
 
-// Commit is Writer.Commit. With nobody else writing, it comes down to the log on the caller's goroutine.
+// Commit is Writer.Commit.
 func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (int64, error) {
 	versions, err := w.versions(pre, changes)
 	if err != nil {
@@ -87,7 +108,7 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 	case t.err == nil:
 		return t.revision, w.await(ctx, t.batch)
 	case t.batch != nil:
-		// It lost to a write that is pending. Only what is durable may be told, even as a reason for a refusal.
+		// It lost to a pending write: only what is durable may be told, even as the reason of a conflict.
 		if err := w.await(ctx, t.batch); err != nil {
 			return 0, w.lost(err)
 		}
@@ -97,7 +118,7 @@ func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Ch
 
 // versions makes the new versions of changes, nil for deletions.
 func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, error) {
-	if k, ok := twice(pre, changes); ok {
+	if k, ok := duplicateKey(pre, changes); ok {
 		return nil, fmt.Errorf("store: commit changes %s twice", k)
 	}
 	versions := make([]*Version, len(changes))
@@ -113,9 +134,9 @@ func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, 
 	return versions, nil
 }
 
-// twice finds a key that a commit would write twice.
-func twice(pre []Precondition, changes []Change) (k Key, found bool) {
-	if len(changes) <= 1 && !slices.ContainsFunc(pre, func(p Precondition) bool { return p.Sort == ThisCounter }) {
+// duplicateKey finds a key that a commit would write more than once.
+func duplicateKey(pre []Precondition, changes []Change) (k Key, found bool) {
+	if len(changes) <= 1 && !slices.ContainsFunc(pre, func(p Precondition) bool { return p.Type == ThisCounter }) {
 		return Key{}, false
 	}
 	seen := make(map[Key]bool, len(pre)+len(changes))
@@ -126,7 +147,7 @@ func twice(pre []Precondition, changes []Change) (k Key, found bool) {
 		seen[key] = true
 	}
 	for i := range pre {
-		if pre[i].Sort == ThisCounter {
+		if pre[i].Type == ThisCounter {
 			add(pre[i].Key)
 		}
 	}
@@ -136,15 +157,16 @@ func twice(pre []Precondition, changes []Change) (k Key, found bool) {
 	return k, found
 }
 
-// ticket is the place of a commit in the order of all: or, with an error, why it has none.
+// ticket is the place of a commit in the order of all commits, or the reason why it has none.
 type ticket struct {
-	revision int64
-	batch    *batch // that the commit is in; with an error, the one to wait for before the error is told
-	lead     bool   // the holder has to append the batch
+	revision int64  // the last one of the commit
+	batch    *batch // of the commit; with an error, the one to wait for before the error is told
+	lead     bool   // the caller is the leader of the batch and has to append it
 	err      error
 }
 
-// sequence gives a commit its revisions and its place in a batch, unless a precondition does not hold.
+// sequence gives a commit its revisions and its place in the batch that is filling, unless a precondition does not
+// hold.
 func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
@@ -161,7 +183,7 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	}
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
 	for i := range pre {
-		if p := &pre[i]; p.Sort == ThisCounter && p.Add != 0 {
+		if p := &pre[i]; p.Type == ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, w.latest(p.Key).Number()+p.Add, 10)
 			w.put(b, c, p.Key, &Version{Data: number, Sidecar: &Sidecar{}})
 		}
@@ -176,7 +198,37 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	b.commits = append(b.commits, c)
 	lead := !w.appending
 	w.appending = true
+	if invariants.Enabled {
+		w.checkPending()
+	}
 	return ticket{revision: c.Revision, batch: b, lead: lead}
+}
+
+// checkPending panics where an invariant of the sequencer does not hold. The caller holds seq.
+func (w *sequencer) checkPending() {
+	if w.queue != nil {
+		after := w.queue.commits[0].First() - 1
+		for _, c := range w.queue.commits {
+			if c.First() != after+1 {
+				panic(fmt.Sprintf("store: in a batch, commit %d to %d follows %d", c.First(), c.Revision, after))
+			}
+			after = c.Revision
+		}
+		if after != w.next || !w.appending {
+			panic(fmt.Sprintf("store: a batch ends with %d of %d, and somebody appends: %t",
+				after, w.next, w.appending))
+		}
+	}
+	if len(w.pending) > 64 {
+		return
+	}
+	for k, p := range w.pending {
+		if p.revision <= w.state.revision || p.revision > w.next || p.version != nil &&
+			p.version.Revision != p.revision {
+			panic(fmt.Sprintf("store: the write of %s at %d is pending, durable %d, newest %d",
+				k, p.revision, w.state.revision, w.next))
+		}
+	}
 }
 
 // put gives one change the next revision. The caller holds seq.
@@ -184,17 +236,17 @@ func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 	w.next++
 	r := &Record{Key: k, Revision: w.next, Old: w.latest(k), New: v}
 	if r.Old != nil {
-		r.Key = r.Old.Key // one string for all versions of an object
+		r.Key = r.Old.Key // so that all versions of an object share one string
 	}
 	if v != nil {
 		v.Key, v.Revision = r.Key, r.Revision
 	}
-	w.pending[r.Key] = write{version: v, revision: r.Revision, batch: b}
+	w.pending[r.Key] = pendingWrite{version: v, revision: r.Revision, batch: b}
 	c.Records = append(c.Records, r)
 }
 
-// check says why the first precondition does not hold that does not, and which batch has the pending write that is to
-// blame. The caller holds seq.
+// check returns the error of the first precondition that does not hold, and the batch of the pending write that is
+// the reason, if one is. The caller holds seq.
 func (w *sequencer) check(pre []Precondition) (*batch, error) {
 	for i := range pre {
 		if err := pre[i].Holds(w.latest(pre[i].Key)); err != nil {
@@ -212,7 +264,9 @@ func (w *sequencer) latest(k Key) *Version {
 	return w.state.live.get(k)
 }
 
-// await waits until a batch is durable, and leads it when told to.
+// await waits until a batch is durable or has failed; if the caller is made its leader, it appends it. When ctx ends,
+// another goroutine waits in its place: the lead may have been given to this waiter, and without a leader nothing
+// would be written any more.
 func (w *sequencer) await(ctx context.Context, b *batch) error {
 	select {
 	case <-b.lead:
@@ -221,14 +275,19 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
-		go w.await(context.Background(), b) //nolint:errcheck // it takes the place of a waiter that might have to lead
+		go w.await(context.Background(), b) //nolint:errcheck // its caller was told ctx.Err()
 		return ctx.Err()
 	}
 }
 
-// append makes the batch at the head of the queue durable and visible, and passes the lead on.
+// append makes the batch that is filling durable and visible. From its first line on others fill the next one, and at
+// its end one of these is made its leader. The caller is the leader of b.
 func (w *sequencer) append(b *batch) {
 	w.seq.Lock()
+	if first := b.commits[0].First(); invariants.Enabled && (w.queue != b || first != w.state.revision+1) {
+		panic(fmt.Sprintf("store: a batch from %d is appended at revision %d, the one to fill: %t",
+			first, w.state.revision, w.queue == b))
+	}
 	w.queue = nil
 	w.seq.Unlock()
 
@@ -245,7 +304,7 @@ func (w *sequencer) append(b *batch) {
 		w.state.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
 	}
 	next := w.queue
-	if next != nil && b.err != nil {
+	if next != nil && b.err != nil { // sequenced on top of what is lost
 		next.err = w.refused
 		close(next.done)
 		w.queue, next = nil, nil
@@ -262,7 +321,7 @@ func (w *sequencer) append(b *batch) {
 	}
 }
 
-// publish makes durable commits visible. The caller holds seq.
+// publish makes durable commits visible. A key that was written again meanwhile stays pending. The caller holds seq.
 func (w *sequencer) publish(commits []*Commit) {
 	expires := w.state.apply(commits)
 	for _, c := range commits {
@@ -275,22 +334,25 @@ func (w *sequencer) publish(commits []*Commit) {
 			}
 		}
 	}
-	if !expires.IsZero() && w.expiring.after(expires) {
-		nudge(w.expiring.early)
+	if !expires.IsZero() && w.expiring.laterThan(expires) {
+		notify(w.expiring.recheck)
 	}
 	if w.grewEnough() {
-		nudge(w.grown)
+		notify(w.grown)
+	}
+	if invariants.Enabled {
+		w.checkPending()
 	}
 }
 
-// Healthy says why there are no more writes.
+// Healthy returns why no more writes are accepted; nil while they are.
 func (w *sequencer) Healthy() error {
 	w.seq.Lock()
 	defer w.seq.Unlock()
 	return w.refused
 }
 
-// Close is Writer.Close; it closes the log, too.
+// Close is Writer.Close. It closes the log, too.
 func (w *sequencer) Close() error {
 	w.seq.Lock()
 	again := w.closed
@@ -310,14 +372,15 @@ func (w *sequencer) Close() error {
 	return w.log.Close()
 }
 
-// refuse lets no write in any more. The caller holds seq.
+// refuse makes every later write fail. The caller holds seq.
 func (w *sequencer) refuse(err error) {
 	if w.refused == nil {
 		w.refused = err
 	}
 }
 
-// lost is what a write is told that lost to another one, which was then lost itself.
+// lost returns the error for a write that lost to another one, which then failed itself: no conflict may be told for
+// that.
 func (w *sequencer) lost(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -3,25 +3,32 @@ package store
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	"plinth/internal/invariants"
 )
 
-// A chunked list asks for the same old revision again and again, so some snapshots are remembered: these many that were
-// newest once, as long as history in memory keeps their versions anyway, and the last rebuilt one for a while.
+// A list in chunks asks for the same old revision again and again, so some snapshots are kept: up to recentSnapshots
+// that once were the newest, as long as the history in memory keeps their versions anyway, and the last rebuilt one,
+// for rebuiltFor.
+//
+//	all.floor ≤ revisions of State.recent ≤ newest revision, ascending
 const (
 	recentSnapshots = 8
 	rebuiltFor      = 30 * time.Second
 )
 
-// Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one is rebuilt by
-// undoing history, for the resources named, or for all of them: name what you want to read. It answers ErrCompacted for
-// a revision before the window, and ErrFuture for one that is yet to come.
+// Snapshot returns the state as of a revision, 0 for the newest one, which costs nothing. An older one that is not
+// kept is rebuilt, for the resources named, or for all of them: name those that you want to read, as reading another
+// one panics. It returns ErrCompacted for a revision before the horizon, and ErrFuture for one that has not happened
+// yet.
 func (s *State) Snapshot(revision int64, resources ...string) (*Snapshot, error) {
 	return s.SnapshotContext(context.Background(), revision, resources...)
 }
 
-// SnapshotContext is Snapshot that gives up with the error of ctx: an old revision may take a long time to rebuild.
+// SnapshotContext is Snapshot with a context that bounds the time to rebuild.
 func (s *State) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
 	s.mu.RLock()
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision && (revision == 0 || revision == s.revision) {
@@ -36,7 +43,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 		defer s.mu.Unlock()
 		return s.newest(), nil
 	}
-	if sn, err := s.remembered(revision, resources); sn != nil || err != nil {
+	if sn, err := s.kept(revision, resources); sn != nil || err != nil {
 		s.mu.Unlock()
 		return sn, err
 	}
@@ -44,7 +51,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 	return s.rebuild(ctx, revision, resources)
 }
 
-// newest returns the snapshot of now. The caller holds mu.
+// newest returns the snapshot of the current revision. The caller holds mu.
 func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
@@ -58,8 +65,8 @@ func (s *State) newest() *Snapshot {
 	return sn
 }
 
-// remembered returns an older snapshot that is still around. The caller holds mu.
-func (s *State) remembered(revision int64, resources []string) (*Snapshot, error) {
+// kept returns an older snapshot that is kept, or nil. The caller holds mu.
+func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	if revision > s.revision {
 		return nil, ErrFuture
 	}
@@ -77,6 +84,7 @@ func (s *State) remembered(revision int64, resources []string) (*Snapshot, error
 	return nil, nil
 }
 
+// covers says whether the snapshot holds all of these resources; none stands for all that there are.
 func (sn *Snapshot) covers(resources []string) bool {
 	for _, r := range resources {
 		if sn.only != nil && !slices.Contains(sn.only, r) {
@@ -86,7 +94,8 @@ func (sn *Snapshot) covers(resources []string) bool {
 	return sn.only == nil || len(resources) > 0
 }
 
-// forgetSnapshots drops those that would keep versions alive that history let go. The caller holds mu.
+// forgetSnapshots drops the snapshots that would keep versions in memory that the history has dropped. The caller
+// holds mu.
 func (s *State) forgetSnapshots() {
 	n := 0
 	for n < len(s.recent) && s.recent[n].revision < s.history.all.floor {
@@ -100,12 +109,24 @@ func (s *State) forgetSnapshots() {
 	}
 }
 
-// rebuild takes the newest state and undoes what happened behind a revision: what each key was then is the old version
-// of the first record about it since.
+// rebuild makes the snapshot of an old revision.
+//
+// The problem: a client that lists in chunks, or starts a watch, may name any revision of the last minutes. The
+// obvious way, to keep a snapshot of each revision, keeps all its versions in memory. But every record has the old
+// version of its key, so the state can be undone from the newest one: for each key that changed since, its version as
+// of the revision is the old version of the first record after it. That takes time in the number of records since,
+// and not in the number of objects:
+//
+//	version of k as of R = Old of the first record of k with Revision > R, or the live version if there is none
+//
+// The oldest of these records stand in the log only. They are read first, without a lock; meanwhile memory may lose
+// more records to the log, so it is read on until it reaches what memory has. Then, under one hold of the lock, the
+// roots of the live collections are copied and the records in memory collected: together they are the history from R
+// to the revision of the copied state.
 func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
 	undo := map[Key]*Version{}
 	wanted := func(resource string) bool { return len(resources) == 0 || slices.Contains(resources, resource) }
-	read, steps := revision, 0 // up to here the log was read
+	read, steps := revision, 0 // the log was read up to here
 	for {
 		s.mu.Lock()
 		floor := s.floorOf(resources)
@@ -134,12 +155,11 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 		}
 		read = max(read, floor)
 	}
-	// Under the lock: copies of the roots, and the records to undo. A copy-on-write tree is marked as shared by the copy,
-	// so nobody else may copy it meanwhile.
+	// Copying a copy-on-write tree also marks the original as shared, so it is done under the lock.
 	sn := &Snapshot{revision: revision, only: resources, collections: s.live.freeze().Copy()}
 	s.live.collections.Scan(func(resource string, t *collection) bool {
 		if wanted(resource) {
-			// When it changed last before the revision is not known where it has changed since.
+			// Where it changed since, its last change before the revision is not known.
 			sn.collections.Set(resource, &collection{
 				resource: resource, epoch: t.epoch, names: t.names.Copy(), changed: min(t.changed, revision),
 			})
@@ -164,13 +184,33 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	for k, v := range undo {
 		sn.undo(k, v)
 	}
+	if invariants.Enabled {
+		sn.check(wanted)
+	}
 	s.mu.Lock()
 	s.rebuilt, s.rebuiltAt = sn, s.config.Now()
 	s.mu.Unlock()
 	return sn, nil
 }
 
-// floorOf is up to where memory lost records of these resources, or of any. The caller holds mu.
+// check panics where a rebuilt snapshot has what was written after its revision. Large collections are left out.
+func (sn *Snapshot) check(wanted func(resource string) bool) {
+	sn.collections.Scan(func(resource string, t *collection) bool {
+		if !wanted(resource) || t.names.Len() > 1<<12 {
+			return true
+		}
+		t.names.Scan(func(name string, v *Version) bool {
+			if v.Revision > sn.revision || t.changed > sn.revision {
+				panic(fmt.Sprintf("store: rebuilt for %d, and has %s/%s at %d, collection changed at %d",
+					sn.revision, resource, name, v.Revision, t.changed))
+			}
+			return true
+		})
+		return true
+	})
+}
+
+// floorOf is up to where records of these resources, or of any, have left memory. The caller holds mu.
 func (s *State) floorOf(resources []string) int64 {
 	if len(resources) == 0 {
 		return s.history.all.floor
@@ -186,7 +226,8 @@ func (s *State) floorOf(resources []string) int64 {
 	return floor
 }
 
-// undo sets what a key was. A live version with the same bytes in it serves as well as its copy from the log.
+// undo sets the version that a key had. Where the key has the same version again, and v is its copy from the log, the
+// copy is dropped.
 func (sn *Snapshot) undo(k Key, v *Version) {
 	t, ok := sn.collections.Get(k.Resource)
 	if !ok {

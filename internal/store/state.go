@@ -12,22 +12,24 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Config is what a state is made of, and the embedded writer that Open gives it.
+// Config configures a State, and the embedded writer of Open.
 type Config struct {
-	// Log is where the embedded writer makes changes durable. It closes it.
+	// Log is where the embedded writer makes commits durable. The writer closes it.
 	Log Log
-	// Describe computes the sidecar of bytes that come without one, which is those that others wrote or that come back from the
-	// log. It returns a new one, to be completed by the state; it must not fail (Sidecar.Unreadable is how it says so), and is
-	// called from several goroutines at once.
+	// Describe computes the sidecar of bytes that come without one: those that another process wrote, or that are
+	// read from the log. It returns a new sidecar, in which the state sets Expire and Form. It cannot fail, but
+	// may set Unreadable. It is called from several goroutines at once.
 	Describe func(Key, []byte) *Sidecar
-	// HistoryAge and HistoryBytes are how far history reaches back, whichever ends first: 5 min and 512 MiB.
+	// HistoryAge and HistoryBytes limit the window, whichever ends first. Defaults: 5 min and 512 MiB.
 	HistoryAge   time.Duration
 	HistoryBytes int64
-	// MemoryHistoryBytes is how much memory may go into history: 16 MiB. What is older is read from the past.
+	// MemoryHistoryBytes limits the memory for history; what is older is read from the log. Default: 16 MiB.
 	MemoryHistoryBytes int64
-	// CompactBytes is the least growth of the log that makes the embedded writer write a checkpoint: 16 MiB.
+	// CompactBytes is the least growth of the log after which the embedded writer writes a checkpoint. Default:
+	// 16 MiB.
 	CompactBytes int64
-	// Now is the clock, for tests. With one, expiry and window are looked at every few milliseconds.
+	// Now is the clock of a test. Timers do not follow it, so expiry and window are checked every few
+	// milliseconds.
 	Now    func() time.Time
 	Logger *slog.Logger
 
@@ -62,22 +64,25 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Past yields commits that happened a while ago, as Log.Replay does.
-type Past interface {
+// Replayer yields commits of the history again, as Log.Replay does.
+type Replayer interface {
 	Replay(after int64, yield func(*Commit) error) error
 }
 
-// State is what there is and how it came about, as far as it is known here: versions, history, snapshots and the watches over
-// them, and what finds versions by owner and by expiry. It decides nothing. Whoever writes feeds it the commits in their order,
-// with Apply; where they come from, from this process or from another one, makes no difference to it. It forgets by itself what
-// has left the window. All methods may be called at any time from anywhere, but for Apply and End, which are the feeder's.
+// State is the live versions and the history that led to them: what snapshots, watches, and look-ups by owner and by
+// expiry read. It decides nothing. The writer applies commits to it in order, whichever process they come from, and
+// the state drops by itself what has left the window. All methods may be called concurrently, except Apply and End,
+// which are for the writer.
 //
-//	the state at revision R = what its checkpoint and all commits up to R make
+//	live at revision R = live of the checkpoint + all records up to R
+//	expiry, owners = what is computed from live (see their types)
+//	snapshots, watches and Get see whole commits only: revision is the last one of a commit
 //
-// No lock is held while anybody waits for a disk or another machine.
+// mu guards all of it. It is never held while a goroutine waits for a disk or another machine: the log is read and
+// written without it, and watches are woken after it was released.
 type State struct {
 	config Config
-	past   Past // nil: nothing but what memory holds
+	log    Replayer // of what memory no longer holds; nil: ErrCompacted
 
 	mu        sync.RWMutex
 	live      *versions
@@ -85,37 +90,37 @@ type State struct {
 	expiry    expiry
 	owners    owners
 	revision  int64
-	recent    []*Snapshot
+	recent    []*Snapshot // see recentSnapshots
 	rebuilt   *Snapshot
 	rebuiltAt time.Time
 	arrived   chan struct{} // closed when revision moves on; nil when nobody waits
 	ended     bool
 
-	aging    alarm         // rings when history leaves the window by its age; mu guards it
-	trimmed  chan struct{} // receives when that has moved the horizon
+	aging    alarm         // for trimming the history by its age; mu guards aging.at
+	trimmed  chan struct{} // of capacity 1; receives when the horizon has moved by age
 	replayed int64         // bytes of the changes that were replayed at the start
 }
 
-// NewState makes a state of a checkpoint and of the commits that the past has behind it. Without a past, history is what memory
-// holds of the commits that are fed from here on.
-func NewState(c Config, from *Checkpoint, past Past) (*State, error) {
+// NewState makes a state of a checkpoint and the commits that log has after it. A nil log stands for one without
+// commits: the history is then what memory holds of the commits applied from here on.
+func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	s := &State{
 		config:  c,
-		past:    past,
+		log:     log,
 		live:    newVersions(),
 		expiry:  expiry{byKey: map[Key]*expiring{}},
 		owners:  newOwners(),
 		trimmed: make(chan struct{}, 1),
 		history: history{
-			maxAge:    int64(c.HistoryAge),
-			maxBytes:  c.HistoryBytes,
-			maxWeight: c.MemoryHistoryBytes,
-			maxMemo:   c.MemoryHistoryBytes / 4,
-			feeds:     map[string]*feed{},
-			all:       &feed{whole: true, waiting: newWaiting()},
+			maxAge:       int64(c.HistoryAge),
+			maxBytes:     c.HistoryBytes,
+			maxMemory:    c.MemoryHistoryBytes,
+			maxMemoBytes: c.MemoryHistoryBytes / 4,
+			feeds:        map[string]*feed{},
+			all:          &feed{whole: true, waiting: newWaiting()},
 		},
 	}
 	if err := s.load(from); err != nil {
@@ -125,23 +130,24 @@ func NewState(c Config, from *Checkpoint, past Past) (*State, error) {
 	return s, nil
 }
 
-// Apply makes commits visible, each as a whole, behind all that the state has. Their records are complete: every new version has
-// its sidecar (Describe), and every old one is what the state had. From here on they belong to the state.
-//
-// State, history and revision change under one lock, and those who wait wake up behind it.
+// Apply makes commits visible, each as a whole. They follow all that the state has, and their records are complete:
+// each new version has its sidecar (Describe), and each old version is the one that the state has. The state keeps
+// them; nobody may change them.
 func (s *State) Apply(commits ...*Commit) {
 	if len(commits) > 0 {
 		s.apply(commits)
 	}
 }
 
-// apply is Apply, and returns when the first version expires: zero when none does.
+// apply is Apply, and returns when the first version expires; zero when none does. State, history, indexes and
+// revision change under one lock; cursors and WaitFor are woken after it is released, or each of them would wait for
+// the lock first.
 func (s *State) apply(commits []*Commit) (expires time.Time) {
 	var woken []*group
 	s.mu.Lock()
 	for _, c := range commits {
 		if invariants.Enabled {
-			s.check(c)
+			s.checkCommit(c)
 		}
 		for _, r := range c.Records {
 			if r.empty() {
@@ -161,7 +167,10 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	s.arrived = nil
 	expires = s.expiry.next()
 	ages := s.history.due(s.revision)
-	early := !ages.IsZero() && s.aging.after(ages.Add(s.tick()))
+	early := !ages.IsZero() && s.aging.laterThan(ages.Add(s.tick()))
+	if invariants.Enabled {
+		s.check()
+	}
 	s.mu.Unlock()
 
 	for _, g := range woken {
@@ -171,30 +180,52 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 		close(arrived)
 	}
 	if early {
-		nudge(s.aging.early)
+		notify(s.aging.recheck)
 	}
 	return expires
 }
 
-// check panics unless a commit follows what there is. The caller holds mu.
-func (s *State) check(c *Commit) {
+// checkCommit panics unless a commit follows what the state has, and its records are complete. Between two commits
+// there may be revisions of none: on etcd, others spend them. The caller holds mu.
+func (s *State) checkCommit(c *Commit) {
 	if c.First() <= s.revision {
 		panic(fmt.Sprintf("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision))
 	}
 	for i, r := range c.Records {
 		if r.Revision != c.First()+int64(i) || r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
-			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s is of %d", c.First(), c.Revision, i, r.Key, r.Revision))
+			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s is of %d",
+				c.First(), c.Revision, i, r.Key, r.Revision))
 		}
 		if live := s.live.get(r.Key); live != r.Old {
-			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s changes %v, and there is %v", c.First(), c.Revision, i, r.Key, r.Old, live))
+			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s changes %v, and there is %v",
+				c.First(), c.Revision, i, r.Key, r.Old, live))
 		}
 	}
 }
 
-// tick is how often the window is looked at: often enough to keep it to within a few percent of its age.
+// check panics where an invariant of the state does not hold. The whole of a small state is checked after each
+// commit, of a large one after about one in a thousand. The caller holds mu.
+func (s *State) check() {
+	for i, after := 0, s.history.all.floor; i < len(s.recent); i++ {
+		sn := s.recent[i]
+		if sn.revision < after || sn.revision > s.revision {
+			panic(fmt.Sprintf("store: snapshot %d is kept after %d, newest %d", sn.revision, after, s.revision))
+		}
+		after = sn.revision + 1
+	}
+	if s.live.count > 32 && s.revision%1024 != 0 {
+		return
+	}
+	s.live.check(s.revision)
+	s.history.check(s.revision)
+	s.expiry.check(s.live)
+	s.owners.check(s.live)
+}
+
+// tick is how often the window is trimmed by age: often enough to keep it to within a few percent.
 func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
 
-// age lets go of the history that has left the window by this time, and says when there is more.
+// age drops the history that has left the window by now, and sets the alarm for the next time.
 func (s *State) age(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +233,7 @@ func (s *State) age(now time.Time) {
 	s.history.trim(s.revision, now.UnixNano())
 	s.forgetSnapshots()
 	if s.history.horizon != horizon {
-		nudge(s.trimmed)
+		notify(s.trimmed)
 	}
 	next := s.history.due(s.revision)
 	if soon := now.Add(s.tick()); !next.IsZero() && next.Before(soon) {
@@ -211,7 +242,7 @@ func (s *State) age(now time.Time) {
 	s.aging.at = next
 }
 
-// End ends the watches and everybody who waits. The feeder calls it when nothing more will come.
+// End ends the watches, and all that wait. The writer calls it when no more commits will come.
 func (s *State) End() {
 	s.mu.Lock()
 	if s.ended {
@@ -240,14 +271,14 @@ func (s *State) End() {
 	s.aging.stop()
 }
 
-// Revision is the newest one.
+// Revision is that of the last commit applied.
 func (s *State) Revision() int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.revision
 }
 
-// Get returns the live version of a key, as far as it is known here: see Store.Live.
+// Get returns the live version of a key. Where other processes write, it may be outdated: see Store.Live.
 func (s *State) Get(k Key) (*Version, bool) {
 	s.mu.RLock()
 	v := s.live.get(k)
@@ -280,20 +311,20 @@ func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// Stats are figures for metrics.
+// Stats is what metrics show of a state.
 type Stats struct {
 	Revision      int64
-	Horizon       int64 // watches may start behind it, and snapshots at it
+	Horizon       int64 // watches may start after it, and snapshots at it
 	Objects       int
 	Bytes         int64         // of all live data
-	HistoryBytes  int64         // of changes behind the horizon
+	HistoryBytes  int64         // of changes after the horizon
 	HistoryAge    time.Duration // since the horizon
 	HistoryMemory int64         // what history takes in memory, about
 	Records       int           // in memory
 	Waiting       int           // cursors that wait
 }
 
-// Stats returns the figures of this moment.
+// Stats returns the current figures.
 func (s *State) Stats() Stats {
 	now := s.config.Now()
 	s.mu.RLock()
@@ -301,7 +332,7 @@ func (s *State) Stats() Stats {
 	h := &s.history
 	st := Stats{
 		Revision: s.revision, Horizon: h.horizon, Objects: s.live.count, Bytes: s.live.bytes,
-		HistoryMemory: h.weight, Records: h.all.records.len(),
+		HistoryMemory: h.memory, Records: h.all.records.len(),
 	}
 	if h.marks.len() > 0 {
 		st.HistoryBytes = h.bytes - h.marks.at(0).Bytes
@@ -317,7 +348,7 @@ func (s *State) Stats() Stats {
 	return st
 }
 
-// Describe computes the sidecar of bytes. When they expire, and their form, they do not tell themselves.
+// Describe computes the sidecar of bytes. Expiry and form are arguments, as they are not part of the bytes.
 func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sidecar {
 	if k.Resource == Counters {
 		return &Sidecar{}
@@ -327,39 +358,40 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 	return sc
 }
 
-// replay yields the commits of the past that end behind after and begin up to the revision until, as Log.Replay does.
+// replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does.
 func (s *State) replay(after, until int64, yield func(*Commit) error) error {
-	if s.past == nil {
+	if s.log == nil {
 		return ErrCompacted
 	}
 	over := false
-	err := s.past.Replay(after, func(c *Commit) error {
+	err := s.log.Replay(after, func(c *Commit) error {
 		if over = c.First() > until; over {
-			return errEnough
+			return errStop
 		}
 		return yield(c)
 	})
-	if err == errEnough && over {
+	if err == errStop && over {
 		return nil
 	}
 	return err
 }
 
-// reaches says why the past does not reach back to a revision; nil where it does.
+// reaches returns nil when the log has all commits after a revision, and else why not.
 func (s *State) reaches(after int64) error {
-	if s.past == nil {
+	if s.log == nil {
 		return ErrCompacted
 	}
-	if err := s.past.Replay(after, func(*Commit) error { return errEnough }); err != errEnough {
+	if err := s.log.Replay(after, func(*Commit) error { return errStop }); err != errStop {
 		return err
 	}
 	return nil
 }
 
-// errEnough ends a replay that has seen what it came for.
-var errEnough = errors.New("enough")
+// errStop is what a yield function returns to end a replay without an error.
+var errStop = errors.New("stop")
 
-// copyRecord returns a copy of a record that is lent. A version that is still live is not copied.
+// copyRecord returns a copy of a record that a log lends (see Log). A new version that is still live is shared and
+// not copied.
 func (s *State) copyRecord(lent *Record) *Record {
 	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
 	if live, ok := s.Get(lent.Key); ok && live.Revision == lent.Revision {
@@ -371,7 +403,7 @@ func (s *State) copyRecord(lent *Record) *Record {
 	return r
 }
 
-// copyVersion returns a copy of a version that is lent, with its sidecar; nil of none.
+// copyVersion returns a copy of a lent version, with a complete sidecar; nil for nil.
 func (s *State) copyVersion(k Key, lent *Version) *Version {
 	if lent == nil {
 		return nil

@@ -1,20 +1,35 @@
-// Package store keeps every object of the server: multi-version state, the history of changes, and watches over it.
+// Package store keeps every object of the server: a multi-version state, the history of changes, and watches over
+// them.
 //
-// It is two things. A State is what there is; it is fed commits in their order and decides nothing. A Writer decides what is
-// written, and feeds the state. The embedded writer, the sequencer, makes commits durable in a Log; a writer on a store that other
-// processes share feeds what they have committed, too. A Store is the two together.
+// It has two parts. A State is the data; commits are applied to it in order, and it decides nothing. A Writer decides
+// which writes are accepted, and applies them to the State. The embedded Writer, the sequencer, makes commits durable
+// in a Log. A Writer on a store that several processes share also applies the commits of the other processes. A Store
+// is a State with its Writer.
 //
-// The package knows keys, bytes and revisions, and nothing of objects or HTTP. Its nouns:
+// The package knows keys, bytes and revisions, and nothing about objects or HTTP. Its nouns:
 //
-//   - a Key names one object: its resource ("apps/deployments", core resources as "/pods") and its name within it
-//     ("namespace/name", or "name" for cluster scope). Keys order by resource, then by the bytes of the name, as on etcd.
-//   - a revision is the number of a change. One counter orders every change of every resource.
-//   - a commit is a range of revisions, one for each of its changes, that become visible together.
-//   - a Version is what one change stored under one key: immutable bytes and their Sidecar.
-//   - a Record is one step of history: the old and the new version of one key.
-//   - a Snapshot is the whole state as of one revision. A Checkpoint is one that a log keeps.
-//   - a Cursor is a position in the history of one resource, or of all, which is all that a watch holds.
-//   - the dependents of a UID are the live versions whose Sidecar names it among its Owners: an index finds them.
+//   - a Key names one object: its resource ("apps/deployments"; core resources as "/pods") and its name within the
+//     resource ("namespace/name", or "name" for cluster scope). Keys are ordered by resource, then by the bytes of
+//     the name, as on etcd.
+//   - a revision is the number of a change. One counter numbers the changes of all resources.
+//   - a commit is a range of revisions, one for each of its changes, that become durable and visible together.
+//   - a Version is what one change stored under one key: immutable bytes, and their Sidecar.
+//   - a Sidecar is what the store has to know about the bytes without parsing them.
+//   - a Record is one entry of the history: the old and the new version of one key.
+//   - a feed is the history of one resource, or of all, together with the cursors that wait for its next record.
+//   - a Snapshot is the state as of one revision. A Checkpoint is a snapshot that a log stores.
+//   - a Cursor is a position in a feed. It is all that a watch holds.
+//   - the horizon is the oldest revision that watches and snapshots may still start from. The window is the history
+//     after it.
+//   - the dependents of a UID are the live versions whose Sidecar has the UID among its Owners. An index finds them.
+//
+// The revisions of a store, at any time:
+//
+//	horizon ≤ state's revision ≤ newest durable revision ≤ newest revision given out
+//
+// Caveats. Counters (Precondition) are versions of a resource of their own, Counters, and appear in snapshots and in
+// WatchAll. A Snapshot needs no closing, but keeps its versions in memory. Everything that the package returns is
+// shared and must not be changed.
 package store
 
 import (
@@ -29,33 +44,34 @@ type Key struct {
 	Name     string // "namespace/name" or "name"
 }
 
-// clone is the key in memory of its own.
+// clone returns a copy that shares no memory with k, which may point into a buffer.
 func (k Key) clone() Key {
 	return Key{Resource: strings.Clone(k.Resource), Name: strings.Clone(k.Name)}
 }
 
 func (k Key) String() string { return k.Resource + "/" + k.Name }
 
-// Pair is one entry of a sorted list of names and values.
+// Pair is a name with its value, such as a label.
 type Pair struct{ Name, Value string }
 
-// Sidecar is what reads and watches need to know of stored bytes without parsing them. It is computed once, by the
-// writer at commit, or by Config.Describe for versions that come from the log.
+// Sidecar is what reads and watches need to know about stored bytes without parsing them. It is computed once: by the
+// caller of Commit, or by Config.Describe for versions that are read from the log or were written by another process.
 type Sidecar struct {
 	Labels []Pair   // sorted by name
 	Fields []Pair   // selectable fields other than metadata.name and metadata.namespace, sorted by name
 	Owners []string // UIDs of ownerReferences
 	UID    string
-	// Deleting is set when the object carries a deletionTimestamp.
+	// Deleting is set when the object has a deletionTimestamp.
 	Deleting bool
-	// Expire is when the store removes the object by itself; zero means never (URI-10).
+	// Expire is when the store deletes the object by itself; zero means never (URI-10).
 	Expire time.Time
-	// Form stands for what decides the form of the bytes, and Selection for what decides Fields: hashes that whoever
-	// computes the sidecar compares with those of today. 0: not known.
+	// Form is a hash of what determines the form of the bytes (the stored version of the kind and its schema),
+	// and Selection one of what determines Fields. Callers compare them with the current hashes, to recognize
+	// outdated versions. 0: not known.
 	Form, Selection uint64
-	// Unreadable is the reason why the bytes do not make an object (DEL-6, DEL-7); nil for healthy ones.
+	// Unreadable is the reason why the bytes cannot be decoded (DEL-6, DEL-7); nil for healthy objects.
 	Unreadable error
-	// Extra belongs to whoever computes the sidecar.
+	// Extra is for the use of whoever computes the sidecar.
 	Extra any
 }
 
@@ -75,10 +91,11 @@ type Change struct {
 }
 
 var (
-	// ErrCompacted means that the revision asked for is no longer in the history.
+	// ErrCompacted means that the history does not reach back to the requested revision any more.
 	ErrCompacted = errors.New("store: revision is no longer kept")
-	// ErrFuture means that the revision asked for has not happened yet.
+	// ErrFuture means that the requested revision has not happened yet.
 	ErrFuture = errors.New("store: revision has not happened yet")
-	// ErrClosed means that the store was closed, or refuses writes after a failed fsync until it is reopened.
+	// ErrClosed means that the store was closed, or that it refuses writes after a failed sync until it is
+	// reopened.
 	ErrClosed = errors.New("store: closed")
 )

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// expireAtOnce is how many expired objects go into the queue of the log before the first one is waited for.
+// expireAtOnce is how many deletions of expired objects share a batch of the log.
 const expireAtOnce = 256
 
-// expire deletes what has expired by now, and says when the next version does. What could not be deleted is tried again a little
-// later.
+// expire deletes the versions that have expired by now, and sets the alarm for the next one. It tries again after a
+// second what could not be deleted.
 func (w *sequencer) expire(now time.Time) {
 	due := w.state.expired(now)
 	for len(due) > 0 && w.deleteExpired(due) {
@@ -24,14 +24,17 @@ func (w *sequencer) expire(now time.Time) {
 	}
 }
 
-// deleteExpired deletes versions that are past their time, as one batch, and says whether that went well. A version that was
-// overwritten meanwhile stays.
+// deleteExpired deletes expired versions, each in a commit of its own, and says whether that succeeded. The
+// precondition keeps an object that was overwritten since it was found expired.
+//
+// All commits are put into one batch before the first sync is waited for. As the leader of the batch (see batch) this
+// goroutine has to append it, or all other writers wait forever.
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
 	for _, p := range expired {
 		t := w.sequence([]Precondition{p}, []Change{{Key: p.Key}}, []*Version{nil})
 		if t.lead {
-			lead = t.batch // everybody waits for us now; but there are only a few more to queue
+			lead = t.batch
 		}
 		if t.err == nil {
 			last = t.batch
@@ -43,7 +46,7 @@ func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	return last != nil && w.await(context.Background(), last) == nil
 }
 
-// expired returns versions that are past their time.
+// expired returns the first versions that have expired by now.
 func (s *State) expired(now time.Time) []Precondition {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -57,7 +60,9 @@ func (s *State) expires() time.Time {
 	return s.expiry.next()
 }
 
-// compactor compacts the log whenever it grew enough, and lets go of history that is out of the window.
+// compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the
+// horizon has moved, which only removes history. It runs on a goroutine of its own, as a checkpoint of a large state
+// takes seconds.
 func (w *sequencer) compactor() {
 	for {
 		select {
@@ -77,8 +82,10 @@ func (w *sequencer) compactor() {
 		}
 		horizon, c := w.checkpoint(enough)
 		if err := w.log.Compact(horizon, c); err != nil && !isClosing(w.quit) {
-			w.state.config.Logger.Error("the log could not be compacted; it goes on growing until that works", "error", err)
+			w.state.config.Logger.Error("the log could not be compacted; it goes on growing until that works",
+				"error", err)
 			w.seq.Lock()
+			// Again after half as much growth, and not with each commit that follows.
 			w.growth = max(w.growth, min(grown, w.growth+grown/2))
 			w.seq.Unlock()
 		}
@@ -94,14 +101,15 @@ func isClosing(quit <-chan struct{}) bool {
 	}
 }
 
-// grewEnough says whether it is worth the while to write the state anew: when the log grew by the size of the state, so
-// that a byte is written about twice over its life and a restart reads about twice the state; small states wait for
-// more. The caller holds seq.
+// grewEnough says whether it is time for a checkpoint: when the log has grown by the size of the state since the last
+// one. So checkpoints about double what is written, and a restart reads about twice the state. Small states wait for
+// CompactBytes. The caller holds seq.
 func (w *sequencer) grewEnough() bool {
 	return w.growth >= max(w.state.config.CompactBytes, w.state.live.bytes)
 }
 
-// checkpoint returns the horizon and, if wanted, the state as it is; to yield it ends with ErrClosed when the writer closes.
+// checkpoint returns the horizon and, if wanted, the state as it is, frozen: yielding its versions needs no lock. It
+// ends with ErrClosed when the writer closes.
 func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 	s := w.state
 	s.mu.Lock()
@@ -110,7 +118,8 @@ func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 		return s.history.horizon, nil
 	}
 	collections := s.live.freeze()
-	return s.history.horizon, &Checkpoint{Revision: s.revision, Window: s.history.window(), Versions: func(yield func(*Version, error) bool) {
+	c = &Checkpoint{Revision: s.revision, Window: s.history.window()}
+	c.Versions = func(yield func(*Version, error) bool) {
 		n, ok := 0, true
 		collections.Scan(func(_ string, t *collection) bool {
 			t.names.Scan(func(_ string, v *Version) bool {
@@ -123,5 +132,6 @@ func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 			})
 			return ok
 		})
-	}}
+	}
+	return s.history.horizon, c
 }

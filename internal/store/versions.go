@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	"github.com/tidwall/btree"
+
+	"plinth/internal/invariants"
 )
 
 // degree of the B-trees: nodes of up to 63 entries. Smaller nodes copy less per write after a snapshot, larger ones
-// find faster; between 16 and 64 neither showed in a benchmark.
+// find faster; between 16 and 64 a benchmark showed no difference.
 const degree = 32
 
 type (
@@ -17,25 +19,37 @@ type (
 	collections = btree.Map[string, *collection]
 )
 
-// collection is the live versions of one resource. Once its epoch is behind that of versions, a snapshot shares it and it never
-// changes again.
+// collection is the live versions of one resource.
 type collection struct {
 	resource string
-	epoch    uint64
+	epoch    uint64 // see versions
 	names    *names
-	changed  int64 // see Snapshot.CollectionRevision
+	changed  int64 // revision of the last change, see Snapshot.CollectionRevision
 }
 
-// versions is the live versions of every resource, in two levels of copy-on-write trees: freezing all of it costs one
-// copy of the root, and the first write to a collection behind that costs one copy of that collection's root.
+// versions is the live versions of all resources.
 //
-// Invariant: collection.epoch < versions.epoch ⇔ some snapshot shares the collection.
+// The problem: a list has to see one state while it is read page by page, and writes must not wait for it. The
+// obvious ways fail: to copy the map takes time and memory in the number of objects for each list, and a lock held
+// for as long as a slow client reads stops all writes. So both levels, the tree of collections and the tree of names
+// in each collection, are copy-on-write B-trees. freeze returns the whole state for the price of one new root. The
+// first write to a collection after that copies the root of that collection, and every write copies at most the nodes
+// on the path to its key.
+//
+// Whether a collection may be changed in place is decided by comparing epochs; freeze starts a new one. So freezing
+// does not have to visit the collections:
+//
+//	collection.epoch ≤ versions.epoch
+//	collection.epoch < versions.epoch  ⇒  a snapshot may share the collection, and it is never changed again
+//	frozen ≠ nil  ⇒  nothing changed since freeze returned it, so the next snapshot is the same one
+//	count = Σ len(collection.names),  bytes = Σ len(Data) over the same versions
+//	v.Revision ≤ collection.changed ≤ revision of the state, for each v in collection.names
 type versions struct {
 	collections *collections
 	epoch       uint64
-	frozen      *collections // what freeze gave last, nil once something changed since
-	count       int          // of live versions
-	bytes       int64        // of their Data
+	frozen      *collections
+	count       int
+	bytes       int64
 }
 
 func newVersions() *versions {
@@ -56,6 +70,10 @@ func (vs *versions) get(k Key) *Version {
 // set makes v the live version of k, or removes k when v is nil. Revision is the one of the change.
 func (vs *versions) set(k Key, v *Version, revision int64) {
 	t := vs.writable(k.Resource)
+	if invariants.Enabled && (t.epoch != vs.epoch || vs.frozen != nil || revision < t.changed) {
+		panic(fmt.Sprintf("store: %s is changed at %d: last changed at %d, epoch %d of %d",
+			k, revision, t.changed, t.epoch, vs.epoch))
+	}
 	t.changed = max(t.changed, revision)
 	var old *Version
 	if v == nil {
@@ -73,7 +91,7 @@ func (vs *versions) set(k Key, v *Version, revision int64) {
 	}
 }
 
-// writable returns the collection of a resource with nobody else looking at it.
+// writable returns the collection of a resource, which no snapshot shares: a copy where one did.
 func (vs *versions) writable(resource string) *collection {
 	t, ok := vs.collections.Get(resource)
 	switch {
@@ -91,7 +109,7 @@ func (vs *versions) writable(resource string) *collection {
 	return t
 }
 
-// freeze returns the versions as they are now, to be read by anybody for as long as they like.
+// freeze returns the versions as they are now. The result never changes.
 func (vs *versions) freeze() *collections {
 	if vs.frozen == nil {
 		vs.frozen = vs.collections.Copy()
@@ -100,12 +118,36 @@ func (vs *versions) freeze() *collections {
 	return vs.frozen
 }
 
-// Snapshot is the whole state as of one revision. It never changes, costs nothing to keep but the versions that it
-// alone still knows, and needs no closing.
+// check panics where an invariant of versions does not hold. It takes time in the number of versions.
+func (vs *versions) check(newest int64) {
+	count, bytes := 0, int64(0)
+	vs.collections.Scan(func(resource string, t *collection) bool {
+		if t.resource != resource || t.epoch > vs.epoch || t.changed > newest {
+			panic(fmt.Sprintf("store: collection %q of %q: epoch %d of %d, changed at %d of %d",
+				resource, t.resource, t.epoch, vs.epoch, t.changed, newest))
+		}
+		t.names.Scan(func(name string, v *Version) bool {
+			if v.Key != (Key{resource, name}) || v.Revision > t.changed || v.Sidecar == nil {
+				panic(fmt.Sprintf("store: %s/%s is %s at %d, collection changed at %d",
+					resource, name, v.Key, v.Revision, t.changed))
+			}
+			count++
+			bytes += int64(len(v.Data))
+			return true
+		})
+		return true
+	})
+	if count != vs.count || bytes != vs.bytes {
+		panic(fmt.Sprintf("store: %d versions of %d bytes, counted as %d of %d", count, bytes, vs.count, vs.bytes))
+	}
+}
+
+// Snapshot is the whole state as of one revision. It never changes and needs no closing. It keeps in memory the
+// versions that were overwritten or deleted since.
 type Snapshot struct {
 	revision    int64
 	collections *collections
-	only        []string // resources that a rebuilt snapshot holds; nil: all of them
+	only        []string // the resources that a rebuilt snapshot holds; nil: all of them
 }
 
 // Revision is the one that the snapshot shows.
@@ -122,7 +164,7 @@ func (sn *Snapshot) names(resource string) *names {
 	return nil
 }
 
-// Get returns the version that was live.
+// Get returns the version of a key, if the snapshot has one.
 func (sn *Snapshot) Get(k Key) (*Version, bool) {
 	n := sn.names(k.Resource)
 	if n == nil {
@@ -131,8 +173,8 @@ func (sn *Snapshot) Get(k Key) (*Version, bool) {
 	return n.Get(k.Name)
 }
 
-// Ascend yields the versions of a resource whose name has the prefix and is not below from, in byte order of the name,
-// until yield returns false.
+// Ascend yields the versions of a resource whose name has the prefix and is not less than from, in byte order of the
+// name, until yield returns false.
 func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) bool) {
 	n := sn.names(resource)
 	if n == nil {
@@ -143,13 +185,12 @@ func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) b
 	})
 }
 
-// Count returns how many versions of a resource have a name with the prefix. It takes time in the logarithm of their
-// number.
+// Count returns how many versions of a resource have a name with the prefix. It takes logarithmic time.
 func (sn *Snapshot) Count(resource, prefix string) int {
 	return sn.CountFrom(resource, prefix, "")
 }
 
-// CountFrom is Count of those whose name is not below from.
+// CountFrom is Count restricted to names that are not less than from.
 func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	n := sn.names(resource)
 	if n == nil {
@@ -163,7 +204,7 @@ func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	return max(0, end-rank(n, func(name string) bool { return name >= low }))
 }
 
-// rank returns the index of the first name for which is holds, given that it holds for all behind it.
+// rank returns the index of the first name for which is holds. It must hold for all names after that one.
 func rank(n *names, is func(name string) bool) int {
 	low, high := 0, n.Len()
 	for low < high {

@@ -1,15 +1,19 @@
 package store
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
-// Term is a label or a selectable field with its value, of which a cursor says that it wants nothing without it. The zero
-// Term is none.
+// Term is a label or a selectable field with its value. A cursor with a Term reads only the records of objects that
+// have it or had it before. The zero Term stands for no restriction.
 type Term struct {
 	Label       bool // else a field
 	Name, Value string
 }
 
-// has says whether a version has the term. One that cannot be read has all of them, so that nobody overlooks it.
+// has says whether a version has the term. A version that cannot be read counts as having every term, so that no
+// watch misses it.
 func (v *Version) has(t Term) bool {
 	if v == nil {
 		return false
@@ -29,24 +33,29 @@ func (v *Version) has(t Term) bool {
 	return false
 }
 
-// concerns says whether a record is one for cursors of a prefix and a term: that the object had the term before or has
-// it now, for to leave a selection is an event, too.
+// concerns says whether a cursor with this prefix and term reads the record. The old version counts, too: an object
+// that leaves a selection is an event for the watch.
 func (r *Record) concerns(prefix string, t Term) bool {
 	return strings.HasPrefix(r.Key.Name, prefix) && (t == Term{} || r.New.has(t) || r.Old.has(t))
 }
 
-// group is all cursors that wait for the next record under one prefix and term. One channel wakes them all.
+// group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes them all.
+//
+// A group is in the index of a feed until a record takes it out, and never returns to it. The cursors that wait again
+// after that make a new one.
 type group struct {
 	wake    chan struct{}
-	waiters int
-	first   int64 // revision of the record that woke it; 0 while it sleeps. Written before wake is closed.
+	waiters int   // > 0 while the group is in the index
+	first   int64 // revision of the record that took it out; 0 before. Written before wake is closed.
 }
 
-// prefixes is groups by their prefix.
-type prefixes map[string]*group
+// groupsByPrefix is the groups of one term.
+type groupsByPrefix map[string]*group
 
-// fire takes the groups that wait for r out, and appends them to woken.
-func (p prefixes) fire(r *Record, woken []*group) []*group {
+// fire takes the groups out that wait for r, and appends them to woken. Of the two ways to find them it takes the one
+// with fewer steps: to compare every prefix with the name, or to look up every prefix that the name has. The second
+// keeps a change of one object cheap when thousands of watches wait for one object each.
+func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
 	wake := func(prefix string, g *group) {
 		delete(p, prefix)
 		g.first = r.Revision
@@ -61,7 +70,6 @@ func (p prefixes) fire(r *Record, woken []*group) []*group {
 		}
 		return woken
 	}
-	// With thousands of watchers of single objects, asking for each prefix of this one name is what does not thunder.
 	for n := 0; n <= len(name); n++ {
 		if g := p[name[:n]]; g != nil {
 			wake(name[:n], g)
@@ -70,23 +78,31 @@ func (p prefixes) fire(r *Record, woken []*group) []*group {
 	return woken
 }
 
-// subject is what terms are about.
-type subject struct {
+// attribute is what terms have values for: a label or a field.
+type attribute struct {
 	label bool
 	name  string
 }
 
-// waiting is the groups of one resource, arranged so that a record finds those that it concerns without a look at the
-// others: what it has leads to them.
+// waiting is the index of the groups of one feed.
 //
-// Invariant: no map below terms is empty.
+// The problem: on a large cluster each of a thousand kubelets watches the Pods of its own node, and a record about
+// one Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the
+// record, costs a thousand wake-ups for each change. So groups are indexed by attribute, value and prefix, and the
+// labels and fields of the old and the new version lead to the groups that the record concerns. What a record costs
+// depends on how many groups it concerns and how many labels it has, and not on how many groups wait:
+//
+//	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
+//	no map below terms is empty
+//
+// An unreadable version counts as having every term, and so visits all groups.
 type waiting struct {
-	any   prefixes // those without a term
-	terms map[subject]map[string]prefixes
+	any   groupsByPrefix // those without a term
+	terms map[attribute]map[string]groupsByPrefix
 }
 
 func newWaiting() waiting {
-	return waiting{any: prefixes{}, terms: map[subject]map[string]prefixes{}}
+	return waiting{any: groupsByPrefix{}, terms: map[attribute]map[string]groupsByPrefix{}}
 }
 
 // all yields every group.
@@ -107,7 +123,26 @@ func (w *waiting) all(yield func(*group) bool) {
 	}
 }
 
-// fire takes the groups that wait for r out, and appends them to woken.
+// check panics where an invariant of the index does not hold. It takes time in the number of groups.
+func (w *waiting) check() {
+	for g := range w.all {
+		if g.waiters <= 0 || g.first != 0 {
+			panic(fmt.Sprintf("store: a group of %d, woken by %d, is in the index", g.waiters, g.first))
+		}
+	}
+	for about, values := range w.terms {
+		for value, p := range values {
+			if len(p) == 0 {
+				panic(fmt.Sprintf("store: nobody waits for %v = %q, which is in the index", about, value))
+			}
+		}
+		if len(values) == 0 {
+			panic(fmt.Sprintf("store: nobody waits for %v, which is in the index", about))
+		}
+	}
+}
+
+// fire takes the groups out that wait for r, and appends them to woken.
 func (w *waiting) fire(r *Record, woken []*group) []*group {
 	woken = w.any.fire(r, woken)
 	if len(w.terms) == 0 {
@@ -124,28 +159,28 @@ func (w *waiting) fire(r *Record, woken []*group) []*group {
 			}
 		default:
 			for i := range v.Sidecar.Fields {
-				woken = w.fireTerm(subject{false, v.Sidecar.Fields[i].Name}, v.Sidecar.Fields[i].Value, r, woken)
+				woken = w.fireTerm(attribute{false, v.Sidecar.Fields[i].Name}, v.Sidecar.Fields[i].Value, r, woken)
 			}
 			for i := range v.Sidecar.Labels {
-				woken = w.fireTerm(subject{true, v.Sidecar.Labels[i].Name}, v.Sidecar.Labels[i].Value, r, woken)
+				woken = w.fireTerm(attribute{true, v.Sidecar.Labels[i].Name}, v.Sidecar.Labels[i].Value, r, woken)
 			}
 		}
 	}
 	return woken
 }
 
-func (w *waiting) fireTerm(about subject, value string, r *Record, woken []*group) []*group {
+func (w *waiting) fireTerm(about attribute, value string, r *Record, woken []*group) []*group {
 	p := w.terms[about][value]
 	if p == nil {
 		return woken
 	}
 	woken = p.fire(r, woken)
-	w.drop(about, value, p)
+	w.dropEmpty(about, value, p)
 	return woken
 }
 
-// drop lets go of the maps that led to p if nobody is there any more.
-func (w *waiting) drop(about subject, value string, p prefixes) {
+// dropEmpty removes the maps that led to p if p is empty.
+func (w *waiting) dropEmpty(about attribute, value string, p groupsByPrefix) {
 	if len(p) > 0 {
 		return
 	}
@@ -155,18 +190,18 @@ func (w *waiting) drop(about subject, value string, p prefixes) {
 	}
 }
 
-// join returns the group of a prefix and a term with one waiter more.
+// join returns the group of a prefix and a term, with one more waiter.
 func (w *waiting) join(prefix string, t Term) *group {
 	p := w.any
 	if t != (Term{}) {
-		about := subject{t.Label, t.Name}
+		about := attribute{t.Label, t.Name}
 		values := w.terms[about]
 		if values == nil {
-			values = map[string]prefixes{}
+			values = map[string]groupsByPrefix{}
 			w.terms[about] = values
 		}
 		if p = values[t.Value]; p == nil {
-			p = prefixes{}
+			p = groupsByPrefix{}
 			values[t.Value] = p
 		}
 	}
@@ -179,12 +214,13 @@ func (w *waiting) join(prefix string, t Term) *group {
 	return g
 }
 
-// leave takes one waiter out of a group that did not wake it.
+// leave takes one waiter out of a group that was not woken when the caller looked. It may have been taken out of the
+// index since, and another group may stand in its place.
 func (w *waiting) leave(prefix string, t Term, g *group) {
 	if g.waiters--; g.waiters > 0 {
 		return
 	}
-	about, p := subject{t.Label, t.Name}, w.any
+	about, p := attribute{t.Label, t.Name}, w.any
 	if t != (Term{}) {
 		p = w.terms[about][t.Value]
 	}
@@ -192,6 +228,6 @@ func (w *waiting) leave(prefix string, t Term, g *group) {
 		return
 	}
 	if delete(p, prefix); t != (Term{}) {
-		w.drop(about, t.Value, p)
+		w.dropEmpty(about, t.Value, p)
 	}
 }

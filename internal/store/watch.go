@@ -2,36 +2,50 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
+
+	"plinth/internal/invariants"
 )
 
-// A batch that Next hands out ends at the first of these: a consumer that stalls holds no more than that.
+// A batch that Next returns ends at the first of these bounds, so that a consumer that stalls holds no more than
+// that.
 const (
 	nextRecords = 64
 	nextBytes   = 48 << 10
 )
 
-// Cursor is a position in the history of one resource, or of all. It holds no records: what it has not read yet is in the history,
-// or was there. One goroutine uses it, except for Close.
+// Cursor is a position in a feed: the history of one resource, or of all. It holds no records, but for the last batch
+// that it returned; what it has not read yet stands in the history. One goroutine at a time uses it, except for
+// Close.
+//
+// With R(a, b) = the records of the feed with a < Revision ≤ b that concern prefix and term, and w the revision that
+// the watch began after:
+//
+//	the batches so far, one after another = R(w, after),  ascending
+//	w ≤ after, and after ≤ the state's revision unless w is in the future
+//
+// after moves on also where nothing concerned the cursor. So a watch that sees no events keeps up with the horizon,
+// and can tell its client from which revision to go on (a bookmark).
 type Cursor struct {
 	state  *State
 	feed   *feed
 	prefix string
 	term   Term
-	after  int64 // invariant: every record of this feed, prefix and term up to here was handed out
-	buffer []*Record
+	after  int64
+	buffer []*Record // the last batch
 	closed atomic.Bool
 }
 
-// Watch returns a cursor behind the revision after, over the records of a resource whose name has the prefix.
-// ErrCompacted says that some of them are gone. A revision in the future is waited for.
+// Watch returns a cursor over the records of a resource whose name has the prefix and whose revision is greater than
+// after. It returns ErrCompacted when some of them are gone. A revision in the future is waited for.
 func (s *State) Watch(resource, prefix string, after int64) (*Cursor, error) {
 	return s.WatchTerm(resource, prefix, Term{}, after)
 }
 
-// WatchTerm is Watch of the records whose object has a term, or had it before. Nothing else wakes the cursor: what a
-// change costs depends on how many it concerns, and not on how many wait.
+// WatchTerm is Watch restricted to objects that have a term, or had it before the change. Other records do not wake
+// the cursor: what a change costs depends on how many cursors it concerns, and not on how many wait.
 func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	f := s.history.feeds[resource]
@@ -44,13 +58,11 @@ func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor
 	return s.cursor(f, prefix, t, after)
 }
 
-// WatchAll is Watch of all resources: one cursor over every record there is, counters among them, in the order of the
-// revisions. Every change wakes it.
+// WatchAll is Watch over all resources, counters included, in the order of the revisions. Every change wakes it.
 func (s *State) WatchAll(after int64) (*Cursor, error) {
 	return s.cursor(s.history.all, "", Term{}, after)
 }
 
-// cursor returns a cursor in a feed.
 func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	closed, horizon, floor := s.ended, s.history.horizon, f.floor
@@ -61,7 +73,7 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 	case after < horizon:
 		return nil, ErrCompacted
 	case after < floor:
-		// Memory does not hold it; the past may not do so either.
+		// Memory does not hold it; the log may not do so either.
 		if err := s.reaches(after); err != nil {
 			return nil, err
 		}
@@ -70,9 +82,9 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 	return &Cursor{state: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
 
-// Next returns the records behind the last ones, in the order of their revisions; it waits until there are some. They may
-// end within a commit. The slice is valid until the next call; the records are for keeps.
-// It returns ErrCompacted once the history went away under the cursor, ErrClosed, or the error of ctx.
+// Next returns the next records, in the order of their revisions; it waits until there are some. A batch may end
+// within a commit. The slice is valid until the next call; the records stay valid. It returns ErrCompacted when the
+// history no longer reaches back to the cursor, ErrClosed, or the error of ctx.
 func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	for {
 		records, g, err := c.read(ctx, true)
@@ -87,7 +99,7 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 		}
 		select {
 		case <-g.wake:
-			// Nothing of ours happened before the record that woke the group.
+			// No record between the join and the one that woke the group concerned this cursor.
 			c.after = max(c.after, g.first-1)
 		case <-ctx.Done():
 			c.leave(g)
@@ -96,30 +108,36 @@ func (c *Cursor) Next(ctx context.Context) ([]*Record, error) {
 	}
 }
 
-// Poll is Next that returns nothing where that would wait.
+// Poll is Next that returns nothing instead of waiting.
 func (c *Cursor) Poll() ([]*Record, error) {
 	for {
 		records, g, err := c.read(context.Background(), false)
-		if len(records) > 0 || err != nil || g == idle {
+		if len(records) > 0 || err != nil || g == wouldWait {
 			return records, err
 		}
 	}
 }
 
-// idle stands for the group that a cursor would wait in, if it were to wait.
-var idle = &group{}
+// wouldWait is what read returns in the place of a group when it is not to join one.
+var wouldWait = &group{}
 
-// Revision is up to where everything was handed out. It moves on with every call of Next or Poll, also when nothing
-// happened that concerns the cursor, and so may go into a bookmark.
+// Revision is up to where all records were returned. Next and Poll move it on also when nothing concerned the cursor,
+// so it may go into a bookmark.
 func (c *Cursor) Revision() int64 { return c.after }
 
-// Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end one that waits, cancel its context.
+// Close ends the cursor: the next call of Next or Poll returns ErrClosed. To end a call that waits, cancel its
+// context.
 func (c *Cursor) Close() { c.closed.Store(true) }
 
-// read takes one step through the history. It returns records, or an error, or the group that will be woken by the
-// next ones (idle, unless it is to join), or nothing at all when there may be more behind the step it took.
+// read takes one step through the history, from the log where memory does not reach back to the cursor, else from
+// memory. It returns one of four: records; an error; the group to wait in, after the end of the history (wouldWait
+// unless it is to join); or nothing, when the step found nothing and there is more after it.
+//
+// The group is joined under the same hold of the state's mu that found the end of the history. Otherwise a record
+// could come between the two, and the cursor would sleep over it.
 func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error) {
-	clear(c.buffer) // a waiting cursor keeps nothing alive
+	before := c.after
+	clear(c.buffer) // a cursor that waits keeps no records in memory
 	c.buffer = c.buffer[:0]
 	s := c.state
 	s.mu.RLock()
@@ -134,20 +152,42 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 			return nil, nil, ErrCompacted
 		}
 		err := c.readLog(ctx, min(floor, newest))
+		if invariants.Enabled {
+			c.check(before, newest)
+		}
 		return c.buffer, nil, err
 	}
 	defer s.mu.RUnlock()
-	if end := c.readMemory(); !end || len(c.buffer) > 0 {
+	end := c.readMemory()
+	if invariants.Enabled {
+		c.check(before, s.revision)
+	}
+	if !end || len(c.buffer) > 0 {
 		return c.buffer, nil, nil
 	}
 	if !join {
-		return nil, idle, nil
+		return nil, wouldWait, nil
 	}
 	return nil, c.feed.join(c.prefix, c.term), nil
 }
 
-// readMemory fills the buffer from the records in memory and says whether it came to their end. The caller holds the
-// state's lock.
+// check panics unless the last step went forward, and the batch is of the range that it went over.
+func (c *Cursor) check(before, newest int64) {
+	if c.after < before || c.after > max(before, newest) {
+		panic(fmt.Sprintf("store: a cursor moved from %d to %d of %d", before, c.after, newest))
+	}
+	for _, r := range c.buffer {
+		if r.Revision <= before || r.Revision > c.after || !c.feed.holds(r.Key.Resource) ||
+			!r.concerns(c.prefix, c.term) {
+			panic(fmt.Sprintf("store: a cursor of %q %q from %d to %d read %s at %d",
+				c.feed.resource, c.prefix, before, c.after, r.Key, r.Revision))
+		}
+		before = r.Revision
+	}
+}
+
+// readMemory fills the buffer from the records in memory and says whether it came to their end. The number of steps
+// is bounded, so that a cursor with a rare term does not hold the state's lock for long. The caller holds that lock.
 func (c *Cursor) readMemory() (end bool) {
 	records := &c.feed.records
 	n := records.len()
@@ -175,7 +215,8 @@ func (c *Cursor) push(r *Record) {
 	c.buffer = append(c.buffer, r)
 }
 
-// firstAfter is the index of the first record behind a revision.
+// firstAfter is the index of the first record whose revision is greater. The most frequent case, none, needs no
+// search.
 func firstAfter(records *queue[*Record], revision int64) int {
 	low, high := 0, records.len()
 	if high > 0 && records.at(high-1).Revision <= revision {
@@ -192,7 +233,8 @@ func firstAfter(records *queue[*Record], revision int64) int {
 	return low
 }
 
-// readLog fills the buffer from the log, up to the revision until, from where memory goes on.
+// readLog fills the buffer from the log with records up to the revision until, after which memory has them. No lock
+// is held meanwhile.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps := 0, 0
 	err := c.state.replay(c.after, until, func(commit *Commit) error {
@@ -201,7 +243,8 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		}
 		for _, lent := range commit.Records {
 			k := lent.Key
-			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || !strings.HasPrefix(k.Name, c.prefix) || lent.empty() {
+			if lent.Revision <= c.after || !c.feed.holds(k.Resource) || !strings.HasPrefix(k.Name, c.prefix) ||
+				lent.empty() {
 				continue
 			}
 			if r := c.state.copyRecord(lent); r.concerns(c.prefix, c.term) {
@@ -211,18 +254,18 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 		}
 		c.after = commit.Revision
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
 	switch err {
-	case errEnough:
+	case errStop:
 		return nil
 	case nil:
 		c.after = max(c.after, until)
 	}
 	if len(c.buffer) > 0 {
-		return nil // they are handed out first; the error comes again
+		return nil // these are returned first; the next call gets the error again
 	}
 	return err
 }

@@ -6,44 +6,47 @@ import (
 	"fmt"
 )
 
-// Writer decides what becomes of writes, and feeds the state. The embedded one (Open) puts them in order itself and makes them
-// durable in a Log; another one may ask a store that other processes write to as well, whose commits it feeds, too.
+// Writer decides which writes are accepted, and applies them to the state. The embedded one (Open) orders commits
+// itself and makes them durable in a Log. Another one may write to a store that several processes share; it applies
+// the commits of all of them.
 //
-// The contract of all of them:
+// The contract of every Writer:
 //
-//   - What Commit returns, a revision or a conflict, it returns only once the state includes what that tells of. So who reads again
-//     after a conflict finds another version than the one that lost, and a retry never spins on an old state.
+//   - Commit returns a revision, or a conflict, only once the state has the version that this is about. So a caller
+//     that reads again after a conflict finds another version than the one that it lost with, and a retry cannot fail
+//     again for the same reason.
 //   - Commits become visible in the order of their revisions, each as a whole.
 type Writer interface {
-	// Commit writes all changes, durably, provided that all preconditions hold: else it returns a *ConflictError or a *LimitError
-	// and has written nothing. The revision is that of the last change; with n of them, change i has revision-n+1+i. Nobody sees
-	// some of them without the others. It returns ErrClosed when no more writes are taken, and another error where this one was
-	// lost; whether it will be there in the end is open then, but it never is in part. Ctx bounds only the waiting: a commit
-	// abandoned by it still happens.
+	// Commit writes all changes, durably and at once, provided that all preconditions hold; else it writes
+	// nothing and returns a *ConflictError or a *LimitError. The revision is that of the last change; with n of
+	// them, change i has revision-n+1+i. It returns ErrClosed when no more writes are accepted. After any other
+	// error the commit may turn out to have been written, but never in part. Ctx bounds only the waiting: a
+	// commit that was begun goes on without its caller.
 	//
-	// The data of the changes are kept; nobody may change them from here on.
+	// The store keeps the data of the changes; nobody may change them from here on.
 	Commit(ctx context.Context, pre []Precondition, changes []Change) (revision int64, err error)
 
-	// Fresh says whether what the state has of a key is current: no older than what was the newest version when Fresh was called.
-	// With sure set it returns only once that is so, or with an error. The zero Key stands for all there are, and the state's
-	// revision then is no older than the newest one.
+	// Fresh says whether the state's version of a key is current: no older than the newest version at the time of
+	// the call. With sure set it makes it so, or returns an error. The zero Key stands for all keys, and for the
+	// state's revision.
 	Fresh(ctx context.Context, k Key, sure bool) (current bool, err error)
 
-	// Healthy says why no more writes are taken; nil as long as they are.
+	// Healthy returns why no more writes are accepted; nil while they are.
 	Healthy() error
 
-	// Close ends the writer and its state: writes on their way are finished, later ones refused, watches and waiting reads ended.
+	// Close ends the writer and its state: writes that were begun are finished, later ones refused, watches and
+	// waiting reads ended.
 	Close() error
 }
 
-// Store is a state and who writes to it.
+// Store is a State with its Writer.
 type Store struct {
 	*State
 	Writer
 }
 
-// Open replays a log and returns its state with the embedded writer. The first revision of a new one is FirstRevision, with nothing
-// in it.
+// Open replays a log and returns its state with the embedded writer. The first revision of a new one is
+// FirstRevision, with nothing in it.
 func Open(c Config) (*Store, error) {
 	if c.Log == nil {
 		return nil, errors.New("store: Config needs a Log")
@@ -59,12 +62,13 @@ func Open(c Config) (*Store, error) {
 	return &Store{State: state, Writer: newSequencer(state)}, nil
 }
 
-// Live returns the live version of a key, nil if there is none, and whether it is known to be current: the newest one that there was
-// when Live was called, or a newer one. Where another process may write, finding out takes a while: so a verb begins with what is
-// known here, and what it would refuse then, or leave as it is, it decides again with sure set. What it commits needs no such care,
-// for the commit's preconditions are judged by what is current.
+// Live returns the live version of a key, nil if there is none, and whether it is known to be current: no older than
+// the newest one at the time of the call. Where other processes write, to find that out takes a request to them. So a
+// caller begins with sure unset; if it would then refuse the request, or write nothing, it reads again with sure set.
+// Before a commit there is no need to: its preconditions are checked against the current version.
 func (s *Store) Live(ctx context.Context, k Key, sure bool) (v *Version, current bool, err error) {
-	// The embedded writer knows all there is. It is not asked: a key that goes through an interface costs every read an allocation.
+	// The embedded writer knows all there is. It is not asked: a key that goes through an interface costs every
+	// read an allocation.
 	if _, alone := s.Writer.(*sequencer); alone {
 		v, _ = s.Get(k)
 		return v, true, nil

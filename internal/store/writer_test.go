@@ -8,7 +8,8 @@ func TestLiveAllocatesNothing(t *testing.T) {
 	defer s.Close()
 	namespace, name := "ns", "a"
 	if n := testing.AllocsPerRun(100, func() {
-		if _, current, err := s.Live(t.Context(), Key{Resource: "/pods", Name: namespace + "/" + name}, true); !current || err != nil {
+		if _, current, err := s.Live(t.Context(), Key{Resource: "/pods", Name: namespace + "/" + name},
+			true); !current || err != nil {
 			t.Fatal(current, err)
 		}
 	}); n > 0 {

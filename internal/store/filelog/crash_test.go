@@ -54,9 +54,9 @@ func (c *cutter) MaybeError(op errorfs.Op) error {
 
 func (c *cutter) String() string { return "cutter" }
 
-// TestPowerCut cuts the power at more than 1,000 random points: under load, while segments and checkpoints come and go, and
-// while a log that the power was cut of is being opened. What was acknowledged is there afterwards, of what was not there
-// is all or nothing, and the log goes on.
+// TestPowerCut cuts the power at more than 1,000 random points: under load, while segments and checkpoints come and
+// go, and while a log that the power was cut of is being opened. What was acknowledged is there afterwards, of what
+// was not there is all or nothing, and the log goes on.
 //
 // SPEC: STORE-1
 func TestPowerCut(t *testing.T) {

@@ -119,8 +119,8 @@ func intact(t testing.TB, fs vfs.FS, m *model, acked int64, file string) bool {
 	return false
 }
 
-// TestBitRot flips a bit anywhere: everything is still there, for the bit meant nothing, or the file is named. Nothing
-// that was acknowledged goes without a word, and nothing else comes.
+// TestBitRot flips a bit anywhere: everything is still there, for the bit meant nothing, or the file is named.
+// Nothing that was acknowledged goes without a word, and nothing else comes.
 //
 // SPEC: STORE-1
 func TestBitRot(t *testing.T) {
@@ -315,8 +315,8 @@ func TestLocked(t *testing.T) {
 	l.Close()
 }
 
-// TestNotLockable: that a directory cannot be locked is not to say that somebody has it. Who has it in another process is
-// tried by TestKill.
+// TestNotLockable: that a directory cannot be locked is not to say that somebody has it. Who has it in another
+// process is tried by TestKill.
 func TestNotLockable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil { // no file can be made there, whoever runs the test

@@ -19,8 +19,9 @@ import (
 
 var errDisk = errors.New("the disk is broken")
 
-// TestDiskFails has every single operation of the disk fail in turn, once or from then on. Writes are refused from the
-// first one on that could not be made durable, reads go on, and what was acknowledged is there when the disk works again.
+// TestDiskFails has every single operation of the disk fail in turn, once or from then on. Writes are refused from
+// the first one on that could not be made durable, reads go on, and what was acknowledged is there when the disk
+// works again.
 //
 // SPEC: STORE-1
 func TestDiskFails(t *testing.T) {

@@ -1,20 +1,21 @@
 // Package filelog is the embedded durable log of a store: a directory of files that holds the commits of the recent
 // history, and the state that they led to.
 //
-//   - A segment holds commits in their order and is named after the revision before its first one. Only the newest one
-//     is written to.
+//   - A segment holds commits in their order and is named after the revision before its first one. Only the newest
+//     one is written to.
 //   - A checkpoint holds the state as of one revision, and replaces all commits up to there except as history.
 //   - A frame is one entry of a file: a commit, a part of a checkpoint, or what holds the file together.
-//   - The manifest says of which files the log consists and up to which revision it is synced. It is written after every
-//     sync, and is not synced itself then.
-//   - The synced offset of a frame is that up to which its segment was synced when the frame was written. It is there for
-//     losses of power, which may take the newest entry of the manifest.
+//   - The manifest says of which files the log consists and up to which revision it is synced. It is written after
+//     every sync, and is not synced itself then.
+//   - The synced offset of a frame is that up to which its segment was synced when the frame was written. It is there
+//     for losses of power, which may take the newest entry of the manifest.
 //
-// So a frame that does not read back is either the unfinished end of a write that nobody was told of, and is dropped, or
-// damage, and Open and Replay say in which file; and a file that is missing is named.
+// So a frame that does not read back is either the unfinished end of a write that nobody was told of, and is dropped,
+// or damage, and Open and Replay say in which file; and a file that is missing is named.
 //
-// The frames are records of Pebble's log format, and files are reached through Pebble's vfs, so that tests run on file
-// systems that lose and refuse writes. docs/formats.md has the format, docs/decisions/0001-embedded-log.md the reasons.
+// The frames are records of Pebble's log format, and files are reached through Pebble's vfs, so that tests run on
+// file systems that lose and refuse writes. docs/formats.md has the format, docs/decisions/0001-embedded-log.md the
+// reasons.
 //
 // A directory belongs to one process at a time. After a failed write or sync the log takes no more commits until it
 // is opened again: what the disk holds by then is not known before it is read.
@@ -37,8 +38,8 @@ type Options struct {
 	FS vfs.FS // the operating system's by default
 	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
 	SegmentBytes int64
-	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end of the process,
-	// but not a loss of power, which may leave a log that does not open any more.
+	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end
+	// of the process, but not a loss of power, which may leave a log that does not open any more.
 	NoSync bool
 	Logger *slog.Logger
 }
@@ -207,7 +208,8 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	return nil
 }
 
-// Compact writes a new checkpoint, when there is one, and removes what neither it nor the history behind horizon needs.
+// Compact writes a new checkpoint, when there is one, and removes what neither it nor the history behind horizon
+// needs.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	if c != nil {
 		if err := l.writeCheckpoint(c); err != nil {

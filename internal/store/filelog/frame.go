@@ -21,8 +21,8 @@ const (
 	frameEnd        = 6 // the last one of a checkpoint; in the place of the synced offset is the number of parts before it
 )
 
-// Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a revision: that
-// of the commit, or of the newest one before the frame.
+// Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a
+// revision: that of the commit, or of the newest one before the frame.
 const frameHeader = 1 + 8 + 8
 
 func putHeader(b []byte, kind byte, synced, revision int64) {
@@ -111,8 +111,8 @@ func (w *writer) sync() error {
 // publishIndex lets readers see the index of what is synced.
 func (w *writer) publishIndex() { w.segment.index = w.index }
 
-// sparseIndex knows for every so many bytes of a segment the first revision of the first commit that begins behind them.
-// Readers share the entries, which are never changed once they are there.
+// sparseIndex knows for every so many bytes of a segment the first revision of the first commit that begins behind
+// them. Readers share the entries, which are never changed once they are there.
 type sparseIndex []int64
 
 const indexStep = 64 << 10 // a multiple of the block size of the record format
@@ -138,8 +138,8 @@ func (x sparseIndex) find(after int64) int64 {
 	return int64(max(0, low-1)) * indexStep
 }
 
-// follows says why the commit of a frame does not follow the revision last; nil where it does. The header of the frame has
-// the last revision of the commit, and the payload how many there are.
+// follows says why the commit of a frame does not follow the revision last; nil where it does. The header of the
+// frame has the last revision of the commit, and the payload how many there are.
 func (f *frame) follows(last int64) (first int64, why error) {
 	h, _, err := parseCommitHeader(f.payload)
 	switch {
@@ -174,7 +174,8 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 	return &reader{records: record.NewReader(io.NewSectionReader(f, start, size-start), 0), start: start}
 }
 
-// errBroken says that the frame at the offset returned with it does not read back: it ends too early, or its checksum is wrong.
+// errBroken says that the frame at the offset returned with it does not read back: it ends too early, or its checksum
+// is wrong.
 var errBroken = errors.New("frame does not read back")
 
 // next returns the next frame, io.EOF behind the last one, or errBroken. The offset is set in any case.
@@ -228,8 +229,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// syncedBeyond says whether any frame behind offset tells that the file was synced beyond it. Nothing is known of where
-// frames begin there, so every position is tried; what is no frame fails at the first look, or has a wrong checksum.
+// syncedBeyond says whether any frame behind offset tells that the file was synced beyond it. Nothing is known of
+// where frames begin there, so every position is tried; what is no frame fails at the first look, or has a wrong
+// checksum.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	for start := offset &^ (blockSize - 1); ; start += blockSize {

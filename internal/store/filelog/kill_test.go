@@ -60,7 +60,8 @@ func child(dir string) {
 	select {}
 }
 
-// TestKill kills a process under load, again and again: each restart finds every commit that it was told of, byte for byte.
+// TestKill kills a process under load, again and again: each restart finds every commit that it was told of, byte for
+// byte.
 //
 // SPEC: STORE-1
 func TestKill(t *testing.T) {

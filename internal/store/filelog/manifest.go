@@ -14,21 +14,23 @@ import (
 
 // manifest is the file MANIFEST: which files the log consists of, and up to which revision.
 //
-// Segments are chained backwards, each names the one before it. So the chain alone cannot tell that the newest segment is
-// missing, or that the newest one was cut off behind a whole frame: a shorter log looks like one that never was longer. The
-// manifest can, since each of its entries was written after what it tells of was synced. At any time, and after any crash,
+// Segments are chained backwards, each names the one before it. So the chain alone cannot tell that the newest
+// segment is missing, or that the newest one was cut off behind a whole frame: a shorter log looks like one that
+// never was longer. The manifest can, since each of its entries was written after what it tells of was synced. At any
+// time, and after any crash,
 //
 //	entry.end    ≤ the newest commit that is synced
 //	entry.newest ≤ the newest segment whose name is synced
 //
-// so a log that ends before the entry that reads back has lost something. The entry may be older than the log: what was
-// written behind it is still found by the chain.
+// so a log that ends before the entry that reads back has lost something. The entry may be older than the log: what
+// was written behind it is still found by the chain.
 //
-// An entry is written after the sync of every batch of commits, and must not cost a sync of its own. A file that is replaced
-// by renaming needs one, or a power cut leaves it empty. Entries are therefore written in place, into one of three slots
-// a page apart. An entry that is to be synced goes to slot 0 and slot 1 in turn, one that is not goes to slot 2. A power
-// cut can tear slot 2, and that one of the others which was being written; the remaining one is whole, and the entry
-// with the highest sequence number counts. A killed process loses no entry at all, since the operating system has them.
+// An entry is written after the sync of every batch of commits, and must not cost a sync of its own. A file that is
+// replaced by renaming needs one, or a power cut leaves it empty. Entries are therefore written in place, into one of
+// three slots a page apart. An entry that is to be synced goes to slot 0 and slot 1 in turn, one that is not goes to
+// slot 2. A power cut can tear slot 2, and that one of the others which was being written; the remaining one is
+// whole, and the entry with the highest sequence number counts. A killed process loses no entry at all, since the
+// operating system has them.
 type manifest struct {
 	mu     sync.Mutex // Append and Compact write at the same time
 	file   vfs.File

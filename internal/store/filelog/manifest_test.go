@@ -30,8 +30,8 @@ func (im image) without(gone func(name string) bool) image {
 	return rest
 }
 
-// filledBehindCheckpoint returns a log as a process leaves it that was killed: a checkpoint in the place of the first segments, segments
-// before the checkpoint that hold history alone, and several behind it.
+// filledBehindCheckpoint returns a log as a process leaves it that was killed: a checkpoint in the place of the first
+// segments, segments before the checkpoint that hold history alone, and several behind it.
 func filledBehindCheckpoint(t *testing.T) (im image, m *model, acked int64) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
@@ -91,7 +91,8 @@ func openLogged(fs vfs.FS) (*filelog.Log, string, error) {
 	return l, out.String(), err
 }
 
-// TestLostFiles takes files away that acknowledged commits are in, one by one and together: the one that is missed is named.
+// TestLostFiles takes files away that acknowledged commits are in, one by one and together: the one that is missed is
+// named.
 //
 // SPEC: STORE-1
 func TestLostFiles(t *testing.T) {
@@ -173,7 +174,8 @@ func TestEmptiedFiles(t *testing.T) {
 	}
 }
 
-// TestLostHistory: segments from before the checkpoint hold nothing but history. Without them the log opens, and says so.
+// TestLostHistory: segments from before the checkpoint hold nothing but history. Without them the log opens, and says
+// so.
 func TestLostHistory(t *testing.T) {
 	im, m, acked := filledBehindCheckpoint(t)
 	oldest := im.files(".log")[0]
@@ -196,8 +198,8 @@ func TestLostHistory(t *testing.T) {
 	l.Close()
 }
 
-// TestCutBehindAnyFrame cuts the newest segment, and zeroes it, at every seventh byte, and behind its last frame. All commits in it were
-// acknowledged, so it is refused.
+// TestCutBehindAnyFrame cuts the newest segment, and zeroes it, at every seventh byte, and behind its last frame. All
+// commits in it were acknowledged, so it is refused.
 //
 // SPEC: STORE-1
 func TestCutBehindAnyFrame(t *testing.T) {
@@ -218,8 +220,8 @@ func TestCutBehindAnyFrame(t *testing.T) {
 	}
 }
 
-// TestManifestTorn damages one entry of the manifest after the other, as a power cut may: the log opens and says so. When
-// none reads back it does not open.
+// TestManifestTorn damages one entry of the manifest after the other, as a power cut may: the log opens and says so.
+// When none reads back it does not open.
 //
 // SPEC: STORE-1
 func TestManifestTorn(t *testing.T) {

@@ -166,8 +166,8 @@ func (m *model) check(s *store.Store, acked int64) error {
 	return nil
 }
 
-// adopt finds the refused commits that are there from a revision on all the same, up to one that is known. Each must be there
-// as a whole.
+// adopt finds the refused commits that are there from a revision on all the same, up to one that is known. Each must
+// be there as a whole.
 func (m *model) adopt(s *store.Store, revision int64) error {
 	c, err := s.Watch("/pods", "", revision-1)
 	if err != nil {
@@ -192,8 +192,8 @@ func (m *model) adopt(s *store.Store, revision int64) error {
 	return nil
 }
 
-// explain looks for refused commits that make what is there. A change that found nothing to delete leaves nothing by which to
-// tell whose it was: where one choice leads nowhere, the next one is tried.
+// explain looks for refused commits that make what is there. A change that found nothing to delete leaves nothing by
+// which to tell whose it was: where one choice leads nowhere, the next one is tried.
 func (m *model) explain(revision, last int64, there map[int64]string) bool {
 	if _, known := m.changes[revision]; known || revision > last {
 		return true

@@ -100,9 +100,9 @@ func (l *Log) open() error {
 	return l.removeStale(segments, checkpoints, unfinished)
 }
 
-// lockError tells a directory that somebody has open from one that cannot be locked at all: because it is read-only, full, or
-// on a file system without locks. The vfs has no errors of its own for that. Where a lock is held, it returns the bare number
-// of fcntl, or, if the holder is this process, an error without a number.
+// lockError tells a directory that somebody has open from one that cannot be locked at all: because it is read-only,
+// full, or on a file system without locks. The vfs has no errors of its own for that. Where a lock is held, it
+// returns the bare number of fcntl, or, if the holder is this process, an error without a number.
 func lockError(err error) error {
 	var file *fs.PathError
 	var number syscall.Errno
@@ -396,8 +396,8 @@ func (s *segment) stat(f vfs.File) error {
 	return err
 }
 
-// removeStale removes files that a crash left or brought back, or that a Compact had no time for. That is done last: as long
-// as something is missing, every file that is there may be of use to somebody.
+// removeStale removes files that a crash left or brought back, or that a Compact had no time for. That is done last:
+// as long as something is missing, every file that is there may be of use to somebody.
 func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) error {
 	names := unfinished
 	for _, revision := range checkpoints {

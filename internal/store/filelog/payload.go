@@ -95,8 +95,8 @@ func appendRecord(b []byte, r *store.Record) []byte {
 		b = appendBytes(b, data)
 	}
 	if r.Old != nil {
-		// The old version is there so that transitions of a selector need no look-up. Most updates touch a few bytes:
-		// what it shares with the new one at both ends is not written again.
+		// The old version is there so that transitions of a selector need no look-up. Most updates touch a
+		// few bytes: what it shares with the new one at both ends is not written again.
 		old := r.Old.Data
 		head := commonPrefix(old, data)
 		tail := commonSuffix(old[head:], data[head:])
@@ -202,8 +202,8 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 	return h, d, err
 }
 
-// parser makes commits and versions of payloads. What it returns points into the payload and into memory that is used again
-// for the next one, so it is lent, as store.Log has it, and costs no allocation for each record.
+// parser makes commits and versions of payloads. What it returns points into the payload and into memory that is used
+// again for the next one, so it is lent, as store.Log has it, and costs no allocation for each record.
 type parser struct {
 	commit store.Commit
 	used   []*parsed

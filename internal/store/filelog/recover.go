@@ -10,7 +10,8 @@ import (
 )
 
 // recoverLast finds the end of the last segment and begins the one to write to. What is not known to be synced is
-// written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no disk.
+// written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no
+// disk.
 //
 // Two things say that a commit was synced: the manifest, which knows a revision, and the synced offsets in
 // frames. After a loss of power the manifest may be older than these.
@@ -74,7 +75,8 @@ func (l *Log) recoverLast(synced int64) error {
 		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", checkpointName(l.checkpoint), last.end)
 	}
 
-	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a thousand files.
+	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a
+	// thousand files.
 	s := &segment{after: revision, previous: last.after, end: last.end}
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
@@ -85,9 +87,9 @@ func (l *Log) recoverLast(synced int64) error {
 	return l.begin(s, newReader(f, 0, end))
 }
 
-// checkBroken judges a frame of the last segment that does not read back: it is damage where something says that it was
-// synced; else the write was not finished, and the frame is dropped with all that follows. Zeros up to the end of the file
-// are no frame, but the room ahead of what was written.
+// checkBroken judges a frame of the last segment that does not read back: it is damage where something says that it
+// was synced; else the write was not finished, and the frame is dropped with all that follows. Zeros up to the end of
+// the file are no frame, but the room ahead of what was written.
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error

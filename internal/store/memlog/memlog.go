@@ -8,8 +8,8 @@ import (
 	"plinth/internal/store"
 )
 
-// Log keeps nothing but the newest revision. The store has the newest commits in memory anyway; to keep older ones, too,
-// would cost up to the whole window of the history in memory, which is meant for a disk.
+// Log keeps nothing but the newest revision. The store has the newest commits in memory anyway; to keep older ones,
+// too, would cost up to the whole window of the history in memory, which is meant for a disk.
 type Log struct{ newest atomic.Int64 }
 
 // New returns an empty log.

@@ -49,8 +49,8 @@ func cpu() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes, without owners and
-// with one owner for ten objects.
+// BenchmarkCommit measures creations of 4 kB objects, by one writer and by 32, and updates of a few bytes, without
+// owners and with one owner for ten objects.
 func BenchmarkCommit(b *testing.B, backend Backend) {
 	data := objects(1000)
 	owned := make([]store.Sidecar, 1000)
@@ -133,7 +133,8 @@ func BenchmarkGet(b *testing.B, backend Backend) {
 	})
 }
 
-// BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object that owns nothing.
+// BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object that owns
+// nothing.
 func BenchmarkDependents(b *testing.B, backend Backend) {
 	x := benchBox(b, backend)
 	x.fill(9000)

@@ -12,8 +12,9 @@ import (
 	"plinth/internal/store"
 )
 
-// Cluster is a store that several writers share, as an etcd would be. It has the truth, orders the commits of all of them, and
-// deletes what expires. It knows keys and bytes: what else a sidecar tells, each replica computes for itself.
+// Cluster is a store that several writers share, as an etcd would be. It has the truth, orders the commits of all of
+// them, and deletes what expires. It knows keys and bytes: what else a sidecar tells, each replica computes for
+// itself.
 type Cluster struct {
 	now func() time.Time
 
@@ -41,11 +42,13 @@ func NewCluster(now func() time.Time) *Cluster {
 	return &Cluster{now: now, revision: store.FirstRevision, live: map[store.Key]*store.Version{}, fed: map[*Replica]int{}, grew: make(chan struct{})}
 }
 
-// Replica is a writer on a cluster, whose state lags behind it. It is the worst that the contract of store.Writer allows:
+// Replica is a writer on a cluster, whose state lags behind it. It is the worst that the contract of store.Writer
+// allows:
 //
 //   - Unless asked to be sure, it says that it does not know whether a version is current.
-//   - The state learns of the commits of others some time later. While it is held, it learns of none but those that the contract
-//     demands: up to the own commit, up to the reason of a conflict, and up to the newest when somebody wants to be sure.
+//   - The state learns of the commits of others some time later. While it is held, it learns of none but those that
+//     the contract demands: up to the own commit, up to the reason of a conflict, and up to the newest when somebody
+//     wants to be sure.
 type Replica struct {
 	cluster *Cluster
 	state   *store.State
@@ -265,7 +268,8 @@ func (c *Cluster) newest() int {
 	return c.count()
 }
 
-// commit does what store.Writer.Commit says. Told is up to which commit a state has to be fed before the outcome may be told.
+// commit does what store.Writer.Commit says. Told is up to which commit a state has to be fed before the outcome may
+// be told.
 func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, told int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,7 +279,7 @@ func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store
 		if err := p.Holds(c.live[p.Key]); err != nil {
 			return 0, c.count(), err
 		}
-		if p.Sort == store.ThisCounter && p.Add != 0 {
+		if p.Type == store.ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, c.live[p.Key].Number()+p.Add, 10)
 			counted = append(counted, &store.Version{Key: p.Key, Data: number, Sidecar: &store.Sidecar{}})
 		}

@@ -70,8 +70,8 @@ func testCommit(t *testing.T, b Backend) {
 	}
 }
 
-// testCommitOfSeveralKeys: each change has a revision of its own, so that a watch that is cut between two of them goes on
-// with the second; and all are seen together.
+// testCommitOfSeveralKeys: each change has a revision of its own, so that a watch that is cut between two of them
+// goes on with the second; and all are seen together.
 //
 // SPEC: STORE-1, WATCH-1
 func testCommitOfSeveralKeys(t *testing.T, b Backend) {
@@ -237,7 +237,8 @@ func testPreconditionRace(t *testing.T, b Backend) {
 	}
 }
 
-// testLive: what is known to be current is no older than what had been committed before, and to be sure always gives that.
+// testLive: what is known to be current is no older than what had been committed before, and to be sure always gives
+// that.
 //
 // SPEC: STORE-2
 func testLive(t *testing.T, b Backend) {
@@ -288,8 +289,8 @@ func revisionOf(v *store.Version) int64 {
 	return v.Revision
 }
 
-// testParallelCounters: many read, add one and write back under a precondition, again when they lost. Nothing is lost,
-// and a watcher sees every step of every counter once.
+// testParallelCounters: many read, add one and write back under a precondition, again when they lost. Nothing is
+// lost, and a watcher sees every step of every counter once.
 //
 // SPEC: STORE-1, WATCH-1
 func testParallelCounters(t *testing.T, b Backend) {
@@ -449,7 +450,7 @@ func testFence(t *testing.T, b Backend) {
 			have = 0
 		}
 		var conflict *store.ConflictError
-		if err := fenced(v); !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: ns, Sort: store.ThisFence, Have: have}) {
+		if err := fenced(v); !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: ns, Type: store.ThisFence, Have: have}) {
 			t.Errorf("%s: %v", change.Data, err)
 		}
 	}

@@ -26,7 +26,8 @@ type player struct {
 	curs []*follower
 }
 
-// follower is a cursor that is read now and then, and what it should have said by then. The resource of one over all is "".
+// follower is a cursor that is read now and then, and what it should have said by then. The resource of one over all
+// is "".
 type follower struct {
 	c                       *store.Cursor
 	resource, prefix, first string

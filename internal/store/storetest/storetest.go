@@ -1,8 +1,9 @@
-// Package storetest is the one suite that a store passes over every log and with every writer: what it keeps, in which order, what is
-// refused, who is woken, and what is forgotten when. The truth is a twin, which is slow and obvious.
+// Package storetest is the one suite that a store passes over every log and with every writer: what it keeps, in
+// which order, what is refused, who is woken, and what is forgotten when. The truth is a twin, which is slow and
+// obvious.
 //
-// A Cluster is a store that several writers share, in memory: with its replicas, which lag behind it, the suite and other tests see
-// what holds for a state that is fed by somebody else.
+// A Cluster is a store that several writers share, in memory: with its replicas, which lag behind it, the suite and
+// other tests see what holds for a state that is fed by somebody else.
 package storetest
 
 import (
@@ -20,7 +21,8 @@ import (
 
 // Backend is a kind of store.
 type Backend struct {
-	// New returns a place for one store, and how to open it: again and again, each time after the last one was closed.
+	// New returns a place for one store, and how to open it: again and again, each time after the last one was
+	// closed.
 	New func(testing.TB) (open func(store.Config) (*store.Store, error))
 	// Durable says that a reopened store has what it had before.
 	Durable bool
@@ -87,7 +89,8 @@ func Run(t *testing.T, b Backend) {
 	}
 }
 
-// Describe is a sidecar computed from nothing but the bytes, so that one from the log can be told from one of a writer.
+// Describe is a sidecar computed from nothing but the bytes, so that one from the log can be told from one of a
+// writer.
 func Describe(k store.Key, data []byte) *store.Sidecar {
 	h := fnv.New64a()
 	h.Write(data)

@@ -96,8 +96,8 @@ func (w *twin) dependents(word string) string {
 	return b.String()
 }
 
-// history returns the records of a resource, or of all for "", behind one revision and up to another, as text: those whose data
-// begin with first, or did.
+// history returns the records of a resource, or of all for "", behind one revision and up to another, as text: those
+// whose data begin with first, or did.
 func (w *twin) history(resource, prefix, first string, after, until int64) string {
 	var b strings.Builder
 	for _, c := range w.changes {

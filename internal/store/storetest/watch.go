@@ -115,8 +115,8 @@ func testWatchWakes(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchTerms: a cursor with a term wakes when an object gets, has or loses it, and for nothing else; a version that
-// cannot be read wakes everybody.
+// testWatchTerms: a cursor with a term wakes when an object gets, has or loses it, and for nothing else; a version
+// that cannot be read wakes everybody.
 //
 // SPEC: WATCH-1
 func testWatchTerms(t *testing.T, b Backend) {
@@ -270,8 +270,8 @@ func testWatchManyWriters(t *testing.T, b Backend) {
 	wait.Wait()
 }
 
-// testWatchQuiet: a cursor under whose prefix nothing happens moves on all the same, even when its part of the history
-// is long gone, so that a bookmark tells where to go on.
+// testWatchQuiet: a cursor under whose prefix nothing happens moves on all the same, even when its part of the
+// history is long gone, so that a bookmark tells where to go on.
 //
 // SPEC: WATCH-4
 func testWatchQuiet(t *testing.T, b Backend) {

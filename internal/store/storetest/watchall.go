@@ -104,7 +104,8 @@ func testWatchAllWindow(t *testing.T, b Backend) {
 	}
 }
 
-// testWatchAllManyWriters: while many write to many resources, every cursor over all of them sees each change once, in order.
+// testWatchAllManyWriters: while many write to many resources, every cursor over all of them sees each change once,
+// in order.
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchAllManyWriters(t *testing.T, b Backend) {

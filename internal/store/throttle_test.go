@@ -10,13 +10,13 @@ import (
 // SPEC: WATCH-1
 func TestACrowdIsNotWokenForEachRecord(t *testing.T) {
 	for _, processors := range []int{1, 2, 20, 128} {
-		// The fewest waiters that rest for maxRest, the most that need no rest, and some between.
-		most := int(maxRest/(4*wakeCost)) * processors
-		few := int((minRest-1)/(4*wakeCost)) * processors
+		// The fewest waiters that rest for maxPause, the most that need no rest, and some between.
+		most := int(maxPause/(4*wakeCost)) * processors
+		few := int((minPause-1)/(4*wakeCost)) * processors
 		t.Run(fmt.Sprint("processors=", processors), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most, maxRest) })
-			synctest.Test(t, func(t *testing.T) { testPace(t, processors, 3*most, maxRest) })
-			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most/2, maxRest/2) })
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most, maxPause) })
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, 3*most, maxPause) })
+			synctest.Test(t, func(t *testing.T) { testPace(t, processors, most/2, maxPause/2) })
 			synctest.Test(t, func(t *testing.T) { testNoRest(t, processors, few) })
 		})
 	}
@@ -26,7 +26,7 @@ func TestACrowdIsNotWokenForEachRecord(t *testing.T) {
 type pacedFeed struct{ *feed }
 
 func newPacedFeed(processors int) pacedFeed {
-	return pacedFeed{&feed{waiting: newWaiting(), pace: pace{processors: processors}}}
+	return pacedFeed{&feed{waiting: newWaiting(), throttle: throttle{processors: processors}}}
 }
 
 func (f pacedFeed) wait(n int) *group {
@@ -83,8 +83,8 @@ func testPace(t *testing.T, processors, crowd int, rest time.Duration) {
 	if !woken(fourth) {
 		t.Fatal("a crowd sleeps on after its second rest")
 	}
-	if f.pace.processors != processors {
-		t.Fatalf("the pace reckons with %d processors", f.pace.processors)
+	if f.throttle.processors != processors {
+		t.Fatalf("the throttle reckons with %d processors", f.throttle.processors)
 	}
 }
 
