@@ -215,7 +215,8 @@ func TestBands(t *testing.T) {
 	c.consistent()
 }
 
-// An address that a Service has cannot be given back by deleting its IPAddress: there is a new one at once. One that no Service has is gone.
+// An address that a Service has cannot be given back by deleting its IPAddress: there is a new one at once. One that
+// no Service has is gone.
 func TestIPAddressInUse(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 0, 0)
 	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
@@ -260,7 +261,8 @@ func TestIPAddressInUse(t *testing.T) {
 	c.consistent()
 }
 
-// An IPAddress with a finalizer of somebody else's is marked when its Service goes, and the address is not free before it is gone.
+// An IPAddress with a finalizer of somebody else's is marked when its Service goes, and the address is not free
+// before it is gone.
 func TestIPAddressHeld(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/24", 0, 0)
 	if _, err := c.create("s", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`)); err != nil {
@@ -285,7 +287,8 @@ func TestIPAddressHeld(t *testing.T) {
 	c.consistent()
 }
 
-// Addresses come from all ServiceCIDRs that are ready, and from none that is being deleted, even if it is so only by the time of the commit.
+// Addresses come from all ServiceCIDRs that are ready, and from none that is being deleted, even if it is so only by
+// the time of the commit.
 func TestServiceCIDRs(t *testing.T) {
 	c := newCluster(t, "10.0.0.0/29", 0, 0)
 	cidr := `{"metadata":{"name":"more","finalizers":["a.b/c"]},"spec":{"cidrs":["10.9.0.0/24","fd00::/64"]}}`

@@ -10,8 +10,9 @@ import (
 	"plinth/internal/store"
 )
 
-// Adopt gives Services that were stored before there were claims what they have not, an address or the claims of what they have: so that
-// nobody else gets it. It looks at what the store knows of all Services, and parses none of those that have all they need:
+// Adopt gives Services that were stored before there were claims what they have not, an address or the claims of what
+// they have: so that nobody else gets it. It looks at what the store knows of all Services, and parses none of those
+// that have all they need:
 //
 //	a Service has claims  ⇔  it is a name only, or headless, or there is an IPAddress of its first address
 //

@@ -19,8 +19,8 @@ const CIDRs = "networking.k8s.io/servicecidrs"
 
 // Config is where addresses and ports come from.
 type Config struct {
-	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is that of Services
-	// that ask for none; none: 10.0.0.0/24.
+	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is
+	// that of Services that ask for none; none: 10.0.0.0/24.
 	Ranges []netip.Prefix
 	// Ports are the first and the last of --service-node-port-range; 0, 0: 30000-32767.
 	FirstPort, LastPort int64
@@ -63,8 +63,8 @@ func New(c Config) *Allocator {
 // Open lets ServiceCIDRs count.
 func (a *Allocator) Open(collection *store.Collection) { a.cidrs = view.New(collection, compile) }
 
-// Complete makes the type of Services allocate, and that of IPAddresses stand for what was. Check says what is wrong with the cluster
-// IPs and families of a Service on their own.
+// Complete makes the type of Services allocate, and that of IPAddresses stand for what was. Check says what is wrong
+// with the cluster IPs and families of a Service on their own.
 func (a *Allocator) Complete(services, ips *engine.Resource, check func(service, old object.Value) field.ErrorList) {
 	a.services, a.addresses, a.check = services, ips, check
 	services.Allocate, services.Claims = a.allocate, a.claims
@@ -110,8 +110,8 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	return a.services, a.services.KeyOf(ref.At("namespace").Str(), ref.At("name").Str())
 }
 
-// allocate gives a Service the addresses and ports that it asks for, or that its type has, or says why it cannot have them. The order of
-// what is looked at is the reference's.
+// allocate gives a Service the addresses and ports that it asks for, or that its type has, or says why it cannot have
+// them. The order of what is looked at is the reference's.
 func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
 	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old), given: map[int64]bool{}}
 	if g.old != nil {

@@ -124,8 +124,8 @@ func spec(kind, more string) string {
 	return fmt.Sprintf(`{"type":%q,"ports":[{"port":80}]%s}`, kind, more)
 }
 
-// consistent demands that what Services have is what is claimed, and that nobody has what another one has: the addresses of Services are
-// the IPAddresses that refer to Services, and their ports on nodes the claims of ports.
+// consistent demands that what Services have is what is claimed, and that nobody has what another one has: the
+// addresses of Services are the IPAddresses that refer to Services, and their ports on nodes the claims of ports.
 func (c *cluster) consistent() {
 	c.Helper()
 	ips, ports := map[string]string{}, map[string]string{}

@@ -13,8 +13,8 @@ import (
 
 var spec = field.NewPath("spec")
 
-// completeFamilies fills in which families of addresses a Service has, given what its client says of it in ipFamilyPolicy, ipFamilies
-// and clusterIPs, and refuses what the cluster does not have.
+// completeFamilies fills in which families of addresses a Service has, given what its client says of it in
+// ipFamilyPolicy, ipFamilies and clusterIPs, and refuses what the cluster does not have.
 func (g *grant) completeFamilies() error {
 	if !g.hasAddress() || g.staysAsItPrefers() {
 		return nil
@@ -48,8 +48,8 @@ func (g *grant) completeFamilies() error {
 	return nil
 }
 
-// staysAsItPrefers says whether an update leaves a Service that prefers two families with those that it has: it does not change when
-// the cluster has one more or one less.
+// staysAsItPrefers says whether an update leaves a Service that prefers two families with those that it has: it does
+// not change when the cluster has one more or one less.
 func (g *grant) staysAsItPrefers() bool {
 	return g.old != nil && g.kind == g.old.kind && g.policy.Str() == preferDual &&
 		(g.old.policy.IsNull() || g.old.policy.Str() == preferDual) && len(g.old.clusterIPs) > 0 &&
@@ -67,8 +67,8 @@ func (g *grant) defaultPolicy() object.Value {
 	return object.StringOf(single)
 }
 
-// applyPolicy makes addresses and families agree with the policy, where an update says it has one family from now on; elsewhere it
-// says where they do not.
+// applyPolicy makes addresses and families agree with the policy, where an update says it has one family from now on;
+// elsewhere it says where they do not.
 func (g *grant) applyPolicy() (errs field.ErrorList) {
 	s := g.service
 	alone := g.policy.Str() == single
@@ -126,8 +126,8 @@ func (g *grant) inferFamilies() (errs field.ErrorList) {
 // configured says whether the cluster has a family.
 func (g *grant) configured(family string) bool { return slices.Contains(g.Allocator.families, family) }
 
-// addFamily gives a Service the default family where it has none, and the other one where there can be two and its policy
-// wants them.
+// addFamily gives a Service the default family where it has none, and the other one where there can be two and its
+// policy wants them.
 func (g *grant) addFamily(two bool) {
 	s := g.service
 	if len(s.families) == 0 {

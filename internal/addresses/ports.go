@@ -28,8 +28,8 @@ func (g *grant) givePorts() error {
 	return g.givePortsAgain()
 }
 
-// givePortsNew gives ports to a new Service. Ports of one number, which differ in their protocols, have the same port on nodes, unless
-// other ones are asked for.
+// givePortsNew gives ports to a new Service. Ports of one number, which differ in their protocols, have the same port
+// on nodes, unless other ones are asked for.
 func (g *grant) givePortsNew() error {
 	byPort, askedFor := map[int64]int64{}, g.askedFor()
 	for i, p := range g.ports {
@@ -63,7 +63,8 @@ func (g *grant) givePortsNew() error {
 	return nil
 }
 
-// askedFor is, by the number of a port, the port on nodes that is asked for by the first of the ports of that number that asks for one.
+// askedFor is, by the number of a port, the port on nodes that is asked for by the first of the ports of that number
+// that asks for one.
 func (g *grant) askedFor() map[int64]int64 {
 	first := map[int64]int64{}
 	for _, p := range g.ports {
@@ -110,7 +111,8 @@ func (g *grant) givePortsAgain() error {
 	return nil
 }
 
-// giveHealthPort gives a Service the port on which nodes say whether they have an endpoint of it, if it has come to need one.
+// giveHealthPort gives a Service the port on which nodes say whether they have an endpoint of it, if it has come to
+// need one.
 func (g *grant) giveHealthPort() error {
 	if !g.hasHealthPort() || g.old != nil && g.old.hasHealthPort() {
 		return nil

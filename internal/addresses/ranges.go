@@ -125,7 +125,8 @@ func (s source) hosts() uint64 {
 	return 1<<64 - 1
 }
 
-// size is how many of them can be given away: all but that of the network itself and an IPv4 network's broadcast address.
+// size is how many of them can be given away: all but that of the network itself and an IPv4 network's broadcast
+// address.
 func (s source) size() uint64 {
 	reserved := uint64(1)
 	if s.Addr().Is4() {
@@ -137,7 +138,8 @@ func (s source) size() uint64 {
 // has says whether an address is one that the range can give away.
 func (s source) has(a netip.Addr) bool { return Contains(s.Prefix, a) }
 
-// Contains says whether an address is one that Services can have of a range: not that of the network, nor its broadcast address.
+// Contains says whether an address is one that Services can have of a range: not that of the network, nor its
+// broadcast address.
 func Contains(prefix netip.Prefix, a netip.Addr) bool {
 	first := prefix.Masked().Addr()
 	return prefix.Contains(a) && a != first && !(a.Is4() && a == at(first, 1<<(32-prefix.Bits())-1))
@@ -171,8 +173,8 @@ func (b band) lower(places uint64) uint64 {
 	return min(max(places/b.share, b.min), b.max)
 }
 
-// places goes through the places 0 to size-1 of a range, each once: from a random place of the upper band on to its end and around
-// again, and then in the same way through the lower one.
+// places goes through the places 0 to size-1 of a range, each once: from a random place of the upper band on to its
+// end and around again, and then in the same way through the lower one.
 func places(size, lower uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, part := range [][2]uint64{{lower, size}, {0, lower}} {

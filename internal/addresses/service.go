@@ -139,7 +139,8 @@ func (s *service) held() (ips []netip.Addr, ports []int64) {
 	return ips, ports
 }
 
-// parseIP reads an address as the reference does: 010.0.0.1 is 10.0.0.1, and an IPv4 address in one of IPv6 is the former.
+// parseIP reads an address as the reference does: 010.0.0.1 is 10.0.0.1, and an IPv4 address in one of IPv6 is the
+// former.
 func parseIP(text string) (netip.Addr, bool) {
 	var ip net.IP = netutils.ParseIPSloppy(text)
 	a, ok := netip.AddrFromSlice(ip)

@@ -20,8 +20,8 @@ import (
 // aggregator is the name of the controller, and that by which it owns the rules that it writes.
 const aggregator = "clusterrole-aggregation-controller"
 
-// Aggregation gives ClusterRoles that have an aggregationRule the rules of those that it selects (AUTH-2). It follows the
-// ClusterRoles, and after each change looks at those that aggregate: these are few, and may select each other.
+// Aggregation gives ClusterRoles that have an aggregationRule the rules of those that it selects (AUTH-2). It follows
+// the ClusterRoles, and after each change looks at those that aggregate: these are few, and may select each other.
 type Aggregation struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -94,7 +94,8 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// renew gives one role the rules of those that its selectors select, in the order of the selectors and of the roles' names.
+// renew gives one role the rules of those that its selectors select, in the order of the selectors and of the roles'
+// names.
 func (p *aggregationPass) renew(ctx context.Context, name string, obj object.Value, selectors []object.Value, names []string) error {
 	var rules []object.Value
 	for _, s := range selectors {

@@ -28,13 +28,15 @@ const (
 	unknownSigner       = "kubernetes.io/legacy-unknown"
 )
 
-// Certificates does what there is to do about CertificateSigningRequests: it is three controllers, which Sign, Approve and Clean run.
+// Certificates does what there is to do about CertificateSigningRequests: it is three controllers, which Sign,
+// Approve and Clean run.
 type Certificates struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	// Authority signs certificates, and PrivateKey is its key. Life is how long a certificate lasts that is asked for no time.
+	// Authority signs certificates, and PrivateKey is its key. Life is how long a certificate lasts that is asked
+	// for no time.
 	Authority  *x509.Certificate
 	PrivateKey crypto.Signer
 	Life       time.Duration
@@ -163,16 +165,16 @@ func (r *signingRequest) sign(ctx context.Context) error {
 	return r.write(ctx, "status", r.obj.WithAt(object.StringOf(base64.StdEncoding.EncodeToString(text)), "status", "certificate"))
 }
 
-// Certificates are valid a little before they are made, for clocks that are behind. Those that are asked to last less than shortLife
-// last that long from now on, others from when they are valid.
+// Certificates are valid a little before they are made, for clocks that are behind. Those that are asked to last less
+// than shortLife last that long from now on, others from when they are valid.
 const (
 	backdate  = 5 * time.Minute
 	shortLife = 8 * time.Hour
 	minLife   = 10 * time.Minute
 )
 
-// certificate makes the certificate that is asked for: its subject, its names and its usages are the request's, and its extensions
-// are not.
+// certificate makes the certificate that is asked for: its subject, its names and its usages are the request's, and
+// its extensions are not.
 func (r *signingRequest) certificate(request *x509.CertificateRequest) ([]byte, error) {
 	if err := request.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("unable to verify certificate request signature: %w", err)
@@ -251,7 +253,8 @@ func fitsSigner(signer string, request *x509.CertificateRequest, usages []string
 	return nil
 }
 
-// ofKubelet says why a request is not one of a kubelet, for the certificate that it shows as a client, or as a server.
+// ofKubelet says why a request is not one of a kubelet, for the certificate that it shows as a client, or as a
+// server.
 func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) error {
 	usage := "client auth"
 	if serves {
@@ -283,8 +286,8 @@ func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) e
 	return nil
 }
 
-// approve approves the request of a node for its certificate as a client, if who asks may have that done: a node for itself, or
-// somebody for a node.
+// approve approves the request of a node for its certificate as a client, if who asks may have that done: a node for
+// itself, or somebody for a node.
 func (r *signingRequest) approve(ctx context.Context) error {
 	_, approved := r.is("Approved")
 	_, denied := r.is("Denied")

@@ -74,7 +74,8 @@ func (t *target) request() *engine.Request {
 //	an owner waits     it is deleted, in the foreground if it has dependents of its own
 //	all are gone       it is deleted, as its own finalizers say, else in the background
 //
-// An object that is being deleted is left alone: it is on its way. So is one of whose owners one cannot be told to be gone.
+// An object that is being deleted is left alone: it is on its way. So is one of whose owners one cannot be told to be
+// gone.
 func (t *target) examine(ctx context.Context, known notes) error {
 	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
 		return nil
@@ -141,18 +142,20 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 
 // deleteInForeground has the object wait for its own dependents before it goes, for an owner that waits for it.
 //
-// Were that all, a cycle of objects that block each other would wait forever. So an object of which a dependent waits already, and
-// which may close a cycle therefore, no longer blocks its owners. That is enough, although workers decide side by side: an object
-// comes here only when all of its owners wait or are gone, so of a cycle it comes after the one before it,
+// Were that all, a cycle of objects that block each other would wait forever. So an object of which a dependent waits
+// already, and which may close a cycle therefore, no longer blocks its owners. That is enough, although workers
+// decide side by side: an object comes here only when all of its owners wait or are gone, so of a cycle it comes
+// after the one before it,
 //
 //	x is an owner of y ∧ y is deleted here ⇒ x waited before y was judged
 //
-// and the last one finds a dependent that waits: the one with which the cycle has begun, which somebody else has deleted. (Who
-// deletes several objects of one cycle in the foreground has them wait for each other, as on the reference.)
+// and the last one finds a dependent that waits: the one with which the cycle has begun, which somebody else has
+// deleted. (Who deletes several objects of one cycle in the foreground has them wait for each other, as on the
+// reference.)
 //
-// An object that has stopped to block its owners is judged again when they have seen that: an owner that waits for nothing else is
-// gone then, or is held by finalizers of others and keeps the object, which goes with it in the background. So does the reference,
-// whose delete is on the condition that the references have not changed.
+// An object that has stopped to block its owners is judged again when they have seen that: an owner that waits for
+// nothing else is gone then, or is held by finalizers of others and keeps the object, which goes with it in the
+// background. So does the reference, whose delete is on the condition that the references have not changed.
 func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
 	closes := false
 	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
@@ -238,7 +241,8 @@ func listOrNull(items []object.Value) object.Value {
 	return object.ListOf(items...)
 }
 
-// patch changes metadata of the object, on the condition that it is still as it was read; then the target is what has become of it.
+// patch changes metadata of the object, on the condition that it is still as it was read; then the target is what has
+// become of it.
 func (t *target) patch(ctx context.Context, metadata object.Value) error {
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
@@ -265,9 +269,9 @@ func (t *target) release(ctx context.Context) error {
 
 // blocked says whether a dependent blocks the deletion of the object.
 //
-// It is asked whenever one of them goes, so that to look at all of them each time would take a square of their number. So the
-// collector remembers one that blocks, and looks for another one only when that has gone. The last one in the order of the index is
-// the best to remember: it is that of which the delete comes last.
+// It is asked whenever one of them goes, so that to look at all of them each time would take a square of their
+// number. So the collector remembers one that blocks, and looks for another one only when that has gone. The last one
+// in the order of the index is the best to remember: it is that of which the delete comes last.
 func (t *target) blocked(ctx context.Context) bool {
 	uid := t.o.Sidecar.UID
 	blocks := func(d *engine.Object) bool {
@@ -357,8 +361,8 @@ func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
 	return err
 }
 
-// reportNamespace tells of a reference of the object to an owner that is there, but in another namespace, by an Event, as the
-// reference does.
+// reportNamespace tells of a reference of the object to an owner that is there, but in another namespace, by an
+// Event, as the reference does.
 func (t *target) reportNamespace(ctx context.Context, ref reference) {
 	types := t.Registry.Now()
 	of, namespaces, events := t.ownerResource(ref), types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")

@@ -13,14 +13,14 @@ import (
 	"plinth/object"
 )
 
-// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It belongs
-// to the server itself, as in the reference, where no kube-controller-manager does it either.
+// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It
+// belongs to the server itself, as in the reference, where no kube-controller-manager does it either.
 type Definitions struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil: it has
-	// never defined any.
+	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil:
+	// it has never defined any.
 	Objects func(definition *engine.Object) *engine.Resource
 	// Finalizer is what keeps a definition until its objects are gone.
 	Finalizer string
@@ -41,8 +41,8 @@ func (c *Definitions) Run(ctx context.Context) {
 }
 
 // seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what
-// they were end then. A definition that another server has written, and has not finished, is finished: any write of its
-// status does.
+// they were end then. A definition that another server has written, and has not finished, is finished: any write of
+// its status does.
 func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	obj, err := engine.ObjectOf(definition)

@@ -20,10 +20,10 @@ import (
 // emptier empties the deleted objects of one type that hold others: namespaces and definitions.
 //
 // Each object that is being deleted has a worker, so that one that cannot be emptied (a webhook that does not answer)
-// keeps no other. A worker makes a pass over what is in its object, and then waits until something happens to what the
-// pass has left: it watches the types that have objects left, in that namespace, from the version of which the pass
-// counted them. Nothing is listed again by the clock, and a server in which nothing is being deleted follows nothing
-// but the objects themselves.
+// keeps no other. A worker makes a pass over what is in its object, and then waits until something happens to what
+// the pass has left: it watches the types that have objects left, in that namespace, from the version of which the
+// pass counted them. Nothing is listed again by the clock, and a server in which nothing is being deleted follows
+// nothing but the objects themselves.
 type emptier struct {
 	engine *engine.Engine
 	logger *slog.Logger
@@ -51,8 +51,8 @@ type leftKind struct {
 	resource *engine.Resource
 	count    int
 	revision int64
-	// related are objects that are not to be emptied: their deletion is worth another pass. (A Node, whose Pods nobody
-	// ends.)
+	// related are objects that are not to be emptied: their deletion is worth another pass. (A Node, whose Pods
+	// nobody ends.)
 	related bool
 }
 
@@ -64,18 +64,18 @@ func (l *leftovers) count() (n int) {
 }
 
 const (
-	// passesAtOnce is how many objects are emptied side by side, and deletesAtOnce how many deletes of a pass are: these
-	// share the waits for the disk.
+	// passesAtOnce is how many objects are emptied side by side, and deletesAtOnce how many deletes of a pass
+	// are: these share the waits for the disk.
 	passesAtOnce  = 10
 	deletesAtOnce = 16
 
-	// A pass is followed by a rest of restFactor times as long as it took, and of minRest at least, unless nothing is
-	// left: objects whose finalizers go one after the other are not worth a pass each.
+	// A pass is followed by a rest of restFactor times as long as it took, and of minRest at least, unless
+	// nothing is left: objects whose finalizers go one after the other are not worth a pass each.
 	restFactor = 10
 	minRest    = 100 * time.Millisecond
 
-	// After an error the next pass comes by itself: after minRetry, and twice as long each time, up to maxRetry, as in
-	// the reference.
+	// After an error the next pass comes by itself: after minRetry, and twice as long each time, up to maxRetry,
+	// as in the reference.
 	minRetry = time.Second
 	maxRetry = time.Minute
 )
@@ -183,8 +183,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a reason for another pass: nothing is left of what was; or something has become of what is
-// left, or of the object itself, and the rest is over; or the time has come. It also returns when ctx ends.
+// wait returns when there is a reason for another pass: nothing is left of what was; or something has become of what
+// is left, or of the object itself, and the rest is over; or the time has come. It also returns when ctx ends.
 func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -258,7 +258,8 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 			tell(gone)
 		}
 	}
-	// The history has gone away, or the type is served in another form or not any more: only another pass can tell.
+	// The history has gone away, or the type is served in another form or not any more: only another pass can
+	// tell.
 	if pause(ctx, minRetry) {
 		tell(0)
 	}
@@ -273,8 +274,8 @@ func inBackground(*engine.Object) engine.DeleteOptions {
 	return engine.DeleteOptions{PropagationPolicy: "Background"}
 }
 
-// emptyOf deletes the objects of one type in a namespace, or in all, and yields those that something holds. Nothing new
-// can come: the namespace or the definition is marked, and what was created before it was is in the first list.
+// emptyOf deletes the objects of one type in a namespace, or in all, and yields those that something holds. Nothing
+// new can come: the namespace or the definition is marked, and what was created before it was is in the first list.
 func (c *emptier) emptyOf(
 	ctx context.Context, r *engine.Resource, namespace string, how deletion,
 ) (rest *engine.Collection, err error) {
@@ -311,8 +312,9 @@ func (c *emptier) emptyOf(
 	return c.engine.List(ctx, rq, engine.ListOptions{})
 }
 
-// deleteIsNoop says that a delete in the background would change nothing of an object: it has been told before, and waits
-// for finalizers that such a delete leaves alone. (Types with a grace period are told again: it may be a shorter one.)
+// deleteIsNoop says that a delete in the background would change nothing of an object: it has been told before, and
+// waits for finalizers that such a delete leaves alone. (Types with a grace period are told again: it may be a
+// shorter one.)
 func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	if !item.Sidecar.Deleting || r.GracefulDelete != nil {
 		return false
@@ -325,8 +327,8 @@ func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	return true
 }
 
-// delete deletes one object of a list. That it is gone, or that another one has taken its name, is no error: the latter
-// was created after what the list is of.
+// delete deletes one object of a list. That it is gone, or that another one has taken its name, is no error: the
+// latter was created after what the list is of.
 func (c *emptier) delete(ctx context.Context, r *engine.Resource, item *engine.Object, o engine.DeleteOptions) error {
 	rq := &engine.Request{Resource: r, Name: item.Key.Name, User: c.user}
 	if r.Namespaced {

@@ -9,15 +9,15 @@ import (
 	"plinth/internal/engine"
 )
 
-// follower calls sync for the objects of some types: for all that there are, and then for each that changes or goes. It is for
-// controllers that look at one object at a time and need no order.
+// follower calls sync for the objects of some types: for all that there are, and then for each that changes or goes.
+// It is for controllers that look at one object at a time and need no order.
 type follower struct {
 	engine *engine.Engine
 	logger *slog.Logger
 	name   string // of the controller
 	types  []*engine.Resource
-	// sync does what is to be done about an object; gone says that it was deleted. It is called again after a time if it says
-	// so (again > 0), and after an error. Objects of one type come one after the other.
+	// sync does what is to be done about an object; gone says that it was deleted. It is called again after a
+	// time if it says so (again > 0), and after an error. Objects of one type come one after the other.
 	sync func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (again time.Duration, err error)
 }
 

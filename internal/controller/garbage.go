@@ -19,30 +19,34 @@ import (
 
 // Garbage collects objects whose owners are gone, and does what a delete said about dependents (DEL-2, DEL-5).
 //
-// The problem: an object names its owners by UID and by type and name, and is to go when none of them is there any more. Owners are
-// of any type and end at any time, dependents come at any time, also after their owner has gone; and nothing but the objects
-// themselves outlives the process.
+// The problem: an object names its owners by UID and by type and name, and is to go when none of them is there any
+// more. Owners are of any type and end at any time, dependents come at any time, also after their owner has gone; and
+// nothing but the objects themselves outlives the process.
 //
-// The reference keeps a graph of all objects in memory, built by a watch for each type, and compares its nodes with the server. Here
-// the store has what the graph is for: an index that finds dependents by the UID of an owner, and one history of all objects. So the
-// collector follows that history and looks at an object only when something may have changed for it:
+// The reference keeps a graph of all objects in memory, built by a watch for each type, and compares its nodes with
+// the server. Here the store has what the graph is for: an index that finds dependents by the UID of an owner, and
+// one history of all objects. So the collector follows that history and looks at an object only when something may
+// have changed for it:
 //
 //   - its references are new: are the owners there?
 //   - an owner of it has gone: is there another one?
-//   - an owner waits for its dependents (the finalizer foregroundDeletion): it is deleted, too, or leaves that owner for others.
+//   - an owner waits for its dependents (the finalizer foregroundDeletion): it is deleted, too, or leaves that owner
+//     for others.
 //
-// An object is judged by the newest state and not by the change that was the reason to look, and what is decided is written on the
-// condition that the object is still the one that was judged. The invariant, once the history is read to its end and the worklist is
-// empty: every object with references has one to an object that is there, or to one that cannot be told to be gone. It holds because
-// an object and its owner are both in the state that one of the two changes is judged by: if the owner went first, the dependent was
-// looked at when it came; if the dependent came first, the index had it when the owner went.
+// An object is judged by the newest state and not by the change that was the reason to look, and what is decided is
+// written on the condition that the object is still the one that was judged. The invariant, once the history is read
+// to its end and the worklist is empty: every object with references has one to an object that is there, or to one
+// that cannot be told to be gone. It holds because an object and its owner are both in the state that one of the two
+// changes is judged by: if the owner went first, the dependent was looked at when it came; if the dependent came
+// first, the index had it when the owner went.
 //
-// To go by the changes alone, and to forget them, would not do: a server that is killed between an owner's end and its dependents'
-// would never delete the latter. So at the start, after the history has gone away under the collector, and when a type is served
-// that an owner is of, all objects with references are looked at. This reads the metadata of those, and nothing else.
+// To go by the changes alone, and to forget them, would not do: a server that is killed between an owner's end and
+// its dependents' would never delete the latter. So at the start, after the history has gone away under the
+// collector, and when a type is served that an owner is of, all objects with references are looked at. This reads the
+// metadata of those, and nothing else.
 //
-// Nothing grows with the number of objects: there are the objects that wait for dependents, the types of owners that are not served,
-// and the tasks under way.
+// Nothing grows with the number of objects: there are the objects that wait for dependents, the types of owners that
+// are not served, and the tasks under way.
 type Garbage struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -69,7 +73,8 @@ type collector struct {
 	//
 	//	u ∈ waiting ⇔ the last version of u that was read is being deleted and has the finalizer foregroundDeletion
 	waiting map[string]*waiter
-	// missing has the types of owners that are not served. After too many there is only the knowledge that there are some.
+	// missing has the types of owners that are not served. After too many there is only the knowledge that there
+	// are some.
 	missing     map[ownerType]bool
 	missingMore bool
 	followed    atomic.Int64 // the revision of the last change that was followed
@@ -172,8 +177,8 @@ func (c *collector) served(types *engine.Types) bool {
 	return false
 }
 
-// collectable is the type of the objects that have keys of this resource part, where they can be dependents; else nil. Events are not
-// among them, as in the reference.
+// collectable is the type of the objects that have keys of this resource part, where they can be dependents; else
+// nil. Events are not among them, as in the reference.
 func (c *collector) collectable(path string) *engine.Resource {
 	r := c.Registry.Now().OfPath(path)
 	if r == nil || path == eventsPath || !r.Has("delete") || !r.Has("list") || !r.Has("watch") {
@@ -250,8 +255,8 @@ func (c *collector) tellOwners(uids []string) {
 	}
 }
 
-// changed follows a change of an object, or its beginning. observed says that references that are new are to be reported where they
-// lead out of the namespace.
+// changed follows a change of an object, or its beginning. observed says that references that are new are to be
+// reported where they lead out of the namespace.
 func (c *collector) changed(ctx context.Context, old, now *engine.Object, observed bool) {
 	if old != nil && old.Sidecar.Unreadable != nil {
 		old = nil
@@ -320,8 +325,8 @@ func finalizing(o *engine.Object) (waits, leaves bool) {
 	return waits, leaves
 }
 
-// suspicious says whether an object with new references is to be examined: one of them leads nowhere, or to an owner that it now
-// blocks and that waits for its dependents.
+// suspicious says whether an object with new references is to be examined: one of them leads nowhere, or to an owner
+// that it now blocks and that waits for its dependents.
 func (c *collector) suspicious(ctx context.Context, o *engine.Object) bool {
 	head, err := engine.HeadOf(o)
 	if err != nil {
@@ -371,7 +376,8 @@ const (
 var (
 	// errNotServed is that the type of an owner is not served, so that nobody can say whether it is there.
 	errNotServed = errors.New("the type of an owner is not served")
-	// errInNamespace is that an object of no namespace names an owner that would be in one, and does not say in which.
+	// errInNamespace is that an object of no namespace names an owner that would be in one, and does not say in
+	// which.
 	errInNamespace = errors.New("an object of no namespace refers to an owner in a namespace")
 )
 

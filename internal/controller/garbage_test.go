@@ -15,8 +15,8 @@ import (
 	"plinth/object"
 )
 
-// yard is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are ConfigMaps in the
-// namespaces "default" and "n", "/a" is a ClusterRole.
+// yard is a bench with a garbage collector, and objects that are called by their names: "a" and "n/a" are ConfigMaps
+// in the namespaces "default" and "n", "/a" is a ClusterRole.
 type yard struct {
 	*bench
 	uids    map[string]string
@@ -80,8 +80,8 @@ func (y *yard) of(name string) *engine.Request {
 	return &engine.Request{Resource: y.registry.Now().Find("", "v1", "configmaps"), Namespace: namespace, Name: base}
 }
 
-// reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name than its own, "a@"
-// one by a UID that nobody has, and "-" one of a type that is not served.
+// reference is an entry of ownerReferences: "a" names an owner, "a!" one that it blocks, "a?" one by another name
+// than its own, "a@" one by a UID that nobody has, and "-" one of a type that is not served.
 func (y *yard) reference(owner string) string {
 	if owner == "-" {
 		return `{"apiVersion":"none.example.com/v1","kind":"None","name":"none","uid":"none"}`
@@ -164,7 +164,8 @@ func (y *yard) line(line string) {
 	}
 }
 
-// left tells of all objects that are left: NAME, "+" if it is being deleted, its owners in brackets and its finalizers in braces.
+// left tells of all objects that are left: NAME, "+" if it is being deleted, its owners in brackets and its
+// finalizers in braces.
 func (y *yard) left() []string {
 	y.Helper()
 	var left []string

@@ -1,6 +1,6 @@
 // Package controller does what a server on its own must do for its documentation to be true: it empties deleted
-// namespaces and collects objects whose owners are gone (DEL-5), and deletes the objects of custom resources that are no
-// longer defined (EXT-1). It speaks to the engine like any client.
+// namespaces and collects objects whose owners are gone (DEL-5), and deletes the objects of custom resources that are
+// no longer defined (EXT-1). It speaks to the engine like any client.
 package controller
 
 import (
@@ -22,14 +22,14 @@ import (
 // namespaceFinalizer is the entry of spec.finalizers that the namespace controller answers for.
 const namespaceFinalizer = "kubernetes"
 
-// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and says in their status what is
-// left in them, and why (DEL-5).
+// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and says in their status what
+// is left in them, and why (DEL-5).
 //
-// It differs from the reference's controller in when it looks, and in one thing that it does. It begins at once and not
-// after five seconds, and looks again when something becomes of what is left and not after an estimated time. And Pods
-// of a Node that is not there are deleted without a grace period: nobody will ever say that they have ended. There the
-// reference has another controller for such Pods (pod-garbage-collector-controller), which does the same after 40
-// seconds.
+// It differs from the reference's controller in when it looks, and in one thing that it does. It begins at once and
+// not after five seconds, and looks again when something becomes of what is left and not after an estimated time. And
+// Pods of a Node that is not there are deleted without a grace period: nobody will ever say that they have ended.
+// There the reference has another controller for such Pods (pod-garbage-collector-controller), which does the same
+// after 40 seconds.
 type Namespaces struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -76,8 +76,8 @@ type namespacePass struct {
 	failed     []error
 }
 
-// run deletes all that is in the namespace, says in its status what is left, and takes the finalizer from it when that
-// is nothing. A type that cannot be emptied does not keep the others.
+// run deletes all that is in the namespace, says in its status what is left, and takes the finalizer from it when
+// that is nothing. A type that cannot be emptied does not keep the others.
 func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	p.left.namespace = p.name
 	p.remaining, p.finalizers = map[string]int{}, map[string]int{}
@@ -96,8 +96,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		kinds = slices.Delete(kinds, i, i+1)
 	}
 	if podsRemain {
-		// The rest stays until no Pod needs it any more, and is not spoken of before: not even the Pods are, in the
-		// reference.
+		// The rest stays until no Pod needs it any more, and is not spoken of before: not even the Pods are,
+		// in the reference.
 		clear(p.remaining)
 		clear(p.finalizers)
 	} else {
@@ -117,15 +117,15 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	return p.left, p.finalize(ctx)
 }
 
-// namespacedKind is a kind whose objects are in namespaces: one resource that serves it, and the names "RESOURCE.GROUP"
-// under which its objects are counted.
+// namespacedKind is a kind whose objects are in namespaces: one resource that serves it, and the names
+// "RESOURCE.GROUP" under which its objects are counted.
 type namespacedKind struct {
 	resource *engine.Resource
 	names    []string
 }
 
-// kinds lists the kinds whose objects are to be deleted. Objects are read and deleted in the version in which they are
-// stored, if it is served, so that emptying a namespace depends on no conversion webhook.
+// kinds lists the kinds whose objects are to be deleted. Objects are read and deleted in the version in which they
+// are stored, if it is served, so that emptying a namespace depends on no conversion webhook.
 func (p *namespacePass) kinds() []*namespacedKind {
 	var kinds []*namespacedKind
 	byPath := map[string]*namespacedKind{}
@@ -188,9 +188,9 @@ func (p *namespacePass) unexpected(r *engine.Resource) error {
 		p.name, r.Group, r.Version, r.Name)
 }
 
-// pods deletes the Pods, with the grace periods that they ask for, and says whether some are left. That they are still
-// there when the longest of these periods is over, counted from the deletion of the namespace, is an error, unless
-// finalizers hold some.
+// pods deletes the Pods, with the grace periods that they ask for, and says whether some are left. That they are
+// still there when the longest of these periods is over, counted from the deletion of the namespace, is an error,
+// unless finalizers hold some.
 func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted time.Time) (remain bool) {
 	nodes := p.types.Find("", "v1", "nodes")
 	there := map[string]bool{} // by the names of Nodes
@@ -386,8 +386,8 @@ func counts(numbers map[string]int, format string) string {
 	return strings.Join(texts, ", ")
 }
 
-// amend puts what is said into a list of conditions. The time of one changes with its status alone; other types stay as
-// they are.
+// amend puts what is said into a list of conditions. The time of one changes with its status alone; other types stay
+// as they are.
 func amend(list object.Value, said []condition, now time.Time) object.Value {
 	items := slices.Clone(list.Items())
 	for _, c := range said {

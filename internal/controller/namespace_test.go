@@ -272,8 +272,8 @@ func (b *bench) says(name, message string) {
 	})
 }
 
-// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less is
-// left. SPEC: DEL-5
+// What is left is told of, and what holds it. Nobody has to touch the namespace for the controller to see that less
+// is left. SPEC: DEL-5
 func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	b := newBench(t)
 	b.create("configmaps", "gone", `{"metadata":{"name":"free"}}`)

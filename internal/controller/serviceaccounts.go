@@ -50,8 +50,9 @@ func (c *ServiceAccounts) Run(ctx context.Context) {
 	}).run(ctx)
 }
 
-// ensure makes an object that is not there, with this content besides its name. Where there is one, it gets what renew makes of it,
-// unless that is the same; nil leaves it as it is. In a namespace that is not there or is being emptied nothing is made.
+// ensure makes an object that is not there, with this content besides its name. Where there is one, it gets what
+// renew makes of it, unless that is the same; nil leaves it as it is. In a namespace that is not there or is being
+// emptied nothing is made.
 func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content object.Value, renew func(object.Value) object.Value) error {
 	live, err := e.Get(ctx, rq, "")
 	switch {
@@ -183,7 +184,8 @@ func isTokenSecret(o *engine.Object) bool {
 	return false
 }
 
-// syncSecret fills a Secret, or deletes it if its ServiceAccount is gone; if the Secret is gone, the ServiceAccount no longer names it.
+// syncSecret fills a Secret, or deletes it if its ServiceAccount is gone; if the Secret is gone, the ServiceAccount
+// no longer names it.
 func (c *AccountTokens) syncSecret(ctx context.Context, o *engine.Object, gone bool) error {
 	obj, err := parsed(o)
 	if err != nil {

@@ -21,11 +21,12 @@ import (
 // serviceCIDRController is the name of the controller, and that by which it owns the conditions that it sets.
 const serviceCIDRController = "service-cidr-controller"
 
-// ServiceCIDRs keeps a ServiceCIDR from going as long as a Service has an address of it that is of no other one, and says so in its
-// condition Ready (DEL-1).
+// ServiceCIDRs keeps a ServiceCIDR from going as long as a Service has an address of it that is of no other one, and
+// says so in its condition Ready (DEL-1).
 //
-// Between the last look at the addresses and the end of the finalizer no address can be taken from it: a commit that takes one demands that the
-// ServiceCIDR is not being deleted. So the finalizer goes at once, and not after the ten seconds for which the reference's controller waits.
+// Between the last look at the addresses and the end of the finalizer no address can be taken from it: a commit that
+// takes one demands that the ServiceCIDR is not being deleted. So the finalizer goes at once, and not after the ten
+// seconds for which the reference's controller waits.
 type ServiceCIDRs struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -49,7 +50,8 @@ func (c *ServiceCIDRs) Run(ctx context.Context) {
 	}
 }
 
-// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while one of the former waits for the latter to go.
+// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while one of the former waits for the latter
+// to go.
 type cidrPass struct {
 	*ServiceCIDRs
 	cidrs, ips *engine.Resource
@@ -103,7 +105,8 @@ func (p *cidrPass) follow(ctx context.Context) error {
 	}
 }
 
-// await begins to follow the IPAddresses, until stop is called, which waits for the end of it. Where that fails, it calls failed.
+// await begins to follow the IPAddresses, until stop is called, which waits for the end of it. Where that fails, it
+// calls failed.
 func (p *cidrPass) await(ctx context.Context, failed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -177,7 +180,8 @@ const (
 	cidrHolder = "networking.k8s.io/service-cidr-finalizer"
 )
 
-// reconcile gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and may go.
+// reconcile gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and
+// may go.
 func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
 	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(), func(f object.Value) bool { return f.Str() == cidrHolder })
 	if c.obj.At("metadata", "deletionTimestamp").IsNull() {

@@ -8,8 +8,9 @@ import (
 	"plinth/internal/engine"
 )
 
-// worklist is what is to be done about objects, each thing once: what is added again before it is done is done once, and what is
-// added while it is being done is done again. It costs nothing while it is empty: workers are there as long as there is work.
+// worklist is what is to be done about objects, each thing once: what is added again before it is done is done once,
+// and what is added while it is being done is done again. It costs nothing while it is empty: workers are there as
+// long as there is work.
 type worklist struct {
 	do func(context.Context, task, notes) error
 	// failed is told of an error when it is not the one that the task had before.

@@ -1,12 +1,12 @@
 // Package shard reads and evaluates shard selectors (KEP-5866): the shardSelector parameter of lists and watches, by
-// which several clients divide a collection among themselves. An object belongs to a shard when the hash of one of its
-// fields lies in one of the shard's ranges.
+// which several clients divide a collection among themselves. An object belongs to a shard when the hash of one of
+// its fields lies in one of the shard's ranges.
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000') || shardRange(…)
 //
-// A Selector is such an expression. The reference parses it with CEL and then lets nothing through but the form above;
-// here that form is the whole grammar. So strings with escapes, prefixes or triple quotes are refused, which CEL reads:
-// no hexadecimal number needs them.
+// A Selector is such an expression. The reference parses it with CEL and then lets nothing through but the form
+// above; here that form is the whole grammar. So strings with escapes, prefixes or triple quotes are refused, which
+// CEL reads: no hexadecimal number needs them.
 package shard
 
 import (

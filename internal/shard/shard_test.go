@@ -71,8 +71,8 @@ func TestSelectorsThatAreNone(t *testing.T) {
 	}
 }
 
-// Each object is in exactly one of the shards that divide the hashes, and in each selector that names its hash, whatever
-// order its ranges have and however they overlap.
+// Each object is in exactly one of the shards that divide the hashes, and in each selector that names its hash,
+// whatever order its ranges have and however they overlap.
 //
 // SPEC: BEY-5
 func TestSelectorsDivideObjects(t *testing.T) {

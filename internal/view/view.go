@@ -1,12 +1,13 @@
-// Package view compiles the objects of a collection of the store into what requests need of all of them together: the served
-// types of all definitions, the rules of all roles.
+// Package view compiles the objects of a collection of the store into what requests need of all of them together: the
+// served types of all definitions, the rules of all roles.
 //
-// A View is as new as the store: asking for it compares revisions, and looks at what has changed where they differ. There
-// is no goroutine, no callback and nothing to start or stop. So what a write has changed holds for the next request.
+// A View is as new as the store: asking for it compares revisions, and looks at what has changed where they differ.
+// There is no goroutine, no callback and nothing to start or stop. So what a write has changed holds for the next
+// request.
 //
-// Nouns. A collection is the objects of one stored resource. A Change is what became of one of them. To compile is to make the
-// value of a view from the value before and the changes since; the first time, all objects are changes. Parsed is
-// what one version of an object says, found out when somebody asks.
+// Nouns. A collection is the objects of one stored resource. A Change is what became of one of them. To compile is to
+// make the value of a view from the value before and the changes since; the first time, all objects are changes.
+// Parsed is what one version of an object says, found out when somebody asks.
 package view
 
 import (
@@ -24,9 +25,9 @@ type Change struct {
 	Version *store.Version
 }
 
-// Compile makes the value of a view. Before is the value of an earlier state, which it must not change, and changes what
-// happened since, each object at most once; for a collection that nothing is known of yet, before is the zero value of T and
-// changes are all objects of the collection. The order of changes means nothing.
+// Compile makes the value of a view. Before is the value of an earlier state, which it must not change, and changes
+// what happened since, each object at most once; for a collection that nothing is known of yet, before is the zero
+// value of T and changes are all objects of the collection. The order of changes means nothing.
 //
 // Compile must depend on its arguments alone, and give equal values however the way to a state is cut into steps:
 //
@@ -38,13 +39,13 @@ type Compile[T any] func(before T, changes iter.Seq[Change]) T
 // View is a value compiled from a collection. Its methods may be called at the same time.
 //
 // The problem it solves: a request has to see every write that was answered before it came, and almost none of them
-// concerns the collection. The obvious way, to compile when the store changes, needs a goroutine that is always a little
-// behind, or makes writers wait for everybody's compilations. Here the reader compares one number instead:
+// concerns the collection. The obvious way, to compile when the store changes, needs a goroutine that is always a
+// little behind, or makes writers wait for everybody's compilations. Here the reader compares one number instead:
 //
 //	compiled.revision == collection's last revision  ⇒  compiled.value is the value of the collection as it is
 //
-// and the first one to find that it is not so compiles, while those who come meanwhile wait for it: each of them needs
-// the same value.
+// and the first one to find that it is not so compiles, while those who come meanwhile wait for it: each of them
+// needs the same value.
 type View[T any] struct {
 	collection *store.Collection
 	compile    Compile[T]
@@ -58,7 +59,8 @@ type View[T any] struct {
 	other *compiled[T] // is used: the last one so compiled
 }
 
-// keptValues is how many earlier values are kept. Requests under way hold snapshots that are a few commits old at most.
+// keptValues is how many earlier values are kept. Requests under way hold snapshots that are a few commits old at
+// most.
 const keptValues = 4
 
 // compiled is the value of the collection as of a revision, see store.Snapshot.CollectionRevision.
@@ -96,8 +98,8 @@ func (v *View[T]) At(sn *store.Snapshot) T {
 	return c.value
 }
 
-// renew compiles the value of a snapshot that is newer than any before it, unless somebody else has meanwhile compiled
-// that of a newer one.
+// renew compiles the value of a snapshot that is newer than any before it, unless somebody else has meanwhile
+// compiled that of a newer one.
 func (v *View[T]) renew(sn *store.Snapshot, revision int64) *compiled[T] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,7 +158,8 @@ func (v *View[T]) whole(sn *store.Snapshot) T {
 	})
 }
 
-// since is the last change of each object between a value and a revision, if the history in memory still has them all.
+// since is the last change of each object between a value and a revision, if the history in memory still has them
+// all.
 func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], bool) {
 	if before == nil {
 		return nil, false
@@ -178,8 +181,8 @@ func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], 
 	}, true
 }
 
-// Parsed is what one version of an object says, or why it says nothing. It is found out when somebody asks, once; kept in
-// the value of a view, it is as old as the version.
+// Parsed is what one version of an object says, or why it says nothing. It is found out when somebody asks, once;
+// kept in the value of a view, it is as old as the version.
 type Parsed[P any] struct {
 	Version *store.Version
 	parse   func(*store.Version) (P, error)

@@ -240,8 +240,8 @@ func TestOneCompilesForAll(t *testing.T) {
 	}
 }
 
-// An object that cannot be parsed is told to who asks for it, and to nobody else; the others are parsed when somebody asks,
-// once a version.
+// An object that cannot be parsed is told to who asks for it, and to nobody else; the others are parsed when somebody
+// asks, once a version.
 func TestObjectsAreParsedWhenAsked(t *testing.T) {
 	s := open(t, store.Config{})
 	var parsed atomic.Int64
