@@ -126,7 +126,7 @@ func (c *emptier) watch(ctx context.Context) error {
 				continue
 			}
 			if w == nil {
-				w = &worker{emptier: c, slots: slots, told: make(chan struct{}, 1)}
+				w = c.newWorker(slots, event.Object)
 				workers[name] = w
 				var its context.Context
 				its, w.stop = context.WithCancel(ctx)
@@ -145,9 +145,15 @@ func (c *emptier) watch(ctx context.Context) error {
 type worker struct {
 	*emptier
 	stop   context.CancelFunc
-	slots  chan struct{} // a pass takes one
-	newest atomic.Pointer[engine.Object]
-	told   chan struct{} // receives when newest has changed
+	slots  chan struct{}                 // a pass takes one
+	newest atomic.Pointer[engine.Object] // never nil
+	told   chan struct{}                 // receives when newest has changed
+}
+
+func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
+	w := &worker{emptier: c, slots: slots, told: make(chan struct{}, 1)}
+	w.newest.Store(o)
+	return w
 }
 
 // work makes passes until ctx ends: the object is gone, then, or the server closes.

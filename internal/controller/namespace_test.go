@@ -172,6 +172,28 @@ func TestNamespaceIsEmptied(t *testing.T) {
 	}
 }
 
+// Many namespaces that are deleted at once are all emptied.
+//
+// SPEC: DEL-5
+func TestManyNamespacesAtOnce(t *testing.T) {
+	b := newBench(t)
+	for i := range 300 {
+		name := fmt.Sprintf("many-%d", i)
+		b.create("namespaces", "", fmt.Sprintf(`{"metadata":{"name":%q}}`, name))
+		b.create("configmaps", name, `{"metadata":{"name":"c"}}`)
+		b.delete("namespaces", "", name)
+	}
+	b.start()
+	b.eventually("the namespaces are gone", func() bool {
+		for i := range 300 {
+			if _, there := b.there("namespaces", "", fmt.Sprintf("many-%d", i)); there {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // Finalizers of others, in spec or in metadata, keep an empty namespace until they go.
 // SPEC: DEL-5
 func TestNamespaceWithFinalizersOfOthers(t *testing.T) {
