@@ -63,11 +63,12 @@ suites: ## controller-runtime's own suites that run on envtest, on Plinth and on
 languages: ## the Python and JavaScript clients read from Plinth; they are fetched from Debian and npm
 	cd conformance && go run ./languages
 
-nightly: ## the oracles of merges, patches and custom types at length, mutants of the merge, informers and loads, and fuzzing: hours
+nightly: ## the oracles of merges, patches and custom types at length, mutants of the merge and of the rules, informers and loads, and fuzzing: hours
 	cd conformance && go test -count=1 -timeout 3h ./merge -histories 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 3h ./merge -run TestHistories -histories 20000 -scattered 0.2 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./merge -v -run 'TestUnreachable$$' -coverage
 	cd conformance && go test -count=1 -timeout 1h ./merge -run Mutants -mutations -1
+	cd conformance && go test -count=1 -timeout 3h ./mutants -all
 	cd conformance && go test -count=1 -timeout 2h ./patches -cases 100000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 1h ./custom -schemas 2000 -seed "$$(date +%s)"
 	cd conformance && go test -count=1 -timeout 2h ./reading ./soak -full

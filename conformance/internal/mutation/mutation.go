@@ -1,0 +1,263 @@
+package mutation
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+//go:embed switch.go.txt
+var switches []byte
+
+// alias is how the changed files call package mutants.
+const alias = "mutants__"
+
+// Mutant is one change.
+type Mutant struct {
+	// Name tells it from all others of its package and survives changes elsewhere in the file: the file, the function,
+	// what becomes of which piece of source, and a number where a function has the same piece more than once.
+	Name string
+	Kind Kind
+	// At is where it is: file and line.
+	At string
+	// Global is set for those in the value of a variable.
+	Global bool
+}
+
+// Kind is what a mutant changes.
+type Kind int
+
+// The kinds of mutants.
+const (
+	Condition Kind = iota // always true, or always false
+	Bound                 // off by one
+	Statement             // left out
+	Row                   // of a table: left out
+	Text                  // another one
+	Number                // the next one
+	kinds
+)
+
+func (k Kind) String() string {
+	return [kinds]string{"condition", "bound", "statement", "row", "text", "number"}[k]
+}
+
+// Kinds are all kinds, in order.
+func Kinds() []Kind {
+	var all []Kind
+	for k := range kinds {
+		all = append(all, k)
+	}
+	return all
+}
+
+// Package is a package and its mutants.
+type Package struct {
+	Path, Dir string
+	// Mutants are numbered from 1: Mutants[0] is number 1.
+	Mutants []Mutant
+	// Functions is how many functions it has.
+	Functions int
+
+	fset  *token.FileSet
+	info  *types.Info
+	pkg   *types.Package
+	files []*source
+}
+
+// source is a file on its way to its changed form.
+type source struct {
+	path    string
+	text    []byte
+	syntax  *ast.File
+	edits   []edit
+	imports map[string]string // names by path
+}
+
+// edit puts text before and behind a piece of source, and other text in the place of a part of it.
+type edit struct {
+	from, to      int
+	before, after string
+	replaced      bool // before stands in the place of the piece
+}
+
+// Parse reads the package at an import path, of the module in the folder root, and finds its mutants. skip says which
+// of its files, by their base names, are to be left as they are.
+func Parse(root, path string, skip func(file string) bool) (*Package, error) {
+	listed, err := list(root, path)
+	if err != nil {
+		return nil, err
+	}
+	exports := map[string]string{}
+	p := &Package{Path: path, fset: token.NewFileSet()}
+	var names []string
+	for _, l := range listed {
+		exports[l.ImportPath] = l.Export
+		if l.ImportPath == path {
+			p.Dir, names = l.Dir, l.GoFiles
+		}
+	}
+	var syntax []*ast.File
+	for _, name := range names {
+		file := filepath.Join(p.Dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := parser.ParseFile(p.fset, file, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		syntax = append(syntax, tree)
+		if skip == nil || !skip(name) {
+			p.files = append(p.files, &source{path: file, text: text, syntax: tree})
+		}
+	}
+	p.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{},
+		Defs: map[*ast.Ident]types.Object{}}
+	config := types.Config{Importer: importer.ForCompiler(p.fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})}
+	if p.pkg, err = config.Check(path, p.fset, syntax, p.info); err != nil {
+		return nil, err
+	}
+	for _, f := range p.files {
+		p.find(f)
+	}
+	return p, nil
+}
+
+type listedPackage struct {
+	ImportPath, Export, Dir string
+	GoFiles                 []string
+}
+
+func list(root, path string) ([]listedPackage, error) {
+	command := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", path)
+	command.Dir = root
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w", path, err)
+	}
+	var all []listedPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var one listedPackage
+		if err := decoder.Decode(&one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// Overlay writes the changed files of the package into a folder, and gives the file for go build -overlay.
+func (p *Package) Overlay(root, dir string) (string, error) {
+	replace := map[string]string{}
+	put := func(path, name string, text []byte) error {
+		replace[path] = filepath.Join(dir, name)
+		return os.WriteFile(replace[path], text, 0o600)
+	}
+	if err := put(filepath.Join(root, "internal", "mutants", "mutants.go"), "switch.go", switches); err != nil {
+		return "", err
+	}
+	for _, f := range p.files {
+		if len(f.edits) == 0 {
+			continue
+		}
+		if err := put(f.path, filepath.Base(f.path), p.changed(f)); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// changed is the text of a file with all its mutants in it. Behind it stand functions that make the file's variables
+// anew, so that mutants in their values can be turned on while the program runs.
+func (p *Package) changed(f *source) []byte {
+	clause := p.fset.Position(f.syntax.Name.End()).Offset
+	var out bytes.Buffer
+	out.Write(f.text[:clause])
+	out.WriteString("; import " + alias + " \"plinth/internal/mutants\"")
+	out.Write(f.piece(clause, len(f.text)))
+	for i, v := range p.info.InitOrder {
+		from, to := p.fset.Position(v.Rhs.Pos()).Offset, p.fset.Position(v.Rhs.End()).Offset
+		if p.fset.Position(v.Rhs.Pos()).Filename != f.path || !slices.ContainsFunc(f.edits,
+			func(e edit) bool { return from <= e.from && e.to <= to }) {
+			continue
+		}
+		var names []string
+		for _, name := range v.Lhs {
+			names = append(names, name.Name())
+		}
+		fmt.Fprintf(&out, "\nfunc init() { %s.Again(%d, func() { %s = %s }) }\n", alias, i, strings.Join(names, ", "),
+			f.piece(from, to))
+	}
+	return out.Bytes()
+}
+
+// piece is a part of a file with the mutants in it.
+func (f *source) piece(from, to int) []byte {
+	type insertion struct {
+		at, rank, size int
+		text           string
+		skip           int
+	}
+	var all []insertion
+	for _, e := range f.edits {
+		size := e.to - e.from
+		switch {
+		case e.from < from || e.to > to:
+		case e.replaced:
+			all = append(all, insertion{at: e.from, rank: 2, text: e.before, skip: size})
+		default:
+			all = append(all, insertion{at: e.from, rank: 1, size: -size, text: e.before}, insertion{at: e.to, rank: 0,
+				size: size, text: e.after})
+		}
+	}
+	// At one offset, what closes comes before what opens; the inner closes first, the outer opens first.
+	slices.SortStableFunc(all, func(a, b insertion) int {
+		if a.at != b.at {
+			return a.at - b.at
+		}
+		if a.rank != b.rank {
+			return a.rank - b.rank
+		}
+		return a.size - b.size
+	})
+	var out bytes.Buffer
+	for _, i := range all {
+		out.Write(f.text[from:i.at])
+		out.WriteString(i.text)
+		from = i.at + i.skip
+	}
+	out.Write(f.text[from:to])
+	return out.Bytes()
+}
+
+// collapse is source on one line.
+func collapse(text []byte) string {
+	s := strings.Join(strings.Fields(string(text)), " ")
+	const most = 100
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return s
+}

@@ -1,0 +1,144 @@
+package mutation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Program is a test program that has mutants in it.
+type Program struct {
+	binary, dir string
+	// reaching has the tests that reach a mutant, by its number.
+	reaching map[int][]string
+	// patience is how long a mutant may take; one that takes longer has been noticed.
+	patience time.Duration
+}
+
+// Build builds the tests of a package under an overlay. dir is the folder from which the package is named, out one for
+// what is written.
+func Build(dir, overlay, path, out string) (*Program, error) {
+	binary := filepath.Join(out, strings.ReplaceAll(strings.Trim(path, "./"), "/", "_")+".test")
+	command := exec.Command("go", "test", "-c", "-vet=off", "-tags", "invariants,mutants", "-overlay", overlay, "-o",
+		binary, path)
+	command.Dir = dir
+	if text, err := command.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("go test -c %s: %w\n%s", path, err, text)
+	}
+	command = exec.Command("go", "list", "-f", "{{.Dir}}", path)
+	command.Dir = dir
+	folder, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %s: %w", path, err)
+	}
+	return &Program{binary: binary, dir: strings.TrimSpace(string(folder)), reaching: map[int][]string{}}, nil
+}
+
+// Trace runs each test by itself, without a mutant, and notes which mutants it reaches. skip says which tests are left
+// out.
+func (p *Program) Trace(skip func(test string) bool) error {
+	listing, err := p.run(time.Minute, nil, "-test.list", ".")
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, listing)
+	}
+	for test := range strings.FieldsSeq(string(listing)) {
+		if !strings.HasPrefix(test, "Test") || skip != nil && skip(test) {
+			continue
+		}
+		reached := p.binary + ".reached"
+		start := time.Now()
+		if out, err := p.run(10*time.Minute, []string{"PLINTH_MUTANTS_REACHED=" + reached}, "-test.run",
+			"^"+test+"$"); err != nil {
+			return fmt.Errorf("%s fails without any mutant: %w\n%s", test, err, out)
+		}
+		p.patience = max(p.patience, 3*time.Second+10*time.Since(start))
+		text, err := os.ReadFile(reached)
+		if err != nil {
+			return err
+		}
+		for number := range bytes.FieldsSeq(text) {
+			n, err := strconv.Atoi(string(number))
+			if err != nil {
+				return err
+			}
+			p.reaching[n] = append(p.reaching[n], test)
+		}
+	}
+	return nil
+}
+
+// Reaches says whether any test reaches a mutant.
+func (p *Program) Reaches(mutant int) bool { return len(p.reaching[mutant]) > 0 }
+
+// Notices says whether a test fails when a mutant is on.
+func (p *Program) Notices(mutant int) (bool, error) {
+	tests := p.reaching[mutant]
+	if len(tests) == 0 {
+		return false, nil
+	}
+	quoted := make([]string, len(tests))
+	for i, test := range tests {
+		quoted[i] = regexp.QuoteMeta(test)
+	}
+	_, err := p.run(p.patience, []string{"PLINTH_MUTANT=" + strconv.Itoa(mutant)}, "-test.failfast", "-test.run",
+		"^("+strings.Join(quoted, "|")+")$")
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return false, err
+	}
+	return err != nil, nil
+}
+
+func (p *Program) run(patience time.Duration, env []string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, p.binary, args...)
+	command.Dir = p.dir
+	command.Env = append(os.Environ(), append(env, "GOMAXPROCS=1", "GOTRACEBACK=none")...)
+	return command.CombinedOutput()
+}
+
+// Survivors are those of the mutants that none of the programs notices, in order.
+func Survivors(mutants []int, programs ...*Program) ([]int, error) {
+	work := make(chan int)
+	var mu sync.Mutex
+	var left []int
+	var failed error
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for mutant := range work {
+				noticed, err := false, error(nil)
+				for _, p := range programs {
+					if noticed, err = p.Notices(mutant); noticed || err != nil {
+						break
+					}
+				}
+				mu.Lock()
+				if err != nil {
+					failed = err
+				} else if !noticed {
+					left = append(left, mutant)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, mutant := range mutants {
+		work <- mutant
+	}
+	close(work)
+	workers.Wait()
+	slices.Sort(left)
+	return left, failed
+}

@@ -1,0 +1,239 @@
+package mutants
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"plinth/conformance/internal/mutation"
+)
+
+var (
+	all    = flag.Bool("all", false, "try every mutant, not a sample")
+	update = flag.Bool("update", false,
+		"with -all: write the figures and the mutants that no test notices into testdata")
+	write = flag.String("write", "", "write the overlay and the list of mutants into this folder, and do nothing else")
+	only  = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
+)
+
+// target is a package with rules, and the packages whose tests are to notice what becomes of them.
+type target struct {
+	pkg   string
+	tests []string
+	// sample is how many mutants are tried where not all are.
+	sample int
+	// skip are tests that say nothing of the rules or take too long for a run per mutant, and files without rules.
+	skip []string
+}
+
+var targets = []target{
+	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"}, sample: 40},
+	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}},
+	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}},
+	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}},
+	{pkg: "internal/proto", tests: []string{"internal/proto"}},
+}
+
+func TestMutantsAreNoticed(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range targets {
+		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.pkg) {
+			continue
+		}
+		if !*all && *write == "" && target.sample == 0 {
+			continue
+		}
+		t.Run(target.pkg, func(t *testing.T) { target.try(t, root) })
+	}
+}
+
+func (target *target) try(t *testing.T, root string) {
+	skip := func(name string) bool { return slices.Contains(target.skip, name) }
+	pkg, err := mutation.Parse(root, "plinth/"+target.pkg, skip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := readUnnoticed(target.pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers := map[string]int{}
+	for i, m := range pkg.Mutants {
+		numbers[m.Name] = i + 1
+	}
+	for name := range known.lines {
+		if numbers[name] == 0 && !(*all && *update) {
+			t.Errorf("%s: %q is no mutant any more", known.file, name)
+		}
+	}
+	if *write != "" {
+		if _, err := pkg.Overlay(root, *write); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(pkg.Mutants)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(*write, "mutants.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	chosen := target.choose(pkg, known)
+	out := t.TempDir()
+	overlay, err := pkg.Overlay(root, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var programs []*mutation.Program
+	for _, tests := range target.tests {
+		program, err := mutation.Build(root, overlay, "plinth/"+tests, out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := program.Trace(skip); err != nil {
+			t.Fatal(err)
+		}
+		programs = append(programs, program)
+	}
+	left, err := mutation.Survivors(chosen, programs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *all && *update {
+		if err := known.write(pkg, left); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, n := range chosen {
+		m := pkg.Mutants[n-1]
+		_, listed := known.lines[m.Name]
+		switch noticed := !slices.Contains(left, n); {
+		case noticed && listed:
+			t.Errorf("%s: noticed, although %s says that it is not: %s", m.At, known.file, m.Name)
+		case !noticed && !listed:
+			t.Errorf("%s: no test notices: %s", m.At, m.Name)
+		}
+	}
+	figures := known.figures(pkg, left)
+	if *all && figures != known.header {
+		t.Errorf("%s says %q\nit is %q", known.file, known.header, figures)
+	}
+	t.Logf("%d of %s", len(chosen), figures)
+}
+
+// choose gives the mutants that are tried: all, or a sample that stays the same while the package does.
+func (target *target) choose(pkg *mutation.Package, known *unnoticed) []int {
+	var chosen []int
+	for i, m := range pkg.Mutants {
+		if _, listed := known.lines[m.Name]; *all || !listed {
+			chosen = append(chosen, i+1)
+		}
+	}
+	if *all || len(chosen) <= target.sample {
+		return chosen
+	}
+	order := func(n int) uint64 {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(pkg.Mutants[n-1].Name)) // never fails
+		return h.Sum64()
+	}
+	slices.SortFunc(chosen, func(a, b int) int {
+		if order(a) < order(b) {
+			return -1
+		}
+		return 1
+	})
+	return chosen[:target.sample]
+}
+
+// unnoticed are the mutants of a package that no test notices, as their file has them: reasons by name, "" for those
+// that no test covers yet.
+type unnoticed struct {
+	file, header string
+	lines        map[string]string
+}
+
+const (
+	equivalent = "= "
+	uncovered  = "? "
+)
+
+func readUnnoticed(pkg string) (*unnoticed, error) {
+	u := &unnoticed{file: filepath.Join("testdata", strings.ReplaceAll(pkg, "/", "_")+".txt"),
+		lines: map[string]string{}}
+	text, err := os.ReadFile(u.file)
+	if err != nil {
+		return nil, err
+	}
+	header, rest, _ := strings.Cut(string(text), "\n")
+	u.header = strings.TrimPrefix(header, "# ")
+	for line := range strings.Lines(rest) {
+		line = strings.TrimSuffix(line, "\n")
+		name, reason := "", ""
+		if open, ok := strings.CutPrefix(line, uncovered); ok {
+			name = open
+		} else if same, ok := strings.CutPrefix(line, equivalent); ok {
+			if name, reason, ok = strings.Cut(same, " :: "); !ok || reason == "" {
+				return nil, fmt.Errorf("%s: no reason: %s", u.file, line)
+			}
+		} else {
+			return nil, fmt.Errorf("%s: %q", u.file, line)
+		}
+		if _, twice := u.lines[name]; twice {
+			return nil, fmt.Errorf("%s: twice: %s", u.file, name)
+		}
+		u.lines[name] = reason
+	}
+	return u, nil
+}
+
+// figures counts the mutants of a package, and what has become of them.
+func (u *unnoticed) figures(pkg *mutation.Package, left []int) string {
+	kinds := map[mutation.Kind]int{}
+	for _, m := range pkg.Mutants {
+		kinds[m.Kind]++
+	}
+	same := 0
+	for _, n := range left {
+		if u.lines[pkg.Mutants[n-1].Name] != "" {
+			same++
+		}
+	}
+	text := fmt.Sprintf("%d functions, %d mutants (", pkg.Functions, len(pkg.Mutants))
+	for i, kind := range mutation.Kinds() {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %d", kind, kinds[kind])
+	}
+	return text + fmt.Sprintf("): %d noticed, %d equivalent, %d not yet covered", len(pkg.Mutants)-len(left), same,
+		len(left)-same)
+}
+
+func (u *unnoticed) write(pkg *mutation.Package, left []int) error {
+	out := bytes.NewBufferString("# " + u.figures(pkg, left) + "\n")
+	for _, same := range []bool{true, false} {
+		for _, n := range left {
+			name := pkg.Mutants[n-1].Name
+			switch reason := u.lines[name]; {
+			case same && reason != "":
+				fmt.Fprintf(out, "%s%s :: %s\n", equivalent, name, reason)
+			case !same && reason == "":
+				fmt.Fprintf(out, "%s%s\n", uncovered, name)
+			}
+		}
+	}
+	return os.WriteFile(u.file, out.Bytes(), 0o644)
+}
