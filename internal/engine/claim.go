@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -140,6 +141,9 @@ func (d *draft) claim(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if invariants.Enabled {
+		d.assertClaims(ctx, has)
 	}
 	return nil
 }

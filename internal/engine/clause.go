@@ -127,6 +127,9 @@ func conjoin(all []clause) *conjunction {
 		c.clauses = append(c.clauses, one)
 		start = end
 	}
+	if invariants.Enabled {
+		c.assertSorted()
+	}
 	return c
 }
 

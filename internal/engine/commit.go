@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
@@ -32,6 +33,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		if d.versioned {
 			return apierr.NewBadRequest("resourceVersion should not be set on objects to be created")
 		}
+		if invariants.Enabled {
+			d.assertCommit()
+		}
 		d.tried = true
 		change := store.Change{Key: d.key()}
 		switch {
@@ -54,6 +58,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 			pre, changes = append(pre, d.claimed.pre...), append(changes, d.claimed.changes...)
 		}
 	}
+	if invariants.Enabled {
+		assertAtomic(pre, changes)
+	}
 	revision, err := e.store.Commit(ctx, pre, changes)
 	if err != nil {
 		if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) {
@@ -64,6 +71,9 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	first := revision - int64(len(changes)) + 1
 	for _, d := range drafts {
 		if !d.dry {
+			if invariants.Enabled {
+				assert(first > d.revision(), "%s of revision %d is replaced at %d", d.key(), d.revision(), first)
+			}
 			d.committed = first
 			first++
 		}

@@ -1,12 +1,89 @@
-// Package engine does the verbs: one file each, read from top to bottom. It knows resources, objects and revisions, and
-// nothing of HTTP.
+// Package engine implements the verbs of the API over a store: create, get, list, watch, update, patch, apply, delete and
+// deletecollection, one file each, to be read from top to bottom. It knows resource types, objects and revisions, and nothing of HTTP.
 //
-// A draft is one object on its way from a request into the store; draft.go has its steps, and says which verb takes which.
+// # Terminology
 //
-// Glossary. To decode is to check a body against its schema; to default is to fill in what the reference fills in; to own is
-// to note in metadata.managedFields who owns what; to admit is to let mutating admission change or refuse it; to prepare is
-// to reset what a client may not set at this URL; to settle is to bring it into the form in which it is stored; to validate
-// is to refuse what the reference refuses; to check is to let validating admission and quota refuse it; to commit is to hand
-// bytes to the store on the condition that nobody was faster. A lost race starts the verb again from the top, in a for loop
-// that stands in the verb's own file.
+//   - A [Kind] is what is stored: objects under a path, in one version, with the conversion to its other versions.
+//   - A [Resource] is what is served: one version of a kind under one name, with its schema and its behaviours. Both are compared by
+//     identity.
+//   - The [Registry] finds resources. [Types] are all resources at one moment; a request asks for them once and keeps that answer.
+//   - A [Request] says what is asked, of which resource, by whom. It is not changed while it is served.
+//   - A draft is one object on its way from a request into the store (draft.go).
+//   - A version is the bytes of an object at one revision ([store.Version]). Its sidecar has what selections and watches need to
+//     know of it without parsing; the [Layout] in the sidecar is this package's part of that.
+//
+// The words for the steps of a write (decode, default, own, admit, …) are in the glossary of ARCHITECTURE.md.
+//
+// # Resources and the tables that they come from
+//
+// A Resource is compiled, not written. Package builtin has a table with a row for each built-in kind (builtin.kind); a row says what
+// is special about that kind and leaves out what is usual. Package crd has CustomResourceDefinitions. Both compile their rows into
+// Resources, in which nothing is left out: all functions, names, verbs and subresources that the verbs need. So there are two
+// layers, and a newcomer who looks for a property of a kind looks at the row; one who looks for its effect looks for the field of
+// Resource here. The verbs never ask which kind they serve.
+//
+// # Steps
+//
+// The methods of draft are the steps, and the verbs call them in this order:
+//
+//	create  decode · wipe · default · own · admit · permit · then for each name: name · allocate · prepare · settle · validate · check · report · claim · commit
+//	update  decode · inherit · default · own · admit · permit · allocate · prepare · settle · validate · check · report · claim · commit
+//	patch   as update; the body is what the patch makes of the live object
+//	apply   as update, or as create where there is no object; the body is merged with the live object, which includes own
+//	delete  admit · check · mark, or remove and claim · commit
+//
+// A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource; prepare puts it
+// into the object.
+//
+// # Lost races
+//
+// A verb reads the live version, decides, and commits on the condition that this version is still live. Two things can go wrong:
+// somebody else commits first, or the version that was read was not the newest one, which happens on a store that follows another
+// server. The rule is
+//
+//	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
+//
+// The obvious ways fail. To read the newest version first, always, costs a round trip per write on a store that follows another
+// server. To retry only the commit would write bytes that were decided on an old version. So a verb begins with what is at hand and
+// is repeated from the top: after a lost race, and once more with a version that is known to be the newest (sure) if an attempt
+// without a commit ended on one that is not: a refusal, or "nothing changed" (draft.again). The loop stands in the file of the
+// verb. Everything that an attempt computes is in its draft, which is thrown away.
+//
+// A create repeats less. Mutating admission runs once, before the object has a name; only a taken generated name repeats the steps
+// behind it. If only the namespace or the definition has changed since, it is looked at again and the same bytes are sent.
+//
+// # Ownership
+//
+// own records in metadata.managedFields which fields the writer now owns. It compares old with the draft, so everything that is not
+// the writer's doing must be equal in both when it runs: system metadata (inherit, wipe) and defaults (fill) come before it.
+// Mutating admission comes behind it, as in the reference: what a webhook adds belongs to nobody. prepare comes behind it, too:
+// what it resets for this URL is declared by Resource.Resets and subtracted by package merge, so that a PUT of the whole object
+// does not own the status that it may not write. An apply has merged its intent with the live object before, and owns by that.
+//
+// # Stored forms that are out of date
+//
+// The schema of a custom kind, its storage version or its defaults may change while objects are stored. To rewrite all of them at
+// once is what the reference leaves to a storage migration, and what a server with a million objects cannot do between two
+// requests; to treat their bytes as current would show objects without new defaults and with fields that were pruned from the
+// schema. So every version has a stamp of what decided its form (see [Kind]):
+//
+//	stamp(v) = stamp(k)  ⇒  v.Data = what a write of the same object would store now
+//
+// and only such bytes are sent as they are. Other versions go through Kind.readAll on every read, together where there are many,
+// because a conversion may be a call of a webhook; a write stores the current form, and is never "nothing changed".
+//
+// # Lists
+//
+// A list reads one snapshot, so all of its pages show one revision. list.go explains the continue token.
+//
+// # Watches
+//
+// There is no watch cache and no queue per watcher. A watch is a position in the store's history and a selector: each of its reads
+// takes the next records from the history that all watchers share. watch.go explains initial events, transitions of a selection and
+// bookmarks.
+//
+// # Deletion
+//
+// A delete removes an object at once, or marks it with a deletionTimestamp and leaves the removal to the write that takes away the
+// last thing that holds it. delete.go explains which.
 package engine

@@ -10,25 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/objectmeta"
 	"plinth/internal/store"
 	"plinth/merge"
 	"plinth/object"
 )
 
-// draft is one object on its way from a request into the store. It carries everything that one step knows and a later
-// one needs: a Request is not changed while it is served, and nothing else carries state from step to step.
+// draft is one object on its way from a request into the store. It carries everything that one step finds out and a later one
+// needs; nothing else carries state between steps. The steps are the methods below; the package comment says which verb takes
+// which. A draft whose commit loses a race is thrown away, and its verb begins again with a new one.
 //
-// The steps are the methods below (the one that defaults is fill), and the verbs call them in the order in which they stand here:
+// In every state of a draft:
 //
-//	create  decode · wipe · default · own · admit · permit · then for each name: name · prepare · settle · validate · check · report · commit
-//	update  decode · inherit · default · own · admit · permit · prepare · settle · validate · check · report · commit
-//	patch   as update; the body is what the patch makes of the live object
-//	apply   as update, or as create where there is no object; the body is merged, and so is owned already
-//	delete  admit · check · mark, or remove and claim · commit
+//	live = nil   ⇒  old is null: there is nothing that the draft replaces
+//	live ≠ nil   ⇒  old = live, converted to the version of the request; null if live cannot be read (forceDelete)
+//	sure         ⇒  current (onto)
+//	committed ≠ 0  ⇒  committed > revision(live)
 //
-// A write to a subresource takes the steps of an update: until prepare, the draft is the body of the subresource; prepare
-// puts it into the object. A draft whose commit loses a race is thrown away, and its verb begins again with another one.
+// What a draft may make of its object, whatever the verb, is asserted before every commit (assertCommit).
 type draft struct {
 	*Engine
 	rq     *Request
@@ -97,6 +97,9 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	var err error
 	if n.live, n.current, err = d.store.Live(ctx, d.rq.key(), sure); err != nil {
 		return nil, commitFailed(err)
+	}
+	if invariants.Enabled {
+		assert(!sure || n.current, "the store is sure of %s, and does not know whether it is current", d.rq.key())
 	}
 	n.now = d.Engine.now()
 	if n.live == nil {
@@ -201,8 +204,11 @@ func (d *draft) own(ctx context.Context) {
 	default:
 		d.obj, err = d.rq.merging(ctx).Update(d.old, d.obj, d.writer())
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		d.warn("metadata.managedFields is left as it was: " + err.Error())
+	case invariants.Enabled:
+		d.assertManagers()
 	}
 }
 

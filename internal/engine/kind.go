@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"
@@ -195,8 +196,15 @@ func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, 
 	}
 	if k.Convert != nil {
 		var err error
+		var before []object.Value
+		if invariants.Enabled {
+			before = slices.Clone(objects)
+		}
 		if objects, err = k.Convert(ctx, objects, to); err != nil {
 			return nil, err
+		}
+		if invariants.Enabled {
+			assertIdentity(before, objects, to)
 		}
 	}
 	for i, obj := range objects {

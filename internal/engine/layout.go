@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
 	"plinth/schema"
@@ -80,6 +81,9 @@ func (c *origins) keep(v *store.Version, o *origin) {
 	c.kept[(c.first+c.count)%keptOrigins] = is
 	c.count++
 	c.bytes += is.bytes
+	if invariants.Enabled {
+		c.assertBounds()
+	}
 }
 
 // LayoutOf is the layout of a stored object. The engine makes all sidecars, so each has one.

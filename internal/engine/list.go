@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
@@ -37,6 +38,9 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 		return nil, e.snapshotFailed(err, exact, strings.TrimPrefix(from, rq.Resource.prefix(rq.Namespace)))
 	}
 	c := &Collection{Revision: snapshot.Revision(), Shard: o.Shard.String()}
+	if invariants.Enabled {
+		assert(exact == 0 || exact == c.Revision, "a list of revision %d reads %d", exact, c.Revision)
+	}
 	limit := o.Limit
 	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
 		limit = 0
@@ -161,11 +165,18 @@ func (rq *Request) page(
 		return nil, err
 	}
 	if next != "" {
-		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, rq.Resource.prefix(rq.Namespace))+"\x00")
+		prefix := rq.Resource.prefix(rq.Namespace)
+		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, prefix)+"\x00")
+		if invariants.Enabled {
+			assertContinue(c.Continue, prefix, c.Revision, last, next)
+		}
 		if sel.all() {
 			remaining := int64(snapshot.CountFrom(rq.Resource.Stored.Path, within, next))
 			c.Remaining = &remaining
 		}
+	}
+	if invariants.Enabled {
+		c.assertPage(items, within, from, next, limit)
 	}
 	c.Items = func(yield func(*Object) bool) {
 		c.cut = nil

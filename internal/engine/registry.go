@@ -8,6 +8,7 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/internal/view"
 )
@@ -193,6 +194,9 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	}
 	if len(gone)+len(come) > 0 {
 		next.groups = t.regroup(gone, come)
+	}
+	if invariants.Enabled {
+		next.assertIndexes()
 	}
 	return next
 }

@@ -62,6 +62,9 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 			s.Fields[i].Value = intern(s.Fields[i].Value)
 		}
 	}
+	if invariants.Enabled {
+		assertSidecar(s)
+	}
 	return s
 }
 

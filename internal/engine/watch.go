@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"plinth/internal/apierr"
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 	"plinth/object"
 )
@@ -28,6 +29,7 @@ type Watch struct {
 	announce bool            // a bookmark says where the initial events end
 	cursor   *store.Cursor
 	start    int64 // the revision that the watch began after
+	check    watchCheck
 	events   []Event
 }
 
@@ -140,7 +142,7 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 			return false
 		}
 		if w.sel.matches(ctx, v) {
-			w.tell(Added, v, v.Revision, nil)
+			w.tell(ctx, Added, v, v.Revision, nil)
 			if !w.rq.presented(v) {
 				converted += len(v.Data)
 			}
@@ -173,18 +175,21 @@ func (w *Watch) add(ctx context.Context, record *store.Record) {
 	switch {
 	case is == nil && was == nil:
 	case was == nil:
-		w.tell(Added, is, record.Revision, record)
+		w.tell(ctx, Added, is, record.Revision, record)
 	case is != nil:
-		w.tell(Modified, is, record.Revision, record)
+		w.tell(ctx, Modified, is, record.Revision, record)
 	case record.New != nil: // it has left the selection, and is told of as it was there last
-		w.tell(Deleted, was, record.Revision, nil)
+		w.tell(ctx, Deleted, was, record.Revision, nil)
 	default:
-		w.tell(Deleted, was, record.Revision, record)
+		w.tell(ctx, Deleted, was, record.Revision, record)
 	}
 }
 
 // tell appends an event about a stored version; present makes of it what the request wants to see.
-func (w *Watch) tell(t EventType, v *store.Version, revision int64, record *store.Record) {
+func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) {
+	if invariants.Enabled {
+		w.check.event(ctx, w, t, v, revision)
+	}
 	w.events = append(w.events, Event{Type: t, Object: v, Revision: revision, Record: record})
 }
 
@@ -237,7 +242,11 @@ func (w *Watch) Revision() int64 {
 	if w.initial != nil {
 		return 0
 	}
-	return max(w.start, w.cursor.Revision())
+	revision := max(w.start, w.cursor.Revision())
+	if invariants.Enabled {
+		w.check.bookmark(revision)
+	}
+	return revision
 }
 
 // Close ends the watch and frees what it held.

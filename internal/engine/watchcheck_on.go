@@ -1,0 +1,43 @@
+//go:build invariants || race
+
+package engine
+
+import (
+	"context"
+
+	"plinth/internal/store"
+)
+
+// watchCheck follows what a watch has told, as a client would that keeps the objects it hears of:
+//
+//	revisions rise from event to event, and from bookmark to bookmark, but for the initial events, which are in the order of names
+//	told[name] = the object of this name is in the selection, where that is known
+//	ADDED ⇒ ¬told[name]    MODIFIED, DELETED ⇒ told[name] or nothing is known
+type watchCheck struct {
+	told map[string]bool
+	last int64
+}
+
+// event is called for every event, in order, before it is presented.
+func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.Version, revision int64) {
+	name := v.Key.Name
+	if w.initial == nil {
+		assert(revision > w.start && revision > c.last, "a watch from %d tells revision %d behind %d", w.start, revision, c.last)
+		c.last = revision
+	}
+	assert(v.Revision <= revision, "%s of revision %d is told at %d", v.Key, v.Revision, revision)
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	was, known := c.told[name]
+	// A selection that parses an object may fail, or be broken off, and then lets through what it cannot decide about.
+	if known && ctx.Err() == nil && v.Sidecar.Unreadable == nil && (w.sel.asked == nil || w.sel.asked.Served == w.sel.asked.Stored.Storage) {
+		assert(was == (t != Added), "%s is told as %s, told before: %v", v.Key, t, was)
+	}
+	c.told[name] = t != Deleted
+}
+
+// bookmark is called for every revision that a bookmark may tell.
+func (c *watchCheck) bookmark(revision int64) {
+	assert(revision >= c.last, "a bookmark tells revision %d behind %d", revision, c.last)
+}
