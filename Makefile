@@ -75,10 +75,12 @@ nightly: ## the oracles of merges, patches and custom types at length, mutants o
 	cd conformance && go test -count=1 -timeout 1h ./collection -run TestKill -kills 100
 	$(MAKE) fuzz
 
-fuzz: ## every fuzz target of merges, patches and custom types for ten minutes
+fuzz: ## every fuzz target of merges, patches, custom types and credentials for ten minutes
 	for target in FuzzFieldsV1 FuzzSets FuzzMerge; do go test ./merge -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
 	go test ./schema -run none -fuzz '^FuzzStructural$$' -fuzztime 10m
 	for target in $$(go test ./patch -list Fuzz | grep Fuzz); do go test ./patch -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
+	for target in FuzzAuthenticate FuzzCertificates FuzzProxyHeaders; do go test ./internal/auth -run none -fuzz "^$$target$$" -fuzztime 10m || exit 1; done
+	go test ./internal/server -run none -fuzz '^FuzzCredentials$$' -fuzztime 10m
 
 clean: ## remove what was built
 	rm -rf bin

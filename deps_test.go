@@ -59,7 +59,8 @@ var allowed = map[string][]string{
 	"internal/webhook":               {"object", "internal/fielderrors", "internal/objectmeta"},
 	"internal/access":                {},
 	"internal/audit":                 {"object", "internal/access", "internal/configfile", "internal/webhook"},
-	"internal/auth":                  {"internal/access"},
+	"internal/auth":                  {"internal/access", "internal/auth/tokencache"},
+	"internal/auth/oidc":             {"internal/access", "internal/auth", "internal/cel", "internal/configfile", "internal/fielderrors"},
 	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/engine", "internal/store", "internal/view"},
 	"internal/auth/tokencache":       {},
 	"internal/auth/oidc/issuertest":  {},
@@ -83,6 +84,8 @@ var allowed = map[string][]string{
 var outside = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":  {"internal/store/filelog"},
 	"github.com/gorilla/websocket":      {"internal/httpapi"},
+	"github.com/coreos/go-oidc/":        {"internal/auth/oidc"},
+	"golang.org/x/oauth2":               {},
 	"github.com/go-jose/":               {"internal/auth/serviceaccount", "internal/auth/oidc", "internal/auth/oidc/issuertest"},
 	"go.etcd.io/":                       {"internal/store/filelog", "internal/store/etcd"},
 	"k8s.io/api/":                       {"internal/builtin/columns", "internal/builtin", "internal/builtin/convert", "internal/builtin/gotypes", "internal/builtin/warnings", "internal/scale"},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -55,6 +56,8 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 	}
 	s.Flags = map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { s.Flags[f.Name] = f.Value.String() })
+	flags.Visit(func(f *pflag.Flag) { s.OIDC.Given = s.OIDC.Given || strings.HasPrefix(f.Name, "oidc-") })
+	s.AnonymousAuthGiven = flags.Changed("anonymous-auth")
 	s.Logger = s.logger(os.Stderr)
 	if len(nothing) > 0 {
 		s.Logger.Warn("flags that mean nothing here are ignored", nothing...)

@@ -253,16 +253,14 @@ func featureFlags(c *settings) []row {
 }
 
 func authenticationFlags(c *settings) []row {
-	const (
-		hook = "there is no authentication by webhook yet"
-		oidc = "there is no authentication by OpenID Connect yet"
-	)
+	const hook = "there is no authentication by webhook yet"
 	return []row{
 		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
 			"who shows no credentials is system:anonymous; else such requests are refused", ""},
 		{"api-audiences", list(&c.APIAudiences), works,
 			"what tokens of service accounts have to be for, one of them; by default the issuers", ""},
-		{"authentication-config", text(new(string)), refused, "authentication by a configuration file", ""},
+		{"authentication-config", text(&c.AuthenticationConfig), works,
+			"an AuthenticationConfiguration: OpenID Connect issuers, and who is let in without credentials; read again when it changes", ""},
 		{"authentication-token-webhook-cache-ttl", duration(new(2 * time.Minute)), ignored, hook, ""},
 		{"authentication-token-webhook-config-file", text(new(string)), refused, "authentication by webhook", ""},
 		{"authentication-token-webhook-version", text(new("v1beta1")), ignored, hook, ""},
@@ -270,15 +268,19 @@ func authenticationFlags(c *settings) []row {
 			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
 		{"enable-bootstrap-token-auth", boolean(&c.BootstrapTokens), works,
 			"Secrets of type bootstrap.kubernetes.io/token in kube-system are tokens of new nodes", ""},
-		{"oidc-ca-file", text(new(string)), ignored, oidc, ""},
-		{"oidc-client-id", text(new(string)), ignored, oidc, ""},
-		{"oidc-groups-claim", text(new(string)), ignored, oidc, ""},
-		{"oidc-groups-prefix", text(new(string)), ignored, oidc, ""},
-		{"oidc-issuer-url", text(new(string)), refused, "authentication by OpenID Connect", ""},
-		{"oidc-required-claim", mapping(new([]string)), ignored, oidc, ""},
-		{"oidc-signing-algs", list(new([]string{"RS256"})), ignored, oidc, ""},
-		{"oidc-username-claim", text(new("sub")), ignored, oidc, ""},
-		{"oidc-username-prefix", text(new(string)), ignored, oidc, ""},
+		{"oidc-ca-file", text(&c.OIDC.CAFile), works,
+			"a PEM file of the authorities that the issuer's certificate is verified by; by default those of the system", ""},
+		{"oidc-client-id", text(&c.OIDC.ClientID), works, "what tokens of the issuer have to be for", ""},
+		{"oidc-groups-claim", text(&c.OIDC.GroupsClaim), works, "the claim with the user's groups", ""},
+		{"oidc-groups-prefix", text(&c.OIDC.GroupsPrefix), works, "what is put before names of groups", ""},
+		{"oidc-issuer-url", text(&c.OIDC.IssuerURL), works,
+			"an OpenID Connect issuer whose tokens say who a user is; --authentication-config has several", ""},
+		{"oidc-required-claim", assignments(&c.OIDC.RequiredClaims), works,
+			"a claim that tokens must have, with its value", ""},
+		{"oidc-signing-algs", list(&c.OIDC.SigningAlgs), works, "the algorithms of signatures that are taken", ""},
+		{"oidc-username-claim", text(&c.OIDC.UsernameClaim), works, "the claim that is the user's name", ""},
+		{"oidc-username-prefix", text(&c.OIDC.UsernamePrefix), works,
+			"what is put before names of users; by default the issuer and #, unless the claim is email; -: nothing", ""},
 		{"requestheader-allowed-names", list(&c.FrontProxy.AllowedNames), works,
 			"the common names of proxies that are believed; none: any of --requestheader-client-ca-file", ""},
 		{"requestheader-client-ca-file", text(&c.FrontProxy.CAFile), works,

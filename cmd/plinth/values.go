@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -124,6 +125,26 @@ func (p pairs) Set(s string) error {
 
 func mapping(v *[]string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(pairs{v}, name, usage) }
+}
+
+// assigned is NAME=VALUE, once each time that the flag is given; a comma is part of a value.
+type assigned struct{ of *[]string }
+
+func (a assigned) String() string { return strings.Join(*a.of, ",") }
+func (a assigned) Type() string   { return "mapStringString" }
+
+// Set adds a pair.
+func (a assigned) Set(s string) error {
+	name, value, ok := strings.Cut(s, "=")
+	if !ok {
+		return errors.New("malformed pair, expect string=string")
+	}
+	*a.of = append(*a.of, strings.TrimSpace(name)+"="+strings.TrimSpace(value))
+	return nil
+}
+
+func assignments(v *[]string) declare {
+	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(assigned{v}, name, usage) }
 }
 
 // verbosity is the level of klog, for which -v is short.

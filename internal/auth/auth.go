@@ -38,9 +38,10 @@ type Config struct {
 	Tokens []Tokens
 	// Audiences are those of this server. A token that is for nobody in particular is for them.
 	Audiences []string
-	// NoAnonymous refuses requests without credentials.
-	NoAnonymous bool
-	Now         func() time.Time // nil: time.Now
+	// NoAnonymous refuses requests without credentials, and AnonymousPaths, if there are any, all that are for other paths.
+	NoAnonymous    bool
+	AnonymousPaths []string
+	Now            func() time.Time // nil: time.Now
 }
 
 // Authenticator finds out who sends a request.
@@ -76,10 +77,15 @@ func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (*acc
 	if err := errors.Join(unproxied, uncertified, wrong); err != nil {
 		return nil, err
 	}
-	if a.NoAnonymous {
+	if !a.anonymous(r.URL.Path) {
 		return nil, errNoCredentials
 	}
 	return &access.Identity{User: access.Nobody()}, nil
+}
+
+// anonymous says whether requests for a path need no credentials.
+func (a *Authenticator) anonymous(path string) bool {
+	return !a.NoAnonymous && (len(a.AnonymousPaths) == 0 || slices.Contains(a.AnonymousPaths, path))
 }
 
 var errNoCredentials = errors.New("no credentials")
@@ -132,7 +138,7 @@ func (a *Authenticator) Review(ctx context.Context, token string, audiences []st
 	}
 	shown, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	if shown == "" { // a text that is no token is no credential
-		if a.NoAnonymous {
+		if !a.anonymous("") {
 			return id, false, nil
 		}
 		return access.Identity{User: access.Nobody(), Audiences: audiences}, true, nil

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
+	"errors"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -72,6 +73,119 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// SPEC: AUTH-1
+func TestAnonymousAtSomePaths(t *testing.T) {
+	a := authenticator(t, "sesame,alice,u1\n")
+	a.AnonymousPaths = []string{"/livez", "/readyz"}
+	for path, let := range map[string]bool{"/livez": true, "/readyz": true, "/livez/": false, "/livez/ping": false, "/": false, "/api": false, "/Livez": false} {
+		r := httptest.NewRequest("GET", path+"?verbose", nil)
+		if _, err := authenticate(r.Context(), a, r); (err == nil) != let {
+			t.Errorf("%s: %v", path, err)
+		}
+		r.Header.Set("Authorization", "Bearer sesame")
+		if id, err := authenticate(r.Context(), a, r); err != nil || id.User.Name != "alice" {
+			t.Errorf("%s with a token: %+v, %v", path, id.User, err)
+		}
+	}
+	a.NoAnonymous = true
+	r := httptest.NewRequest("GET", "/livez", nil)
+	if _, err := authenticate(r.Context(), a, r); err == nil {
+		t.Error("somebody without credentials is let in")
+	}
+}
+
+// tokensFunc is a function that is Tokens.
+type tokensFunc func(ctx context.Context, token string, audiences []string) (*access.Identity, error)
+
+func (f tokensFunc) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
+	return f(ctx, token, audiences)
+}
+
+// What was found out is remembered for its time; errors are not; nobody gets to see what another request has added; and a panic is an
+// error.
+//
+// SPEC: AUTH-1
+func TestCached(t *testing.T) {
+	now, asked := time.Unix(1000, 0), 0
+	c := Cached(tokensFunc(func(_ context.Context, token string, _ []string) (*access.Identity, error) {
+		asked++
+		switch token {
+		case "good":
+			return &access.Identity{User: access.User{Name: "alice"}}, nil
+		case "wrong":
+			return nil, ErrInvalid
+		case "panic":
+			panic("at the disco")
+		}
+		return nil, nil
+	}), 10*time.Second, 5*time.Second, func() time.Time { return now })
+	for _, step := range []struct {
+		token string
+		after time.Duration
+		asked int
+		err   bool
+	}{
+		{"good", 0, 1, false}, {"good", 9 * time.Second, 1, false}, {"good", 2 * time.Second, 2, false}, {"bad", 0, 3, false}, {"bad", 4 * time.Second, 3, false},
+		{"bad", 2 * time.Second, 4, false}, {"wrong", 0, 5, true}, {"wrong", 0, 6, true}, {"panic", 0, 7, true}, {"panic", 0, 8, true},
+	} {
+		now = now.Add(step.after)
+		id, err := c.Token(t.Context(), step.token, nil)
+		if (err != nil) != step.err || (id != nil) != (step.token == "good") || asked != step.asked {
+			t.Errorf("%s after %s: %v, %v, asked %d times, want %d", step.token, step.after, id, err, asked, step.asked)
+		}
+		if id != nil {
+			authenticated(id)
+			if again, _ := c.Token(t.Context(), step.token, nil); len(again.User.Groups) != 0 {
+				t.Errorf("what a request has added is remembered: %+v", again.User)
+			}
+		}
+	}
+	if _, err := c.Token(t.Context(), "good", []string{"other"}); err != nil || asked != 9 {
+		t.Errorf("the answer for some audiences is that for others: %v", err)
+	}
+}
+
+// Requests with one token ask once, and whoever goes away does not take the answer along.
+//
+// SPEC: AUTH-1
+func TestCachedAsksOnce(t *testing.T) {
+	began, goOn := make(chan bool), make(chan bool)
+	c := Cached(tokensFunc(func(ctx context.Context, _ string, _ []string) (*access.Identity, error) {
+		began <- true
+		<-goOn
+		return &access.Identity{User: access.User{Name: "alice"}}, ctx.Err()
+	}), 0, 0, time.Now)
+	ctx, leave := context.WithCancel(t.Context())
+	left, stayed := make(chan error), make(chan error)
+	go func() {
+		_, err := c.Token(ctx, "x", nil)
+		left <- err
+	}()
+	<-began
+	for range 3 {
+		go func() {
+			_, err := c.Token(t.Context(), "x", nil)
+			stayed <- err
+		}()
+	}
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	time.Sleep(10 * time.Millisecond) // the others are waiting now
+	close(goOn)
+	for range 3 {
+		select {
+		case err := <-stayed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-began:
+			t.Fatal("it was asked twice")
+		}
+	}
+}
+
 // A browser shows its token among the subprotocols of a WebSocket, and nobody behind the authenticator gets to see it.
 //
 // SPEC: AUTH-1
@@ -110,11 +224,20 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 }
 
 // signed makes a certificate: of an authority for itself, or of somebody by one.
-func signed(t *testing.T, subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) *tls.Certificate {
+func signed(t testing.TB, subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	c, err := sign(subject, by, edit)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return c
+}
+
+// sign is signed, with an error for what no certificate can say.
+func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -132,13 +255,13 @@ func signed(t *testing.T, subject pkix.Name, by *tls.Certificate, edit func(*x50
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, parentKey)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 // SPEC: AUTH-1

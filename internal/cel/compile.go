@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	"k8s.io/apiserver/pkg/cel/library"
 
@@ -149,15 +150,9 @@ type outcome struct {
 	err     error
 }
 
-// evaluate runs an expression. Whatever it does, panics included, is an error of the outcome; its cost is bounded, and it ends
-// when the context does.
-func evaluate(ctx context.Context, run cel.Program, vars interpreter.Activation) (out outcome) {
-	defer func() {
-		if r := recover(); r != nil {
-			out = outcome{err: fmt.Errorf("internal error: %v", r)}
-		}
-	}()
-	value, details, err := run.ContextEval(ctx, vars)
+// evaluate runs a rule.
+func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activation) (out outcome) {
+	value, details, err := run(ctx, program, vars)
 	out.err = err
 	if cost := details.ActualCost(); cost != nil {
 		out.cost, out.counted = *cost, true
@@ -166,4 +161,14 @@ func evaluate(ctx context.Context, run cel.Program, vars interpreter.Activation)
 		out.value = value.Value()
 	}
 	return out
+}
+
+// run runs an expression. Whatever it does, panics included, is an error; its cost is bounded, and it ends when the context does.
+func run(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val, details *cel.EvalDetails, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			value, details, err = nil, nil, fmt.Errorf("internal error: %v", r)
+		}
+	}()
+	return program.ContextEval(ctx, vars)
 }

@@ -21,7 +21,6 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
-	"plinth/internal/authz"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
 	"plinth/object"
@@ -123,6 +122,7 @@ func (c *Config) validateAuthentication() error {
 		}
 	}
 	c.FrontProxy.validate(refuse)
+	c.OIDC.validate(c.AuthenticationConfig, refuse)
 	if u, err := url.Parse(s.JWKSURI); s.JWKSURI != "" && (err != nil || u.Scheme != "https") {
 		refuse("--service-account-jwks-uri: %q is no https:// URL", s.JWKSURI)
 	}
@@ -227,6 +227,15 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	if c.BootstrapTokens {
 		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
 	}
+	to := auth.Config{Audiences: audiences, Now: now}
+	// Behind tokens of service accounts: those can be told apart without asking anybody.
+	foreign, err := s.foreignTokens(&to)
+	if err != nil {
+		return nil, err
+	}
+	if foreign != nil {
+		tokens = append(tokens, auth.Agnostic(foreign, audiences))
+	}
 	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
 	if err != nil {
 		return nil, err
@@ -238,10 +247,8 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 			return nil, err
 		}
 	}
-	return auth.New(auth.Config{
-		Clients: clients, Proxy: proxy, Tokens: tokens, Audiences: audiences, Now: now,
-		NoAnonymous: !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow)),
-	}), nil
+	to.Clients, to.Proxy, to.Tokens = clients, proxy, tokens
+	return auth.New(to), nil
 }
 
 // reviewToken says whose a token is. There are requests only when there is an authenticator.

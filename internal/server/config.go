@@ -52,7 +52,11 @@ type Config struct {
 	ServiceAccounts ServiceAccounts
 	APIAudiences    []string // what tokens have to be for; none: the issuers of ServiceAccounts
 
+	AuthenticationConfig string // a file with OpenID Connect issuers and with who is let in without credentials; "": none
+	OIDC                 OIDC
+
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
+	AnonymousAuthGiven bool     // whether that was said
 	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC
 
 	AdmissionControl []string // admission plugins, and no others; none: as it comes
@@ -113,6 +117,7 @@ func Defaults() Config {
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		Audit:           audit.Defaults(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
+		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,

@@ -36,6 +36,9 @@ func (s *Server) handler() (http.Handler, error) {
 		flagz = nil
 	}
 	figures := newMetrics(s.store, s.registry, s.audit)
+	if s.issuerFigures != nil {
+		figures.registry.MustRegister(s.issuerFigures.all()...)
+	}
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err

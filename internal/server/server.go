@@ -25,6 +25,7 @@ import (
 	"plinth/internal/addresses"
 	"plinth/internal/audit"
 	"plinth/internal/auth"
+	"plinth/internal/auth/oidc"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/internal/authz"
 	"plinth/internal/builtin"
@@ -56,6 +57,9 @@ type Server struct {
 	issuer    *serviceaccount.Issuer
 	pki       *pki   // the server's own authority
 	authority []byte // by which clients know this server, as PEM
+	// foreign knows the tokens of OpenID Connect issuers, and issuerFigures count them; nil: there are none.
+	foreign       *oidc.Reloader
+	issuerFigures *issuerFigures
 	// accountKeys are those of service account tokens.
 	accountKeys *serviceaccount.Keys
 	http        *http.Server
@@ -178,6 +182,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
+	if s.foreign != nil {
+		s.run(func() { s.foreign.Run(s.closing, c.AuthenticationConfig) })
+	}
 	handler, err := s.handler()
 	if err != nil {
 		return err

@@ -1,0 +1,132 @@
+package auth
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"testing"
+
+	"plinth/internal/access"
+)
+
+// Whatever the subject of a certificate says, who shows it is the one whom it names if the authority has signed it for clients, and
+// else nobody.
+//
+// SPEC: AUTH-1
+func FuzzCertificates(f *testing.F) {
+	for _, seed := range [][3]string{
+		{"jane", "devs", ""}, {"", access.Masters, ""}, {"system:node:a/../b", "system:nodes", "1"}, {"system:node:", "system:nodes", ""},
+		{"system:anonymous", "system:unauthenticated", ""}, {"a,O=system:masters", "b+CN=admin", "x"}, {"system:serviceaccount:a:b", "", ""}, {"ä\x00", "\n", "\x7f"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], false, true)
+	}
+	f.Add("jane", access.Masters, "", true, true)
+	f.Add("jane", access.Masters, "", false, false)
+	own, foreign := signed(f, pkix.Name{CommonName: "own"}, nil, nil), signed(f, pkix.Name{CommonName: "own"}, nil, nil)
+	a := New(Config{Clients: x509.NewCertPool()})
+	a.Clients.AddCert(own.Leaf)
+	f.Fuzz(func(t *testing.T, name, group, uid string, stranger, forClients bool) {
+		subject := pkix.Name{CommonName: name, Organization: []string{group}}
+		if uid != "" {
+			subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: uidType, Value: uid}}
+		}
+		by := own
+		if stranger {
+			by = foreign
+		}
+		c, err := sign(subject, by, func(c *x509.Certificate) {
+			if !forClients {
+				c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+			}
+		})
+		if err != nil {
+			return // no certificate says that
+		}
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c.Leaf}}
+		ctx := Remember(r.Context(), nil)
+		id, err := authenticate(ctx, a, r)
+		said := c.Leaf.Subject
+		switch {
+		case stranger || !forClients:
+			if err == nil {
+				t.Errorf("%q is %+v", name, id.User)
+			}
+			return
+		case err != nil:
+			if len(uidsOf(said)) < 1 {
+				t.Errorf("%q is refused: %v", name, err)
+			}
+			return
+		case said.CommonName == "":
+			if !reflect.DeepEqual(id.User, access.Nobody()) {
+				t.Errorf("nobody is %+v", id.User)
+			}
+			return
+		}
+		if id.User.Name != said.CommonName || slices.ContainsFunc(id.User.Groups, func(g string) bool {
+			return g != access.Authenticated && !slices.Contains(said.Organization, g)
+		}) {
+			t.Errorf("%+v is %+v", said, id.User)
+		}
+		if again, err := authenticate(ctx, a, r); err != nil || !reflect.DeepEqual(again, id) {
+			t.Errorf("%+v is first %+v and then %+v, %v", said, id.User, again.User, err)
+		}
+	})
+}
+
+func uidsOf(n pkix.Name) (uids []any) {
+	for _, part := range n.Names {
+		if part.Type.Equal(uidType) {
+			uids = append(uids, part.Value)
+		}
+	}
+	return uids
+}
+
+// Whoever sends the headers of a front proxy is whom they name if the certificate is the proxy's, and else the headers say nothing.
+//
+// SPEC: AUTH-1
+func FuzzProxyHeaders(f *testing.F) {
+	for _, seed := range [][4]string{
+		{"jane", "devs", "X-Remote-Extra-Scopes", "a"}, {"", access.Masters, "X-Remote-Extra-", ""}, {" jane ", "", "x-remote-extra-%41%zz", "b"},
+		{access.Anonymous, "system:unauthenticated", "X-Remote-Extra-Authentication.kubernetes.io%2fnode-name", "n"}, {"a\x00", "\xff", "X-Remote-User", "admin"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3], true)
+		f.Add(seed[0], seed[1], seed[2], seed[3], false)
+	}
+	own, clients := signed(f, pkix.Name{CommonName: "proxies"}, nil, nil), signed(f, pkix.Name{CommonName: "clients"}, nil, nil)
+	proxy, client := signed(f, pkix.Name{CommonName: "proxy"}, own, nil), signed(f, pkix.Name{CommonName: "joe"}, clients, nil)
+	a := New(Config{Clients: x509.NewCertPool(), Proxy: &FrontProxy{
+		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
+		GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+	}})
+	a.Clients.AddCert(clients.Leaf)
+	a.Proxy.Authorities.AddCert(own.Leaf)
+	f.Fuzz(func(t *testing.T, user, group, name, value string, fromProxy bool) {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{client.Leaf}}
+		if fromProxy {
+			r.TLS.PeerCertificates[0] = proxy.Leaf
+		}
+		r.Header["X-Remote-User"], r.Header["X-Remote-Group"] = []string{user}, []string{group}
+		r.Header.Add(name, value)
+		id, err := authenticate(context.Background(), a, r)
+		switch {
+		case !fromProxy:
+			if err != nil || id.User.Name != "joe" || !slices.Equal(id.User.Groups, []string{access.Authenticated}) {
+				t.Errorf("joe is %+v, %v", id.User, err)
+			}
+		case user == "":
+			if err == nil && id.User.Name != access.Anonymous && id.User.Name != value {
+				t.Errorf("nobody is %+v", id.User)
+			}
+		case err != nil || id.User.Name != user:
+			t.Errorf("%q is %+v, %v", user, id.User, err)
+		}
+	})
+}

@@ -1,0 +1,274 @@
+package oidc
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	oidclib "github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	// discoveryInterval is how long to wait before an issuer is asked again that has not answered.
+	discoveryInterval = 10 * time.Second
+	// requestTimeout is how long a request to an issuer may take.
+	requestTimeout = 30 * time.Second
+	// maxDocument bounds the bytes of what an issuer answers.
+	maxDocument = 4 << 20
+	// leeway is how much earlier than its nbf a token is taken.
+	leeway = time.Minute
+
+	discoveryPath = "/.well-known/openid-configuration"
+)
+
+// source is where the keys of an issuer come from.
+type source struct {
+	issuer    string
+	audiences []string
+	config    Config
+	client    *http.Client
+
+	found  atomic.Pointer[verifier] // nil until the issuer has said where its keys are
+	failed atomic.Pointer[error]    // why it has not
+}
+
+// newSource makes a source; nobody is asked before it runs.
+func newSource(i *Issuer, config Config) (*source, error) {
+	if i.EgressSelectorType != "" {
+		return nil, fmt.Errorf("oidc: egress lookup required with egress selector type %q", i.EgressSelectorType)
+	}
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if i.CertificateAuthority != "" {
+		roots, err := authorities(i.CertificateAuthority)
+		if err != nil {
+			return nil, err
+		}
+		settings.RootCAs = roots
+	}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: settings, TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
+	}
+	route := &route{by: transport}
+	if i.DiscoveryURL != "" {
+		to, err := url.Parse(i.DiscoveryURL)
+		if err != nil {
+			return nil, fmt.Errorf("oidc: invalid discovery URL: %w", err)
+		}
+		route.from, route.to = strings.TrimSuffix(i.URL, "/")+discoveryPath, to
+	}
+	return &source{
+		issuer: i.URL, audiences: i.Audiences, config: config,
+		client: &http.Client{Transport: route, Timeout: requestTimeout},
+	}, nil
+}
+
+// of is the source of another issuer, which is asked in the same way.
+func (s *source) of(issuer string) *source {
+	quiet := s.config
+	quiet.Metrics = nil
+	return &source{issuer: issuer, audiences: s.audiences, config: quiet, client: s.client}
+}
+
+// run asks the issuer where its keys are until it says so.
+func (s *source) run(ctx context.Context) {
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry.C:
+		}
+		v, err := s.discover(ctx)
+		if err == nil {
+			s.found.Store(v)
+			return
+		}
+		s.failed.Store(&err)
+		if ctx.Err() == nil {
+			s.config.Logger.Error("an OpenID Connect issuer cannot be asked for its keys; its tokens are nobody's until then",
+				"issuer", s.issuer, "error", err)
+		}
+		retry.Reset(discoveryInterval)
+	}
+}
+
+// verifier verifies tokens; nil as long as the issuer is not known.
+func (s *source) verifier() *verifier { return s.found.Load() }
+
+// healthy says why the issuer is not known yet.
+func (s *source) healthy() error {
+	if s.found.Load() != nil {
+		return nil
+	}
+	if err := s.failed.Load(); err != nil {
+		return *err
+	}
+	return fmt.Errorf("oidc: authenticator for issuer %q is not initialized", s.issuer)
+}
+
+func (s *source) discover(ctx context.Context) (*verifier, error) {
+	provider, err := oidclib.NewProvider(oidclib.ClientContext(ctx, s.client), s.issuer)
+	if err != nil {
+		return nil, err
+	}
+	var document struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := provider.Claims(&document); err != nil {
+		return nil, err
+	}
+	if document.Keys == "" {
+		return nil, errors.New("provider did not return JWKS URL")
+	}
+	client := s.client
+	if s.config.Metrics != nil {
+		client = &http.Client{Timeout: client.Timeout, Transport: &watched{
+			by: client.Transport, url: document.Keys, told: func(keys []byte) { s.config.Metrics.Fetched(s.issuer, keys) }, ctx: ctx,
+		}}
+	}
+	keys := oidclib.NewRemoteKeySet(oidclib.ClientContext(ctx, client), document.Keys)
+	v := &verifier{audiences: s.audiences, algorithms: s.config.Algorithms, now: s.config.Now}
+	for _, a := range v.algorithms {
+		v.taken = append(v.taken, jose.SignatureAlgorithm(a))
+	}
+	c := &oidclib.Config{SupportedSigningAlgs: v.algorithms, Now: v.now}
+	if len(s.audiences) == 1 {
+		c.ClientID = s.audiences[0]
+	} else { // the library knows one audience
+		c.SkipClientIDCheck = true
+	}
+	v.by = oidclib.NewVerifier(s.issuer, keys, c)
+	return v, nil
+}
+
+// verifier verifies the tokens of one issuer.
+type verifier struct {
+	by         *oidclib.IDTokenVerifier
+	audiences  []string
+	algorithms []string
+	taken      []jose.SignatureAlgorithm
+	now        func() time.Time
+}
+
+// verify is what a token says, if its issuer has signed it, for one of the audiences, and now is its time. The library is newer than
+// the reference's: it words bad algorithms otherwise, and it takes tokens five minutes before their time.
+func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
+	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
+	if _, err := jose.ParseSignedCompact(compact(token), v.taken); errors.As(err, &algorithm) {
+		return nil, fmt.Errorf("oidc: id token signed with unsupported algorithm, expected %q got %q", v.algorithms, algorithm.Got)
+	}
+	verified, err := v.by.Verify(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	var c claims
+	if err := verified.Claims(&c); err != nil {
+		return nil, fmt.Errorf("oidc: parse claims: %w", err)
+	}
+	if early, ok := notBefore(c); ok && v.now().Add(leeway).Before(early) {
+		return nil, fmt.Errorf("oidc: current time %v before the nbf (not before) time: %v", v.now(), early)
+	}
+	if !slices.ContainsFunc(verified.Audience, func(a string) bool { return slices.Contains(v.audiences, a) }) {
+		return nil, fmt.Errorf("oidc: expected audience in %q got %q", sorted(v.audiences), verified.Audience)
+	}
+	return c, nil
+}
+
+// compact is a token without white space, which means nothing in one.
+func compact(token string) string { return strings.Join(strings.Fields(token), "") }
+
+// notBefore is the time before which a token is not to be taken. The library has read it as a number.
+func notBefore(c claims) (time.Time, bool) {
+	var at *json.Number
+	if c.read("nbf", &at) != nil || at == nil {
+		return time.Time{}, false
+	}
+	seconds, err := at.Int64()
+	if err != nil {
+		fraction, err := at.Float64()
+		if err != nil {
+			return time.Time{}, false
+		}
+		seconds = int64(fraction)
+	}
+	return time.Unix(seconds, 0), true
+}
+
+// route sends the request for the discovery document where it is, and bounds what is answered to any request.
+type route struct {
+	by   http.RoundTripper
+	from string   // the URL at which the library looks for the document; "": it is there
+	to   *url.URL // where it is
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *route) RoundTrip(request *http.Request) (*http.Response, error) {
+	if r.from != "" && request.Method == http.MethodGet && request.URL.String() == r.from {
+		request = request.Clone(request.Context())
+		request.Host, request.URL = "", r.to
+	}
+	response, err := r.by.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = &bounded{response.Body, maxDocument}
+	return response, nil
+}
+
+// bounded is a body of which no more than left bytes are read.
+type bounded struct {
+	io.ReadCloser
+	left int
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the answer is longer than %d bytes", maxDocument)
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// watched tells of the keys that are fetched.
+type watched struct {
+	by   http.RoundTripper
+	url  string
+	told func(keys []byte) // nil: they could not be fetched
+	ctx  context.Context   // ends with the authenticator: then nobody is told any more
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *watched) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.by.RoundTrip(request)
+	if request.URL.String() != w.url || w.ctx.Err() != nil {
+		return response, err
+	}
+	if err != nil || response.StatusCode != http.StatusOK {
+		w.told(nil)
+		return response, err
+	}
+	text, err := io.ReadAll(response.Body)
+	_ = response.Body.Close() // it was read
+	var set jose.JSONWebKeySet
+	if err != nil || json.Unmarshal(text, &set) != nil {
+		w.told(nil)
+	} else {
+		w.told(text)
+	}
+	response.Body = io.NopCloser(strings.NewReader(string(text)))
+	return response, err
+}

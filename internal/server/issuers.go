@@ -1,0 +1,226 @@
+package server
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/auth"
+	"plinth/internal/auth/oidc"
+	"plinth/internal/authz"
+)
+
+// OIDC are the settings of one OpenID Connect issuer: a short form of an AuthenticationConfiguration with one authenticator.
+type OIDC struct {
+	IssuerURL, ClientID           string
+	CAFile                        string // "": the system's authorities
+	UsernameClaim, UsernamePrefix string // a prefix of "-" is none, and "" is the issuer, unless the claim is a mail address
+	GroupsClaim, GroupsPrefix     string
+	RequiredClaims                []string // CLAIM=VALUE
+	SigningAlgs                   []string
+	Given                         bool // whether any of the settings was given
+}
+
+// validate refuses what cannot be meant.
+func (o *OIDC) validate(configFile string, refuse func(format string, args ...any)) {
+	switch {
+	case !o.Given:
+	case configFile != "":
+		refuse("authentication-config file and oidc-* flags are mutually exclusive")
+	case o.IssuerURL == "" || o.ClientID == "":
+		refuse("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set")
+	}
+}
+
+// configuration is the long form.
+func (o *OIDC) configuration() (*oidc.Configuration, error) {
+	c := &oidc.Configuration{}
+	if o.IssuerURL == "" || o.ClientID == "" {
+		return c, nil
+	}
+	prefix := o.UsernamePrefix
+	switch {
+	case prefix == "-":
+		prefix = ""
+	case prefix == "" && o.UsernameClaim != "email":
+		prefix = o.IssuerURL + "#"
+	}
+	a := oidc.Authenticator{
+		Issuer:        oidc.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}},
+		ClaimMappings: oidc.Mappings{Username: oidc.Prefixed{Claim: o.UsernameClaim, Prefix: &prefix}},
+	}
+	if o.GroupsClaim != "" {
+		a.ClaimMappings.Groups = oidc.Prefixed{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
+	}
+	if o.CAFile != "" {
+		text, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, err
+		}
+		a.Issuer.CertificateAuthority = string(text)
+	}
+	required := map[string]string{} // the last one of a claim counts
+	for _, pair := range o.RequiredClaims {
+		claim, value, _ := strings.Cut(pair, "=")
+		required[claim] = value
+	}
+	for _, claim := range slices.Sorted(maps.Keys(required)) {
+		a.ClaimValidationRules = append(a.ClaimValidationRules, oidc.ClaimRule{Claim: claim, RequiredValue: required[claim]})
+	}
+	c.JWT = []oidc.Authenticator{a}
+	return c, nil
+}
+
+// foreignTokens makes what knows the tokens of OpenID Connect issuers, and says who is let in without credentials; the tokens are nil
+// if no issuer is configured.
+func (s *Server) foreignTokens(to *auth.Config) (auth.Tokens, error) {
+	c := &s.config
+	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
+	configured, err := c.OIDC.configuration()
+	var text []byte
+	algorithms := c.OIDC.SigningAlgs
+	if c.AuthenticationConfig != "" {
+		algorithms = nil
+		configured, text, err = oidc.Load(c.AuthenticationConfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if a := configured.Anonymous; a != nil {
+		if c.AnonymousAuthGiven {
+			return nil, field.Forbidden(field.NewPath("anonymous"),
+				"--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file")
+		}
+		to.NoAnonymous = !a.Enabled
+		for _, condition := range a.Conditions {
+			to.AnonymousPaths = append(to.AnonymousPaths, condition.Path)
+		}
+	}
+	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
+		return nil, nil
+	}
+	s.issuerFigures = newIssuerFigures(identity(hostname()), text)
+	s.foreign, err = oidc.NewReloader(configured, text, oidc.Config{
+		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: s.issuerFigures.metrics(),
+	}, oidc.Reloads{Reloaded: s.issuerFigures.reloaded, Removed: s.issuerFigures.removed})
+	if err != nil {
+		return nil, err
+	}
+	return s.foreign, nil
+}
+
+// hostname is the name of the machine; "" if it cannot be found out.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// issuerFigures tell of OpenID Connect issuers. They are there only if some may be configured.
+type issuerFigures struct {
+	server  string // the hash of the server's identity
+	took    *prometheus.HistogramVec
+	fetched *prometheus.GaugeVec
+	keys    *prometheus.GaugeVec
+	reloads *prometheus.CounterVec
+	last    *prometheus.GaugeVec
+	config  *prometheus.GaugeVec
+	mu      sync.Mutex
+	hashes  map[string]string // of the keys, by issuer
+}
+
+func newIssuerFigures(server string, text []byte) *issuerFigures {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	const reloading = "apiserver_authentication_config_controller_"
+	f := &issuerFigures{
+		server: hashOf([]byte(server)), hashes: map[string]string{},
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "apiserver_authentication_jwt_authenticator_latency_seconds", Help: "Authentication of JSON Web Tokens that were not remembered.",
+			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
+		}, []string{"result", "jwt_issuer_hash"}),
+		fetched: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
+			"When the keys of an issuer were fetched last, by the result.", "result", "jwt_issuer_hash", "apiserver_id_hash"),
+		keys: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",
+			"The keys of an issuer that were fetched last, by their hash.", "jwt_issuer_hash", "apiserver_id_hash", "hash"),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: reloading + "automatic_reloads_total", Help: "Reloads of the authentication configuration, by the result.",
+		}, []string{"status", "apiserver_id_hash"}),
+		last: gauge(reloading+"automatic_reload_last_timestamp_seconds",
+			"When the authentication configuration was reloaded last, by the result.", "status", "apiserver_id_hash"),
+		config: gauge(reloading+"last_config_info", "The authentication configuration in use, by its hash.", "apiserver_id_hash", "hash"),
+	}
+	if text != nil {
+		f.config.WithLabelValues(f.server, hashOf(text)).Set(1)
+	}
+	return f
+}
+
+func hashOf(text []byte) string {
+	if len(text) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(text))
+}
+
+func (f *issuerFigures) all() []prometheus.Collector {
+	return []prometheus.Collector{f.took, f.fetched, f.keys, f.reloads, f.last, f.config}
+}
+
+// metrics are what authenticators tell.
+func (f *issuerFigures) metrics() *oidc.Metrics {
+	result := map[bool]string{true: "success", false: "failure"}
+	return &oidc.Metrics{
+		Authenticated: func(issuer string, ok bool, took time.Duration) {
+			f.took.WithLabelValues(result[ok], hashOf([]byte(issuer))).Observe(took.Seconds())
+		},
+		Fetched: func(issuer string, keys []byte) {
+			of := hashOf([]byte(issuer))
+			f.fetched.WithLabelValues(result[keys != nil], of, f.server).SetToCurrentTime()
+			if keys == nil {
+				return
+			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.keys.DeleteLabelValues(of, f.server, f.hashes[issuer])
+			f.hashes[issuer] = hashOf(keys)
+			f.keys.WithLabelValues(of, f.server, f.hashes[issuer]).Set(1)
+		},
+	}
+}
+
+// reloaded counts a try to reload the configuration.
+func (f *issuerFigures) reloaded(text []byte, err error) {
+	status := "success"
+	if err != nil {
+		status = "failure"
+	} else {
+		f.config.Reset()
+		f.config.WithLabelValues(f.server, hashOf(text)).Set(1)
+	}
+	f.reloads.WithLabelValues(status, f.server).Inc()
+	f.last.WithLabelValues(status, f.server).SetToCurrentTime()
+}
+
+// removed forgets issuers.
+func (f *issuerFigures) removed(issuers []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, issuer := range issuers {
+		of := prometheus.Labels{"jwt_issuer_hash": hashOf([]byte(issuer))}
+		f.fetched.DeletePartialMatch(of)
+		f.keys.DeletePartialMatch(of)
+		delete(f.hashes, issuer)
+	}
+}
