@@ -1,6 +1,6 @@
 // Package access holds the nouns of access control, which authentication, authorization, admission and the engine
-// share: who somebody is ([User]), what is asked ([Attributes]) of whom ([Authorizer]), and the names that Kubernetes itself
-// gives to users and groups. It decides nothing: package authz does.
+// share: who somebody is ([User]), what is asked ([Attributes]) of whom ([Authorizer]), and the names that Kubernetes
+// itself gives to users and groups. It decides nothing: package authz does.
 package access
 
 import (
@@ -98,16 +98,18 @@ type Attributes struct {
 	IsResource                            bool
 	Group, Version, Resource, Subresource string
 	Namespace, Name                       string
-	// FieldSelector and LabelSelector are what a list, a watch or a deletecollection selects, as the URL says it. Fields and
-	// Labels are set instead by a review that lists requirements, with what is wrong with some of these. Who decides by them
-	// asks FieldRequirements and LabelRequirements: most requests are decided without, and are not to pay for the parsing.
+	// FieldSelector and LabelSelector are what a list, a watch or a deletecollection selects, as the URL says it.
+	// Fields and Labels are set instead by a review that lists requirements, with what is wrong with some of these.
+	// Who decides by them asks FieldRequirements and LabelRequirements: most requests are decided without, and are
+	// not to pay for the parsing.
 	FieldSelector, LabelSelector string
 	Fields                       fields.Requirements
 	Labels                       labels.Requirements
 	FieldsErr, LabelsErr         error
 }
 
-// FieldRequirements is what the fields of the selected objects have to be; an error where a part of it cannot be understood.
+// FieldRequirements is what the fields of the selected objects have to be; an error where a part of it cannot be
+// understood.
 func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	if a.FieldSelector == "" {
 		return a.Fields, a.FieldsErr
@@ -119,7 +121,8 @@ func (a *Attributes) FieldRequirements() (fields.Requirements, error) {
 	return selector.Requirements(), nil
 }
 
-// LabelRequirements is what the labels of the selected objects have to be; an error where a part of it cannot be understood.
+// LabelRequirements is what the labels of the selected objects have to be; an error where a part of it cannot be
+// understood.
 func (a *Attributes) LabelRequirements() (labels.Requirements, error) {
 	if a.LabelSelector == "" {
 		return a.Labels, a.LabelsErr
@@ -175,9 +178,9 @@ const (
 	NoOpinion                 // let others decide; if nobody allows it, it is forbidden
 )
 
-// Authorizer decides what users may do. The attributes are its caller's, and must not be kept. The reason is for people: it
-// stands in reviews and in the audit log, and behind the words of a refusal. An error may come with any decision; one that
-// comes with Allow means nothing, as in the reference.
+// Authorizer decides what users may do. The attributes are its caller's, and must not be kept. The reason is for
+// people: it stands in reviews and in the audit log, and behind the words of a refusal. An error may come with any
+// decision; one that comes with Allow means nothing, as in the reference.
 type Authorizer interface {
 	Authorize(ctx context.Context, a *Attributes) (decision Decision, reason string, err error)
 }

@@ -1,6 +1,6 @@
-// Package apierr is the one error that goes out on the wire: a Kubernetes Status with its code, reason, message, causes
-// and retry (URI-9). Inside the server errors are ordinary Go errors; whoever decides what a client is told makes one of
-// these, and package httpapi alone writes them.
+// Package apierr is the one error that goes out on the wire: a Kubernetes Status with its code, reason, message,
+// causes and retry (URI-9). Inside the server errors are ordinary Go errors; whoever decides what a client is told
+// makes one of these, and package httpapi alone writes them.
 package apierr
 
 import (
@@ -235,8 +235,8 @@ func NewInvalid(kind Type, name string, fields field.ErrorList) *Error {
 	return e
 }
 
-// together is the text of errors as apimachinery's Aggregate has it: each once, and in brackets where there are several. That one copies what it
-// has for each error: with 50,000 wrong ports in one body it takes minutes.
+// together is the text of errors as apimachinery's Aggregate has it: each once, and in brackets where there are
+// several. That one copies what it has for each error: with 50,000 wrong ports in one body it takes minutes.
 func together(fields field.ErrorList) string {
 	seen := make(map[string]bool, len(fields))
 	var texts []string

@@ -40,8 +40,8 @@ func (c *catalog) below(root string) []*group {
 	return nil
 }
 
-// appendAggregated prints the document that groupDiscovery is, from what its group versions keep of themselves: with one
-// more of them, the others are only copied.
+// appendAggregated prints the document that groupDiscovery is, from what its group versions keep of themselves: with
+// one more of them, the others are only copied.
 func (c *catalog) appendAggregated(text []byte, root string, made *atomic.Int64) []byte {
 	frame := object.AppendJSON(nil, object.Fields(
 		"kind", object.StringOf("APIGroupDiscoveryList"),
@@ -115,8 +115,8 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	if r.Namespaced {
 		scope = "Namespaced"
 	}
-	// A custom kind is told with its group and version, and its status before its scale; a built-in one has neither where they
-	// are those of the URL, and its subresources in order.
+	// A custom kind is told with its group and version, and its status before its scale; a built-in one has neither
+	// where they are those of the URL, and its subresources in order.
 	group, version := "", ""
 	if isCustom(r) {
 		group, version = r.Group, r.Version

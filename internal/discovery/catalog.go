@@ -54,8 +54,8 @@ type groupVersion struct {
 	aggregated    []byte // see aggregate
 }
 
-// storageVersion is the group, version and kind in which objects are stored, of which storageVersionHash is made; zero for
-// types that are not stored.
+// storageVersion is the group, version and kind in which objects are stored, of which storageVersionHash is made;
+// zero for types that are not stored.
 type storageVersion struct{ group, version, kind string }
 
 // newCatalog puts the types in order. Of group versions that old has with the same types everything is kept.
@@ -101,8 +101,8 @@ func newGroupVersion(served *engine.GroupVersion) *groupVersion {
 	return gv
 }
 
-// told is the types that discovery tells of. Custom types are served in built-in group versions, too, but not told of there: in the reference
-// others answer for these.
+// told is the types that discovery tells of. Custom types are served in built-in group versions, too, but not told of
+// there: in the reference others answer for these.
 func told(resources []*engine.Resource) []*engine.Resource {
 	custom := func(r *engine.Resource) bool { return r.Stored != nil && r.Stored.Custom }
 	builtin := func(r *engine.Resource) bool { return !custom(r) }

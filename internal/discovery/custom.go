@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// Custom types are described in the words of their definitions: a model is the definition's schema, node by node, and the
-// compiled type is not asked for. What the reference tells of them differs in more than the models: it makes their part of a
-// document from a template of its own.
+// Custom types are described in the words of their definitions: a model is the definition's schema, node by node, and
+// the compiled type is not asked for. What the reference tells of them differs in more than the models: it makes
+// their part of a document from a template of its own.
 
 const (
 	modelGet        = metaModels + "GetOptions"
@@ -228,8 +228,8 @@ func (b *builder) embedded(v object.Value) object.Value {
 	return v.With("properties", properties).With("required", object.ListOf(required...))
 }
 
-// constraint is what a schema says of values beyond their structure, as documents publish it; null: nothing. Below allOf and
-// its like stand schemas that say nothing else, and they are the same in all documents.
+// constraint is what a schema says of values beyond their structure, as documents publish it; null: nothing. Below
+// allOf and its like stand schemas that say nothing else, and they are the same in all documents.
 func constraint(m object.Member) object.Value {
 	switch m.Key {
 	case "default", "enum", "example":
@@ -300,14 +300,14 @@ func (dialect3) publish(s object.Value) object.Value {
 	return s.With("allOf", object.ListOf(append([]object.Value{object.Fields("anyOf", intOrString)}, allOf...)...))
 }
 
-// keepsUnknown says whether a schema lets unknown fields be. Old clients, for which this version of OpenAPI is there, refuse
-// them where a schema has any properties, so that it is described by none.
+// keepsUnknown says whether a schema lets unknown fields be. Old clients, for which this version of OpenAPI is there,
+// refuse them where a schema has any properties, so that it is described by none.
 func (*dialect2) keepsUnknown(s object.Value) bool {
 	return s.At("x-kubernetes-preserve-unknown-fields").Bool()
 }
 
-// publish leaves out what this version of OpenAPI does not have, and what old clients would misunderstand: they take a value
-// of a type for one that is never null, and one with properties for one that has no others.
+// publish leaves out what this version of OpenAPI does not have, and what old clients would misunderstand: they take
+// a value of a type for one that is never null, and one with properties for one that has no others.
 func (d *dialect2) publish(s object.Value) object.Value {
 	drop := []string{"allOf", "anyOf", "oneOf", "not", "default", "nullable"}
 	if s.At("nullable").Bool() {

@@ -249,7 +249,8 @@ func customFacts(path string, v object.Value) map[string]string {
 	return all
 }
 
-// define creates definitions in the reference and waits until its documents tell of them all. What it returns deletes them.
+// define creates definitions in the reference and waits until its documents tell of them all. What it returns deletes
+// them.
 func define(t *testing.T, definitions []object.Value) (undefine func()) {
 	t.Helper()
 	const collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

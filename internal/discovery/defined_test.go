@@ -90,8 +90,8 @@ func synthetic(group, version string, n int, read *int) *engine.Resource {
 	return r.StoredAlone(group + "/" + r.Name)
 }
 
-// Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others are
-// neither made again nor are their definitions read.
+// Among thousands of types, one that comes, changes or goes costs the documents of its own group version: the others
+// are neither made again nor are their definitions read.
 //
 // SPEC: URI-8
 func TestATypeCostsItsOwnGroupVersion(t *testing.T) {

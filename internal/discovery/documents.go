@@ -97,8 +97,8 @@ type Document struct {
 	Body, Gzip []byte
 }
 
-// plainLimit is the size from which on a document is kept compressed only. All discovery documents of the built-in types
-// are below it.
+// plainLimit is the size from which on a document is kept compressed only. All discovery documents of the built-in
+// types are below it.
 const plainLimit = 32 << 10
 
 // Plain is the document uncompressed.
@@ -125,7 +125,8 @@ func (d *Document) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, r)
 }
 
-// Compressors and decompressors are used again: one takes more memory than most documents, a compressor more than a MiB.
+// Compressors and decompressors are used again: one takes more memory than most documents, a compressor more than a
+// MiB.
 var (
 	readers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 	writers = sync.Pool{New: func() any {

@@ -20,7 +20,8 @@ func newBuilder(d *Documents, dialect dialect, versions []*groupVersion, kinds m
 // gvk is a kind in a group version.
 type gvk struct{ group, version, kind string }
 
-// groupVersionKinds are the kinds that models stand for, by the models' names. The models of custom types are not among them.
+// groupVersionKinds are the kinds that models stand for, by the models' names. The models of custom types are not
+// among them.
 func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 	kinds := map[string][]gvk{}
 	add := func(model string, k gvk) {
@@ -336,7 +337,8 @@ func enumDoc(doc string, values []string) string {
 	return b.String()
 }
 
-// undocumented are the descriptions of models, and of their fields, whose Go types say nothing of themselves at run time.
+// undocumented are the descriptions of models, and of their fields, whose Go types say nothing of themselves at run
+// time.
 var undocumented = map[string]string{
 	"io.k8s.apimachinery.pkg.api.resource.Quantity": "A number with a fixed point and an optional suffix, decimal (n, u, m, k, M, G, T, P, E), " +
 		"binary (Ki, Mi, Gi, Ti, Pi, Ei) or an exponent: \"250m\", \"1.5Gi\", \"1e3\". It is kept with the largest suffix that needs no fraction.",

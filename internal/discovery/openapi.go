@@ -54,11 +54,11 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	return nil, true, apierr.NewNotAcceptable([]string{mediaJSON})
 }
 
-// part is one OpenAPI v3 document: of a group version, or of one of the few paths around them. It outlives its catalog as
-// long as it would be printed the same.
+// part is one OpenAPI v3 document: of a group version, or of one of the few paths around them. It outlives its
+// catalog as long as it would be printed the same.
 //
-// The index names the hashes of all documents, and a hash is of the document's bytes: a document that nobody has asked for
-// is printed into its hash alone then, so that it costs its time once and no memory.
+// The index names the hashes of all documents, and a hash is of the document's bytes: a document that nobody has
+// asked for is printed into its hash alone then, so that it costs its time once and no memory.
 type part struct {
 	name    string                                // "apis/apps/v1"
 	path    func(d *Documents, p *part) *pathItem // of the one path; nil: those of version
@@ -271,7 +271,8 @@ func (w *writer) fields(key string, body func(emit func(name string, v object.Va
 	w.document(func() { body(w.emitter(key)) })
 }
 
-// emitter prints members of the map of this key. Parts of a field may stand apart in protobuf, so that they need no buffer either.
+// emitter prints members of the map of this key. Parts of a field may stand apart in protobuf, so that they need no
+// buffer either.
 func (w *writer) emitter(key string) func(name string, v object.Value) {
 	if w.message == nil {
 		return w.value
@@ -310,7 +311,8 @@ type dialect interface {
 	defaults() bool
 	// publish is a node of the schema of a definition as the dialect has it, without what is below it.
 	publish(schema object.Value) object.Value
-	// keepsUnknown says whether nothing may be told of a node of the schema of a definition, because it lets unknown fields be.
+	// keepsUnknown says whether nothing may be told of a node of the schema of a definition, because it lets unknown
+	// fields be.
 	keepsUnknown(schema object.Value) bool
 	parameter(p *parameter) object.Value
 	operation(b *builder, op *operation) object.Value

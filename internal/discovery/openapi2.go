@@ -126,8 +126,9 @@ func (d *dialect2) operation(b *builder, op *operation) object.Value {
 	return object.MapOf(append(members, object.Member{Key: "parameters", Value: object.ListOf(body...)})...)
 }
 
-// openAPI2 prints everything into one document. The part of custom types in it is printed once for each of their group versions,
-// and copied after that: thousands of definitions may come one after the other, with somebody asking for the document in between.
+// openAPI2 prints everything into one document. The part of custom types in it is printed once for each of their
+// group versions, and copied after that: thousands of definitions may come one after the other, with somebody asking
+// for the document in between.
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	var builtin, custom []*groupVersion
 	for _, gv := range c.all() {
@@ -219,7 +220,8 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 	return s
 }
 
-// template is a custom type with all that one may have: what its paths lead to is what those of any custom type lead to.
+// template is a custom type with all that one may have: what its paths lead to is what those of any custom type lead
+// to.
 var template = &engine.GroupVersion{Group: "example.com", Version: "v1", Resources: []*engine.Resource{{
 	Naming: engine.Naming{
 		Group: "example.com", Version: "v1", Name: "templates", Kind: "Template", ListKind: "TemplateList", Namespaced: true,

@@ -101,7 +101,8 @@ func normal(place string, v object.Value, served func(group, version string) boo
 	return v
 }
 
-// openAPI2Scope drops from a document of OpenAPI 2.0 what belongs to absent groups and to paths that are not served yet.
+// openAPI2Scope drops from a document of OpenAPI 2.0 what belongs to absent groups and to paths that are not served
+// yet.
 func openAPI2Scope(v object.Value) object.Value {
 	keep := func(key string, absent func(name string) bool) {
 		var kept []object.Member

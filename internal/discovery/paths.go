@@ -335,8 +335,8 @@ func except(parameters []*parameter, names ...string) []*parameter {
 	return slices.DeleteFunc(slices.Clone(parameters), func(p *parameter) bool { return slices.Contains(names, p.name) })
 }
 
-// options are the query parameters that the fields of an options type are. They are made once, so that they are rendered
-// once in a document.
+// options are the query parameters that the fields of an options type are. They are made once, so that they are
+// rendered once in a document.
 func (d *Documents) options(model string) []*parameter {
 	if known, ok := d.parameters.Load(model); ok {
 		return known.([]*parameter)

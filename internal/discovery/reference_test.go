@@ -18,7 +18,8 @@ import (
 	"plinth/object"
 )
 
-// The tests compare with what the reference, with --feature-gates=CBORServingAndStorage=true, said when somebody last ran
+// The tests compare with what the reference, with --feature-gates=CBORServingAndStorage=true, said when somebody last
+// ran
 //
 //	go test ./internal/discovery -rewrite -reference https://127.0.0.1:PORT -token admintoken
 var (

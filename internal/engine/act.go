@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// act is a POST to a subresource: an operation on the object that is there, such as binding a Pod to a node or evicting
-// it. The answer is that it is done.
+// act is a POST to a subresource: an operation on an existing object, such as binding a Pod to a node or evicting it.
+// The answer is a Status.
 func (d *draft) act(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	if sub.Answer != nil {
@@ -42,8 +42,8 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 	}
 }
 
-// ask is a POST to a subresource that stores nothing, and is answered with an object of its own. What it is answered with does not
-// depend on whether it is a dry run.
+// ask is a POST to a subresource that stores nothing and is answered with an object of its own. It is the same for a
+// dry run.
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
@@ -68,7 +68,8 @@ func (d *draft) ask(ctx context.Context) (*Result, error) {
 	return &Result{Status: answer, Created: true}, nil
 }
 
-// through is a create of a virtual type that stands for an operation on an object of another one: the body names it.
+// through is a create of a virtual resource that stands for an operation on an object of another type: the body names
+// that object.
 func (d *draft) through(ctx context.Context) (*Result, error) {
 	target, subresource := d.rq.Resource.Through()
 	object := *d.rq
@@ -85,7 +86,7 @@ func (d *draft) through(ctx context.Context) (*Result, error) {
 	return n.act(ctx)
 }
 
-// exists says that there is no object, where there is none.
+// exists is the error that there is no object, where there is none.
 func (d *draft) exists() error {
 	if d.live == nil {
 		return d.rq.notFound()
@@ -98,5 +99,5 @@ func done() object.Value {
 		"status", object.StringOf("Success"), "code", object.IntOf(created))
 }
 
-// created is the code in the Status of an operation that was done, as HTTP has it.
+// created is the HTTP code in the Status of an operation.
 const created = 201

@@ -71,7 +71,8 @@ func TestBindAndEvict(t *testing.T) {
 	}
 }
 
-// Of evictions at once a budget lets as many through as it allows, and what it says of them and what becomes of the Pods is one.
+// Of evictions at once a budget lets as many through as it allows, and what it says of them and what becomes of the
+// Pods is one.
 //
 // SPEC: URI-1, DEL-2
 func TestEvictionsShareABudget(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"plinth/schema"
 )
 
-// Apply merges an intent into an object, or makes the object (SSA-2). Somebody else being faster is no conflict: the intent
-// is merged again.
+// Apply merges an intent into an object, or creates the object from it (SSA-2). A lost race is no conflict: the
+// intent is merged again.
 func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -50,7 +50,7 @@ func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error)
 	return d.change(ctx)
 }
 
-// createByApply makes the object that an intent describes where there is none.
+// createByApply creates the object that an intent describes.
 func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result, error) {
 	rq := d.rq
 	if rq.Subresource != nil || rq.Resource.Virtual() {
@@ -74,7 +74,8 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	return d.create(ctx)
 }
 
-// intent checks the body of an apply on its own: it names its kind and version, and every field and value has its type.
+// intent checks the body of an apply by itself: it names its kind and version, and every field is known and has its
+// type.
 func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
 	if v.IsNull() {
@@ -101,7 +102,7 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	return decoded.Value, d.judgeIntent(body.Duplicates)
 }
 
-// judgeIntent tells of keys that stand twice in the intent.
+// judgeIntent reports duplicate keys of the intent, as a warning or an error.
 func (d *draft) judgeIntent(duplicates []string) error {
 	if d.rq.Validation == Ignore || len(duplicates) == 0 {
 		return nil
@@ -120,8 +121,8 @@ func (d *draft) judgeIntent(duplicates []string) error {
 	return apierr.NewBadRequest("error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  "))
 }
 
-// misfit tells of all that keeps an intent from having its type, or, where each value is of the right sort, of the first that
-// is none of its sort: a quantity, a time, a number that is too large.
+// misfit is the error for an intent that does not have its type. It names all values of the wrong JSON type, or, if
+// there are none, the first one that does not parse: a quantity, a time, a number that is too large.
 func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []string, err error) error {
 	_, failed := (&merge.Kind{Type: typ}).Apply(object.Nil, intent, merge.Writer{})
 	var typed *merge.TypeError
@@ -147,19 +148,18 @@ func kindText(apiVersion, kind string) string {
 	return apiVersion + ", Kind=" + kind
 }
 
-// nameText is what an intent is for: "default/web; apps/v1, Kind=Deployment".
+// nameText names the object of an intent: "default/web; apps/v1, Kind=Deployment".
 func nameText(intent object.Value) string {
 	return fmt.Sprintf("%s/%s; %s", intent.At("metadata", "namespace").Str(), intent.At("metadata", "name").Str(),
 		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()))
 }
 
-// notTyped is an intent that does not have the type of its kind. The reference calls this an internal error, and so it is
-// here.
+// notTyped is the error for an intent without the type of its kind. The reference calls that an internal error.
 func (rq *Request) notTyped(intent object.Value, err error) error {
 	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v", nameText(intent), err)}
 }
 
-// merge makes of an intent, and of what is there, the object that is going to be, with its managers, decoded like any body.
+// merge makes the body, with its managers, from the intent and the live object, and decodes it like any body.
 func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
 	k, live := rq.merging(ctx), d.old
@@ -202,8 +202,8 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	return nil
 }
 
-// formOfOld is the old object if it has the form that Decode and Settle give, else null: what the merge leaves of it need
-// not be looked at again then.
+// formOfOld is the old object if it has the form that Decode and Settle give, else null. What a merge has left of
+// such an object need not be decoded again.
 func (d *draft) formOfOld() object.Value {
 	if d.form.IsNull() && !d.old.IsNull() && d.rq.Resource.Schema().IsSettled(d.old) {
 		d.form = d.old
@@ -211,7 +211,7 @@ func (d *draft) formOfOld() object.Value {
 	return d.form
 }
 
-// applyFailed words what keeps an intent from being merged.
+// applyFailed is the API error for an intent that cannot be merged.
 func (rq *Request) applyFailed(live, intent object.Value, err error) error {
 	var conflicts *merge.ConflictError
 	var typed *merge.TypeError

@@ -9,17 +9,17 @@ import (
 	"plinth/object"
 )
 
-// Change is one step in the history of all objects: what one commit did to one of them.
+// Change is a record of the history of all objects: what one commit did to one of them.
 type Change = store.Record
 
 // Key names one object, of any type.
 type Key = store.Key
 
-// Changes is a position in the history of all objects, of every type, in the order of their revisions. It holds nothing for later.
+// Changes is a position in the history of all objects of all types, in the order of revisions.
 type Changes struct{ cursor *store.Cursor }
 
-// Changes begins behind everything that objects yields, which is what there is at that moment. The objects are those of types that
-// are no longer served, too. The error is an apierr, or that of ctx.
+// Changes starts behind a snapshot of all objects, of all types, including those that are no longer served. objects
+// is called for each of them. The error is an apierr or that of ctx.
 func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, error) {
 	if err := e.fresh(ctx); err != nil {
 		return nil, err
@@ -42,21 +42,21 @@ func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, 
 	return &Changes{cursor: cursor}, ctx.Err()
 }
 
-// Next waits for changes. They may end within a commit. The slice is good until the next call. It fails when the history has gone
-// away, or with the error of ctx.
+// Next waits for changes. A batch may end within a commit. The slice is valid until the next call. It fails when the
+// history no longer reaches back to the position, or with the error of ctx.
 func (c *Changes) Next(ctx context.Context) ([]*Change, error) { return c.cursor.Next(ctx) }
 
-// Revision is up to where everything was told.
+// Revision is the revision up to which all changes were returned.
 func (c *Changes) Revision() int64 { return c.cursor.Revision() }
 
-// Close ends the position.
+// Close frees the position.
 func (c *Changes) Close() { c.cursor.Close() }
 
-// Dependents yields the objects that name an owner by this UID, of all types and namespaces, as they are at one moment, until yield
-// returns false (DEL-5). yield may write.
+// Dependents yields the objects that name an owner by this UID, of all types and namespaces, as they are at one
+// moment, until yield returns false (DEL-5). yield may write.
 func (e *Engine) Dependents(uid string, yield func(*Object) bool) { e.store.Dependents(uid, yield) }
 
-// Stored is the newest version of an object, as it is stored; nil: there is none.
+// Stored is the newest version of an object as it is stored; nil if there is none.
 func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
 	v, _, err := e.store.Live(ctx, k, true)
 	if err != nil {
@@ -65,10 +65,10 @@ func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
 	return v, nil
 }
 
-// Key is where an object of this type is stored.
+// Key is the key of an object of this type.
 func (r *Resource) Key(namespace, name string) Key { return r.key(namespace, name) }
 
-// RequestFor is a request about the object of this key.
+// RequestFor is a request about the object with this key.
 func (r *Resource) RequestFor(k Key) *Request {
 	rq := &Request{Resource: r, Name: k.Name}
 	if r.Namespaced {
@@ -77,7 +77,7 @@ func (r *Resource) RequestFor(k Key) *Request {
 	return rq
 }
 
-// HeadOf is the apiVersion, the kind and the metadata of a stored version, as they are stored, and nothing else for certain.
+// HeadOf is apiVersion, kind and metadata of a stored version in its stored form. It may have more members.
 func HeadOf(v *Object) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, unreadable(v, v.Sidecar.Unreadable)
@@ -92,8 +92,8 @@ func HeadOf(v *Object) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// OfPath is a type whose objects have keys of this resource part: in the version that they are stored in, where that is served. Nil:
-// they are of no type that is served.
+// OfPath is a type whose objects have keys with this resource part, in their storage version if that is served; nil
+// if none is served.
 func (t *Types) OfPath(path string) *Resource {
 	kind := t.kind(path)
 	if kind == nil {
@@ -107,7 +107,7 @@ func (t *Types) OfPath(path string) *Resource {
 	return kind.versions[0]
 }
 
-// OfKind is the type of objects that call themselves apiVersion and kind, as references to them do; nil: none is served.
+// OfKind is the type with this apiVersion and kind, as references name it; nil if it is not served.
 func (t *Types) OfKind(apiVersion, kind string) *Resource {
 	group, version, ok := strings.Cut(apiVersion, "/")
 	if !ok {

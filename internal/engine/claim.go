@@ -12,39 +12,43 @@ import (
 	"plinth/object"
 )
 
-// This file is about what several objects want and only one of them may have: the addresses and ports of Services.
+// This file is about values that several objects want and only one of them may have: the addresses and ports of
+// Services.
 //
-// A claim is a key in the store. It is written by the commit that gives the object what the claim is of, on the condition that the key
-// is absent, and removed by the commit that takes it away, be it an update or the removal of the object:
+// A claim is a key in the store. The commit that gives an object such a value writes the key, on the condition that
+// it is absent; the commit that takes the value away, be it an update or the removal of the object, removes the key:
 //
-//	in every state: claim c of object o is in the store  ⇔  o is in the store, and c is among Claims(o)
+//	in every state: the claim c of object o is in the store  ⇔  o is in the store and c ∈ Claims(o)
 //
-// The obvious way, and that of the reference, is to reserve the address before the write and to give it back where the write fails.
-// A server that is killed in between leaks it, so that a loop has to look for addresses that nobody has; and another one, to find
-// addresses that two have. Here neither can come to be.
+// The obvious way, and that of the reference, is to reserve the value before the write and to release it if the write
+// fails. A server that is killed between the two leaks the value, so a controller has to look for reserved values
+// that no object has, and another one for values that two objects have. Here both are one commit, so neither can
+// exist.
 //
-// Some claims are objects of the API (an IPAddress): a companion. Others are known to the store alone (a node port).
+// Some claims are objects of the API (an IPAddress): companions. Others are known to the store alone (a node port).
 
-// claims is the store resource of claims that are no objects of the API. Their bytes are the name of the object that has them.
+// claims is the store resource of claims that are no API objects. Their bytes are the name of the object that holds
+// them.
 const claims = "plinth/claims"
 
-// Claim is something that an object has and no other one may have.
+// Claim is a value that an object has and no other one may have.
 type Claim struct {
 	Key store.Key
-	// Companion is the type of the API object that stands for the claim, and Object is that object; nil: the key stands alone.
+	// Companion is the type of the API object that stands for the claim, and Object is that object; nil: the key
+	// stands alone.
 	Companion *Resource
 	Object    object.Value
 }
 
-// ClaimOf is the claim of a thing that no API object stands for. The name tells what kind of thing it is, too: "nodeports/30080".
+// ClaimOf is a claim without an API object. The name includes the sort of value: "nodeports/30080".
 func ClaimOf(name string) Claim { return Claim{Key: store.Key{Resource: claims, Name: name}} }
 
-// CompanionClaim is a claim that an object of another type stands for, which is not in a namespace.
+// CompanionClaim is a claim for which an object of another, cluster-scoped type stands.
 func CompanionClaim(r *Resource, obj object.Value) Claim {
 	return Claim{Key: r.key("", obj.At("metadata", "name").Str()), Companion: r, Object: obj}
 }
 
-// Allocation is what Writing.Allocate is asked, and what it may ask itself.
+// Allocation is the argument of Writing.Allocate, and what it may ask.
 type Allocation struct {
 	// Object is what is to take the place of Old; null: of nothing. A dry run takes nothing.
 	Object, Old object.Value
@@ -55,7 +59,7 @@ type Allocation struct {
 	requires []store.Precondition
 }
 
-// Taken says whether a claim is in the store, whoever has it. One that is not may become the object's.
+// Taken says whether a claim is in the store, whoever holds it. A claim that is not may become the object's.
 func (a *Allocation) Taken(c *Claim) bool {
 	if _, taken := a.store.Get(c.Key); taken {
 		return true
@@ -64,10 +68,10 @@ func (a *Allocation) Taken(c *Claim) bool {
 	return false
 }
 
-// Require makes the commit depend on an object that the allocation was decided by: that it is still there then, and not being deleted.
+// Require makes the commit depend on an object that the allocation was based on: it must still exist, undeleted.
 func (a *Allocation) Require(v *store.Version) { a.requires = append(a.requires, store.Fence(v)) }
 
-// allocate gives the object what its type shares with others. What is refused is refused by the newest state.
+// allocate chooses the values that the type shares. A refusal is based on the newest state only.
 func (d *draft) allocate(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Allocate == nil || d.rq.Subresource != nil {
@@ -90,22 +94,22 @@ func (d *draft) allocate(ctx context.Context) error {
 	}
 }
 
-// claimed is what a commit changes and depends on because of claims.
+// claimed is what claims add to a commit.
 type claimed struct {
 	pre        []store.Precondition
 	changes    []store.Change
 	companions []*draft
 }
 
-// touches says whether a key is among what the commit depends on because of claims.
+// touches says whether claims made the commit depend on a key.
 func (c *claimed) touches(key store.Key) bool {
 	return c != nil && (slices.ContainsFunc(c.pre, func(p store.Precondition) bool { return p.Key == key }) ||
 		slices.ContainsFunc(c.companions, func(o *draft) bool { return o.key() == key }))
 }
 
-// claim finds out what the commit takes and gives back: the difference between what the live object has and what the next one
-// will have. A claim that the object keeps and that is not in the store, which is so for objects stored before there were claims, is taken
-// as well.
+// claim computes which claims the commit takes and gives back: the difference between those of the live object and
+// those of the next one. A claim that the object keeps but that is not in the store is taken, too: the object was
+// stored before there were claims.
 func (d *draft) claim(ctx context.Context) error {
 	d.claimed = nil
 	r := d.rq.Resource
@@ -156,8 +160,8 @@ func keysOf(list []Claim) map[store.Key]bool {
 	return keys
 }
 
-// take makes the commit take a claim that is not in the store, on the condition that it is free. One that the object has not had Allocate
-// has to have found free: else the commit would fail again and again.
+// take makes the commit take a claim that is not in the store, on the condition that it is free. A claim that is new
+// to the object has to have been found free by Allocate; otherwise the commit would fail again and again.
 func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	if kept {
 		live, _, err := d.store.Live(ctx, c.Key, false)
@@ -182,7 +186,7 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	return err
 }
 
-// companion is the draft of the API object that stands for a claim, as the server itself makes it.
+// companion is the draft of the API object that stands for a claim. Its field manager is the server.
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
 	n := &draft{Engine: d.Engine, rq: &Request{Resource: c.Companion, Name: name, FieldManager: reporter}, now: d.now, told: d.told}
@@ -196,8 +200,9 @@ func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	return n, n.print(ctx)
 }
 
-// giveBack makes the commit remove a claim, if it is the object's: one of an object stored before there were claims may be another
-// one's. A companion that somebody else has put a finalizer on is marked as deleted, and so not free before the finalizer is gone.
+// giveBack makes the commit remove a claim if the object holds it. The claim of an object that was stored before
+// there were claims may be held by another one. A companion with finalizers is marked as deleted instead; its value
+// is free when they are gone.
 func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	live, _, err := d.store.Live(ctx, c.Key, false)
 	if err != nil {
@@ -236,11 +241,12 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	return nil
 }
 
-// renew keeps a companion from going as long as the object that it stands for has what it is a claim of: in the place of the one that is
-// removed comes a new one, in the same commit. The reference's repair loop makes it within minutes, in which the address may be given
-// to somebody else.
+// renew replaces a companion that is deleted while its holder still has the value: a new companion takes its place in
+// the same commit. The reference has a loop that makes one within minutes, in which the address may be given to
+// somebody else.
 //
-// That the holder has it cannot change before the commit: giving it back changes the companion, which the commit demands to be as it is.
+// The holder cannot lose the value before the commit: giving it back changes the companion, which the commit demands
+// to be unchanged.
 func (d *draft) renew(ctx context.Context) error {
 	d.renewed = nil
 	r, key := d.rq.Resource.Holder(d.old)
@@ -271,7 +277,7 @@ func (d *draft) renew(ctx context.Context) error {
 	return nil
 }
 
-// none says whether a commit changes nothing because of claims.
+// none says whether claims add nothing to a commit.
 func (c *claimed) none() bool { return c == nil || len(c.changes) == 0 && len(c.companions) == 0 }
 
 // KeyOf is where an object of a type is stored.

@@ -16,10 +16,11 @@ import (
 
 // clause is everything that a selector demands of one label or field. The zero clause demands nothing.
 //
-// A selector is a conjunction of requirements, of which thousands may be about one name, and an object may have thousands of
-// names. Trying each requirement in turn on each object, as apimachinery's selectors do, is quadratic: 50,000 requirements
-// over one object with 50,000 labels are 2.5 billion comparisons. So a selector is compiled, once for a request: the
-// requirements about one name become one clause, and clauses are sorted by name, as labels in a sidecar are. Then
+// A selector is a conjunction of requirements, of which thousands may be about one name, and an object may have
+// thousands of names. Trying each requirement in turn on each object, as apimachinery's selectors do, is quadratic:
+// 50,000 requirements over one object with 50,000 labels are 2.5 billion comparisons. So a selector is compiled, once
+// for a request: the requirements about one name become one clause, and clauses are sorted by name, as labels in a
+// sidecar are. Then
 //
 //	comparisons(object) ≤ min(clauses, labels) · O(log(clauses + labels + values))
 type clause struct {
@@ -181,8 +182,8 @@ func (c *clause) matches(value string) bool {
 	return err == nil && (c.above == nil || number > *c.above) && (c.below == nil || number < *c.below)
 }
 
-// match says whether labels, which are sorted by name, have what is demanded. It goes through the shorter one of labels and
-// clauses and looks for each name in what is left of the longer one.
+// match says whether labels, which are sorted by name, have what is demanded. It goes through the shorter one of
+// labels and clauses and looks for each name in what is left of the longer one.
 func (c *conjunction) match(labels []store.Pair) bool {
 	if c.required > len(labels) {
 		return false
@@ -222,8 +223,8 @@ func (c *conjunction) match(labels []store.Pair) bool {
 	return required == 0
 }
 
-// from is what of a sorted list is not below a name. It looks in steps that double, so that going on from one place to the
-// next is cheap where they are near.
+// from is what of a sorted list is not below a name. It looks in steps that double, so that going on from one place
+// to the next is cheap where they are near.
 func from[T any](list []T, name string, nameOf func(*T) string) []T {
 	low, high := 0, 1 // everything before low is below
 	for high <= len(list) && below(nameOf(&list[high-1]), name) {

@@ -9,9 +9,16 @@ import (
 	"plinth/internal/store"
 )
 
-// commit writes what drafts have come to, all of them or none, provided that nobody was faster; then it returns the store's
-// *store.ConflictError, and the verb decides how to go on. It is the only place that knows of dry runs (DRY-1): of them,
-// nothing is written, and what is new has to find its name free.
+// commit gives drafts to the store, all of them or none, on the condition that what each was decided on still holds.
+// If it does not, the error is the store's *store.ConflictError, and the verb decides how to go on (draft.again,
+// draft.create).
+//
+//	∀ change: there is a precondition on its key     no key changes twice     (assertAtomic)
+//	committed(d) > revision(d.live)
+//
+// Each change gets a revision of its own, so a watch that is cut off between two of them goes on with the second.
+// This is the only place that knows about dry runs (DRY-1): nothing of them is written, and only the name of a new
+// object is checked for being free.
 func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	if d := drafts[0]; len(drafts) == 1 && len(d.others) > 0 {
 		drafts = append(drafts, d.others...)
@@ -96,7 +103,7 @@ func (d *draft) rehearse(ctx context.Context) error {
 	return nil
 }
 
-// revision is that of the live version, 0 where there is none.
+// revision is the revision of the live version, 0 if there is none.
 func (d *draft) revision() int64 {
 	if d.live == nil {
 		return 0
@@ -104,7 +111,7 @@ func (d *draft) revision() int64 {
 	return d.live.Revision
 }
 
-// commitFailed words an error of the store that is nobody's race.
+// commitFailed is the API error for an error of the store that is not a lost race.
 func commitFailed(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -115,7 +122,7 @@ func commitFailed(err error) error {
 	return apierr.NewInternal(err)
 }
 
-// lost is the key at which a commit lost a race; ok is false where that is not why it failed.
+// lost returns the key at which a commit lost a race, and whether that is why it failed.
 func lost(err error) (key store.Key, ok bool) {
 	if conflict, ok := err.(*store.ConflictError); ok {
 		return conflict.Key, true
@@ -123,13 +130,14 @@ func lost(err error) (key store.Key, ok bool) {
 	return store.Key{}, false
 }
 
-// again says whether a verb has to begin again from the top, given how a draft has ended: the object has changed meanwhile,
-// or what was decided without a commit (a refusal, or that there is nothing to do) was decided on a version that is perhaps
-// not the newest. The latter sets sure, with which the next draft begins with the newest one.
+// again says whether the verb has to be repeated, given the error with which an attempt ended: after a lost race, or
+// if the attempt ended without a commit (a refusal, or nothing to change) on a version that may not be the newest.
+// The latter sets sure, with which the next attempt reads the newest one, so it happens once at most.
 //
-//	the answer of a verb is a commit's, or was decided on a current version
+//	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
-// What a commit came to is never decided again, except for a lost race: not even its failure, for it may have been written.
+// An attempt that came to a commit is not repeated for any other error than a lost race: the commit may have been
+// written although it failed.
 func (d *draft) again(err error, sure *bool) bool {
 	if _, raced := lost(err); raced {
 		return true

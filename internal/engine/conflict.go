@@ -9,8 +9,9 @@ import (
 	"plinth/object"
 )
 
-// conflict words the conflicts of an apply (SSA-4, BEY-2). The causes and the beginning of the message are the reference's, which
-// clients look at; behind it the message goes on to the object, the values, the owners, and the ways out.
+// conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the beginning of the message are
+// the reference's, which clients look at; the rest of the message names the object, the values, the owners, and the
+// ways out.
 func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	err := &apierr.Error{Code: 409, Reason: apierr.Conflict, Details: &apierr.Details{}}
 	var told strings.Builder
@@ -36,7 +37,7 @@ func (rq *Request) subject() string {
 	return text
 }
 
-// ownerText is who has come to own a field, how and when.
+// ownerText is who owns a field, by which operation, and since when.
 func ownerText(e *merge.Entry) string {
 	text := fmt.Sprintf("%q (%s", e.Manager, e.Operation)
 	if e.Subresource != "" {
@@ -48,10 +49,10 @@ func ownerText(e *merge.Entry) string {
 	return text + ")"
 }
 
-// maxShownValue is how many bytes of a value stand in a conflict.
+// maxShownValue is how many bytes of a value a conflict shows.
 const maxShownValue = 200
 
-// shown is a value as a conflict tells it.
+// shown is a value as a conflict shows it.
 func (rq *Request) shown(v object.Value) string {
 	if rq.Resource.Confidential {
 		return "(not shown)"
@@ -63,7 +64,7 @@ func (rq *Request) shown(v object.Value) string {
 	return text
 }
 
-// waysOut is what can be done about conflicts, as commands.
+// waysOut is what the client can do, as commands.
 func (rq *Request) waysOut() string {
 	at := rq.Resource.Type().String() + "/" + rq.Name
 	if rq.Namespace != "" {

@@ -9,11 +9,11 @@ import (
 	"plinth/object"
 )
 
-// nameAttempts is how many generated names are tried before the client is told to try again.
+// nameAttempts is how many generated names are tried before the client is asked to try again.
 const nameAttempts = 8
 
-// Create makes an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual type stands
-// for (URI-1).
+// Create creates an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual
+// resource stands for (URI-1).
 func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, creates)
 	defer d.tell(&result)
@@ -40,14 +40,16 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	return d.create(ctx)
 }
 
-// create takes a draft of a new object down the line; an update or an apply of an object that is not there comes here, too.
-// Admission sees the object once, before it has a name and a UID. What follows is done again where a generated name turns
-// out to be taken. Where the namespace or the definition was lost meanwhile, nothing is done again: whether there is one is looked
-// at anew, and the same bytes are sent.
+// create is the create of a new object; an update or an apply of an object that does not exist comes here, too.
+//
+// Mutating admission sees the object once, before it has a name and a UID. The steps behind it (make) are repeated if
+// the generated name is taken, or if somebody else has taken an allocated address meanwhile. If only the namespace or
+// the definition changed before the commit, the bytes need not be made again: recheck looks at those, and the same
+// draft is committed once more. So a namespace that is written to all the time cannot keep creates in it from ending.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.action = creates
-	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference an object
-	// is validated first, and a dry run does not ask.
+	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference
+	// an object is validated first, and a dry run does not ask.
 	seen, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str())
 	d.versioned = err == nil && seen != 0
 	generated, prefixed := d.generated(), d.sent.At("metadata", "generateName").Str() != ""
@@ -93,7 +95,7 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	}
 }
 
-// make makes of what was admitted an object of its own, ready to be committed.
+// make turns what was admitted into an object with a name, ready to be committed.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
 	if err := d.allocate(ctx); err != nil {
@@ -118,7 +120,8 @@ func (d *draft) make(ctx context.Context) error {
 	return d.claim(ctx)
 }
 
-// recheck finds out anew what the draft depends on beside its own key, where that has changed until the commit.
+// recheck looks again at what the draft depends on besides its own key, after a commit that lost a race at that key:
+// the guard of a report, an object whose status it changes, or else its namespace and definition.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others, func(o *draft) bool { return o.live.Key == key }) {
 		if err := d.report(ctx); err != nil {
@@ -129,8 +132,8 @@ func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	return d.requireParents(ctx)
 }
 
-// taken says that the draft's name is taken, and by what for a while longer. Who leaves the name to the server may come
-// again.
+// taken is the error that the name is taken. It says so if the object that has it is being deleted. A client that
+// left the name to the server is asked to try again.
 func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	err := apierr.NewAlreadyExists(d.rq.Resource.Type(), d.obj.At("metadata", "name").Str())
 	if prefixed {
@@ -143,7 +146,7 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	return err
 }
 
-// virtual serves a virtual type: nothing is stored.
+// virtual is the create of a virtual resource: nothing is stored.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
 	d.obj = d.sent

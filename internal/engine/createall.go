@@ -6,8 +6,8 @@ import (
 	"plinth/object"
 )
 
-// CreateAll makes objects that have names in one commit, all of them or none: what the server itself makes when it first starts
-// is one wait for the disk. It is for the server alone: nothing is asked, and a name that is taken is an error.
+// CreateAll creates objects with given names in one commit, all or none, so that what the server creates at its first
+// start costs one fsync. It authorizes nothing, and a taken name is an error.
 func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []object.Value) error {
 	drafts := make([]*draft, len(requests))
 	for i, rq := range requests {

@@ -12,8 +12,8 @@ import (
 	"plinth/schema"
 )
 
-// decodeFields is decode for a body that is of the right kind. Its errors say only what is wrong with the fields. odd is
-// what was found on the way to the body, and is told with the rest.
+// decodeFields is decode for a body of the right kind. Its errors are about fields only. odd is what the caller found
+// odd about the body; it is reported together with unknown and duplicate fields.
 func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	group, version, kind, typ := d.rq.bodyType()
 	if body.Value.IsNull() { // null says no more than {}
@@ -35,7 +35,7 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	return nil
 }
 
-// inOrder words what is duplicate and what is unknown in a body, in the order in which somebody comes to it who reads the text.
+// inOrder is the texts about duplicate and unknown fields of a body, in the order in which they stand in it.
 func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	type told struct {
 		text string
@@ -61,7 +61,7 @@ func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	return texts
 }
 
-// bodyType is what the body of the request is: the type's own kind, or that of its subresource.
+// bodyType is the type of the body: that of the resource, or of the subresource.
 func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	r, sub := rq.Resource, rq.Subresource
 	if sub == nil || sub.Schema == nil {
@@ -100,12 +100,12 @@ func checkKind(body object.Value, group, version, kind string) error {
 	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind, gotVersion, kind, apiVersion(group, version)))
 }
 
-// custom says whether the body of the request is a custom object.
+// custom says whether the body is a custom object.
 func (rq *Request) custom() bool {
 	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.otherKind()
 }
 
-// checkCustomBody is checkKind for a custom object: it has to say itself what it is.
+// checkCustomBody is checkKind for custom objects, which must name their kind and version.
 func (rq *Request) checkCustomBody(body object.Value) error {
 	r := rq.Resource
 	kind, version := body.At("kind").Str(), body.At("apiVersion").Str()
@@ -118,7 +118,8 @@ func (rq *Request) checkCustomBody(body object.Value) error {
 	return rq.checkCustomKind(body)
 }
 
-// checkCustomKind refuses a custom object of another kind or version as its validation does, which is called by what it says it is.
+// checkCustomKind refuses a custom object of another kind or version with the error of its validation, which calls
+// the type by the kind that the object names.
 func (rq *Request) checkCustomKind(obj object.Value) error {
 	r := rq.Resource
 	kind, version := obj.At("kind").Str(), obj.At("apiVersion").Str()
@@ -139,7 +140,7 @@ func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion, kind, why))
 }
 
-// judge turns odd things, and duplicate and unknown fields, into warnings or into an error that names every one of them.
+// judge reports odd, duplicate and unknown fields: as warnings, or as one error with all of them.
 func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unknown []string) error {
 	if d.rq.Validation == Ignore || len(odd)+len(body.Duplicates)+len(unknown) == 0 {
 		return nil
@@ -150,7 +151,8 @@ func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unkno
 		switch {
 		case object.IsYAMLDuplicate(path):
 			lines = append(lines, path)
-		// What is below an unknown field of a built-in type is told of with it. A custom object is read before it is known what it may have.
+		// What is below an unknown field of a built-in type is told of with it. A custom object is read before it is
+		// known what it may have.
 		case d.rq.custom() || typ.Has(path):
 			duplicates = append(duplicates, path)
 		}

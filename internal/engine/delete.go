@@ -11,7 +11,21 @@ import (
 	"plinth/object"
 )
 
-// Delete removes an object, or marks it for removal when something holds it: finalizers, a grace period (DEL-1, DEL-2).
+// Delete removes an object, or marks it as deleted and leaves the removal to a later write (DEL-1, DEL-2).
+//
+// Three things can hold a deleted object: finalizers, a grace period, and what its type says (Resource.Held: the
+// spec.finalizers of a Namespace). The invariant is that no object waits for nothing:
+//
+//	released(o)  ⇔  finalizers(o) = ∅ ∧ deletionGracePeriodSeconds(o) = 0 ∧ ¬Held(o)
+//	o is in the store and has a deletionTimestamp  ⇒  ¬released(o)
+//
+// A delete of an object that nothing holds removes it in its own commit. Any other write that takes the last thing
+// that held the object away removes it in the same commit, too (draft.removes). The obvious way, a controller that
+// looks for released objects, would show clients an object that waits for nothing, and the controller would have to
+// find it again after every restart.
+//
+// A delete of an object that is deleted already can only shorten its grace period (grace, mark). What becomes of its
+// dependents is decided by two finalizers that the garbage collector removes (propagation.go).
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
 	d := e.draft(rq, deletes)
 	d.dry = rq.DryRun || o.DryRun
@@ -35,7 +49,7 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 	}
 }
 
-// delete takes a draft of the deletion of a live object down the line. The object is deleted as obj has it.
+// delete is one attempt of a delete. The object is deleted as d.obj has it, which an eviction has changed before.
 func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -81,8 +95,9 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// grace is the grace period of a delete of an object; graceful says that the object waits for it, if only for 0 seconds. A delete of
-// an object that waits already can but shorten its period; pending says that it does not even do that, and so changes nothing.
+// grace is the grace period of a delete. graceful says that the type waits for a grace period at all, if only for 0
+// seconds. pending says that the object waits already and that this delete does not shorten its period, so it changes
+// nothing.
 func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, graceful, pending bool) {
 	if r.GracefulDelete == nil {
 		return 0, false, false
@@ -101,7 +116,7 @@ func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, gracefu
 	return atLeast(*asked), true, false
 }
 
-// atLeast is a grace period as it counts: a negative one is a second.
+// atLeast is a grace period as the reference counts it: a negative one is one second.
 func atLeast(seconds int64) int64 {
 	if seconds < 0 {
 		return 1
@@ -109,7 +124,7 @@ func atLeast(seconds int64) int64 {
 	return seconds
 }
 
-// deletable checks the client's preconditions.
+// deletable checks the preconditions in the options of a delete against the live version.
 func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
@@ -124,7 +139,14 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	return nil
 }
 
-// mark sets deletionTimestamp, or brings it forward when the new grace period is shorter than the one that it was set with.
+// mark sets deletionTimestamp and deletionGracePeriodSeconds, or brings the former forward if the new grace period is
+// shorter than the one that it was set with:
+//
+//	deletionTimestamp = time of the first delete + deletionGracePeriodSeconds, but not before now
+//
+// The time of the first delete is not stored, so it is computed from the two old values. A result in the past becomes
+// now, with a period of at most one second: a node that waits for the object must still see that there is something
+// to wait for.
 func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.Value {
 	meta := obj.At("metadata")
 	before := meta.At("deletionGracePeriodSeconds")
@@ -159,8 +181,8 @@ func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.V
 	return obj
 }
 
-// removeNow takes the object out of the store. Where the answer is the object, it is at the version of its removal; and where
-// the object is deleted gracefully, it tells of the grace period that it did not get.
+// removeNow commits the removal of the object. If the type answers a delete with the object, the answer is at the
+// revision of the removal; if the type deletes gracefully, it shows the grace period of 0 seconds.
 func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	rq := d.rq
 	d.remove = true

@@ -1,5 +1,6 @@
-// Package engine implements the verbs of the API over a store: create, get, list, watch, update, patch, apply, delete and
-// deletecollection, one file each, to be read from top to bottom. It knows resource types, objects and revisions, and nothing of HTTP.
+// Package engine implements the verbs of the API over a store: create, get, list, watch, update, patch, apply, delete
+// and deletecollection, one file each, to be read from top to bottom. It knows resource types, objects and revisions,
+// and nothing of HTTP.
 //
 // # Terminology
 //
@@ -16,11 +17,11 @@
 //
 // # Resources and the tables that they come from
 //
-// A Resource is compiled, not written. Package builtin has a table with a row for each built-in kind (builtin.kind); a row says what
-// is special about that kind and leaves out what is usual. Package crd has CustomResourceDefinitions. Both compile their rows into
-// Resources, in which nothing is left out: all functions, names, verbs and subresources that the verbs need. So there are two
-// layers, and a newcomer who looks for a property of a kind looks at the row; one who looks for its effect looks for the field of
-// Resource here. The verbs never ask which kind they serve.
+// A Resource is compiled, not written. Package builtin has a table with a row for each built-in kind (builtin.kind);
+// a row says what is special about that kind and leaves out what is usual. Package crd has CustomResourceDefinitions.
+// Both compile their rows into Resources, in which nothing is left out: all functions, names, verbs and subresources
+// that the verbs need. So there are two layers, and a newcomer who looks for a property of a kind looks at the row;
+// one who looks for its effect looks for the field of Resource here. The verbs never ask which kind they serve.
 //
 // # Steps
 //
@@ -32,45 +33,49 @@
 //	apply   as update, or as create where there is no object; the body is merged with the live object, which includes own
 //	delete  admit · check · mark, or remove and claim · commit
 //
-// A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource; prepare puts it
-// into the object.
+// A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource;
+// prepare puts it into the object.
 //
 // # Lost races
 //
-// A verb reads the live version, decides, and commits on the condition that this version is still live. Two things can go wrong:
-// somebody else commits first, or the version that was read was not the newest one, which happens on a store that follows another
-// server. The rule is
+// A verb reads the live version, decides, and commits on the condition that this version is still live. Two things
+// can go wrong: somebody else commits first, or the version that was read was not the newest one, which happens on a
+// store that follows another server. The rule is
 //
 //	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
-// The obvious ways fail. To read the newest version first, always, costs a round trip per write on a store that follows another
-// server. To retry only the commit would write bytes that were decided on an old version. So a verb begins with what is at hand and
-// is repeated from the top: after a lost race, and once more with a version that is known to be the newest (sure) if an attempt
-// without a commit ended on one that is not: a refusal, or "nothing changed" (draft.again). The loop stands in the file of the
-// verb. Everything that an attempt computes is in its draft, which is thrown away.
+// The obvious ways fail. To read the newest version first, always, costs a round trip per write on a store that
+// follows another server. To retry only the commit would write bytes that were decided on an old version. So a verb
+// begins with what is at hand and is repeated from the top: after a lost race, and once more with a version that is
+// known to be the newest (sure) if an attempt without a commit ended on one that is not: a refusal, or "nothing
+// changed" (draft.again). The loop stands in the file of the verb. Everything that an attempt computes is in its
+// draft, which is thrown away.
 //
-// A create repeats less. Mutating admission runs once, before the object has a name; only a taken generated name repeats the steps
-// behind it. If only the namespace or the definition has changed since, it is looked at again and the same bytes are sent.
+// A create repeats less. Mutating admission runs once, before the object has a name; only a taken generated name
+// repeats the steps behind it. If only the namespace or the definition has changed since, it is looked at again and
+// the same bytes are sent.
 //
 // # Ownership
 //
-// own records in metadata.managedFields which fields the writer now owns. It compares old with the draft, so everything that is not
-// the writer's doing must be equal in both when it runs: system metadata (inherit, wipe) and defaults (fill) come before it.
-// Mutating admission comes behind it, as in the reference: what a webhook adds belongs to nobody. prepare comes behind it, too:
-// what it resets for this URL is declared by Resource.Resets and subtracted by package merge, so that a PUT of the whole object
-// does not own the status that it may not write. An apply has merged its intent with the live object before, and owns by that.
+// own records in metadata.managedFields which fields the writer now owns. It compares old with the draft, so
+// everything that is not the writer's doing must be equal in both when it runs: system metadata (inherit, wipe) and
+// defaults (fill) come before it. Mutating admission comes behind it, as in the reference: what a webhook adds
+// belongs to nobody. prepare comes behind it, too: what it resets for this URL is declared by Resource.Resets and
+// subtracted by package merge, so that a PUT of the whole object does not own the status that it may not write. An
+// apply has merged its intent with the live object before, and owns by that.
 //
 // # Stored forms that are out of date
 //
-// The schema of a custom kind, its storage version or its defaults may change while objects are stored. To rewrite all of them at
-// once is what the reference leaves to a storage migration, and what a server with a million objects cannot do between two
-// requests; to treat their bytes as current would show objects without new defaults and with fields that were pruned from the
-// schema. So every version has a stamp of what decided its form (see [Kind]):
+// The schema of a custom kind, its storage version or its defaults may change while objects are stored. To rewrite
+// all of them at once is what the reference leaves to a storage migration, and what a server with a million objects
+// cannot do between two requests; to treat their bytes as current would show objects without new defaults and with
+// fields that were pruned from the schema. So every version has a stamp of what decided its form (see [Kind]):
 //
 //	stamp(v) = stamp(k)  ⇒  v.Data = what a write of the same object would store now
 //
-// and only such bytes are sent as they are. Other versions go through Kind.readAll on every read, together where there are many,
-// because a conversion may be a call of a webhook; a write stores the current form, and is never "nothing changed".
+// and only such bytes are sent as they are. Other versions go through Kind.readAll on every read, together where
+// there are many, because a conversion may be a call of a webhook; a write stores the current form, and is never
+// "nothing changed".
 //
 // # Lists
 //
@@ -78,12 +83,12 @@
 //
 // # Watches
 //
-// There is no watch cache and no queue per watcher. A watch is a position in the store's history and a selector: each of its reads
-// takes the next records from the history that all watchers share. watch.go explains initial events, transitions of a selection and
-// bookmarks.
+// There is no watch cache and no queue per watcher. A watch is a position in the store's history and a selector: each
+// of its reads takes the next records from the history that all watchers share. watch.go explains initial events,
+// transitions of a selection and bookmarks.
 //
 // # Deletion
 //
-// A delete removes an object at once, or marks it with a deletionTimestamp and leaves the removal to the write that takes away the
-// last thing that holds it. delete.go explains which.
+// A delete removes an object at once, or marks it with a deletionTimestamp and leaves the removal to the write that
+// takes away the last thing that holds it. delete.go explains which.
 package engine

@@ -17,9 +17,10 @@ import (
 	"plinth/object"
 )
 
-// draft is one object on its way from a request into the store. It carries everything that one step finds out and a later one
-// needs; nothing else carries state between steps. The steps are the methods below; the package comment says which verb takes
-// which. A draft whose commit loses a race is thrown away, and its verb begins again with a new one.
+// draft is one object on its way from a request into the store. It carries everything that one step finds out and a
+// later one needs; nothing else carries state between steps. The steps are the methods below; the package comment
+// says which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins again with a new
+// one.
 //
 // In every state of a draft:
 //
@@ -67,7 +68,7 @@ type draft struct {
 	told *warnings
 }
 
-// action is what admission is told that a draft does. A POST to a subresource creates, as in the reference.
+// action is what admission is told that a draft does. A POST to a subresource is a create, as in the reference.
 type action uint8
 
 const (
@@ -76,19 +77,19 @@ const (
 	deletes
 )
 
-// warnings are what a client is told beside the answer. The drafts of one request share them.
+// warnings are sent to the client beside the answer. All drafts of a request share them.
 type warnings struct{ texts []string }
 
-// warn adds to what the client is told.
+// warn adds warnings.
 func (d *draft) warn(texts ...string) { d.told.texts = append(d.told.texts, texts...) }
 
-// draft begins a draft for what a request sends.
+// draft is a new draft for a request, without a live version.
 func (e *Engine) draft(rq *Request, a action) *draft {
 	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, told: &warnings{}}
 }
 
-// onto is the draft, begun anew, of a change of what is live now: of an object in d.live, or of nothing. With sure set, the
-// store has to know that nothing newer is there; without, it may answer from a state that lags behind (draft.again).
+// onto begins an attempt: a copy of the draft onto what is live now. With sure, the store has to know that this is
+// the newest version; without, it may answer from a state that lags behind (draft.again).
 func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, commitFailed(err)
@@ -118,8 +119,8 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	return &n, nil
 }
 
-// decode checks the body against the type of the request: its kind, the types of its fields, and, at the level that the
-// request asks for, its unknown and duplicate fields (VAL-1, VAL-2). Owners that are listed twice are dropped.
+// decode checks the body against the type of the request: its kind, the types of its fields and, at the validation
+// level of the request, unknown and duplicate fields (VAL-1, VAL-2).
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
 	if sub := d.rq.Subresource; sub != nil && sub.OldVersion != "" && body.Value.At("apiVersion").Str() == apiVersion(group, sub.OldVersion) {
@@ -138,7 +139,7 @@ func (d *draft) decode(body object.Parsed) error {
 	return nil
 }
 
-// receive leaves what was decoded for whoever wants to know what was asked.
+// receive gives the decoded body to the audit record, if it is to have it.
 func (d *draft) receive() {
 	received := d.rq.Received
 	if received == nil {
@@ -154,7 +155,7 @@ func (d *draft) receive() {
 	}
 }
 
-// wipe takes from a new object what only the server says of an object (WRITE-4), and gives it the namespace of the URL.
+// wipe removes from a new object the metadata that only the server sets (WRITE-4), and sets the namespace of the URL.
 func (d *draft) wipe() {
 	drop := serverSet
 	var set []object.Member
@@ -166,7 +167,7 @@ func (d *draft) wipe() {
 	d.obj = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
 }
 
-// inherit gives a changed object the system metadata of the old one. The body of a subresource gets them in prepare.
+// inherit gives the object the system metadata of the old one. The body of a subresource gets them in prepare.
 func (d *draft) inherit() {
 	d.obj = d.sent
 	if d.rq.Subresource == nil {
@@ -174,7 +175,7 @@ func (d *draft) inherit() {
 	}
 }
 
-// fill fills in what the reference's defaulting fills in.
+// fill is the step that defaults.
 func (d *draft) fill() {
 	fill := d.rq.Resource.Default
 	if sub := d.rq.Subresource; sub != nil {
@@ -185,9 +186,15 @@ func (d *draft) fill() {
 	}
 }
 
-// own notes in metadata.managedFields who owns what from now on (SSA-1, SSA-6, SSA-19). An object that was merged tells
-// already. An operation, such as binding a Pod, is owned by nobody. The write goes on where ownership cannot be told, as in
-// the reference; the managers are left as they are then, and the client is told.
+// own records in metadata.managedFields which fields the writer owns from now on (SSA-1, SSA-6, SSA-19). It compares
+// the object with the old one, so system metadata and defaults must be in it already: otherwise a field that the
+// client left to be defaulted would look removed, and its owner would lose it.
+//
+//	own has run  ⇒  managedFields has one entry per (manager, operation, subresource, version), and none is empty   (assertManagers)
+//
+// A merged object has been owned by the merge. An operation, such as the binding of a Pod, is owned by nobody. If
+// ownership cannot be computed, the write goes on with the managers as they were, as in the reference, and the client
+// is warned.
 func (d *draft) own(ctx context.Context) {
 	sub := d.rq.Subresource
 	var err error
@@ -212,8 +219,8 @@ func (d *draft) own(ctx context.Context) {
 	}
 }
 
-// name gives a new object what makes it one of its own: its name, which is generated where the client has left that to the
-// server, its UID, and the time.
+// name makes a new object unique: it sets the UID, the creation time, and the name where the client left that to the
+// server.
 func (d *draft) name() {
 	meta := d.obj.At("metadata")
 	name := meta.At("name").Str()
@@ -235,7 +242,7 @@ func (d *draft) name() {
 	d.obj = d.sent
 }
 
-// key is where the draft is stored.
+// key is the key under which the draft is stored.
 func (d *draft) key() store.Key {
 	if d.live != nil {
 		return d.live.Key
@@ -268,8 +275,8 @@ func (d *draft) prepare() error {
 	return nil
 }
 
-// settle brings the object into the form in which it is stored, and raises metadata.generation where what counts has
-// changed. Validation still sees the object as it was before: an empty list is one there, and none in the store.
+// settle brings the object into its stored form, and raises metadata.generation if what counts has changed. obj keeps
+// the form before: validation distinguishes an empty list from none, the stored form does not.
 func (d *draft) settle() {
 	d.stored, d.stable = d.rq.Resource.Schema().SettleFrom(d.obj, d.form)
 	if d.live == nil {
@@ -281,8 +288,8 @@ func (d *draft) settle() {
 	}
 }
 
-// bump raises metadata.generation where the parts of the object that count have changed. That an empty list becomes none in
-// the store is no change.
+// bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed. An
+// empty list that is none in the stored form is no change.
 func (d *draft) bump() {
 	generation := d.rq.Resource.Generation
 	if generation == nil {
@@ -302,7 +309,7 @@ func (d *draft) bump() {
 	}
 }
 
-// validate refuses what the reference's validation refuses (VAL-1, VAL-4), and warns of what it warns of.
+// validate refuses what the reference's validation refuses (VAL-1, VAL-4), and warns of what that warns of.
 func (d *draft) validate(ctx context.Context) error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	var errs field.ErrorList
@@ -348,7 +355,8 @@ func (d *draft) validate(ctx context.Context) error {
 	return nil
 }
 
-// permit refuses what the user may not write although the verb is theirs: a role that gives others what they have not.
+// permit refuses content that the user may not write although the verb is allowed: a role with more rights than they
+// have.
 func (d *draft) permit(ctx context.Context) error {
 	if permit := d.rq.Resource.Permit; permit != nil && d.rq.Authorizer != nil && d.rq.Subresource == nil {
 		return permit(ctx, d.rq, d.obj, d.old)
@@ -356,8 +364,8 @@ func (d *draft) permit(ctx context.Context) error {
 	return nil
 }
 
-// check is the last word before the commit: validating admission and quota. Nothing here has one yet. As in the reference a
-// PUT or an apply that turns out to create is asked for the second verb here, when the object is known to be a valid one
+// check is the last step that may refuse: validating admission and quota, of which there is none yet. As in the
+// reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be valid
 // (SSA-17).
 func (d *draft) check(ctx context.Context) error {
 	if d.upserts {
@@ -366,8 +374,8 @@ func (d *draft) check(ctx context.Context) error {
 	return nil
 }
 
-// print makes the version that is to be stored. A write that takes from an object that is being deleted the last thing that
-// it waited for removes it instead (DEL-1); one that has changed nothing but the times of managers changes nothing (SSA-16).
+// print makes the version that is to be stored. If the write takes away the last thing that held a deleting object,
+// the object is removed instead (DEL-1). If only the times of managers have changed, nothing has (SSA-16).
 func (d *draft) print(ctx context.Context) error {
 	if d.live != nil && onlyTimes(d.obj, d.old) {
 		d.obj, d.stored = d.old, d.old
@@ -390,23 +398,23 @@ func (d *draft) print(ctx context.Context) error {
 	return nil
 }
 
-// removes says whether the write takes from an object that is being deleted the last thing that it waited for.
+// removes says whether the write takes away the last thing that held a deleting object, see Engine.Delete.
 func (d *draft) removes() bool {
 	return d.live != nil && deleting(d.old) && d.rq.Resource.released(d.stored)
 }
 
-// released says whether a deleted object waits for nothing any more.
+// released says whether nothing holds a deleting object any more, see Engine.Delete.
 func (r *Resource) released(obj object.Value) bool {
 	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 && (r.Held == nil || !r.Held(obj))
 }
 
-// unchanged says whether what is to be stored is what is there, in the form that it has there (WRITE-3).
+// unchanged says whether the bytes to be stored are those that are stored, in the current form (WRITE-3).
 func (d *draft) unchanged() bool {
 	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
 }
 
-// answer is what the client is shown of the object: as the commit has left it; as a dry run would leave it, at the version
-// that is live; or, where the write has removed it, as the write would have left it, at the version that it was (DEL-3).
+// answer is what the client gets: the object as committed; for a dry run, as it would be, at the revision that is
+// live; if the write removed it, as the write would have left it, at the revision that it had (DEL-3).
 func (d *draft) answer(ctx context.Context) (*Result, error) {
 	if d.committed > 0 && !d.remove {
 		d.next.Revision = d.committed
@@ -422,7 +430,7 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// change takes a draft of a live object down the line: an update, a patch or an apply of it, or of one of its subresources.
+// change takes the steps of a write to a live object or to one of its subresources: an update, a patch or an apply.
 func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.inherit()
 	d.fill()
@@ -465,7 +473,7 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// tell adds to a result, and to that of a failure, what the client is warned of.
+// tell adds the warnings to a result, also to that of a failure.
 func (d *draft) tell(result **Result) {
 	if len(d.told.texts) == 0 {
 		return
@@ -476,7 +484,7 @@ func (d *draft) tell(result **Result) {
 	(*result).Warnings = d.told.texts
 }
 
-// writer is who writes, as package merge is told.
+// writer is the field manager of the request, for package merge.
 func (d *draft) writer() merge.Writer {
 	w := merge.Writer{
 		Manager: d.rq.manager(), APIVersion: d.rq.Resource.APIVersion(), Force: d.rq.Force, Clear: d.clears,
@@ -491,7 +499,7 @@ func (d *draft) writer() merge.Writer {
 	return w
 }
 
-// generated says whether the client has left the name to the server.
+// generated says whether the client left the name to the server.
 func (d *draft) generated() bool {
 	meta := d.sent.At("metadata")
 	return meta.At("name").Str() == "" && meta.At("generateName").Str() != ""

@@ -12,11 +12,11 @@ type Config struct {
 	Store    *store.Store
 	Registry *Registry
 	Now      Clock // nil: time.Now
-	// AnyNamespace lets objects be created in namespaces that are not there, or are being emptied, and every namespace be
-	// deleted: the admission plugin NamespaceLifecycle is off.
+	// AnyNamespace lets objects be created in namespaces that are not there, or are being emptied, and every
+	// namespace be deleted: the admission plugin NamespaceLifecycle is off.
 	AnyNamespace bool
-	// KeepFinalizers has a delete leave the finalizers of an object alone, whatever its propagation: there is no garbage collector
-	// that would take away what is added.
+	// KeepFinalizers has a delete leave the finalizers of an object alone, whatever its propagation: there is no
+	// garbage collector that would take away what is added.
 	KeepFinalizers bool
 }
 

@@ -9,10 +9,10 @@ import (
 	"plinth/object"
 )
 
-// Eviction says how objects of a type are evicted: deleted by who may be refused for the sake of others.
+// Eviction says how objects of a type are evicted: a delete that budgets may refuse.
 type Eviction struct {
-	// Options are those of the delete. The error is what the body is refused with before anything is looked at; refusal is what the
-	// delete would be refused with.
+	// Options are those of the delete. The error is what the body is refused with before anything is looked at;
+	// refusal is what the delete would be refused with.
 	Options func(body object.Value, dryRun bool) (o DeleteOptions, refusal, err error)
 	// Budgets names the type of the objects, in the namespace of the evicted one, that may hold evictions back.
 	Budgets apierr.Type
@@ -22,16 +22,20 @@ type Eviction struct {
 	Mark func(obj object.Value, now time.Time) object.Value
 }
 
-// Verdict is what budgets make of an eviction that they do not refuse.
+// Verdict is what budgets say of an eviction that they do not refuse.
 type Verdict struct {
 	// Budget is the index of the budget whose Status changes with the eviction; negative: none does.
 	Budget int
 	Status object.Value
 }
 
-// evict is a POST that evicts an object. What it does to the object and to the budget that allows it is one commit, on the condition that both
-// are as they were judged: of two evictions at once that one budget allows once, the second begins again, and is refused. (The
-// reference writes the budget first, and gives it back to the budget's controller to find out that a Pod has not gone after all.)
+// evict is a POST that evicts an object. The deletion and the status of the budget that allows it are one commit, on
+// the condition that both objects are unchanged since they were judged:
+//
+//	a budget allows n evictions  ⇒  at most n are committed before its status is computed anew
+//
+// Of two evictions at once that a budget allows once, the second loses the race, begins again, and is refused. (The
+// reference writes the budget first. If the Pod then is not deleted, the budget's controller has to find that out.)
 func (d *draft) evict(ctx context.Context) (*Result, error) {
 	e, target := d.rq.Subresource.Eviction, *d.rq
 	target.Subresource = nil
@@ -55,7 +59,7 @@ func (d *draft) evict(ctx context.Context) (*Result, error) {
 	}
 }
 
-// evicted takes a draft of the deletion of an object that is evicted down the line.
+// evicted is one attempt of an eviction.
 func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refusal error) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -89,7 +93,7 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	return &Result{Status: done(), Created: true}, nil
 }
 
-// list is the objects of a type in the namespace of the draft, as they are now; nil: the type is not served.
+// list is the objects of a type in the namespace of the draft, as they are now; nil if the type is not served.
 func (d *draft) list(ctx context.Context, r *Resource) (objects []object.Value, versions []*store.Version, err error) {
 	if r == nil {
 		return nil, nil, nil

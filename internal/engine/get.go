@@ -14,11 +14,11 @@ import (
 	"plinth/internal/store"
 )
 
-// futureWait is how long a read waits for a version that has not happened yet (LIST-6).
+// futureWait is how long a read waits for a revision that has not happened yet (LIST-6).
 const futureWait = 3 * time.Second
 
-// Get reads one object (LIST-2): at the newest version where none is asked for, else at the newest one that is known here, which
-// is not older than the one asked for once that has happened.
+// Get reads one object (LIST-2). Without a resourceVersion it is the newest version; with one, the newest that is
+// known here and that is not older.
 func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
 	revision, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -42,7 +42,7 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
-// notFound says that there is no object of the request's name, or that there can be none.
+// notFound is the error that no object has the request's name, or that none can have it.
 func (rq *Request) notFound() error {
 	if wrong := content.IsPathSegmentName(rq.Name); len(wrong) > 0 {
 		return apierr.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", rq.Name, strings.Join(wrong, ";")))
@@ -66,7 +66,7 @@ func parseVersion(text string) (int64, error) {
 	return int64(revision), nil
 }
 
-// fresh makes sure that what is read next is no older than the newest version of anything.
+// fresh waits until this state is as new as the newest write.
 func (e *Engine) fresh(ctx context.Context) error {
 	if _, err := e.store.Fresh(ctx, store.Key{}, true); err != nil {
 		return commitFailed(err)
@@ -74,7 +74,7 @@ func (e *Engine) fresh(ctx context.Context) error {
 	return nil
 }
 
-// waitFor waits a while for a version that has not happened yet.
+// waitFor waits for a revision that has not happened yet, for futureWait at most.
 func (e *Engine) waitFor(ctx context.Context, revision int64) error {
 	if revision <= e.store.Revision() {
 		return nil

@@ -13,8 +13,9 @@ import (
 	"plinth/object"
 )
 
-// The formulas in the comments of this package are asserted here. Every call stands behind `if invariants.Enabled`, a constant that is
-// true where the program is built with -tags invariants or with the race detector, so a release contains none of this.
+// The formulas in the comments of this package are asserted here. Every call stands behind `if invariants.Enabled`, a
+// constant that is true where the program is built with -tags invariants or with the race detector, so a release
+// contains none of this.
 
 func assert(ok bool, format string, args ...any) {
 	if !ok {
@@ -22,8 +23,8 @@ func assert(ok bool, format string, args ...any) {
 	}
 }
 
-// assertCommit asserts of a draft that is about to be committed what no step may break, whatever the verb. With old the live object
-// and next the one in its place, in the order of the assertions:
+// assertCommit asserts of a draft that is about to be committed what no step may break, whatever the verb. With old
+// the live object and next the one in its place, in the order of the assertions:
 //
 //	removed          ⇒  finalizers(next) = ∅
 //	next             :  stored in k.Storage, under the key of its namespace and name, without resourceVersion
@@ -105,8 +106,8 @@ func assertAtomic(pre []store.Precondition, changes []store.Change) {
 	}
 }
 
-// assertManagers asserts what own leaves in metadata.managedFields: entries that can be read, of which no two are of one manager,
-// operation, subresource and (for updates) version, and of which none is empty.
+// assertManagers asserts what own leaves in metadata.managedFields: entries that can be read, of which no two are of
+// one manager, operation, subresource and (for updates) version, and of which none is empty.
 func (d *draft) assertManagers() {
 	managed := d.obj.At("metadata", "managedFields")
 	entries, err := merge.ParseManagedFields(managed)
@@ -175,7 +176,8 @@ func assertSidecar(s *store.Sidecar) {
 	assert(slices.IsSortedFunc(s.Fields, byName), "fields are out of order: %v", s.Fields)
 }
 
-// assertSorted asserts of a compiled selector that each name has one clause, in order, and that the required ones are counted.
+// assertSorted asserts of a compiled selector that each name has one clause, in order, and that the required ones are
+// counted.
 func (c *conjunction) assertSorted() {
 	required := 0
 	for i := range c.clauses {

@@ -14,35 +14,43 @@ import (
 	"plinth/schema"
 )
 
-// Kind is what is stored: objects under keys of their own, each in one of the versions of the kind. What is served of it, one
-// version under one name, is a Resource. Kinds are compared by identity: the versions and groups in which an object can be
-// reached have one Kind.
+// Kind is what is stored: objects under keys of their own, each in one of the versions of the kind. What is served of
+// it, one version under one name, is a Resource. Kinds are compared by identity: all versions and groups in which an
+// object can be reached have one Kind.
 //
-// Stored bytes have the form of the time when they were written. Since then, another version may have become the one that is
-// stored, or the schema of that version may have another field, or another default. So each stored version carries a stamp
-// (store.Sidecar.Form) of what decided its form:
+// Stored bytes have the form that was current when they were written. Since then, another version may have become the
+// storage version, or the schema of that version may have got another field or default. So each stored version
+// carries a stamp, a hash of what determined its form (store.Sidecar.Form):
 //
-//	v.Sidecar.Form == k.stamp()  ⇒  v.Data is what a write of the same object would store today
+//	v.Sidecar.Form = k.stamp()  ⇒  v.Data = what a write of the same object would store now
 //
-// and only then are the bytes an answer as they stand. Else the object is brought into the form of today whenever it is
-// read: it gets the defaults of the version that it is stored in, is converted, and loses what the schema of the version
-// that is asked for does not have. That version's defaults are not added, as in the reference. A write of such an object is
-// never "nothing changed": storage migration lives on that (WRITE-3).
+// Only such bytes are sent as they are. Everything else is brought into the current form by every read (readAll):
+//
+//	read(v, to) = prune(to, convert(to, default(version of v, v)))
+//
+// The order matters. The defaults are those of the version in which the object is stored, because a conversion may
+// read them. The defaults of the served version are not added: as in the reference, a read of an object does not show
+// a default that it got after it was stored, unless its storage version has it. A write of an object in an old form
+// is never "nothing changed", since storage migration is done by writes that change nothing else (WRITE-3).
+//
+// The obvious way, to compare the apiVersion in the bytes with the storage version, does not see that a schema
+// changed within a version.
 type Kind struct {
 	// Path is the resource part of store keys, "apps/deployments": the group is that of the kind in the store.
 	Path string
-	// Storage is the version in which objects are stored, and Versions are all in which they may be met, that one included.
-	// Which of them are served is for the registry to say.
+	// Storage is the version in which objects are stored, and Versions are all in which they may be met, that one
+	// included. Which of them are served is for the registry to say.
 	Storage  *Version
 	Versions []*Version
 	// Convert gives objects, which may be of several versions, in one of them; nil where there is one version only. It
 	// takes many at a time, as asking a webhook for each would be too slow.
 	Convert func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error)
-	// Stamp stands for what decides the form of what is written today; never 0. StampOf finds it out on first use, for kinds
-	// whose schema is not looked at before; nil: it is Stamp.
+	// Stamp stands for what decides the form of what is written today; never 0. StampOf finds it out on first use,
+	// for kinds whose schema is not looked at before; nil: it is Stamp.
 	Stamp   uint64
 	StampOf func() uint64
-	// Definition is the object that defines the kind, on which every create depends (its fence); the zero Key: it is built in.
+	// Definition is the object that defines the kind, on which every create depends (its fence); the zero Key: it is
+	// built in.
 	Definition store.Key
 	// Life is how long the kind is served as it is; nil: for ever.
 	Life *Life
@@ -50,15 +58,15 @@ type Kind struct {
 	Custom bool
 	// Origin is what the kind was made of: for who makes it to know again.
 	Origin any
-	// ReferenceStorage is the version in which the reference stores the kind, where it is none that it serves: discovery tells
-	// of it. "" is that of Storage.
+	// ReferenceStorage is the version in which the reference stores the kind, where it is none that it serves:
+	// discovery tells of it. "" is that of Storage.
 	ReferenceStorage string
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
 }
 
-// Life is how long a kind is served in one form. Its watches end with it, and are not continued from before it: what they have
-// told has another form than what they would tell (EXT-1).
+// Life is how long a kind is served in one form. A watch ends with it, and none is resumed from before it: the events
+// that were sent have another form than those that would follow (EXT-1).
 type Life struct {
 	// Since is the revision with which it began.
 	Since int64
@@ -73,7 +81,7 @@ func NewLife(since int64) *Life {
 	return &Life{Since: since, Context: ctx, End: end}
 }
 
-// within is a context that is over when ctx is, or the life; stop frees what it takes.
+// within is a context that ends with ctx or with the life, whichever is first. stop releases its resources.
 func (l *Life) within(ctx context.Context) (both context.Context, stop func()) {
 	if l == nil {
 		return ctx, func() {}
@@ -83,7 +91,7 @@ func (l *Life) within(ctx context.Context) (both context.Context, stop func()) {
 	return both, func() { forget(); cancel() }
 }
 
-// Version is one version of a kind, as far as storing and merging go.
+// Version is one version of a kind, as far as storing and merging are concerned.
 type Version struct {
 	APIVersion string // "apps/v1"
 	// Schema is compiled on first use.
@@ -109,7 +117,8 @@ func VersionOf(r *Resource) *Version {
 	return v
 }
 
-// Stamp is a stamp of texts that decide a form: the same texts have the same stamp, in every process.
+// Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, and no stamp is 0,
+// which means "not known".
 func Stamp(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, text := range texts {
@@ -118,27 +127,27 @@ func Stamp(texts ...string) uint64 {
 	return h.Sum64() | 1 // 0 is what nobody knows
 }
 
-// NewKind is a kind with these versions, the first of which is the one that is stored. The texts decide, beside the name of
-// that version, the form of what is stored.
+// NewKind is a kind with these versions, of which the first is the storage version. Its name and the texts determine
+// the stored form.
 func NewKind(path string, versions []*Version, texts ...string) *Kind {
 	return &Kind{Path: path, Storage: versions[0], Versions: versions, Stamp: Stamp(append(texts, versions[0].APIVersion)...)}
 }
 
-// StoredAlone gives a resource a kind of its own, stored in the version that it serves, and returns the resource. The texts are
-// NewKind's.
+// StoredAlone gives a resource a kind of its own that is stored in the version that it serves, and returns the
+// resource. The texts are those of NewKind.
 func (r *Resource) StoredAlone(path string, texts ...string) *Resource {
 	r.Served = VersionOf(r)
 	r.Stored = NewKind(path, []*Version{r.Served}, texts...)
 	return r
 }
 
-// Group is the group of the kind in the store: an Event is one of the core group by every path.
+// Group is the group of the kind in the store: an Event belongs to the core group, by whatever group it is served.
 func (k *Kind) Group() string {
 	group, _, _ := strings.Cut(k.Path, "/")
 	return group
 }
 
-// Version is the version of this name, or nil.
+// Version is the version with this name, or nil.
 func (k *Kind) Version(apiVersion string) *Version {
 	if k.Storage.APIVersion == apiVersion {
 		return k.Storage
@@ -150,7 +159,7 @@ func (k *Kind) Version(apiVersion string) *Version {
 	return k.Versions[i]
 }
 
-// convert gives an object in a version.
+// convert converts one object to a version.
 func (k *Kind) convert(ctx context.Context, obj object.Value, to *Version) (object.Value, error) {
 	if k.Convert == nil || obj.At("apiVersion").Str() == to.APIVersion {
 		return obj, nil
@@ -162,7 +171,7 @@ func (k *Kind) convert(ctx context.Context, obj object.Value, to *Version) (obje
 	return converted[0], nil
 }
 
-// current says whether the bytes of a stored version have the form of today.
+// current says whether a stored version has the current form.
 func (k *Kind) current(v *store.Version) bool { return v.Sidecar.Form == k.stamp() }
 
 func (k *Kind) stamp() uint64 {
@@ -172,7 +181,9 @@ func (k *Kind) stamp() uint64 {
 	return k.Stamp
 }
 
-// readAll gives stored objects in a version of the kind, in the form of today; old says which of them have another form.
+// readAll brings stored objects into the current form of a version; old says which of them have an old form. It takes
+// many objects at a time because the conversion may be a call of a webhook. The result has the same objects in the
+// same order (assertIdentity).
 func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
 	for i, obj := range objects {
 		if !old[i] {

@@ -13,8 +13,8 @@ import (
 	"plinth/schema"
 )
 
-// colors makes resources of one kind: widgets whose color stands at spec.color in v1, and at spec.paint in v2. One of them
-// is stored. Since the v1 of the first two texts, v2 has got a default (spec.size), and lost a field (spec.old).
+// colors makes resources of one kind: widgets whose color stands at spec.color in v1, and at spec.paint in v2. One of
+// them is stored. Since the v1 of the first two texts, v2 has got a default (spec.size), and lost a field (spec.old).
 func colors(storage string, texts ...string) (v1, v2 *Resource) {
 	spec := func(names ...string) func() *schema.Type {
 		var fields []schema.Field

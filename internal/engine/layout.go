@@ -10,13 +10,13 @@ import (
 	"plinth/schema"
 )
 
-// Layout is the engine's part of the sidecar of a stored version: what is known of its bytes as JSON. The store keeps it
-// and does not look into it.
+// Layout is the engine's part of the sidecar of a stored version: what is known about its bytes as JSON. The store
+// keeps it and does not look into it.
 type Layout struct {
 	object.Places // offsets into Data
 
-	// Encoded has forms of the version other than Data, kept by whoever encoded them (package wire), who also decides which slot is for what and
-	// when a slot is emptied.
+	// Encoded has forms of the version other than Data, kept by whoever encoded them (package wire), who also decides
+	// which slot is for what and when a slot is emptied.
 	Encoded [EncodedSlots]atomic.Pointer[Encoded]
 
 	// origin is what Data was printed from, as long as Engine.recent keeps it; else nil.
@@ -33,17 +33,21 @@ type Encoded struct {
 	Bytes    []byte
 }
 
-// origin is what a version was printed from.
+// origin is the value that a version was printed from.
 type origin struct {
 	obj     object.Value
 	settled *schema.Type // whose Decode and Settle have given obj its form; nil: nobody's
 }
 
-// origins keeps what the versions that were written last were printed from, so that an object that is written again and again
-// is not parsed each time. What is kept hangs at the version itself: to find it costs a load. Here stands which versions
-// have some, the oldest first, to take it from them when there are too many.
+// origins keeps the values that the latest versions were printed from, so that an object that is written again and
+// again is not parsed each time. An origin hangs at its version (Layout.origin), so that to look it up is one atomic
+// load and no map has to be kept in step with the store. The ring here has the versions that have one, the oldest
+// first, so that there are never too many:
 //
-//	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, but for one version that is longer
+//	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, but for one version that alone is longer
+//
+// An origin must be equal to what parsing gives, which object.AppendStored says (not for floats, nor for strings that
+// are no Unicode) and origin.check asserts.
 type origins struct {
 	mu    sync.Mutex
 	kept  [keptOrigins]originOf // a ring
@@ -52,7 +56,7 @@ type origins struct {
 	bytes int
 }
 
-// originOf is a version that has its origin.
+// originOf is a version that has an origin.
 type originOf struct {
 	layout *Layout
 	bytes  int // of its data
@@ -64,7 +68,7 @@ const (
 	maxOriginBytes = 1 << 20
 )
 
-// keep has a version that is new remember what it was printed from.
+// keep gives a new version its origin, and takes those of the oldest versions away while there are too many.
 func (c *origins) keep(v *store.Version, o *origin) {
 	is := originOf{layout: LayoutOf(v), bytes: len(v.Data)}
 	is.layout.origin.Store(o)
@@ -86,11 +90,10 @@ func (c *origins) keep(v *store.Version, o *origin) {
 	}
 }
 
-// LayoutOf is the layout of a stored object. The engine makes all sidecars, so each has one.
+// LayoutOf is the layout of a stored object. Every sidecar is made by this package, so each has one.
 func LayoutOf(o *Object) *Layout { return o.Sidecar.Extra.(*Layout) }
 
-// NewSidecar is the sidecar of bytes in which things are at these places, and of which nothing else is known. Sidecar and
-// layout are one allocation.
+// NewSidecar is a sidecar of which only the layout is known. Both are one allocation.
 func NewSidecar(at object.Places) *store.Sidecar {
 	both := &struct {
 		store.Sidecar
@@ -100,7 +103,7 @@ func NewSidecar(at object.Places) *store.Sidecar {
 	return &both.Sidecar
 }
 
-// unreadableSidecar is the sidecar of bytes that do not make an object.
+// unreadableSidecar is the sidecar of bytes that are no object.
 func unreadableSidecar(why error) *store.Sidecar {
 	s := NewSidecar(object.Places{})
 	s.Unreadable = why

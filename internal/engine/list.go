@@ -16,8 +16,13 @@ import (
 	"plinth/internal/store"
 )
 
-// List reads a collection from one snapshot (LIST-3, LIST-4). The combinations of parameters that make no sense have
-// been refused before; here stand those that need the state.
+// List reads a collection from one snapshot (LIST-3, LIST-4). httpapi has refused parameters that contradict each
+// other; what depends on the state is refused here.
+//
+// A list without limit is read while it is written out (Collection.Items): a collection of any size costs one version
+// at a time. Two things must not happen after the first byte is out, because they would cut the answer off: an
+// unreadable object, for which the sidecars are searched first (readable), and a conversion that fails, for which
+// such a list is read as one page.
 func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collection, error) {
 	sel, err := rq.selects(o)
 	if err != nil {
@@ -60,10 +65,10 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
 
-// askEvery is how many versions a loop goes through before it looks again whether anybody waits for its result.
+// askEvery is how many versions a loop reads before it checks again whether the request was cancelled.
 const askEvery = 64
 
-// ascend is Snapshot.Ascend that ends with the error of ctx, where that is over before.
+// ascend is Snapshot.Ascend that stops when ctx ends, and returns its error.
 func ascend(ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool) error {
 	var over error
 	steps := 0
@@ -77,7 +82,8 @@ func ascend(ctx context.Context, snapshot *store.Snapshot, resource, prefix, fro
 	return over
 }
 
-// converts says whether any object of a collection is to be converted, or brought into the form of today, before it is shown.
+// converts says whether any object of a collection has to be converted, or brought from an old stored form into the
+// current one, before it is sent.
 func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
 	if r.Served != r.Stored.Storage {
 		return true
@@ -90,7 +96,7 @@ func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
 	return old
 }
 
-// listFrom says at which revision a list reads (0: the newest) and from which name on.
+// listFrom returns the revision that a list reads, 0 for the newest, and the name at which it begins.
 func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exact int64, from string, err error) {
 	if o.Continue != "" {
 		exact, from, err = parseContinue(o.Continue, rq.Resource.prefix(rq.Namespace))
@@ -112,8 +118,8 @@ func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exac
 	return 0, "", nil
 }
 
-// snapshotFailed words why a past state cannot be read. A continued list is told how to go on inconsistently (LIST-5); from
-// is where, below the prefix of the request.
+// snapshotFailed is the error for a revision that cannot be read. A continued list gets a token by which it can go on
+// in the newest state (LIST-5); from is where, below the prefix of the request.
 func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	if errors.Is(err, store.ErrFuture) { // a token of another life of the store, or a forged one
 		return apierr.NewTooLargeVersion(revision, e.store.Revision())
@@ -129,7 +135,12 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	return expired
 }
 
-// page reads one chunk of what has this prefix.
+// page reads one page: up to limit selected objects whose names have the prefix within, from the name from on.
+//
+// One object more than the page is looked at, to know whether to give out a token. It need not be selected: whether
+// anything selected follows would cost a search of the rest of the collection for a selector that matches rarely. So
+// the last page of a selection may be empty, as in the reference. If the selection is one name, that object alone is
+// searched for.
 func (rq *Request) page(
 	ctx context.Context, c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64,
 ) (*Collection, error) {
@@ -168,7 +179,7 @@ func (rq *Request) page(
 		prefix := rq.Resource.prefix(rq.Namespace)
 		c.Continue = formatContinue(c.Revision, strings.TrimPrefix(last, prefix)+"\x00")
 		if invariants.Enabled {
-			assertContinue(c.Continue, prefix, c.Revision, last, next)
+			assertContinue(c.Continue, prefix, c.Revision, items[len(items)-1].Key.Name, next)
 		}
 		if sel.all() {
 			remaining := int64(snapshot.CountFrom(rq.Resource.Stored.Path, within, next))
@@ -192,8 +203,8 @@ func (rq *Request) page(
 	return c, nil
 }
 
-// readable looks for an object that cannot be read before the first byte of a list goes out, so that the list fails by
-// name (DEL-7) instead of breaking off.
+// readable searches the sidecars of a collection for an unreadable object before the first byte of a list goes out,
+// so that the list fails with an error that names it (DEL-7) instead of being cut off.
 func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefix string, sel selection) error {
 	var failed readFailures
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, prefix, "", func(v *store.Version) bool {
@@ -202,8 +213,21 @@ func (rq *Request) readable(ctx context.Context, snapshot *store.Snapshot, prefi
 	return cmp.Or(failed.err(rq.Resource), over)
 }
 
-// continueToken is the reference's: the version that the list reads, and the name below the request's own prefix at
-// which it goes on (LIST-4).
+// continueToken is where a chunked list goes on (LIST-4). The format is the reference's, since clients look into it.
+//
+// Together, the pages must be one snapshot, whatever is written between them:
+//
+//	the items of all pages, in order = the selected objects at ResourceVersion, each once
+//	StartKey = the name of the last item, below the prefix of the request, + "\x00"
+//
+// With "\x00" the key is the smallest one behind the last item. A count of items would not do: every page would have
+// to skip all items before it, which is quadratic for the whole list. Nor would the name of the next item: when the
+// snapshot has expired and the client goes on in the newest state, that would skip objects that have been created
+// between the two.
+//
+// The server keeps nothing for a token. The snapshot is found again by its revision as long as the history reaches
+// back to it; after that the list is answered with 410 and a token with revision -1, which means the newest state
+// (LIST-5). A token is a client's text, so parseContinue accepts no key that leads out of the prefix of the request.
 type continueToken struct {
 	APIVersion      string `json:"v"`
 	ResourceVersion int64  `json:"rv"`
@@ -220,7 +244,9 @@ func formatContinue(revision int64, start string) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// parseContinue reads a token. A negative revision goes on at the newest state.
+// parseContinue reads a token; revision 0 means the newest state.
+//
+//	parseContinue(formatContinue(r, start), prefix) = (max(r, 0), prefix + start)
 func parseContinue(text, prefix string) (revision int64, from string, err error) {
 	refuse := func(why string) (int64, string, error) {
 		return 0, "", apierr.NewBadRequest("invalid continue token: continue key is not valid: " + why)

@@ -7,7 +7,7 @@ import (
 	"plinth/internal/apierr"
 )
 
-// asking is what authorization decides about where the verb of a request turns out to be another one, too.
+// asking is the access attributes of the request with another verb.
 func (rq *Request) asking(verb string) access.Attributes {
 	r := rq.Resource
 	a := access.Attributes{
@@ -20,8 +20,8 @@ func (rq *Request) asking(verb string) access.Attributes {
 	return a
 }
 
-// Allowed asks in mid-verb whether the user of the request may do something else, too. What the server itself requests is allowed.
-// An error comes only with what is not.
+// Allowed asks the authorizer in the middle of a verb whether the user may also do something else. The server's own
+// requests may. err is set only if ok is not.
 func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, reason string, err error) {
 	if rq.Authorizer == nil {
 		return true, "", nil
@@ -34,8 +34,7 @@ func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, r
 	return false, reason, err
 }
 
-// may refuses, in the words that the verb itself would have been refused with, what turns out to be another verb, too, which
-// the user may not do to the object.
+// may refuses the request if the user lacks another verb that it turns out to need, with the error of that verb.
 func (rq *Request) may(ctx context.Context, verb string) error {
 	a := rq.asking(verb)
 	ok, reason, err := rq.Allowed(ctx, a)

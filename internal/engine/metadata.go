@@ -22,8 +22,8 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 	return nil
 }
 
-// carry gives an updated object the system metadata of the old one, where the client left them out or may not change
-// them. What a client set to something else stays, for validation to refuse.
+// carry gives a changed object the system metadata of the old one, where the client left them out or may not change
+// them. Other values that a client set stay, and validation refuses them.
 func carry(obj, old object.Value) object.Value {
 	meta, was := obj.At("metadata"), old.At("metadata")
 	var set []object.Member
@@ -59,7 +59,7 @@ const (
 	maxNameLength = 63
 )
 
-// generateName makes a name that nobody is likely to have. A prefix that would make it too long is cut.
+// generateName makes a name that is probably free. A prefix that would make it too long is cut.
 func generateName(prefix string) string {
 	if len(prefix) > maxNameLength-suffixLength {
 		prefix = prefix[:maxNameLength-suffixLength]
@@ -72,8 +72,8 @@ func generateName(prefix string) string {
 	return prefix + string(random[:])
 }
 
-// finalizers lists what an object still waits for before it can go.
+// finalizers lists the finalizers of an object.
 func finalizers(obj object.Value) []object.Value { return obj.At("metadata", "finalizers").Items() }
 
-// deleting says whether an object has been deleted and waits for its finalizers or its grace period.
+// deleting says whether an object has a deletionTimestamp.
 func deleting(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }

@@ -12,8 +12,8 @@ import (
 // Namespaces is the store resource of namespaces.
 const Namespaces = "/namespaces"
 
-// admit is mutating admission. There is one plugin so far, the life cycle of namespaces (URI-5): nothing is created in one
-// that is not there or is being emptied, and some cannot be deleted.
+// admit is mutating admission. The only plugin so far is NamespaceLifecycle (URI-5): nothing is created in a
+// namespace that does not exist or is being deleted, and some namespaces cannot be deleted.
 func (d *draft) admit(ctx context.Context) error {
 	r := d.rq.Resource
 	switch {
@@ -27,7 +27,14 @@ func (d *draft) admit(ctx context.Context) error {
 	return nil
 }
 
-// requireParents refuses to create an object where there can be none: without its namespace, or its definition.
+// requireParents refuses to create an object without its namespace or its definition, and adds fences for both to the
+// draft:
+//
+//	committed  ⇒  namespace and definition existed, undeleted, when the commit was sequenced
+//
+// To look and then to write would leave a gap in which the namespace is emptied and removed. To demand the revisions
+// that were seen would make every create begin again whenever somebody annotates the namespace. A fence demands the
+// identity of the object only.
 func (d *draft) requireParents(ctx context.Context) error {
 	d.fences = nil
 	if err := d.requireNamespace(ctx); err != nil {
@@ -36,8 +43,9 @@ func (d *draft) requireParents(ctx context.Context) error {
 	return d.requireDefinition(ctx)
 }
 
-// holder reads an object without which the draft's cannot be: nil if there is none. That it is gone or being deleted is said of the
-// newest version alone. That it is there may be said of an older one, since the commit finds out; a dry run has none.
+// holder reads an object without which that of the draft cannot exist; nil if there is none. A refusal is based on
+// the newest version only. That the object exists may be read from an older state, since the fence is checked by the
+// commit; a dry run has no commit.
 func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, error) {
 	v, current, err := d.store.Live(ctx, key, d.dry)
 	if err == nil && !current && (v == nil || v.Sidecar.Deleting) {
@@ -49,8 +57,9 @@ func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, erro
 	return v, nil
 }
 
-// requireDefinition refuses to create an object whose kind is no longer defined, or is about to be no longer (EXT-1). The
-// definition may have been changed since the request came: what was made by an older one is brought into form when it is read.
+// requireDefinition refuses to create an object whose definition is gone or being deleted (EXT-1). That the
+// definition has changed since the request arrived does no harm: what an older one made is brought into the current
+// form by reads.
 func (d *draft) requireDefinition(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
@@ -70,8 +79,7 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 	return nil
 }
 
-// requireNamespace refuses to create an object in a namespace that is not there or is being emptied. The fence keeps true
-// until the commit what it has found, and does not mind if the namespace is annotated meanwhile.
+// requireNamespace refuses to create an object in a namespace that does not exist or is being deleted.
 func (d *draft) requireNamespace(ctx context.Context) error {
 	rq := d.rq
 	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // no namespace is for validation to refuse

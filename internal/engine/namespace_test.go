@@ -12,8 +12,8 @@ func (b *bench) annotate(n int) {
 		Patch{Type: MergePatch, Body: fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"},"labels":{"n":"%d"}}}`, n, n)}))
 }
 
-// What a create has found of its namespace still holds when that was annotated and labelled meanwhile, so that it need not
-// look again.
+// What a create has found of its namespace still holds when that was annotated and labelled meanwhile, so that it
+// need not look again.
 //
 // SPEC: URI-5
 func TestCreateInABusyNamespace(t *testing.T) {
@@ -28,8 +28,8 @@ func TestCreateInABusyNamespace(t *testing.T) {
 	}
 }
 
-// A namespace that is deleted between the look at it and the commit takes no more objects; when there is another one of its
-// name by then, the create begins again in that one.
+// A namespace that is deleted between the look at it and the commit takes no more objects; when there is another one
+// of its name by then, the create begins again in that one.
 //
 // SPEC: URI-5
 func TestCreateInANamespaceThatGoes(t *testing.T) {

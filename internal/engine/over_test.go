@@ -41,8 +41,8 @@ func manyWidgets(t *testing.T, b *bench) {
 	}
 }
 
-// A list that nobody waits for any more goes on over no more than a few objects, in whichever loop it is, and never looks
-// like a complete one.
+// A list that nobody waits for any more goes on over no more than a few objects, in whichever loop it is, and never
+// looks like a complete one.
 //
 // SPEC: LIST-6
 func TestListsEndWithTheirContext(t *testing.T) {

@@ -11,10 +11,10 @@ import (
 	"plinth/schema"
 )
 
-// maxManager is how long the name of a manager may be that comes from a User-Agent, in bytes.
+// maxManager is the longest manager name, in bytes, that is made from a User-Agent.
 const maxManager = 128
 
-// manager is the name under which the request owns what it writes (SSA-6).
+// manager is the name of the request's field manager (SSA-6).
 func (rq *Request) manager() string {
 	if rq.FieldManager != "" {
 		return rq.FieldManager
@@ -33,7 +33,7 @@ func (rq *Request) manager() string {
 	return string(name)
 }
 
-// merging is the type as package merge sees it from the request's endpoint.
+// merging is the kind as package merge needs it, for the version and subresource of the request.
 func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	r := rq.Resource
 	k := &merge.Kind{Type: r.Schema(), Reset: r.Resets}
@@ -46,7 +46,7 @@ func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	return k
 }
 
-// versions is the versions of one stored kind (SSA-11).
+// versions are the versions of one kind, for merges of objects whose managers wrote different ones (SSA-11).
 type versions struct {
 	ctx  context.Context // of the request: package merge knows none
 	kind *Kind
@@ -60,7 +60,7 @@ func (v versions) Type(apiVersion string) *schema.Type {
 	return nil
 }
 
-// Convert gives an object in another version.
+// Convert converts an object to a version.
 func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, error) {
 	version := v.kind.Version(apiVersion)
 	if version == nil {
@@ -69,8 +69,9 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 	return v.kind.convert(v.ctx, obj, version)
 }
 
-// ownScale is own for a write of a kind that is not the object's own, the scale subresource (SSA-14): it is owned there, and
-// the managers of the object are changed accordingly.
+// ownScale is own for the scale subresource (SSA-14). The body is a Scale, so ownership is computed on Scales: the
+// managers of the object are translated to paths of the Scale, the update is compared there, and the result is
+// translated back.
 func (d *draft) ownScale() (object.Value, error) {
 	managed := d.old.At("metadata", "managedFields")
 	live, err := d.rq.scaleWithManagers(d.old)
@@ -90,7 +91,7 @@ func (d *draft) ownScale() (object.Value, error) {
 
 func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subresource.Schema()} }
 
-// scaleWithManagers is the view of an object in the subresource, with those who own a part of it.
+// scaleWithManagers is the Scale of an object, with the managers that own a part of it.
 func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 	live, err := rq.base()(old)
 	if err != nil {
@@ -115,7 +116,7 @@ func withManagers(obj, managed object.Value) object.Value {
 	return obj.WithAt(managed, "metadata", "managedFields")
 }
 
-// onlyTimes says whether all that has changed is when the managers did something (SSA-16).
+// onlyTimes says whether nothing but the times of managers has changed (SSA-16).
 func onlyTimes(obj, old object.Value) bool {
 	now, before := obj.At("metadata", "managedFields"), old.At("metadata", "managedFields")
 	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {

@@ -7,8 +7,8 @@ import (
 	"plinth/object"
 )
 
-// dedupOwners drops owners that are listed twice, and warns of them. The reference looks at patched objects later than at sent
-// ones, and says so.
+// dedupOwners drops duplicate owner references and warns of them. The reference looks at patched objects later than
+// at sent ones, and says so.
 func (d *draft) dedupOwners(patched bool) {
 	owners := d.sent.At("metadata", "ownerReferences").Items()
 	if len(owners) < 2 {

@@ -7,8 +7,8 @@ import (
 	"plinth/object"
 )
 
-// Ownership says who owns what of an object (BEY-1): as a document, or as the object in YAML with the owners of each line
-// behind it.
+// Ownership answers which managers own which fields of an object (BEY-1): as a document, and as the object in YAML
+// with the owners of each line behind it.
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
 	if err != nil {
@@ -52,7 +52,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	), owned.YAML(), nil
 }
 
-// managerOf is a manager, with what would go away if it let go of what it owns.
+// managerOf is a manager, with the fields that would be removed if it gave up what it owns.
 func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	members := []object.Member{
 		{Key: "manager", Value: object.StringOf(m.Manager)}, {Key: "operation", Value: object.StringOf(m.Operation)},
@@ -72,7 +72,7 @@ func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	return object.MapOf(members...)
 }
 
-// placeOf is a place with its owners, as positions among the managers.
+// placeOf is a field with its owners, as indexes of the managers.
 func placeOf(p *merge.Place) object.Value {
 	owners := make([]object.Value, len(p.Owners))
 	for i, owner := range p.Owners {

@@ -16,8 +16,7 @@ import (
 	"plinth/schema"
 )
 
-// Patch changes an object by a patch (WRITE-2). One that carries no resourceVersion is tried again when somebody else
-// was faster.
+// Patch changes an object by a patch (WRITE-2). After a lost race, the patch is applied to the newer object.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -38,7 +37,7 @@ func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Resul
 	}
 }
 
-// patch is one attempt of a patch: of the live object it makes a body, which goes on as that of an update.
+// patch is one attempt of a patch: it makes a body from the live object, which then takes the steps of an update.
 func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
 	return d.change(ctx)
 }
 
-// change is a patch that has been parsed.
+// change is a parsed patch.
 type change struct {
 	apply   func(object.Value) (object.Value, error)
 	odd     []string     // what is odd about it, in words
@@ -60,7 +59,7 @@ type change struct {
 	anyKind bool         // what it says of the kind and version does not count
 }
 
-// parse checks a patch on its own. typ is what it is a patch of.
+// parse checks a patch by itself; typ is the type of the object that it changes.
 func (p Patch) parse(typ *schema.Type) (change, error) {
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
@@ -94,8 +93,8 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, odd: duplicateFields(parsed.Duplicates)}, nil
 }
 
-// duplicateFields words what stands twice in a patch, fields that the type does not have among them: as in the reference, a
-// patch is read before anybody asks what it is a patch of.
+// duplicateFields is the warnings for duplicate fields of a patch, unknown ones included: as in the reference, a
+// patch is parsed before its type is known.
 func duplicateFields(paths []string) []string {
 	lines := make([]string, len(paths))
 	for i, path := range paths {
@@ -104,7 +103,7 @@ func duplicateFields(paths []string) []string {
 	return lines
 }
 
-// whole is a float without a fraction as an integer: in strategic merge patches alone the reference takes it for one.
+// whole makes an integer of a float without a fraction, which the reference does in strategic merge patches alone.
 func whole(v object.Value) (object.Value, error) {
 	if v.Kind() == object.Float && math.Abs(v.Float()) < 1<<53 && v.Float() == math.Trunc(v.Float()) {
 		return object.IntOf(int64(v.Float())), nil
@@ -112,7 +111,7 @@ func whole(v object.Value) (object.Value, error) {
 	return v, nil
 }
 
-// oddOperations are what a JSON Patch says twice, and members of its operations that mean nothing.
+// oddOperations is the warnings for duplicate and unknown members of the operations of a JSON Patch.
 func oddOperations(body []byte) []string {
 	parsed, err := object.ParseJSON(body)
 	if err != nil {
@@ -135,7 +134,7 @@ func oddOperations(body []byte) []string {
 	return odd
 }
 
-// patched is the body that the patch makes of the live object, decoded like any body.
+// patched makes the body from the live object, and decodes it like any body.
 func (d *draft) patched(c change) error {
 	shown := d.old
 	if view := d.rq.base(); view != nil {
@@ -164,7 +163,7 @@ func (d *draft) patched(c change) error {
 	return d.rq.fits(d.live, d.sent, d.rq.unconditional())
 }
 
-// decodePatched is decode for what a patch has made of an object.
+// decodePatched is decode for the result of a patch.
 func (d *draft) decodePatched(c change, raw object.Value) error {
 	group, version, kind, _ := d.rq.bodyType()
 	if !c.anyKind {
@@ -175,8 +174,8 @@ func (d *draft) decodePatched(c change, raw object.Value) error {
 	return d.decodeFields(object.Parsed{Value: raw}, c.odd...)
 }
 
-// fits checks a patched object against the URL and the live object. A version that it does not tell counts as the live one
-// where that is allowed.
+// fits checks a patched object against the URL and the live object. If allowed (unconditional), an object without a
+// resourceVersion counts as one with the live one.
 func (rq *Request) fits(live *store.Version, obj object.Value, unconditional bool) error {
 	if err := rq.namesMatch(obj); err != nil {
 		return err
@@ -195,7 +194,7 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 	return rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }
 
-// patchFailed words a patch that is not one, or that does not fit the object.
+// patchFailed is the API error for a patch that is malformed or does not fit the object.
 func patchFailed(err error) error {
 	var many *patch.TooManyError
 	var strategic *patch.StrategicError
@@ -226,10 +225,10 @@ func strategicFailed(err *patch.StrategicError) error {
 	return &apierr.Error{Code: 500, Message: err.Error()} // as the reference calls it
 }
 
-// maxShown bounds how much of a refused object stands in an error.
+// maxShown is how many bytes of a refused object an error shows.
 const maxShown = 4096
 
-// notDecodable words a patch whose result is not an object of the kind.
+// notDecodable is the error for a patch whose result is no object of the kind.
 func notDecodable(raw object.Value, err error) error {
 	text := string(object.AppendObject(nil, raw))
 	if len(text) > maxShown {

@@ -9,25 +9,23 @@ import (
 	"plinth/internal/apierr"
 )
 
-// Versions are the versions of an object that a precondition of a request names (WRITE-5): those of these resourceVersions, or
-// any that there is.
+// Versions are the revisions that a precondition of an HTTP request names (WRITE-5), or any.
 type Versions struct {
 	Any bool
 	Of  []int64
 }
 
-// include says whether the live version is one of them. An object that is not there has the revision 0, which nothing includes.
+// include says whether a live revision is named. Revision 0, no object, never is.
 func (v *Versions) include(revision int64) bool {
 	return revision != 0 && (v.Any || slices.Contains(v.Of, revision))
 }
 
-// met checks the preconditions of the request against the revision of the live version, 0 where there is none.
+// met checks the preconditions of the request against the revision of the live version, 0 if there is none.
 //
 //	an attempt of a verb commits  ⇒  met(d.revision()) = nil, and the commit depends on d.revision()
 //
-// So every attempt checks them again: after a lost race the live version is another one, and a condition that held before may not
-// hold any more. That a version is perhaps not the newest needs no thought here: the failure is an error of the attempt, and is
-// only told of a version that is known to be current (draft.again).
+// So every attempt checks them again: after a lost race the live version is another one. Whether the version is the
+// newest makes no difference here: a failure ends the attempt, and draft.again decides whether that is the answer.
 func (rq *Request) met(revision int64) error {
 	if rq.IfMatch == nil && rq.IfNoneMatch == nil {
 		return nil
@@ -49,7 +47,7 @@ func (rq *Request) unmet(why string) error {
 	return apierr.NewPreconditionFailed(rq.Resource.Type(), rq.Name, why)
 }
 
-// show is the answer with an object that is stored as v.
+// show is the result with an object that is stored as v.
 func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	shown, err := rq.present(ctx, v)
 	if err != nil {
@@ -58,10 +56,10 @@ func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 	return &Result{Object: shown, Variant: rq.variant(v, shown)}, nil
 }
 
-// variant is Result.Variant of a stored version that is shown as it is stored, or as something that was made of it: in another version
-// of the kind, in the form of today, or as a Scale. The stored bytes never change while their revision stands, so the stamp of
-// the kind, which the presentation has looked at anyway, tells enough. What is made of them depends on definitions, and where a
-// webhook converts, on nothing that is known here: there the result decides.
+// variant is Result.Variant of a stored version that is sent as stored, or as something made of it: in another
+// version of the kind, in the current form, or as a Scale. Stored bytes never change while their revision stands, so
+// for them the stamp of the kind is enough. What is made of them depends on definitions and webhooks, so for that the
+// bytes of the result are hashed.
 func (rq *Request) variant(stored, shown *Object) uint64 {
 	stamp := rq.Resource.Stored.stamp()
 	if shown == stored {

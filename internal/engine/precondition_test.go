@@ -118,7 +118,8 @@ func (v *Versions) at(stands, revision int64) *Versions {
 	return is
 }
 
-// Somebody else is faster, between the check and the commit: then the attempt that follows finds the precondition failed.
+// Somebody else is faster, between the check and the commit: then the attempt that follows finds the precondition
+// failed.
 // SPEC: WRITE-5
 func TestPreconditionsAfterARace(t *testing.T) {
 	for _, verb := range conditionalVerbs {

@@ -9,11 +9,11 @@ import (
 	"plinth/object"
 )
 
-// maxConverted is from how many bytes of stored objects on a conversion of many objects is done in parts: what is
-// asked of a webhook at once, and what is held of its answers, does not grow with the collection.
+// maxConverted is after how many bytes of stored objects a conversion of many objects is split, so that the request
+// to a webhook and what is held of its answer do not grow with the collection.
 const maxConverted = 4 << 20
 
-// ConversionError is what keeps one object of several from being converted.
+// ConversionError says which object of several could not be converted.
 type ConversionError struct {
 	Index int // of the object
 	Err   error
@@ -24,8 +24,8 @@ func (e *ConversionError) Error() string { return e.Err.Error() }
 // Unwrap is what was wrong with the object.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
-// present is a stored version as the request wants to see it: its own bytes where it is stored in that version and no
-// subresource has another view of it.
+// present is a stored version as the request asks for it: the stored bytes if they have the current form, are stored
+// in the version of the URL, and no subresource makes something else of them.
 func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
 	if rq.presented(v) {
 		return v, nil
@@ -42,14 +42,14 @@ func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, erro
 	return remade(v, obj)
 }
 
-// presented says whether a stored version is what the request wants to see.
+// presented says whether the stored bytes are the answer.
 func (rq *Request) presented(v *store.Version) bool {
 	r := rq.Resource
 	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.view() == nil
 }
 
-// presentAll is present for each of many versions, in their place: those that are to be converted are given to the
-// conversion together. Nil ones stay. Where it fails, the versions are neither the one thing nor the other.
+// presentAll is present for many versions, in place; nil ones stay. Those that need a conversion are converted
+// together. If it fails, some of them are converted and some are not.
 func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int
@@ -110,7 +110,7 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 	return nil
 }
 
-// remade is a version of which something else is shown than what is stored.
+// remade is a version with other content than what is stored, but the key, revision and selections of v.
 func remade(v *store.Version, obj object.Value) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)
@@ -131,7 +131,7 @@ func (rq *Request) view() func(object.Value) (object.Value, error) {
 	return rq.Subresource.View
 }
 
-// base is what makes the body that a write begins with; nil: it is the object.
+// base makes the body that a patch or an apply changes; nil: it is the object.
 func (rq *Request) base() func(object.Value) (object.Value, error) {
 	if rq.Subresource == nil || rq.Subresource.Base == nil {
 		return rq.view()

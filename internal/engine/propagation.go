@@ -7,13 +7,14 @@ import (
 	"plinth/object"
 )
 
-// Propagation is what becomes of the dependents of an object that is deleted (DEL-2).
+// Propagation is what happens to the dependents of a deleted object (DEL-2).
 type Propagation string
 
 const (
 	// Background collects them once the object is gone.
 	Background Propagation = "Background"
-	// Foreground collects them first: the finalizer foregroundDeletion keeps the object until those that block its deletion are gone.
+	// Foreground collects them first: the finalizer foregroundDeletion keeps the object until those that block its
+	// deletion are gone.
 	Foreground Propagation = "Foreground"
 	// Orphan leaves them: the finalizer orphan keeps the object until none of them names it as an owner any more.
 	Orphan Propagation = "Orphan"
@@ -27,7 +28,7 @@ const (
 	OrphanFinalizer     = metav1.FinalizerOrphanDependents
 )
 
-// Asked is what the client wants to become of the dependents; Unchanged: it does not say.
+// Asked is the propagation that the client asked for; Unchanged if it did not.
 func (o *DeleteOptions) Asked() Propagation {
 	if o.OrphanDependents == nil {
 		return Propagation(o.PropagationPolicy)
@@ -38,7 +39,7 @@ func (o *DeleteOptions) Asked() Propagation {
 	return Background
 }
 
-// ValidatePropagation returns what is wrong with the two ways to say what is to become of the dependents; nil: not said.
+// ValidatePropagation returns what is wrong with propagationPolicy and orphanDependents; nil means not set.
 func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.ErrorList) {
 	if policy == nil {
 		return nil
@@ -54,8 +55,8 @@ func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.Err
 	return append(errs, field.NotSupported(path, *policy, []string{string(Foreground), string(Background), string(Orphan), "nil"}))
 }
 
-// PropagationOr is the propagation of a delete of obj, for a type whose objects are deleted with fallback where neither the client
-// nor a finalizer that is there already says otherwise.
+// PropagationOr is the propagation of a delete: what the client asked for, else that of a finalizer which the object
+// has already, else fallback.
 func PropagationOr(fallback Propagation, obj object.Value, o DeleteOptions) Propagation {
 	if asked := o.Asked(); asked != Unchanged {
 		return asked
@@ -71,7 +72,7 @@ func PropagationOr(fallback Propagation, obj object.Value, o DeleteOptions) Prop
 	return fallback
 }
 
-// propagation is what a delete of obj does to its dependents.
+// propagation is the propagation of a delete of obj.
 func (r *Resource) propagation(obj object.Value, o DeleteOptions) Propagation {
 	if r.Propagation != nil {
 		return r.Propagation(obj, o)
@@ -79,8 +80,10 @@ func (r *Resource) propagation(obj object.Value, o DeleteOptions) Propagation {
 	return PropagationOr(Background, obj, o)
 }
 
-// with gives an object the finalizer by which the garbage collector knows the propagation, behind those of others, and takes the
-// other one from it. An object that has the right one stays as it is.
+// with gives an object the finalizer by which the garbage collector knows the propagation, behind all others, and
+// removes the other one.
+//
+//	with(obj) has at most one of orphan and foregroundDeletion, and the rest of its finalizers in their order
 func (p Propagation) with(obj object.Value) object.Value {
 	wanted := ""
 	switch p {

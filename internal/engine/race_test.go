@@ -26,8 +26,8 @@ func (b *bench) meanwhile(f func()) {
 	}
 }
 
-// beforeNaming runs f within the next create, after that was admitted and before it has a name: a create asks the clock for the
-// second time there.
+// beforeNaming runs f within the next create, after that was admitted and before it has a name: a create asks the
+// clock for the second time there.
 func (b *bench) beforeNaming(f func()) { b.meanwhile(func() { b.meanwhile(f) }) }
 
 // always runs f within every write.

@@ -13,8 +13,9 @@ import (
 	"plinth/internal/view"
 )
 
-// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define, which are
-// a view of that collection. Who serves a request asks it once, with Now, and goes by that answer to the end.
+// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define,
+// which are a view of that collection. Whoever serves a request asks once, with Now, and keeps that answer to the
+// end.
 type Registry struct {
 	alone   *Types             // the built-in ones
 	defined *view.View[*Types] // nil: there are no others
@@ -27,9 +28,9 @@ func NewRegistry(builtin []*Resource) *Registry {
 
 // Define adds the types that the objects of a collection define. It is called before anybody else uses the registry.
 //
-// The first one to ask after a definition was written waits for define, and after a restart for all definitions: it reads
-// names, and leaves schemas to their first use. Kinds are told apart by their paths: where one is defined twice, the object
-// whose name comes first is served, and a built-in kind comes before all.
+// The first request after a definition was written waits for define, and the first after a restart for all
+// definitions; define reads names and leaves schemas to their first use. Kinds are told apart by their paths: of two
+// definitions of one kind, the one whose name comes first is served, and a built-in kind comes before both.
 func (r *Registry) Define(collection *store.Collection, define Define) {
 	r.defined = view.New(collection, func(before *Types, changes iter.Seq[view.Change]) *Types {
 		if before == nil {
@@ -39,13 +40,13 @@ func (r *Registry) Define(collection *store.Collection, define Define) {
 	})
 }
 
-// Define says which types a version of an object defines: those of one kind, a Resource for each served version, all with
-// the same Kind. None: it defines nothing, or nothing yet. Before is what a version before it defined; where the types
-// are still the same, returning it keeps everything that was made of them. A nil object is one that is gone, or cannot be
-// read: nothing is defined by it from now on.
+// Define says which types a version of an object defines: those of one kind, a Resource for each served version, all
+// with the same Kind. None: it defines nothing, or nothing yet. Before is what a version before it defined; where the
+// types are still the same, returning it keeps everything that was made of them. A nil object is one that is gone, or
+// cannot be read: nothing is defined by it from now on.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
-// Now is the types that are served at this moment: those of every definition that was durable before the call.
+// Now is the types that are served now: those of every definition that was durable before the call.
 func (r *Registry) Now() *Types {
 	if r.defined == nil {
 		return r.alone
@@ -53,7 +54,7 @@ func (r *Registry) Now() *Types {
 	return r.defined.Now()
 }
 
-// Builtin is the built-in types alone, of which nobody has to be asked.
+// Builtin is the built-in types alone.
 func (r *Registry) Builtin() *Types { return r.alone }
 
 // At is the types that were served at a snapshot.
@@ -64,8 +65,8 @@ func (r *Registry) At(sn *store.Snapshot) *Types {
 	return r.defined.At(sn)
 }
 
-// Types is the types that are served at one moment. It never changes; with what comes after it, it shares what has not
-// changed, so that one definition more costs its own group version and the list of all.
+// Types is the types that are served at one moment. It never changes. Successive Types share what has not changed, so
+// a new definition costs its own group version and a copy of the list of group versions.
 type Types struct {
 	builtin *builtinTypes
 	// The definitions, by the name of their object, and by the kind that they define: the first of a kind is the one
@@ -86,7 +87,7 @@ type builtinTypes struct {
 
 type name struct{ group, version, resource string }
 
-// served is what is served of one kind.
+// served is the served versions of one kind.
 type served struct {
 	kind     *Kind
 	versions []*Resource
@@ -97,8 +98,9 @@ type definition struct{ served }
 
 func kindKey(path, object string) string { return path + "\x00" + object }
 
-// GroupVersion is the types of one group version. While they are the same ones, so is the GroupVersion: what is made of
-// it can be kept by its pointer. The types of a kind in other group versions change only together with those here.
+// GroupVersion is the types of one group version. As long as they are the same, so is the GroupVersion, and what is
+// made of it can be kept by its pointer. The types of a kind in other group versions change only together with those
+// here.
 type GroupVersion struct {
 	Group, Version string
 	Resources      []*Resource // sorted by name
@@ -122,7 +124,7 @@ func newBuiltin(all []*Resource) *builtinTypes {
 	return b
 }
 
-// groupVersions sorts types by group version.
+// groupVersions sorts types into group versions.
 func groupVersions(resources []*Resource) []*GroupVersion {
 	sorted := slices.Clone(resources)
 	slices.SortFunc(sorted, func(a, b *Resource) int {
@@ -141,10 +143,12 @@ func groupVersions(resources []*Resource) []*GroupVersion {
 	return all
 }
 
-// with is the types after changes of the definitions.
+// with is the types after changes of definitions.
 //
-// What is looked at is the changed objects, the kinds that they defined or define, and the group versions that these are
-// served in. Only the list of group versions is copied as a whole, a pointer for each.
+// To build all types again would cost every definition for each change. Instead, this looks at the changed objects,
+// at the kinds that they defined or define now, and at the group versions in which those are served; everything else
+// is shared with t. Only the list of group versions is copied as a whole. The two indexes of definitions, by object
+// and by kind, agree afterwards (assertIndexes).
 func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups}
 	kinds := map[string]bool{}
@@ -288,17 +292,17 @@ func (t *Types) GroupVersion(group, version string) *GroupVersion {
 	return t.groups[i]
 }
 
-// HasBuiltinKind says whether the objects with keys of this resource part are of a built-in kind.
+// HasBuiltinKind says whether a built-in kind has keys with this resource part.
 func (t *Types) HasBuiltinKind(path string) bool { return t.builtin.kinds[path] != nil }
 
 // HasBuiltinGroup says whether any built-in type is of a group.
 func (t *Types) HasBuiltinGroup(group string) bool { return t.builtin.groups[group] }
 
-// GroupVersions lists the group versions, sorted by group and version. The slice is not to be changed.
+// GroupVersions lists the group versions, sorted by group and version. The slice must not be changed.
 func (t *Types) GroupVersions() []*GroupVersion { return t.groups }
 
-// Builtin lists the built-in types in the order of their table; they are the same ones in all Types of a registry. The
-// slice is not to be changed.
+// Builtin lists the built-in types in the order of their table. They are the same in all Types of a registry. The
+// slice must not be changed.
 func (t *Types) Builtin() []*Resource { return t.builtin.all }
 
 // All lists the types: the built-in ones in the order of their table, and then the others by kind.
@@ -325,7 +329,7 @@ func (t *Types) All() iter.Seq[*Resource] {
 	}
 }
 
-// Kind is the kind whose objects have keys of this resource part; or nil.
+// Kind is the kind whose objects have keys with this resource part, or nil.
 func (t *Types) Kind(path string) *Kind {
 	if kind := t.kind(path); kind != nil {
 		return kind.kind

@@ -15,8 +15,8 @@ import (
 	"plinth/schema"
 )
 
-// definitions is a store with a collection whose objects define types: "GROUP PLURAL VERSION…", of which the first version is
-// the stored one.
+// definitions is a store with a collection whose objects define types: "GROUP PLURAL VERSION…", of which the first
+// version is the stored one.
 type definitions struct {
 	testing.TB
 	*store.Store

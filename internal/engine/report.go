@@ -12,15 +12,18 @@ import (
 // reporter is the manager of what the server itself says of objects, in their status, as in the reference.
 const reporter = "kube-apiserver"
 
-// guards is the store resource of guards (Report.Guard). Only that somebody has changed one counts, never what is in it.
+// guards is the store resource of guards (Report.Guard). Only their revision counts, not their bytes.
 const guards = "plinth/guards"
 
-// report is what the server itself says of the object, where the type has something to say: it stands in the status, and is part of
-// the same commit. So nobody sees the object without it, and no controller has to come after the write.
+// report sets what the server itself says of the object in its status, if the type has such a report. It is part of
+// the same commit, so nobody sees the object without it, and no controller has to come after the write.
 //
-// Where a report depends on other objects, two commits that do not know of each other could contradict one another: both take the
-// same free name. So commits that depend on each other change one key, their guard, and each demands that nobody has changed it since
-// the report began.
+// A report may depend on other objects: the names of a definition are accepted only if no other definition has them.
+// Two commits that do not know of each other could both be told that a name is free. So all commits whose reports
+// depend on each other also write one key, their guard, on the condition that it has not changed since the report was
+// computed:
+//
+//	two commits with the same guard are sequenced  ⇒  the report of the second saw the first
 func (d *draft) report(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Report == nil {
@@ -51,13 +54,14 @@ func (d *draft) report(ctx context.Context) error {
 	return nil
 }
 
-// guard is a key that commits change which must not come between the report of another one and its commit.
+// guard is a write to the key of a guard and its condition.
 type guard struct {
 	pre    store.Precondition
 	change store.Change
 }
 
-// guardedReport asks for the report: once to learn the guard, which has to be read first, and then for good.
+// guardedReport computes the report twice: once to learn the guard, whose revision has to be read first, and then for
+// good.
 func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, error) {
 	d.guard = nil
 	for {
@@ -77,7 +81,7 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 	}
 }
 
-// reported is the draft of an object whose status changes with that of another one.
+// reported is the draft of another object whose status changes with this one.
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
@@ -93,7 +97,7 @@ func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) 
 	return n, n.print(ctx)
 }
 
-// withStatus gives an object a status that the server itself has made, and notes that the server owns what has changed.
+// withStatus gives an object a status that the server has computed; the server owns what has changed.
 func (r *Resource) withStatus(obj, status object.Value, now time.Time) (object.Value, error) {
 	if object.Equal(obj.At("status"), status) {
 		return obj, nil

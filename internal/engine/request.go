@@ -26,20 +26,23 @@ type Request struct {
 	Force      bool
 	Validation Validation
 	DryRun     bool
-	// Received, if not nil, is given what the body says once it is decoded: for whoever writes down what was asked (AUTH-4).
+	// Received, if not nil, is given what the body says once it is decoded: for whoever writes down what was asked
+	// (AUTH-4).
 	Received *Received
-	// IfMatch is what the live version has to be one of, IfNoneMatch what it must not be (WRITE-5); nil: no condition. Reads ask
-	// for IfMatch alone.
+	// IfMatch is what the live version has to be one of, IfNoneMatch what it must not be (WRITE-5); nil: no
+	// condition. Reads ask for IfMatch alone.
 	IfMatch, IfNoneMatch *Versions
-	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates) or what
-	// the body asks for (a role that gives others what its writer has not), see Allowed. Nil: the server itself requests, and may.
+	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates)
+	// or what the body asks for (a role that gives others what its writer has not), see Allowed. Nil: the server
+	// itself requests, and may.
 	Authorizer access.Authorizer
 }
 
-// Received is the body of a create or an update as the server has understood it. It is null as long as it is not known to be of the type of
-// the request.
+// Received is the body of a create or an update as the server has understood it. It is null as long as it is not
+// known to be of the type of the request.
 type Received struct {
-	// Whole says that the object is wanted with its defaults and in the form that it would be stored in; otherwise it is what was decoded.
+	// Whole says that the object is wanted with its defaults and in the form that it would be stored in; otherwise it
+	// is what was decoded.
 	Whole  bool
 	Object object.Value
 }
@@ -60,15 +63,15 @@ type Object = store.Version
 // Result is what a verb on one object answers.
 type Result struct {
 	Object *Object
-	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that revision (a dry
-	// run, an object that was removed).
+	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at
+	// that revision (a dry run, an object that was removed).
 	Variant uint64
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
 	Removed bool // a delete has ended the object, and not only marked it
-	// Warnings are what the client is told beside the answer, one Warning header each. A verb that fails returns a Result
-	// beside its error if there are any.
+	// Warnings are what the client is told beside the answer, one Warning header each. A verb that fails returns a
+	// Result beside its error if there are any.
 	Warnings []string
 }
 

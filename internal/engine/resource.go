@@ -24,15 +24,17 @@ type Resource struct {
 	Reading
 	Operation
 
-	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no more.
+	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no
+	// more.
 	Schema func() *schema.Type
 	Model  string
 
-	// Written is a version of a custom type as its definition has it, an item of spec.versions, for documents that tell of its
-	// schema in the words of the definition; nil for built-in types. It is read anew by each call.
+	// Written is a version of a custom type as its definition has it, an item of spec.versions, for documents that
+	// tell of its schema in the words of the definition; nil for built-in types. It is read anew by each call.
 	Written func() object.Value
 
-	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served here.
+	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served
+	// here.
 	Stored *Kind
 	Served *Version
 
@@ -48,7 +50,8 @@ type Naming struct {
 	Categories     []string // "all"
 	Namespaced     bool
 	Verbs          []string // in the order in which discovery tells them
-	// ToldVerbs are those that discovery tells of, where they are not all: a definition that is being deleted; nil: they are.
+	// ToldVerbs are those that discovery tells of, where they are not all: a definition that is being deleted; nil:
+	// they are.
 	ToldVerbs []string
 
 	// Deprecated is what every request is told where the type is going away; "": it is here to stay.
@@ -75,14 +78,14 @@ type Writing struct {
 	MarkDeleted func(obj object.Value) object.Value
 	// Undeletable says why an object of this name may not be deleted; "": it may.
 	Undeletable func(name string) string
-	// DeleteReturnsObject makes a completed delete answer the object instead of a Status. DeleteToldAsStatus makes OpenAPI
-	// describe a Status all the same.
+	// DeleteReturnsObject makes a completed delete answer the object instead of a Status. DeleteToldAsStatus makes
+	// OpenAPI describe a Status all the same.
 	DeleteReturnsObject, DeleteToldAsStatus bool
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
-	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, where the name follows
-	// from the rest of the object, gives the ValidateName for one object; nil: it does not.
+	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, where the
+	// name follows from the rest of the object, gives the ValidateName for one object; nil: it does not.
 	ValidateName func(name string, prefix bool) []string
 	NameOf       func(obj object.Value) func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
@@ -91,35 +94,37 @@ type Writing struct {
 	// Generation is the engine's, see Generation below.
 	PrepareCreate func(obj object.Value, by access.User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
-	// Permit refuses what the user of a request may not write although the verb is theirs: a role that gives others what they
-	// have not. old is null for a new object. It is not asked about what the server itself writes. Nil: there is no such thing.
+	// Permit refuses what the user of a request may not write although the verb is theirs: a role that gives others
+	// what they have not. old is null for a new object. It is not asked about what the server itself writes. Nil:
+	// there is no such thing.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
-	// Rules runs the rules that the definition of the type has for an object, on a new one or on what is to replace old, through
-	// every subresource; found is what else is wrong. It returns what they refuse, and what its writer is warned of. Nil: there are none.
+	// Rules runs the rules that the definition of the type has for an object, on a new one or on what is to replace
+	// old, through every subresource; found is what else is wrong. It returns what they refuse, and what its writer
+	// is warned of. Nil: there are none.
 	Rules func(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string)
-	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these options
-	// of a delete do. sent is the object before it was prepared.
+	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these
+	// options of a delete do. sent is the object before it was prepared.
 	WarnCreate func(obj, sent object.Value) []string
 	WarnUpdate func(obj, old object.Value) []string
 	WarnDelete func(o DeleteOptions) []string
 	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
 	Generation func(obj object.Value) object.Value
 
-	// Report is what the server itself says of an object that a commit is about to store in the place of old (null: of nothing),
-	// or, where obj is null, to remove: its status, and that of others. Nil: it says nothing.
+	// Report is what the server itself says of an object that a commit is about to store in the place of old (null:
+	// of nothing), or, where obj is null, to remove: its status, and that of others. Nil: it says nothing.
 	Report func(obj, old object.Value, now time.Time) Report
 
-	// Allocate gives an object what it shares with others of its type, or says why it cannot be had; nil: there is nothing. It comes
-	// before PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of that, in the end: the commit
-	// that stores or removes the object takes and gives back what changes (claim.go).
+	// Allocate gives an object what it shares with others of its type, or says why it cannot be had; nil: there is
+	// nothing. It comes before PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of
+	// that, in the end: the commit that stores or removes the object takes and gives back what changes (claim.go).
 	Allocate func(a *Allocation) (object.Value, error)
 	Claims   func(obj object.Value) []Claim
-	// Holder is, for a type whose objects stand for claims, which object of which type such an object stands for a claim of; the zero
-	// values: of none.
+	// Holder is, for a type whose objects stand for claims, which object of which type such an object stands for a
+	// claim of; the zero values: of none.
 	Holder func(obj object.Value) (*Resource, store.Key)
 
 	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
@@ -132,8 +137,8 @@ type Report struct {
 	Status object.Value
 	// Others are objects of the type whose status changes because of that: the commit stores them, too.
 	Others []ReportedOther
-	// Guard names what the commit shares with others that must not come between the reading of what the report depends on
-	// and the commit: the one that comes second begins again. "": it depends on nothing but the object.
+	// Guard names what the commit shares with others that must not come between the reading of what the report
+	// depends on and the commit: the one that comes second begins again. "": it depends on nothing but the object.
 	Guard string
 }
 
@@ -152,18 +157,18 @@ type Reading struct {
 	OldFields map[string]string
 	// UnknownField words that a field is not among them; nil: as most types do.
 	UnknownField func(name string) string
-	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool, Age or nil.
-	// Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool,
+	// Age or nil. Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
-	// IsDefault says whether candidate, rather than current, is the object that a list's Table marks as the default one. current
-	// is null for the first object. Nil: the Table marks none.
+	// IsDefault says whether candidate, rather than current, is the object that a list's Table marks as the default
+	// one. current is null for the first object. Nil: the Table marks none.
 	IsDefault func(candidate, current object.Value) bool
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
 
-	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil: it is
-	// that.
+	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil:
+	// it is that.
 	Blank func(zero object.Value) object.Value
 }
 
@@ -195,8 +200,8 @@ type Subresource struct {
 	Validate func(body, obj, old object.Value) field.ErrorList
 	// Warn returns what the writer of obj is warned of.
 	Warn func(obj, old object.Value) []string
-	// Tables says that the body is shown as a Table where a client asks for one (MED-6); Columns and Cells are those of a body
-	// that is not the object, as a Resource's.
+	// Tables says that the body is shown as a Table where a client asks for one (MED-6); Columns and Cells are those
+	// of a body that is not the object, as a Resource's.
 	Tables  bool
 	Columns []Column
 	Cells   func(obj object.Value) []any
@@ -204,10 +209,11 @@ type Subresource struct {
 	Default func(body object.Value) object.Value
 	// Resets is as a Resource's.
 	Resets map[string]merge.Set
-	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil elsewhere.
+	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil
+	// elsewhere.
 	Replicas merge.Replicas
-	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below which the
-	// subresource is, in the version of its kind that is stored.
+	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below
+	// which the subresource is, in the version of its kind that is stored.
 	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value, warnings []string, err error)
 	// Eviction makes a POST delete the object, unless something holds that back, instead of writing it; nil elsewhere.
 	Eviction *Eviction
@@ -226,8 +232,8 @@ func apiVersion(group, version string) string {
 // Type is what most errors call the type: its plural name and group.
 func (r *Resource) Type() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Name} }
 
-// KindType is what validation errors call it: its kind and the group of its kind in the store, so that an Event is one of the
-// core group by every path.
+// KindType is what validation errors call it: its kind and the group of its kind in the store, so that an Event is
+// one of the core group by every path.
 func (r *Resource) KindType() apierr.Type {
 	group := r.Group
 	if r.Stored != nil {
@@ -249,7 +255,8 @@ func (r *Resource) Subresource(name string) *Subresource {
 // does says whether the subresource has a verb.
 func (s *Subresource) does(verb string) bool { return slices.Contains(s.Verbs, verb) }
 
-// Tables says whether a type, or its subresource if there is one, is shown as a Table where a client asks for one (MED-6).
+// Tables says whether a type, or its subresource if there is one, is shown as a Table where a client asks for one
+// (MED-6).
 func (r *Resource) Tables(s *Subresource) bool {
 	if s != nil {
 		return s.Tables

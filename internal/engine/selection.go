@@ -12,8 +12,8 @@ import (
 	"plinth/object"
 )
 
-// selection is what a list or a watch lets through. It looks at keys and sidecars and parses nothing, but for objects whose
-// sidecar has the fields of another version of the kind, or those of another time.
+// selection is what a list or a watch selects. It decides by keys and sidecars and parses nothing, except objects
+// whose sidecars have the fields of another version of the kind, or of an older definition.
 type selection struct {
 	labels *conjunction    // nil: all
 	fields *conjunction    // nil: all
@@ -22,7 +22,7 @@ type selection struct {
 	shard  *shard.Selector // nil: all
 }
 
-// selects checks the selectors of a request against the fields that its type has.
+// selects compiles the selectors of a request, and refuses fields that its type does not have.
 func (rq *Request) selects(o ListOptions) (selection, error) {
 	s := selection{name: rq.Name, labels: compileLabels(o.Labels), shard: o.Shard}
 	if o.Fields == nil || o.Fields.Empty() {
@@ -51,7 +51,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	return s, nil
 }
 
-// fieldOfToday is the name of a field for one that it had before.
+// fieldOfToday replaces the old name of a field.
 func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, err error) {
 	if today, ok := r.OldFields[name]; ok {
 		return today, value, nil
@@ -59,7 +59,8 @@ func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, er
 	return name, value, nil
 }
 
-// selectable says whether there is such a field. Types without a namespace and with fields of their own have none for it.
+// selectable says whether there is such a field. Cluster-scoped types that have fields of their own have no
+// metadata.namespace.
 func (r *Resource) selectable(known []store.Pair, name string) bool {
 	if name == "metadata.namespace" && !r.Namespaced && known != nil {
 		return false
@@ -67,7 +68,7 @@ func (r *Resource) selectable(known []store.Pair, name string) bool {
 	return name == "metadata.name" || name == "metadata.namespace" || slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
 }
 
-// unknownField words that a field cannot be selected by.
+// unknownField is the error text for a field that cannot be selected by.
 func (r *Resource) unknownField(name string) string {
 	switch {
 	case r.UnknownField != nil:
@@ -83,8 +84,8 @@ func (s *selection) all() bool {
 	return s.labels == nil && s.fields == nil && s.name == "" && s.shard.Empty()
 }
 
-// reach is a prefix that all names of the collection have which can match: with one name to match it is that name, so
-// that a list reads, and a watch wakes up for, next to nothing else.
+// reach is a prefix of the names of all objects that can be selected. If only one name can, it is that name, so that
+// a list reads next to nothing else and a watch wakes for next to nothing else.
 func (rq *Request) reach(s *selection) string {
 	if rq.Resource.Namespaced && rq.Namespace == "" {
 		return ""
@@ -92,9 +93,9 @@ func (rq *Request) reach(s *selection) string {
 	return rq.Resource.prefix(rq.Namespace) + s.name
 }
 
-// term is what every version has that can match, as far as the store knows it: by that a watch sleeps through all the
-// changes of others. Of several it is the one that is likely to be of the fewest objects; a wrong guess costs wakes and
-// never events.
+// term is one term that every selected version has, for the store's index: a watch with a term sleeps through the
+// changes of objects without it. Of several terms it is the one that probably fewest objects have; a wrong guess
+// costs wake-ups, and never events.
 func (s *selection) term() (best store.Term) {
 	if s.fields != nil && (s.asked == nil || s.asked.Served == s.asked.Stored.Storage) {
 		least := len(coarseness) + 1
@@ -121,7 +122,7 @@ func (s *selection) term() (best store.Term) {
 	return best
 }
 
-// coarseness is how names of fields end whose values tell many objects apart, the finest first.
+// coarseness are endings of the names of fields whose values distinguish many objects, the finest first.
 var coarseness = [...]string{"uid", "nodeName", ".name"}
 
 func coarseOf(field string) int {
@@ -133,7 +134,7 @@ func coarseOf(field string) int {
 	return len(coarseness)
 }
 
-// matches says whether a version is selected. A version that cannot be read matches unless its name is another one, so that nobody
+// matches says whether a version is selected. An unreadable version is, unless it has another name, so that nobody
 // overlooks it.
 func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if v == nil {
@@ -173,8 +174,7 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	return s.matchesFields(v.Key, fields)
 }
 
-// matchesFields says whether an object with this key and these other fields is selected by field. A field that is not there
-// reads as empty.
+// matchesFields says whether an object with this key and these fields is selected by field. A missing field is empty.
 func (s *selection) matchesFields(key store.Key, others []store.Pair) bool {
 	for i := range s.fields.clauses {
 		c := &s.fields.clauses[i]

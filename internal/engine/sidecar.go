@@ -17,7 +17,7 @@ import (
 	"plinth/object"
 )
 
-// Describe returns the function by which a store computes the sidecars of what it reads back from its log.
+// Describe is the function by which a store makes the sidecars of versions that it reads from its log.
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
 		k := registry.Now().Kind(key.Resource)
@@ -33,8 +33,12 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	}
 }
 
-// sidecar notes what reads and watches need to know of an object. k may be nil: a kind that is no longer served. What has not
-// changed since the version before is shared with it.
+// sidecar extracts from an object what reads and watches need. k is nil if the kind is no longer served. What has not
+// changed since the version before is shared with that. Labels and fields are sorted by name (assertSidecar), since
+// selections search them.
+//
+// The strings must not point into the body of the request that they came with, or every version would keep a whole
+// body in memory; so they are cloned, or interned where many objects have the same.
 func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	at, ok := object.Locate(data)
 	if !ok {
@@ -81,8 +85,7 @@ func pairs(labels []object.Member) []store.Pair {
 	return list
 }
 
-// intern makes a string that does not hold on to the body it came from, and that equal strings share: labels and
-// selectable fields repeat themselves over thousands of objects.
+// intern copies a string, and shares the copy with all equal ones.
 func intern(s string) string {
 	if s == "" {
 		return ""
@@ -90,8 +93,8 @@ func intern(s string) string {
 	return unique.Make(s).Value()
 }
 
-// version prints an object as it will be stored in the place of a version. The revision is the commit's to say. Settled is
-// what live will say of it.
+// version prints an object as it will be stored in the place of before. The revision is set by the commit. settled
+// says whether obj is known to have the form that Decode and Settle give.
 func (e *Engine) version(
 	ctx context.Context, r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time,
 ) (*store.Version, error) {
@@ -127,7 +130,7 @@ func (e *Engine) version(
 	return v, nil
 }
 
-// check panics unless parsing gives the same, and it is settled where it says so.
+// check panics unless parsing gives the same value, and it is settled where it says so.
 func (o *origin) check(data []byte) {
 	parsed, err := object.ParseJSON(bytes.Clone(data))
 	if err != nil || !object.Equal(parsed.Value, o.obj) {
@@ -138,13 +141,13 @@ func (o *origin) check(data []byte) {
 	}
 }
 
-// scratch has the buffers that objects are printed to before their size is known.
+// scratch are buffers for printing objects whose size is not known yet.
 var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); return &buffer }}
 
-// maxScratch bounds the buffers that are kept.
+// maxScratch is the capacity from which on a buffer is not kept.
 const maxScratch = 64 << 10
 
-// printed is an object as JSON, in bytes of its own and none more. Exact says that to parse them gives the same object.
+// printed is an object as JSON, in a slice of exactly its length. exact says that parsing gives an equal value.
 func printed(obj object.Value) (data []byte, exact bool) {
 	buffer := scratch.Get().(*[]byte)
 	text, exact := object.AppendStored((*buffer)[:0], obj)
@@ -156,9 +159,9 @@ func printed(obj object.Value) (data []byte, exact bool) {
 	return data, exact
 }
 
-// live is a stored version in the request's own version of the kind, without its resourceVersion. Where it has just been
-// written, the object that it was printed from is often still to be had. Settled says that the object is known to have the form
-// that Decode and Settle give, today and not only when it was stored.
+// live is a stored version in the version of the kind that the resource serves, in the current form, without
+// resourceVersion. If the version was written recently, the value is not parsed but taken from its origin. settled
+// says that the object is known to have the form that Decode and Settle give now.
 func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value, settled bool, err error) {
 	if obj, settled, err = r.parsed(v); err != nil {
 		return object.Nil, false, err
@@ -174,7 +177,7 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	return converted[0], false, nil
 }
 
-// parsed is a stored version as it was stored. Settled is as in live.
+// parsed is a stored version in the form in which it is stored; settled as in live.
 func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {
 	if o := LayoutOf(v).origin.Load(); o != nil && v.Sidecar.Unreadable == nil {
 		if invariants.Enabled {
@@ -186,7 +189,7 @@ func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err
 	return obj, false, err
 }
 
-// ObjectOf is the object of a stored version, in the version of its kind and the form that it is stored in.
+// ObjectOf is the object of a stored version, in the version and form in which it is stored.
 func ObjectOf(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, unreadable(v, v.Sidecar.Unreadable)

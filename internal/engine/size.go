@@ -12,15 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// maxRequest is how long a request to etcd may be (its --max-request-bytes): that bounds an object there, and so it does on
-// every backend (STORE-4). An object that one server takes can be moved to another.
+// maxRequest is the longest request that etcd takes (its --max-request-bytes). It bounds an object there, and so it
+// does on every backend (STORE-4): what one server accepts can be moved to another.
 const maxRequest = 3 << 19
 
-// measuredFrom is the length of JSON from which on it is worth finding out what etcd would be given.
+// measuredFrom is the length of JSON from which on the size on etcd is computed.
 const measuredFrom = 1 << 20
 
-// fit prints the object in the place of a version, unless etcd would not take it there. What is too large is tried once more
-// without its managedFields, but for an apply, whose answer they are. A mark of deletion is not measured: it must not fail.
+// fit prints the object in the place of a version, unless etcd would refuse it there. An object that is too large is
+// tried once more without managedFields, but not for an apply, whose result they are. A deletion mark is not
+// measured: it must not fail.
 func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	kind := d.rq.Resource.Stored
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
@@ -41,7 +42,8 @@ func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	}
 }
 
-// requestSize is at least how long the request is by which etcd would store a version in the place of a revision.
+// requestSize is a lower bound of the length of the request by which etcd would store a version in the place of a
+// revision.
 func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	size := len(v.Data)
 	if size <= measuredFrom {
@@ -56,12 +58,12 @@ func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	return transactionSize(v.Key, before, size), nil
 }
 
-// transactionSize is how long the request is that stores a value on etcd, in the place of a revision; 0: as a new key. It is a
-// transaction that compares the key's revision and puts the value, or else, where there was one, reads what is there:
+// transactionSize is the length of the request that stores a value on etcd in the place of a revision; 0: as a new
+// key. It is a transaction that compares the revision of the key and puts the value, or, if there was one, reads it:
 //
 //	request  { header{id} txn{ compare{target key revision} success{put{key value}} failure{range{key}} } }
 //
-// An id has nine or ten bytes, by which member of the cluster makes it. Here it has ten.
+// An id has nine or ten bytes, depending on the member of the cluster. Here it has ten.
 func transactionSize(k store.Key, revision int64, value int) int {
 	path := len("/registry/") + len(k.Resource) - strings.IndexByte(k.Resource, '/') + len(k.Name) // the group is not in it
 	put := fieldLength(1, path) + fieldLength(1, value)
@@ -74,7 +76,7 @@ func transactionSize(k store.Key, revision int64, value int) int {
 	return fieldLength(2, id) + fieldLength(1, txn)
 }
 
-// fieldLength is how long a field of protobuf is: a tag, the length of its content, the content.
+// fieldLength is the length of a protobuf field: a tag, the length of its content, the content.
 func fieldLength(tag, content int) int { return tag + varintLength(uint64(content)) + content }
 
 func varintLength(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }

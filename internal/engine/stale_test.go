@@ -13,8 +13,9 @@ import (
 	"plinth/object"
 )
 
-// servers are two engines that serve the same objects. Over the embedded writer both have one store. Over a foreign one each has a
-// replica, and that of here learns of what there writes only when it has to: when somebody wants to be sure, or loses to it.
+// servers are two engines that serve the same objects. Over the embedded writer both have one store. Over a foreign
+// one each has a replica, and that of here learns of what there writes only when it has to: when somebody wants to be
+// sure, or loses to it.
 type servers struct{ here, there *bench }
 
 // both runs a test with both writers.
@@ -56,8 +57,8 @@ func (b *bench) spec(name string) string {
 	return string(object.AppendJSON(nil, b.value(b.must(b.Get(b.Context(), b.request(name), ""))).At("spec")))
 }
 
-// Whatever a server knows, it answers as one that knows everything: what it would refuse on what it knows, or would not have to
-// write, it decides again on what there is.
+// Whatever a server knows, it answers as one that knows everything: what it would refuse on what it knows, or would
+// not have to write, it decides again on what there is.
 //
 // SPEC: STORE-2, WRITE-1, WRITE-2, WRITE-3, URI-4, URI-5, DEL-1
 func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {

@@ -11,8 +11,8 @@ type Column struct {
 	Priority                        int32 // above 0: only in wide output
 }
 
-// Age is a cell that tells how long ago something was, between two texts: "3 (5m ago)". It is the only kind of cell that
-// depends on when somebody looks.
+// Age is a cell that tells how long ago something was, between two texts: "3 (5m ago)". It is the only kind of cell
+// that depends on when somebody looks.
 type Age struct {
 	Before string
 	Since  time.Time
@@ -31,8 +31,8 @@ const (
 	year   = 365 * day
 )
 
-// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, and the longer it is the fewer. Clocks
-// differ, so a second before its time is no fault, and more is invalid.
+// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, and the longer it is the fewer.
+// Clocks differ, so a second before its time is no fault, and more is invalid.
 func AppendDuration(dst []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
 	switch {

@@ -11,24 +11,24 @@ import (
 	"plinth/object"
 )
 
-// A stored object is unreadable where its bytes are no object (store.Sidecar.Unreadable): a bit of the disk has changed, or somebody has
-// written to the log what is none. Nothing but its key and its revision is known of it. Every read that comes upon it fails and says which
-// it is (DEL-7), and every write, too. Only the deletion below gets rid of it.
+// A stored object is unreadable if its bytes are no object (store.Sidecar.Unreadable): the disk has changed a bit, or
+// somebody has written something else to the log. Nothing but its key and revision is known. Every read or write that
+// meets it fails and names it (DEL-7); only forceDelete removes it.
 
 func unreadable(v *store.Version, why error) error {
 	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, why)
 }
 
-// maxUnreadable is how many unreadable objects a failed read names, as in the reference.
+// maxUnreadable is how many unreadable objects an error names, as in the reference.
 const maxUnreadable = 100
 
-// readFailures collects the unreadable objects that a read of a collection has come upon, in the words of the reference.
+// readFailures collects the unreadable objects that a read of a collection has met.
 type readFailures struct {
 	causes []apierr.Cause
 	more   bool // there are others, which are not named
 }
 
-// add notes an object. It is full when it says so: then others need not be looked for.
+// add adds an object. full says that no more need to be looked for.
 func (f *readFailures) add(v *store.Version) (full bool) {
 	if len(f.causes) == maxUnreadable {
 		f.more = true
@@ -40,7 +40,7 @@ func (f *readFailures) add(v *store.Version) (full bool) {
 	return false
 }
 
-// err is nil where everything could be read.
+// err is the error about them, nil if there are none.
 func (f *readFailures) err(r *Resource) error {
 	if len(f.causes) == 0 {
 		return nil
@@ -57,8 +57,8 @@ func (f *readFailures) err(r *Resource) error {
 	return apierr.NewStoreRead(message, &apierr.Details{Name: "list", Group: typ.Group, Kind: typ.Name, Causes: causes})
 }
 
-// claimUnread is claim for the removal of an object that cannot be read, so that what it has had is to be looked for: what it claims, if
-// its type has claims, or who claims by it, if it stands for a claim.
+// claimUnread is claim for the removal of an unreadable object. What it claimed is not known from its bytes, so the
+// claims that name it are searched for; or, if it is a companion, its holder.
 func (d *draft) claimUnread(ctx context.Context) error {
 	r := d.rq.Resource
 	if d.dry || r.Claims == nil && r.Holder == nil {
@@ -98,7 +98,7 @@ func (d *draft) claimUnread(ctx context.Context) error {
 	return nil
 }
 
-// giveAllBack makes the commit remove all claims that name the draft's object.
+// giveAllBack makes the commit remove all claims that name the object.
 func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error {
 	var found []Claim
 	name := []byte(d.key().Name)
@@ -127,12 +127,12 @@ func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error
 	return over
 }
 
-// forceVerb is what a user needs for the deletion of an unreadable object, beside delete.
+// forceVerb is the verb that a user needs to delete unreadable objects, in addition to delete.
 const forceVerb = "unsafe-delete-ignore-read-errors"
 
-// forceDelete removes an object that cannot be read, whatever holds it (DEL-6): finalizers and grace are not known, and admission has
-// nothing to look at. As in the reference an object that cannot be converted into the version of the URL is one that cannot be read. What
-// can be read is left alone, so that this is no way around finalizers.
+// forceDelete removes an unreadable object (DEL-6). Its finalizers and grace period are not known, and admission has
+// nothing to look at. As in the reference, an object that cannot be converted to the version of the URL counts as
+// unreadable. A readable object is refused, so that this is no way around finalizers.
 func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	ok, reason, err := rq.Allowed(ctx, rq.asking(forceVerb))

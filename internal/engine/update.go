@@ -13,7 +13,7 @@ import (
 
 const modified = "the object has been modified; please apply your changes to the latest version and try again"
 
-// Update replaces an object (PUT to a name, WRITE-1). Where the kind allows it, it creates one that is not there.
+// Update replaces an object (PUT to a name, WRITE-1). Types that allow it get an object that does not exist created.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -55,7 +55,7 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	return d.change(ctx)
 }
 
-// createOnUpdate is a PUT to a name that nobody has (URI-4).
+// createOnUpdate is a PUT to a name that no object has (URI-4).
 func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil {
@@ -75,13 +75,13 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	return d.create(ctx)
 }
 
-// madeMeanwhile says that a write that was to create the object found that somebody else had done so meanwhile: then it is
-// a write to that one.
+// madeMeanwhile says that a write that was to create the object found that somebody else had just created it. It is
+// repeated as a write to that object.
 func (d *draft) madeMeanwhile(err error) bool {
 	return d.live == nil && apierr.Is(err, apierr.AlreadyExists)
 }
 
-// namesMatch refuses a body whose name or namespace is not the URL's.
+// namesMatch refuses a body whose name or namespace is not that of the URL.
 func (rq *Request) namesMatch(obj object.Value) error {
 	if err := rq.namespaceMatches(obj); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (rq *Request) namesMatch(obj object.Value) error {
 	return nil
 }
 
-// stale refuses a write on the condition of a version or a UID that the live object does not have.
+// stale refuses a write that demands a revision (seen; 0: none) or a UID that the live object does not have.
 func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) error {
 	if uid := obj.At("metadata", "uid").Str(); uid != "" && live.Sidecar.UID != "" && uid != live.Sidecar.UID {
 		return apierr.NewConflict(rq.Resource.Type(), rq.Name,
@@ -113,13 +113,13 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 	return nil
 }
 
-// unconditional says whether a write may leave out which version it is a change of. The body of a subresource that is a
-// kind of its own never has to tell.
+// unconditional says whether a write may leave out the resourceVersion. A body that has a kind of its own, a Scale,
+// always may.
 func (rq *Request) unconditional() bool {
 	return rq.Resource.UnconditionalUpdate || rq.otherKind()
 }
 
-// otherKind says whether the body is of a kind that subresources alone have: a Scale.
+// otherKind says whether the body has another kind than the object: a Scale.
 func (rq *Request) otherKind() bool {
 	return rq.Subresource != nil && rq.Subresource.Kind != rq.Resource.Kind
 }

@@ -12,14 +12,36 @@ import (
 	"plinth/object"
 )
 
-// initialBatch is how many synthetic ADDED events are made at a time.
+// initialBatch is how many initial events are made at a time.
 const initialBatch = 512
 
-// restingEvents is for how many events a waiting watch keeps room.
+// restingEvents is the capacity that a waiting watch keeps for events.
 const restingEvents = 64
 
-// Watch is a running watch: first, where the client asked for it, what there is (initial), then what happens (a cursor
-// in the history). It holds a position and a selector, and nothing for later.
+// Watch is a running watch: first the initial events, if the client asked for them, then what the history has behind
+// them. A client that applies the events to its objects must hold the selection as it is on the server:
+//
+//	∀ r ≥ start: (selection at start) + (events of revisions in (start, r]) = selection at r
+//	the revisions of events rise, initial events aside
+//	a bookmark of revision r is sent ⇒ every event of a revision ≤ r was sent before
+//
+// The obvious way, and that of the reference, is a queue for each watcher, filled by one goroutine that runs every
+// new version through all selectors. It costs work for every watcher at every write, memory for every watcher that is
+// slow, and it must drop a watcher whose queue is full, though nothing is wrong with it. Here a record of the history
+// has both the old and the new version of an object, all watchers read the same records, and a watch is a position
+// (cursor). A slow watch is a position further back; it fails only when the history does not reach back to it any
+// more.
+//
+// A selection turns one record into different events (add): it depends on whether the old and the new version are
+// selected.
+//
+//	            new selected   new not selected
+//	old selected     MODIFIED       DELETED
+//	old not          ADDED          –
+//
+// The store compares the terms of a selector with an index and wakes only watches that a record may concern
+// (selection.term), so cursor passes over the others without reading them. Its revision still rises: a bookmark says
+// so, and a client that reconnects with it does not have to be told what the history may have dropped by then.
 type Watch struct {
 	rq       *Request
 	sel      selection
@@ -80,8 +102,8 @@ func tooOld(revision, have int64) error {
 	return apierr.NewExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, have))
 }
 
-// Next waits for events and returns them in revision order. The slice is good until the next call. The error is an
-// apierr of reason Expired when the watch has fallen behind the history, or the context's.
+// Next waits for events and returns them in the order of revisions. The slice is valid until the next call. The error
+// is that of ctx, ErrOver, or an apierr with reason Expired if the history no longer reaches back to the watch.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	w.rest()
 	if w.initial != nil {
@@ -108,7 +130,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	return w.events, nil
 }
 
-// wait waits for records, as long as the kind is served as it is. When that is over, so is the watch, as if its time were up.
+// wait waits for records until ctx ends or the kind is no longer served in this form, with which the watch ends.
 func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	life := w.rq.Resource.Stored.Life
 	both, stop := life.within(ctx)
@@ -120,10 +142,11 @@ func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	return records, err
 }
 
-// ErrOver is that a watch ends, and not by an error: its kind is no longer served as it was.
+// ErrOver ends a watch, and is no failure: the kind is no longer served in the form in which the watch has sent it.
 var ErrOver = errors.New("engine: the kind that is watched is no longer served as it was")
 
-// rest lets go of the last events: a watch that waits keeps none of them alive, and no room for a batch of the beginning.
+// rest drops the last events, so that a waiting watch keeps no version alive, and the capacity for a batch of initial
+// events, too.
 func (w *Watch) rest() {
 	clear(w.events)
 	if w.events = w.events[:0]; w.initial == nil && cap(w.events) > restingEvents {
@@ -131,8 +154,8 @@ func (w *Watch) rest() {
 	}
 }
 
-// nextInitial tells a part of what there was at the beginning. It may tell nothing, where ctx is over before anything that is
-// selected has come.
+// nextInitial returns the next batch of initial events. It may be empty if ctx ends, or if nothing in this part is
+// selected.
 func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	more, steps, converted := false, 0, 0
 	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
@@ -161,7 +184,9 @@ func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	return w.events, nil
 }
 
-// add turns a step of history into the event that it is for this selection (WATCH-1).
+// add turns a record into the event that it is for this selection (WATCH-1). The object of a DELETED event is the
+// last selected version, which is the old one. The record is passed on only if the event is the same for all
+// watchers: then they share its encoding.
 func (w *Watch) add(ctx context.Context, record *store.Record) {
 	was, is := record.Old, record.New
 	if !w.sel.all() {
@@ -185,7 +210,7 @@ func (w *Watch) add(ctx context.Context, record *store.Record) {
 	}
 }
 
-// tell appends an event about a stored version; present makes of it what the request wants to see.
+// tell appends an event about a stored version. present converts it later, together with the others of the batch.
 func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revision int64, record *store.Record) {
 	if invariants.Enabled {
 		w.check.event(ctx, w, t, v, revision)
@@ -193,8 +218,8 @@ func (w *Watch) tell(ctx context.Context, t EventType, v *store.Version, revisio
 	w.events = append(w.events, Event{Type: t, Object: v, Revision: revision, Record: record})
 }
 
-// present presents the objects of all events together. Events about converted objects are nobody else's, so they take no
-// record along.
+// present brings the objects of all events into the version and form of the request. A converted object belongs to
+// this watch alone, so its event loses the record.
 func (w *Watch) present(ctx context.Context) error {
 	first := slices.IndexFunc(w.events, func(e Event) bool { return !w.rq.presented(e.Object) })
 	if first < 0 {
@@ -219,8 +244,8 @@ func (w *Watch) present(ctx context.Context) error {
 	return nil
 }
 
-// readable ends a watch that comes upon an object that cannot be read, and tells which. Who goes on behind it would never know what has
-// become of it.
+// readable fails, and so ends the watch, if an event is about an unreadable object: a client that goes on behind it
+// would never learn what became of the object.
 func (w *Watch) readable() error {
 	var failed readFailures
 	for _, e := range w.events {
@@ -237,7 +262,7 @@ func (w *Watch) readable() error {
 	return failed.err(w.rq.Resource)
 }
 
-// Revision is the version up to which everything has been told, for bookmarks; 0 while the initial events last.
+// Revision is the revision up to which every event has been returned, for bookmarks; 0 during the initial events.
 func (w *Watch) Revision() int64 {
 	if w.initial != nil {
 		return 0
@@ -249,10 +274,10 @@ func (w *Watch) Revision() int64 {
 	return revision
 }
 
-// Close ends the watch and frees what it held.
+// Close ends the watch and frees its cursor.
 func (w *Watch) Close() { w.cursor.Close() }
 
-// Empty is the kind's zero value, which bookmarks carry (WATCH-4), in canonical form and without metadata content.
+// Empty is the zero value of the kind, which bookmarks carry (WATCH-4), without the content of metadata.
 func (r *Resource) Empty() object.Value {
 	zero := r.Schema().Zero()
 	if zero.Kind() != object.Map {

@@ -18,7 +18,8 @@ import (
 	"plinth/object"
 )
 
-// What is written down of a request (AUTH-4). Each function here does nothing where the policy does not want to know what it tells.
+// What is written down of a request (AUTH-4). Each function here does nothing where the policy does not want to know
+// what it tells.
 
 // The annotations that authorization leaves.
 const (
@@ -158,7 +159,8 @@ func (rs *requestState) recordPatch(body []byte) {
 	}
 }
 
-// recordOptions keeps the body of a delete. In the reference options are of an internal version by then, and it says so.
+// recordOptions keeps the body of a delete. In the reference options are of an internal version by then, and it says
+// so.
 func (rs *requestState) recordOptions(options object.Value) {
 	if !rs.record.Wants(audit.Request) {
 		return

@@ -14,10 +14,11 @@ import (
 //
 //	"REVISION.FORM.REPRESENTATION"
 //
-// its resourceVersion; what else decides what is told of it (engine.Result.Variant); and how it is written: the encoding, and whether
-// that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes. If-None-Match of a read compares it
-// whole. A write has the version in mind and not the way in which it was read, so there the part before the first dot counts
-// alone, and a resourceVersion as it stands in an object is taken for a tag, too.
+// its resourceVersion; what else decides what is told of it (engine.Result.Variant); and how it is written: the
+// encoding, and whether that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes.
+// If-None-Match of a read compares it whole. A write has the version in mind and not the way in which it was read, so
+// there the part before the first dot counts alone, and a resourceVersion as it stands in an object is taken for a
+// tag, too.
 
 // conditional is request with the preconditions of the headers.
 func (rs *requestState) conditional() (*engine.Request, error) {
@@ -35,7 +36,8 @@ func (rs *requestState) conditional() (*engine.Request, error) {
 	return rq, nil
 }
 
-// versions is what a header names; nil: there is no such header. Weak tags are never equal to what If-Match is compared with.
+// versions is what a header names; nil: there is no such header. Weak tags are never equal to what If-Match is
+// compared with.
 func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	lines := rs.r.Header[header]
 	if len(lines) == 0 {
@@ -54,7 +56,8 @@ func (rs *requestState) versions(header string) (*engine.Versions, error) {
 	return v, nil
 }
 
-// versionOf is the resourceVersion that an entity tag begins with, in the one way in which the server writes it; else 0.
+// versionOf is the resourceVersion that an entity tag begins with, in the one way in which the server writes it; else
+// 0.
 func versionOf(opaque string) int64 {
 	text, _, _ := strings.Cut(opaque, ".")
 	revision, err := strconv.ParseInt(text, 10, 64)
@@ -64,8 +67,8 @@ func versionOf(opaque string) int64 {
 	return revision
 }
 
-// readTags reads the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a tag. It is
-// not ok where the header is neither, or names nothing.
+// readTags reads the lines of a header that is a list of entity tags, or "*". A number without quotes is taken for a
+// tag. It is not ok where the header is neither, or names nothing.
 func readTags(lines []string, each func(weak bool, opaque string)) (star, ok bool) {
 	tags := 0
 	for _, rest := range lines {
@@ -131,8 +134,8 @@ func (rs *requestState) names(tag string) bool {
 	return ok && (found || star)
 }
 
-// validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are not the
-// object's, and what is not stored.
+// validator is the entity tag of an answer, in its quotes; "": it has none, as a Table, whose columns and ages are
+// not the object's, and what is not stored.
 func (rs *requestState) validator(media wire.Media, result *engine.Result) string {
 	if result.Variant == 0 || media.Form == wire.AsTable || media.Form == wire.AsPartials {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Equal entity tags stand for equal bytes, whatever a client asks for, and a client that has an answer is told that it is still
-// the same.
+// Equal entity tags stand for equal bytes, whatever a client asks for, and a client that has an answer is told that
+// it is still the same.
 //
 // SPEC: WRITE-5
 func TestEntityTags(t *testing.T) {
@@ -134,7 +134,8 @@ func testWhatHasNoEntityTag(t *testing.T, s *server) {
 	}
 }
 
-// The tag of every answer with an object is the one with which that object is read, and any of its tags does for a write.
+// The tag of every answer with an object is the one with which that object is read, and any of its tags does for a
+// write.
 //
 // SPEC: WRITE-5
 func TestIfMatchOfWrites(t *testing.T) {

@@ -30,8 +30,8 @@ type Config struct {
 	Authorizer access.Authorizer
 	// Auditor writes down who asks for what; nil: nobody does.
 	Auditor *audit.Auditor
-	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one. It is
-	// not ok for subresources that the API has not. Nil: there are none.
+	// Missing explains why a subresource that the API has is not to be had here: log and exec need a node, for one.
+	// It is not ok for subresources that the API has not. Nil: there are none.
 	Missing func(resource *engine.Resource, subresource string) (m Missing, ok bool)
 
 	// Handlers serve paths outside of the API, in place of everything that this package would do with them: "/metrics",
@@ -39,15 +39,16 @@ type Config struct {
 	Handlers map[string]http.Handler
 	// Pages are further documents, by their paths.
 	Pages map[string]Page
-	// Statusz is what /statusz tells, and Flagz are the flags and their values that /flagz tells; nil: there is no such page.
+	// Statusz is what /statusz tells, and Flagz are the flags and their values that /flagz tells; nil: there is no
+	// such page.
 	Statusz *Statusz
 	Flagz   map[string]string
 	// Checks are what /healthz, /livez and /readyz ask.
 	Checks []Check
 
 	RequestTimeout time.Duration // of requests other than watches; 0: one minute
-	// MinRequestTimeout is how long a watch lasts at least that names no timeoutSeconds; it gets a random duration between
-	// this and twice this. 0: 30 minutes.
+	// MinRequestTimeout is how long a watch lasts at least that names no timeoutSeconds; it gets a random duration
+	// between this and twice this. 0: 30 minutes.
 	MinRequestTimeout time.Duration
 	// StrictTransport is the value of the Strict-Transport-Security header of every answer; "": there is none.
 	StrictTransport string
@@ -55,8 +56,8 @@ type Config struct {
 	Origins []*regexp.Regexp
 	// Goaway is the share of HTTP/2 requests behind which the client is told to open another connection.
 	Goaway float64
-	// MaxInFlight limits requests other than watches; 0: any number. MaxMutating, if not nil, limits those that write, and
-	// MaxInFlight is for the others alone.
+	// MaxInFlight limits requests other than watches; 0: any number. MaxMutating, if not nil, limits those that
+	// write, and MaxInFlight is for the others alone.
 	MaxInFlight      int
 	MaxMutating      *int
 	BodyLimit        int64         // bytes; 0: 3 MiB
@@ -113,7 +114,8 @@ type Metrics struct {
 	Authenticated func(result string, user *access.User, took time.Duration)
 	// Authorized is told what an authorizer has said: "allowed", "denied", "no-opinion" or "error".
 	Authorized func(result string, took time.Duration)
-	// Checked is told what a health check has said that was asked by one of the endpoints "healthz", "livez" and "readyz".
+	// Checked is told what a health check has said that was asked by one of the endpoints "healthz", "livez" and
+	// "readyz".
 	Checked func(check, endpoint string, healthy bool)
 	// Events is told of events and their bytes that a watch of a resource type has written.
 	Events func(group, version, resource string, events, bytes int)

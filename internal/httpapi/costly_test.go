@@ -32,9 +32,9 @@ func TestExpandedAliasesCountAgainstTheBodyLimit(t *testing.T) {
 	}
 }
 
-// The largest objects are those that the reference takes on etcd (measured: 1,572,495 bytes of arguments on create, 1,572,456
-// on update), but for a byte by which an etcd with another member ID takes less. Whatever is written as JSON, its protobuf
-// counts. What is too large is tried once more without its managedFields, unless it is an apply.
+// The largest objects are those that the reference takes on etcd (measured: 1,572,495 bytes of arguments on create,
+// 1,572,456 on update), but for a byte by which an etcd with another member ID takes less. Whatever is written as
+// JSON, its protobuf counts. What is too large is tried once more without its managedFields, unless it is an apply.
 //
 // SPEC: STORE-4
 func TestLargestObjects(t *testing.T) {

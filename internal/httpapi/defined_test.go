@@ -14,7 +14,8 @@ import (
 
 const definitions = "test.example/definitions"
 
-// widgets is the type that any object of the collection of definitions defines, served in the version that its data names.
+// widgets is the type that any object of the collection of definitions defines, served in the version that its data
+// names.
 func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	if v == nil {
 		return nil
@@ -37,8 +38,8 @@ func widgets(v *store.Version, _ []*engine.Resource) []*engine.Resource {
 	return []*engine.Resource{widget.StoredAlone("example.com/widgets")}
 }
 
-// A type is there for the first request after the commit that defines it, and gone for the first one after the commit that
-// deletes it: in requests, in both forms of discovery, and in both versions of OpenAPI.
+// A type is there for the first request after the commit that defines it, and gone for the first one after the commit
+// that deletes it: in requests, in both forms of discovery, and in both versions of OpenAPI.
 //
 // SPEC: EXT-1, URI-8
 func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {

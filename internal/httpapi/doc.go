@@ -1,5 +1,6 @@
-// Package httpapi is the HTTP front of the engine: it finds out what a request is about, who sends it and whether they may, reads
-// its options and body, calls one verb of the engine, and writes the answer in the media type that the client asked for.
+// Package httpapi is the HTTP front of the engine: it finds out what a request is about, who sends it and whether
+// they may, reads its options and body, calls one verb of the engine, and writes the answer in the media type that
+// the client asked for.
 //
 // # Terminology
 //
@@ -11,14 +12,15 @@
 //
 // # Structure
 //
-// Filters and verbs return errors; Handler.fail is the only place that writes them (URI-9). Media types, their parameters and
-// their negotiation are in package wire.
+// Filters and verbs return errors; Handler.fail is the only place that writes them (URI-9). Media types, their
+// parameters and their negotiation are in package wire.
 //
-// A request is served by one goroutine and without nested closures: a stack trace from the middle of a write shows the handler,
-// the verb, and then the engine.
+// A request is served by one goroutine and without nested closures: a stack trace from the middle of a write shows
+// the handler, the verb, and then the engine.
 //
 // # Limits
 //
-// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory, an answer
-// by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and BodyGrace.
+// What a request holds while it waits is bounded: a body by BodyLimit, all bodies that are being read by BodyMemory,
+// an answer by a buffer, a client that stops reading by StallTimeout, and a client that sends slowly by bodyRate and
+// BodyGrace.
 package httpapi

@@ -13,8 +13,8 @@ import (
 	"plinth/object"
 )
 
-// errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups that
-// it serves.
+// errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups
+// that it serves.
 var errNotAPath = errors.New("404 page not found")
 
 // plainError is told in plain text.

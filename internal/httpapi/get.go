@@ -34,8 +34,8 @@ func (h *Handler) get(rs *requestState) error {
 	return rs.reply(media, rq, result)
 }
 
-// ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003). "document" is
-// a JSON document, "yaml" the object with its owners behind each line.
+// ownership is a GET with ?ownership=: who owns each field, instead of the object (BEY-1, docs/decisions/0003).
+// "document" is a JSON document, "yaml" the object with its owners behind each line.
 func (h *Handler) ownership(rs *requestState, form string) error {
 	if form != "document" && form != "yaml" {
 		return apierr.NewBadRequest("ownership: Invalid value: " + strconv.Quote(form) + ": must be 'document' or 'yaml'")

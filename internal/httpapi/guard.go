@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// guard ends an answer whose reader has stalled: armed before a write and disarmed after it, it fails the write when that
-// takes too long (WATCH-6). A timer of its own costs less than moving the connection's deadline with every write, and an
-// answer that waits for something to say is not ended by it.
+// guard ends an answer whose reader has stalled: armed before a write and disarmed after it, it fails the write when
+// that takes too long (WATCH-6). A timer of its own costs less than moving the connection's deadline with every
+// write, and an answer that waits for something to say is not ended by it.
 type guard struct {
 	control *http.ResponseController
 	timeout time.Duration

@@ -185,8 +185,8 @@ func (h *Handler) authenticate(rs *requestState) error {
 	return nil
 }
 
-// limitInFlight is where overload is shed: what is too much is refused before it costs anything. A request with a body takes its slot when
-// that is there (readBody), so that clients that send slowly hold no slots.
+// limitInFlight is where overload is shed: what is too much is refused before it costs anything. A request with a
+// body takes its slot when that is there (readBody), so that clients that send slowly hold no slots.
 func (h *Handler) limitInFlight(rs *requestState) error {
 	if rs.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(rs.class, 1)

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// limited is a context with a deadline. Few requests ever wait for anything, so it takes a timer only when somebody does.
+// limited is a context with a deadline. Few requests ever wait for anything, so it takes a timer only when somebody
+// does.
 //
-// As context.Context demands, Err is nil as long as Done is open, and is not nil from then on: a context derived from this
-// one, in package context, panics on a parent that is done without an error. So there is one source of the truth at a
-// time: the clock, until somebody has asked for Done; then the timed context alone.
+// As context.Context demands, Err is nil as long as Done is open, and is not nil from then on: a context derived from
+// this one, in package context, panics on a parent that is done without an error. So there is one source of the truth
+// at a time: the clock, until somebody has asked for Done; then the timed context alone.
 type limited struct {
 	context.Context
 	deadline time.Time

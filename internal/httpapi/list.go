@@ -95,8 +95,8 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 	return s.finish()
 }
 
-// stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does not
-// may be compressed on the way.
+// stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does
+// not may be compressed on the way.
 type stream struct {
 	rs    *requestState
 	media wire.Media

@@ -16,8 +16,8 @@ import (
 	"plinth/internal/shard"
 )
 
-// Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot be is
-// a bad request (400); then they are validated together, and everything that is wrong is told at once (422).
+// Options are read in two steps, as in the reference: first each parameter is parsed, and the first one that cannot
+// be is a bad request (400); then they are validated together, and everything that is wrong is told at once (422).
 
 // invalidOptions is the 422 about options of a kind ("CreateOptions").
 func invalidOptions(kind string, errs field.ErrorList) error {
@@ -49,8 +49,8 @@ func boolean(values url.Values, name string) *bool {
 	return &value
 }
 
-// writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options are
-// called in errors.
+// writeOptions reads what create, update and patch have in common into the engine's request. kind is what the options
+// are called in errors.
 func (rs *requestState) writeOptions(kind string, rq *engine.Request) error {
 	return rs.optionsOf(kind, rq, nil)
 }
@@ -168,8 +168,8 @@ func (rs *requestState) nameSelected(p *listParams) error {
 	return nil
 }
 
-// fromScratch says whether this is a watch from wherever the state is. As in the reference it is then a streaming list, so
-// that a bookmark tells where the initial events end.
+// fromScratch says whether this is a watch from wherever the state is. As in the reference it is then a streaming
+// list, so that a bookmark tells where the initial events end.
 func (p *listParams) fromScratch() bool {
 	return p.watch && p.sendInitial == nil && p.Match == "" && (p.ResourceVersion == "" || p.ResourceVersion == "0")
 }

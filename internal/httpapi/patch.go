@@ -80,8 +80,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	return parsed, nil
 }
 
-// patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that is not
-// to be had here.
+// patchFormat is the language of the patch. A type that no patch could have is refused in other words than one that
+// is not to be had here.
 func (rs *requestState) patchFormat(name string) (wire.PatchFormat, error) {
 	offer := rs.offer()
 	format, known, offered := offer.ReadsPatch(name)

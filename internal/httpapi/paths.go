@@ -79,8 +79,8 @@ func anyMethod(path string) bool {
 }
 
 // misspelled says whether a path is outside of the API although its segments look like the API's. In the reference
-// authorization passes over slashes that stand in front or behind, but only the last ones lead somewhere; and there is no
-// group without a name.
+// authorization passes over slashes that stand in front or behind, but only the last ones lead somewhere; and there
+// is no group without a name.
 func misspelled(path string) bool {
 	return strings.HasPrefix(path, "//") || strings.HasPrefix(path, "/apis//")
 }

@@ -28,8 +28,8 @@ func protobufOf(t *testing.T, apiVersion, kind string, m interface{ Marshal() ([
 	return "k8s\x00" + string(b)
 }
 
-// In protobuf fieldsV1 can be bytes that are no JSON. Such managers are passed over, like all that cannot be read: the object
-// is written, and who wrote it is told.
+// In protobuf fieldsV1 can be bytes that are no JSON. Such managers are passed over, like all that cannot be read:
+// the object is written, and who wrote it is told.
 //
 // SPEC: SSA-7, MED-3
 func TestManagersThatAreNoJSON(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"plinth/internal/apierr"
 )
 
-// A client decides how long the body of its request is and how fast it comes. So no slot is held for a body that is on
-// its way; what bodies take in the meantime has a bound of its own (Config.BodyMemory); and a body that comes too slowly
-// ends its request.
+// A client decides how long the body of its request is and how fast it comes. So no slot is held for a body that is
+// on its way; what bodies take in the meantime has a bound of its own (Config.BodyMemory); and a body that comes too
+// slowly ends its request.
 
 const (
 	// firstRead is how much is set aside for a body before any of it has come, whatever length it claims.
@@ -99,8 +99,8 @@ func (rs *requestState) unreadable(err error) error {
 	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
 }
 
-// skipBody reads a body that the request should not have. On HTTP/1 net/http would do so before it answers, and wait for
-// it without end.
+// skipBody reads a body that the request should not have. On HTTP/1 net/http would do so before it answers, and wait
+// for it without end.
 func (h *Handler) skipBody(rs *requestState) error {
 	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() {
 		return nil
@@ -118,8 +118,8 @@ func (h *Handler) skipBody(rs *requestState) error {
 	return tooLarge(n - 1)
 }
 
-// leaveBody limits how long net/http waits for what has not been read of a body when the request is refused, so that the
-// connection can be used again.
+// leaveBody limits how long net/http waits for what has not been read of a body when the request is refused, so that
+// the connection can be used again.
 func (rs *requestState) leaveBody() {
 	if rs.r.ProtoMajor == 1 && rs.sendsBody() && !rs.bodyRead {
 		// A writer without deadlines belongs to a test, where nobody waits.

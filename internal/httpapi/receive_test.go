@@ -182,7 +182,8 @@ func testBodiesThatComeSlowly(t *testing.T, s *server) {
 	}
 }
 
-// A body that nobody reads is not waited for: neither where the request has an answer without it, nor where it is refused.
+// A body that nobody reads is not waited for: neither where the request has an answer without it, nor where it is
+// refused.
 func TestBodiesThatNobodyReads(t *testing.T) { inBubble(t, nil, testBodiesThatNobodyReads) }
 
 func testBodiesThatNobodyReads(t *testing.T, s *server) {

@@ -26,8 +26,9 @@ type requestInfo struct {
 // segment cuts the first segment off a path.
 func segment(path string) (first, rest string, more bool) { return strings.Cut(path, "/") }
 
-// parseRequestInfo takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so authorization
-// sees the same attributes for what exists and for what does not. query is asked for only where it decides.
+// parseRequestInfo takes a URL path apart, the way the reference's RequestInfo does: nothing is looked up, so
+// authorization sees the same attributes for what exists and for what does not. query is asked for only where it
+// decides.
 func parseRequestInfo(method, path string, query func() url.Values) requestInfo {
 	info := requestInfo{path: path, verb: strings.ToLower(method)}
 	prefix, rest, ok := segment(strings.Trim(path, "/"))

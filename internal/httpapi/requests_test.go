@@ -847,8 +847,8 @@ func TestVersionOfTheGroupWithoutName(t *testing.T) {
 	}
 }
 
-// What stands twice in a merge patch or a strategic one is told, whether the type has such a field or not: the reference
-// reads these patches before it knows what they are patches of.
+// What stands twice in a merge patch or a strategic one is told, whether the type has such a field or not: the
+// reference reads these patches before it knows what they are patches of.
 //
 // SPEC: VAL-2, WRITE-2
 func TestUnknownFieldsTwiceInPatches(t *testing.T) {

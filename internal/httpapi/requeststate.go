@@ -124,8 +124,8 @@ func (rs *requestState) observation() Observation {
 	return o
 }
 
-// reportedVerb is the verb as the reference's metrics have it. There is one for all methods that are no verbs: a client may
-// send any.
+// reportedVerb is the verb as the reference's metrics have it. There is one for all methods that are no verbs: a
+// client may send any.
 func (rs *requestState) reportedVerb() string {
 	info := &rs.info
 	switch {

@@ -49,9 +49,9 @@ func newServerOn(t testing.TB, settings store.Config, change func(*Config)) *ser
 	return serveOn(t, nil, settings, change)
 }
 
-// inBubble runs a test with a server whose clock, and that of its store and its clients, is synctest's: time passes when
-// everybody waits, and takes none. So a watch of a second is over at once, and lasts exactly a second. synctest.Wait returns
-// when everybody has done what there is to do.
+// inBubble runs a test with a server whose clock, and that of its store and its clients, is synctest's: time passes
+// when everybody waits, and takes none. So a watch of a second is over at once, and lasts exactly a second.
+// synctest.Wait returns when everybody has done what there is to do.
 func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, s *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newServerInBubble(t, store.Config{}, change)) })
@@ -63,7 +63,8 @@ func newServerInBubble(t testing.TB, settings store.Config, change func(*Config)
 	return serveOn(t, &pipes{connections: make(chan net.Conn), closed: make(chan struct{})}, settings, change)
 }
 
-// pipes is a listener without a network. Who waits for a pipe is waiting as synctest sees it; who waits for a socket is not.
+// pipes is a listener without a network. Who waits for a pipe is waiting as synctest sees it; who waits for a socket
+// is not.
 type pipes struct {
 	connections chan net.Conn
 	closed      chan struct{}

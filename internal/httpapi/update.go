@@ -1,7 +1,7 @@
 package httpapi
 
-// update is a PUT to an object or a subresource (WRITE-1). Where the object is not there and its kind allows it, the engine
-// creates it, for which it asks for permission (URI-4).
+// update is a PUT to an object or a subresource (WRITE-1). Where the object is not there and its kind allows it, the
+// engine creates it, for which it asks for permission (URI-4).
 func (h *Handler) update(rs *requestState) error {
 	media, err := rs.negotiate()
 	if err != nil {

@@ -93,8 +93,8 @@ func (h *Handler) routeSubresource(rs *requestState) (func(*Handler, *requestSta
 	return verbs[info.verb], nil
 }
 
-// missing is the answer of a subresource that the API has and this server has not (URI-7). What would be refused anyway is
-// refused in the same way, and it is told of objects that are there.
+// missing is the answer of a subresource that the API has and this server has not (URI-7). What would be refused
+// anyway is refused in the same way, and it is told of objects that are there.
 func (h *Handler) missing(rs *requestState, m Missing) error {
 	r, info := rs.resource, &rs.info
 	switch {

@@ -23,9 +23,9 @@ const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
-// watch is a GET of a collection that goes on (WATCH-1). What it takes to find out what is watched is another function's: the
-// frame of this one is on the stack of every waiting watch, and below everything that one ever does, and with some hundred
-// bytes more those stacks would be twice as large.
+// watch is a GET of a collection that goes on (WATCH-1). What it takes to find out what is watched is another
+// function's: the frame of this one is on the stack of every waiting watch, and below everything that one ever does,
+// and with some hundred bytes more those stacks would be twice as large.
 func (h *Handler) watch(rs *requestState) error {
 	w, err := h.startWatch(rs)
 	if w == nil {
@@ -93,8 +93,8 @@ func inStream(err error) bool {
 	return status == http.StatusGone || status == http.StatusGatewayTimeout
 }
 
-// lasts is how long the watch may go on: as long as the client asks for, or between least and twice least, so that watches
-// that began together do not come back together.
+// lasts is how long the watch may go on: as long as the client asks for, or between least and twice least, so that
+// watches that began together do not come back together.
 func (p *listParams) lasts(least time.Duration) time.Duration {
 	if p.timeout != nil && *p.timeout != 0 {
 		return time.Duration(*p.timeout) * time.Second
@@ -116,15 +116,15 @@ type watching struct {
 	socket    *websocket.Conn // nil: events go into the body
 	guard     *guard
 	bookmarks bool
-	// A streaming list is compressed, and what follows it, too (MED-5): each flush is a gzip member of its own, so that a
-	// waiting watch holds no compressor.
+	// A streaming list is compressed, and what follows it, too (MED-5): each flush is a gzip member of its own, so
+	// that a waiting watch holds no compressor.
 	compressed bool
 	gz         *gzip.Writer // nil between flushes
 	ends       time.Time
 	told       int64       // the revision of the last event or bookmark
 	forget     func() bool // takes close off what the closing server does
-	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or the end.
-	// It is the only context that a waiting watch holds.
+	// tick ends when the client has gone, and when there is something to do by the passing of time: a bookmark, or
+	// the end. It is the only context that a waiting watch holds.
 	tick context.Context
 
 	mu     sync.Mutex // guards the following, which the closing server uses, too
@@ -184,7 +184,8 @@ func (w *watching) end() {
 	w.close()
 }
 
-// begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told instead.
+// begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told
+// instead.
 func (w *watching) begin() error {
 	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
 	w.frames.Cache = w.rs.h.cache
@@ -235,8 +236,8 @@ func (w *watching) run() error {
 	}
 }
 
-// bookmark says how far the watch has come, where the client wants to know (WATCH-4): from time to time in any case, as a
-// sign of life; at the end only if that is news.
+// bookmark says how far the watch has come, where the client wants to know (WATCH-4): from time to time in any case,
+// as a sign of life; at the end only if that is news.
 func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
 	if !w.bookmarks || revision == 0 || last && revision == w.told {
@@ -331,8 +332,8 @@ func (w *watching) put(b []byte) error {
 	return nil
 }
 
-// closeMember ends what is being compressed. A reader gets all of it before it looks for what comes behind the end: that
-// is what the flush is for.
+// closeMember ends what is being compressed. A reader gets all of it before it looks for what comes behind the end:
+// that is what the flush is for.
 func (w *watching) closeMember() error {
 	if w.gz == nil {
 		return nil

@@ -377,8 +377,8 @@ func testEventMetrics(t *testing.T, s *server, events, size *int) {
 	}
 }
 
-// A watch that does not say how long it is to last ends at a random moment between the shortest duration and twice that.
-// One that says so is not touched by it.
+// A watch that does not say how long it is to last ends at a random moment between the shortest duration and twice
+// that. One that says so is not touched by it.
 //
 // SPEC: WATCH-6
 func TestWatchThatNamesNoTimeout(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"plinth/internal/wire"
 )
 
-// A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want it: one
-// message an event, of text for JSON and else binary.
+// A watch may go over a WebSocket (RFC 6455) instead of a body, as browsers and the clients of some languages want
+// it: one message an event, of text for JSON and else binary.
 
 // goodbye bounds how long the end of a watch takes to be told.
 const goodbye = time.Second
@@ -35,8 +35,8 @@ func (rs *requestState) upgrade() (*websocket.Conn, error) {
 		},
 	}
 	if rs.r.TLS == nil || len(rs.r.TLS.PeerCertificates) == 0 {
-		// A foreign page must have been told a token. A certificate the browser shows to whoever makes it connect, and there
-		// the Upgrader's own check of the origin stands.
+		// A foreign page must have been told a token. A certificate the browser shows to whoever makes it connect,
+		// and there the Upgrader's own check of the origin stands.
 		u.CheckOrigin = func(*http.Request) bool { return true }
 	}
 	socket, err := u.Upgrade(rs.w, rs.r, nil)

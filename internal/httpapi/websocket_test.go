@@ -155,7 +155,8 @@ func testStalledWebSocket(t *testing.T) {
 	}
 }
 
-// What is wrong is told by the status as long as nothing has begun, and as the only event when that is how watches tell it.
+// What is wrong is told by the status as long as nothing has begun, and as the only event when that is how watches
+// tell it.
 func TestWebSocketsThatAreNone(t *testing.T) {
 	s := newServer(t, nil)
 	for _, c := range []struct {

@@ -74,8 +74,8 @@ func (rs *requestState) sendPage(kind string, members func() []any, text func() 
 	return rs.whole(body)
 }
 
-// zpageMedia finds out how the client wants a page. Without an Accept header it is text, and so it is where anything will
-// do: the other types have to be asked for together with kind, group and version.
+// zpageMedia finds out how the client wants a page. Without an Accept header it is text, and so it is where anything
+// will do: the other types have to be asked for together with kind, group and version.
 func (rs *requestState) zpageMedia(kind string) (media wire.Media, version string, text bool, err error) {
 	accept := rs.r.Header.Get("Accept")
 	if strings.TrimSpace(accept) == "" {

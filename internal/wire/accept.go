@@ -123,8 +123,8 @@ func (c Clause) Names(mediaType string) bool {
 	return (c.kind == kind && (c.sub == sub || c.sub == "*")) || (c.kind == "*" && c.sub == "*")
 }
 
-// Literal says whether an Accept header names one of these media types letter by letter, or says */*. The reference looks
-// at the header in this way before it negotiates, so that application/* and upper case are refused there.
+// Literal says whether an Accept header names one of these media types letter by letter, or says */*. The reference
+// looks at the header in this way before it negotiates, so that application/* and upper case are refused there.
 func Literal(accept string, mediaTypes ...string) bool {
 	if accept == "" {
 		return true

@@ -2,15 +2,15 @@
 // of a watch (MED-1…MED-8, WATCH-1). It works on bytes and values and knows nothing of HTTP but the syntax of an Accept
 // header.
 //
-// Its nouns: a [Media] is how a client wants an answer, as [Negotiate] has found out; a [ListMeta] is what stands at the
-// head of a collection; a [Table] prints objects as rows; [Frames] prints the events of one watch.
+// Its nouns: a [Media] is how a client wants an answer, as [Negotiate] has found out; a [ListMeta] is what stands at
+// the head of a collection; a [Table] prints objects as rows; [Frames] prints the events of one watch.
 //
-// Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion spliced
-// in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates nothing for an
-// item of a list or an event of a watch, but for the first row that a Table shows of a stored version: its cells are made
-// from the parsed object and kept, with holes for ages.
+// Stored bytes are canonical JSON (package object), so printing an object is copying it with its resourceVersion
+// spliced in, and its metadata is a slice of it. Every function appends to a buffer of its caller's and allocates
+// nothing for an item of a list or an event of a watch, but for the first row that a Table shows of a stored version:
+// its cells are made from the parsed object and kept, with holes for ages.
 //
-// Messages of protobuf are made from the same bytes (package proto); what is around them in a list or in an event of a watch
-// is written here.
-// Of what a stored version was made into once, [EncodedCache] keeps as much as fits into a bound.
+// Messages of protobuf are made from the same bytes (package proto); what is around them in a list or in an event of
+// a watch is written here. Of what a stored version was made into once, [EncodedCache] keeps as much as fits into a
+// bound.
 package wire

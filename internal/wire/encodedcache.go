@@ -10,8 +10,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// EncodedCache keeps versions of objects in the form in which they were sent, for the next client that wants the same: protobuf
-// messages and rows of Tables. It is safe for concurrent use; a nil cache keeps nothing.
+// EncodedCache keeps versions of objects in the form in which they were sent, for the next client that wants the
+// same: protobuf messages and rows of Tables. It is safe for concurrent use; a nil cache keeps nothing.
 //
 // The encoded bytes hang at the version itself (engine.Layout.Encoded), and the cache only counts them:
 //
@@ -19,12 +19,13 @@ import (
 //	bytes ≤ limit, whenever mu is free
 //	entries[i].size = len(the bytes in the slot) + entryOverhead, unless the version is gone
 //
-// The obvious way, a map from (key, revision, media type) to bytes, costs a lock and a hash per item of every list, and needs its
-// own rule for when a version is no longer of interest. Here a look-up is one atomic load, and the garbage collector frees the
-// bytes together with the version; entries hold their versions by weak pointers.
+// The obvious way, a map from (key, revision, media type) to bytes, costs a lock and a hash per item of every list,
+// and needs its own rule for when a version is no longer of interest. Here a look-up is one atomic load, and the
+// garbage collector frees the bytes together with the version; entries hold their versions by weak pointers.
 //
-// Above the limit, random entries are dropped. The oldest would be the wrong ones: while a list that is larger than the limit is
-// read again and again, the oldest entry is always the one that is needed next, and no look-up would ever succeed.
+// Above the limit, random entries are dropped. The oldest would be the wrong ones: while a list that is larger than
+// the limit is read again and again, the oldest entry is always the one that is needed next, and no look-up would
+// ever succeed.
 type EncodedCache struct {
 	limit int64
 
@@ -52,8 +53,8 @@ const (
 	slotRow            // its row in a Table
 )
 
-// encoded is the content of a slot of an object, or nil. Bytes that contain a revision are good for that one only: a removed object
-// is answered at the revision of its removal, but shares the layout of its last version.
+// encoded is the content of a slot of an object, or nil. Bytes that contain a revision are good for that one only: a
+// removed object is answered at the revision of its removal, but shares the layout of its last version.
 func encoded(o *engine.Object, slot int) []byte {
 	if e := engine.LayoutOf(o).Encoded[slot].Load(); e != nil && e.Revision == o.Revision {
 		return e.Bytes
@@ -77,8 +78,8 @@ func encodedRow(o *engine.Object, by *engine.Resource) []byte {
 	return nil
 }
 
-// keepRow keeps a row, in the place of one of a resource with other columns. The replacement is counted with the size of the old
-// row: rows of one object are about equally long.
+// keepRow keeps a row, in the place of one of a resource with other columns. The replacement is counted with the size
+// of the old row: rows of one object are about equally long.
 func (c *EncodedCache) keepRow(o *engine.Object, by *engine.Resource, b []byte) {
 	if c == nil {
 		return
@@ -108,8 +109,8 @@ func (c *EncodedCache) put(o *engine.Object, slot int, e *engine.Encoded) {
 	}
 }
 
-// shrink drops the entries of collected versions, and then random ones until an eighth of the limit is free, so that a full cache
-// does not shrink again at the next put.
+// shrink drops the entries of collected versions, and then random ones until an eighth of the limit is free, so that
+// a full cache does not shrink again at the next put.
 func (c *EncodedCache) shrink() {
 	for i := 0; i < len(c.entries); {
 		if c.entries[i].of.Value() == nil {

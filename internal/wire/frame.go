@@ -12,8 +12,8 @@ import (
 	"plinth/object"
 )
 
-// The slots of a record's memo in which encoded events are kept for the other watchers. Plain JSON has none: printing it
-// is a copy, as reading it from a memo would be.
+// The slots of a record's memo in which encoded events are kept for the other watchers. Plain JSON has none: printing
+// it is a copy, as reading it from a memo would be.
 const (
 	memoPartial = iota
 	memoPartialBeta
@@ -21,8 +21,8 @@ const (
 	memoPartialMessage
 )
 
-// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a sequence
-// of CBOR items. It is not for use by two goroutines at a time.
+// Frames prints the events of one watch (WATCH-1): as JSON, one a line, as protobuf, each behind its length, or as a
+// sequence of CBOR items. It is not for use by two goroutines at a time.
 type Frames struct {
 	Cache *EncodedCache // where messages are kept for others; nil: nowhere
 
@@ -31,8 +31,8 @@ type Frames struct {
 	empty  object.Value // the kind's zero value, for bookmarks in a table
 	table  *Table
 	headed bool // the table has shown its columns
-	// A bookmark is these two with metadata between them. They are printed once, at the beginning of the watch: it costs
-	// fewer bytes to keep them than the stack on which they would be printed each time.
+	// A bookmark is these two with metadata between them. They are printed once, at the beginning of the watch: it
+	// costs fewer bytes to keep them than the stack on which they would be printed each time.
 	before, after []byte
 }
 
@@ -122,8 +122,8 @@ func (f *Frames) appendText(dst []byte, o *engine.Object, e *engine.Event) ([]by
 	return append(dst, frameTail...), nil
 }
 
-// appendPartial prints metadata, once for all watchers where they share the record. Whatever the type of the event is for
-// each of them, the object of one record is the same one.
+// appendPartial prints metadata, once for all watchers where they share the record. Whatever the type of the event is
+// for each of them, the object of one record is the same one.
 func (f *Frames) appendPartial(dst []byte, o *engine.Object, e *engine.Event) []byte {
 	if e.Record == nil || f.media.Lean {
 		return AppendPartial(dst, o, f.media.Version, f.media.Lean)
@@ -181,8 +181,8 @@ func appendBookmarkMetadata(dst []byte, revision int64, initialEnd bool) []byte 
 	return append(dst, `"}`...)
 }
 
-// appendTableBookmark prints a bookmark as a row. Where the initial events end the row shows metadata in any case, because
-// that is where it says so.
+// appendTableBookmark prints a bookmark as a row. Where the initial events end the row shows metadata in any case,
+// because that is where it says so.
 func (f *Frames) appendTableBookmark(dst []byte, revision int64, initialEnd bool) []byte {
 	dst = f.table.head(dst, &ListMeta{Revision: revision}, !f.headed)
 	f.headed = true

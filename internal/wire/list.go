@@ -15,8 +15,8 @@ type ListMeta struct {
 	Continue  string // ""
 	Remaining *int64
 	Shard     string // the shard selector of a list that is a part of the collection, or ""
-	// Custom says that the list is of custom objects, as the reference prints them: it tells also that there is nothing to
-	// continue with.
+	// Custom says that the list is of custom objects, as the reference prints them: it tells also that there is
+	// nothing to continue with.
 	Custom bool
 }
 
@@ -43,8 +43,8 @@ func (m *ListMeta) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// List prints a collection: Head, then for every object Item, then Tail. What is written in front of protobuf says how long
-// all of it is, so a list is measured before (Measure).
+// List prints a collection: Head, then for every object Item, then Tail. What is written in front of protobuf says
+// how long all of it is, so a list is measured before (Measure).
 type List struct {
 	Cache *EncodedCache // where messages are kept for the next list; nil: nowhere
 
@@ -87,8 +87,8 @@ func (l *List) Measure(items iter.Seq[*engine.Object]) error {
 	return nil
 }
 
-// message is the message of an item. That of a large list is not held from measuring to writing but found again, or made
-// again where there is no room to keep it.
+// message is the message of an item. That of a large list is not held from measuring to writing but found again, or
+// made again where there is no room to keep it.
 func (l *List) message(o *engine.Object) ([]byte, error) {
 	var message []byte
 	var err error

@@ -8,7 +8,8 @@ type Offer struct {
 	Lean bool // clients may do without managedFields (gate ManagedFieldsOptOut)
 	// NoTables says that what is asked for has no Table (MED-6).
 	NoTables bool
-	// NoMessages says that it has no protobuf form but that of its metadata, and no strategic merge patch: a custom object (MED-3).
+	// NoMessages says that it has no protobuf form but that of its metadata, and no strategic merge patch: a custom
+	// object (MED-3).
 	NoMessages bool
 }
 
@@ -46,7 +47,8 @@ type Media struct {
 	Lean bool
 }
 
-// AppendTag appends what tells, in an entity tag, this way to write an object from any other: "j" is JSON, "jm1" its metadata.
+// AppendTag appends what tells, in an entity tag, this way to write an object from any other: "j" is JSON, "jm1" its
+// metadata.
 func (m Media) AppendTag(b []byte) []byte {
 	b = append(b, "jypc"[m.Encoding])
 	switch {
@@ -139,8 +141,8 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 	return m, ok && (form != AsTable || rows[encoding].tables) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
 }
 
-// dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as the KEP
-// has it: they may be known one day.
+// dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as
+// the KEP has it: they may be known one day.
 func dropsManaged(fields string) bool {
 	for field := range strings.SplitSeq(fields, "+") {
 		if field == "metadata.managedFields" {

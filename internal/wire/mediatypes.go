@@ -18,8 +18,8 @@ const (
 	encodings = iota // how many there are
 )
 
-// rows declares the media types of objects, each once (MED-1…MED-4). Whatever lists, accepts or writes media types is made
-// from these rows and those of patchRows.
+// rows declares the media types of objects, each once (MED-1…MED-4). Whatever lists, accepts or writes media types is
+// made from these rows and those of patchRows.
 var rows = [encodings]struct {
 	name   string // in Accept and Content-Type
 	stream string // how a watch is asked for; "": not at all (MED-2)

@@ -23,8 +23,8 @@ func (f *Frames) appendMessage(dst []byte, o *engine.Object, e *engine.Event) ([
 	return appendWatchEvent(dst, v, e.Type.String(), message), nil
 }
 
-// message is what is said of the object of an event: made once for all watchers where they share the record, and once for
-// all readers where the object is a stored version as it stands.
+// message is what is said of the object of an event: made once for all watchers where they share the record, and once
+// for all readers where the object is a stored version as it stands.
 func (f *Frames) message(o *engine.Object, e *engine.Event) ([]byte, error) {
 	slot := memoMessage
 	if f.media.Form == AsPartial {
@@ -64,9 +64,9 @@ func appendMessageFrame(dst []byte, event string, t Type, data []byte) ([]byte, 
 // FrameLength is how many bytes of a frame of protobuf are its length.
 const FrameLength = 4
 
-// appendWatchEvent appends a frame: the length in FrameLength bytes, the highest one first, and the message of a WatchEvent
-// with its type and the object in its envelope.
-// The two fields of the event are of one byte each, as is the one of the RawExtension around the object.
+// appendWatchEvent appends a frame: the length in FrameLength bytes, the highest one first, and the message of a
+// WatchEvent with its type and the object in its envelope. The two fields of the event are of one byte each, as is
+// the one of the RawExtension around the object.
 func appendWatchEvent(dst []byte, v proto.Envelope, event string, message []byte) []byte {
 	inner := v.Size(len(message))
 	around := proto.FieldSize(inner)

@@ -33,8 +33,8 @@ func appendPartial(dst []byte, o *engine.Object, version string, end int, lean b
 	return append(dst, '}')
 }
 
-// appendPart prints the bytes of an object from one offset to another, with its resourceVersion, and if lean without its
-// managedFields (BEY-5). The one costs as much as the other: both are copies.
+// appendPart prints the bytes of an object from one offset to another, with its resourceVersion, and if lean without
+// its managedFields (BEY-5). The one costs as much as the other: both are copies.
 func appendPart(dst []byte, o *engine.Object, from, to int, lean bool) []byte {
 	at := engine.LayoutOf(o)
 	if lean && at.ManagedEnd > 0 {

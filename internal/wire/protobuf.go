@@ -33,7 +33,8 @@ func (c *EncodedCache) message(t Type, o *engine.Object) ([]byte, error) {
 	return b, err
 }
 
-// AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so soon.
+// AppendProtobuf appends an object in its envelope. It is not kept: who reads one object does not read it again so
+// soon.
 func AppendProtobuf(dst []byte, t Type, o *engine.Object, lean bool) ([]byte, error) {
 	var none *EncodedCache
 	b, err := none.message(t, o)
@@ -63,8 +64,8 @@ func partialEnvelope(version string) proto.Envelope {
 	return proto.Envelope{APIVersion: metaGroup + "/" + version, Kind: "PartialObjectMetadata"}
 }
 
-// partialMessage is the message of a PartialObjectMetadata: metadata as field 1, which is what the message of every object
-// begins with.
+// partialMessage is the message of a PartialObjectMetadata: metadata as field 1, which is what the message of every
+// object begins with.
 func partialMessage(o *engine.Object) ([]byte, error) {
 	if metadata := proto.Metadata(encoded(o, slotMessage)); metadata != nil {
 		return metadata, nil

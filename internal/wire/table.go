@@ -56,8 +56,8 @@ type Table struct {
 	marked    *store.Key // the default object of the list; nil: none
 }
 
-// NewTable is a table of what a resource type, or one of its subresources, shows. Types without columns of their own, and
-// views of another kind, have a name and the time of creation.
+// NewTable is a table of what a resource type, or one of its subresources, shows. Types without columns of their own,
+// and views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
 	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, isDefault: r.IsDefault, order: r.RowOrder}
@@ -175,9 +175,9 @@ func (t *Table) row(dst []byte, o *engine.Object, cache *EncodedCache) ([]byte, 
 	return append(dst, '}'), nil
 }
 
-// printed is what the row of an object shows: where its metadata ends, in metadataSize bytes, and the text of the cells.
-// It is made once for every stored version, and kept with it: of 5,000 Pods a second list parses those that have changed
-// since the first.
+// printed is what the row of an object shows: where its metadata ends, in metadataSize bytes, and the text of the
+// cells. It is made once for every stored version, and kept with it: of 5,000 Pods a second list parses those that
+// have changed since the first.
 func (t *Table) printed(o *engine.Object, cache *EncodedCache) ([]byte, error) {
 	marked := t.marked != nil && *t.marked == o.Key
 	if row := encodedRow(o, t.by); row != nil && !marked {
