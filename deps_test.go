@@ -63,6 +63,7 @@ var allowed = map[string][]string{
 	"internal/auth/oidc":             {"internal/access", "internal/auth", "internal/cel", "internal/configfile", "internal/fielderrors"},
 	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/engine", "internal/store", "internal/view"},
 	"internal/auth/tokencache":       {},
+	"internal/auth/tokenwebhook":     {"internal/access", "internal/auth", "internal/webhook"},
 	"internal/auth/oidc/issuertest":  {},
 	"internal/impersonation":         {"internal/access", "internal/apierr"},
 	"internal/auth/serviceaccount":   {"object", "internal/access", "internal/apierr", "internal/auth", "internal/auth/tokencache", "internal/engine", "internal/fielderrors"},

@@ -253,7 +253,6 @@ func featureFlags(c *settings) []row {
 }
 
 func authenticationFlags(c *settings) []row {
-	const hook = "there is no authentication by webhook yet"
 	return []row{
 		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
 			"who shows no credentials is system:anonymous; else such requests are refused", ""},
@@ -261,9 +260,12 @@ func authenticationFlags(c *settings) []row {
 			"what tokens of service accounts have to be for, one of them; by default the issuers", ""},
 		{"authentication-config", text(&c.AuthenticationConfig), works,
 			"an AuthenticationConfiguration: OpenID Connect issuers, and who is let in without credentials; read again when it changes", ""},
-		{"authentication-token-webhook-cache-ttl", duration(new(2 * time.Minute)), ignored, hook, ""},
-		{"authentication-token-webhook-config-file", text(new(string)), refused, "authentication by webhook", ""},
-		{"authentication-token-webhook-version", text(new("v1beta1")), ignored, hook, ""},
+		{"authentication-token-webhook-cache-ttl", duration(&c.TokenWebhook.CacheTTL), works,
+			"how long what the webhook has said of a token is remembered", ""},
+		{"authentication-token-webhook-config-file", text(&c.TokenWebhook.ConfigFile), works,
+			"a kubeconfig that says which webhook is asked whose a token is that nobody here knows", ""},
+		{"authentication-token-webhook-version", text(&c.TokenWebhook.Version), works,
+			"the version of the TokenReviews that the webhook is asked by: v1 or v1beta1", ""},
 		{"client-ca-file", text(&c.ClientCAFile), works,
 			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
 		{"enable-bootstrap-token-auth", boolean(&c.BootstrapTokens), works,

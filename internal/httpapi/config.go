@@ -22,7 +22,7 @@ type Config struct {
 	// Documents are the discovery and OpenAPI documents and /version.
 	Documents *discovery.Documents
 
-	// Authenticate says who sends a request; an error is 401. A user without a name is anonymous.
+	// Authenticate says who sends a request; an error is 401. A user with neither a name nor groups is anonymous.
 	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
 	// Impersonate says as whom a request goes on that asks to be from somebody else.
 	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User, constraint string, err error)

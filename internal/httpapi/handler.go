@@ -177,7 +177,7 @@ func (h *Handler) authenticate(rs *requestState) error {
 		h.report(&h.logs.refusals, rs, slog.LevelDebug, "nobody is known by these credentials", "error", clip(err.Error()))
 		return apierr.NewUnauthorized()
 	}
-	if rs.user, rs.noted = id.User, id.Annotations; rs.user.Name == "" {
+	if rs.user, rs.noted = id.User, id.Annotations; rs.user.Name == "" && len(rs.user.Groups) == 0 {
 		rs.user = access.Nobody()
 	}
 	rs.warn(id.Warnings)

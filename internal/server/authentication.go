@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,8 +22,10 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/auth"
 	"plinth/internal/auth/serviceaccount"
+	"plinth/internal/auth/tokenwebhook"
 	"plinth/internal/engine"
 	"plinth/internal/httpapi"
+	"plinth/internal/webhook"
 	"plinth/object"
 )
 
@@ -42,6 +45,30 @@ type FrontProxy struct {
 	CAFile                                               string // "": nobody may
 	AllowedNames                                         []string
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
+}
+
+// TokenWebhook is a webhook that is asked whose a bearer token is.
+type TokenWebhook struct {
+	ConfigFile string // a kubeconfig; "": there is none
+	Version    string // of the TokenReviews that it is asked by
+	CacheTTL   time.Duration
+}
+
+// open makes what asks the webhook; nil: there is none.
+func (w *TokenWebhook) open(audiences []string, now func() time.Time, logger *slog.Logger) (auth.Tokens, error) {
+	if w.ConfigFile == "" {
+		return nil, nil
+	}
+	remote, err := webhook.FromKubeconfig(w.ConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(tokenwebhook.Versions, w.Version) {
+		return nil, fmt.Errorf("unsupported authentication webhook version %q, supported versions are %q, %q", w.Version,
+			tokenwebhook.Versions[0], tokenwebhook.Versions[1])
+	}
+	asked := &tokenwebhook.Webhook{Post: remote.Post, Version: w.Version, Audiences: audiences, Logger: logger}
+	return auth.Cached(asked, w.CacheTTL, w.CacheTTL, now), nil
 }
 
 // validate refuses what cannot be meant.
@@ -235,6 +262,13 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	}
 	if foreign != nil {
 		tokens = append(tokens, auth.Agnostic(foreign, audiences))
+	}
+	asked, err := c.TokenWebhook.open(audiences, now, c.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if asked != nil { // last, for it costs the most
+		tokens = append(tokens, asked)
 	}
 	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
 	if err != nil {

@@ -54,6 +54,7 @@ type Config struct {
 
 	AuthenticationConfig string // a file with OpenID Connect issuers and with who is let in without credentials; "": none
 	OIDC                 OIDC
+	TokenWebhook         TokenWebhook
 
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
 	AnonymousAuthGiven bool     // whether that was said
@@ -117,6 +118,7 @@ func Defaults() Config {
 		EtcdPrefix: "/registry", StorageTimeout: time.Minute,
 		Audit:           audit.Defaults(),
 		ServiceAccounts: ServiceAccounts{Lookup: true, Extend: true},
+		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,

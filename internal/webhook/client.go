@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"plinth/object"
@@ -99,23 +101,33 @@ func post(ctx context.Context, by *http.Client, url, agent string, show func(*ht
 	return answer, nil
 }
 
-// refused is an answer with a code that tells of an error.
-func refused(response *http.Response, answer []byte) error {
-	if parsed, err := object.ParseJSON(answer); err == nil {
-		if status := parsed.Value; status.At("kind").Str() == "Status" && status.At("message").Str() != "" {
-			return errors.New(status.At("message").Str())
-		}
+// refusal is the error of an answer with a code that tells of one. What it wraps has the words of the reference.
+type refusal struct {
+	error
+	code  int
+	after int  // seconds after which to ask again
+	again bool // whether the answer says so
+}
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// refused is an answer with a code that tells of an error. A Status in it goes before the code.
+func refused(response *http.Response, answer []byte) *refusal {
+	r := &refusal{code: response.StatusCode}
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		r.after, r.again = seconds, r.code == http.StatusTooManyRequests || r.code >= http.StatusInternalServerError
+	}
+	var status metav1.Status
+	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
+		r.error = &apierrors.StatusError{ErrStatus: status}
+		return r
 	}
 	told := "unknown"
 	if kind := response.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/") {
 		told = strings.TrimSpace(string(answer[:min(len(answer), maxTold)]))
 	}
-	retry, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil {
-		retry = 0
-	}
-	return apierrors.NewGenericServerResponse(
-		response.StatusCode, response.Request.Method, schema.GroupResource{}, "", told, retry, true)
+	r.error = apierrors.NewGenericServerResponse(r.code, response.Request.Method, schema.GroupResource{}, "", told, r.after, true)
+	return r
 }
 
 // of is the client of a configuration.

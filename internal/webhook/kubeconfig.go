@@ -22,9 +22,10 @@ import (
 // Remote is a webhook that a file in the format of a kubeconfig describes: the cluster is the webhook, and the user is how
 // this server shows there who it is. So --audit-webhook-config-file and its siblings have it.
 type Remote struct {
-	url   string
-	http  *http.Client
-	authn func(*http.Request) error
+	url     url.URL
+	timeout time.Duration
+	http    *http.Client
+	authn   func(*http.Request) error
 }
 
 // kubeconfig is what counts of such a file.
@@ -152,14 +153,21 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 		}
 		transport.Proxy = http.ProxyURL(proxy)
 	}
-	query := address.Query()
-	query.Set("timeout", callTimeout.String())
-	address.RawQuery = query.Encode()
-	return &Remote{
-		url: address.String(), authn: authn,
-		http: &http.Client{Transport: transport, Timeout: callTimeout, CheckRedirect: stayPrivate},
-	}, nil
+	r := &Remote{url: *address, authn: authn, http: &http.Client{Transport: transport, CheckRedirect: stayPrivate}}
+	r.SetTimeout(callTimeout)
+	return r, nil
 }
+
+// SetTimeout says how long a call may take, which is 30 s otherwise. The webhook is told of it. Nobody else may use r meanwhile.
+func (r *Remote) SetTimeout(d time.Duration) {
+	query := r.url.Query()
+	query.Set("timeout", d.String())
+	r.url.RawQuery = query.Encode()
+	r.timeout, r.http.Timeout = d, d
+}
+
+// Close ends the connections that nobody uses.
+func (r *Remote) Close() { r.http.CloseIdleConnections() }
 
 // content is what a field or the file that another field names holds; nil if there is neither.
 func content(dir, file, data string) ([]byte, error) {
@@ -251,7 +259,34 @@ func (f *tokenFile) get(now time.Time) (string, error) {
 	return token, nil
 }
 
-// Post posts a body of JSON and returns the answer. An answer whose code is no success is an error.
+// maxAgain is how often an answer may say that the webhook is to be asked again.
+const maxAgain = 10
+
+// Post posts a body of JSON and returns the answer. An answer whose code is no success is an error; one that says when to ask again
+// (429 or 5xx with Retry-After) is waited for as long as the call may take.
 func (r *Remote) Post(ctx context.Context, body []byte) ([]byte, error) {
-	return post(ctx, r.http, r.url, "kube-apiserver", r.authn, body)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	for asked := 0; ; asked++ {
+		answer, err := post(ctx, r.http, r.url.String(), "kube-apiserver", r.authn, body)
+		var no *refusal
+		if !errors.As(err, &no) || !no.again || asked == maxAgain || !sleep(ctx, time.Duration(no.after)*time.Second) {
+			return answer, err
+		}
+	}
+}
+
+// sleep says whether the time has passed; otherwise the context has ended, or will have before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

@@ -82,6 +82,9 @@ func (r *Reloader) Token(ctx context.Context, token string, audiences []string) 
 	return g.cached.Token(ctx, token, audiences)
 }
 
+// Healthy waits until all issuers are known, and says why one is not.
+func (r *Reloader) Healthy(ctx context.Context) error { return r.current.Load().wait(ctx) }
+
 // Run asks the issuers for their keys and follows the file of the configuration until ctx ends, and then closes the authenticators.
 // Without a file it waits for the end.
 func (r *Reloader) Run(ctx context.Context, file string) {

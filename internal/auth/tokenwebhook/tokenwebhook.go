@@ -1,0 +1,118 @@
+// Package tokenwebhook asks a webhook whose a bearer token is (AUTH-1): --authentication-token-webhook-config-file. It posts a
+// TokenReview, as somebody else would post one to this server, and believes the status of the answer.
+package tokenwebhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	kubejson "sigs.k8s.io/json"
+
+	"plinth/internal/access"
+	"plinth/internal/auth"
+	"plinth/internal/webhook"
+)
+
+const (
+	kind  = "TokenReview"
+	group = "authentication.k8s.io/"
+)
+
+// Versions are those of the TokenReviews that may be posted. They do not differ.
+var Versions = []string{"v1", "v1beta1"}
+
+// Webhook is a webhook that knows tokens.
+type Webhook struct {
+	// Post posts a body of JSON and returns the answer.
+	Post func(ctx context.Context, body []byte) ([]byte, error)
+	// Version is the one of the TokenReviews.
+	Version string
+	// Audiences are those of this server. A webhook that says nothing of audiences means these.
+	Audiences []string
+	Logger    *slog.Logger
+}
+
+// review is a TokenReview.
+type review struct {
+	Kind       string   `json:"kind"`
+	APIVersion string   `json:"apiVersion"`
+	Metadata   struct{} `json:"metadata"`
+	Spec       spec     `json:"spec"`
+	Status     status   `json:"status"`
+}
+
+type spec struct {
+	Token     string   `json:"token,omitempty"`
+	Audiences []string `json:"audiences,omitempty"`
+}
+
+type status struct {
+	Authenticated bool     `json:"authenticated,omitempty"`
+	User          user     `json:"user"`
+	Audiences     []string `json:"audiences,omitempty"`
+	Error         string   `json:"error,omitempty"`
+}
+
+type user struct {
+	Username string              `json:"username,omitempty"`
+	UID      string              `json:"uid,omitempty"`
+	Groups   []string            `json:"groups,omitempty"`
+	Extra    map[string][]string `json:"extra,omitempty"`
+}
+
+// Token implements auth.Tokens.
+func (w *Webhook) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
+	wanted := audiences
+	if wanted == nil {
+		wanted = w.Audiences
+	}
+	body, err := json.Marshal(&review{Kind: kind, APIVersion: group + w.Version, Spec: spec{token, wanted}})
+	if err != nil {
+		return nil, err
+	}
+	answer := &review{}
+	err = webhook.Retry(ctx, webhook.RetryDelay, func() error {
+		text, err := w.Post(ctx, body)
+		if err != nil {
+			return err
+		}
+		return w.read(text, answer)
+	})
+	if err != nil {
+		w.Logger.Error("the webhook that knows tokens could not be asked", "error", err)
+		return nil, err
+	}
+	meant := w.Audiences
+	s := &answer.Status
+	if len(s.Audiences) > 0 {
+		meant = s.Audiences
+	}
+	id := &access.Identity{
+		User:      access.User{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups, Extra: s.User.Extra},
+		Audiences: auth.Common(wanted, meant),
+	}
+	switch {
+	case len(wanted) > 0 && len(id.Audiences) == 0:
+		return nil, nil
+	case !s.Authenticated && s.Error != "":
+		return nil, errors.New(s.Error)
+	case !s.Authenticated:
+		return nil, nil
+	}
+	return id, nil
+}
+
+// read reads an answer, which may leave away what it is, but may not be anything else.
+func (w *Webhook) read(text []byte, answer *review) error {
+	*answer = review{}
+	if err := kubejson.UnmarshalCaseSensitivePreserveInts(text, answer); err != nil {
+		return err
+	}
+	if answer.Kind != "" && answer.Kind != kind || answer.APIVersion != "" && answer.APIVersion != group+w.Version {
+		return fmt.Errorf("the webhook has answered with a %q of %q", answer.Kind, answer.APIVersion)
+	}
+	return nil
+}
