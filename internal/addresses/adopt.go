@@ -10,13 +10,13 @@ import (
 	"plinth/internal/store"
 )
 
-// Adopt gives Services that were stored before there were claims what they have not, an address or the claims of what
-// they have: so that nobody else gets it. It looks at what the store knows of all Services, and parses none of those
-// that have all they need:
+// Adopt completes Services that were stored by a version without claims: it allocates their addresses, or claims
+// those that they have, so that no other Service gets them. It looks at the sidecars of all Services, and parses only
+// those that lack something:
 //
-//	a Service has claims  ⇔  it is a name only, or headless, or there is an IPAddress of its first address
+//	a Service is complete  ⇔  it is of type ExternalName, or headless, or the IPAddress of its first address exists
 //
-// since all claims of a Service are of one commit. One that cannot be brought up to date does not keep the others.
+// since all claims of a Service are written in one commit. An error of one Service does not stop the others.
 func (a *Allocator) Adopt(ctx context.Context, e *engine.Engine, s *store.Store) error {
 	sn, err := s.Snapshot(0)
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Allocator) Adopt(ctx context.Context, e *engine.Engine, s *store.Store)
 	return errors.Join(errs...)
 }
 
-// lacks says whether a stored Service has no claims.
+// lacks says whether a stored Service is not complete.
 func (a *Allocator) lacks(v *store.Version, s *store.Store) bool {
 	if v.Sidecar.Unreadable != nil {
 		return false

@@ -14,10 +14,10 @@ import (
 	"plinth/object"
 )
 
-// CIDRs is the store resource of ServiceCIDRs.
+// CIDRs is the resource of ServiceCIDRs in the store.
 const CIDRs = "networking.k8s.io/servicecidrs"
 
-// Config is where addresses and ports come from.
+// Config has the ranges of addresses and ports.
 type Config struct {
 	// Ranges are those of --service-cluster-ip-range: one, or two of different families, of which the first is
 	// that of Services that ask for none; none: 10.0.0.0/24.
@@ -26,15 +26,23 @@ type Config struct {
 	FirstPort, LastPort int64
 }
 
-// The label by which an IPAddress says that it stands for the address of a Service.
+// The label of IPAddresses that belong to the address of a Service.
 const managedBy, manager = "ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io"
 
-// Managed says whether an IPAddress stands for the address of a Service.
+// Managed says whether an IPAddress belongs to the address of a Service.
 func Managed(o *engine.Object) bool {
 	return slices.Contains(o.Sidecar.Labels, store.Pair{Name: managedBy, Value: manager})
 }
 
-// Allocator gives Services their addresses and ports. Its methods may be called at the same time.
+// Allocator gives Services their addresses and ports. Its methods may be called concurrently.
+//
+// The problem: no two Services may have one address or port, while many are created at the same time, on several
+// replicas. The obvious way, a bitmap of what is allocated (as in the reference until 1.33), is a second record of
+// what the Services say, and a crash between the two writes leaves them apart, so that a repair loop has to compare
+// them. Here each address or port is a key of the store, and the commit that writes the Service also creates the key,
+// on the precondition that it does not exist:
+//
+//	S has address or port a  ⇔  the claim of a exists, and names S
 type Allocator struct {
 	ranges      []netip.Prefix
 	families    []string          // of the ranges
@@ -60,18 +68,18 @@ func New(c Config) *Allocator {
 	return a
 }
 
-// Open lets ServiceCIDRs count.
+// Open makes the allocator use ServiceCIDRs; without it there are the configured ranges only.
 func (a *Allocator) Open(collection *store.Collection) { a.cidrs = view.New(collection, compile) }
 
-// Complete makes the type of Services allocate, and that of IPAddresses stand for what was. Check says what is wrong
-// with the cluster IPs and families of a Service on their own.
+// Complete adds allocation to the type of Services, and the Service that holds an IPAddress to the type of these.
+// check validates cluster IPs and families of a Service on their own.
 func (a *Allocator) Complete(services, ips *engine.Resource, check func(service, old object.Value) field.ErrorList) {
 	a.services, a.addresses, a.check = services, ips, check
 	services.Allocate, services.Claims = a.allocate, a.claims
 	ips.Holder = a.holder
 }
 
-// claims are what a Service has.
+// claims returns the claims of a Service: one for each address and port.
 func (a *Allocator) claims(obj object.Value) []engine.Claim {
 	ips, ports := parse(obj).held()
 	all := make([]engine.Claim, 0, len(ips)+len(ports))
@@ -84,7 +92,7 @@ func (a *Allocator) claims(obj object.Value) []engine.Claim {
 	return all
 }
 
-// address is the claim of an address by a Service; a null Service will do to ask whether it is taken.
+// address returns the claim of an address by a Service. To ask whether the address is taken, the Service may be null.
 func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
 	text := object.StringOf
 	meta := service.At("metadata")
@@ -96,12 +104,12 @@ func (a *Allocator) address(ip netip.Addr, service object.Value) engine.Claim {
 			"name", meta.At("name"), "namespace", meta.At("namespace"), "resource", text("services")))))
 }
 
-// portClaim is the claim of a port on nodes, whatever its protocol.
+// portClaim returns the claim of a node port. The protocol does not matter.
 func portClaim(port int64) engine.Claim {
 	return engine.ClaimOf("nodeports/" + strconv.FormatInt(port, 10))
 }
 
-// holder is the Service that an IPAddress refers to.
+// holder returns the Service that an IPAddress refers to.
 func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	ref := obj.At("spec", "parentRef")
 	if ref.At("resource").Str() != "services" || ref.At("group").Str() != "" {
@@ -110,10 +118,11 @@ func (a *Allocator) holder(obj object.Value) (*engine.Resource, store.Key) {
 	return a.services, a.services.KeyOf(ref.At("namespace").Str(), ref.At("name").Str())
 }
 
-// allocate gives a Service the addresses and ports that it asks for, or that its type has, or says why it cannot have
-// them. The order of what is looked at is the reference's.
+// allocate gives a Service the addresses and ports that it asks for or that its type needs, or returns an error.
+// Errors are found in the order of the reference.
 func (a *Allocator) allocate(request *engine.Allocation) (object.Value, error) {
-	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old), given: map[int64]bool{}}
+	g := &grant{Allocator: a, Allocation: request, service: parse(request.Object), old: parse(request.Old),
+		given: map[int64]bool{}}
 	if g.old != nil {
 		g.keep(g.old)
 	}
@@ -132,12 +141,12 @@ type grant struct {
 	*engine.Allocation
 	*service
 	old   *service
-	given map[int64]bool // the ports that it was given so far
+	given map[int64]bool // the ports allocated so far
 
 	greatest int64 // of given
 }
 
-// invalid refuses the Service for what is wrong with its fields.
+// invalid returns the error for invalid fields of the Service.
 func (g *grant) invalid(errs ...*field.Error) error {
 	return apierr.NewInvalid(g.services.KindType(), g.name, errs)
 }

@@ -1,12 +1,17 @@
-// Package addresses gives Services what no two of them may have: cluster IPs and ports of nodes.
+// Package addresses allocates what no two Services may share: cluster IPs and node ports.
 //
-// Its nouns. A range is a network from which cluster IPs come: those of --service-cluster-ip-range, which are in the
-// ServiceCIDR kubernetes, and those of further ServiceCIDRs. A band is a part of a range: addresses that nobody has
-// asked for come from the upper band as long as there are any, so that the lower one is free for those who ask for a
-// certain address. A family is IPv4 or IPv6. A cluster has the families of --service-cluster-ip-range, whatever
-// ServiceCIDRs there are.
+// Its nouns:
 //
-// What is chosen here is taken by the commit of the Service (engine.Claim): a cluster IP together with an IPAddress
-// of its name, a port by a key of the store. What is free is asked of the store, address by address, and so nothing
-// is kept here but the ranges.
+//   - a range is a network from which cluster IPs are allocated: those of --service-cluster-ip-range, which the
+//     ServiceCIDR kubernetes has, and those of other ServiceCIDRs.
+//   - a band is a part of a range. Addresses that no client has asked for are taken from the upper band as long as it
+//     has any, so that the lower band is free for clients that ask for a certain address.
+//   - a family is IPv4 or IPv6. A cluster has the families of --service-cluster-ip-range, whatever ServiceCIDRs there
+//     are.
+//   - a claim is a key of the store that only the Service with that address or port may create (engine.Claim).
+//   - a grant is the allocation for one Service, while it is being computed.
+//
+// What is chosen here is allocated by the commit of the Service: it creates an IPAddress for each cluster IP, and a
+// key of the store for each port. The store is asked, address by address, what is free. So this package keeps no
+// state but the ranges.
 package addresses

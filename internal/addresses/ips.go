@@ -13,8 +13,8 @@ import (
 
 var spec = field.NewPath("spec")
 
-// completeFamilies fills in which families of addresses a Service has, given what its client says of it in
-// ipFamilyPolicy, ipFamilies and clusterIPs, and refuses what the cluster does not have.
+// completeFamilies fills in the address families of a Service, given the ipFamilyPolicy, ipFamilies and clusterIPs of
+// its client, and refuses families that the cluster does not have.
 func (g *grant) completeFamilies() error {
 	if !g.hasAddress() || g.staysAsItPrefers() {
 		return nil
@@ -28,7 +28,8 @@ func (g *grant) completeFamilies() error {
 	if errs := append(g.applyPolicy(), g.inferFamilies()...); len(errs) > 0 {
 		return g.invalid(errs...)
 	}
-	if g.clusterIP == none && !g.selects { // it says nothing of where it leads to, and may have families that the cluster has not
+	// It says nothing of where it leads to, and may have families that the cluster has not.
+	if g.clusterIP == none && !g.selects {
 		g.addFamily(true)
 		return nil
 	}
@@ -38,7 +39,8 @@ func (g *grant) completeFamilies() error {
 	}
 	for i, family := range g.service.families {
 		if !g.configured(family) {
-			errs = append(errs, field.Invalid(spec.Child("ipFamilies").Index(i), fielderrors.Word(family), "not configured on this cluster"))
+			errs = append(errs, field.Invalid(spec.Child("ipFamilies").Index(i), fielderrors.Word(family),
+				"not configured on this cluster"))
 		}
 	}
 	if len(errs) > 0 {
@@ -48,15 +50,15 @@ func (g *grant) completeFamilies() error {
 	return nil
 }
 
-// staysAsItPrefers says whether an update leaves a Service that prefers two families with those that it has: it does
-// not change when the cluster has one more or one less.
+// staysAsItPrefers says whether an update leaves a Service with PreferDualStack the families that it has: they do not
+// change when the cluster gets or loses a family.
 func (g *grant) staysAsItPrefers() bool {
 	return g.old != nil && g.kind == g.old.kind && g.policy.Str() == preferDual &&
 		(g.old.policy.IsNull() || g.old.policy.Str() == preferDual) && len(g.old.clusterIPs) > 0 &&
 		slices.Equal(g.old.clusterIPs, g.service.clusterIPs) && slices.Equal(g.old.families, g.service.families)
 }
 
-// defaultPolicy is the policy of a Service whose client says none.
+// defaultPolicy returns the ipFamilyPolicy of a Service that has none.
 func (g *grant) defaultPolicy() object.Value {
 	switch {
 	case g.old != nil && !g.old.policy.IsNull():
@@ -67,8 +69,8 @@ func (g *grant) defaultPolicy() object.Value {
 	return object.StringOf(single)
 }
 
-// applyPolicy makes addresses and families agree with the policy, where an update says it has one family from now on;
-// elsewhere it says where they do not.
+// applyPolicy removes the second address and family when an update changes the policy to SingleStack. Otherwise it
+// returns errors where they do not agree with the policy.
 func (g *grant) applyPolicy() (errs field.ErrorList) {
 	s := g.service
 	alone := g.policy.Str() == single
@@ -102,7 +104,7 @@ func (g *grant) wrongPolicy(detail string) *field.Error {
 	return field.Invalid(spec.Child("ipFamilyPolicy"), fielderrors.Show(g.policy), detail)
 }
 
-// inferFamilies adds the families of addresses for which none is said.
+// inferFamilies adds the families of addresses that have none in ipFamilies.
 func (g *grant) inferFamilies() (errs field.ErrorList) {
 	s := g.service
 	for i, text := range s.clusterIPs {
@@ -116,7 +118,8 @@ func (g *grant) inferFamilies() (errs field.ErrorList) {
 		if family := familyOf(ip); g.configured(family) {
 			s.families = append(slices.Clip(s.families), family)
 		} else {
-			errs = append(errs, field.Invalid(spec.Child("clusterIPs").Index(i), fielderrors.Show(object.Strings(s.clusterIPs...)),
+			errs = append(errs, field.Invalid(spec.Child("clusterIPs").Index(i),
+				fielderrors.Show(object.Strings(s.clusterIPs...)),
 				family+" is not configured on this cluster"))
 		}
 	}
@@ -126,8 +129,8 @@ func (g *grant) inferFamilies() (errs field.ErrorList) {
 // configured says whether the cluster has a family.
 func (g *grant) configured(family string) bool { return slices.Contains(g.Allocator.families, family) }
 
-// addFamily gives a Service the default family where it has none, and the other one where there can be two and its
-// policy wants them.
+// addFamily gives a Service the default family if it has none, and the second one if the cluster has two and the
+// policy asks for both.
 func (g *grant) addFamily(two bool) {
 	s := g.service
 	if len(s.families) == 0 {
@@ -142,7 +145,7 @@ func (g *grant) addFamily(two bool) {
 	}
 }
 
-// giveAddresses gives a Service the cluster IPs that it has not.
+// giveAddresses allocates the cluster IPs that a Service lacks.
 func (g *grant) giveAddresses() error {
 	s := g.service
 	if !g.hasAddress() || g.headless() {
@@ -150,7 +153,8 @@ func (g *grant) giveAddresses() error {
 	}
 	first := 0
 	switch {
-	case g.old == nil || !g.old.hasAddress() || len(g.old.clusterIPs) == 0: // the last were stored before there were addresses
+	// The last were stored before there were addresses.
+	case g.old == nil || !g.old.hasAddress() || len(g.old.clusterIPs) == 0:
 	case g.old.headless() || g.staysAsItPrefers():
 		return nil
 	case len(g.old.families) == 1 && len(s.families) == 2:
@@ -177,19 +181,20 @@ func (g *grant) giveAddresses() error {
 	return nil
 }
 
-// thisAddress takes an address that was asked for.
+// thisAddress allocates an address that was asked for.
 func (g *grant) thisAddress(family, asked string) error {
 	ip, ok := parseIP(asked)
 	if !ok {
 		return apierr.NewInternal(fmt.Errorf("failed to parse service IP %q", asked))
 	}
 	sources := g.in(family)
-	if g.Dry { // whether it is free is not looked at, as in the reference
+	if g.Dry { // not checked for being free, as in the reference
 		switch {
 		case len(sources) == 0:
 			return g.refused(" "+asked, "allocator not ready")
 		case !sources[0].has(ip):
-			return g.refused(" "+asked, fmt.Sprintf("the provided IP (%v) is not in the valid range. The range of valid IPs is %v", ip, sources[0].Prefix))
+			return g.refused(" "+asked, fmt.Sprintf("the provided IP (%v) is not in the valid range. The range of valid IPs is %v",
+				ip, sources[0].Prefix))
 		}
 		return nil
 	}
@@ -206,7 +211,7 @@ func (g *grant) thisAddress(family, asked string) error {
 	return g.refused(" "+asked, "the provided network does not match the current range")
 }
 
-// anyAddress takes an address that is free. A dry run shows that of the network, as in the reference.
+// anyAddress allocates any free address. A dry run returns the address of the network, as in the reference.
 func (g *grant) anyAddress(family string) (string, error) {
 	sources := g.in(family)
 	if g.Dry {
@@ -227,13 +232,13 @@ func (g *grant) anyAddress(family string) (string, error) {
 	return "", apierr.NewInternal(fmt.Errorf("failed to allocate a serviceIP for Service %q: range is full", g.name))
 }
 
-// refused says why an address cannot be had: one that was asked for, or any.
+// refused returns the error for an address that cannot be allocated.
 func (g *grant) refused(asked, why string) error {
 	return g.invalid(field.Invalid(spec.Child("clusterIPs"), fielderrors.Show(object.Strings(g.service.clusterIPs...)),
 		"failed to allocate IP"+asked+": "+why))
 }
 
-// dependOn makes the commit fail where the ServiceCIDR that an address is from is being deleted.
+// dependOn adds the precondition that the ServiceCIDR of an address is not being deleted.
 func (g *grant) dependOn(s source) {
 	if s.from != nil {
 		g.Require(s.from)

@@ -17,7 +17,7 @@ var (
 // firstDryPort is the first port that a dry run shows, as in the reference.
 const firstDryPort = 32769
 
-// givePorts gives the ports of a Service the ports on nodes that they have not.
+// givePorts allocates the node ports that the ports of a Service lack.
 func (g *grant) givePorts() error {
 	switch {
 	case !g.hasPorts():
@@ -28,8 +28,8 @@ func (g *grant) givePorts() error {
 	return g.givePortsAgain()
 }
 
-// givePortsNew gives ports to a new Service. Ports of one number, which differ in their protocols, have the same port
-// on nodes, unless other ones are asked for.
+// givePortsNew allocates node ports for a new Service. Ports with the same number, for several protocols, get the
+// same node port, unless others are asked for.
 func (g *grant) givePortsNew() error {
 	byPort, askedFor := map[int64]int64{}, g.askedFor()
 	for i, p := range g.ports {
@@ -63,8 +63,8 @@ func (g *grant) givePortsNew() error {
 	return nil
 }
 
-// askedFor is, by the number of a port, the port on nodes that is asked for by the first of the ports of that number
-// that asks for one.
+// askedFor returns, by port number, the node port that is asked for: that of the first port with that number that has
+// one.
 func (g *grant) askedFor() map[int64]int64 {
 	first := map[int64]int64{}
 	for _, p := range g.ports {
@@ -75,9 +75,9 @@ func (g *grant) askedFor() map[int64]int64 {
 	return first
 }
 
-// givePortsAgain gives ports to a Service that is updated, which keeps those that it has.
+// givePortsAgain allocates node ports for an updated Service, which keeps those that it has.
 func (g *grant) givePortsAgain() error {
-	var had map[int64]bool // those that ports had; not the one for health checks
+	var had map[int64]bool // the node ports of its ports; not healthCheckNodePort
 	if g.old.hasPorts() {
 		had = g.old.nodePorts()
 	}
@@ -104,22 +104,24 @@ func (g *grant) givePortsAgain() error {
 		}
 		at := place{p.At("protocol").Str(), number}
 		if seen[at] {
-			return &apierr.Error{Code: 500, Message: fmt.Sprintf("duplicate nodePort: {%s %d}", at.protocol, at.number)}
+			return &apierr.Error{Code: 500, Message: fmt.Sprintf("duplicate nodePort: {%s %d}",
+				at.protocol, at.number)}
 		}
 		seen[at] = true
 	}
 	return nil
 }
 
-// giveHealthPort gives a Service the port on which nodes say whether they have an endpoint of it, if it has come to
-// need one.
+// giveHealthPort allocates the healthCheckNodePort of a Service, on which nodes report whether they have an endpoint,
+// if it needs one and had none.
 func (g *grant) giveHealthPort() error {
 	if !g.hasHealthPort() || g.old != nil && g.old.hasHealthPort() {
 		return nil
 	}
 	if g.healthPort != 0 {
 		if err := g.thisPort(g.healthPort); err != nil {
-			return apierr.NewInternal(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %v", g.healthPort, err))
+			return apierr.NewInternal(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %v",
+				g.healthPort, err))
 		}
 		return nil
 	}
@@ -130,10 +132,11 @@ func (g *grant) giveHealthPort() error {
 	return nil
 }
 
-// thisPort takes a port that was asked for. A dry run does not mind where it is, as in the reference.
+// thisPort allocates a port that was asked for. A dry run accepts one outside of the range, as in the reference.
 func (g *grant) thisPort(number int64) error {
 	if !g.Dry && (number < g.first || number > g.last) {
-		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d", g.first, g.last)
+		return fmt.Errorf("provided port is not in the valid range. The range of valid ports is %d-%d",
+			g.first, g.last)
 	}
 	if claim := portClaim(number); g.given[number] || g.Taken(&claim) {
 		return errPortTaken
@@ -142,7 +145,7 @@ func (g *grant) thisPort(number int64) error {
 	return nil
 }
 
-// anyPort takes a port that is free. A dry run shows one that may be anybody's, as in the reference.
+// anyPort allocates any free port. A dry run returns one that may not be free, as in the reference.
 func (g *grant) anyPort() (int64, error) {
 	if g.Dry {
 		number := int64(firstDryPort)
@@ -163,7 +166,7 @@ func (g *grant) anyPort() (int64, error) {
 	return 0, errPortsFull
 }
 
-// give notes that the Service gets a port.
+// give records a port for the Service.
 func (g *grant) give(number int64) {
 	g.given[number], g.greatest = true, max(g.greatest, number)
 }

@@ -18,17 +18,17 @@ import (
 // Default is the name of the ServiceCIDR that holds the ranges of --service-cluster-ip-range.
 const Default = "kubernetes"
 
-// serviceCIDR is what a ServiceCIDR has to give.
+// serviceCIDR is the ranges of one ServiceCIDR.
 type serviceCIDR struct {
-	version  *store.Version // nil: the ranges of the configuration, whose object is not there
+	version  *store.Version // nil: the configured ranges, without an object
 	prefixes []netip.Prefix
 	ready    bool
 }
 
-// cidrs are the ServiceCIDRs by name.
+// cidrs is all ServiceCIDRs by name. It is the value of a view.
 type cidrs map[string]*serviceCIDR
 
-// compile brings the ServiceCIDRs up to date.
+// compile is the view.Compile of the ServiceCIDRs.
 func compile(before cidrs, changes iter.Seq[view.Change]) cidrs {
 	after := cidrs{}
 	maps.Copy(after, before)
@@ -40,7 +40,7 @@ func compile(before cidrs, changes iter.Seq[view.Change]) cidrs {
 	return after
 }
 
-// read is what an object says. One that cannot be read gives nothing.
+// read returns the ranges of an object; none of an unreadable one.
 func read(v *store.Version) *serviceCIDR {
 	c := &serviceCIDR{version: v}
 	obj, err := engine.ObjectOf(v)
@@ -56,7 +56,7 @@ func read(v *store.Version) *serviceCIDR {
 	return c
 }
 
-// ready is what the condition says; where nobody has said anything, a ServiceCIDR is ready.
+// ready returns the condition Ready; a ServiceCIDR without one is ready.
 func ready(obj object.Value) bool {
 	for _, c := range obj.At("status", "conditions").Items() {
 		if c.At("type").Str() == "Ready" {
@@ -66,7 +66,7 @@ func ready(obj object.Value) bool {
 	return true
 }
 
-// in lists the ready ranges of a family: those of the ServiceCIDR kubernetes first, then by name.
+// in returns the ready ranges of a family: those of the ServiceCIDR kubernetes first, then by name.
 func (a *Allocator) in(family string) []source {
 	var known cidrs
 	if a.cidrs != nil {
@@ -91,7 +91,7 @@ func (a *Allocator) in(family string) []source {
 	return all
 }
 
-// source is a range and the object that it is from.
+// source is a range with the object that has it.
 type source struct {
 	netip.Prefix
 	from *store.Version
@@ -99,7 +99,7 @@ type source struct {
 
 func (c *serviceCIDR) of(family string, all []source) []source {
 	for _, prefix := range c.prefixes {
-		// As in the reference, larger ranges of IPv6 addresses are not used.
+		// As in the reference, IPv6 ranges larger than /64 are not used.
 		if c.ready && familyOf(prefix.Addr()) == family && (prefix.Addr().Is4() || prefix.Bits() >= maxHostBits) {
 			all = append(all, source{prefix.Masked(), c.version})
 		}
@@ -107,7 +107,7 @@ func (c *serviceCIDR) of(family string, all []source) []source {
 	return all
 }
 
-// maxHostBits is of how many bits an address within a range is.
+// maxHostBits is the greatest number of bits of an address within its range.
 const maxHostBits = 64
 
 func familyOf(a netip.Addr) string {
@@ -117,7 +117,7 @@ func familyOf(a netip.Addr) string {
 	return ipv6
 }
 
-// hosts is how many addresses a range has.
+// hosts returns the number of addresses in a range.
 func (s source) hosts() uint64 {
 	if bits := s.Addr().BitLen() - s.Bits(); bits < maxHostBits {
 		return 1 << bits
@@ -125,8 +125,8 @@ func (s source) hosts() uint64 {
 	return 1<<64 - 1
 }
 
-// size is how many of them can be given away: all but that of the network itself and an IPv4 network's broadcast
-// address.
+// size returns how many addresses can be allocated: all except the network address, and the broadcast address of
+// IPv4.
 func (s source) size() uint64 {
 	reserved := uint64(1)
 	if s.Addr().Is4() {
@@ -135,17 +135,17 @@ func (s source) size() uint64 {
 	return s.hosts() - min(reserved, s.hosts())
 }
 
-// has says whether an address is one that the range can give away.
+// has says whether an address can be allocated from the range.
 func (s source) has(a netip.Addr) bool { return Contains(s.Prefix, a) }
 
-// Contains says whether an address is one that Services can have of a range: not that of the network, nor its
-// broadcast address.
+// Contains says whether Services can have an address of a range: not the network address, and not the IPv4 broadcast
+// address.
 func Contains(prefix netip.Prefix, a netip.Addr) bool {
 	first := prefix.Masked().Addr()
 	return prefix.Contains(a) && a != first && !(a.Is4() && a == at(first, 1<<(32-prefix.Bits())-1))
 }
 
-// at is the address that lies so far behind another one.
+// at returns the address at an offset from another one.
 func at(a netip.Addr, offset uint64) netip.Addr {
 	if a.Is4() {
 		b := a.As4()
@@ -157,7 +157,7 @@ func at(a netip.Addr, offset uint64) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// The lower band has at least min places, and at most max of them; between these it is a share of the whole.
+// band has the parameters of the lower band: 1/share of the range, but at least min and at most max.
 type band struct{ min, max, share uint64 }
 
 var (
@@ -165,7 +165,7 @@ var (
 	portBand    = band{16, 128, 32}
 )
 
-// lower is how many places of these many are in the lower band. A range that is hardly larger than the band has none.
+// lower returns the size of the lower band of a range with so many places; 0 if the range is not larger than min.
 func (b band) lower(places uint64) uint64 {
 	if places <= b.min {
 		return 0
@@ -173,8 +173,9 @@ func (b band) lower(places uint64) uint64 {
 	return min(max(places/b.share, b.min), b.max)
 }
 
-// places goes through the places 0 to size-1 of a range, each once: from a random place of the upper band on to its
-// end and around again, and then in the same way through the lower one.
+// places yields the places 0 to size-1 of a range, each once: those of the upper band from a random one on, wrapping
+// around, and then those of the lower band in the same way. The random start keeps concurrent requests from competing
+// for the same free place, and an address from being reused at once.
 func places(size, lower uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		for _, part := range [][2]uint64{{lower, size}, {0, lower}} {

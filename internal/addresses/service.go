@@ -10,7 +10,7 @@ import (
 	"plinth/object"
 )
 
-// The words of the API.
+// Values of the API.
 const (
 	ipv4         = "IPv4"
 	ipv6         = "IPv6"
@@ -23,13 +23,13 @@ const (
 	requireDual  = "RequireDualStack"
 )
 
-// service is the spec of a Service, as far as addresses and ports go.
+// service is the spec of a Service: the fields about addresses and ports.
 type service struct {
 	obj                  object.Value
 	name, kind           string
 	clusterIP            string
 	clusterIPs, families []string
-	policy               object.Value // null: nobody has said one
+	policy               object.Value // null: not set
 	selects              bool
 	ports                []object.Value
 	healthPort           int64
@@ -42,8 +42,9 @@ func parse(obj object.Value) *service {
 	spec := obj.At("spec")
 	return &service{
 		obj: obj, name: obj.At("metadata", "name").Str(), kind: spec.At("type").Str(),
-		clusterIP: spec.At("clusterIP").Str(), clusterIPs: texts(spec.At("clusterIPs")), families: texts(spec.At("ipFamilies")),
-		policy: spec.At("ipFamilyPolicy"), selects: spec.At("selector").Len() > 0,
+		clusterIP: spec.At("clusterIP").Str(), clusterIPs: texts(spec.At("clusterIPs")),
+		families: texts(spec.At("ipFamilies")),
+		policy:   spec.At("ipFamilyPolicy"), selects: spec.At("selector").Len() > 0,
 		ports: slices.Clone(spec.At("ports").Items()), healthPort: spec.At("healthCheckNodePort").Int(),
 	}
 }
@@ -56,7 +57,7 @@ func texts(list object.Value) []string {
 	return all
 }
 
-// value is the Service with what has become of its spec.
+// value returns the Service with the changed spec.
 func (s *service) value() object.Value {
 	var set []object.Member
 	var drop []string
@@ -78,7 +79,7 @@ func (s *service) value() object.Value {
 	return s.obj.With("spec", s.obj.At("spec").Edit(set, drop...))
 }
 
-// Which fields of a Service belong to its type.
+// Which fields a Service has depends on its type.
 
 func (s *service) hasAddress() bool { return s.kind != externalName }
 
@@ -91,7 +92,7 @@ func (s *service) hasHealthPort() bool {
 		s.obj.At("spec", "externalTrafficPolicy").Str() == "Local"
 }
 
-// wantsPorts says whether ports without a port on the nodes get one.
+// wantsPorts says whether ports without a node port get one.
 func (s *service) wantsPorts() bool {
 	switch s.kind {
 	case onNodes:
@@ -105,14 +106,14 @@ func (s *service) wantsPorts() bool {
 
 func (s *service) headless() bool { return len(s.clusterIPs) > 0 && s.clusterIPs[0] == none }
 
-// nodePort and setNodePort are about the port on nodes of a port.
+// nodePort and setNodePort get and set the node port of a port.
 func nodePort(port object.Value) int64 { return port.At("nodePort").Int() }
 
 func (s *service) setNodePort(i int, port int64) {
 	s.ports[i] = s.ports[i].With("nodePort", object.IntOf(port))
 }
 
-// held are the addresses and the ports that a Service has. Addresses are in the form in which IPAddresses are named.
+// held returns the addresses and node ports of a Service. Addresses are in the form of the names of IPAddresses.
 func (s *service) held() (ips []netip.Addr, ports []int64) {
 	if s.hasAddress() && !s.headless() {
 		for _, text := range s.clusterIPs {
@@ -139,15 +140,15 @@ func (s *service) held() (ips []netip.Addr, ports []int64) {
 	return ips, ports
 }
 
-// parseIP reads an address as the reference does: 010.0.0.1 is 10.0.0.1, and an IPv4 address in one of IPv6 is the
-// former.
+// parseIP parses an address as the reference does: 010.0.0.1 is 10.0.0.1, and an IPv4-mapped IPv6 address is IPv4.
 func parseIP(text string) (netip.Addr, bool) {
 	var ip net.IP = netutils.ParseIPSloppy(text)
 	a, ok := netip.AddrFromSlice(ip)
 	return a.Unmap(), ok
 }
 
-// keep fills in what a client leaves out of an update, so that sending again what made the Service changes nothing.
+// keep fills in what a client leaves out of an update, so that sending the manifest of the Service again changes
+// nothing.
 func (s *service) keep(old *service) {
 	if old.hasAddress() && s.hasAddress() {
 		if s.clusterIP == "" {
@@ -165,7 +166,7 @@ func (s *service) keep(old *service) {
 	}
 }
 
-// keepPorts gives ports without a port on the nodes the one that the port of the same name had, unless it is in use.
+// keepPorts gives ports without a node port that of the old port with the same name, unless another port has it.
 func (s *service) keepPorts(old *service) {
 	used, byName := s.nodePorts(), map[string]int64{}
 	for _, p := range old.ports {
@@ -178,7 +179,7 @@ func (s *service) keepPorts(old *service) {
 	}
 }
 
-// nodePorts are the ports on nodes that ports have.
+// nodePorts returns the node ports of the ports.
 func (s *service) nodePorts() map[int64]bool {
 	all := make(map[int64]bool, len(s.ports))
 	for _, p := range s.ports {
@@ -189,7 +190,7 @@ func (s *service) nodePorts() map[int64]bool {
 	return all
 }
 
-// pair keeps clusterIPs in step with clusterIP, for clients that know only that.
+// pair keeps clusterIPs consistent with clusterIP, for clients that set only that.
 func (s *service) pair(old *service) {
 	if old == nil {
 		if s.clusterIP != "" && len(s.clusterIPs) == 0 {

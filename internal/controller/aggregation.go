@@ -17,11 +17,12 @@ import (
 	"plinth/object"
 )
 
-// aggregator is the name of the controller, and that by which it owns the rules that it writes.
+// aggregator is the name of the controller, and its field manager.
 const aggregator = "clusterrole-aggregation-controller"
 
-// Aggregation gives ClusterRoles that have an aggregationRule the rules of those that it selects (AUTH-2). It follows
-// the ClusterRoles, and after each change looks at those that aggregate: these are few, and may select each other.
+// Aggregation sets the rules of ClusterRoles with an aggregationRule to those of the ClusterRoles that it selects
+// (AUTH-2). It watches the ClusterRoles, and after each change updates all roles with an aggregationRule: these are
+// few, and may select each other.
 type Aggregation struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -32,7 +33,8 @@ type Aggregation struct {
 func (c *Aggregation) Run(ctx context.Context) {
 	roles := c.Registry.Now().Find("rbac.authorization.k8s.io", "v1", "clusterroles")
 	for roles != nil && ctx.Err() == nil {
-		pass := &aggregationPass{Aggregation: c, of: roles, user: serviceAccount(aggregator), roles: map[string]*engine.Object{}}
+		pass := &aggregationPass{Aggregation: c, of: roles, user: serviceAccount(aggregator),
+			roles: map[string]*engine.Object{}}
 		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("aggregating cluster roles failed, trying again", "error", err)
 			pause(ctx, minRetry)
@@ -72,7 +74,7 @@ func (p *aggregationPass) follow(ctx context.Context) error {
 	}
 }
 
-// aggregate brings all roles that aggregate up to date. One that cannot be does not keep the others.
+// aggregate updates all roles with an aggregationRule. An error of one does not stop the others.
 func (p *aggregationPass) aggregate(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(p.roles))
 	var failed []error
@@ -83,7 +85,7 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 		}
 		obj, err := parsed(role)
 		if err != nil {
-			continue // nobody can read it
+			continue // it cannot be decoded
 		}
 		if selectors := obj.At("aggregationRule", "clusterRoleSelectors"); !obj.At("aggregationRule").IsNull() {
 			if err := p.renew(ctx, name, obj, selectors.Items(), names); err != nil {
@@ -94,9 +96,10 @@ func (p *aggregationPass) aggregate(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// renew gives one role the rules of those that its selectors select, in the order of the selectors and of the roles'
-// names.
-func (p *aggregationPass) renew(ctx context.Context, name string, obj object.Value, selectors []object.Value, names []string) error {
+// renew sets the rules of one role to those of the roles that its selectors select, ordered by selector, then by
+// name.
+func (p *aggregationPass) renew(ctx context.Context, name string, obj object.Value, selectors []object.Value,
+	names []string) error {
 	var rules []object.Value
 	for _, s := range selectors {
 		selector, err := labelSelector(s)
@@ -141,14 +144,15 @@ func parsed(o *engine.Object) (object.Value, error) {
 	return p.Value, err
 }
 
-// labelSelector reads the selector of an object.
+// labelSelector parses a label selector.
 func labelSelector(v object.Value) (labels.Selector, error) {
 	s := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	for _, m := range v.At("matchLabels").Members() {
 		s.MatchLabels[m.Key] = m.Value.Str()
 	}
 	for _, e := range v.At("matchExpressions").Items() {
-		requirement := metav1.LabelSelectorRequirement{Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str())}
+		requirement := metav1.LabelSelectorRequirement{Key: e.At("key").Str(),
+			Operator: metav1.LabelSelectorOperator(e.At("operator").Str())}
 		for _, value := range e.At("values").Items() {
 			requirement.Values = append(requirement.Values, value.Str())
 		}
@@ -157,7 +161,7 @@ func labelSelector(v object.Value) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// sidecarLabels are the labels of an object, for selectors to match.
+// sidecarLabels returns the labels of an object as a selector matches them.
 type sidecarLabels struct{ of *engine.Object }
 
 func (l sidecarLabels) Lookup(label string) (string, bool) {

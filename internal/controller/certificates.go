@@ -20,7 +20,7 @@ import (
 	"plinth/object"
 )
 
-// The signers that Kubernetes itself knows.
+// The signer names that Kubernetes defines.
 const (
 	clientSigner        = "kubernetes.io/kube-apiserver-client"
 	kubeletClientSigner = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -28,19 +28,17 @@ const (
 	unknownSigner       = "kubernetes.io/legacy-unknown"
 )
 
-// Certificates does what there is to do about CertificateSigningRequests: it is three controllers, which Sign,
-// Approve and Clean run.
+// Certificates is the three controllers of CertificateSigningRequests, which Sign, Approve and Clean run.
 type Certificates struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
 	Now      func() time.Time // nil: time.Now
-	// Authority signs certificates, and PrivateKey is its key. Life is how long a certificate lasts that is asked
-	// for no time.
+	// Authority and PrivateKey sign certificates. Life is the validity of a certificate whose request names none.
 	Authority  *x509.Certificate
 	PrivateKey crypto.Signer
 	Life       time.Duration
-	// Authorizer says who may have a request of a node approved.
+	// Authorizer decides whose requests for node certificates are approved.
 	Authorizer access.Authorizer
 }
 
@@ -52,8 +50,9 @@ type signingRequest struct {
 	obj  object.Value
 }
 
-// follow has a controller look at every request that there is.
-func (c *Certificates) follow(ctx context.Context, name string, look func(context.Context, *signingRequest) (time.Duration, error)) {
+// follow calls sync for every request, and again when one changes.
+func (c *Certificates) follow(ctx context.Context, name string,
+	look func(context.Context, *signingRequest) (time.Duration, error)) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -62,7 +61,7 @@ func (c *Certificates) follow(ctx context.Context, name string, look func(contex
 		engine: c.Engine, logger: c.Logger, name: name, types: []*engine.Resource{of},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			obj, err := parsed(o)
-			if gone || err != nil { // nobody can read it
+			if gone || err != nil { // it cannot be decoded
 				return 0, nil
 			}
 			return look(ctx, &signingRequest{c, of, o, obj})
@@ -70,28 +69,31 @@ func (c *Certificates) follow(ctx context.Context, name string, look func(contex
 	}).run(ctx)
 }
 
-// Sign signs what is approved, until ctx ends.
+// Sign signs approved requests until ctx ends.
 func (c *Certificates) Sign(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-signing-controller", func(ctx context.Context, r *signingRequest) (time.Duration, error) {
-		return 0, r.sign(ctx)
-	})
+	c.follow(ctx, "certificatesigningrequest-signing-controller",
+		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
+			return 0, r.sign(ctx)
+		})
 }
 
-// Approve approves what nodes ask for that may, until ctx ends.
+// Approve approves the requests that nodes are authorized to make, until ctx ends.
 func (c *Certificates) Approve(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-approving-controller", func(ctx context.Context, r *signingRequest) (time.Duration, error) {
-		return 0, r.approve(ctx)
-	})
+	c.follow(ctx, "certificatesigningrequest-approving-controller",
+		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
+			return 0, r.approve(ctx)
+		})
 }
 
-// Clean deletes requests that are of no more use, until ctx ends.
+// Clean deletes old requests until ctx ends.
 func (c *Certificates) Clean(ctx context.Context) {
-	c.follow(ctx, "certificatesigningrequest-cleaner-controller", func(ctx context.Context, r *signingRequest) (time.Duration, error) {
-		return r.clean(ctx)
-	})
+	c.follow(ctx, "certificatesigningrequest-cleaner-controller",
+		func(ctx context.Context, r *signingRequest) (time.Duration, error) {
+			return r.clean(ctx)
+		})
 }
 
-// is says whether a condition of the request is true, and when it was last updated.
+// is says whether a condition of the request is True, and when it was last updated.
 func (r *signingRequest) is(condition string) (at time.Time, ok bool) {
 	for _, c := range r.obj.At("status", "conditions").Items() {
 		if c.At("type").Str() == condition && c.At("status").Str() != "False" {
@@ -104,7 +106,7 @@ func (r *signingRequest) is(condition string) (at time.Time, ok bool) {
 
 func (r *signingRequest) issued() bool { return r.obj.At("status", "certificate").Str() != "" }
 
-// parse reads the request for a certificate in the request.
+// parse decodes the PKCS #10 request in spec.request.
 func (r *signingRequest) parse() (*x509.CertificateRequest, error) {
 	text, err := base64.StdEncoding.DecodeString(r.obj.At("spec", "request").Str())
 	if err != nil {
@@ -125,7 +127,7 @@ func (r *signingRequest) usages() []string {
 	return usages
 }
 
-// write stores the request with something else through one of its subresources.
+// write updates the request through one of its subresources.
 func (r *signingRequest) write(ctx context.Context, subresource string, obj object.Value) error {
 	rq := &engine.Request{
 		Resource: r.of, Subresource: r.of.Subresource(subresource), Name: r.live.Key.Name,
@@ -139,13 +141,14 @@ func (r *signingRequest) withCondition(condition object.Value) object.Value {
 	return r.obj.WithAt(object.ListOf(conditions...), "status", "conditions")
 }
 
-// sign signs the request if it is approved, and for one of the signers that are known.
+// sign signs the request if it is approved and names one of our signers.
 func (r *signingRequest) sign(ctx context.Context) error {
 	signer := r.obj.At("spec", "signerName").Str()
 	_, approved := r.is("Approved")
 	_, denied := r.is("Denied")
 	_, failed := r.is("Failed")
-	if !approved || denied || failed || r.issued() || !slices.Contains([]string{clientSigner, kubeletClientSigner, kubeletSigner, unknownSigner}, signer) {
+	if !approved || denied || failed || r.issued() ||
+		!slices.Contains([]string{clientSigner, kubeletClientSigner, kubeletSigner, unknownSigner}, signer) {
 		return nil
 	}
 	request, err := r.parse()
@@ -154,27 +157,30 @@ func (r *signingRequest) sign(ctx context.Context) error {
 	}
 	if err := fitsSigner(signer, request, r.usages()); err != nil {
 		return r.write(ctx, "status", r.withCondition(object.Fields(
-			"type", object.StringOf("Failed"), "status", object.StringOf("True"), "reason", object.StringOf("SignerValidationFailure"),
-			"message", object.StringOf(err.Error()), "lastUpdateTime", object.StringOf(r.Now().UTC().Format(time.RFC3339)))))
+			"type", object.StringOf("Failed"), "status", object.StringOf("True"),
+			"reason", object.StringOf("SignerValidationFailure"),
+			"message", object.StringOf(err.Error()),
+			"lastUpdateTime", object.StringOf(r.Now().UTC().Format(time.RFC3339)))))
 	}
 	der, err := r.certificate(request)
 	if err != nil {
 		return fmt.Errorf("error auto signing csr: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return r.write(ctx, "status", r.obj.WithAt(object.StringOf(base64.StdEncoding.EncodeToString(text)), "status", "certificate"))
+	return r.write(ctx, "status", r.obj.WithAt(object.StringOf(base64.StdEncoding.EncodeToString(text)), "status",
+		"certificate"))
 }
 
-// Certificates are valid a little before they are made, for clocks that are behind. Those that are asked to last less
-// than shortLife last that long from now on, others from when they are valid.
+// Certificates become valid a little before they are made, for clients whose clock is slow. A requested validity
+// shorter than shortLife counts from now on, a longer one from the beginning of the validity.
 const (
 	backdate  = 5 * time.Minute
 	shortLife = 8 * time.Hour
 	minLife   = 10 * time.Minute
 )
 
-// certificate makes the certificate that is asked for: its subject, its names and its usages are the request's, and
-// its extensions are not.
+// certificate makes the requested certificate. It takes subject, names and usages from the request, and no
+// extensions.
 func (r *signingRequest) certificate(request *x509.CertificateRequest) ([]byte, error) {
 	if err := request.CheckSignature(); err != nil {
 		return nil, fmt.Errorf("unable to verify certificate request signature: %w", err)
@@ -232,10 +238,11 @@ var extendedUsages = map[string]x509.ExtKeyUsage{
 	"s/mime": x509.ExtKeyUsageEmailProtection, "ipsec end system": x509.ExtKeyUsageIPSECEndSystem,
 	"ipsec tunnel": x509.ExtKeyUsageIPSECTunnel, "ipsec user": x509.ExtKeyUsageIPSECUser,
 	"timestamping": x509.ExtKeyUsageTimeStamping, "ocsp signing": x509.ExtKeyUsageOCSPSigning,
-	"microsoft sgc": x509.ExtKeyUsageMicrosoftServerGatedCrypto, "netscape sgc": x509.ExtKeyUsageNetscapeServerGatedCrypto,
+	"microsoft sgc": x509.ExtKeyUsageMicrosoftServerGatedCrypto,
+	"netscape sgc":  x509.ExtKeyUsageNetscapeServerGatedCrypto,
 }
 
-// fitsSigner says why a signer does not sign a request.
+// fitsSigner returns why a signer does not sign a request; nil if it does.
 func fitsSigner(signer string, request *x509.CertificateRequest, usages []string) error {
 	switch signer {
 	case clientSigner:
@@ -253,8 +260,8 @@ func fitsSigner(signer string, request *x509.CertificateRequest, usages []string
 	return nil
 }
 
-// ofKubelet says why a request is not one of a kubelet, for the certificate that it shows as a client, or as a
-// server.
+// ofKubelet returns why a request is not that of a kubelet for its client certificate, or its serving certificate;
+// nil if it is.
 func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) error {
 	usage := "client auth"
 	if serves {
@@ -286,8 +293,8 @@ func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) e
 	return nil
 }
 
-// approve approves the request of a node for its certificate as a client, if who asks may have that done: a node for
-// itself, or somebody for a node.
+// approve approves the request for the client certificate of a node, if its user is authorized to: the node for
+// itself, or another user for a node.
 func (r *signingRequest) approve(ctx context.Context) error {
 	_, approved := r.is("Approved")
 	_, denied := r.is("Denied")
@@ -327,8 +334,9 @@ func (r *signingRequest) approve(ctx context.Context) error {
 		})
 		switch {
 		case decision == access.Allow:
-			return r.write(ctx, "approval", r.withCondition(object.Fields("type", object.StringOf("Approved"), "status", object.StringOf("True"),
-				"reason", object.StringOf("AutoApproved"), "message", object.StringOf(way.says))))
+			return r.write(ctx, "approval",
+				r.withCondition(object.Fields("type", object.StringOf("Approved"), "status", object.StringOf("True"),
+					"reason", object.StringOf("AutoApproved"), "message", object.StringOf(way.says))))
 		case err != nil:
 			return err
 		}
@@ -336,13 +344,13 @@ func (r *signingRequest) approve(ctx context.Context) error {
 	return nil
 }
 
-// How long requests are kept: those that are decided, and those that wait, or that are approved and not signed.
+// How long requests are kept: decided ones, and ones that are pending, or approved and not signed.
 const (
 	decidedLife = time.Hour
 	pendingLife = 24 * time.Hour
 )
 
-// clean deletes the request when its time is over, and says when that is.
+// clean deletes the request when its time is over; before that it returns when to call again.
 func (r *signingRequest) clean(ctx context.Context) (time.Duration, error) {
 	var ends time.Time
 	until := func(at time.Time, life time.Duration) {
@@ -363,7 +371,8 @@ func (r *signingRequest) clean(ctx context.Context) (time.Duration, error) {
 		at, _ := time.Parse(time.RFC3339, r.obj.At("metadata", "creationTimestamp").Str())
 		until(at, pendingLife)
 	}
-	if text, err := base64.StdEncoding.DecodeString(r.obj.At("status", "certificate").Str()); err == nil && r.issued() {
+	if text, err := base64.StdEncoding.DecodeString(r.obj.At("status", "certificate").Str()); err == nil &&
+		r.issued() {
 		if block, _ := pem.Decode(text); block != nil {
 			if c, err := x509.ParseCertificate(block.Bytes); err == nil {
 				until(c.NotAfter, 0)

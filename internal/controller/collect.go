@@ -13,14 +13,14 @@ import (
 	"plinth/object"
 )
 
-// collectManager is the field manager of what the collector writes: that of the reference, which is a part of
+// collectManager is the field manager of the collector, as in the reference, where it is a part of
 // kube-controller-manager.
 const collectManager = "kube-controller-manager"
 
-// attempts is how often a task begins again at once when somebody else has changed the object meanwhile.
+// attempts is how often a task is tried again at once after a conflict.
 const attempts = 10
 
-// do does a task. Each attempt begins with the newest version of the object.
+// do executes a task. Each attempt reads the newest version of the object.
 func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 	for range attempts {
 		var o *engine.Object
@@ -48,13 +48,13 @@ func (c *collector) do(ctx context.Context, t task, known notes) (err error) {
 			break
 		}
 	}
-	if apierr.Is(err, apierr.NotFound) { // its end comes as a change
+	if apierr.Is(err, apierr.NotFound) { // its deletion comes as a change
 		return nil
 	}
 	return err
 }
 
-// target is an object that a task is about, as it is read.
+// target is the object of a task, as it was read.
 type target struct {
 	*collector
 	r    *engine.Resource
@@ -68,14 +68,15 @@ func (t *target) request() *engine.Request {
 	return rq
 }
 
-// examine deletes the object if it is garbage, and takes references from it that lead nowhere if it is not.
+// examine deletes the object if it is garbage, and otherwise removes the references to owners that are gone. What it
+// does depends on the owners:
 //
-//	an owner stays     the references to owners that are gone or wait are taken away; the object stays
-//	an owner waits     it is deleted, in the foreground if it has dependents of its own
-//	all are gone       it is deleted, as its own finalizers say, else in the background
+//	one stays          remove the references to owners that are gone or wait; keep the object
+//	else one waits     delete the object, in the foreground if it has dependents
+//	all are gone       delete the object, as its finalizers say, by default in the background
 //
-// An object that is being deleted is left alone: it is on its way. So is one of whose owners one cannot be told to be
-// gone.
+// An object that is being deleted already is left alone, and so is one with an owner of which it cannot be told
+// whether it is gone.
 func (t *target) examine(ctx context.Context, known notes) error {
 	if t.o.Sidecar.Deleting || len(t.o.Sidecar.Owners) == 0 {
 		return nil
@@ -95,7 +96,7 @@ func (t *target) examine(ctx context.Context, known notes) error {
 	}
 	switch {
 	case errors.Is(failed, errNotServed) || errors.Is(failed, errInNamespace):
-		return nil // it stays until that changes
+		return nil // it is examined again when that changes
 	case failed != nil:
 		return failed
 	case len(by[ownerStays]) > 0:
@@ -128,7 +129,7 @@ func (t *target) hasDependents() (any bool) {
 	return any
 }
 
-// delete deletes the object, on the condition that it is still as it was judged.
+// delete deletes the object, on the precondition that it has not changed since it was read.
 func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
@@ -140,22 +141,23 @@ func (t *target) delete(ctx context.Context, how engine.Propagation) error {
 	return err
 }
 
-// deleteInForeground has the object wait for its own dependents before it goes, for an owner that waits for it.
+// deleteInForeground deletes the object in the foreground, because an owner waits for it: it goes after its own
+// dependents.
 //
-// Were that all, a cycle of objects that block each other would wait forever. So an object of which a dependent waits
-// already, and which may close a cycle therefore, no longer blocks its owners. That is enough, although workers
-// decide side by side: an object comes here only when all of its owners wait or are gone, so of a cycle it comes
-// after the one before it,
+// The problem: objects of a cycle that block each other would all wait forever. To search for cycles would need a
+// consistent view of the whole graph. But it is enough to look at the next edge: an object with a dependent that
+// waits already may close a cycle, and is made to block its owners no more. That holds although workers decide
+// concurrently: an object comes here only when all of its owners wait or are gone, so in a cycle each object is
+// deleted after the one before it,
 //
 //	x is an owner of y ∧ y is deleted here ⇒ x waited before y was judged
 //
-// and the last one finds a dependent that waits: the one with which the cycle has begun, which somebody else has
-// deleted. (Who deletes several objects of one cycle in the foreground has them wait for each other, as on the
-// reference.)
+// and the last one finds a dependent that waits: the first one of the cycle, which a client deleted. (If clients
+// delete several objects of one cycle in the foreground, these wait for each other, as in the reference.)
 //
-// An object that has stopped to block its owners is judged again when they have seen that: an owner that waits for
-// nothing else is gone then, or is held by finalizers of others and keeps the object, which goes with it in the
-// background. So does the reference, whose delete is on the condition that the references have not changed.
+// An object that was made not to block is examined again once its owners have been looked at: an owner that waited
+// for nothing else is gone then, or is kept by other finalizers and keeps the object, which is deleted with it in the
+// background. The reference does the same, as its delete has the precondition that the references have not changed.
 func (t *target) deleteInForeground(ctx context.Context, refs []reference) error {
 	closes := false
 	t.Engine.Dependents(t.o.Sidecar.UID, func(d *engine.Object) bool {
@@ -178,10 +180,10 @@ func (t *target) deleteInForeground(ctx context.Context, refs []reference) error
 	return t.delete(ctx, engine.Foreground)
 }
 
-// errUnblocked is that an object is to be judged again, since it blocks its owners no more.
+// errUnblocked means that an object has to be examined again, since it no longer blocks its owners.
 var errUnblocked = errors.New("the owners of the object are not blocked by it any more")
 
-// releaseOwner does at once what is to be done about an owner that waits and has one dependent less that blocks it.
+// releaseOwner executes the task release of an owner at once, as one dependent less blocks it.
 func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
 	c.mu.Lock()
 	w := c.waiting[uid]
@@ -190,12 +192,12 @@ func (c *collector) releaseOwner(ctx context.Context, uid string) (err error) {
 		return nil
 	}
 	if err = c.do(ctx, task{release, w.key}, notes{}); apierr.Is(err, apierr.Conflict) {
-		return nil // somebody else changes it again and again, and that it is not blocked is a change, too
+		return nil // others keep changing it, and each change leads to a release
 	}
 	return err
 }
 
-// unblock has the object block the deletion of its owners no more.
+// unblock sets blockOwnerDeletion to false in all references of the object.
 func (t *target) unblock(ctx context.Context) error {
 	items := t.head.At("metadata", "ownerReferences").Items()
 	owners := make([]object.Value, len(items))
@@ -207,7 +209,7 @@ func (t *target) unblock(ctx context.Context) error {
 	return t.patch(ctx, object.Fields("ownerReferences", object.ListOf(owners...)))
 }
 
-// forget takes references from the object.
+// forget removes references from the object.
 func (t *target) forget(ctx context.Context, refs []reference) error {
 	var kept []object.Value
 	items := t.head.At("metadata", "ownerReferences").Items()
@@ -223,7 +225,7 @@ func (t *target) forget(ctx context.Context, refs []reference) error {
 	return t.patch(ctx, object.Fields("ownerReferences", listOrNull(kept)))
 }
 
-// finalized takes a finalizer from the object.
+// finalized removes a finalizer from the object.
 func (t *target) finalized(ctx context.Context, finalizer string) error {
 	var kept []object.Value
 	for _, f := range t.head.At("metadata", "finalizers").Items() {
@@ -241,8 +243,8 @@ func listOrNull(items []object.Value) object.Value {
 	return object.ListOf(items...)
 }
 
-// patch changes metadata of the object, on the condition that it is still as it was read; then the target is what has
-// become of it.
+// patch changes metadata of the object, on the precondition that it has not changed since it was read, and makes the
+// result the target.
 func (t *target) patch(ctx context.Context, metadata object.Value) error {
 	if err := t.pace.Wait(ctx); err != nil {
 		return err
@@ -259,7 +261,7 @@ func (t *target) patch(ctx context.Context, metadata object.Value) error {
 	return nil
 }
 
-// release takes the finalizer foregroundDeletion from the object when no dependent blocks its deletion any more.
+// release removes the finalizer foregroundDeletion from the object if no dependent blocks its deletion.
 func (t *target) release(ctx context.Context) error {
 	if waits, _ := finalizing(t.o); !waits || t.blocked(ctx) {
 		return nil
@@ -269,17 +271,19 @@ func (t *target) release(ctx context.Context) error {
 
 // blocked says whether a dependent blocks the deletion of the object.
 //
-// It is asked whenever one of them goes, so that to look at all of them each time would take a square of their
-// number. So the collector remembers one that blocks, and looks for another one only when that has gone. The last one
-// in the order of the index is the best to remember: it is that of which the delete comes last.
+// The problem: it is called whenever a dependent is gone, so to look at all dependents each time takes time in the
+// square of their number. So the collector remembers one that blocks, and looks for another one only when that is
+// gone. It remembers the last one in the order of the index, as that one is deleted last.
 func (t *target) blocked(ctx context.Context) bool {
 	uid := t.o.Sidecar.UID
 	blocks := func(d *engine.Object) bool {
-		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, uid) || t.collectable(d.Key.Resource) == nil {
+		if d == nil || d.Sidecar.Unreadable != nil || !slices.Contains(d.Sidecar.Owners, uid) ||
+			t.collectable(d.Key.Resource) == nil {
 			return false
 		}
 		head, err := engine.HeadOf(d)
-		return err == nil && slices.ContainsFunc(references(head), func(r reference) bool { return r.uid == uid && r.blocks })
+		return err == nil && slices.ContainsFunc(references(head),
+			func(r reference) bool { return r.uid == uid && r.blocks })
 	}
 	t.mu.Lock()
 	w := t.waiting[uid]
@@ -308,13 +312,13 @@ func (t *target) blocked(ctx context.Context) bool {
 	return last != (engine.Key{})
 }
 
-// orphan has the dependents of the object forget it, and then takes the finalizer orphan from it.
+// orphan removes the references of all dependents to the object, and then the finalizer orphan from it.
 func (t *target) orphan(ctx context.Context) error {
 	if _, leaves := finalizing(t.o); !leaves {
 		return nil
 	}
 	var failed firstError
-	for any := true; any; { // some may have come meanwhile
+	for any := true; any; { // until no dependent was created meanwhile
 		any = false
 		var work sync.WaitGroup
 		slots := make(chan struct{}, tasksAtOnce)
@@ -340,7 +344,7 @@ func (t *target) orphan(ctx context.Context) error {
 	return t.finalized(ctx, engine.OrphanFinalizer)
 }
 
-// leave has a dependent forget the object.
+// leave removes the references of a dependent to the object.
 func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
 	for range attempts {
 		d := &target{collector: t.collector, r: t.collectable(dependent.Resource)}
@@ -361,8 +365,8 @@ func (t *target) leave(ctx context.Context, dependent engine.Key) (err error) {
 	return err
 }
 
-// reportNamespace tells of a reference of the object to an owner that is there, but in another namespace, by an
-// Event, as the reference does.
+// reportNamespace writes an Event if the object names an owner that exists, but in another namespace, as the
+// reference does.
 func (t *target) reportNamespace(ctx context.Context, ref reference) {
 	types := t.Registry.Now()
 	of, namespaces, events := t.ownerResource(ref), types.Find("", "v1", "namespaces"), types.Find("", "v1", "events")
@@ -393,18 +397,22 @@ func (t *target) reportNamespace(ctx context.Context, ref reference) {
 	stamp := text(now.Format("2006-01-02T15:04:05Z"))
 	const component = "garbage-collector-controller"
 	event := object.Fields(
-		"metadata", object.Fields("name", text(fmt.Sprintf("%s.%x", rq.Name, now.UnixNano())), "namespace", text(namespace)),
+		"metadata", object.Fields("name", text(fmt.Sprintf("%s.%x",
+			rq.Name, now.UnixNano())), "namespace", text(namespace)),
 		"involvedObject", object.Fields(
-			"apiVersion", text(t.r.APIVersion()), "kind", text(t.r.Kind), "name", text(rq.Name), "namespace", text(rq.Namespace),
+			"apiVersion", text(t.r.APIVersion()), "kind", text(t.r.Kind),
+			"name", text(rq.Name), "namespace", text(rq.Namespace),
 			"uid", text(t.o.Sidecar.UID)),
 		"reason", text("OwnerRefInvalidNamespace"), "type", text("Warning"),
 		"message", text(fmt.Sprintf("ownerRef [%s/%s, namespace: %s, name: %s, uid: %s] does not exist in namespace %q",
 			ref.apiVersion, ref.kind, rq.Namespace, ref.name, ref.uid, rq.Namespace)),
-		"source", object.Fields("component", text(component)), "reportingComponent", text(component), "reportingInstance", text(""),
+		"source", object.Fields("component",
+			text(component)), "reportingComponent", text(component), "reportingInstance", text(""),
 		"firstTimestamp", stamp, "lastTimestamp", stamp, "count", object.IntOf(1),
 	)
 	create := &engine.Request{Resource: events, Namespace: namespace, User: t.user, FieldManager: collectManager}
 	if _, err := t.Engine.Create(ctx, create, object.Parsed{Value: event}); err != nil {
-		t.Logger.Debug("an event could not be written", "event", "OwnerRefInvalidNamespace", "object", t.o.Key.String(), "error", err)
+		t.Logger.Debug("an event could not be written", "event", "OwnerRefInvalidNamespace", "object",
+			t.o.Key.String(), "error", err)
 	}
 }

@@ -13,20 +13,20 @@ import (
 	"plinth/object"
 )
 
-// Definitions deletes the objects of definitions that are deleted, and then lets the definitions go (EXT-1). It
-// belongs to the server itself, as in the reference, where no kube-controller-manager does it either.
+// Definitions deletes the objects of deleted definitions, and then removes the finalizer of these (EXT-1). It is a
+// part of the API server itself in the reference, too, and not of kube-controller-manager.
 type Definitions struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
 	Logger   *slog.Logger
-	// Objects is the type of the objects that a definition defines, in the version that they are stored in; nil:
-	// it has never defined any.
+	// Objects returns the type of the objects of a definition, in their stored version; nil if it never defined
+	// any.
 	Objects func(definition *engine.Object) *engine.Resource
-	// Finalizer is what keeps a definition until its objects are gone.
+	// Finalizer is the one that keeps a definition until its objects are deleted.
 	Finalizer string
 }
 
-// serverItself is the user as whom the reference's API server does what it does of its own accord.
+// serverItself is the user of requests that the API server makes on its own behalf.
 var serverItself = access.User{Name: "system:apiserver", Groups: []string{access.Masters, access.Authenticated}}
 
 // Run works until ctx ends.
@@ -40,9 +40,9 @@ func (c *Definitions) Run(ctx context.Context) {
 	e.run(ctx)
 }
 
-// seen has the types of a definition made as soon as it has changed, also when nobody asks for them: watches of what
-// they were end then. A definition that another server has written, and has not finished, is finished: any write of
-// its status does.
+// seen compiles the types of a definition when it has changed, also when no request needs them, which ends the
+// watches of their old form. It also completes the status of a definition that another server wrote and did not
+// complete; any write of its status does that.
 func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	definitions := c.Registry.Now().Find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 	obj, err := engine.ObjectOf(definition)
@@ -55,7 +55,7 @@ func (c *Definitions) seen(ctx context.Context, definition *engine.Object) {
 	}
 }
 
-// statusOf is a request for the status of a definition, which the server itself writes.
+// statusOf returns a request of the server itself for the status of a definition.
 func statusOf(definitions *engine.Resource, name string) *engine.Request {
 	return &engine.Request{
 		Resource: definitions, Name: name, Subresource: definitions.Subresource("status"),
@@ -63,17 +63,17 @@ func statusOf(definitions *engine.Resource, name string) *engine.Request {
 	}
 }
 
-// withRevision is an object as it is written back: on the condition that nobody has changed it.
+// withRevision returns an object with its resourceVersion, which makes a write fail if the object has changed.
 func withRevision(obj object.Value, v *engine.Object) object.Value {
 	return obj.WithAt(object.StringOf(strconv.FormatInt(v.Revision, 10)), "metadata", "resourceVersion")
 }
 
-// empty deletes the objects of a definition and, when none is left, takes the finalizer from it.
+// empty deletes the objects of a definition and, when none is left, removes its finalizer.
 func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.Object) (left leftovers, err error) {
 	reason, message := "NeverEstablished", "resource was never established"
 	switch r := c.Objects(definition); {
 	case r == nil:
-	case c.Registry.Now().HasBuiltinKind(r.Stored.Path): // they are not its own
+	case c.Registry.Now().HasBuiltinKind(r.Stored.Path): // the objects belong to a built-in kind
 		reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
 	default:
 		list, err := e.emptyOf(ctx, r, "", inBackground)
@@ -91,13 +91,14 @@ func (c *Definitions) empty(ctx context.Context, e *emptier, definition *engine.
 		reason, message = "InstanceDeletionCompleted", "removed all instances"
 	}
 	err = c.release(ctx, e.of, definition.Key.Name, reason, message)
-	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { // what somebody else did comes as an event
+	// The change of another client comes as an event.
+	if apierr.Is(err, apierr.NotFound) || apierr.Is(err, apierr.Conflict) { //
 		return left, nil
 	}
 	return left, err
 }
 
-// release takes the finalizer from a definition and says in its status why.
+// release removes the finalizer from a definition, and records the reason in its status.
 func (c *Definitions) release(ctx context.Context, definitions *engine.Resource, name, reason, message string) error {
 	rq := statusOf(definitions, name)
 	live, err := c.Engine.Get(ctx, rq, "")
@@ -112,7 +113,7 @@ func (c *Definitions) release(ctx context.Context, definitions *engine.Resource,
 		return f.Str() == c.Finalizer
 	})
 	if len(finalizers) == obj.At("metadata", "finalizers").Len() {
-		return nil // somebody else has taken it away; others hold the definition
+		return nil // it was removed; other finalizers keep the definition
 	}
 	var conditions []object.Value
 	for _, condition := range obj.At("status", "conditions").Items() {

@@ -17,13 +17,14 @@ import (
 	"plinth/internal/engine"
 )
 
-// emptier empties the deleted objects of one type that hold others: namespaces and definitions.
+// emptier deletes the contents of deleted objects of one type: namespaces or definitions.
 //
-// Each object that is being deleted has a worker, so that one that cannot be emptied (a webhook that does not answer)
-// keeps no other. A worker makes a pass over what is in its object, and then waits until something happens to what
-// the pass has left: it watches the types that have objects left, in that namespace, from the version of which the
-// pass counted them. Nothing is listed again by the clock, and a server in which nothing is being deleted follows
-// nothing but the objects themselves.
+// Each object that is being deleted has a worker of its own, so that one that cannot be emptied (a webhook does not
+// answer) does not delay the others. A worker makes a pass over the contents, and then waits until some of what is
+// left has changed: it watches the types that have objects left, in that namespace, from the revision at which the
+// pass counted them. The obvious way, to list everything again every few seconds, costs as much for what is stuck as
+// for what makes progress, and is late. Here nothing is listed by the clock, and while nothing is being deleted there
+// is one watch, of the objects themselves.
 type emptier struct {
 	engine *engine.Engine
 	logger *slog.Logger
@@ -32,27 +33,27 @@ type emptier struct {
 	what   string           // "namespace"
 	user   access.User
 	pace   *rate.Limiter // of its deletes
-	// seen is told of every change of an object; nil disables it.
+	// seen is called for every change of an object; nil disables it.
 	seen func(ctx context.Context, o *engine.Object)
-	// empty is one pass: it deletes what is in an object, and lets the object go when nothing is left.
+	// empty makes one pass: it deletes the contents of an object, and removes its finalizer when nothing is left.
 	empty func(ctx context.Context, o *engine.Object) (leftovers, error)
 }
 
-// leftovers is what a pass has left behind, and what is worth another pass.
+// leftovers is what a pass has left, and when to make the next one.
 type leftovers struct {
 	kinds     []leftKind
-	namespace string    // in which the objects are; "": in all
-	until     time.Time // when to look again although nothing has happened; zero: never
-	wrote     int64     // the revision of what the pass itself has written to the object; 0: nothing
+	namespace string    // of the objects; "": all
+	until     time.Time // when to make a pass although nothing has changed; zero: never
+	wrote     int64     // the revision of the last write of the pass to the object; 0: none
 }
 
-// leftKind is a type and how many of its objects are left, as of a revision.
+// leftKind is how many objects of a type are left, as of a revision.
 type leftKind struct {
 	resource *engine.Resource
 	count    int
 	revision int64
-	// related are objects that are not to be emptied: their deletion is worth another pass. (A Node, whose Pods
-	// nobody ends.)
+	// related are objects that are not deleted, but whose deletion is a reason for another pass: of a Node, as
+	// its Pods are then deleted without a grace period.
 	related bool
 }
 
@@ -64,18 +65,18 @@ func (l *leftovers) count() (n int) {
 }
 
 const (
-	// passesAtOnce is how many objects are emptied side by side, and deletesAtOnce how many deletes of a pass
-	// are: these share the waits for the disk.
+	// passesAtOnce is how many objects are emptied concurrently, and deletesAtOnce how many deletes a pass makes
+	// concurrently: their commits share a sync of the log.
 	passesAtOnce  = 10
 	deletesAtOnce = 16
 
-	// A pass is followed by a rest of restFactor times as long as it took, and of minRest at least, unless
-	// nothing is left: objects whose finalizers go one after the other are not worth a pass each.
+	// After a pass the worker waits restFactor times as long as it took, and minRest at least, unless nothing is
+	// left. So objects whose finalizers are removed one after another do not cause a pass each.
 	restFactor = 10
 	minRest    = 100 * time.Millisecond
 
-	// After an error the next pass comes by itself: after minRetry, and twice as long each time, up to maxRetry,
-	// as in the reference.
+	// After an error the next pass follows after minRetry, and twice as long each time, up to maxRetry, as in the
+	// reference.
 	minRetry = time.Second
 	maxRetry = time.Minute
 )
@@ -95,7 +96,7 @@ func (c *emptier) run(ctx context.Context) {
 	}
 }
 
-// watch follows the objects and gives each that is being deleted a worker.
+// watch follows the objects and starts a worker for each that is being deleted.
 func (c *emptier) watch(ctx context.Context) error {
 	watch, err := c.engine.Watch(ctx, &engine.Request{Resource: c.of, User: c.user}, engine.WatchOptions{})
 	if err != nil {
@@ -156,7 +157,7 @@ func (c *emptier) newWorker(slots chan struct{}, o *engine.Object) *worker {
 	return w
 }
 
-// work makes passes until ctx ends: the object is gone, then, or the server closes.
+// work makes passes until ctx ends, because the object is gone or the server closes.
 func (w *worker) work(ctx context.Context) {
 	last := ""
 	for failed := 0; ctx.Err() == nil; {
@@ -179,7 +180,7 @@ func (w *worker) work(ctx context.Context) {
 			if at := w.now().Add(retry(failed)); left.until.IsZero() || at.Before(left.until) {
 				left.until = at
 			}
-			if err.Error() != last { // it is told of once
+			if err.Error() != last { // logged once
 				last = err.Error()
 				w.logger.Warn("emptying a "+w.what+" failed, trying again", w.what, o.Key.Name, "error", err)
 			}
@@ -189,8 +190,8 @@ func (w *worker) work(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a reason for another pass: nothing is left of what was; or something has become of what
-// is left, or of the object itself, and the rest is over; or the time has come. It also returns when ctx ends.
+// wait returns when there is a reason for another pass: all that was left is gone; or some of it, or the object
+// itself, has changed and the pause is over; or left.until has come. It also returns when ctx ends.
 func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -228,7 +229,7 @@ func (w *worker) wait(ctx context.Context, left leftovers, rest time.Duration) {
 	}
 }
 
-// follow tells of changes of the objects that are left of a kind, and how many of these are gone, until ctx ends.
+// follow sends changes of the objects left of a kind, and how many of these are gone, until ctx ends.
 func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, ended chan<- int) {
 	tell := func(n int) {
 		select {
@@ -264,24 +265,25 @@ func (w *worker) follow(ctx context.Context, kind leftKind, namespace string, en
 			tell(gone)
 		}
 	}
-	// The history has gone away, or the type is served in another form or not any more: only another pass can
-	// tell.
+	// The history does not reach back so far, or the type is served in another form or not any more: make another
+	// pass.
 	if pause(ctx, minRetry) {
 		tell(0)
 	}
 }
 
-// deletion says what a controller asks of the delete of an object.
+// deletion returns the options with which a controller deletes an object.
 type deletion func(o *engine.Object) engine.DeleteOptions
 
-// inBackground is the propagation of deletes of all that there is: nothing is to be kept for its dependents, nor
-// because of them.
+// inBackground is the option for deletes of everything in a namespace: dependents are deleted anyway, and need
+// neither be waited for nor orphaned.
 func inBackground(*engine.Object) engine.DeleteOptions {
 	return engine.DeleteOptions{PropagationPolicy: "Background"}
 }
 
-// emptyOf deletes the objects of one type in a namespace, or in all, and yields those that something holds. Nothing
-// new can come: the namespace or the definition is marked, and what was created before it was is in the first list.
+// emptyOf deletes the objects of one type in a namespace, or in all, and returns a list of those that are left. No
+// new ones can be created: the namespace or the definition is marked as deleted, and what was created before that is
+// in the first list.
 func (c *emptier) emptyOf(
 	ctx context.Context, r *engine.Resource, namespace string, how deletion,
 ) (rest *engine.Collection, err error) {
@@ -318,9 +320,9 @@ func (c *emptier) emptyOf(
 	return c.engine.List(ctx, rq, engine.ListOptions{})
 }
 
-// deleteIsNoop says that a delete in the background would change nothing of an object: it has been told before, and
-// waits for finalizers that such a delete leaves alone. (Types with a grace period are told again: it may be a
-// shorter one.)
+// deleteIsNoop says that a delete in the background would not change an object: it is being deleted already, and
+// waits for finalizers that such a delete leaves. (Types with a grace period are deleted again, as that may shorten
+// it.)
 func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	if !item.Sidecar.Deleting || r.GracefulDelete != nil {
 		return false
@@ -333,8 +335,7 @@ func deleteIsNoop(r *engine.Resource, item *engine.Object) bool {
 	return true
 }
 
-// delete deletes one object of a list. That it is gone, or that another one has taken its name, is no error: the
-// latter was created after what the list is of.
+// delete deletes one object of a list. It is no error if the object is gone, or another one has its name.
 func (c *emptier) delete(ctx context.Context, r *engine.Resource, item *engine.Object, o engine.DeleteOptions) error {
 	rq := &engine.Request{Resource: r, Name: item.Key.Name, User: c.user}
 	if r.Namespaced {
@@ -371,7 +372,7 @@ func (f *firstError) get() error {
 	return f.err
 }
 
-// pause waits, and says whether it has not been cut short.
+// pause waits, and returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

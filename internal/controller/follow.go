@@ -9,15 +9,15 @@ import (
 	"plinth/internal/engine"
 )
 
-// follower calls sync for the objects of some types: for all that there are, and then for each that changes or goes.
-// It is for controllers that look at one object at a time and need no order.
+// follower calls sync for the objects of some types: first for all of them, then for each that is changed or deleted.
+// It is for controllers that look at one object at a time, in any order.
 type follower struct {
 	engine *engine.Engine
 	logger *slog.Logger
 	name   string // of the controller
 	types  []*engine.Resource
-	// sync does what is to be done about an object; gone says that it was deleted. It is called again after a
-	// time if it says so (again > 0), and after an error. Objects of one type come one after the other.
+	// sync handles one object; gone means that it was deleted. It is called again after the time that it returns,
+	// if again > 0, and after an error. It is called for one object of a type at a time.
 	sync func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (again time.Duration, err error)
 }
 
@@ -26,12 +26,13 @@ func (f *follower) run(ctx context.Context) {
 	var work sync.WaitGroup
 	for _, of := range f.types {
 		if of == nil {
-			continue // it is not served
+			continue // not served
 		}
 		work.Go(func() {
 			for ctx.Err() == nil {
 				if err := f.watch(ctx, of); err != nil && ctx.Err() == nil {
-					f.logger.Warn("a watch has failed, trying again", "controller", f.name, "type", of.Name, "error", err)
+					f.logger.Warn("a watch has failed, trying again",
+						"controller", f.name, "type", of.Name, "error", err)
 					pause(ctx, minRetry)
 				}
 			}
@@ -40,7 +41,7 @@ func (f *follower) run(ctx context.Context) {
 	work.Wait()
 }
 
-// appointment is when an object is looked at again.
+// appointment is when sync is called again for an object.
 type appointment struct {
 	o      *engine.Object
 	gone   bool
@@ -75,7 +76,7 @@ func (f *follower) watch(ctx context.Context, of *engine.Resource) error {
 	}
 }
 
-// look looks at an object, and notes when to do so again.
+// look calls sync for an object, and records when to call it again.
 func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment, later map[string]*appointment) {
 	again, err := f.sync(ctx, of, a.o, a.gone)
 	switch {
@@ -83,7 +84,8 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment
 		return
 	case err != nil:
 		if a.failed++; a.failed == 1 {
-			f.logger.Warn("a controller could not do its work, trying again", "controller", f.name, "object", a.o.Key.String(), "error", err)
+			f.logger.Warn("a controller could not do its work, trying again",
+				"controller", f.name, "object", a.o.Key.String(), "error", err)
 		}
 		again = retry(a.failed)
 	case again <= 0:
@@ -95,7 +97,7 @@ func (f *follower) look(ctx context.Context, of *engine.Resource, a *appointment
 	later[a.o.Key.Name] = a
 }
 
-// nextUntil waits for events, but no longer than until the next appointment.
+// nextUntil waits for events until the next appointment.
 func nextUntil(ctx context.Context, watch *engine.Watch, later map[string]*appointment) ([]engine.Event, error) {
 	if len(later) == 0 {
 		return watch.Next(ctx)

@@ -17,36 +17,39 @@ import (
 	"plinth/object"
 )
 
-// Garbage collects objects whose owners are gone, and does what a delete said about dependents (DEL-2, DEL-5).
+// Garbage deletes objects whose owners are gone, and executes the propagation policies of deletes (DEL-2, DEL-5).
 //
-// The problem: an object names its owners by UID and by type and name, and is to go when none of them is there any
-// more. Owners are of any type and end at any time, dependents come at any time, also after their owner has gone; and
-// nothing but the objects themselves outlives the process.
+// The problem: an object names its owners by UID, type and name, and has to be deleted when none of them exists any
+// more. Owners are of any type and may be deleted at any time; dependents may be created at any time, also after
+// their owner was deleted; and nothing but the objects themselves survives the process.
 //
 // The reference keeps a graph of all objects in memory, built by a watch for each type, and compares its nodes with
-// the server. Here the store has what the graph is for: an index that finds dependents by the UID of an owner, and
-// one history of all objects. So the collector follows that history and looks at an object only when something may
-// have changed for it:
+// the server. Here the store has what the graph is for: an index of dependents by the UID of their owner, and one
+// history of all objects. So the collector follows that history, and examines an object only when one of three things
+// has changed:
 //
-//   - its references are new: are the owners there?
-//   - an owner of it has gone: is there another one?
-//   - an owner waits for its dependents (the finalizer foregroundDeletion): it is deleted, too, or leaves that owner
-//     for others.
+//   - its references are new: do the owners exist?
+//   - an owner was deleted: does another one exist?
+//   - an owner waits for its dependents (the finalizer foregroundDeletion): the object is deleted, too, or its
+//     reference to that owner is removed if it has another one.
 //
-// An object is judged by the newest state and not by the change that was the reason to look, and what is decided is
-// written on the condition that the object is still the one that was judged. The invariant, once the history is read
-// to its end and the worklist is empty: every object with references has one to an object that is there, or to one
-// that cannot be told to be gone. It holds because an object and its owner are both in the state that one of the two
-// changes is judged by: if the owner went first, the dependent was looked at when it came; if the dependent came
-// first, the index had it when the owner went.
+// What is decided depends on the newest state, and not on the change that was the reason to look, and is written on
+// the precondition that the object has not changed since. Once the history is read to its end and the worklist is
+// empty:
 //
-// To go by the changes alone, and to forget them, would not do: a server that is killed between an owner's end and
-// its dependents' would never delete the latter. So at the start, after the history has gone away under the
-// collector, and when a type is served that an owner is of, all objects with references are looked at. This reads the
-// metadata of those, and nothing else.
+//	an object has references  ⇒  one of them is to an owner that exists, or of which that cannot be told
 //
-// Nothing grows with the number of objects: there are the objects that wait for dependents, the types of owners that
-// are not served, and the tasks under way.
+// It holds because of the two changes, the end of the owner and the creation of the dependent, the later one is
+// examined in a state that shows both: if the owner was deleted first, the dependent is examined when it is created;
+// if the dependent was created first, the index has it when the owner is deleted.
+//
+// The obvious way, to follow the changes alone, fails after a restart: a server that is killed between the end of an
+// owner and that of its dependents would never delete these. So all objects with references are examined at the
+// start, when the history no longer reaches back to the collector, and when the type of an owner that was not served
+// is served. This reads the metadata of those objects, and nothing else.
+//
+// Memory does not grow with the number of objects. It holds the objects that wait for dependents, the types of owners
+// that are not served, and the tasks on the worklist.
 type Garbage struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -54,14 +57,14 @@ type Garbage struct {
 	Now      func() time.Time // nil: time.Now
 }
 
-// The things to be done about an object.
+// The kinds of tasks.
 const (
 	examine taskKind = iota // is it garbage?
-	release                 // it waits for dependents: do any of them still block its deletion?
-	orphan                  // it leaves its dependents: they are to forget it
+	release                 // it waits for its dependents: does one still block its deletion?
+	orphan                  // its dependents are orphaned: their references to it are removed
 )
 
-// collector is a run of Garbage.
+// collector is the state of one run of Garbage.
 type collector struct {
 	*Garbage
 	user access.User
@@ -69,31 +72,30 @@ type collector struct {
 	pace *rate.Limiter // of its writes
 
 	mu sync.Mutex
-	// waiting has the objects that wait for their dependents, by UID:
+	// waiting is the objects that wait for their dependents, by UID:
 	//
 	//	u ∈ waiting ⇔ the last version of u that was read is being deleted and has the finalizer foregroundDeletion
 	waiting map[string]*waiter
-	// missing has the types of owners that are not served. After too many there is only the knowledge that there
-	// are some.
+	// missing is the types of owners that are not served; above maxMissing only that there are some.
 	missing     map[ownerType]bool
 	missingMore bool
-	followed    atomic.Int64 // the revision of the last change that was followed
-	lost        bool         // dependents of an object that could not be read may be garbage: all have to be looked at
+	followed    atomic.Int64 // the revision of the last change that was read
+	lost        bool         // an unreadable object was deleted: any object may be its dependent, so all are examined
 }
 
-// waiter is an object that waits for its dependents.
+// waiter is an object that waits for its dependents to be deleted.
 type waiter struct {
 	key     engine.Key
-	blocker engine.Key // a dependent that blocked its deletion when it was last looked at
+	blocker engine.Key // a dependent that blocked its deletion when release last looked
 }
 
-// ownerType is how a reference says what an owner is.
+// ownerType is the type of an owner as a reference names it.
 type ownerType struct{ apiVersion, kind string }
 
-// departed is an owner that is gone: what references to it look like.
+// departed is an owner that was deleted, as references name it.
 type departed struct{ uid, group, kind, namespace, name string }
 
-// maxMissing bounds the types of owners that are remembered as not being served.
+// maxMissing bounds collector.missing.
 const maxMissing = 1000
 
 // Run works until ctx ends.
@@ -123,7 +125,7 @@ func (g *Garbage) collector(ctx context.Context) *collector {
 	return c
 }
 
-// follow looks at all objects, and then at what changes, until all have to be looked at again.
+// follow examines all objects, and then follows the changes, until all have to be examined again.
 func (c *collector) follow(ctx context.Context, first bool) error {
 	types := c.Registry.Now()
 	c.mu.Lock()
@@ -162,7 +164,7 @@ func (c *collector) follow(ctx context.Context, first bool) error {
 	}
 }
 
-// served says whether a type is served now of which an owner was when it was not.
+// served says whether one of the missing types of owners is served now.
 func (c *collector) served(types *engine.Types) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -177,8 +179,8 @@ func (c *collector) served(types *engine.Types) bool {
 	return false
 }
 
-// collectable is the type of the objects that have keys of this resource part, where they can be dependents; else
-// nil. Events are not among them, as in the reference.
+// collectable returns the type whose objects have keys with this resource, or nil if they cannot be dependents.
+// Events cannot, as in the reference.
 func (c *collector) collectable(path string) *engine.Resource {
 	r := c.Registry.Now().OfPath(path)
 	if r == nil || path == eventsPath || !r.Has("delete") || !r.Has("list") || !r.Has("watch") {
@@ -189,13 +191,13 @@ func (c *collector) collectable(path string) *engine.Resource {
 
 const eventsPath = "/events"
 
-// gone follows the end of an object.
+// gone handles the deletion of an object.
 func (c *collector) gone(old *engine.Object) {
 	if old == nil {
 		return
 	}
 	uid := old.Sidecar.UID
-	if uid == "" { // nobody knows who it was
+	if uid == "" { // it was unreadable
 		c.lost = c.lost || old.Sidecar.Unreadable != nil && c.collectable(old.Key.Resource) != nil
 		return
 	}
@@ -213,7 +215,7 @@ func (c *collector) gone(old *engine.Object) {
 	})
 }
 
-// departedOf is what references to an object look like.
+// departedOf returns an object as references to it name it.
 func departedOf(o *engine.Object) *departed {
 	d := &departed{uid: o.Sidecar.UID}
 	if head, err := engine.HeadOf(o); err == nil {
@@ -232,13 +234,13 @@ func groupOf(apiVersion string) string {
 	return strings.Clone(group)
 }
 
-// is says whether a reference of an object in a namespace is to the departed.
+// is says whether a reference of an object in this namespace names the departed.
 func (d *departed) is(ref reference, namespace string) bool {
 	return d.uid == ref.uid && d.kind == ref.kind && d.name == ref.name && d.group == groupOf(ref.apiVersion) &&
 		(d.namespace == "" || d.namespace == namespace)
 }
 
-// tellOwners has those owners looked at again that wait for their dependents.
+// tellOwners adds the task release for those owners that wait for their dependents.
 func (c *collector) tellOwners(uids []string) {
 	if len(uids) == 0 {
 		return
@@ -255,8 +257,8 @@ func (c *collector) tellOwners(uids []string) {
 	}
 }
 
-// changed follows a change of an object, or its beginning. observed says that references that are new are to be
-// reported where they lead out of the namespace.
+// changed handles the creation or change of an object. observed is set when new references to another namespace are
+// to be reported.
 func (c *collector) changed(ctx context.Context, old, now *engine.Object, observed bool) {
 	if old != nil && old.Sidecar.Unreadable != nil {
 		old = nil
@@ -284,7 +286,7 @@ func (c *collector) changed(ctx context.Context, old, now *engine.Object, observ
 	}
 }
 
-// deleting follows an object that is being deleted.
+// deleting handles a change of an object that is being deleted.
 func (c *collector) deleting(o *engine.Object) {
 	waits, leaves := finalizing(o)
 	uid := o.Sidecar.UID
@@ -309,7 +311,7 @@ func (c *collector) deleting(o *engine.Object) {
 	}
 }
 
-// finalizing says whether an object that is being deleted waits for its dependents, or leaves them.
+// finalizing says whether an object that is being deleted waits for its dependents, or orphans them.
 func finalizing(o *engine.Object) (waits, leaves bool) {
 	if !o.Sidecar.Deleting {
 		return false, false
@@ -325,8 +327,8 @@ func finalizing(o *engine.Object) (waits, leaves bool) {
 	return waits, leaves
 }
 
-// suspicious says whether an object with new references is to be examined: one of them leads nowhere, or to an owner
-// that it now blocks and that waits for its dependents.
+// suspicious says whether an object with new references has to be examined: one of them names no existing owner, or
+// one that waits for its dependents and that it now blocks.
 func (c *collector) suspicious(ctx context.Context, o *engine.Object) bool {
 	head, err := engine.HeadOf(o)
 	if err != nil {
@@ -364,24 +366,24 @@ func references(head object.Value) []reference {
 	return refs
 }
 
-// ownerState is what has become of the owner that a reference names.
+// ownerState is the state of the owner that a reference names.
 type ownerState uint8
 
 const (
 	ownerStays ownerState = iota // "solid" in the reference
-	ownerGone                    // "dangling": there is none by that name, or it is another object
+	ownerGone                    // "dangling": it does not exist, or another object has its name
 	ownerWaits                   // it is being deleted, and waits for its dependents
 )
 
 var (
-	// errNotServed is that the type of an owner is not served, so that nobody can say whether it is there.
+	// errNotServed means that the type of an owner is not served, so that it cannot be told whether it exists.
 	errNotServed = errors.New("the type of an owner is not served")
-	// errInNamespace is that an object of no namespace names an owner that would be in one, and does not say in
-	// which.
+	// errInNamespace means that a cluster-scoped object names an owner of a namespaced type, whose namespace is
+	// not known.
 	errInNamespace = errors.New("an object of no namespace refers to an owner in a namespace")
 )
 
-// find says what has become of an owner of an object. An owner that is in a namespace is in that of the object.
+// find returns the state of an owner of an object. A namespaced owner is in the namespace of the object.
 func (c *collector) find(ctx context.Context, o *engine.Object, ref reference, gone []*departed) (ownerState, error) {
 	r := c.Registry.Now().OfPath(o.Key.Resource)
 	if r == nil {
@@ -415,12 +417,13 @@ func (c *collector) find(ctx context.Context, o *engine.Object, ref reference, g
 	return ownerStays, nil
 }
 
-// ownerResource is the type of the owner that a reference names; nil: it is not served, which is remembered.
+// ownerResource returns the type of the owner that a reference names; nil if it is not served, which is recorded in
+// missing.
 func (c *collector) ownerResource(ref reference) *engine.Resource {
 	r := c.Registry.Now().OfKind(ref.apiVersion, ref.kind)
 	if r != nil {
 		if r.Stored == nil {
-			return nil // it is never there, and never gone
+			return nil // it never exists, and is never gone
 		}
 		return r
 	}
@@ -431,7 +434,7 @@ func (c *collector) ownerResource(ref reference) *engine.Resource {
 	} else {
 		c.missing[ownerType{strings.Clone(ref.apiVersion), strings.Clone(ref.kind)}] = true
 	}
-	// Had the type come since it was looked for, nobody would see that it was missing.
+	// If the type was added since it was looked up, no later change would show that it was missing.
 	if r = c.Registry.Now().OfKind(ref.apiVersion, ref.kind); r == nil || r.Stored == nil {
 		return nil
 	}

@@ -1,6 +1,14 @@
-// Package controller does what a server on its own must do for its documentation to be true: it empties deleted
-// namespaces and collects objects whose owners are gone (DEL-5), and deletes the objects of custom resources that are
-// no longer defined (EXT-1). It speaks to the engine like any client.
+// Package controller has the controllers without which the API does not behave as documented: it empties deleted
+// namespaces and collects garbage (DEL-5), deletes the objects of deleted definitions (EXT-1), and does what
+// kube-controller-manager does for ServiceAccounts, ClusterRoles, CertificateSigningRequests and ServiceCIDRs. Names
+// and users are those of kube-controller-manager, so that the real one can take over.
+//
+// A controller is a client of the engine: it reads, and writes on the precondition that what it read has not changed.
+// It has no state that has to survive the process. Its nouns:
+//
+//   - a pass is one look at everything that a controller is responsible for.
+//   - a worklist is a queue of tasks, one for each thing to do about an object.
+//   - a follower calls a function for each object of some types, and again when it changes.
 package controller
 
 import (
@@ -19,17 +27,16 @@ import (
 	"plinth/object"
 )
 
-// namespaceFinalizer is the entry of spec.finalizers that the namespace controller answers for.
+// namespaceFinalizer is the entry of spec.finalizers that the namespace controller removes.
 const namespaceFinalizer = "kubernetes"
 
-// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and says in their status what
-// is left in them, and why (DEL-5).
+// Namespaces empties and finalizes deleted namespaces until its context ends (URI-5), and reports in their status
+// what is left in them, and why (DEL-5).
 //
-// It differs from the reference's controller in when it looks, and in one thing that it does. It begins at once and
-// not after five seconds, and looks again when something becomes of what is left and not after an estimated time. And
-// Pods of a Node that is not there are deleted without a grace period: nobody will ever say that they have ended.
-// There the reference has another controller for such Pods (pod-garbage-collector-controller), which does the same
-// after 40 seconds.
+// It differs from the reference's controller in two ways. It begins at once, and not after five seconds, and makes
+// the next pass when some of what is left has changed, and not after an estimated time. And it deletes Pods of a Node
+// that does not exist without a grace period, as no kubelet will ever end them; in the reference another controller
+// (pod-garbage-collector-controller) does so after 40 seconds.
 type Namespaces struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -42,7 +49,8 @@ func (c *Namespaces) Run(ctx context.Context) { c.emptier().run(ctx) }
 
 func (c *Namespaces) emptier() *emptier {
 	e := &emptier{
-		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace", user: serviceAccount("namespace-controller"), pace: newPace(),
+		engine: c.Engine, logger: c.Logger, now: c.Now, what: "namespace",
+		user: serviceAccount("namespace-controller"), pace: newPace(),
 		of: c.Registry.Now().Find("", "v1", "namespaces"),
 	}
 	if e.now == nil {
@@ -54,7 +62,7 @@ func (c *Namespaces) emptier() *emptier {
 	return e
 }
 
-// serviceAccount is the user as whom a controller of this name works, as in the reference with
+// serviceAccount returns the user of a controller of this name, as in the reference with
 // --use-service-account-credentials.
 func serviceAccount(name string) access.User {
 	return access.User{
@@ -63,7 +71,7 @@ func serviceAccount(name string) access.User {
 	}
 }
 
-// namespacePass is one pass over what is in a namespace.
+// namespacePass is one pass over the contents of a namespace.
 type namespacePass struct {
 	*emptier
 	types *engine.Types
@@ -76,8 +84,8 @@ type namespacePass struct {
 	failed     []error
 }
 
-// run deletes all that is in the namespace, says in its status what is left, and takes the finalizer from it when
-// that is nothing. A type that cannot be emptied does not keep the others.
+// run deletes the contents of the namespace, reports in its status what is left, and removes the finalizer when
+// nothing is. An error of one type does not stop the others.
 func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	p.left.namespace = p.name
 	p.remaining, p.finalizers = map[string]int{}, map[string]int{}
@@ -96,8 +104,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 		kinds = slices.Delete(kinds, i, i+1)
 	}
 	if podsRemain {
-		// The rest stays until no Pod needs it any more, and is not spoken of before: not even the Pods are,
-		// in the reference.
+		// Other objects stay as long as Pods may need them. The status does not mention any of it, as in the
+		// reference.
 		clear(p.remaining)
 		clear(p.finalizers)
 	} else {
@@ -117,8 +125,8 @@ func (p *namespacePass) run(ctx context.Context) (leftovers, error) {
 	return p.left, p.finalize(ctx)
 }
 
-// namespacedKind is a kind whose objects are in namespaces: one resource that serves it, and the names
-// "RESOURCE.GROUP" under which its objects are counted.
+// namespacedKind is a namespaced kind: one resource that serves it, and the names "RESOURCE.GROUP" under which its
+// objects are counted.
 type namespacedKind struct {
 	resource *engine.Resource
 	names    []string
@@ -182,18 +190,17 @@ func (p *namespacePass) kind(ctx context.Context, k *namespacedKind, how deletio
 	return rest
 }
 
-// unexpected is that objects are left that nothing is known to hold, in the words of the reference.
+// unexpected means that objects are left although no finalizer keeps them, in the words of the reference.
 func (p *namespacePass) unexpected(r *engine.Resource) error {
 	return fmt.Errorf("unexpected items still remain in namespace: %s for gvr: %s/%s, Resource=%s",
 		p.name, r.Group, r.Version, r.Name)
 }
 
-// pods deletes the Pods, with the grace periods that they ask for, and says whether some are left. That they are
-// still there when the longest of these periods is over, counted from the deletion of the namespace, is an error,
-// unless finalizers hold some.
+// pods deletes the Pods with their grace periods, and says whether some are left. It is an error if they are left
+// after the longest of these periods, counted from the deletion of the namespace, unless finalizers keep them.
 func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted time.Time) (remain bool) {
 	nodes := p.types.Find("", "v1", "nodes")
-	there := map[string]bool{} // by the names of Nodes
+	there := map[string]bool{} // whether a Node exists, by name
 	rest := p.kind(ctx, k, func(pod *engine.Object) engine.DeleteOptions {
 		o := inBackground(pod)
 		name := nodeOf(pod)
@@ -215,7 +222,8 @@ func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted tim
 		return false
 	}
 	if len(there) > 0 {
-		p.left.kinds = append(p.left.kinds, leftKind{resource: nodes, revision: p.left.kinds[0].revision, related: true})
+		p.left.kinds = append(p.left.kinds,
+			leftKind{resource: nodes, revision: p.left.kinds[0].revision, related: true})
 	}
 	if len(p.finalizers) > 0 {
 		return true
@@ -224,7 +232,7 @@ func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted tim
 	for _, pod := range rest {
 		obj, err := engine.ObjectOf(pod)
 		if err != nil {
-			continue // the list has failed by that
+			continue // then the list has failed, too
 		}
 		if phase := obj.At("status", "phase").Str(); phase != "Succeeded" && phase != "Failed" {
 			grace = max(grace, obj.At("spec", "terminationGracePeriodSeconds").Int())
@@ -238,7 +246,7 @@ func (p *namespacePass) pods(ctx context.Context, k *namespacedKind, deleted tim
 	return true
 }
 
-// nodeOf is the name of the Node that a Pod is bound to; "": it is bound to none.
+// nodeOf returns the name of the Node that a Pod is bound to, or "".
 func nodeOf(pod *engine.Object) string {
 	for _, field := range pod.Sidecar.Fields {
 		if field.Name == "spec.nodeName" {
@@ -248,7 +256,7 @@ func nodeOf(pod *engine.Object) string {
 	return ""
 }
 
-// finalizers lists the finalizers of an object. Of one that cannot be read there are none; whoever lists it is told.
+// finalizers returns the finalizers of an object; none of an unreadable one, about which the list returns an error.
 func finalizers(o *engine.Object) (names []string) {
 	parsed, err := object.ParseMembers(o.Data, "metadata")
 	if err != nil {
@@ -260,7 +268,7 @@ func finalizers(o *engine.Object) (names []string) {
 	return names
 }
 
-// get reads the namespace; null: it is gone, or another one has its name.
+// get reads the namespace; null if it is gone, or another one has its name.
 func (p *namespacePass) get(ctx context.Context) (object.Value, error) {
 	live, err := p.engine.Get(ctx, &engine.Request{Resource: p.of, Name: p.name, User: p.user}, "")
 	if apierr.Is(err, apierr.NotFound) {
@@ -276,8 +284,8 @@ func (p *namespacePass) get(ctx context.Context) (object.Value, error) {
 	return withRevision(obj, live.Object), err
 }
 
-// write changes a subresource of the namespace, and begins again when somebody else has changed the namespace
-// meanwhile: the whole object is written back. A null value from change leaves it as it is.
+// write changes a subresource of the namespace. After a conflict it reads the namespace again, as the whole object is
+// written back. If change returns null, nothing is written.
 func (p *namespacePass) write(ctx context.Context, subresource string, change func(object.Value) object.Value) error {
 	rq := &engine.Request{
 		Resource: p.of, Name: p.name, Subresource: p.of.Subresource(subresource),
@@ -305,7 +313,7 @@ func (p *namespacePass) write(ctx context.Context, subresource string, change fu
 	}
 }
 
-// report says in the status what is left, and why.
+// report writes to the status what is left, and why.
 func (p *namespacePass) report(ctx context.Context) error {
 	said := conditions(p.failed, p.remaining, p.finalizers)
 	return p.write(ctx, "status", func(live object.Value) object.Value {
@@ -318,7 +326,7 @@ func (p *namespacePass) report(ctx context.Context) error {
 	})
 }
 
-// finalize removes the controller's finalizer, which lets the namespace go.
+// finalize removes the controller's finalizer; the namespace is deleted if it was the last one.
 func (p *namespacePass) finalize(ctx context.Context) error {
 	return p.write(ctx, "finalize", func(live object.Value) object.Value {
 		var rest []object.Value
@@ -336,12 +344,12 @@ func (p *namespacePass) finalize(ctx context.Context) error {
 	})
 }
 
-// condition is one of a namespace's, without its time.
+// condition is a condition of a namespace, without its time.
 type condition struct{ name, status, reason, message string }
 
-// conditions are what the status of a namespace says of a pass, in the words and the order of the reference: what has
-// failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Types are always found here, and their
-// group versions always make sense: no other server has any.
+// conditions returns the conditions of a namespace after a pass, in the words and the order of the reference: what
+// has failed, and how many objects are left by "RESOURCE.GROUP" and by finalizer. Discovery never fails here, as no
+// type is served by another server.
 func conditions(failed []error, remaining, finalizers map[string]int) []condition {
 	said := []condition{
 		{"NamespaceDeletionDiscoveryFailure", "False",
@@ -386,8 +394,8 @@ func counts(numbers map[string]int, format string) string {
 	return strings.Join(texts, ", ")
 }
 
-// amend puts what is said into a list of conditions. The time of one changes with its status alone; other types stay
-// as they are.
+// amend updates a list of conditions. The time of a condition changes only with its status; conditions of other types
+// stay.
 func amend(list object.Value, said []condition, now time.Time) object.Value {
 	items := slices.Clone(list.Items())
 	for _, c := range said {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"plinth/internal/apierr"
@@ -22,6 +24,7 @@ import (
 type bench struct {
 	*testing.T
 	*engine.Engine
+	store    *store.Store
 	registry *engine.Registry
 	mu       sync.Mutex
 	between  func() // runs once, in the next write, between its read and its commit
@@ -35,6 +38,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
+	b.store = s
 	b.Engine = engine.New(engine.Config{Store: s, Registry: b.registry, Now: func() time.Time {
 		b.mu.Lock()
 		f := b.between
@@ -194,36 +198,64 @@ func TestManyNamespacesAtOnce(t *testing.T) {
 	})
 }
 
-// Finalizers of others, in spec or in metadata, keep an empty namespace until they go.
+// Finalizers of others, in spec, in metadata or in both, keep an empty namespace until they are removed, and no longer.
 // SPEC: DEL-5
 func TestNamespaceWithFinalizersOfOthers(t *testing.T) {
+	for _, where := range []string{"spec", "metadata", "spec and metadata"} {
+		t.Run(where, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				testFinalizersOfOthers(t, strings.Contains(where, "spec"), strings.Contains(where, "metadata"))
+			})
+		})
+	}
+}
+
+func testFinalizersOfOthers(t *testing.T, inSpec, inMetadata bool) {
 	b := newBench(t)
-	b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"finalizers":["a.b/meta"]}}`)
 	finalize := b.request("namespaces", "", "gone")
 	finalize.Subresource = finalize.Resource.Subresource("finalize")
-	live, _ := b.there("namespaces", "", "gone")
-	if _, err := b.Update(t.Context(), finalize, object.Parsed{Value: live.WithAt(object.Strings("kubernetes", "a.b/spec"), "spec", "finalizers")}); err != nil {
-		t.Fatal(err)
+	setSpec := func(finalizers ...string) {
+		t.Helper()
+		live, _ := b.there("namespaces", "", "gone")
+		next := live.WithAt(object.Strings(finalizers...), "spec", "finalizers")
+		if _, err := b.Update(t.Context(), finalize, object.Parsed{Value: next}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// stays waits until the controller has had all the time it wants, and expects the namespace with these spec.finalizers.
+	stays := func(finalizers ...string) {
+		t.Helper()
+		b.rest()
+		live, ok := b.there("namespaces", "", "gone")
+		if have := live.At("spec", "finalizers"); !ok || !object.Equal(have, object.Strings(finalizers...)) && have.Len()+len(finalizers) > 0 {
+			t.Fatalf("the namespace is there: %t, with %s, should be with %q", ok, object.AppendJSON(nil, have), finalizers)
+		}
+	}
+	if inMetadata {
+		b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"finalizers":["a.b/meta"]}}`)
+	}
+	if inSpec {
+		setSpec("kubernetes", "a.b/spec")
 	}
 	b.start()
 	b.delete("namespaces", "", "gone")
-	b.eventually("only the other one is left", func() bool {
-		live, _ = b.there("namespaces", "", "gone")
-		items := live.At("spec", "finalizers").Items()
-		return len(items) == 1 && items[0].Str() == "a.b/spec"
-	})
-	if _, err := b.Update(t.Context(), finalize, object.Parsed{Value: live.WithoutAt("spec", "finalizers")}); err != nil {
-		t.Fatal(err)
+	if inSpec {
+		stays("a.b/spec")
+		setSpec()
 	}
-	// What the running controller does about that, if anything, has been done when this one has.
-	if _, err := b.pass(); err != nil {
-		t.Fatal(err)
+	if inMetadata {
+		stays()
+		b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"finalizers":null}}`)
 	}
-	if b.gone() {
-		t.Fatal("metadata.finalizers meant nothing")
+	if b.rest(); !b.gone() {
+		t.Fatal("nothing keeps the namespace, and it is still there")
 	}
-	b.patch(b.request("namespaces", "", "gone"), `{"metadata":{"finalizers":null}}`)
-	b.eventually("the namespace is gone", b.gone)
+}
+
+// rest lets an hour pass in a bubble, and returns when nobody has anything to do.
+func (b *bench) rest() {
+	time.Sleep(time.Hour)
+	synctest.Wait()
 }
 
 // The controller writes the whole namespace back: what others have changed meanwhile must not be lost.
@@ -244,22 +276,39 @@ func TestFinalizeLosesNoUpdate(t *testing.T) {
 	}
 }
 
-// What waits for finalizers is not deleted again and again.
+// What waits for finalizers is not deleted again and again, and a controller that waits makes no passes by the clock.
 // SPEC: DEL-1
 func TestWaitingCostsLittle(t *testing.T) {
-	b := newBench(t)
-	b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
-	b.delete("namespaces", "", "gone")
-	if left, err := b.pass(); left.count() != 1 || err != nil {
-		t.Fatal(left, err)
-	}
-	b.between = func() { t.Error("it was written to again") }
-	if left, err := b.pass(); left.count() != 1 || err != nil {
-		t.Fatal(left, err)
-	}
-	if b.between == nil {
-		t.Error("something was written")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.create("configmaps", "gone", `{"metadata":{"name":"held","finalizers":["a.b/c"]}}`)
+		b.delete("namespaces", "", "gone")
+		var passes atomic.Int64 // a pass reads the clock for its report
+		c := b.controller()
+		c.Now = func() time.Time { passes.Add(1); return time.Now() }
+		ctx, cancel := context.WithCancel(t.Context())
+		var run sync.WaitGroup
+		run.Go(func() { c.Run(ctx) })
+		defer run.Wait()
+		defer cancel()
+
+		b.rest()
+		revision := b.store.Revision()
+		if n := passes.Swap(0); n < 1 || n > 3 {
+			t.Fatalf("the namespace was deleted, and %d passes were made", n)
+		}
+		for range 24 {
+			b.rest()
+		}
+		if n := passes.Load(); n > 0 || b.store.Revision() != revision {
+			t.Errorf("nothing happened for a day, and %d passes made %d changes", n, b.store.Revision()-revision)
+		}
+		// It has not stopped to look.
+		b.patch(b.request("configmaps", "gone", "held"), `{"metadata":{"finalizers":null}}`)
+		if b.rest(); !b.gone() {
+			t.Error("nothing is left, and the namespace is still there")
+		}
+	})
 }
 
 // condition finds a condition of the namespace "gone"; it has all five, and each has a time.

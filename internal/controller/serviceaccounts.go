@@ -16,10 +16,10 @@ import (
 	"plinth/object"
 )
 
-// manager is the field manager of controllers of the reference that have none of their own.
+// manager is the field manager of those controllers that have no own one in the reference.
 const manager = "kube-controller-manager"
 
-// ServiceAccounts sees to it that there is a ServiceAccount "default" in every namespace.
+// ServiceAccounts creates the ServiceAccount "default" in every namespace.
 type ServiceAccounts struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -32,7 +32,8 @@ func (c *ServiceAccounts) Run(ctx context.Context) {
 	namespaces, accounts := types.Find("", "v1", "namespaces"), types.Find("", "v1", "serviceaccounts")
 	user := serviceAccount("service-account-controller")
 	(&follower{
-		engine: c.Engine, logger: c.Logger, name: "serviceaccount-controller", types: []*engine.Resource{namespaces, accounts},
+		engine: c.Engine, logger: c.Logger, name: "serviceaccount-controller", types: []*engine.Resource{namespaces,
+			accounts},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			namespace := o.Key.Name
 			if of == accounts {
@@ -50,10 +51,11 @@ func (c *ServiceAccounts) Run(ctx context.Context) {
 	}).run(ctx)
 }
 
-// ensure makes an object that is not there, with this content besides its name. Where there is one, it gets what
-// renew makes of it, unless that is the same; nil leaves it as it is. In a namespace that is not there or is being
-// emptied nothing is made.
-func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content object.Value, renew func(object.Value) object.Value) error {
+// ensure creates an object with this content if it does not exist. If it exists, it is updated to the result of
+// renew, unless that is the same; a nil renew leaves it. Nothing is created in a namespace that does not exist or is
+// being deleted.
+func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content object.Value,
+	renew func(object.Value) object.Value) error {
 	live, err := e.Get(ctx, rq, "")
 	switch {
 	case apierr.Is(err, apierr.NotFound):
@@ -80,14 +82,15 @@ func ensure(ctx context.Context, e *engine.Engine, rq *engine.Request, content o
 	return err
 }
 
-// terminating says whether something could not be made because its namespace is being emptied.
+// terminating says whether an object could not be created because its namespace is being deleted.
 func terminating(err error) bool {
 	var wire *apierr.Error
 	return errors.As(err, &wire) && wire.Details != nil &&
-		slices.ContainsFunc(wire.Details.Causes, func(c apierr.Cause) bool { return c.Reason == "NamespaceTerminating" })
+		slices.ContainsFunc(wire.Details.Causes,
+			func(c apierr.Cause) bool { return c.Reason == "NamespaceTerminating" })
 }
 
-// RootCA publishes in every namespace the authority by which clients there know this server.
+// RootCA publishes in every namespace the certificate authority with which clients verify this server.
 type RootCA struct {
 	Engine      *engine.Engine
 	Registry    *engine.Registry
@@ -95,7 +98,7 @@ type RootCA struct {
 	Certificate []byte // as PEM
 }
 
-// What RootCA publishes, and where.
+// The ConfigMap of RootCA.
 const (
 	rootConfigMap     = "kube-root-ca.crt"
 	rootAnnotation    = "kubernetes.io/description"
@@ -110,7 +113,8 @@ func (c *RootCA) Run(ctx context.Context) {
 	user := serviceAccount("root-ca-cert-publisher")
 	data := object.Fields("ca.crt", object.StringOf(string(c.Certificate)))
 	note := object.StringOf(rootAnnotationSay)
-	content := object.Fields("metadata", object.Fields("annotations", object.Fields(rootAnnotation, note)), "data", data)
+	content := object.Fields("metadata", object.Fields("annotations", object.Fields(rootAnnotation, note)), "data",
+		data)
 	renew := func(obj object.Value) object.Value {
 		if object.Equal(obj.At("data"), data) && obj.At("metadata", "annotations", rootAnnotation).Str() != "" {
 			return obj
@@ -118,7 +122,8 @@ func (c *RootCA) Run(ctx context.Context) {
 		return obj.With("data", data).WithAt(note, "metadata", "annotations", rootAnnotation)
 	}
 	(&follower{
-		engine: c.Engine, logger: c.Logger, name: "root-ca-certificate-publisher-controller", types: []*engine.Resource{namespaces, maps},
+		engine: c.Engine, logger: c.Logger, name: "root-ca-certificate-publisher-controller",
+		types: []*engine.Resource{namespaces, maps},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			namespace := o.Key.Name
 			if of == maps {
@@ -136,20 +141,20 @@ func (c *RootCA) Run(ctx context.Context) {
 	}).run(ctx)
 }
 
-// AccountTokens fills the Secrets that are made for tokens of ServiceAccounts, and deletes them with these.
+// AccountTokens fills in Secrets for tokens of ServiceAccounts, and deletes them with their ServiceAccount.
 type AccountTokens struct {
 	Engine      *engine.Engine
 	Registry    *engine.Registry
 	Logger      *slog.Logger
-	Certificate []byte // of the authority by which clients know this server, as PEM
-	// Token makes the token of a Secret.
+	Certificate []byte // of the authority with which clients verify this server, as PEM
+	// Token returns the token for a Secret.
 	Token func(namespace, account, uid, secret string) (string, error)
 
 	secrets, accounts *engine.Resource
 	user              access.User
 }
 
-// The type of such Secrets, and the annotations that say whose they are.
+// The type of such Secrets, and the annotations that name their ServiceAccount.
 const (
 	tokenType         = "kubernetes.io/service-account-token"
 	accountAnnotation = "kubernetes.io/service-account.name"
@@ -162,7 +167,8 @@ func (c *AccountTokens) Run(ctx context.Context) {
 	c.secrets, c.accounts = types.Find("", "v1", "secrets"), types.Find("", "v1", "serviceaccounts")
 	c.user = access.User{Name: "system:kube-controller-manager", Groups: []string{access.Authenticated}}
 	(&follower{
-		engine: c.Engine, logger: c.Logger, name: "serviceaccount-token-controller", types: []*engine.Resource{c.secrets, c.accounts},
+		engine: c.Engine, logger: c.Logger, name: "serviceaccount-token-controller",
+		types: []*engine.Resource{c.secrets, c.accounts},
 		sync: func(ctx context.Context, of *engine.Resource, o *engine.Object, gone bool) (time.Duration, error) {
 			switch {
 			case of == c.secrets && isTokenSecret(o):
@@ -184,12 +190,12 @@ func isTokenSecret(o *engine.Object) bool {
 	return false
 }
 
-// syncSecret fills a Secret, or deletes it if its ServiceAccount is gone; if the Secret is gone, the ServiceAccount
-// no longer names it.
+// syncSecret completes a Secret, or deletes it if its ServiceAccount is gone. If the Secret is gone, it removes it
+// from the list of its ServiceAccount.
 func (c *AccountTokens) syncSecret(ctx context.Context, o *engine.Object, gone bool) error {
 	obj, err := parsed(o)
 	if err != nil {
-		return nil // nobody can read it
+		return nil // it cannot be decoded
 	}
 	namespace, name, _ := strings.Cut(o.Key.Name, "/")
 	account := obj.At("metadata", "annotations", accountAnnotation).Str()
@@ -197,7 +203,8 @@ func (c *AccountTokens) syncSecret(ctx context.Context, o *engine.Object, gone b
 	if account == "" {
 		return nil
 	}
-	rq := &engine.Request{Resource: c.accounts, Namespace: namespace, Name: account, User: c.user, FieldManager: manager}
+	rq := &engine.Request{Resource: c.accounts, Namespace: namespace, Name: account, User: c.user,
+		FieldManager: manager}
 	live, err := c.Engine.Get(ctx, rq, "")
 	switch {
 	case err != nil && !apierr.Is(err, apierr.NotFound):
@@ -213,16 +220,18 @@ func (c *AccountTokens) syncSecret(ctx context.Context, o *engine.Object, gone b
 	return c.delete(ctx, o)
 }
 
-// fill completes a Secret. One that has changed meanwhile comes again.
+// fill completes a Secret. If it has changed meanwhile, it is synced again.
 func (c *AccountTokens) fill(ctx context.Context, o *engine.Object, obj object.Value, account *engine.Object) error {
 	namespace, name, _ := strings.Cut(o.Key.Name, "/")
 	_, owner, _ := strings.Cut(account.Key.Name, "/")
 	data := obj.At("data")
 	var missing []object.Member
 	add := func(key string, value []byte) {
-		missing = append(missing, object.Member{Key: key, Value: object.StringOf(base64.StdEncoding.EncodeToString(value))})
+		missing = append(missing, object.Member{Key: key,
+			Value: object.StringOf(base64.StdEncoding.EncodeToString(value))})
 	}
-	if have, err := base64.StdEncoding.DecodeString(data.At("ca.crt").Str()); len(c.Certificate) > 0 && (err != nil || !bytes.Equal(have, c.Certificate)) {
+	if have, err := base64.StdEncoding.DecodeString(data.At("ca.crt").Str()); len(c.Certificate) > 0 &&
+		(err != nil || !bytes.Equal(have, c.Certificate)) {
 		add("ca.crt", c.Certificate)
 	}
 	if data.At("namespace").Str() == "" {
@@ -245,7 +254,7 @@ func (c *AccountTokens) fill(ctx context.Context, o *engine.Object, obj object.V
 	return unlessChanged(c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj, o)}))
 }
 
-// unlessChanged is the error of a write that failed for another reason than that somebody was faster.
+// unlessChanged returns err unless it is a conflict, or the object is gone.
 func unlessChanged(_ *engine.Result, err error) error {
 	if apierr.Is(err, apierr.Conflict) || apierr.Is(err, apierr.NotFound) {
 		return nil
@@ -253,7 +262,7 @@ func unlessChanged(_ *engine.Result, err error) error {
 	return err
 }
 
-// delete deletes a Secret, if it is still the same.
+// delete deletes a Secret, unless another one has its name by now.
 func (c *AccountTokens) delete(ctx context.Context, o *engine.Object) error {
 	namespace, name, _ := strings.Cut(o.Key.Name, "/")
 	rq := &engine.Request{Resource: c.secrets, Namespace: namespace, Name: name, User: c.user}
@@ -263,7 +272,8 @@ func (c *AccountTokens) delete(ctx context.Context, o *engine.Object) error {
 // deleteOf deletes the Secrets of a ServiceAccount.
 func (c *AccountTokens) deleteOf(ctx context.Context, account *engine.Object) error {
 	namespace, name, _ := strings.Cut(account.Key.Name, "/")
-	list, err := c.Engine.List(ctx, &engine.Request{Resource: c.secrets, Namespace: namespace, User: c.user}, engine.ListOptions{})
+	list, err := c.Engine.List(ctx, &engine.Request{Resource: c.secrets, Namespace: namespace, User: c.user},
+		engine.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -277,14 +287,15 @@ func (c *AccountTokens) deleteOf(ctx context.Context, account *engine.Object) er
 			continue
 		}
 		annotations := obj.At("metadata", "annotations")
-		if uid := annotations.At(uidAnnotation).Str(); annotations.At(accountAnnotation).Str() == name && (uid == "" || uid == account.Sidecar.UID) {
+		if uid := annotations.At(uidAnnotation).Str(); annotations.At(accountAnnotation).Str() == name &&
+			(uid == "" || uid == account.Sidecar.UID) {
 			failed = append(failed, c.delete(ctx, o))
 		}
 	}
 	return errors.Join(append(failed, list.Err())...)
 }
 
-// forget takes a Secret from those that a ServiceAccount names.
+// forget removes a Secret from the list of its ServiceAccount.
 func (c *AccountTokens) forget(ctx context.Context, rq *engine.Request, account *engine.Object, secret string) error {
 	obj, err := parsed(account)
 	if err != nil {
@@ -299,7 +310,8 @@ func (c *AccountTokens) forget(ctx context.Context, rq *engine.Request, account 
 	if len(left) == obj.At("secrets").Len() {
 		return nil
 	}
-	_, err = c.Engine.Update(ctx, rq, object.Parsed{Value: withRevision(obj.With("secrets", object.ListOf(left...)), account)})
+	_, err = c.Engine.Update(ctx, rq,
+		object.Parsed{Value: withRevision(obj.With("secrets", object.ListOf(left...)), account)})
 	if apierr.Is(err, apierr.NotFound) {
 		return nil
 	}

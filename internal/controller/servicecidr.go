@@ -18,15 +18,15 @@ import (
 	"plinth/object"
 )
 
-// serviceCIDRController is the name of the controller, and that by which it owns the conditions that it sets.
+// serviceCIDRController is the name of the controller, and its field manager.
 const serviceCIDRController = "service-cidr-controller"
 
-// ServiceCIDRs keeps a ServiceCIDR from going as long as a Service has an address of it that is of no other one, and
-// says so in its condition Ready (DEL-1).
+// ServiceCIDRs keeps a deleted ServiceCIDR as long as a Service has an address of it that is in no other one, and
+// reports so in its condition Ready (DEL-1).
 //
-// Between the last look at the addresses and the end of the finalizer no address can be taken from it: a commit that
-// takes one demands that the ServiceCIDR is not being deleted. So the finalizer goes at once, and not after the ten
-// seconds for which the reference's controller waits.
+// Between the last look at the addresses and the removal of the finalizer no address can be allocated from it, as an
+// allocation has the precondition that the ServiceCIDR is not being deleted. So the finalizer is removed at once, and
+// not after ten seconds, as in the reference.
 type ServiceCIDRs struct {
 	Engine   *engine.Engine
 	Registry *engine.Registry
@@ -37,12 +37,14 @@ type ServiceCIDRs struct {
 // Run works until ctx ends.
 func (c *ServiceCIDRs) Run(ctx context.Context) {
 	types := c.Registry.Now()
-	cidrs, ips := types.Find("networking.k8s.io", "v1", "servicecidrs"), types.Find("networking.k8s.io", "v1", "ipaddresses")
+	cidrs, ips := types.Find("networking.k8s.io", "v1", "servicecidrs"), types.Find("networking.k8s.io", "v1",
+		"ipaddresses")
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	for cidrs != nil && ips != nil && ctx.Err() == nil {
-		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: serviceAccount(serviceCIDRController), all: map[string]*serviceCIDR{}}
+		pass := &cidrPass{ServiceCIDRs: c, cidrs: cidrs, ips: ips, user: serviceAccount(serviceCIDRController),
+			all: map[string]*serviceCIDR{}}
 		if err := pass.follow(ctx); err != nil && ctx.Err() == nil {
 			c.Logger.Warn("looking after ServiceCIDRs failed, trying again", "error", err)
 			pause(ctx, minRetry)
@@ -50,8 +52,8 @@ func (c *ServiceCIDRs) Run(ctx context.Context) {
 	}
 }
 
-// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while one of the former waits for the latter
-// to go.
+// cidrPass is one watch of the ServiceCIDRs, and one of the IPAddresses while a ServiceCIDR waits for addresses to be
+// released.
 type cidrPass struct {
 	*ServiceCIDRs
 	cidrs, ips *engine.Resource
@@ -88,7 +90,7 @@ func (p *cidrPass) follow(ctx context.Context) error {
 			if event.Type == engine.Deleted {
 				continue
 			}
-			if c, err := readCIDR(event.Object); err == nil { // what cannot be read gives no addresses
+			if c, err := readCIDR(event.Object); err == nil { // an unreadable one has no addresses
 				p.all[c.name] = c
 			}
 		}
@@ -105,8 +107,8 @@ func (p *cidrPass) follow(ctx context.Context) error {
 	}
 }
 
-// await begins to follow the IPAddresses, until stop is called, which waits for the end of it. Where that fails, it
-// calls failed.
+// await watches the IPAddresses until stop is called, which waits for the watch to end. After an error it calls
+// failed.
 func (p *cidrPass) await(ctx context.Context, failed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -136,7 +138,7 @@ func readCIDR(o *engine.Object) (*serviceCIDR, error) {
 	return c, nil
 }
 
-// wait looks again whenever an IPAddress has gone.
+// wait calls look whenever an IPAddress was deleted.
 func (p *cidrPass) wait(ctx context.Context) error {
 	watch, err := p.Engine.Watch(ctx, &engine.Request{Resource: p.ips, User: p.user}, engine.WatchOptions{})
 	if err != nil {
@@ -158,7 +160,7 @@ func (p *cidrPass) wait(ctx context.Context) error {
 	}
 }
 
-// look brings all ServiceCIDRs up to date, and says whether one of them waits for addresses to be given back.
+// look reconciles all ServiceCIDRs, and says whether one of them waits for addresses to be released.
 func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,17 +175,18 @@ func (p *cidrPass) look(ctx context.Context) (blocked bool, err error) {
 	return blocked, errors.Join(errs...)
 }
 
-// The words of the condition Ready.
+// The condition Ready.
 const (
 	cidrReady  = "Kubernetes Service CIDR is ready"
 	cidrInUse  = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 	cidrHolder = "networking.k8s.io/service-cidr-finalizer"
 )
 
-// reconcile gives a ServiceCIDR its finalizer and its condition; or takes the former from it when it is deleted and
-// may go.
+// reconcile sets the finalizer and the condition of a ServiceCIDR, or removes the finalizer if it is being deleted
+// and none of its addresses is needed.
 func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, err error) {
-	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(), func(f object.Value) bool { return f.Str() == cidrHolder })
+	held := slices.ContainsFunc(c.obj.At("metadata", "finalizers").Items(),
+		func(f object.Value) bool { return f.Str() == cidrHolder })
 	if c.obj.At("metadata", "deletionTimestamp").IsNull() {
 		if !held {
 			if err := p.patch(ctx, c, `{"metadata":{"finalizers":["`+cidrHolder+`"]}}`); err != nil {
@@ -205,7 +208,7 @@ func (p *cidrPass) reconcile(ctx context.Context, c *serviceCIDR) (waits bool, e
 	return false, p.patch(ctx, c, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["`+cidrHolder+`"]}}`)
 }
 
-// needed says whether a Service has an address of a ServiceCIDR and of no other one.
+// needed says whether a Service has an address of this ServiceCIDR that is in no other one.
 func (p *cidrPass) needed(ctx context.Context, c *serviceCIDR) (bool, error) {
 	if !slices.ContainsFunc(c.prefixes, func(prefix netip.Prefix) bool { return !p.within(c, prefix) }) {
 		return false, nil
@@ -229,10 +232,11 @@ func (p *cidrPass) needed(ctx context.Context, c *serviceCIDR) (bool, error) {
 	return needed, list.Err()
 }
 
-// within says whether another ServiceCIDR has all of a range.
+// within says whether another ServiceCIDR contains all of a range.
 func (p *cidrPass) within(c *serviceCIDR, prefix netip.Prefix) bool {
 	for name, other := range p.all {
-		if name != c.name && slices.ContainsFunc(other.prefixes, func(o netip.Prefix) bool { return o.Overlaps(prefix) && o.Bits() <= prefix.Bits() }) {
+		if name != c.name && slices.ContainsFunc(other.prefixes,
+			func(o netip.Prefix) bool { return o.Overlaps(prefix) && o.Bits() <= prefix.Bits() }) {
 			return true
 		}
 	}
@@ -249,18 +253,21 @@ func (p *cidrPass) patch(ctx context.Context, c *serviceCIDR, body string) error
 	return err
 }
 
-// say sets the condition Ready, unless it says so already.
+// say sets the condition Ready, unless it is the same already.
 func (p *cidrPass) say(ctx context.Context, c *serviceCIDR, status, reason, message string) error {
 	for _, has := range c.obj.At("status", "conditions").Items() {
-		if has.At("type").Str() == "Ready" && has.At("status").Str() == status && has.At("reason").Str() == reason && has.At("message").Str() == message {
+		if has.At("type").Str() == "Ready" && has.At("status").Str() == status && has.At("reason").Str() == reason &&
+			has.At("message").Str() == message {
 			return nil
 		}
 	}
 	text := object.StringOf
-	condition := object.Fields("type", text("Ready"), "status", text(status), "reason", text(reason), "message", text(message),
+	condition := object.Fields("type", text("Ready"), "status", text(status), "reason", text(reason), "message",
+		text(message),
 		"lastTransitionTime", text(p.Now().UTC().Format(time.RFC3339)))
 	intent := object.Fields("apiVersion", text(p.cidrs.APIVersion()), "kind", text(p.cidrs.Kind),
-		"metadata", object.Fields("name", text(c.name)), "status", object.Fields("conditions", object.ListOf(condition)))
+		"metadata", object.Fields("name", text(c.name)), "status", object.Fields("conditions",
+			object.ListOf(condition)))
 	_, err := p.Engine.Apply(ctx, &engine.Request{
 		Resource: p.cidrs, Subresource: p.cidrs.Subresource("status"), Name: c.name, User: p.user,
 		FieldManager: serviceCIDRController, Force: true,

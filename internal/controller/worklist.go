@@ -8,36 +8,36 @@ import (
 	"plinth/internal/engine"
 )
 
-// worklist is what is to be done about objects, each thing once: what is added again before it is done is done once,
-// and what is added while it is being done is done again. It costs nothing while it is empty: workers are there as
-// long as there is work.
+// worklist is a queue of tasks without duplicates: a task that is added again before it is executed is executed once,
+// and one that is added while it is being executed is executed again. An empty worklist has no goroutine: workers end
+// when there is no work.
 type worklist struct {
 	do func(context.Context, task, notes) error
-	// failed is told of an error when it is not the one that the task had before.
+	// failed is called with an error of a task, unless it is the same one as before.
 	failed func(task, error)
 
 	ctx     context.Context
 	mu      sync.Mutex
 	items   map[task]*workItem
-	ready   []*workItem // items in state queued, in the order in which they came, from first on
+	ready   []*workItem // items in state queued, oldest first, beginning at index first
 	first   int
 	running int
 	work    sync.WaitGroup
 }
 
-// task is one thing to be done about one object.
+// task is one kind of work on one object.
 type task struct {
 	what taskKind
 	key  engine.Key
 }
 
-// taskKind says what is to be done.
+// taskKind is the kind of work.
 type taskKind uint8
 
-// notes is what whoever adds a task knows already.
+// notes is what was known when a task was added.
 type notes struct {
 	gone []*departed // owners that are known to be gone
-	// seen says that the references of the object are new, and have not been looked at yet.
+	// seen is set when the references of the object are new and were not examined yet.
 	seen bool
 }
 
@@ -51,7 +51,7 @@ type workItem struct {
 	task
 	notes
 	state    workState
-	again    bool // added while it was being done
+	again    bool // added while it was executed
 	failures int  // in a row
 	last     string
 }
@@ -65,9 +65,9 @@ const (
 )
 
 const (
-	// tasksAtOnce is how many tasks are done side by side, so that their commits share the waits for the disk.
+	// tasksAtOnce is how many tasks are executed concurrently: their commits share a sync of the log.
 	tasksAtOnce = 32
-	// A task that has failed is done again after minRest, and twice as long each time, up to maxRetry.
+	// A failed task is executed again after minRest, and twice as long each time, up to maxRetry.
 	minTaskRest, maxTaskRest = 10 * time.Millisecond, time.Minute
 )
 
@@ -101,7 +101,7 @@ func (w *worklist) queue(item *workItem) {
 	}
 }
 
-// run does tasks until none is ready.
+// run executes tasks until none is ready.
 func (w *worklist) run() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *worklist) run() {
 	w.running--
 }
 
-// done notes how a task has ended. The caller holds mu.
+// done records the result of a task. The caller holds mu.
 func (w *worklist) done(item *workItem, known notes, err error) {
 	if err == nil {
 		item.failures, item.last = 0, ""
@@ -154,5 +154,5 @@ func (w *worklist) done(item *workItem, known notes, err error) {
 	})
 }
 
-// wait returns when the work under way is done; ctx has ended.
+// wait waits for the tasks that are being executed. It is for the end, after ctx.
 func (w *worklist) wait() { w.work.Wait() }

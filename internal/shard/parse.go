@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// The grammar:
+// The grammar, which a recursive descent parser with one token of look-ahead reads:
 //
 //	or    = unit { "||" unit }
 //	unit  = "(" or ")" | name "(" path "," text "," text ")"
 //	path  = name { "." name }
 //	text  = a string in single or double quotes
 //
-// Comments run from // to the end of the line.
+// Comments begin with // and end with the line.
 
-// maxDepth is how deep parentheses may be nested.
+// maxDepth bounds the nesting of parentheses, and so the recursion.
 const maxDepth = 100
 
 type tokenKind uint8
@@ -33,7 +33,7 @@ type token struct {
 	text string // of a string what is between the quotes
 }
 
-// parser holds the next token and what comes behind it.
+// parser has the next token, and the text after it.
 type parser struct {
 	rest  string
 	token token
@@ -83,7 +83,7 @@ func (p *parser) take(kind tokenKind, n int) {
 
 func isLetter(c byte) bool { return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// is says whether the next token is this symbol, and reads past it.
+// is says whether the next token is this symbol; if so, it moves on to the token after it.
 func (p *parser) is(text string) bool {
 	if p.token.kind != symbol || p.token.text != text {
 		return false

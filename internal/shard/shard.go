@@ -1,12 +1,14 @@
-// Package shard reads and evaluates shard selectors (KEP-5866): the shardSelector parameter of lists and watches, by
-// which several clients divide a collection among themselves. An object belongs to a shard when the hash of one of
-// its fields lies in one of the shard's ranges.
+// Package shard parses and evaluates shard selectors (KEP-5866): the shardSelector parameter of lists and watches,
+// with which several clients divide a collection among themselves. An object belongs to a shard when the hash of one
+// of its fields lies in one of the ranges of the shard.
 //
 //	shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000') || shardRange(…)
 //
-// A Selector is such an expression. The reference parses it with CEL and then lets nothing through but the form
-// above; here that form is the whole grammar. So strings with escapes, prefixes or triple quotes are refused, which
-// CEL reads: no hexadecimal number needs them.
+// A Selector is such an expression, parsed. A range includes its start and excludes its end, which may be 2^64.
+//
+// Caveat. The reference parses the expression as CEL, and then refuses all but the form above; here that form is the
+// whole grammar. So strings with escapes, prefixes or triple quotes, which CEL accepts, are refused: no hexadecimal
+// number needs them.
 package shard
 
 import (
@@ -15,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"plinth/internal/invariants"
 )
 
 // Field is what of an object is hashed.
@@ -26,14 +30,19 @@ const (
 	Namespace Field = "object.metadata.namespace"
 )
 
-// Selector is the hashes that a shard holds. Its zero value, and nil, hold all of them.
+// Selector is the set of hashes of a shard. The zero value and nil stand for all hashes.
+//
+//	ranges[i].first ≤ ranges[i].last < ranges[i+1].first
+//
+// so that a hash is found by binary search: a client may send thousands of ranges, and each object is compared with
+// them.
 type Selector struct {
 	field  Field
-	ranges []hashes // sorted and apart from each other: ranges[i].last < ranges[i+1].first
+	ranges []hashes
 	text   string
 }
 
-// hashes is a range with both ends in it: its end as clients write it may be 2^64.
+// hashes is a range that includes both ends: an end of 2^64, which it would exclude, is no uint64.
 type hashes struct{ first, last uint64 }
 
 // Parse reads a selector.
@@ -57,16 +66,21 @@ func Parse(text string) (*Selector, error) {
 		if c.field != s.field {
 			return nil, fmt.Errorf("all shard ranges must use the same field, got %q and %q", s.field, c.field)
 		}
-		s.ranges = append(s.ranges, hashes{first: c.start.value, last: c.end.value - 1}) // start < end: 2^64 is 0, and 0-1 the last one
+		// Start < end: 2^64 is 0, and 0-1 the last one.
+		s.ranges = append(s.ranges, hashes{first: c.start.value, last: c.end.value - 1})
 		printed = append(printed, fmt.Sprintf("shardRange(%s, '%s', '%s')", c.field, c.start.text, c.end.text))
 	}
 	s.text = strings.Join(printed, " || ")
 	s.ranges = join(s.ranges)
+	for i, r := range s.ranges {
+		if invariants.Enabled && (r.first > r.last || i > 0 && s.ranges[i-1].last >= r.first) {
+			invariants.Fail("shard: range %d of %s is not behind the one before it", i, text)
+		}
+	}
 	return s, nil
 }
 
-// join sorts ranges and makes one of those that overlap, so that a hash is found by binary search: a client may send
-// thousands of them, and they are asked for every object.
+// join sorts ranges, and merges those that overlap.
 func join(ranges []hashes) []hashes {
 	slices.SortFunc(ranges, func(a, b hashes) int { return cmp.Compare(a.first, b.first) })
 	joined := ranges[:1]
@@ -80,10 +94,10 @@ func join(ranges []hashes) []hashes {
 	return joined
 }
 
-// Empty says whether everything is selected.
+// Empty says whether the selector selects all objects.
 func (s *Selector) Empty() bool { return s == nil || len(s.ranges) == 0 }
 
-// String is the selector as lists repeat it.
+// String returns the selector as a list repeats it in its metadata.
 func (s *Selector) String() string {
 	if s == nil {
 		return ""
@@ -113,7 +127,7 @@ func (s *Selector) Matches(uid, namespace string) bool {
 	return found
 }
 
-// hash is FNV-1a of 64 bits. hash/fnv has it, too, but allocates.
+// hash is FNV-1a of 64 bits. That of hash/fnv allocates.
 func hash(text string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
@@ -131,7 +145,7 @@ type call struct {
 // bound is one end of a range: 16 hexadecimal digits, or 2^64.
 type bound struct {
 	text  string
-	value uint64 // of 2^64: 0
+	value uint64 // 0 for 2^64
 	above bool   // it is 2^64
 }
 
@@ -156,7 +170,8 @@ func parseBound(text, name string) (b bound, err error) {
 	case len(digits) == 17:
 		return bound{text: text, above: true}, nil
 	case len(digits) < 16:
-		return b, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)", name, text, "0x"+strings.Repeat("0", 16-len(digits))+digits)
+		return b, fmt.Errorf("%s must be a 0x-prefixed 16-digit hex value, got %q (did you mean %q?)",
+			name, text, "0x"+strings.Repeat("0", 16-len(digits))+digits)
 	}
 	value, err := strconv.ParseUint(digits, 16, 64)
 	return bound{text: text, value: value}, err

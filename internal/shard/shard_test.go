@@ -22,9 +22,11 @@ func over(field Field, from, to string) string {
 func TestSelectorsAreReadAndPrinted(t *testing.T) {
 	for text, want := range map[string]string{
 		over(UID, low, mid): over(UID, low, mid),
-		over(UID, low, mid) + "||" + over(UID, mid, high):                                      over(UID, low, mid) + " || " + over(UID, mid, high),
-		" ( shardRange(object . metadata.namespace,\"0x0000000000000000\" ,\t" + high + ") ) ": over(Namespace, low, high),
-		"// all of it\n" + over(UID, low, high) + " // that is all":                            over(UID, low, high),
+		over(UID, low, mid) + "||" + over(UID, mid, high): over(UID, low,
+			mid) + " || " + over(UID, mid, high),
+		" ( shardRange(object . metadata.namespace,\"0x0000000000000000\" ,\t" + high + ") ) ": over(Namespace, low,
+			high),
+		"// all of it\n" + over(UID, low, high) + " // that is all": over(UID, low, high),
 	} {
 		s, err := Parse(text)
 		if err != nil || s.String() != want || s.Empty() {

@@ -13,6 +13,7 @@ func (s *State) Collection(resource string) *Collection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.history.feed(resource)
+	f.changed.Store(s.live.since)
 	if t, ok := s.live.collections.Get(resource); ok {
 		f.changed.Store(t.changed)
 	}
@@ -51,18 +52,19 @@ func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
 	return records, true
 }
 
-// CollectionRevision is since when the collection of a resource has been as the snapshot shows it; 0 for a collection
-// that nothing was ever in. For every snapshot sn of a store:
+// CollectionRevision is a revision since which the collection of a resource has been as the snapshot shows it. For
+// every snapshot sn of a store:
 //
 //	the collection as of sn.CollectionRevision(r) = the collection as of sn.Revision()
 //
-// So two snapshots with the same CollectionRevision show the same objects. The converse holds except for rebuilt
-// snapshots, whose CollectionRevision may lie between the last change and their own revision.
+// So two snapshots with the same CollectionRevision show the same objects. The converse does not hold: in a rebuilt
+// snapshot it may lie between the last change and the snapshot's own revision, and after a restart it is not less
+// than the revision of the checkpoint, which has no deletions.
 func (sn *Snapshot) CollectionRevision(resource string) int64 {
 	sn.names(resource) // panics where the snapshot was rebuilt for other resources
 	t, ok := sn.collections.Get(resource)
 	if !ok {
-		return 0
+		return sn.since
 	}
 	return t.changed
 }

@@ -2,8 +2,9 @@ package store
 
 import (
 	"container/heap"
-	"fmt"
 	"time"
+
+	"plinth/internal/invariants"
 )
 
 // expiry is the live versions that expire, ordered by time in a binary heap. A key is in it at most once, however
@@ -25,15 +26,15 @@ type expiring struct {
 	index    int // in the heap
 }
 
-// check panics where an invariant does not hold, given the live versions. It takes time in the number of versions.
+// check fails where an invariant does not hold, given the live versions. It takes time in the number of versions.
 func (e *expiry) check(live *versions) {
 	for i, x := range e.heap {
 		v := live.get(x.key)
 		if x.index != i || e.byKey[x.key] != x || i > 0 && x.at.Before(e.heap[(i-1)/2].at) {
-			panic(fmt.Sprintf("store: the heap of expiries is wrong at %d, %s at %s", i, x.key, x.at))
+			invariants.Fail("store: the heap of expiries is wrong at %d, %s at %s", i, x.key, x.at)
 		}
 		if v == nil || v.Revision != x.revision || !v.Sidecar.Expire.Equal(x.at) {
-			panic(fmt.Sprintf("store: %s at %d expires at %s, and there is %v", x.key, x.revision, x.at, v))
+			invariants.Fail("store: %s at %d expires at %s, and there is %v", x.key, x.revision, x.at, v)
 		}
 	}
 	expire := 0
@@ -47,8 +48,8 @@ func (e *expiry) check(live *versions) {
 		return true
 	})
 	if expire != len(e.heap) || expire != len(e.byKey) {
-		panic(fmt.Sprintf("store: %d versions expire, and %d of %d keys are planned",
-			expire, len(e.heap), len(e.byKey)))
+		invariants.Fail("store: %d versions expire, and %d of %d keys are planned",
+			expire, len(e.heap), len(e.byKey))
 	}
 }
 

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -141,8 +140,8 @@ func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
 	if n := f.records.len(); invariants.Enabled &&
 		(r.Revision <= f.floor || n > 0 && r.Revision <= f.records.at(n-1).Revision) {
-		panic(fmt.Sprintf("store: record %d of %s does not follow those in memory, floor %d",
-			r.Revision, r.Key, f.floor))
+		invariants.Fail("store: record %d of %s does not follow those in memory, floor %d",
+			r.Revision, r.Key, f.floor)
 	}
 	f.records.push(r)
 	f.changed.Store(r.Revision)
@@ -200,8 +199,8 @@ func (h *history) trim(revision, now int64) {
 		h.memory -= r.memory()
 		for _, f := range [...]*feed{h.feeds[r.Key.Resource], h.all} {
 			if oldest := f.records.pop(); invariants.Enabled && oldest != r {
-				panic(fmt.Sprintf("store: %d leaves memory, and the oldest of its feed is %d",
-					r.Revision, oldest.Revision))
+				invariants.Fail("store: %d leaves memory, and the oldest of its feed is %d",
+					r.Revision, oldest.Revision)
 			}
 			f.floor = r.Revision
 		}
@@ -212,24 +211,24 @@ func (h *history) trim(revision, now int64) {
 	}
 	if invariants.Enabled && (h.horizon > revision || h.all.floor > revision || h.memory < 0 || h.memoBytes < 0 ||
 		h.all.records.len() == 0 && h.memory+h.memoBytes != 0 || h.withMemos.len() > h.all.records.len()) {
-		panic(fmt.Sprintf("store: at %d, horizon %d, floor %d: %d records in %d bytes, %d memos in %d bytes", revision,
-			h.horizon, h.all.floor, h.all.records.len(), h.memory, h.withMemos.len(), h.memoBytes))
+		invariants.Fail("store: at %d, horizon %d, floor %d: %d records in %d bytes, %d memos in %d bytes", revision,
+			h.horizon, h.all.floor, h.all.records.len(), h.memory, h.withMemos.len(), h.memoBytes)
 	}
 }
 
-// check panics where an invariant of history does not hold. It takes time in the number of records and feeds.
+// check fails where an invariant of history does not hold. It takes time in the number of records and feeds.
 func (h *history) check(newest int64) {
 	count, memory := 0, int64(0)
 	for f := range h.everyFeed {
 		last := max(f.floor, h.horizon)
 		if f.floor > h.all.floor {
-			panic(fmt.Sprintf("store: %q lost records up to %d, and all up to %d", f.resource, f.floor, h.all.floor))
+			invariants.Fail("store: %q lost records up to %d, and all up to %d", f.resource, f.floor, h.all.floor)
 		}
 		for i := range f.records.len() {
 			r := f.records.at(i)
 			if r.Revision <= last || r.Revision > newest || !f.holds(r.Key.Resource) {
-				panic(fmt.Sprintf("store: feed %q has %s at %d after %d, newest %d",
-					f.resource, r.Key, r.Revision, last, newest))
+				invariants.Fail("store: feed %q has %s at %d after %d, newest %d",
+					f.resource, r.Key, r.Revision, last, newest)
 			}
 			last = r.Revision
 			if !f.whole {
@@ -242,25 +241,25 @@ func (h *history) check(newest int64) {
 		f.mu.Unlock()
 	}
 	if count != h.all.records.len() || memory != h.memory {
-		panic(fmt.Sprintf("store: %d records in %d bytes in the feeds, %d in %d together",
-			count, memory, h.all.records.len(), h.memory))
+		invariants.Fail("store: %d records in %d bytes in the feeds, %d in %d together",
+			count, memory, h.all.records.len(), h.memory)
 	}
 	memos, first := int64(0), h.all.records.len()-h.withMemos.len()
 	for i := range h.withMemos.len() {
 		r := h.withMemos.at(i)
 		if memos += memoBytesOf(r); r != h.all.records.at(first+i) || r.Memo.dropped.Load() {
-			panic(fmt.Sprintf("store: record %d with a memo is not among the newest", r.Revision))
+			invariants.Fail("store: record %d with a memo is not among the newest", r.Revision)
 		}
 	}
 	for i, last := 0, (Mark{Revision: h.horizon}); i < h.marks.len(); i++ {
 		m := h.marks.at(i)
 		if m.Revision <= last.Revision || m.Revision > newest || m.Bytes < last.Bytes || m.Bytes > h.bytes {
-			panic(fmt.Sprintf("store: mark %+v after %+v, at %d after %d bytes", m, last, newest, h.bytes))
+			invariants.Fail("store: mark %+v after %+v, at %d after %d bytes", m, last, newest, h.bytes)
 		}
 		last = m
 	}
 	if memos != h.memoBytes {
-		panic(fmt.Sprintf("store: memos of %d bytes, counted as %d", memos, h.memoBytes))
+		invariants.Fail("store: memos of %d bytes, counted as %d", memos, h.memoBytes)
 	}
 }
 
@@ -350,7 +349,7 @@ func (q *queue[T]) len() int { return q.size }
 
 func (q *queue[T]) at(i int) T {
 	if invariants.Enabled && (i < 0 || i >= q.size) {
-		panic(fmt.Sprintf("store: element %d of a queue of %d", i, q.size))
+		invariants.Fail("store: element %d of a queue of %d", i, q.size)
 	}
 	return q.ring[(q.head+i)&(len(q.ring)-1)]
 }
@@ -366,7 +365,7 @@ func (q *queue[T]) push(v T) {
 // pop removes the oldest element; there must be one.
 func (q *queue[T]) pop() T {
 	if invariants.Enabled && q.size == 0 {
-		panic("store: pop of an empty queue")
+		invariants.Fail("store: pop of an empty queue")
 	}
 	var zero T
 	v := q.ring[q.head]
@@ -381,7 +380,7 @@ func (q *queue[T]) pop() T {
 
 func (q *queue[T]) resize(n int) {
 	if invariants.Enabled && (n&(n-1) != 0 || n < q.size) {
-		panic(fmt.Sprintf("store: a queue of %d in a ring of %d", q.size, n))
+		invariants.Fail("store: a queue of %d in a ring of %d", q.size, n)
 	}
 	ring := make([]T, n)
 	for i := range q.size {

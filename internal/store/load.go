@@ -69,7 +69,7 @@ func (l *loader) read(from *Checkpoint) error {
 	})
 	h := &s.history
 	h.resume(from.Window)
-	s.revision = from.Revision
+	s.revision, s.live.since = from.Revision, from.Revision
 	if s.log == nil {
 		return nil
 	}

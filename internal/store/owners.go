@@ -1,7 +1,6 @@
 package store
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -55,7 +54,7 @@ func (v *Version) owners() []string {
 	return v.Sidecar.Owners
 }
 
-// check panics where the index is not that of the live versions. It takes time in the number of versions.
+// check fails where the index is not that of the live versions. It takes time in the number of versions.
 func (o *owners) check(live *versions) {
 	pairs := 0
 	live.collections.Scan(func(_ string, t *collection) bool {
@@ -66,7 +65,7 @@ func (o *owners) check(live *versions) {
 				}
 				pairs++
 				if _, ok := o.pairs.Get(ownedBy{uid, v.Key}); !ok {
-					panic(fmt.Sprintf("store: the index of owners does not have %s as a dependent of %q", v.Key, uid))
+					invariants.Fail("store: the index of owners does not have %s as a dependent of %q", v.Key, uid)
 				}
 			}
 			return true
@@ -74,7 +73,7 @@ func (o *owners) check(live *versions) {
 		return true
 	})
 	if pairs != o.pairs.Len() {
-		panic(fmt.Sprintf("store: the index of owners has %d pairs, should have %d", o.pairs.Len(), pairs))
+		invariants.Fail("store: the index of owners has %d pairs, should have %d", o.pairs.Len(), pairs)
 	}
 }
 
@@ -88,13 +87,13 @@ func (o *owners) change(k Key, old, now []string) {
 	for i, uid := range old {
 		_, was := o.pairs.Delete(ownedBy{uid, k})
 		if invariants.Enabled && was == slices.Contains(old[:i], uid) {
-			panic(fmt.Sprintf("store: the index of owners did not have %s as a dependent of %q", k, uid))
+			invariants.Fail("store: the index of owners did not have %s as a dependent of %q", k, uid)
 		}
 	}
 	for i, uid := range now {
 		_, was := o.pairs.Set(ownedBy{uid, k})
 		if invariants.Enabled && was != slices.Contains(now[:i], uid) {
-			panic(fmt.Sprintf("store: the index of owners had %s as a dependent of %q before it was one", k, uid))
+			invariants.Fail("store: the index of owners had %s as a dependent of %q before it was one", k, uid)
 		}
 	}
 }
@@ -122,7 +121,7 @@ func (s *State) Dependents(uid string, yield func(*Version) bool) {
 	index.of(uid, func(k Key) bool {
 		v, ok := sn.Get(k)
 		if invariants.Enabled && (!ok || !slices.Contains(v.Sidecar.Owners, uid)) {
-			panic(fmt.Sprintf("store: the index of owners has %s as a dependent of %q at %d", k, uid, sn.revision))
+			invariants.Fail("store: the index of owners has %s as a dependent of %q at %d", k, uid, sn.revision)
 		}
 		return !ok || yield(v)
 	})

@@ -204,19 +204,19 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	return ticket{revision: c.Revision, batch: b, lead: lead}
 }
 
-// checkPending panics where an invariant of the sequencer does not hold. The caller holds seq.
+// checkPending fails where an invariant of the sequencer does not hold. The caller holds seq.
 func (w *sequencer) checkPending() {
 	if w.queue != nil {
 		after := w.queue.commits[0].First() - 1
 		for _, c := range w.queue.commits {
 			if c.First() != after+1 {
-				panic(fmt.Sprintf("store: in a batch, commit %d to %d follows %d", c.First(), c.Revision, after))
+				invariants.Fail("store: in a batch, commit %d to %d follows %d", c.First(), c.Revision, after)
 			}
 			after = c.Revision
 		}
 		if after != w.next || !w.appending {
-			panic(fmt.Sprintf("store: a batch ends with %d of %d, and somebody appends: %t",
-				after, w.next, w.appending))
+			invariants.Fail("store: a batch ends with %d of %d, and somebody appends: %t",
+				after, w.next, w.appending)
 		}
 	}
 	if len(w.pending) > 64 {
@@ -225,8 +225,8 @@ func (w *sequencer) checkPending() {
 	for k, p := range w.pending {
 		if p.revision <= w.state.revision || p.revision > w.next || p.version != nil &&
 			p.version.Revision != p.revision {
-			panic(fmt.Sprintf("store: the write of %s at %d is pending, durable %d, newest %d",
-				k, p.revision, w.state.revision, w.next))
+			invariants.Fail("store: the write of %s at %d is pending, durable %d, newest %d",
+				k, p.revision, w.state.revision, w.next)
 		}
 	}
 }
@@ -285,8 +285,8 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 func (w *sequencer) append(b *batch) {
 	w.seq.Lock()
 	if first := b.commits[0].First(); invariants.Enabled && (w.queue != b || first != w.state.revision+1) {
-		panic(fmt.Sprintf("store: a batch from %d is appended at revision %d, the one to fill: %t",
-			first, w.state.revision, w.queue == b))
+		invariants.Fail("store: a batch from %d is appended at revision %d, the one to fill: %t",
+			first, w.state.revision, w.queue == b)
 	}
 	w.queue = nil
 	w.seq.Unlock()

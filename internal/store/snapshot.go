@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -56,7 +55,7 @@ func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
 	}
-	sn := &Snapshot{revision: s.revision, collections: s.live.freeze()}
+	sn := &Snapshot{revision: s.revision, collections: s.live.freeze(), since: s.live.since}
 	if len(s.recent) == recentSnapshots {
 		copy(s.recent, s.recent[1:])
 		s.recent = s.recent[:recentSnapshots-1]
@@ -156,7 +155,9 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 		read = max(read, floor)
 	}
 	// Copying a copy-on-write tree also marks the original as shared, so it is done under the lock.
-	sn := &Snapshot{revision: revision, only: resources, collections: s.live.freeze().Copy()}
+	sn := &Snapshot{
+		revision: revision, only: resources, collections: s.live.freeze().Copy(), since: min(s.live.since, revision),
+	}
 	s.live.collections.Scan(func(resource string, t *collection) bool {
 		if wanted(resource) {
 			// Where it changed since, its last change before the revision is not known.
@@ -193,7 +194,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	return sn, nil
 }
 
-// check panics where a rebuilt snapshot has what was written after its revision. Large collections are left out.
+// check fails where a rebuilt snapshot has what was written after its revision. Large collections are left out.
 func (sn *Snapshot) check(wanted func(resource string) bool) {
 	sn.collections.Scan(func(resource string, t *collection) bool {
 		if !wanted(resource) || t.names.Len() > 1<<12 {
@@ -201,8 +202,8 @@ func (sn *Snapshot) check(wanted func(resource string) bool) {
 		}
 		t.names.Scan(func(name string, v *Version) bool {
 			if v.Revision > sn.revision || t.changed > sn.revision {
-				panic(fmt.Sprintf("store: rebuilt for %d, and has %s/%s at %d, collection changed at %d",
-					sn.revision, resource, name, v.Revision, t.changed))
+				invariants.Fail("store: rebuilt for %d, and has %s/%s at %d, collection changed at %d",
+					sn.revision, resource, name, v.Revision, t.changed)
 			}
 			return true
 		})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -185,31 +184,31 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 	return expires
 }
 
-// checkCommit panics unless a commit follows what the state has, and its records are complete. Between two commits
+// checkCommit fails unless a commit follows what the state has, and its records are complete. Between two commits
 // there may be revisions of none: on etcd, others spend them. The caller holds mu.
 func (s *State) checkCommit(c *Commit) {
 	if c.First() <= s.revision {
-		panic(fmt.Sprintf("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision))
+		invariants.Fail("store: commit %d to %d follows revision %d", c.First(), c.Revision, s.revision)
 	}
 	for i, r := range c.Records {
 		if r.Revision != c.First()+int64(i) || r.New != nil && (r.New.Revision != r.Revision || r.New.Sidecar == nil) {
-			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s is of %d",
-				c.First(), c.Revision, i, r.Key, r.Revision))
+			invariants.Fail("store: commit %d to %d: record %d of %s is of %d",
+				c.First(), c.Revision, i, r.Key, r.Revision)
 		}
 		if live := s.live.get(r.Key); live != r.Old {
-			panic(fmt.Sprintf("store: commit %d to %d: record %d of %s changes %v, and there is %v",
-				c.First(), c.Revision, i, r.Key, r.Old, live))
+			invariants.Fail("store: commit %d to %d: record %d of %s changes %v, and there is %v",
+				c.First(), c.Revision, i, r.Key, r.Old, live)
 		}
 	}
 }
 
-// check panics where an invariant of the state does not hold. The whole of a small state is checked after each
+// check fails where an invariant of the state does not hold. The whole of a small state is checked after each
 // commit, of a large one after about one in a thousand. The caller holds mu.
 func (s *State) check() {
 	for i, after := 0, s.history.all.floor; i < len(s.recent); i++ {
 		sn := s.recent[i]
 		if sn.revision < after || sn.revision > s.revision {
-			panic(fmt.Sprintf("store: snapshot %d is kept after %d, newest %d", sn.revision, after, s.revision))
+			invariants.Fail("store: snapshot %d is kept after %d, newest %d", sn.revision, after, s.revision)
 		}
 		after = sn.revision + 1
 	}

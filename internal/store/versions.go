@@ -44,10 +44,12 @@ type collection struct {
 //	frozen ≠ nil  ⇒  nothing changed since freeze returned it, so the next snapshot is the same one
 //	count = Σ len(collection.names),  bytes = Σ len(Data) over the same versions
 //	v.Revision ≤ collection.changed ≤ revision of the state, for each v in collection.names
+//	a resource without a collection has had no versions since the revision since
 type versions struct {
 	collections *collections
 	epoch       uint64
 	frozen      *collections
+	since       int64 // revision of the checkpoint that the state was made of
 	count       int
 	bytes       int64
 }
@@ -71,8 +73,8 @@ func (vs *versions) get(k Key) *Version {
 func (vs *versions) set(k Key, v *Version, revision int64) {
 	t := vs.writable(k.Resource)
 	if invariants.Enabled && (t.epoch != vs.epoch || vs.frozen != nil || revision < t.changed) {
-		panic(fmt.Sprintf("store: %s is changed at %d: last changed at %d, epoch %d of %d",
-			k, revision, t.changed, t.epoch, vs.epoch))
+		invariants.Fail("store: %s is changed at %d: last changed at %d, epoch %d of %d",
+			k, revision, t.changed, t.epoch, vs.epoch)
 	}
 	t.changed = max(t.changed, revision)
 	var old *Version
@@ -118,18 +120,18 @@ func (vs *versions) freeze() *collections {
 	return vs.frozen
 }
 
-// check panics where an invariant of versions does not hold. It takes time in the number of versions.
+// check fails where an invariant of versions does not hold. It takes time in the number of versions.
 func (vs *versions) check(newest int64) {
 	count, bytes := 0, int64(0)
 	vs.collections.Scan(func(resource string, t *collection) bool {
 		if t.resource != resource || t.epoch > vs.epoch || t.changed > newest {
-			panic(fmt.Sprintf("store: collection %q of %q: epoch %d of %d, changed at %d of %d",
-				resource, t.resource, t.epoch, vs.epoch, t.changed, newest))
+			invariants.Fail("store: collection %q of %q: epoch %d of %d, changed at %d of %d",
+				resource, t.resource, t.epoch, vs.epoch, t.changed, newest)
 		}
 		t.names.Scan(func(name string, v *Version) bool {
 			if v.Key != (Key{resource, name}) || v.Revision > t.changed || v.Sidecar == nil {
-				panic(fmt.Sprintf("store: %s/%s is %s at %d, collection changed at %d",
-					resource, name, v.Key, v.Revision, t.changed))
+				invariants.Fail("store: %s/%s is %s at %d, collection changed at %d",
+					resource, name, v.Key, v.Revision, t.changed)
 			}
 			count++
 			bytes += int64(len(v.Data))
@@ -138,7 +140,7 @@ func (vs *versions) check(newest int64) {
 		return true
 	})
 	if count != vs.count || bytes != vs.bytes {
-		panic(fmt.Sprintf("store: %d versions of %d bytes, counted as %d of %d", count, bytes, vs.count, vs.bytes))
+		invariants.Fail("store: %d versions of %d bytes, counted as %d of %d", count, bytes, vs.count, vs.bytes)
 	}
 }
 
@@ -147,6 +149,7 @@ func (vs *versions) check(newest int64) {
 type Snapshot struct {
 	revision    int64
 	collections *collections
+	since       int64    // see versions.since
 	only        []string // the resources that a rebuilt snapshot holds; nil: all of them
 }
 

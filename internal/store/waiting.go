@@ -1,8 +1,9 @@
 package store
 
 import (
-	"fmt"
 	"strings"
+
+	"plinth/internal/invariants"
 )
 
 // Term is a label or a selectable field with its value. A cursor with a Term reads only the records of objects that
@@ -123,21 +124,21 @@ func (w *waiting) all(yield func(*group) bool) {
 	}
 }
 
-// check panics where an invariant of the index does not hold. It takes time in the number of groups.
+// check fails where an invariant of the index does not hold. It takes time in the number of groups.
 func (w *waiting) check() {
 	for g := range w.all {
 		if g.waiters <= 0 || g.first != 0 {
-			panic(fmt.Sprintf("store: a group of %d, woken by %d, is in the index", g.waiters, g.first))
+			invariants.Fail("store: a group of %d, woken by %d, is in the index", g.waiters, g.first)
 		}
 	}
 	for about, values := range w.terms {
 		for value, p := range values {
 			if len(p) == 0 {
-				panic(fmt.Sprintf("store: nobody waits for %v = %q, which is in the index", about, value))
+				invariants.Fail("store: nobody waits for %v = %q, which is in the index", about, value)
 			}
 		}
 		if len(values) == 0 {
-			panic(fmt.Sprintf("store: nobody waits for %v, which is in the index", about))
+			invariants.Fail("store: nobody waits for %v, which is in the index", about)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 
@@ -171,16 +170,16 @@ func (c *Cursor) read(ctx context.Context, join bool) ([]*Record, *group, error)
 	return nil, c.feed.join(c.prefix, c.term), nil
 }
 
-// check panics unless the last step went forward, and the batch is of the range that it went over.
+// check fails unless the last step went forward, and the batch is of the range that it went over.
 func (c *Cursor) check(before, newest int64) {
 	if c.after < before || c.after > max(before, newest) {
-		panic(fmt.Sprintf("store: a cursor moved from %d to %d of %d", before, c.after, newest))
+		invariants.Fail("store: a cursor moved from %d to %d of %d", before, c.after, newest)
 	}
 	for _, r := range c.buffer {
 		if r.Revision <= before || r.Revision > c.after || !c.feed.holds(r.Key.Resource) ||
 			!r.concerns(c.prefix, c.term) {
-			panic(fmt.Sprintf("store: a cursor of %q %q from %d to %d read %s at %d",
-				c.feed.resource, c.prefix, before, c.after, r.Key, r.Revision))
+			invariants.Fail("store: a cursor of %q %q from %d to %d read %s at %d",
+				c.feed.resource, c.prefix, before, c.after, r.Key, r.Revision)
 		}
 		before = r.Revision
 	}

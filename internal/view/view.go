@@ -1,13 +1,20 @@
-// Package view compiles the objects of a collection of the store into what requests need of all of them together: the
-// served types of all definitions, the rules of all roles.
+// Package view compiles all objects of one collection of the store into a value that requests need: the served types
+// of all definitions, the rules of all roles.
 //
-// A View is as new as the store: asking for it compares revisions, and looks at what has changed where they differ.
-// There is no goroutine, no callback and nothing to start or stop. So what a write has changed holds for the next
-// request.
+// A View is as new as the store: a request that asks for it compares revisions, and only if they differ looks at what
+// has changed. There is no goroutine, no callback and nothing to start or stop. So a write takes effect for the next
+// request, on every replica that has seen its revision.
 //
-// Nouns. A collection is the objects of one stored resource. A Change is what became of one of them. To compile is to
-// make the value of a view from the value before and the changes since; the first time, all objects are changes.
-// Parsed is what one version of an object says, found out when somebody asks.
+// Nouns:
+//
+//   - a collection is the objects of one stored resource.
+//   - a Change is the new version of one object of it, or its deletion.
+//   - to compile is to make the value of a view from an earlier value and the changes since; the first time, all
+//     objects are changes.
+//   - Parsed is the content of one version of an object, parsed on first use.
+//
+// Caveats. A value is shared by all requests and must not be changed. The request that finds a view outdated compiles
+// it on its own goroutine, and others wait: Compile must be fast, and leave what is expensive to Parsed.
 package view
 
 import (
@@ -16,65 +23,74 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
-// Change is what became of one object of a collection: its new version, or nil when it is gone.
+// Change is a change of one object of a collection. Version is its new version; nil: it was deleted.
 type Change struct {
 	Name    string
 	Version *store.Version
 }
 
-// Compile makes the value of a view. Before is the value of an earlier state, which it must not change, and changes
-// what happened since, each object at most once; for a collection that nothing is known of yet, before is the zero
-// value of T and changes are all objects of the collection. The order of changes means nothing.
+// Compile makes the value of a view. before is the value of an earlier revision, which it must not change. changes
+// has the last change of each object since then, in no order. For the first value, before is the zero value of T and
+// changes has all objects of the collection.
 //
-// Compile must depend on its arguments alone, and give equal values however the way to a state is cut into steps:
+// Compile must depend on its arguments alone, and the value must not depend on the steps in which it was made:
 //
-//	compile(compile(zero, a), b) = compile(zero, a followed by b)
+//	compile(compile(zero, a), b) = compile(zero, a and then b)
 //
-// It cannot fail: an object that cannot be used is for T to remember, beside the others.
+// It cannot fail: T has to record the objects that cannot be used, beside the others.
 type Compile[T any] func(before T, changes iter.Seq[Change]) T
 
-// View is a value compiled from a collection. Its methods may be called at the same time.
+// View is a value compiled from a collection. Its methods may be called concurrently.
 //
-// The problem it solves: a request has to see every write that was answered before it came, and almost none of them
-// concerns the collection. The obvious way, to compile when the store changes, needs a goroutine that is always a
-// little behind, or makes writers wait for everybody's compilations. Here the reader compares one number instead:
+// The problem: a request has to see every write that was acknowledged before it came, and almost no write changes the
+// collection. The obvious way, to compile when the store changes, either happens on another goroutine, which may be
+// late, or makes each writer wait for all compilations. So the reader checks instead, by comparing one number:
 //
-//	compiled.revision == collection's last revision  ⇒  compiled.value is the value of the collection as it is
+//	value(r) = what Compile makes of the collection as of revision r
+//	newest.value = value(newest.revision),  and newest.revision never decreases
+//	newest.revision = collection.Revision()  ⇒  newest.value is the current value
 //
-// and the first one to find that it is not so compiles, while those who come meanwhile wait for it: each of them
-// needs the same value.
+// The first reader that finds the revisions to differ compiles. Readers that come meanwhile wait for it, as they need
+// the same value.
+//
+// A request that holds an older snapshot needs the value of that snapshot. It is found in known, or compiled for it
+// alone:
+//
+//	revisions of known ascend, and are < newest.revision
 type View[T any] struct {
 	collection *store.Collection
 	compile    Compile[T]
 
 	newest atomic.Pointer[compiled[T]]
 
-	mu    sync.Mutex     // held by who replaces newest, and while
-	known []*compiled[T] // is used: those that were newest last, for snapshots that are not the newest any more
+	mu    sync.Mutex     // guards known, and is held to replace newest
+	known []*compiled[T] // the values that were newest before, up to keptValues
 
-	old   sync.Mutex   // held by who compiles for an old snapshot, which keeps nobody from compiling for a new one, and while
-	other *compiled[T] // is used: the last one so compiled
+	// old is held to compile for an old snapshot. It is a lock of its own, so that no reader of the newest value
+	// waits.
+	old   sync.Mutex
+	other *compiled[T] // the last value so compiled; guarded by old
 }
 
-// keptValues is how many earlier values are kept. Requests under way hold snapshots that are a few commits old at
-// most.
+// keptValues is how many earlier values are kept: the snapshots of requests under way are a few commits old at most.
 const keptValues = 4
 
-// compiled is the value of the collection as of a revision, see store.Snapshot.CollectionRevision.
+// compiled is a value and its revision, in the sense of store.Snapshot.CollectionRevision.
 type compiled[T any] struct {
 	revision int64
 	value    T
 }
 
-// New makes a view of a collection. Nothing is compiled before it is asked for.
+// New makes a view of a collection. It compiles nothing before the first request.
 func New[T any](collection *store.Collection, compile Compile[T]) *View[T] {
 	return &View[T]{collection: collection, compile: compile}
 }
 
-// Now is the value of the collection as it is: every change that was durable before the call is in it.
+// Now returns the current value: it includes every change that was durable before the call.
 func (v *View[T]) Now() T {
 	if c := v.newest.Load(); c != nil && c.revision >= v.collection.Revision() {
 		return c.value
@@ -82,11 +98,16 @@ func (v *View[T]) Now() T {
 	return v.At(v.collection.Snapshot())
 }
 
-// At is the value of the collection as a snapshot shows it.
+// At returns the value of the collection as a snapshot shows it.
 func (v *View[T]) At(sn *store.Snapshot) T {
 	c := v.newest.Load()
 	if c != nil && c.revision == v.collection.Revision() && c.revision <= sn.Revision() {
-		return c.value // the collection's last change of all is in the snapshot
+		// The snapshot shows the last change of the collection, so its value is the newest one. No look into
+		// the snapshot.
+		if invariants.Enabled {
+			v.check(c, sn)
+		}
+		return c.value
 	}
 	revision := sn.CollectionRevision(v.collection.Resource())
 	if c == nil || c.revision < revision {
@@ -95,11 +116,22 @@ func (v *View[T]) At(sn *store.Snapshot) T {
 	if c.revision != revision {
 		c = v.earlier(sn, revision)
 	}
+	if invariants.Enabled {
+		v.check(c, sn)
+	}
 	return c.value
 }
 
-// renew compiles the value of a snapshot that is newer than any before it, unless somebody else has meanwhile
-// compiled that of a newer one.
+// check fails unless a value is that of the collection as a snapshot shows it.
+func (v *View[T]) check(c *compiled[T], sn *store.Snapshot) {
+	if shown := sn.CollectionRevision(v.collection.Resource()); c.revision != shown {
+		invariants.Fail("view: the value of %s at %d is given for a snapshot of %d, which shows it at %d",
+			v.collection.Resource(), c.revision, sn.Revision(), shown)
+	}
+}
+
+// renew compiles the value of a snapshot and makes it the newest one, unless another reader has meanwhile compiled a
+// newer one. It returns the newest value then.
 func (v *View[T]) renew(sn *store.Snapshot, revision int64) *compiled[T] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -119,11 +151,17 @@ func (v *View[T]) renew(sn *store.Snapshot, revision int64) *compiled[T] {
 		}
 		v.known = append(v.known, before)
 	}
+	if n := len(v.known); invariants.Enabled &&
+		(n > keptValues || n > 1 && v.known[n-2].revision >= v.known[n-1].revision ||
+			n > 0 && v.known[n-1].revision >= revision) {
+		invariants.Fail("view: %d earlier values of %s are kept, the last one of %d, behind %d",
+			n, v.collection.Resource(), v.known[n-1].revision, revision)
+	}
 	v.newest.Store(c)
 	return c
 }
 
-// earlier is the value of a snapshot that is older than the newest value.
+// earlier returns the value of a snapshot that is older than the newest value.
 func (v *View[T]) earlier(sn *store.Snapshot, revision int64) *compiled[T] {
 	if c := v.recent(revision); c != nil {
 		return c
@@ -136,7 +174,7 @@ func (v *View[T]) earlier(sn *store.Snapshot, revision int64) *compiled[T] {
 	return v.other
 }
 
-// recent is the value of a revision that was newest not long ago, or nil.
+// recent returns the value of a revision from known, or nil.
 func (v *View[T]) recent(revision int64) *compiled[T] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,7 +186,7 @@ func (v *View[T]) recent(revision int64) *compiled[T] {
 	return nil
 }
 
-// whole compiles all objects that a snapshot shows.
+// whole compiles all objects of a snapshot.
 func (v *View[T]) whole(sn *store.Snapshot) T {
 	var none T
 	return v.compile(none, func(yield func(Change) bool) {
@@ -158,8 +196,8 @@ func (v *View[T]) whole(sn *store.Snapshot) T {
 	})
 }
 
-// since is the last change of each object between a value and a revision, if the history in memory still has them
-// all.
+// since returns the last change of each object between a value and a revision. It is not ok when the history in
+// memory does not have all of them; the value is then compiled from all objects.
 func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], bool) {
 	if before == nil {
 		return nil, false
@@ -181,8 +219,9 @@ func (v *View[T]) since(before *compiled[T], revision int64) (iter.Seq[Change], 
 	}, true
 }
 
-// Parsed is what one version of an object says, or why it says nothing. It is found out when somebody asks, once;
-// kept in the value of a view, it is as old as the version.
+// Parsed is the content of one version of an object, or the error of parsing it. It is parsed once, on first use, so
+// that a restart with thousands of definitions compiles none of them. As versions are immutable, values of a view can
+// share it.
 type Parsed[P any] struct {
 	Version *store.Version
 	parse   func(*store.Version) (P, error)
@@ -191,12 +230,12 @@ type Parsed[P any] struct {
 	err     error
 }
 
-// Parse puts the parsing of a version off until somebody asks.
+// Parse returns a Parsed that calls parse on first use.
 func Parse[P any](version *store.Version, parse func(*store.Version) (P, error)) *Parsed[P] {
 	return &Parsed[P]{Version: version, parse: parse}
 }
 
-// Get is what the version says.
+// Get returns the content, or the error. An unreadable version is not parsed.
 func (p *Parsed[P]) Get() (P, error) {
 	p.once.Do(func() {
 		if p.err = p.Version.Sidecar.Unreadable; p.err == nil {

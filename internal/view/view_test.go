@@ -300,7 +300,8 @@ func BenchmarkUnchanged(b *testing.B) {
 		commit(b, s, set(fmt.Sprint(i), "text"))
 	}
 	for i := range 60 { // as many collections as built-in types have
-		commit(b, s, store.Change{Key: store.Key{Resource: fmt.Sprintf("group%d/things", i), Name: "x"}, Data: []byte("{}")})
+		commit(b, s, store.Change{Key: store.Key{Resource: fmt.Sprintf("group%d/things",
+			i), Name: "x"}, Data: []byte("{}")})
 	}
 	v := view.New(s.Collection(collection), new(texts).compile)
 	b.Run("At", func(b *testing.B) {

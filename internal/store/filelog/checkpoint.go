@@ -7,25 +7,31 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
-// partBytes is about how much of a checkpoint stands in one frame.
+// partBytes is about the size of one frame of a checkpoint: large enough to make the overhead small, and small enough
+// to be read into a buffer.
 const partBytes = 64 << 10
 
-// writeCheckpoint writes the file of a checkpoint.
+// writeCheckpoint writes the file of a checkpoint. It gets its name once it is synced, so a file with the name of a
+// checkpoint is complete.
 func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 	name := checkpointName(c.Revision)
 	file, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	// Written out steadily, so that the last sync is short and does not hold up those of the commits.
+	// Written to the disk steadily. One sync of all of it at the end would delay the syncs of commits meanwhile.
 	f := vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: 512 << 10})
 	return l.install(f, name, newWriter(f).checkpoint(c))
 }
 
-// checkpoint writes the frames of a checkpoint: its head, parts of its versions, and how many there were.
+// checkpoint writes the frames of a checkpoint: header, head, versions in parts, and the end with the number of
+// parts. Without that number a checkpoint that was cut off after a whole frame would look complete.
+//
+//	versions are ordered by resource and name, each key once; their revisions ≤ c.Revision
 func (w *writer) checkpoint(c *store.Checkpoint) error {
 	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {
 		return err
@@ -47,9 +53,18 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 		versions, count = versions[:0], 0
 		return part(payload)
 	}
+	var last store.Key
 	for v, err := range c.Versions {
 		if err != nil {
 			return err
+		}
+		if invariants.Enabled {
+			if v.Revision > c.Revision || v.Key.Resource < last.Resource || v.Key.Resource == last.Resource &&
+				v.Key.Name <= last.Name {
+				invariants.Fail("filelog: a checkpoint of %d has %s at %d after %s", c.Revision, v.Key, v.Revision,
+					last)
+			}
+			last = v.Key
 		}
 		versions = appendVersion(versions, v)
 		if count++; len(versions) >= partBytes {
@@ -69,7 +84,8 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 	return w.records.Flush()
 }
 
-// readCheckpoint yields the frames of a checkpoint that hold a part of it, until yield says that this is enough.
+// readCheckpoint yields the parts of a checkpoint until yield returns enough. Every frame has to read back: a
+// checkpoint was synced before it got its name.
 func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool, err error)) error {
 	file := l.path(checkpointName(revision))
 	f, err := l.fs.Open(file)
@@ -101,11 +117,13 @@ func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool
 			}
 		case fr.kind == frameEnd:
 			if fr.synced != count {
-				return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("it should hold %d parts and has %d", fr.synced, count)}
+				reason := fmt.Sprintf("it should hold %d parts and has %d", fr.synced, count)
+				return &DamageError{File: file, Offset: fr.offset, Reason: reason}
 			}
 			return nil
 		case fr.kind != framePart:
-			return &DamageError{File: file, Offset: fr.offset, Reason: fmt.Sprintf("a frame of type %d does not belong there", fr.kind)}
+			reason := fmt.Sprintf("a frame of type %d does not belong there", fr.kind)
+			return &DamageError{File: file, Offset: fr.offset, Reason: reason}
 		default:
 			enough, err := yield(fr)
 			if err != nil {
@@ -118,7 +136,8 @@ func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool
 	}
 }
 
-// Checkpoint returns the newest checkpoint.
+// Checkpoint returns the newest checkpoint. Its head is read now; the versions are read from the file when they are
+// iterated over, so that a restart needs no memory for them twice.
 func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 	l.mu.Lock()
 	revision := l.checkpoint

@@ -106,7 +106,8 @@ func TestPowerCut(t *testing.T) {
 // checkCut opens what a cut left, checks it, goes on writing and cuts again.
 func checkCut(t *testing.T, m *model, first cut, rng *rand.Rand, total *atomic.Int64) {
 	t.Helper()
-	again := &cutter{mem: first.fs, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), odds: 6, left: 1, acked: func() int64 { return first.acked }}
+	again := &cutter{mem: first.fs, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), odds: 6, left: 1,
+		acked: func() int64 { return first.acked }}
 	s, err := openStore(errorfs.Wrap(first.fs, again))
 	if err != nil {
 		t.Fatalf("cut at %s: %v", first.op, err)

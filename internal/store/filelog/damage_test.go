@@ -174,7 +174,8 @@ func torn(t testing.TB) (before, after image, m *model, acked int64) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()
 	now := func() image {
-		return readImage(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(0, 0))}))
+		return readImage(t, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100,
+			RNG: rand.New(rand.NewPCG(0, 0))}))
 	}
 	fail := errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync {
@@ -270,7 +271,8 @@ func TestFormat(t *testing.T) {
 		"MANIFEST-000001\n": "FORMAT is damaged",
 	} {
 		_, err := openStore(im.mount(t, "FORMAT", []byte(content)))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "data directory data") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "data directory data") {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
@@ -291,7 +293,8 @@ func TestStrangers(t *testing.T) {
 		t.Fatal("not intact")
 	}
 	names := fmt.Sprint(readImage(t, fs).files(""))
-	if !strings.Contains(names, "ca.crt") || !strings.Contains(names, "notes.tmp") || strings.Contains(names, "base.tmp") || strings.Contains(names, "log.tmp") {
+	if !strings.Contains(names, "ca.crt") || !strings.Contains(names, "notes.tmp") ||
+		strings.Contains(names, "base.tmp") || strings.Contains(names, "log.tmp") {
 		t.Error(names)
 	}
 }
@@ -303,7 +306,8 @@ func TestLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) || !strings.Contains(err.Error(), dir+": in use by this process") {
+	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) ||
+		!strings.Contains(err.Error(), dir+": in use by this process") {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
@@ -319,10 +323,12 @@ func TestLocked(t *testing.T) {
 // process is tried by TestKill.
 func TestNotLockable(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil { // no file can be made there, whoever runs the test
+	// No file can be made there, whoever runs the test.
+	if err := os.Mkdir(filepath.Join(dir, "LOCK"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, syscall.EISDIR) || errors.Is(err, filelog.ErrLocked) {
+	if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, syscall.EISDIR) ||
+		errors.Is(err, filelog.ErrLocked) {
 		t.Errorf("LOCK is a directory: %v", err)
 	}
 	for _, c := range []struct {
@@ -330,9 +336,12 @@ func TestNotLockable(t *testing.T) {
 		locked bool
 		want   string
 	}{
-		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EROFS}, false, "data directory data: open data/LOCK: read-only file system"},
-		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EACCES}, false, "data directory data: open data/LOCK: permission denied"},
-		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.ENOSPC}, false, "data directory data: open data/LOCK: no space left on device"},
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EROFS}, false,
+			"data directory data: open data/LOCK: read-only file system"},
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.EACCES}, false,
+			"data directory data: open data/LOCK: permission denied"},
+		{&fs.PathError{Op: "open", Path: "data/LOCK", Err: syscall.ENOSPC}, false,
+			"data directory data: open data/LOCK: no space left on device"},
 		{syscall.ENOLCK, false, "data directory data: LOCK cannot be locked: no locks available"},
 		{syscall.EAGAIN, true, "data directory data: in use by another process"},
 		{syscall.EACCES, true, "data directory data: in use by another process"},
@@ -344,7 +353,8 @@ func TestNotLockable(t *testing.T) {
 			return nil
 		}))
 		_, err := filelog.Open("data", filelog.Options{FS: disk})
-		if !errors.Is(err, c.cause) && !c.locked || errors.Is(err, filelog.ErrLocked) != c.locked || err.Error() != c.want {
+		if !errors.Is(err, c.cause) && !c.locked || errors.Is(err, filelog.ErrLocked) != c.locked ||
+			err.Error() != c.want {
 			t.Errorf("%v: %v", c.cause, err)
 		}
 	}

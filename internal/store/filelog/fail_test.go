@@ -98,7 +98,8 @@ func diskFails(t *testing.T, n int64, forever bool) bool {
 	if err := m.check(s, acked); err != nil {
 		t.Fatalf("operation %d: %v", n, err)
 	}
-	if _, err := s.Commit(context.Background(), nil, []store.Change{{Key: store.Key{Resource: "/pods", Name: "on"}, Data: []byte("it goes")}}); err != nil {
+	if _, err := s.Commit(context.Background(), nil,
+		[]store.Change{{Key: store.Key{Resource: "/pods", Name: "on"}, Data: []byte("it goes")}}); err != nil {
 		t.Fatalf("operation %d: %v", n, err)
 	}
 	return !all

@@ -1,24 +1,32 @@
-// Package filelog is the embedded durable log of a store: a directory of files that holds the commits of the recent
-// history, and the state that they led to.
+// Package filelog is the embedded durable log of a store: a directory of files with the commits of the recent
+// history, and a checkpoint of the state.
 //
-//   - A segment holds commits in their order and is named after the revision before its first one. Only the newest
-//     one is written to.
-//   - A checkpoint holds the state as of one revision, and replaces all commits up to there except as history.
-//   - A frame is one entry of a file: a commit, a part of a checkpoint, or what holds the file together.
-//   - The manifest says of which files the log consists and up to which revision it is synced. It is written after
-//     every sync, and is not synced itself then.
-//   - The synced offset of a frame is that up to which its segment was synced when the frame was written. It is there
-//     for losses of power, which may take the newest entry of the manifest.
+//   - A segment is a file of commits in order, named after the revision before its first one. Only the newest
+//     segment, the active one, is written to.
+//   - A checkpoint is a file with the state as of one revision. It replaces all commits up to that revision, except
+//     as history.
+//   - A frame is one entry of these files: a commit, a part of a checkpoint, or a header or end.
+//   - The manifest is a file that names the files of the log, and the revision up to which it is synced. It is
+//     written after every sync of the active segment, and is not synced itself then.
+//   - The synced offset of a frame is the offset up to which its segment had been synced when the frame was written.
+//     It replaces the manifest where a loss of power took the newest entry of that.
 //
-// So a frame that does not read back is either the unfinished end of a write that nobody was told of, and is dropped,
-// or damage, and Open and Replay say in which file; and a file that is missing is named.
+// The guarantee:
 //
-// The frames are records of Pebble's log format, and files are reached through Pebble's vfs, so that tests run on
-// file systems that lose and refuse writes. docs/formats.md has the format, docs/decisions/0001-embedded-log.md the
-// reasons.
+//	Append returned nil  ⇒  after any crash or loss of power the log has the commits, or Open names the damaged file
 //
-// A directory belongs to one process at a time. After a failed write or sync the log takes no more commits until it
-// is opened again: what the disk holds by then is not known before it is read.
+// The problem is to tell two things apart that look alike, a frame that does not read back: the unfinished end of a
+// write that was never acknowledged, which has to be dropped without a question, and damage to what was acknowledged,
+// which must never be dropped. The obvious way, to take the log up to the first bad frame, drops acknowledged commits
+// after a flipped bit. A checksum only says that a frame is bad, not which of the two it is. So the log keeps
+// evidence of what was synced, the manifest and the synced offsets, and recoverLast weighs it.
+//
+// Frames are records of Pebble's log format, and files are accessed through Pebble's vfs, so that tests run on file
+// systems that lose and refuse writes. docs/formats.md specifies the format, docs/decisions/0001-embedded-log.md has
+// the reasons.
+//
+// Caveats. One process at a time can open a directory. After a failed write or sync the log accepts no more commits
+// until it is opened again: what the disk holds is not known before it is read.
 package filelog
 
 import (
@@ -30,13 +38,15 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
-// Options are for tests, and for whoever wants smaller or larger files. The zero value is fine.
+// Options configure a Log. The zero value has the defaults.
 type Options struct {
 	FS vfs.FS // the operating system's by default
-	// SegmentBytes is the size at which a new segment is begun: 8 MiB. History is let go of by whole segments.
+	// SegmentBytes is the size at which a new segment is begun; 8 MiB by default. History is removed by whole
+	// segments.
 	SegmentBytes int64
 	// NoSync leaves it to the operating system when files reach the disk. What was acknowledged survives the end
 	// of the process, but not a loss of power, which may leave a log that does not open any more.
@@ -44,7 +54,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Log is an open directory.
+// Log is an open directory. What it consists of:
+//
+//	segments[i].end = segments[i+1].after,  segments[i+1].previous = segments[i].after
+//	segments[0].after ≤ max(checkpoint, FirstRevision): every commit after the checkpoint is in a segment
+//	checkpoint ≤ end of the last segment
+//
+// Append and Compact run concurrently, and Replay with both. appending is held for the length of an Append, mu only
+// to read or change the lists.
 type Log struct {
 	fs           vfs.FS
 	dir          string
@@ -56,23 +73,38 @@ type Log struct {
 	appending sync.Mutex
 	active    *writer
 	buffer    []byte
-	failed    error // why there are no more commits
+	failed    error // why no more commits are accepted
 
 	manifest *manifest // has a lock of its own
 
 	mu         sync.Mutex
-	segments   []*segment // oldest first, the last one is active; each begins where the one before it ends
+	segments   []*segment // oldest first; the last one is active
 	checkpoint int64      // revision of the checkpoint, 0 without one
 }
 
-// segment is one file of commits.
+// segment is one file of commits. Readers may read the file up to size, where the frame of the commit that ends with
+// end ends.
 //
-//	revisions of its commits: after < revision ≤ end
+//	revisions of its commits: after < revision ≤ end, without gaps
+//	size ≤ what is synced, in the active segment
 type segment struct {
-	after, previous int64 // previous: after of the segment before it, -1 for the very first one
+	after, previous int64 // previous: after of the segment before it; -1 for the very first one
 	end             int64
-	size            int64 // up to where it may be read
+	size            int64
 	index           sparseIndex
+}
+
+// check fails where an invariant of the log does not hold. The caller holds mu, or is alone.
+func (l *Log) check() {
+	for i, s := range l.segments {
+		if s.after > s.end || i > 0 && (l.segments[i-1].end != s.after || s.previous != l.segments[i-1].after) {
+			invariants.Fail("filelog: segment %d, from %d to %d, follows %d", i, s.after, s.end, s.previous)
+		}
+	}
+	first, last := l.segments[0].after, l.segments[len(l.segments)-1].end
+	if first > max(l.checkpoint, firstRevision) || l.checkpoint > last {
+		invariants.Fail("filelog: segments from %d to %d, and the checkpoint is of %d", first, last, l.checkpoint)
+	}
 }
 
 // DamageError says which file of the log does not hold what was written to it.
@@ -94,14 +126,14 @@ func (e *MissingError) Error() string { return fmt.Sprintf("%s is missing: %s", 
 // ErrLocked means that another process, or this one, has the directory open.
 var ErrLocked = errors.New("in use")
 
-// Open opens a directory, and makes it when it is not there. What a crash left behind is put in order; commits that
-// were acknowledged are there, or Open returns an error that names the damaged file.
+// Open opens a directory, and creates it if it does not exist. It completes or removes what a crash left unfinished.
+// All acknowledged commits are in the log, or Open returns an error that names the damaged file.
 func Open(dir string, o Options) (*Log, error) {
 	if o.FS == nil {
-		o.FS = private{vfs.Default}
+		o.FS = privateFS{vfs.Default}
 	}
 	if o.NoSync {
-		o.FS = unsynced{o.FS}
+		o.FS = noSyncFS{o.FS}
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 8 << 20
@@ -111,13 +143,13 @@ func Open(dir string, o Options) (*Log, error) {
 	}
 	l := &Log{fs: o.FS, dir: dir, logger: o.Logger, segmentBytes: o.SegmentBytes}
 	if err := l.open(); err != nil {
-		l.closeFiles() //nolint:errcheck // the first error is the one to tell
+		l.closeFiles() //nolint:errcheck // the first error is the one to return
 		return nil, fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	return l, nil
 }
 
-// Append makes commits durable.
+// Append makes commits durable. It implements store.Log.
 func (l *Log) Append(commits []*store.Commit) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -130,6 +162,12 @@ func (l *Log) Append(commits []*store.Commit) error {
 	return l.failed
 }
 
+// append writes all commits, then syncs once, and only then makes them readable and writes the manifest:
+//
+//	manifest.end ≤ end of the active segment ≤ newest synced commit ≤ newest written commit
+//
+// So an entry of the manifest is never ahead of the disk, and Replay never yields a commit that a loss of power could
+// take back.
 func (l *Log) append(commits []*store.Commit) error {
 	w := l.active
 	if w.size() >= l.segmentBytes {
@@ -143,11 +181,14 @@ func (l *Log) append(commits []*store.Commit) error {
 			return fmt.Errorf("commit %d does not follow %d", c.First(), w.written)
 		}
 		l.buffer = appendCommit(l.buffer[:0], c)
+		if invariants.Enabled {
+			checkPayload(l.buffer, c)
+		}
 		if err := w.commit(c.First(), c.Revision, l.buffer); err != nil {
 			return err
 		}
 		if cap(l.buffer) > 1<<20 {
-			l.buffer = nil // one huge object must not cost its memory forever
+			l.buffer = nil // do not keep the memory of one huge object
 		}
 	}
 	if err := w.sync(); err != nil {
@@ -157,11 +198,15 @@ func (l *Log) append(commits []*store.Commit) error {
 	w.segment.end = w.written
 	w.segment.size = w.synced
 	w.publishIndex()
+	if invariants.Enabled {
+		l.check()
+	}
 	l.mu.Unlock()
-	return l.manifest.note(func(e *entry) { e.end = w.written })
+	return l.manifest.writeUnsynced(func(e *entry) { e.end = w.written })
 }
 
-// roll begins the next segment. The manifest knows of it before it holds a commit.
+// roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise nothing would tell
+// that it is missing, as segments only name the one before them.
 func (l *Log) roll() (*writer, error) {
 	old := l.active
 	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
@@ -172,19 +217,19 @@ func (l *Log) roll() (*writer, error) {
 	l.mu.Lock()
 	l.segments = append(l.segments, w.segment)
 	l.mu.Unlock()
-	if err := l.manifest.sync(func(e *entry) { e.newest = w.segment.after }); err != nil {
+	if err := l.manifest.writeSynced(func(e *entry) { e.newest = w.segment.after }); err != nil {
 		return nil, err
 	}
-	// Everything in it was synced before it was acknowledged.
-	return w, old.file.Close()
+	return w, old.file.Close() // all of it is synced
 }
 
-// Replay yields the commits behind a revision.
+// Replay yields the commits after a revision. It reads a copy of the list of segments, as they are at the call,
+// without a lock; Compact may remove a file meanwhile, and then its commits are reported as compacted.
 func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	l.mu.Lock()
 	segments := make([]segment, len(l.segments))
 	for i, s := range l.segments {
-		segments[i] = *s // as it is now: what comes later is not part of this replay
+		segments[i] = *s
 	}
 	l.mu.Unlock()
 	if after < segments[0].after {
@@ -208,8 +253,10 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	return nil
 }
 
-// Compact writes a new checkpoint, when there is one, and removes what neither it nor the history behind horizon
-// needs.
+// Compact writes a new checkpoint, if there is one, and removes the files that neither it nor the history after
+// horizon needs. The order keeps the log complete wherever it is interrupted: the checkpoint is synced first; then
+// the manifest stops naming the files; then they are removed. What a crash leaves of them is removed by the next
+// Open.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	if c != nil {
 		if err := l.writeCheckpoint(c); err != nil {
@@ -229,13 +276,16 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 		remove = append(remove, segmentName(l.segments[n].after))
 		n++
 	}
-	l.segments = append(l.segments[:0:0], l.segments[n:]...)
+	l.segments = append(l.segments[:0:0], l.segments[n:]...) // a copy, which frees the old ones
+	if invariants.Enabled {
+		l.check()
+	}
 	oldest, checkpoint := l.segments[0].after, l.checkpoint
 	l.mu.Unlock()
 	if len(remove) == 0 && c == nil {
 		return nil
 	}
-	if err := l.manifest.note(func(e *entry) { e.checkpoint, e.oldest = checkpoint, oldest }); err != nil {
+	if err := l.manifest.writeUnsynced(func(e *entry) { e.checkpoint, e.oldest = checkpoint, oldest }); err != nil {
 		return fmt.Errorf("data directory %s: %w", l.dir, err)
 	}
 	for _, name := range remove {
@@ -246,7 +296,7 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	return nil
 }
 
-// Close closes the files and gives the directory free.
+// Close syncs the manifest, closes the files and unlocks the directory.
 func (l *Log) Close() error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -256,7 +306,7 @@ func (l *Log) Close() error {
 	var err error
 	if l.failed == nil {
 		l.failed = store.ErrClosed
-		err = l.manifest.sync(func(*entry) {}) // as it is
+		err = l.manifest.writeSynced(func(*entry) {})
 	}
 	return errors.Join(err, l.closeFiles())
 }
@@ -278,7 +328,7 @@ func (l *Log) closeFiles() error {
 
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
 
-// syncDir makes created, renamed and removed names durable.
+// syncDir makes names that were created, renamed or removed in a directory durable.
 func (l *Log) syncDir(dir string) error {
 	d, err := l.fs.OpenDir(dir)
 	if err != nil {

@@ -9,16 +9,18 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/invariants"
 )
 
 // The types of frames.
 const (
-	frameSegment    = 1 // the first one of a segment
+	frameSegment    = 1 // the header of a segment
 	frameCommit     = 2
 	frameSynced     = 3 // nothing but its synced offset; none are written any more
-	frameCheckpoint = 4 // the first one of a checkpoint
+	frameCheckpoint = 4 // the header of a checkpoint
 	framePart       = 5 // a part of a checkpoint
-	frameEnd        = 6 // the last one of a checkpoint; in the place of the synced offset is the number of parts before it
+	frameEnd        = 6 // the end of a checkpoint; in the place of the synced offset is the number of parts before it
 )
 
 // Every frame begins with its type, the offset up to which the file was synced when the frame was written, and a
@@ -31,18 +33,22 @@ func putHeader(b []byte, kind byte, synced, revision int64) {
 	binary.LittleEndian.PutUint64(b[9:], uint64(revision))
 }
 
-// A segment takes zeros ahead of what is written, in steps of up to so many bytes: to sync bytes of a file that keeps
-// its size takes half the time, and the file system's journal no part in it.
-const zeroStep = 512 << 10
+// preallocateStep is how many bytes of a segment are filled with zeros ahead of what is written. A sync of a file
+// that keeps its size takes half the time: the file system has no metadata to write to its journal.
+const preallocateStep = 512 << 10
 
 var zeros [64 << 10]byte
 
 // writer appends frames to one file.
+//
+//	synced ≤ size();  the synced offset of each frame ≤ the offset of that frame
+//	size() ≤ zeroed, or no zeros are left
+//	segment.end ≤ written
 type writer struct {
 	segment *segment // nil for a checkpoint
 	file    vfs.File
 	records *record.Writer
-	step    int64 // how many zeros to take at once
+	step    int64 // how far to preallocate at once
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
 	written int64 // revision of the last frame
@@ -52,7 +58,7 @@ type writer struct {
 
 func newWriter(f vfs.File) *writer { return &writer{file: f, records: record.NewWriter(f)} }
 
-// size is how much was written, without the zeros.
+// size is how much was written, without the preallocated zeros.
 func (w *writer) size() int64 { return w.records.Size() }
 
 func (w *writer) frame(kind byte, synced, revision int64, payload []byte) error {
@@ -70,8 +76,12 @@ func (w *writer) frame(kind byte, synced, revision int64, payload []byte) error 
 
 // commit appends the frame of one commit, which has the revisions from first to last.
 func (w *writer) commit(first, last int64, payload []byte) error {
+	if invariants.Enabled && (first != w.written+1 || last < first || w.synced > w.size()) {
+		invariants.Fail("filelog: commit %d to %d is written after %d, at %d, synced up to %d", first, last,
+			w.written, w.size(), w.synced)
+	}
 	w.index.add(w.size(), first)
-	w.fill(w.size() + int64(len(payload)) + 4096)
+	w.preallocate(w.size() + int64(len(payload)) + 4096)
 	if err := w.frame(frameCommit, w.synced, last, payload); err != nil {
 		return err
 	}
@@ -79,13 +89,15 @@ func (w *writer) commit(first, last int64, payload []byte) error {
 	return nil
 }
 
-// fill writes zeros ahead when fewer are left than up to there. That they do not fit is no reason to fail.
-func (w *writer) fill(upTo int64) {
+// preallocate writes zeros ahead of what is written if there are none up to upTo. They begin at a page boundary, not
+// before size(): what stands there is never overwritten. An error is ignored: where the zeros do not fit, the write
+// itself may still succeed.
+func (w *writer) preallocate(upTo int64) {
 	if upTo <= w.zeroed {
 		return
 	}
 	const page = 4 << 10
-	at := (max(w.zeroed, w.size()) + page - 1) / page * page // what stands before it must not be overwritten
+	at := (max(w.zeroed, w.size()) + page - 1) / page * page
 	for end := upTo + w.step; at < end; {
 		n := min(int64(len(zeros)), (end-at+page-1)/page*page)
 		if _, err := w.file.WriteAt(zeros[:n], at); err != nil {
@@ -108,23 +120,34 @@ func (w *writer) sync() error {
 	return nil
 }
 
-// publishIndex lets readers see the index of what is synced.
+// publishIndex gives readers the index of what is synced. The caller holds the log's mu.
 func (w *writer) publishIndex() { w.segment.index = w.index }
 
-// sparseIndex knows for every so many bytes of a segment the first revision of the first commit that begins behind
-// them. Readers share the entries, which are never changed once they are there.
+// sparseIndex finds where in a segment to start reading. A reader can start at any multiple of the block size: it
+// skips the rest of a record that began before. Entry i is the first revision of the first commit that begins at or
+// after the offset i × indexStep:
+//
+//	x[i] ≤ x[i+1]
+//	x[i] ≤ r  ⇒  the commit with the revision r begins at or after i × indexStep
+//
+// The obvious index, one entry for each commit, would cost memory for the whole window. Entries are only added, so
+// readers share them with the writer.
 type sparseIndex []int64
 
-const indexStep = 64 << 10 // a multiple of the block size of the record format
+const indexStep = 64 << 10 // a multiple of blockSize
 
-// add tells the index of a commit that begins at offset.
+// add enters a commit that begins at offset. Commits are entered in order.
 func (x *sparseIndex) add(offset, first int64) {
+	if n := len(*x); invariants.Enabled && n > 0 && int64(n)*indexStep <= offset && (*x)[n-1] > first {
+		invariants.Fail("filelog: the index has %d before %d", (*x)[n-1], first)
+	}
 	for int64(len(*x))*indexStep <= offset {
 		*x = append(*x, first)
 	}
 }
 
-// find returns an offset from where all commits behind a revision follow.
+// find returns an offset from which on all commits with revisions greater than after follow: that of the last entry
+// that is at most after+1.
 func (x sparseIndex) find(after int64) int64 {
 	low, high := 0, len(x)
 	for low < high {
@@ -138,8 +161,8 @@ func (x sparseIndex) find(after int64) int64 {
 	return int64(max(0, low-1)) * indexStep
 }
 
-// follows says why the commit of a frame does not follow the revision last; nil where it does. The header of the
-// frame has the last revision of the commit, and the payload how many there are.
+// follows returns the first revision of the commit in a frame, and an error unless it follows the revision last; -1
+// stands for any. The frame has the last revision of the commit, and the payload the number of its changes.
 func (f *frame) follows(last int64) (first int64, why error) {
 	h, _, err := parseCommitHeader(f.payload)
 	switch {
@@ -153,11 +176,11 @@ func (f *frame) follows(last int64) (first int64, why error) {
 	return h.first(), nil
 }
 
-// frame is one entry read from a file. Its payload is valid until the next one is read.
+// frame is one entry read from a file. Its payload is valid until the next frame is read.
 type frame struct {
 	kind     byte
-	offset   int64 // where it begins
-	synced   int64 // the file was synced up to here when it was written
+	offset   int64 // where it begins in the file
+	synced   int64 // its synced offset
 	revision int64
 	payload  []byte
 }
@@ -165,7 +188,7 @@ type frame struct {
 // reader reads the frames of one file.
 type reader struct {
 	records *record.Reader
-	start   int64 // offset where records begins
+	start   int64 // the offset in the file at which records begins
 	buffer  []byte
 }
 
@@ -174,11 +197,10 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 	return &reader{records: record.NewReader(io.NewSectionReader(f, start, size-start), 0), start: start}
 }
 
-// errBroken says that the frame at the offset returned with it does not read back: it ends too early, or its checksum
-// is wrong.
+// errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong.
 var errBroken = errors.New("frame does not read back")
 
-// next returns the next frame, io.EOF behind the last one, or errBroken. The offset is set in any case.
+// next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case.
 func (r *reader) next() (frame, error) {
 	f := frame{offset: r.start + r.records.Offset()}
 	in, err := r.records.Next()
@@ -212,14 +234,16 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
+// broken translates an error of the record format.
 func broken(err error) error {
-	if errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) || errors.Is(err, record.ErrUnexpectedEOF) {
+	if errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) ||
+		errors.Is(err, record.ErrUnexpectedEOF) {
 		return errBroken
 	}
 	return err
 }
 
-// The record format: blocks of 32 KiB, in them chunks of a checksum, a length, a type and bytes.
+// The record format: blocks of 32 KiB; in them chunks of a checksum, a length, a type and bytes.
 const (
 	blockSize   = 32 << 10
 	chunkHeader = 4 + 2 + 1
@@ -229,9 +253,12 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// syncedBeyond says whether any frame behind offset tells that the file was synced beyond it. Nothing is known of
-// where frames begin there, so every position is tried; what is no frame fails at the first look, or has a wrong
-// checksum.
+// syncedBeyond says whether a frame after offset has a synced offset beyond it: then what stands at offset had been
+// synced, and that it does not read back is damage.
+//
+// The record reader cannot find these frames: it follows the lengths of the chunks, and the chunk at offset is
+// broken. So every position of each block is tried as the beginning of a chunk. Type, length and frame header are
+// looked at first, as they rule out most positions; the checksum tells a chunk from bytes that look like one.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	for start := offset &^ (blockSize - 1); ; start += blockSize {
@@ -253,6 +280,7 @@ func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 				continue
 			}
 			sum := crc32.Checksum(b[i+6:end], castagnoli)
+			// The record format stores the sum masked, as does LevelDB's.
 			if binary.LittleEndian.Uint32(b[i:]) == (sum>>15|sum<<17)+0xa282ead8 {
 				return true, nil
 			}

@@ -48,7 +48,8 @@ func child(dir string) {
 				k := store.Key{Resource: "/pods", Name: fmt.Sprintf("%d/%d-%d", w, s.Revision(), i)}
 				last := store.Key{Resource: "/nodes", Name: fmt.Sprint(w)}
 				data := []byte(k.Name + strings.Repeat(" and so on", i%200))
-				revision, err := s.Commit(context.Background(), []store.Precondition{{Key: k}}, []store.Change{{Key: k, Data: data}, {Key: last, Data: []byte(k.Name)}})
+				revision, err := s.Commit(context.Background(), []store.Precondition{{Key: k}},
+					[]store.Change{{Key: k, Data: data}, {Key: last, Data: []byte(k.Name)}})
 				if err != nil {
 					fmt.Println("error", err)
 					os.Exit(1)
@@ -88,7 +89,8 @@ func TestKill(t *testing.T) {
 			var a ack
 			switch line := lines.Text(); {
 			case strings.HasPrefix(line, "ready"):
-				if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) || !strings.Contains(err.Error(), "by another process") {
+				if _, err := filelog.Open(dir, filelog.Options{}); !errors.Is(err, filelog.ErrLocked) ||
+					!strings.Contains(err.Error(), "by another process") {
 					t.Errorf("opened while another process has it: %v", err)
 				}
 			case strings.HasPrefix(line, "ack"):
@@ -106,7 +108,8 @@ func TestKill(t *testing.T) {
 		}
 		for _, a := range acked {
 			v, ok := s.Get(store.Key{Resource: "/pods", Name: a.name})
-			if !ok || v.Revision != a.revision-1 || len(v.Data) != a.size || !strings.HasPrefix(string(v.Data), a.name) {
+			if !ok || v.Revision != a.revision-1 || len(v.Data) != a.size ||
+				!strings.HasPrefix(string(v.Data), a.name) {
 				t.Fatalf("round %d: %s was acknowledged at %d, and there is %v", round, a.name, a.revision, v)
 			}
 		}

@@ -10,40 +10,45 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"plinth/internal/invariants"
 )
 
-// manifest is the file MANIFEST: which files the log consists of, and up to which revision.
+// manifest is the file MANIFEST: which files the log consists of, and up to which revision it is synced.
 //
-// Segments are chained backwards, each names the one before it. So the chain alone cannot tell that the newest
-// segment is missing, or that the newest one was cut off behind a whole frame: a shorter log looks like one that
-// never was longer. The manifest can, since each of its entries was written after what it tells of was synced. At any
-// time, and after any crash,
+// The problem: each segment names the one before it, so a segment that is missing in the middle is noticed. But
+// nothing names the newest segment, and nothing in it tells where it ended: a log that lost its newest segment, or
+// the end of it after a whole frame, looks like a log that never was longer, and acknowledged commits would be gone
+// without a word. The manifest tells, as each of its entries is written after that of which it tells was synced. At
+// any time, and after any crash:
 //
-//	entry.end    ≤ the newest commit that is synced
-//	entry.newest ≤ the newest segment whose name is synced
+//	end    ≤ the newest synced commit
+//	newest ≤ the newest segment whose name is synced
+//	oldest ≤ newest ≤ end,  checkpoint ≤ end
+//	sequence, newest and end never decrease
 //
-// so a log that ends before the entry that reads back has lost something. The entry may be older than the log: what
-// was written behind it is still found by the chain.
+// So a log that ends before the entry has lost something. The entry may be older than the log: the commits after it
+// are found by the frames, and the segments after it by their names.
 //
-// An entry is written after the sync of every batch of commits, and must not cost a sync of its own. A file that is
-// replaced by renaming needs one, or a power cut leaves it empty. Entries are therefore written in place, into one of
-// three slots a page apart. An entry that is to be synced goes to slot 0 and slot 1 in turn, one that is not goes to
-// slot 2. A power cut can tear slot 2, and that one of the others which was being written; the remaining one is
-// whole, and the entry with the highest sequence number counts. A killed process loses no entry at all, since the
-// operating system has them.
+// The obvious ways to write it fail. An entry is due after the sync of every batch of commits, and a sync of its own
+// would halve the throughput. A file that is replaced by renaming has to be synced first, or a loss of power leaves
+// it empty. So entries are overwritten in place, in one of three slots that are a page apart: one that is to be
+// synced in slots 0 and 1 in turn, one that is not in slot 2. A loss of power may tear slot 2, and whichever of the
+// others was being written; the third is whole. The entry with the highest sequence number and a correct checksum
+// counts. When only the process is killed, no entry is lost: the operating system has them.
 type manifest struct {
-	mu     sync.Mutex // Append and Compact write at the same time
+	mu     sync.Mutex // Append and Compact write concurrently
 	file   vfs.File
 	turn   int    // the slot of the next synced entry: 0 or 1
-	buffer []byte // of the entry that was written last
+	buffer []byte // scratch, for encoding an entry
 	entry
 }
 
-// entry is what one slot says.
+// entry is the content of a slot.
 type entry struct {
-	sequence   int64 // of entries, over the life of the directory
-	checkpoint int64 // its revision, 0: there is none
-	oldest     int64 // the oldest segment that has not been removed, by the revision before its first one
+	sequence   int64 // number of the entry; it grows over the life of the directory
+	checkpoint int64 // revision of the checkpoint; 0: there is none
+	oldest     int64 // the oldest segment that was not removed, by the revision before its first one
 	newest     int64 // the newest segment, likewise; 0: there is none yet
 	end        int64 // commits up to this revision are synced
 }
@@ -61,13 +66,13 @@ func (e *entry) numbers() []*int64 {
 	return []*int64{&e.sequence, &e.checkpoint, &e.oldest, &e.newest, &e.end}
 }
 
-// encode writes the entry over b.
+// encode overwrites b with the entry.
 func (e *entry) encode(b []byte) []byte {
 	b = appendFileHeader(b[:0], manifestMagic, e.sequence, e.checkpoint, e.oldest, e.newest, e.end)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeEntry reads a slot. An entry that does not read back was torn, or damaged.
+// decodeEntry reads a slot. It is not ok when the entry was torn, or is damaged.
 func decodeEntry(b []byte) (entry, bool) {
 	var e entry
 	if len(b) < entrySize {
@@ -81,12 +86,14 @@ func decodeEntry(b []byte) (entry, bool) {
 	return e, ok
 }
 
-// readManifest returns the newest entry that reads back, and the slot that the next synced entry goes to.
+// readManifest returns the newest entry that reads back, and the slot for the next synced entry: the one with the
+// older entry.
 func (l *Log) readManifest() (newest entry, turn int, err error) {
 	file := l.path(manifestName)
 	f, err := l.fs.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newest, 0, &MissingError{File: file, Reason: "without it nobody knows whether the directory is complete"}
+		return newest, 0, &MissingError{File: file,
+			Reason: "without it nobody knows whether the directory is complete"}
 	}
 	if err != nil {
 		return newest, 0, err
@@ -118,7 +125,7 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	return newest, turn, nil
 }
 
-// createManifest writes a manifest with the same entry in all slots, in the place of any that is there.
+// createManifest writes a manifest with the same entry in all slots. It replaces one that exists.
 func (l *Log) createManifest(e entry) error {
 	f, err := l.fs.Create(l.path(manifestName+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -133,7 +140,7 @@ func (l *Log) createManifest(e entry) error {
 	return l.install(f, manifestName, err)
 }
 
-// openManifest makes the manifest ready to be written.
+// openManifest opens the manifest for writing.
 func (l *Log) openManifest() error {
 	read, turn, err := l.readManifest()
 	if err != nil {
@@ -147,15 +154,15 @@ func (l *Log) openManifest() error {
 	return nil
 }
 
-// note writes a changed entry and does not wait until it is on the disk.
-func (m *manifest) note(change func(*entry)) error {
+// writeUnsynced writes a changed entry, and leaves it to the operating system when it reaches the disk.
+func (m *manifest) writeUnsynced(change func(*entry)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.write(unsyncedSlot, change)
 }
 
-// sync writes a changed entry and syncs it.
-func (m *manifest) sync(change func(*entry)) error {
+// writeSynced writes a changed entry and syncs it.
+func (m *manifest) writeSynced(change func(*entry)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.write(m.turn, change); err != nil {
@@ -166,8 +173,14 @@ func (m *manifest) sync(change func(*entry)) error {
 }
 
 func (m *manifest) write(slot int, change func(*entry)) error {
+	before := m.entry
 	change(&m.entry)
 	m.sequence++
+	if e := &m.entry; invariants.Enabled && e.newest > 0 &&
+		(e.oldest > e.newest || e.newest > e.end || e.checkpoint > e.end ||
+			e.newest < before.newest || e.end < before.end) {
+		invariants.Fail("filelog: entry %+v of the manifest follows %+v", *e, before)
+	}
 	m.buffer = m.encode(m.buffer)
 	_, err := m.file.WriteAt(m.buffer, int64(slot)*slotSize)
 	return err

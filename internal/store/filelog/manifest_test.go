@@ -109,9 +109,11 @@ func TestLostFiles(t *testing.T) {
 		{"the two newest segments", func(n string) bool { return n == newest || n == middle }, newest + " is missing"},
 		{"a segment in the middle", func(n string) bool { return n == middle }, middle + " is missing"},
 		{"all segments", isSegment, newest + " is missing"},
-		{"all segments and the checkpoint", func(n string) bool { return isSegment(n) || n == checkpoint }, newest + " is missing"},
+		{"all segments and the checkpoint", func(n string) bool { return isSegment(n) || n == checkpoint },
+			newest + " is missing"},
 		{"the checkpoint", func(n string) bool { return n == checkpoint }, checkpoint + " is missing"},
-		{"the checkpoint and the oldest segment", func(n string) bool { return n == checkpoint || n == segments[0] }, checkpoint + " is missing"},
+		{"the checkpoint and the oldest segment",
+			func(n string) bool { return n == checkpoint || n == segments[0] }, checkpoint + " is missing"},
 		{"the manifest", func(n string) bool { return n == "MANIFEST" }, "MANIFEST is missing"},
 		{"FORMAT", func(n string) bool { return n == "FORMAT" }, "FORMAT is missing"},
 		{"all but the manifest", func(n string) bool { return n != "MANIFEST" }, "FORMAT is missing"},
@@ -124,7 +126,8 @@ func TestLostFiles(t *testing.T) {
 			t.Errorf("%s: %v, want %s", c.lost, err, c.want)
 		}
 		if after := readImage(t, fs); fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("%s: Open refused the directory and changed its files from %v to %v", c.lost, before.files(""), after.files(""))
+			t.Errorf("%s: Open refused the directory and changed its files from %v to %v",
+				c.lost, before.files(""), after.files(""))
 		}
 	}
 	if !intact(t, im.mount(t, "", nil), m, acked, "") {
@@ -237,7 +240,8 @@ func TestManifestTorn(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		if want := fmt.Sprintf("file=data/MANIFEST offset=%d", slot*4096); !strings.Contains(logged, want) || !strings.Contains(logged, "level=WARN") {
+		if want := fmt.Sprintf("file=data/MANIFEST offset=%d",
+			slot*4096); !strings.Contains(logged, want) || !strings.Contains(logged, "level=WARN") {
 			t.Errorf("the log says %q, want %s", logged, want)
 		}
 		if !intact(t, fs, m, 91, "") {
@@ -310,7 +314,8 @@ func TestTornWriteIsSaid(t *testing.T) {
 			t.Fatalf("%s: %v", c.what, err)
 		}
 		l.Close()
-		said := strings.Contains(logged, "level=WARN") && strings.Contains(logged, fmt.Sprintf("file=data/%s offset=%d ", name, at))
+		said := strings.Contains(logged, "level=WARN") && strings.Contains(logged, fmt.Sprintf("file=data/%s offset=%d ",
+			name, at))
 		if said != c.said || !said && logged != "" {
 			t.Errorf("%s: the log says %q", c.what, logged)
 		}
@@ -328,7 +333,8 @@ func TestUpgradeOnDisk(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(os.WriteFile(dir+"/FORMAT", []byte("plinth data 1\n"), 0o600), os.Remove(dir+"/MANIFEST")); err != nil {
+		if err := errors.Join(os.WriteFile(dir+"/FORMAT", []byte("plinth data 1\n"), 0o600),
+			os.Remove(dir+"/MANIFEST")); err != nil {
 			t.Fatal(err)
 		}
 	}

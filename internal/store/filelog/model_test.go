@@ -24,7 +24,8 @@ func openStore(fs vfs.FS) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(store.Config{Log: log, Describe: storetest.Describe, MemoryHistoryBytes: 2 << 10, HistoryBytes: 24 << 10, CompactBytes: 8 << 10})
+	s, err := store.Open(store.Config{Log: log, Describe: storetest.Describe, MemoryHistoryBytes: 2 << 10,
+		HistoryBytes: 24 << 10, CompactBytes: 8 << 10})
 	if err != nil {
 		log.Close()
 	}
@@ -228,7 +229,8 @@ func (m *model) explain(revision, last int64, there map[int64]string) bool {
 func TestModelExplains(t *testing.T) {
 	s := mustOpen(t, vfs.NewMem())
 	defer s.Close()
-	there := []store.Change{{Key: store.Key{Resource: "/pods", Name: "a"}}, {Key: store.Key{Resource: "/pods", Name: "b"}, Data: []byte("b")}}
+	there := []store.Change{{Key: store.Key{Resource: "/pods", Name: "a"}},
+		{Key: store.Key{Resource: "/pods", Name: "b"}, Data: []byte("b")}}
 	if _, err := s.Commit(context.Background(), nil, there); err != nil {
 		t.Fatal(err)
 	}

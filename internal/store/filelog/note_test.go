@@ -10,7 +10,7 @@ func TestNotesAllocateNothing(t *testing.T) {
 	}
 	defer l.Close()
 	if n := testing.AllocsPerRun(100, func() {
-		if err := l.manifest.note(func(e *entry) { e.end = l.manifest.end }); err != nil {
+		if err := l.manifest.writeUnsynced(func(e *entry) { e.end = l.manifest.end }); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {

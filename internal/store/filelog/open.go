@@ -15,13 +15,14 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
-// The versions of what is on the disk; docs/formats.md describes them.
+// The versions of the format, which docs/formats.md specifies.
 const (
 	formatVersion     = 2 // of the directory, in its file FORMAT
-	formatNoManifest  = 1 // the version that had no MANIFEST; it is read, and brought to formatVersion
+	formatNoManifest  = 1 // the version without MANIFEST; Open upgrades it to formatVersion
 	fileFormatVersion = 1 // in the headers of files
 )
 
@@ -32,13 +33,13 @@ const (
 	tmpSuffix   = ".tmp"
 )
 
-// firstRevision is that of an empty store: the first commit is the one behind it.
+// firstRevision is that of an empty store: the first commit is the one after it.
 const firstRevision = store.FirstRevision
 
 func segmentName(after int64) string       { return fmt.Sprintf("%020d.log", after) }
 func checkpointName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
 
-// parseName splits the name of a segment or checkpoint.
+// parseName splits the name of a segment or checkpoint into its revision and its extension.
 func parseName(name string) (revision int64, kind string, ok bool) {
 	number, kind, ok := strings.Cut(name, ".")
 	if !ok || len(number) != 20 {
@@ -48,6 +49,14 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 	return revision, kind, err == nil
 }
 
+// open brings the directory into the state in which a clean Close leaves it, and opens the segment to write to. It
+// may be interrupted anywhere and run again, so each step leaves a directory that opens, with the same commits:
+//
+//  1. lock the directory, before anything in it is read;
+//  2. read FORMAT and MANIFEST, or begin a new directory;
+//  3. chain the segments, and check that together with the checkpoint they are complete by the manifest;
+//  4. find the end of the last segment, and begin the one to write to;
+//  5. write what was found to the manifest, synced; only then remove the files that nothing needs.
 func (l *Log) open() error {
 	if err := l.makeDir(); err != nil {
 		return err
@@ -71,7 +80,7 @@ func (l *Log) open() error {
 			return err
 		}
 	case formatNoManifest:
-		l.manifest = &manifest{} // nothing is known, until upgrade
+		l.manifest = &manifest{} // it knows nothing before upgrade
 	default:
 		if err := l.beginDirectory(len(segments)+len(checkpoints) > 0); err != nil {
 			return err
@@ -83,7 +92,7 @@ func (l *Log) open() error {
 	}
 	if len(segments) == 0 {
 		err = l.beginFirst(known)
-	} else if err = l.link(segments, known); err == nil {
+	} else if err = l.chain(segments, known); err == nil {
 		err = l.recoverLast(known.end)
 	}
 	if err != nil {
@@ -94,15 +103,18 @@ func (l *Log) open() error {
 			return err
 		}
 	}
-	if err := l.manifest.sync(l.describe); err != nil {
+	if invariants.Enabled {
+		l.check()
+	}
+	if err := l.manifest.writeSynced(l.describe); err != nil {
 		return err
 	}
 	return l.removeStale(segments, checkpoints, unfinished)
 }
 
-// lockError tells a directory that somebody has open from one that cannot be locked at all: because it is read-only,
-// full, or on a file system without locks. The vfs has no errors of its own for that. Where a lock is held, it
-// returns the bare number of fcntl, or, if the holder is this process, an error without a number.
+// lockError tells a directory that another process has open from one that cannot be locked at all: because it is
+// read-only, full, or on a file system without locks. The vfs has no error values for that. Where a lock is held, it
+// returns the bare error number of fcntl, or, if the holder is this process, an error without a number.
 func lockError(err error) error {
 	var file *fs.PathError
 	var number syscall.Errno
@@ -117,13 +129,14 @@ func lockError(err error) error {
 	return fmt.Errorf("%s cannot be locked: %w", lockName, err)
 }
 
-// beginDirectory makes a directory one of ours that has no FORMAT yet. The manifest is there before FORMAT says so.
+// beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT says that there is
+// one. A directory that has data, but lost its FORMAT, is refused.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
 	if !holdsData {
 		switch e, _, err := l.readManifest(); {
 		case err == nil:
-			holdsManifest = e.newest > 0 // else the last attempt to begin came no further
+			holdsManifest = e.newest > 0 // else an attempt to begin was interrupted here
 		case !errors.As(err, new(*MissingError)):
 			return err
 		}
@@ -140,12 +153,13 @@ func (l *Log) beginDirectory(holdsData bool) error {
 	return l.openManifest()
 }
 
-// beginFirst begins the first segment of a directory that has none.
+// beginFirst begins the first segment, unless the manifest or a checkpoint shows that there must be some.
 func (l *Log) beginFirst(known entry) error {
 	switch {
 	case known.newest > 0:
 		return &MissingError{
-			File: l.path(segmentName(known.newest)), Reason: fmt.Sprintf("the log reached revision %d, and no segment (*.log) is there", known.end),
+			File:   l.path(segmentName(known.newest)),
+			Reason: fmt.Sprintf("the log reached revision %d, and no segment (*.log) is there", known.end),
 		}
 	case l.checkpoint > 0:
 		return fmt.Errorf("there is %s, but no segment (*.log): files are missing", checkpointName(l.checkpoint))
@@ -153,8 +167,8 @@ func (l *Log) beginFirst(known entry) error {
 	return l.begin(&segment{after: firstRevision, previous: -1, end: firstRevision}, nil)
 }
 
-// upgrade gives a directory of formatNoManifest its manifest. The first entry knows nothing yet, as before; FORMAT
-// requires the manifest only once that says what the directory holds.
+// upgrade gives a directory of formatNoManifest a manifest of what was found in it, and then the FORMAT that requires
+// one.
 func (l *Log) upgrade() error {
 	var e entry
 	l.describe(&e)
@@ -168,13 +182,14 @@ func (l *Log) upgrade() error {
 	return l.openManifest()
 }
 
-// describe sets an entry to what the log consists of. Nobody else uses the log meanwhile.
+// describe sets an entry to what the log consists of. The caller is alone.
 func (l *Log) describe(e *entry) {
 	last := l.segments[len(l.segments)-1]
 	e.checkpoint, e.oldest, e.newest, e.end = l.checkpoint, l.segments[0].after, last.after, last.end
 }
 
-// makeDir makes the directory, durably, when it is not there.
+// makeDir creates the directory if it does not exist, durably: the names of all directories that it creates are
+// synced.
 func (l *Log) makeDir() error {
 	var made []string
 	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
@@ -194,7 +209,7 @@ func (l *Log) makeDir() error {
 	return nil
 }
 
-// readFormat reads the version of the directory: one that we know, or 0 where there is none.
+// readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version.
 func (l *Log) readFormat() (int, error) {
 	f, err := l.fs.Open(l.path(formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,10 +226,12 @@ func (l *Log) readFormat() (int, error) {
 	text, ok := strings.CutPrefix(string(content), formatMagic)
 	version, err := strconv.Atoi(strings.TrimSpace(text))
 	if !ok || err != nil {
-		return 0, &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number", formatMagic)}
+		return 0, &DamageError{File: l.path(formatName), Reason: fmt.Sprintf("it should say %q and a number",
+			formatMagic)}
 	}
 	if version < formatNoManifest || version > formatVersion {
-		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads formats %d to %d", version, formatNoManifest, formatVersion)
+		return 0, fmt.Errorf("its file FORMAT says format %d; this version reads formats %d to %d",
+			version, formatNoManifest, formatVersion)
 	}
 	return version, nil
 }
@@ -228,7 +245,8 @@ func (l *Log) writeFormat() error {
 	return l.install(f, formatName, err)
 }
 
-// install syncs and closes a new file and gives it its name, unless something went wrong with it.
+// install syncs and closes a new file, whose name ends in tmpSuffix, and gives it its final name. err is the error of
+// writing it, if there was one. A file with a final name is complete, after any crash.
 func (l *Log) install(f vfs.File, name string, err error) error {
 	if err == nil {
 		err = f.Sync()
@@ -249,7 +267,7 @@ func (l *Log) rename(name string) error {
 	return l.syncDir(l.dir)
 }
 
-// discard removes a file that did not get its name.
+// discard removes a file that did not get its final name.
 func (l *Log) discard(name string) error {
 	err := l.fs.Remove(l.path(name + tmpSuffix))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,7 +276,7 @@ func (l *Log) discard(name string) error {
 	return err
 }
 
-// list returns what is in the directory, in order, and the files that a crash left unfinished.
+// list returns the segments and checkpoints in the directory, in order, and the files that a crash left unfinished.
 func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
@@ -281,13 +299,17 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 	return segments, checkpoints, unfinished, nil
 }
 
-// link chains the segments, from the last one back to the first one whose predecessor is gone.
-func (l *Log) link(there []int64, known entry) error {
+// chain finds the segments that the log consists of: from the newest one back, each header names the one before it,
+// to the first one whose predecessor is not there. The obvious way, to take all segments that are there, would take
+// files, too, that were removed and that a crash brought back. A missing newest segment does not show in the chain,
+// so that is compared with the manifest.
+func (l *Log) chain(there []int64, known entry) error {
 	next := there[len(there)-1]
 	if next < known.newest {
 		return &MissingError{
-			File:   l.path(segmentName(known.newest)),
-			Reason: fmt.Sprintf("the log reached revision %d, and %s is the newest segment that is there", known.end, segmentName(next)),
+			File: l.path(segmentName(known.newest)),
+			Reason: fmt.Sprintf("the log reached revision %d, and %s is the newest segment that is there",
+				known.end, segmentName(next)),
 		}
 	}
 	for {
@@ -298,7 +320,8 @@ func (l *Log) link(there []int64, known entry) error {
 		if len(l.segments) > 0 {
 			s.end = l.segments[0].after
 			if s.end < s.after {
-				return &DamageError{File: l.path(segmentName(s.end)), Reason: "it does not follow " + segmentName(s.after)}
+				return &DamageError{File: l.path(segmentName(s.end)),
+					Reason: "it does not follow " + segmentName(s.after)}
 			}
 		}
 		l.segments = append([]*segment{s}, l.segments...)
@@ -309,20 +332,26 @@ func (l *Log) link(there []int64, known entry) error {
 	}
 }
 
-// checkStart says whether the state can be made from the segments, of which s is the oldest one, and the checkpoint.
+// checkStart checks that the segments, of which s is the oldest, and the checkpoint make a complete state. Missing
+// history is a warning.
+//
+//	complete  ⇔  s.after ≤ max(checkpoint, firstRevision)
 func (l *Log) checkStart(s *segment, known entry) error {
 	complete := s.after <= max(l.checkpoint, firstRevision)
 	switch {
 	case !complete && known.checkpoint > l.checkpoint:
 		return &MissingError{
-			File: l.path(checkpointName(known.checkpoint)), Reason: fmt.Sprintf("the oldest segment that is there, %s, does not begin before it", segmentName(s.after)),
+			File:   l.path(checkpointName(known.checkpoint)),
+			Reason: fmt.Sprintf("the oldest segment that is there, %s, does not begin before it", segmentName(s.after)),
 		}
 	case !complete:
 		return &MissingError{
-			File: l.path(segmentName(s.previous)), Reason: fmt.Sprintf("%s follows it, and there is no checkpoint (*.base) in its place", segmentName(s.after)),
+			File:   l.path(segmentName(s.previous)),
+			Reason: fmt.Sprintf("%s follows it, and there is no checkpoint (*.base) in its place", segmentName(s.after)),
 		}
 	case known.checkpoint > l.checkpoint:
-		l.logger.Warn("a checkpoint is missing; the segments hold all that it did", "file", l.path(checkpointName(known.checkpoint)))
+		l.logger.Warn("a checkpoint is missing; the segments hold all that it did",
+			"file", l.path(checkpointName(known.checkpoint)))
 	}
 	if known.oldest > 0 && s.after > known.oldest {
 		l.logger.Warn("segments are missing that held nothing but history; watches begin later than they could",
@@ -331,7 +360,7 @@ func (l *Log) checkStart(s *segment, known entry) error {
 	return nil
 }
 
-// The payload of the first frame of a file.
+// The payloads of headers begin with these.
 const (
 	segmentMagic    = "PLINTH-S"
 	checkpointMagic = "PLINTH-B"
@@ -345,14 +374,15 @@ func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
 	return b
 }
 
-// parseFileHeader reads what appendFileHeader wrote.
+// parseFileHeader reads a header that appendFileHeader wrote, with as many numbers.
 func parseFileHeader(file string, header []byte, magic string, numbers ...*int64) error {
 	b, ok := bytes.CutPrefix(header, []byte(magic))
 	if !ok || len(b) < 4 {
 		return &DamageError{File: file, Reason: "it does not begin as a file of its name"}
 	}
 	if version := binary.LittleEndian.Uint32(b); version != fileFormatVersion {
-		return fmt.Errorf("%s has format %d; this version reads and writes format %d", file, version, fileFormatVersion)
+		return fmt.Errorf("%s has format %d; this version reads and writes format %d",
+			file, version, fileFormatVersion)
 	}
 	if b = b[4:]; len(b) != 8*len(numbers) {
 		return &DamageError{File: file, Reason: "its header is too short or too long"}
@@ -363,7 +393,7 @@ func parseFileHeader(file string, header []byte, magic string, numbers ...*int64
 	return nil
 }
 
-// readHeader reads the first frame of a segment. It was synced before the file got its name, so it must be there.
+// readHeader reads the header of a segment. It was synced before the file got its name, so it has to read back.
 func (l *Log) readHeader(after int64) (*segment, error) {
 	file := l.path(segmentName(after))
 	f, err := l.fs.Open(file)
@@ -383,7 +413,8 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 		return nil, err
 	}
 	if s.after != after || s.previous >= after {
-		return nil, &DamageError{File: file, Reason: fmt.Sprintf("its header says that it follows %d, and that one %d", s.after, s.previous)}
+		return nil, &DamageError{File: file, Reason: fmt.Sprintf("its header says that it follows %d, and that one %d",
+			s.after, s.previous)}
 	}
 	return s, s.stat(f)
 }
@@ -396,8 +427,8 @@ func (s *segment) stat(f vfs.File) error {
 	return err
 }
 
-// removeStale removes files that a crash left or brought back, or that a Compact had no time for. That is done last:
-// as long as something is missing, every file that is there may be of use to somebody.
+// removeStale removes files that a crash left or brought back, or that an interrupted Compact did not remove. That is
+// done last: as long as something is missing, every other file may help to repair the log.
 func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) error {
 	names := unfinished
 	for _, revision := range checkpoints {
@@ -411,7 +442,7 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 		}
 	}
 	for _, name := range names {
-		// An unfinished file may have got its name meanwhile.
+		// It is not there if it was completed meanwhile, as FORMAT.
 		if err := l.fs.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -419,10 +450,10 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 	return nil
 }
 
-// private makes files for nobody but their owner.
-type private struct{ vfs.FS }
+// privateFS creates files that only their owner may read.
+type privateFS struct{ vfs.FS }
 
-func (p private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
+func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := p.FS.Create(name, category)
 	if err != nil {
 		return nil, err
@@ -433,7 +464,7 @@ func (p private) Create(name string, category vfs.DiskWriteCategory) (vfs.File, 
 	return f, nil
 }
 
-func (p private) Lock(name string) (io.Closer, error) {
+func (p privateFS) Lock(name string) (io.Closer, error) {
 	c, err := p.FS.Lock(name)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package filelog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"plinth/internal/invariants"
 	"plinth/internal/store"
 )
 
@@ -18,7 +20,7 @@ const (
 	payloadHead     = 3 // the first of a checkpoint: revision and window
 )
 
-// What follows in a change or a version.
+// The flags of a change or a version: which of its parts follow.
 const (
 	hasNew = 1 << iota
 	hasOld
@@ -29,16 +31,16 @@ const (
 	sameForm // the old version has the form of the new one
 )
 
-// beside is what a sidecar holds that the bytes do not tell, and so stands beside them in the log.
-type beside struct {
+// versionMeta is what a sidecar has that cannot be computed from the bytes, and so is written to the log.
+type versionMeta struct {
 	expire time.Time
 	form   uint64 // store.Sidecar.Form
 }
 
-func besideOf(sc *store.Sidecar) beside { return beside{expire: sc.Expire, form: sc.Form} }
+func metaOf(sc *store.Sidecar) versionMeta { return versionMeta{expire: sc.Expire, form: sc.Form} }
 
-// flags are those of what there is, of the two that stand for an expiry and a form here.
-func (s beside) flags(expires, form byte) (flags byte) {
+// flags returns which of the two are set, given the flags that stand for an expiry and a form.
+func (s versionMeta) flags(expires, form byte) (flags byte) {
 	if !s.expire.IsZero() {
 		flags |= expires
 	}
@@ -48,8 +50,8 @@ func (s beside) flags(expires, form byte) (flags byte) {
 	return flags
 }
 
-// append appends what the flags say that there is.
-func (s beside) append(b []byte, flags, expires, form byte) []byte {
+// append appends the parts that are set in flags.
+func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 	if flags&expires != 0 {
 		b = binary.AppendVarint(b, s.expire.UnixNano())
 	}
@@ -59,7 +61,9 @@ func (s beside) append(b []byte, flags, expires, form byte) []byte {
 	return b
 }
 
-// appendCommit appends the payload of a commit.
+// appendCommit appends the payload of a commit. parser.commitOf is its inverse:
+//
+//	commitOf(appendCommit(nil, c)) = c, but for what a sidecar has besides Expire and Form
 func appendCommit(b []byte, c *store.Commit) []byte {
 	b = append(b, payloadCommit)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
@@ -73,13 +77,13 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 
 func appendRecord(b []byte, r *store.Record) []byte {
 	var flags byte
-	var is, was beside
+	var is, was versionMeta
 	if r.New != nil {
-		is = besideOf(r.New.Sidecar)
+		is = metaOf(r.New.Sidecar)
 		flags |= hasNew | is.flags(newExpires, newForm)
 	}
 	if r.Old != nil {
-		was = besideOf(r.Old.Sidecar)
+		was = metaOf(r.Old.Sidecar)
 		flags |= hasOld | was.flags(oldExpires, oldForm)
 		if flags&oldForm != 0 && was.form == is.form {
 			flags = flags&^oldForm | sameForm
@@ -95,8 +99,10 @@ func appendRecord(b []byte, r *store.Record) []byte {
 		b = appendBytes(b, data)
 	}
 	if r.Old != nil {
-		// The old version is there so that transitions of a selector need no look-up. Most updates touch a
-		// few bytes: what it shares with the new one at both ends is not written again.
+		// With the old version in the record, a watch with a selector finds out without a look-up whether an
+		// object enters or leaves its selection. Written in full it would double the log. Most updates change
+		// a few bytes in the middle, so what both versions share at their ends is written once:
+		//	old = data[:head] + middle + data[len(data)-tail:]
 		old := r.Old.Data
 		head := commonPrefix(old, data)
 		tail := commonSuffix(old[head:], data[head:])
@@ -111,7 +117,7 @@ func appendRecord(b []byte, r *store.Record) []byte {
 
 // appendVersion appends one version of a checkpoint.
 func appendVersion(b []byte, v *store.Version) []byte {
-	is := besideOf(v.Sidecar)
+	is := metaOf(v.Sidecar)
 	flags := is.flags(newExpires, newForm)
 	b = append(b, flags)
 	b = appendString(b, v.Key.Resource)
@@ -144,7 +150,9 @@ func appendBytes(b, s []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// commonPrefix and commonSuffix go eight bytes at a time: this runs for every update.
+// commonPrefix and commonSuffix return how many bytes two versions share at an end. They compare eight bytes at a
+// time, as they run over all bytes of every update: the first difference is where the XOR of two words has its first
+// bit that is set.
 func commonPrefix(a, b []byte) int {
 	n, i := min(len(a), len(b)), 0
 	for ; i+8 <= n; i += 8 {
@@ -171,21 +179,45 @@ func commonSuffix(a, b []byte) int {
 	return i
 }
 
+// checkPayload fails unless a payload reads back as the commit of which it was made.
+func checkPayload(payload []byte, c *store.Commit) {
+	var p parser
+	have, err := p.commitOf(payload)
+	if err != nil || have.Revision != c.Revision || have.Time != c.Time || len(have.Records) != len(c.Records) {
+		invariants.Fail("filelog: commit %d of %d records reads back as %+v, %v", c.Revision, len(c.Records), have,
+			err)
+		return
+	}
+	same := func(a, b *store.Version) bool {
+		return a == nil && b == nil || a != nil && b != nil && a.Revision == b.Revision &&
+			bytes.Equal(a.Data, b.Data) &&
+			a.Sidecar.Form == b.Sidecar.Form && a.Sidecar.Expire.Equal(b.Sidecar.Expire)
+	}
+	for i, r := range have.Records {
+		if want := c.Records[i]; r.Key != want.Key || r.Revision != want.Revision || !same(r.New, want.New) ||
+			!same(r.Old, want.Old) {
+			invariants.Fail("filelog: record %d of %s reads back as record %d of %s", want.Revision, want.Key,
+				r.Revision, r.Key)
+		}
+	}
+}
+
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
-// parseKind takes the first byte off a payload, which has to be of this kind.
+// parseKind reads the first byte of a payload, its kind, which must be the one expected.
 func parseKind(payload []byte, want byte) (decoder, error) {
 	d := decoder{b: payload}
 	switch kind := d.byte(); {
 	case d.bad:
 		return d, errPayload
 	case kind != want:
-		return d, fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it", kind, want)
+		return d, fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it",
+			kind, want)
 	}
 	return d, nil
 }
 
-// commitHeader is what the payload of a commit begins with.
+// commitHeader is the beginning of the payload of a commit.
 type commitHeader struct {
 	last, time int64
 	count      int
@@ -202,22 +234,25 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 	return h, d, err
 }
 
-// parser makes commits and versions of payloads. What it returns points into the payload and into memory that is used
-// again for the next one, so it is lent, as store.Log has it, and costs no allocation for each record.
+// parser makes commits and versions of payloads. A restart parses every record of the log, and allocations would take
+// most of its time. So what it returns points into the payload, and into scratch buffers that are reused for the next
+// one: it is lent, in the sense of store.Log.
+//
+//	what the last call returned is valid until the next call
 type parser struct {
-	commit store.Commit
-	used   []*parsed
-	old    []byte // the bytes of old versions, which a payload has in parts
+	commit  store.Commit
+	buffers []*recordBuffer
+	old     []byte // the old versions, put together from their parts
 }
 
-// parsed is memory for one record.
-type parsed struct {
+// recordBuffer is the memory of one record.
+type recordBuffer struct {
 	record   store.Record
 	new, old store.Version
 	is, was  store.Sidecar
 }
 
-// maxOldKept is how much memory for old versions is kept for the next payload.
+// maxOldKept is up to which size parser.old is reused.
 const maxOldKept = 1 << 20
 
 func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
@@ -231,10 +266,10 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 		p.old = []byte{}
 	}
 	for i := range h.count {
-		if i == len(p.used) {
-			p.used = append(p.used, &parsed{})
+		if i == len(p.buffers) {
+			p.buffers = append(p.buffers, &recordBuffer{})
 		}
-		m := p.used[i]
+		m := p.buffers[i]
 		p.record(&d, m)
 		if d.bad {
 			return nil, errPayload
@@ -249,14 +284,14 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 }
 
 // record parses one change.
-func (p *parser) record(d *decoder, m *parsed) {
+func (p *parser) record(d *decoder, m *recordBuffer) {
 	r := &m.record
 	flags := d.byte()
 	r.Key = d.key()
 	r.New, r.Old = nil, nil
 	var data []byte
 	if flags&hasNew != 0 {
-		m.is = d.beside(flags, newExpires, newForm)
+		m.is = d.meta(flags, newExpires, newForm)
 		data = d.bytes()
 		r.New = &m.new
 		m.new = store.Version{Key: r.Key, Data: data, Sidecar: &m.is}
@@ -265,7 +300,7 @@ func (p *parser) record(d *decoder, m *parsed) {
 		return
 	}
 	revision := int64(d.uvarint())
-	if m.was = d.beside(flags, oldExpires, oldForm); flags&sameForm != 0 {
+	if m.was = d.meta(flags, oldExpires, oldForm); flags&sameForm != 0 {
 		m.was.Form = m.is.Form
 	}
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
@@ -279,7 +314,7 @@ func (p *parser) record(d *decoder, m *parsed) {
 	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
 }
 
-// versions calls yield for the versions of a payload of a checkpoint, until it says that this is enough.
+// versions yields the versions in a payload of a checkpoint. enough is true when yield returned false.
 func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enough bool, err error) {
 	d, err := parseKind(payload, payloadVersions)
 	if err != nil {
@@ -289,12 +324,12 @@ func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enou
 	if err != nil {
 		return false, err
 	}
-	var m parsed
+	var m recordBuffer
 	for range count {
 		flags := d.byte()
 		m.new.Key = d.key()
 		m.new.Revision = int64(d.uvarint())
-		m.is = d.beside(flags, newExpires, newForm)
+		m.is = d.meta(flags, newExpires, newForm)
 		m.new.Data, m.new.Sidecar = d.bytes(), &m.is
 		if d.bad {
 			return false, errPayload
@@ -319,7 +354,8 @@ func parseHead(payload []byte) (revision int64, w store.Window, err error) {
 		return 0, w, err
 	}
 	for range count {
-		w.Marks = append(w.Marks, store.Mark{Revision: int64(d.uvarint()), Time: d.varint(), Bytes: int64(d.uvarint())})
+		w.Marks = append(w.Marks, store.Mark{Revision: int64(d.uvarint()), Time: d.varint(),
+			Bytes: int64(d.uvarint())})
 	}
 	if d.bad {
 		return 0, w, errPayload
@@ -327,7 +363,9 @@ func parseHead(payload []byte) (revision int64, w store.Window, err error) {
 	return revision, w, nil
 }
 
-// decoder reads the parts of a payload; bad says that one was not there.
+// decoder reads the parts of a payload, one after another. A part that is missing, or too large, sets bad and reads
+// as zero. So callers check bad once, after several parts; counts and lengths are bounded by the bytes that are left,
+// and never make it allocate more than a payload of that size can hold.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -363,7 +401,7 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-// count reads a number of parts, each of which takes some bytes of what follows.
+// count reads the number of parts that follow. Each of them takes a byte at least, which bounds it.
 func (d *decoder) count() (int, error) {
 	n := d.uvarint()
 	if d.bad || n > uint64(len(d.b)) {
@@ -383,7 +421,7 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-// key returns a key whose strings are the payload's bytes, and so lent as well.
+// key returns a key whose strings point into the payload, so it is lent, too.
 func (d *decoder) key() store.Key {
 	resource, name := d.bytes(), d.bytes()
 	return store.Key{
@@ -392,8 +430,8 @@ func (d *decoder) key() store.Key {
 	}
 }
 
-// beside reads what the flags say that there is, as a sidecar that tells nothing else.
-func (d *decoder) beside(flags, expires, form byte) (s store.Sidecar) {
+// meta reads the parts that are set in flags, as a sidecar with nothing else in it.
+func (d *decoder) meta(flags, expires, form byte) (s store.Sidecar) {
 	if flags&expires != 0 {
 		s.Expire = time.Unix(0, d.varint()).UTC()
 	}

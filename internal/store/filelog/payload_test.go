@@ -35,9 +35,11 @@ func TestPayload(t *testing.T) {
 		if have == nil || want == nil {
 			return
 		}
-		if have.Key != key || have.Revision != want.Revision || have.Data == nil || string(have.Data) != string(want.Data) ||
+		if have.Key != key || have.Revision != want.Revision || have.Data == nil ||
+			string(have.Data) != string(want.Data) ||
 			!have.Sidecar.Expire.Equal(want.Sidecar.Expire) || have.Sidecar.Form != want.Sidecar.Form {
-			t.Errorf("%s: the %s version is %s at %d: %q, %+v", name, which, have.Key, have.Revision, have.Data, have.Sidecar)
+			t.Errorf("%s: the %s version is %s at %d: %q, %+v",
+				name, which, have.Key, have.Revision, have.Data, have.Sidecar)
 		}
 	}
 	for name, r := range map[string]*store.Record{
@@ -87,7 +89,9 @@ func TestPayload(t *testing.T) {
 
 // TestCheckpointPayloads: the parts of a checkpoint are read as they were written.
 func TestCheckpointPayloads(t *testing.T) {
-	want := &store.Checkpoint{Revision: 7, Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: -2, Bytes: 3}, {Revision: 4, Time: 5, Bytes: 6}}}}
+	want := &store.Checkpoint{Revision: 7,
+		Window: store.Window{Horizon: 3, Bytes: 9,
+			Marks: []store.Mark{{Revision: 1, Time: -2, Bytes: 3}, {Revision: 4, Time: 5, Bytes: 6}}}}
 	revision, window, err := parseHead(appendHead(nil, want))
 	if err != nil || revision != 7 || fmt.Sprint(window) != fmt.Sprint(want.Window) {
 		t.Errorf("the head is %d, %v, %v", revision, window, err)
@@ -103,7 +107,8 @@ func TestCheckpointPayloads(t *testing.T) {
 	for stop := range 4 {
 		var have []string
 		enough, err := p.versions(b, func(v *store.Version) bool {
-			have = append(have, fmt.Sprintf("%s@%d=%s %d %d", v.Key, v.Revision, v.Data, v.Sidecar.Form, v.Sidecar.Expire.Unix()))
+			have = append(have, fmt.Sprintf("%s@%d=%s %d %d",
+				v.Key, v.Revision, v.Data, v.Sidecar.Form, v.Sidecar.Expire.Unix()))
 			return len(have) <= stop
 		})
 		all := []string{"/pods/na@5=a 1 1", "/pods/n@5= 0 0", "/pods/nc@5=c 1 1"}
@@ -111,7 +116,8 @@ func TestCheckpointPayloads(t *testing.T) {
 			t.Errorf("%q, %v, %v", have, enough, err)
 		}
 	}
-	for name, bad := range map[string][]byte{"nothing": {}, "another kind": {9}, "cut": b[:len(b)-1], "too many": {payloadVersions, 200, 1}} {
+	for name, bad := range map[string][]byte{"nothing": {}, "another kind": {9}, "cut": b[:len(b)-1],
+		"too many": {payloadVersions, 200, 1}} {
 		if _, err := p.versions(bad, func(*store.Version) bool { return true }); err == nil {
 			t.Errorf("%s is read as versions", name)
 		}
@@ -123,7 +129,8 @@ func TestParsingAllocatesNothing(t *testing.T) {
 	c := &store.Commit{Revision: 99}
 	for i := range 50 {
 		c.Records = append(c.Records, &store.Record{
-			Key: store.Key{Resource: "/pods", Name: "a"}, Revision: int64(50 + i), Old: version("abc", 5, time.Time{}), New: version("abd", int64(50+i), time.Time{}),
+			Key: store.Key{Resource: "/pods", Name: "a"}, Revision: int64(50 + i), Old: version("abc", 5,
+				time.Time{}), New: version("abd", int64(50+i), time.Time{}),
 		})
 	}
 	b := appendCommit(nil, c)
@@ -171,9 +178,11 @@ func TestCommonEnds(t *testing.T) {
 // FuzzPayload: whatever a log may hold, reading it ends in values or in an error.
 func FuzzPayload(f *testing.F) {
 	f.Add(appendCommit(nil, &store.Commit{Revision: 9, Time: 1, Records: []*store.Record{{
-		Key: store.Key{Resource: "/pods", Name: "a"}, Old: version("abc", 5, time.Unix(1, 0)), New: version("abd", 9, time.Unix(2, 0))}}}))
+		Key: store.Key{Resource: "/pods", Name: "a"}, Old: version("abc", 5, time.Unix(1, 0)), New: version("abd",
+			9, time.Unix(2, 0))}}}))
 	f.Add(append([]byte{payloadVersions, 1}, appendVersion(nil, version("abc", 5, time.Unix(1, 0)))...))
-	f.Add(appendHead(nil, &store.Checkpoint{Revision: 7, Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: 2, Bytes: 3}}}}))
+	f.Add(appendHead(nil, &store.Checkpoint{Revision: 7,
+		Window: store.Window{Horizon: 3, Bytes: 9, Marks: []store.Mark{{Revision: 1, Time: 2, Bytes: 3}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p parser
 		if c, err := p.commitOf(b); err == nil {

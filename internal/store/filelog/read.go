@@ -10,10 +10,16 @@ import (
 	"plinth/internal/store"
 )
 
-// errGone says that a segment was removed while somebody was about to read it.
+// errGone means that Compact removed a segment before it was opened for reading.
 var errGone = errors.New("segment is gone")
 
-// readCommits yields the commits of a segment behind a revision. All of them were acknowledged, so all must be there.
+// readCommits yields the commits of a segment with revisions greater than after. s is a copy of the segment: all
+// commits up to s.end were acknowledged, so a frame that does not read back, or a gap between two commits, is damage.
+//
+//	the commits yielded have the revisions after+1 to s.end, without gaps; the first may have begun before
+//
+// The index tells where to start. A segment that was opened from disk has none yet; what is read is entered, and kept
+// for the next reader.
 func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
@@ -26,7 +32,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	defer f.Close()
 	start := s.index.find(after)
 	index := slices.Clip(s.index)
-	defer func() { l.learn(s.after, index) }()
+	defer func() { l.keepIndex(s.after, index) }()
 	r := newReader(f, start, s.size)
 	last := int64(-1)
 	if start == 0 {
@@ -68,11 +74,11 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	}
 }
 
-// learn keeps the index of a segment that was read.
-func (l *Log) learn(after int64, index sparseIndex) {
+// keepIndex stores the index of a segment that was read, if it knows more than the one that is there.
+func (l *Log) keepIndex(after int64, index sparseIndex) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.segments[:len(l.segments)-1] { // the active one's comes from its writer
+	for _, s := range l.segments[:len(l.segments)-1] { // the writer keeps that of the active one
 		if s.after == after && len(index) > len(s.index) {
 			s.index = index
 		}

@@ -9,12 +9,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// recoverLast finds the end of the last segment and begins the one to write to. What is not known to be synced is
-// written anew, even where it reads back: what a failed sync left in the page cache reads back as well, and is on no
-// disk.
+// recoverLast finds the end of the last segment, and begins the segment to write to. synced is the revision up to
+// which commits are synced by the manifest.
 //
-// Two things say that a commit was synced: the manifest, which knows a revision, and the synced offsets in
-// frames. After a loss of power the manifest may be older than these.
+// The problem: the last segment may end with frames that were never synced, so never acknowledged, and these may be
+// torn, or be there and be lost by the next loss of power. The obvious way, to keep what reads back and go on writing
+// after it, fails twice. First, a bad frame in the middle would silently cut off acknowledged commits. Second, what a
+// failed sync left in the page cache reads back as well, but is not on the disk, and no later sync needs to write it.
+//
+// Two things are evidence that a commit was synced: the revision in the manifest, and the synced offset of a later
+// frame. After a loss of power the manifest may be older than the frames.
+//
+//	proven = max(synced offsets read, end of the commits with revisions ≤ synced)
+//	a frame at offset o that does not read back is damage  ⇔  o < proven, or the manifest names a commit at or after o,
+//	    or a frame after o has a synced offset > o;  else it is the unfinished end of the last write
+//	commits of the new segment = those that read back and begin at or after proven
+//
+// So every commit that Open finds is on the disk when it returns, whether it was acknowledged or not.
 func (l *Log) recoverLast(synced int64) error {
 	last := l.segments[len(l.segments)-1]
 	file := l.path(segmentName(last.after))
@@ -24,7 +35,7 @@ func (l *Log) recoverLast(synced int64) error {
 	}
 	defer f.Close()
 
-	// Frames up to proven are known to be synced; revision is that of the last one there.
+	// revision is that of the last commit that begins before proven.
 	var proven, revision int64 = 0, last.after
 	type seen struct{ offset, revision int64 }
 	var unproven []seen
@@ -68,15 +79,17 @@ func (l *Log) recoverLast(synced int64) error {
 	}
 	switch {
 	case last.end < synced:
-		return &DamageError{File: file, Offset: end, Reason: fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)}
+		reason := fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)
+		return &DamageError{File: file, Offset: end, Reason: reason}
 	case proven > end:
 		return &DamageError{File: file, Offset: end, Reason: "it ends before what was synced"}
 	case l.checkpoint > last.end:
-		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing", checkpointName(l.checkpoint), last.end)
+		return fmt.Errorf("%s is newer than the last commit, %d: a segment (*.log) is missing",
+			checkpointName(l.checkpoint), last.end)
 	}
 
-	// A short segment is written anew, and not followed by one more: else a thousand restarts would make a
-	// thousand files.
+	// A short segment is written again as a whole, and not followed by a new one: else a thousand restarts would
+	// leave a thousand files.
 	s := &segment{after: revision, previous: last.after, end: last.end}
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
@@ -87,9 +100,9 @@ func (l *Log) recoverLast(synced int64) error {
 	return l.begin(s, newReader(f, 0, end))
 }
 
-// checkBroken judges a frame of the last segment that does not read back: it is damage where something says that it
-// was synced; else the write was not finished, and the frame is dropped with all that follows. Zeros up to the end of
-// the file are no frame, but the room ahead of what was written.
+// checkBroken returns an error if a frame of the last segment that does not read back is damage. Otherwise the write
+// was not finished, and the frame is dropped with all that follows. If all of that is zeros, it is no frame, but the
+// preallocated end of the file, and there is nothing to report.
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error
@@ -109,7 +122,7 @@ func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, 
 	return nil
 }
 
-// allZero says whether there is nothing but zeros.
+// allZero says whether a reader yields nothing but zeros.
 func allZero(r io.Reader) (bool, error) {
 	b := make([]byte, 64<<10)
 	for {
@@ -137,7 +150,7 @@ func (l *Log) begin(s *segment, old *reader) error {
 	return nil
 }
 
-// create writes the file of a new segment, and copies those commits of s into it that old holds.
+// create writes the file of a new segment s. It copies those commits of s into it that old has; nil has none.
 func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	name := segmentName(s.after)
 	f, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
@@ -145,7 +158,7 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 		return nil, err
 	}
 	w := newWriter(f)
-	w.segment, w.written, w.step = s, s.after, min(zeroStep, l.segmentBytes)
+	w.segment, w.written, w.step = s, s.after, min(preallocateStep, l.segmentBytes)
 	if err = w.begin(old); err == nil {
 		err = l.rename(name)
 	}
@@ -157,7 +170,7 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	return w, nil
 }
 
-// begin writes the first frames of a segment and syncs them.
+// begin writes the header of a segment and the commits of old, and syncs them.
 func (w *writer) begin(old *reader) error {
 	s := w.segment
 	if err := w.frame(frameSegment, 0, s.after, appendFileHeader(nil, segmentMagic, s.after, s.previous)); err != nil {

@@ -88,7 +88,8 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i)), Data: data[i%len(data)]}
 		})
 		run("createOwned", func(i int) store.Change {
-			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d", i)), Data: data[i%len(data)], Sidecar: &owned[i%1000]}
+			return store.Change{Key: pod(fmt.Sprintf("ns/pod-%08d",
+				i)), Data: data[i%len(data)], Sidecar: &owned[i%1000]}
 		})
 		run("update", func(i int) store.Change {
 			d := append([]byte(nil), data[i%1000]...)
@@ -109,7 +110,8 @@ func (x *box) fill(n int) {
 	for i := 0; i < n; i += 50 {
 		var changes []store.Change
 		for j := i; j < min(n, i+50); j++ {
-			changes = append(changes, store.Change{Key: pod(fmt.Sprintf("ns%d/pod-%06d", j%10, j)), Data: data[j%1000], Sidecar: &store.Sidecar{}})
+			changes = append(changes, store.Change{Key: pod(fmt.Sprintf("ns%d/pod-%06d",
+				j%10, j)), Data: data[j%1000], Sidecar: &store.Sidecar{}})
 		}
 		x.commit(changes...)
 	}
@@ -260,7 +262,8 @@ func BenchmarkReopen10k(b *testing.B, backend Backend) {
 	for w := range 50 {
 		wait.Go(func() {
 			for i := w; i < 10000; i += 50 {
-				x.commit(store.Change{Key: pod(fmt.Sprintf("ns/pod-%06d", i)), Data: data[i%1000], Sidecar: &store.Sidecar{}})
+				x.commit(store.Change{Key: pod(fmt.Sprintf("ns/pod-%06d",
+					i)), Data: data[i%1000], Sidecar: &store.Sidecar{}})
 			}
 		})
 	}

@@ -39,7 +39,8 @@ func NewCluster(now func() time.Time) *Cluster {
 	if now == nil {
 		now = time.Now
 	}
-	return &Cluster{now: now, revision: store.FirstRevision, live: map[store.Key]*store.Version{}, fed: map[*Replica]int{}, grew: make(chan struct{})}
+	return &Cluster{now: now, revision: store.FirstRevision, live: map[store.Key]*store.Version{},
+		fed: map[*Replica]int{}, grew: make(chan struct{})}
 }
 
 // Replica is a writer on a cluster, whose state lags behind it. It is the worst that the contract of store.Writer
@@ -270,7 +271,8 @@ func (c *Cluster) newest() int {
 
 // commit does what store.Writer.Commit says. Told is up to which commit a state has to be fed before the outcome may
 // be told.
-func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, told int, err error) {
+func (c *Cluster) commit(by *Replica, pre []store.Precondition, changes []*store.Version) (revision int64, told int,
+	err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var counted []*store.Version

@@ -86,7 +86,8 @@ func TestConflictsOfOthers(t *testing.T) {
 					number, _ = strconv.Atoi(string(before.Data))
 				}
 				pre := store.Precondition{Key: pod("n"), Revision: revisionOf(before)}
-				_, err := x.Commit(context.Background(), []store.Precondition{pre}, []store.Change{{Key: pod("n"), Data: []byte(strconv.Itoa(number + 1))}})
+				_, err := x.Commit(context.Background(), []store.Precondition{pre},
+					[]store.Change{{Key: pod("n"), Data: []byte(strconv.Itoa(number + 1))}})
 				var conflict *store.ConflictError
 				switch {
 				case err == nil:
@@ -97,8 +98,10 @@ func TestConflictsOfOthers(t *testing.T) {
 					return
 				default:
 					lost.Add(1)
-					if now, _ := x.Get(pod("n")); revisionOf(now) < conflict.Have || conflict.Have <= revisionOf(before) {
-						t.Errorf("lost with %d to %d, and there is %d", revisionOf(before), conflict.Have, revisionOf(now))
+					if now, _ := x.Get(pod("n")); revisionOf(now) < conflict.Have ||
+						conflict.Have <= revisionOf(before) {
+						t.Errorf("lost with %d to %d, and there is %d",
+							revisionOf(before), conflict.Have, revisionOf(now))
 						return
 					}
 				}

@@ -56,7 +56,8 @@ func testCommit(t *testing.T, b Backend) {
 	if s := drain(t, c); s != "5 -/pods/a=two\n" || c.Revision() != 6 {
 		t.Fatalf("%q at %d", s, c.Revision())
 	}
-	if _, err := x.Commit(context.Background(), nil, []store.Change{{Key: pod("a"), Data: []byte("x")}, {Key: pod("a")}}); err == nil {
+	if _, err := x.Commit(context.Background(), nil,
+		[]store.Change{{Key: pod("a"), Data: []byte("x")}, {Key: pod("a")}}); err == nil {
 		t.Fatal("one commit changed a key twice")
 	}
 	x.put(pod("a"), "")
@@ -120,7 +121,8 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 		check()
 	}
 	// One precondition that does not hold refuses all of it.
-	_, err := x.Commit(context.Background(), []store.Precondition{{Key: pod("p000"), Revision: 2}, {Key: pod("p001"), Revision: 1}},
+	_, err := x.Commit(context.Background(),
+		[]store.Precondition{{Key: pod("p000"), Revision: 2}, {Key: pod("p001"), Revision: 1}},
 		[]store.Change{{Key: pod("p000")}, {Key: pod("p001")}})
 	var conflict *store.ConflictError
 	if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: pod("p001"), Want: 1, Have: 3}) {
@@ -195,7 +197,8 @@ func testPrecondition(t *testing.T, b Backend) {
 			continue
 		}
 		var conflict *store.ConflictError
-		if !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: test.key, Want: test.revision, Have: test.have}) {
+		if !errors.As(err, &conflict) ||
+			*conflict != (store.ConflictError{Key: test.key, Want: test.revision, Have: test.have}) {
 			t.Errorf("%s at %d: %v", test.key, test.revision, err)
 		}
 	}
@@ -213,7 +216,8 @@ func testPreconditionRace(t *testing.T, b Backend) {
 		var wait sync.WaitGroup
 		for range 16 {
 			wait.Go(func() {
-				revision, err := x.Commit(context.Background(), []store.Precondition{{Key: k}}, []store.Change{{Key: k, Data: []byte("x")}})
+				revision, err := x.Commit(context.Background(), []store.Precondition{{Key: k}},
+					[]store.Change{{Key: k, Data: []byte("x")}})
 				if err == nil {
 					if !won.CompareAndSwap(0, revision) {
 						t.Errorf("%s was created twice", k)
@@ -354,7 +358,8 @@ func testClose(t *testing.T, b Backend) {
 	for w := range 4 {
 		wait.Go(func() {
 			for i := 0; ; i++ {
-				revision, err := x.Commit(context.Background(), nil, []store.Change{{Key: store.Key{Resource: "/nodes", Name: fmt.Sprint(w, i)}, Data: []byte("x")}})
+				revision, err := x.Commit(context.Background(), nil,
+					[]store.Change{{Key: store.Key{Resource: "/nodes", Name: fmt.Sprint(w, i)}, Data: []byte("x")}})
 				if err != nil {
 					if !errors.Is(err, store.ErrClosed) {
 						t.Error(err)
@@ -408,7 +413,8 @@ func testAbandoned(t *testing.T, b Backend) {
 			if i%2 == 0 {
 				ctx = gone
 			}
-			if _, err := x.Commit(ctx, nil, []store.Change{{Key: pod(fmt.Sprint(i)), Data: []byte("x")}}); err != nil && err != context.Canceled {
+			if _, err := x.Commit(ctx, nil,
+				[]store.Change{{Key: pod(fmt.Sprint(i)), Data: []byte("x")}}); err != nil && err != context.Canceled {
 				t.Error(err)
 			}
 		})
@@ -450,7 +456,8 @@ func testFence(t *testing.T, b Backend) {
 			have = 0
 		}
 		var conflict *store.ConflictError
-		if err := fenced(v); !errors.As(err, &conflict) || *conflict != (store.ConflictError{Key: ns, Type: store.ThisFence, Have: have}) {
+		if err := fenced(v); !errors.As(err, &conflict) ||
+			*conflict != (store.ConflictError{Key: ns, Type: store.ThisFence, Have: have}) {
 			t.Errorf("%s: %v", change.Data, err)
 		}
 	}
@@ -470,7 +477,8 @@ func testFenceRace(t *testing.T, b Backend) {
 		wait.Go(func() {
 			for i := 0; ; i++ {
 				k := pod(fmt.Sprintf("n/%d-%d", w, i))
-				_, err := x.Commit(context.Background(), []store.Precondition{store.Fence(v), store.Absent(k)}, []store.Change{{Key: k, Data: []byte("x")}})
+				_, err := x.Commit(context.Background(), []store.Precondition{store.Fence(v), store.Absent(k)},
+					[]store.Change{{Key: k, Data: []byte("x")}})
 				var conflict *store.ConflictError
 				if errors.As(err, &conflict) && conflict.Key == ns {
 					// The conflict is told once its reason is to be seen.
@@ -520,7 +528,9 @@ func testCounter(t *testing.T, b Backend) {
 		wait.Go(func() {
 			for i := range tries {
 				k := pod(fmt.Sprintf("%d-%d", w, i))
-				revision, err := x.Commit(context.Background(), []store.Precondition{store.Absent(k), store.Count("pods", 1, limit)}, []store.Change{{Key: k, Data: []byte("x")}})
+				revision, err := x.Commit(context.Background(),
+					[]store.Precondition{store.Absent(k),
+						store.Count("pods", 1, limit)}, []store.Change{{Key: k, Data: []byte("x")}})
 				var over *store.LimitError
 				switch {
 				case errors.As(err, &over):
@@ -556,7 +566,8 @@ func testCounter(t *testing.T, b Backend) {
 	if err := count(store.Count("pods", -before, 0)); err != nil || number() != 0 {
 		t.Fatalf("%v, %d", err, number()) // to take away is never refused
 	}
-	if err := count(store.Count("pods", 3, 4), store.Count("cpu", 2000, 1999)); !errors.As(err, &over) || over.Key.Name != "cpu" || number() != 0 {
+	if err := count(store.Count("pods", 3, 4), store.Count("cpu", 2000, 1999)); !errors.As(err, &over) ||
+		over.Key.Name != "cpu" || number() != 0 {
 		t.Fatalf("%v, %d", err, number()) // all or nothing
 	}
 	if err := count(store.Count("pods", 1, 4), store.Count("pods", 1, 4)); err == nil || number() != 0 {

@@ -49,7 +49,9 @@ func testExpiry(t *testing.T, b Backend) {
 	}
 	// Many at once.
 	for i := range 1000 {
-		if _, err := x.Commit(context.Background(), nil, []store.Change{expiring(event(fmt.Sprint(i)), "x", c.Now().Add(time.Duration(1+i%10)*time.Second))}); err != nil {
+		if _, err := x.Commit(context.Background(), nil,
+			[]store.Change{expiring(event(fmt.Sprint(i)), "x",
+				c.Now().Add(time.Duration(1+i%10)*time.Second))}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -37,7 +37,8 @@ type follower struct {
 func (p *player) pick(list []string) string { return list[p.rng.IntN(len(list))] }
 
 func (p *player) key() store.Key {
-	return store.Key{Resource: p.pick(resources), Name: p.pick(namespaces) + string(rune('p'+p.rng.IntN(6))) + strings.Repeat("x", p.rng.IntN(2))}
+	return store.Key{Resource: p.pick(resources),
+		Name: p.pick(namespaces) + string(rune('p'+p.rng.IntN(6))) + strings.Repeat("x", p.rng.IntN(2))}
 }
 
 func (p *player) prefix() string {
@@ -219,7 +220,8 @@ func (p *player) list() {
 		return true
 	})
 	if strings.Join(have, "\n") != strings.Join(want, "\n") {
-		p.t.Fatalf("%s %q from %q at %d of %d:\n%s\n\nshould be\n%s", resource, prefix, from, revision, p.w.revision, strings.Join(have, "\n"), strings.Join(want, "\n"))
+		p.t.Fatalf("%s %q from %q at %d of %d:\n%s\n\nshould be\n%s",
+			resource, prefix, from, revision, p.w.revision, strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
 	if n := sn.CountFrom(resource, prefix, from); n != len(want) {
 		p.t.Fatalf("%s %q from %q counts %d, should be %d", resource, prefix, from, n, len(want))
@@ -261,7 +263,8 @@ func (p *player) history() {
 }
 
 func (p *player) cursor() *follower {
-	f := &follower{resource: p.pick(resources), prefix: p.prefix(), first: p.pick([]string{"", "", "a", "b", "x"}), after: p.past()}
+	f := &follower{resource: p.pick(resources), prefix: p.prefix(), first: p.pick([]string{"", "", "a", "b", "x"}),
+		after: p.past()}
 	var err error
 	if p.rng.IntN(3) == 0 {
 		f.resource, f.prefix, f.first = "", "", ""
@@ -312,7 +315,8 @@ func (p *player) read() {
 	}
 	f.after = f.c.Revision()
 	if want := p.w.history(f.resource, f.prefix, f.first, before, f.after); lines(records) != want {
-		p.t.Fatalf("%s %q from %d to %d:\n%s\nshould be\n%s", f.resource, f.prefix, before, f.after, lines(records), want)
+		p.t.Fatalf("%s %q from %d to %d:\n%s\nshould be\n%s",
+			f.resource, f.prefix, before, f.after, lines(records), want)
 	}
 	for _, r := range records {
 		checkRecord(p.t, r)

@@ -38,7 +38,8 @@ func testDependents(t *testing.T, b Backend) {
 	check("alpha", "")
 	x.put(pod("a/q"), "alpha beta alpha") // an owner that is listed twice
 	x.put(pod("a-b/p"), "alpha")
-	x.commit(store.Change{Key: deployment, Data: []byte("beta alpha")}, store.Change{Key: pod("b/p"), Data: []byte("nobody")})
+	x.commit(store.Change{Key: deployment, Data: []byte("beta alpha")},
+		store.Change{Key: pod("b/p"), Data: []byte("nobody")})
 	all := "/pods/a-b/p@3=alpha\n/pods/a/q@2=alpha beta alpha\napps/deployments/a/d@4=beta alpha\n"
 	for range 2 {
 		check("alpha", all)
@@ -62,7 +63,8 @@ func testDependents(t *testing.T, b Backend) {
 	var seen []string
 	x.Dependents("alpha", func(v *store.Version) bool {
 		seen = append(seen, v.Key.Name)
-		x.commit(store.Change{Key: pod("a-b/p")}, store.Change{Key: deployment}, store.Change{Key: pod("c/p"), Data: []byte("alpha")})
+		x.commit(store.Change{Key: pod("a-b/p")}, store.Change{Key: deployment},
+			store.Change{Key: pod("c/p"), Data: []byte("alpha")})
 		return true
 	})
 	if !slices.Equal(seen, []string{"a-b/p", "a/d"}) {
@@ -119,7 +121,8 @@ func testDependentsManyWriters(t *testing.T, b Backend) {
 					data = nil
 				}
 				name := fmt.Sprintf("ns%d/x", w)
-				x.commit(store.Change{Key: pod(name), Data: data}, store.Change{Key: store.Key{Resource: "/secrets", Name: name}, Data: data})
+				x.commit(store.Change{Key: pod(name), Data: data},
+					store.Change{Key: store.Key{Resource: "/secrets", Name: name}, Data: data})
 			}
 		})
 	}

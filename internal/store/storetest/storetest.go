@@ -29,7 +29,8 @@ type Backend struct {
 }
 
 // Over is Backend.New of stores with the embedded writer over a kind of log.
-func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store, error) {
+func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store,
+	error) {
 	return func(t testing.TB) func(store.Config) (*store.Store, error) {
 		open := log(t)
 		return func(c store.Config) (*store.Store, error) {
@@ -62,6 +63,7 @@ func Run(t *testing.T, b Backend) {
 		{"History", testHistory},
 		{"HistoryInLog", testHistoryInLog},
 		{"SnapshotStays", testSnapshotStays},
+		{"CollectionRevision", testCollectionRevision},
 		{"WatchFuture", testWatchFuture},
 		{"WatchWakes", testWatchWakes},
 		{"WatchTerms", testWatchTerms},
@@ -279,7 +281,8 @@ func checkRecord(t testing.TB, r *store.Record) {
 func checkSidecar(t testing.TB, v *store.Version) {
 	t.Helper()
 	want, have := Describe(v.Key, v.Data), v.Sidecar
-	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting || !slices.Equal(have.Owners, want.Owners) {
+	if have == nil || have.UID != want.UID || have.Extra != want.Extra || have.Deleting != want.Deleting ||
+		!slices.Equal(have.Owners, want.Owners) {
 		t.Fatalf("%s at %d has the sidecar %+v instead of %+v", v.Key, v.Revision, have, want)
 	}
 }

@@ -55,6 +55,54 @@ func testSnapshotStays(t *testing.T, b Backend) {
 	}
 }
 
+// testCollectionRevision: two snapshots in which a collection has the same revision show the same objects, also where
+// the collection became empty before the checkpoint that the store was opened from.
+//
+// SPEC: LIST-4
+func testCollectionRevision(t *testing.T, b Backend) {
+	x := newBox(t, b, func(c *store.Config) { c.CompactBytes = 1 })
+	shown := map[int64]string{}
+	check := func() {
+		t.Helper()
+		c := x.Collection("/pods")
+		newest := x.snapshot(0)
+		if c.Revision() != newest.CollectionRevision("/pods") {
+			t.Fatalf("the collection is of %d, in the newest snapshot of %d",
+				c.Revision(), newest.CollectionRevision("/pods"))
+		}
+		compared := 0
+		for revision := x.Stats().Horizon; revision <= x.Revision(); revision++ {
+			sn := x.snapshot(revision, "/pods")
+			have := ""
+			sn.Ascend("/pods", "", "", func(v *store.Version) bool { have += v.Key.Name + "=" + string(v.Data) + " "; return true })
+			since := sn.CollectionRevision("/pods")
+			if known, ok := shown[since]; ok && known != have || since > revision {
+				t.Fatalf("at %d the collection, of %d, is %q, and was %q", revision, since, have, known)
+			}
+			shown[since] = have
+			compared++
+		}
+		if compared < int(x.Revision()) {
+			t.Fatalf("only %d revisions of %d were compared", compared, x.Revision())
+		}
+	}
+	check()
+	x.put(pod("a"), "1")
+	x.put(store.Key{Resource: "/nodes", Name: "n"}, "1")
+	x.put(pod("a"), "2")
+	check()
+	x.commit(store.Change{Key: pod("a")})
+	check()
+	x.put(store.Key{Resource: "/nodes", Name: "n"}, "2") // so that a checkpoint follows
+	time.Sleep(20 * time.Millisecond)
+	if x.reopen() {
+		clear(shown) // what was known to be the same longer is not, after a restart
+		check()
+		x.put(pod("b"), "3")
+		check()
+	}
+}
+
 // SPEC: WATCH-3
 func testWatchFuture(t *testing.T, b Backend) {
 	x := newBox(t, b)
@@ -148,7 +196,8 @@ func testWatchTerms(t *testing.T, b Backend) {
 			t.Fatalf("woke, and %d wait:\n%sshould be, and %d:\n%s", x.Stats().Waiting, h, waiting, w)
 		}
 	}
-	wait(place{"", firstIs("a")}, place{"ns/", firstIs("a")}, place{"other/", firstIs("a")}, place{"", firstIs("b")}, place{"", field}, place{"ns/", store.Term{}})
+	wait(place{"", firstIs("a")}, place{"ns/", firstIs("a")}, place{"other/", firstIs("a")},
+		place{"", firstIs("b")}, place{"", field}, place{"ns/", store.Term{}})
 	x.put(pod("ns/p"), "c")
 	check("ns/ =: 2 +/pods/ns/p=c\n")
 	x.put(pod("ns/p"), "a1")
@@ -160,13 +209,15 @@ func testWatchTerms(t *testing.T, b Backend) {
 	x.commit(store.Change{Key: pod("ns/p")})
 	check(" first=b: 5 -/pods/ns/p=b\n")
 	// A field is not a label of the same name, and of two values only one counts.
-	for i, s := range []*store.Sidecar{{Labels: []store.Pair{pair(field)}}, {Fields: []store.Pair{{Name: "node", Value: "n2"}}}} {
+	for i, s := range []*store.Sidecar{{Labels: []store.Pair{pair(field)}},
+		{Fields: []store.Pair{{Name: "node", Value: "n2"}}}} {
 		x.commit(store.Change{Key: pod(fmt.Sprint("ns/q", i)), Data: []byte("q"), Sidecar: s})
 	}
 	if n := x.Stats().Waiting; n != waiting {
 		t.Fatalf("%d cursors wait, should be %d", n, waiting)
 	}
-	x.commit(store.Change{Key: pod("ns/q"), Data: []byte("q"), Sidecar: &store.Sidecar{Fields: []store.Pair{pair(field)}}})
+	x.commit(store.Change{Key: pod("ns/q"), Data: []byte("q"),
+		Sidecar: &store.Sidecar{Fields: []store.Pair{pair(field)}}})
 	check(" node=n1: 8 +/pods/ns/q=q\n")
 	wait(place{"", firstIs("zz")}, place{"", field})
 	x.commit(store.Change{Key: pod("ns/q"), Data: []byte("?"), Sidecar: &store.Sidecar{Unreadable: errors.New("no")}})
@@ -413,7 +464,8 @@ func testWatchReopen(t *testing.T, b Backend) {
 	for round := range 3 {
 		x.reopen()
 		for after := int64(1); after <= x.Revision(); after += 7 {
-			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after, w.revision); s != want {
+			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after,
+				w.revision); s != want {
 				t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 			}
 		}
@@ -500,7 +552,10 @@ func testWindowCheckpoint(t *testing.T, b Backend) {
 		return
 	}
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) { config.Now, config.HistoryAge, config.CompactBytes = c.Now, time.Hour, 1 })
+	x := newBox(t, b, func(config *store.Config) {
+		config.Now, config.HistoryAge, config.CompactBytes = c.Now,
+			time.Hour, 1
+	})
 	w := newTwin()
 	put := func() {
 		for range 10 {

@@ -27,7 +27,8 @@ func testWatchAll(t *testing.T, b Backend) {
 			t.Fatalf("%q, should be %q", s, want)
 		}
 	}
-	x.commit(store.Change{Key: node}, store.Change{Key: pod("b"), Data: []byte("b")}, store.Change{Key: pod("a"), Data: []byte("c")})
+	x.commit(store.Change{Key: node}, store.Change{Key: pod("b"), Data: []byte("b")},
+		store.Change{Key: pod("a"), Data: []byte("c")})
 	x.commit(store.Change{Key: pod("never")}) // a revision, and no record
 	if _, err := x.Commit(context.Background(), []store.Precondition{store.Count("n", 3, 5)}, nil); err != nil {
 		t.Fatal(err)
