@@ -62,6 +62,7 @@ func (e *expiry) track(r *Record) {
 			heap.Remove(e, old.index)
 			delete(e.byKey, r.Key)
 		}
+	// An update moves the entry: its time may be earlier or later than before.
 	case old != nil:
 		old.at, old.revision = r.New.Sidecar.Expire, r.Revision
 		heap.Fix(e, old.index)

@@ -245,6 +245,11 @@ func (h *history) check(newest int64) {
 			count, memory, h.all.records.len(), h.memory)
 	}
 	memos, first := int64(0), h.all.records.len()-h.withMemos.len()
+	for i := range first {
+		if r := h.all.records.at(i); !r.Memo.dropped.Load() {
+			invariants.Fail("store: record %d keeps its memo and is not counted", r.Revision)
+		}
+	}
 	for i := range h.withMemos.len() {
 		r := h.withMemos.at(i)
 		if memos += memoBytesOf(r); r != h.all.records.at(first+i) || r.Memo.dropped.Load() {

@@ -42,6 +42,8 @@ func (s *State) load(from *Checkpoint) error {
 	}
 	l.describe()
 	h := &s.history
+	// The replay fills no feeds: history of before the start is read from the log, and memory begins with the
+	// next commit.
 	h.opened, h.all.floor = s.revision, s.revision
 	h.trim(s.revision, s.config.Now().UnixNano())
 	if err := s.findHorizon(); err != nil {
@@ -67,6 +69,8 @@ func (l *loader) read(from *Checkpoint) error {
 		t.changed = max(t.changed, from.Revision)
 		return true
 	})
+	// The window is that of before the restart, and is continued by the times and sizes of the commits that
+	// follow.
 	h := &s.history
 	h.resume(from.Window)
 	s.revision, s.live.since = from.Revision, from.Revision
@@ -99,6 +103,7 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 		delete(l.expires, k)
 		return
 	}
+	// One string for the resource of a whole collection, and one for the name of all versions of an object.
 	v := &Version{Key: Key{Resource: t.resource}, Revision: revision}
 	if old, ok := t.names.Get(k.Name); ok {
 		v.Key.Name = old.Key.Name
@@ -106,6 +111,8 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 		v.Key.Name = strings.Clone(k.Name)
 	}
 	t.names.Set(v.Key.Name, v)
+	// The version is in its place already; only its bytes follow. If it is overwritten before that, they are
+	// copied for nothing.
 	l.copies.add(v, lent.Data)
 	if lent.Sidecar.Expire.IsZero() {
 		delete(l.expires, v.Key)
@@ -134,6 +141,7 @@ func (l *loader) describe() {
 	s.live.count = len(live)
 	workers := runtime.GOMAXPROCS(0)
 	var wait sync.WaitGroup
+	// Each worker has a part of its own, so no lock is needed.
 	for w := range workers {
 		part := live[len(live)*w/workers : len(live)*(w+1)/workers]
 		wait.Go(func() {
@@ -143,6 +151,7 @@ func (l *loader) describe() {
 		})
 	}
 	wait.Wait()
+	// The indexes are filled by one goroutine: they are not safe for several.
 	for _, v := range live {
 		s.owners.change(v.Key, nil, v.Sidecar.Owners)
 	}

@@ -115,6 +115,7 @@ func (s *State) Dependents(uid string, yield func(*Version) bool) {
 		return
 	}
 
+	// Snapshot and index are copied under one hold of the lock, so they are of the same revision.
 	s.mu.Lock()
 	sn, index := s.newest(), owners{s.owners.pairs.Copy()}
 	s.mu.Unlock()

@@ -170,18 +170,23 @@ type ticket struct {
 func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
+	// After a failure or Close nothing is sequenced. What was sequenced before is finished: Close waits for it.
 	if w.refused != nil {
 		return ticket{err: w.refused}
 	}
+	// A precondition that does not hold because of a durable version is told at once; the batch is nil then.
 	if pending, err := w.check(pre); err != nil {
 		return ticket{err: err, batch: pending}
 	}
+	// The batch that is filling, or a new one. It fills until its leader takes it out of queue.
 	b := w.queue
 	if b == nil {
 		b = &batch{lead: make(chan struct{}, 1), done: make(chan struct{})}
 		w.queue = b
 	}
 	c := &Commit{Time: w.state.config.Now().UnixNano(), Records: make([]*Record, 0, len(changes))}
+	// Counters are changes like all others, so that they are durable with the commit and watches see them. They
+	// come first, and the caller's changes have the last revisions of the commit, as Commit documents.
 	for i := range pre {
 		if p := &pre[i]; p.Type == ThisCounter && p.Add != 0 {
 			number := strconv.AppendInt(nil, w.latest(p.Key).Number()+p.Add, 10)
@@ -191,11 +196,15 @@ func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*V
 	for i, ch := range changes {
 		w.put(b, c, ch.Key, versions[i])
 	}
+	// A commit without changes takes a revision, too, so that its success can be told from that of the commit
+	// before it.
 	if len(c.Records) == 0 {
 		w.next++
 	}
 	c.Revision = w.next
 	b.commits = append(b.commits, c)
+	// If nobody appends, this goroutine is the leader. Otherwise the leader of the batch before this one makes a
+	// waiter of this one the leader when it has finished.
 	lead := !w.appending
 	w.appending = true
 	if invariants.Enabled {
@@ -234,6 +243,8 @@ func (w *sequencer) checkPending() {
 // put gives one change the next revision. The caller holds seq.
 func (w *sequencer) put(b *batch, c *Commit, k Key, v *Version) {
 	w.next++
+	// The old version is the one that the commit before leaves, durable or pending: that is what the record of
+	// history has to say once both are durable.
 	r := &Record{Key: k, Revision: w.next, Old: w.latest(k), New: v}
 	if r.Old != nil {
 		r.Key = r.Old.Key // so that all versions of an object share one string
@@ -291,18 +302,23 @@ func (w *sequencer) append(b *batch) {
 	w.queue = nil
 	w.seq.Unlock()
 
+	// No lock is held here: others are sequenced on top of b.commits meanwhile, and readers see the state without
+	// them.
 	err := w.log.Append(b.commits)
 
 	w.seq.Lock()
 	if err == nil {
 		w.publish(b.commits)
 	} else {
+		// Nothing of the batch is visible, and latest must not find it any more, so pending is cleared. The
+		// queued batch was sequenced on top of it and fails with it.
 		b.err = err
 		w.broken = true
 		w.refuse(fmt.Errorf("%w: no more writes until it is reopened, since the log failed: %w", ErrClosed, err))
 		clear(w.pending)
 		w.state.config.Logger.Error("the log failed; no more writes until the store is reopened", "error", err)
 	}
+	// From here on the batch that has filled meanwhile is the next one to append.
 	next := w.queue
 	if next != nil && b.err != nil { // sequenced on top of what is lost
 		next.err = w.refused
@@ -315,6 +331,7 @@ func (w *sequencer) append(b *batch) {
 	}
 	w.seq.Unlock()
 
+	// The waiters are woken without a lock. Exactly one of the waiters of next receives the token and leads it.
 	close(b.done)
 	if next != nil {
 		next.lead <- struct{}{}
@@ -326,6 +343,7 @@ func (w *sequencer) publish(commits []*Commit) {
 	expires := w.state.apply(commits)
 	for _, c := range commits {
 		for _, r := range c.Records {
+			// A later commit may have written the key again; its write is still pending.
 			if w.pending[r.Key].revision == r.Revision {
 				delete(w.pending, r.Key)
 			}
@@ -357,6 +375,7 @@ func (w *sequencer) Close() error {
 	w.seq.Lock()
 	again := w.closed
 	w.closed = true
+	// No new batch gets a leader from here on, as nothing is sequenced; those that have one are finished first.
 	w.refuse(ErrClosed)
 	for w.appending {
 		w.idle.Wait()

@@ -29,6 +29,7 @@ func (s *State) Snapshot(revision int64, resources ...string) (*Snapshot, error)
 
 // SnapshotContext is Snapshot with a context that bounds the time to rebuild.
 func (s *State) SnapshotContext(ctx context.Context, revision int64, resources ...string) (*Snapshot, error) {
+	// The usual case, the newest snapshot is there, needs the lock for reading only.
 	s.mu.RLock()
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision && (revision == 0 || revision == s.revision) {
 		sn := s.recent[n-1]
@@ -38,6 +39,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 	s.mu.RUnlock()
 
 	s.mu.Lock()
+	// To make a new snapshot changes the state: freeze starts a new epoch. So the lock is taken for writing.
 	if revision == 0 || revision == s.revision {
 		defer s.mu.Unlock()
 		return s.newest(), nil
@@ -55,6 +57,8 @@ func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
 	}
+	// The snapshot shares all collections with the live versions. Each is copied when it is next written to, one
+	// root for each.
 	sn := &Snapshot{revision: s.revision, collections: s.live.freeze(), since: s.live.since}
 	if len(s.recent) == recentSnapshots {
 		copy(s.recent, s.recent[1:])
@@ -129,6 +133,8 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	for {
 		s.mu.Lock()
 		floor := s.floorOf(resources)
+		// The lock is still held behind the loop: memory has all records after read, and stays so until they
+		// are collected.
 		if read >= floor {
 			break
 		}
@@ -137,6 +143,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 			if steps++; steps%256 == 0 && ctx.Err() != nil {
 				return ctx.Err()
 			}
+			// Also where nothing is wanted of the commit: read is how far the log was read.
 			read = c.Revision
 			for _, lent := range c.Records {
 				if !wanted(lent.Key.Resource) || lent.Revision <= revision {
@@ -177,6 +184,8 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	}
 	s.mu.Unlock()
 
+	// The records of one resource are in order, which is enough: the first record of a key is the first one of
+	// its resource.
 	for _, r := range records {
 		if _, seen := undo[r.Key]; !seen {
 			undo[r.Key] = r.Old

@@ -144,6 +144,8 @@ func (s *State) Apply(commits ...*Commit) {
 func (s *State) apply(commits []*Commit) (expires time.Time) {
 	var woken []*group
 	s.mu.Lock()
+	// The history comes last: it takes the groups out of the feeds that this record wakes, and whoever is woken
+	// finds the new state.
 	for _, c := range commits {
 		if invariants.Enabled {
 			s.checkCommit(c)
@@ -159,12 +161,18 @@ func (s *State) apply(commits []*Commit) (expires time.Time) {
 		}
 		s.revision = c.Revision
 	}
+	// The window is trimmed by the time of the commit, so no clock is read for each commit; without commits the
+	// alarm does it.
 	last := commits[len(commits)-1]
 	s.history.trim(last.Revision, last.Time)
 	s.forgetSnapshots()
+	// One channel for all that wait for a revision. They look again at which one has come, and make a new channel
+	// if they go on waiting.
 	arrived := s.arrived
 	s.arrived = nil
 	expires = s.expiry.next()
+	// The alarm sleeps until the oldest mark leaves the window. It is woken only if this commit makes that
+	// earlier, which is after a time without any history.
 	ages := s.history.due(s.revision)
 	early := !ages.IsZero() && s.aging.laterThan(ages.Add(s.tick()))
 	if invariants.Enabled {
@@ -239,6 +247,9 @@ func (s *State) age(now time.Time) {
 		next = soon
 	}
 	s.aging.at = next
+	if invariants.Enabled {
+		s.check()
+	}
 }
 
 // End ends the watches, and all that wait. The writer calls it when no more commits will come.
@@ -251,6 +262,7 @@ func (s *State) End() {
 	s.ended = true
 	var woken []*group
 	for f := range s.history.everyFeed {
+		// All groups are taken out, so that none is woken twice; with ended set, no cursor joins a new one.
 		f.mu.Lock()
 		for g := range f.waiting.all {
 			woken = append(woken, g)
@@ -289,6 +301,8 @@ func (s *State) Get(k Key) (*Version, bool) {
 func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		s.mu.Lock()
+		// The check and the choice of the channel are one step under mu, or the revision could come between
+		// them unnoticed.
 		if s.revision >= revision {
 			s.mu.Unlock()
 			return nil
@@ -362,6 +376,8 @@ func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 	if s.log == nil {
 		return ErrCompacted
 	}
+	// The log only knows where to begin. The end is found here, by the first commit that is too new, and errStop
+	// tells it from an error of yield.
 	over := false
 	err := s.log.Replay(after, func(c *Commit) error {
 		if over = c.First() > until; over {
@@ -393,6 +409,8 @@ var errStop = errors.New("stop")
 // not copied.
 func (s *State) copyRecord(lent *Record) *Record {
 	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
+	// Most records of the log that a watch reads are about versions that are still live. These have a sidecar
+	// already, and need no copy.
 	if live, ok := s.Get(lent.Key); ok && live.Revision == lent.Revision {
 		r.Key, r.New = live.Key, live
 	} else {

@@ -77,6 +77,7 @@ func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, er
 			return nil, err
 		}
 	}
+	// A watch lives long, and its strings may point into a request that does not.
 	t.Name, t.Value = strings.Clone(t.Name), strings.Clone(t.Value)
 	return &Cursor{state: s, feed: f, prefix: strings.Clone(prefix), term: t, after: after}, nil
 }
@@ -194,6 +195,7 @@ func (c *Cursor) readMemory() (end bool) {
 	bytes := 0
 	for steps := 0; i < n; i, steps = i+1, steps+1 {
 		r := records.at(i)
+		// The rest stays for the next call: everything before this record was looked at.
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes || steps > 16*nextRecords {
 			c.after = r.Revision - 1
 			return false
@@ -203,6 +205,8 @@ func (c *Cursor) readMemory() (end bool) {
 			bytes += int(changeBytes(r))
 		}
 	}
+	// Also revisions without a record of this feed are behind the cursor now. The lock is held, so none can come
+	// in between. A cursor in the future stays there.
 	c.after = max(c.after, c.state.revision)
 	return true
 }
@@ -246,11 +250,14 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 				lent.empty() {
 				continue
 			}
+			// The prefix is compared before the copy, the term after it: a lent version has no labels and
+			// fields yet.
 			if r := c.state.copyRecord(lent); r.concerns(c.prefix, c.term) {
 				c.push(r)
 				bytes += int(changeBytes(r))
 			}
 		}
+		// A commit is read as a whole, so the batch may exceed its bounds by one commit.
 		c.after = commit.Revision
 		if len(c.buffer) >= nextRecords || bytes >= nextBytes {
 			return errStop
@@ -274,6 +281,8 @@ func (c *Cursor) leave(g *group) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	// The group was taken out while ctx ended: up to the record that did so, nothing concerned the cursor, and it
+	// will be read again. Else that holds up to the newest revision.
 	if g.first > 0 {
 		c.after = max(c.after, g.first-1)
 		return

@@ -46,6 +46,8 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 	}
 	var versions, payload []byte
 	count := 0
+	// The number of versions in a part is known only at its end, but stands before them. So they are collected
+	// first.
 	flush := func() error {
 		payload = append(payload[:0], payloadVersions)
 		payload = binary.AppendUvarint(payload, uint64(count))
@@ -97,6 +99,7 @@ func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool
 	if err != nil {
 		return err
 	}
+	// count is the number of parts read so far; -1 before the header.
 	r := newReader(f, 0, info.Size())
 	for count := int64(-1); ; count++ {
 		fr, err := r.next()

@@ -80,6 +80,7 @@ func (w *writer) commit(first, last int64, payload []byte) error {
 		invariants.Fail("filelog: commit %d to %d is written after %d, at %d, synced up to %d", first, last,
 			w.written, w.size(), w.synced)
 	}
+	// The file is extended before the frame is written, not after: the sync then finds a file of unchanged size.
 	w.index.add(w.size(), first)
 	w.preallocate(w.size() + int64(len(payload)) + 4096)
 	if err := w.frame(frameCommit, w.synced, last, payload); err != nil {
@@ -261,12 +262,14 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // looked at first, as they rule out most positions; the checksum tells a chunk from bytes that look like one.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
+	// From the block of the offset on: a chunk never crosses a block.
 	for start := offset &^ (blockSize - 1); ; start += blockSize {
 		n, err := f.ReadAt(block, start)
 		if err != nil && err != io.EOF {
 			return false, err
 		}
 		b := block[:n]
+		// Not the chunk at offset itself, which is the broken one.
 		for i := max(0, int(offset-start)+1); i+chunkHeader+frameHeader <= n; i++ {
 			if kind := b[i+6]; kind != chunkFull && kind != chunkFirst {
 				continue

@@ -70,6 +70,8 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
+	// The files are listed before FORMAT is read, so that a directory with data, but without FORMAT, is not taken
+	// for an empty one.
 	version, err := l.readFormat()
 	if err != nil {
 		return err
@@ -98,6 +100,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
+	// Only now is it known what the manifest of such a directory has to say.
 	if version == formatNoManifest {
 		if err := l.upgrade(); err != nil {
 			return err
@@ -196,6 +199,7 @@ func (l *Log) makeDir() error {
 		if _, err := l.fs.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || dir == l.fs.PathDir(dir) {
 			break
 		}
+		// Each of these names is an entry of its parent directory, which has to be synced.
 		made = append(made, dir)
 	}
 	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {

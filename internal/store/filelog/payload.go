@@ -85,6 +85,7 @@ func appendRecord(b []byte, r *store.Record) []byte {
 	if r.Old != nil {
 		was = metaOf(r.Old.Sidecar)
 		flags |= hasOld | was.flags(oldExpires, oldForm)
+		// Most updates do not change the form, and a flag is shorter than eight bytes.
 		if flags&oldForm != 0 && was.form == is.form {
 			flags = flags&^oldForm | sameForm
 		}
@@ -304,10 +305,13 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		m.was.Form = m.is.Form
 	}
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
+	// Else a damaged payload with a correct checksum would read beyond the new version.
 	if head > len(data) || tail > len(data)-head {
 		d.bad = true
 		return
 	}
+	// p.old may be moved when it grows, which leaves versions before in the old memory: they stay valid, as
+	// nothing writes to that.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
 	r.Old = &m.old

@@ -39,6 +39,7 @@ func (l *Log) recoverLast(synced int64) error {
 	var proven, revision int64 = 0, last.after
 	type seen struct{ offset, revision int64 }
 	var unproven []seen
+	// prove records that the file was synced up to an offset: commits that begin before it are proven.
 	prove := func(synced int64) {
 		for len(unproven) > 0 && unproven[0].offset < synced {
 			revision = unproven[0].revision
@@ -52,12 +53,16 @@ func (l *Log) recoverLast(synced int64) error {
 	for {
 		fr, err := r.next()
 		end = fr.offset
+		// The manifest proves commits by their revision: the one that was read last ends where this frame
+		// begins.
 		if last.end > last.after && last.end <= synced {
 			prove(end)
 		}
 		if err == io.EOF {
 			break
 		}
+		// The evidence read so far, and that of the manifest, which has commits that were not read.
+		// checkBroken looks for more after it.
 		if err == errBroken {
 			if err := l.checkBroken(f, file, fr.offset, last, proven > fr.offset || last.end < synced); err != nil {
 				return err
@@ -67,6 +72,7 @@ func (l *Log) recoverLast(synced int64) error {
 		if err != nil {
 			return err
 		}
+		// A frame proves what stood before its synced offset, which is never beyond its own offset.
 		prove(fr.synced)
 		if fr.kind != frameCommit {
 			continue
@@ -77,6 +83,7 @@ func (l *Log) recoverLast(synced int64) error {
 		last.end = fr.revision
 		unproven = append(unproven, seen{fr.offset, fr.revision})
 	}
+	// The file ends, or what follows is an unfinished write. All that is proven must have been read.
 	switch {
 	case last.end < synced:
 		reason := fmt.Sprintf("it ends with commit %d, and commits up to %d were synced", last.end, synced)
@@ -89,7 +96,8 @@ func (l *Log) recoverLast(synced int64) error {
 	}
 
 	// A short segment is written again as a whole, and not followed by a new one: else a thousand restarts would
-	// leave a thousand files.
+	// leave a thousand files. A new segment for what is not proven: the old one is never written to again, so its
+	// proven frames cannot be harmed.
 	s := &segment{after: revision, previous: last.after, end: last.end}
 	if proven <= l.segmentBytes/8 || revision == last.after {
 		s.after, s.previous = last.after, last.previous
@@ -181,6 +189,8 @@ func (w *writer) begin(old *reader) error {
 		if err != nil {
 			return fmt.Errorf("commit %d read back once, but not again: %w", w.written+1, err)
 		}
+		// Frames before the new segment stay in the old one. That the copies follow one another is checked
+		// again.
 		if f.kind == frameCommit && f.revision > s.after {
 			first, err := f.follows(w.written)
 			if err != nil {
