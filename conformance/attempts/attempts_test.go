@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/conformance/internal/authority"
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/reference"
 )
@@ -48,7 +49,7 @@ func (r row) String() string { return rowName(r.credential.name, r.method, r.url
 type target struct {
 	*harness.Server
 	dir     string
-	own     *authority
+	own     *authority.Authority
 	clients sync.Map // of credentials with certificates
 	plain   *http.Client
 }
@@ -57,17 +58,17 @@ func start(t *testing.T, kind harness.Kind, flags ...string) *target {
 	t.Helper()
 	s := &target{dir: t.TempDir()}
 	var err error
-	if s.own, err = newAuthority("the authority"); err != nil {
+	if s.own, err = authority.New("the authority", time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	authority := filepath.Join(s.dir, "ca.crt")
-	if err := os.WriteFile(authority, s.own.pem(), 0o600); err != nil {
+	trusted := filepath.Join(s.dir, "ca.crt")
+	if err := os.WriteFile(trusted, s.own.PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := reference.ServiceAccountKeys(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	flags = append(flags, "--client-ca-file", authority)
+	flags = append(flags, "--client-ca-file", trusted)
 	if kind == harness.Plinth {
 		flags = append(flags, "--service-account-key-file", filepath.Join(s.dir, "sa.pub"),
 			"--service-account-signing-key-file", filepath.Join(s.dir, "sa.key"), "--service-account-issuer", issuer)

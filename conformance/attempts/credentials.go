@@ -20,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/conformance/internal/authority"
 	"plinth/conformance/internal/harness"
 )
 
@@ -107,52 +108,9 @@ func teamTricks() []credential {
 	}
 }
 
-// authority signs certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(name string) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(der)
-	return &authority{cert, key}, err
-}
-
-func (a *authority) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-}
-
-func (a *authority) sign(subject pkix.Name, change func(*x509.Certificate)) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
-	}
-	if change != nil {
-		change(template)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
-}
-
 // certificates are those that are no good, and one that is and belongs to the team.
-func certificates(own *authority) ([]credential, error) {
-	foreign, err := newAuthority("the authority") // by the same name
+func certificates(own *authority.Authority) ([]credential, error) {
+	foreign, err := authority.New("the authority", time.Hour) // by the same name
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +118,7 @@ func certificates(own *authority) ([]credential, error) {
 	var all []credential
 	for _, c := range []struct {
 		name, is string
-		by       *authority
+		by       *authority.Authority
 		subject  pkix.Name
 		change   func(*x509.Certificate)
 	}{
@@ -171,7 +129,7 @@ func certificates(own *authority) ([]credential, error) {
 		{"a server's certificate", "", own, master, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }},
 		{"a certificate without a name", "", own, pkix.Name{Organization: []string{"system:masters"}}, nil},
 	} {
-		signed, err := c.by.sign(c.subject, c.change)
+		signed, err := c.by.Sign(c.subject, c.change)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +141,7 @@ func certificates(own *authority) ([]credential, error) {
 		return nil, err
 	}
 	self := &x509.Certificate{
-		SerialNumber: big.NewInt(3), Subject: master, Issuer: own.cert.Subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(3), Subject: master, Issuer: own.Cert.Subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, self, self, &stolen.PublicKey, stolen)
@@ -192,7 +150,7 @@ func certificates(own *authority) ([]credential, error) {
 	}
 	return append(all,
 		credential{name: "a certificate that has signed itself", cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: stolen}},
-		credential{name: "one that has signed itself, beside the authority's", cert: &tls.Certificate{Certificate: [][]byte{der, own.cert.Raw}, PrivateKey: stolen}},
+		credential{name: "one that has signed itself, beside the authority's", cert: &tls.Certificate{Certificate: [][]byte{der, own.Cert.Raw}, PrivateKey: stolen}},
 	), nil
 }
 

@@ -15,17 +15,27 @@ import (
 // as sends a request of somebody with headers.
 func (s *server) as(token, method, path string, headers []string) (int, []byte) {
 	s.t.Helper()
+	return s.send(nil, method, path, append([]string{"Authorization: Bearer " + token}, headers...))
+}
+
+// send sends a request with headers over a connection of its own, on which a certificate may be shown.
+func (s *server) send(cert *tls.Certificate, method, path string, headers []string) (int, []byte) {
+	s.t.Helper()
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader("{}"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+token)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		r.Header.Add(name, value)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	config := &tls.Config{InsecureSkipVerify: true}
+	if cert != nil {
+		// It is shown whatever authorities the server names.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return cert, nil }
+	}
+	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	response, err := transport.RoundTrip(r)
 	if err != nil {

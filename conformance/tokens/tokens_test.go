@@ -41,6 +41,16 @@ func both(t *testing.T, flags ...string) []*server {
 	if !harness.WantReference() {
 		t.Skip("CONFORMANCE_REFERENCE is not set")
 	}
+	all := servers(t, flags...)
+	for _, s := range all {
+		s.prepare()
+	}
+	return all
+}
+
+// servers starts both, without anything in them.
+func servers(t *testing.T, flags ...string) []*server {
+	t.Helper()
 	dir := t.TempDir()
 	reference := harness.Run(t, harness.Options{Kind: harness.Reference, Dir: dir, Flags: flags})
 	file := filepath.Join(dir, "sa.key")
@@ -56,11 +66,7 @@ func both(t *testing.T, flags ...string) []*server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	servers := []*server{{reference, t, "reference", map[string]string{}, key}, {plinth, t, "plinth", map[string]string{}, key}}
-	for _, s := range servers {
-		s.prepare()
-	}
-	return servers
+	return []*server{{reference, t, "reference", map[string]string{}, key}, {plinth, t, "plinth", map[string]string{}, key}}
 }
 
 // prepare makes the objects that tokens are bound to.

@@ -1,0 +1,79 @@
+// Package authority makes authorities and certificates that they sign, for tests of who is let in by them.
+package authority
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"time"
+)
+
+// Authority signs certificates.
+type Authority struct {
+	Cert *x509.Certificate
+	Key  *ecdsa.PrivateKey
+}
+
+// New makes an authority of its own, which lasts so long from now.
+func New(name string, life time.Duration) (*Authority, error) {
+	return (*Authority)(nil).New(name, life)
+}
+
+// New makes an authority that this one has signed.
+func (a *Authority) New(name string, life time.Duration) (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	by := &Authority{template, key}
+	if a != nil {
+		by = a
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Cert, &key.PublicKey, by.Key)
+	if err != nil {
+		return nil, err
+	}
+	cert, err := x509.ParseCertificate(der)
+	return &Authority{cert, key}, err
+}
+
+// PEM is its certificate.
+func (a *Authority) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Cert.Raw})
+}
+
+// KeyPEM is its key.
+func (a *Authority) KeyPEM() ([]byte, error) {
+	der, err := x509.MarshalECPrivateKey(a.Key)
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
+}
+
+// Sign makes a certificate of a client, which lasts an hour, or what is made of it by change. Above is what stands behind it.
+func (a *Authority) Sign(subject pkix.Name, change func(*x509.Certificate), above ...*Authority) (*tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	if change != nil {
+		change(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.Cert, &key.PublicKey, a.Key)
+	made := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	for _, by := range above {
+		made.Certificate = append(made.Certificate, by.Cert.Raw)
+	}
+	return made, err
+}
