@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 
 // The real controllers and the real scheduler do on Plinth what they do on the reference, alone and beside Plinth's own controllers.
 //
-// SPEC: DEL-5, SSA-12
+// SPEC: AUTH-2, DEL-5, SSA-12
 func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
@@ -31,8 +31,8 @@ func TestPlinth(t *testing.T) {
 		flags []string
 	}{
 		// Without "*" only those are enabled that are named.
-		{"alone", []string{"--controllers=-namespace-controller"}},
-		{"beside Plinth's own controllers", nil},
+		{"alone", []string{"--controllers=-namespace-controller", "--authorization-mode=Node,RBAC"}},
+		{"beside Plinth's own controllers", []string{"--authorization-mode=Node,RBAC"}},
 	} {
 		t.Run(mode.name, func(t *testing.T) {
 			t.Parallel()
@@ -48,7 +48,7 @@ func TestReference(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference}))
+	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference, Flags: []string{"--authorization-mode=Node"}})) // beside RBAC
 	s.scenario()
 	if !*rewrite {
 		s.compareErrors()
@@ -74,6 +74,7 @@ func (s *scene) scenario() {
 	s.Run("objects", func(t *testing.T) {
 		s := s.in(t)
 		s.run("Deployments", (*scene).deployments)
+		s.run("nodes", (*scene).nodes)
 		s.run("Jobs", (*scene).jobs)
 		s.run("CronJobs", (*scene).cronJobs)
 		s.run("StatefulSets", (*scene).statefulSets)

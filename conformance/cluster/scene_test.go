@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"plinth/conformance/internal/controlplane"
 	"plinth/conformance/internal/harness"
@@ -29,6 +31,9 @@ type scene struct {
 	namespace string
 	// kubeconfig is the administrator's.
 	kubeconfig string
+	// node is the client of a node, and read is what nodes have read for Pods: by the app of the Pod and what it is.
+	node func(name string) (kubernetes.Interface, error)
+	read *sync.Map
 }
 
 // manager makes kube-controller-manager as quick as it can be told to be.
@@ -37,8 +42,6 @@ var manager = []string{
 	"--horizontal-pod-autoscaler-cpu-initialization-period=1ms",
 	"--horizontal-pod-autoscaler-initial-readiness-delay=1ms",
 }
-
-const nodes = 3
 
 // raise starts the programs and the nodes on a server.
 func raise(t *testing.T, server *harness.Server) *scene {
@@ -49,9 +52,15 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	}
 	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), namespace: "shop", kubeconfig: server.Kubeconfig}
 	s.plane = controlplane.Run(t, server, controlplane.Options{Manager: manager})
-	simulated := &kubelet.Kubelet{Client: kubernetes.NewForConfigOrDie(config), RunTime: 100 * time.Millisecond}
-	for i := range nodes {
-		simulated.Nodes = append(simulated.Nodes, fmt.Sprintf("node-%d", i))
+	s.read = &sync.Map{}
+	s.node = func(name string) (kubernetes.Interface, error) {
+		own := rest.AnonymousClientConfig(config)
+		own.BearerToken, own.QPS, own.Burst = harness.NodeToken(name), 500, 1000
+		return kubernetes.NewForConfig(own)
+	}
+	simulated := &kubelet.Kubelet{
+		Client: s.node, Nodes: harness.Nodes, RunTime: 100 * time.Millisecond,
+		Read: func(_ string, pod *core.Pod, what string) { s.read.Store(pod.Labels["app"]+" "+what, true) },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/kubelet"
 )
 
@@ -134,7 +135,7 @@ func (s *scene) deployments() {
 	for _, pod := range pods.Items {
 		on[pod.Spec.NodeName]++
 	}
-	if len(on) != nodes {
+	if len(on) != len(harness.Nodes) {
 		s.Errorf("the Pods are on the nodes %v", on)
 	}
 	deployments := s.client.AppsV1().Deployments(s.namespace)
@@ -293,7 +294,7 @@ func (s *scene) daemonSets() {
 		if err != nil {
 			return err
 		}
-		return errors.Join(same("desiredNumberScheduled", set.Status.DesiredNumberScheduled, nodes), same("numberReady", set.Status.NumberReady, nodes))
+		return errors.Join(same("desiredNumberScheduled", set.Status.DesiredNumberScheduled, int32(len(harness.Nodes))), same("numberReady", set.Status.NumberReady, int32(len(harness.Nodes))))
 	})
 }
 

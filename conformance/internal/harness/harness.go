@@ -36,7 +36,7 @@ import (
 )
 
 // AdminToken may do all; UserToken belongs to somebody who may do nothing; ManagerToken and SchedulerToken belong to
-// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do.
+// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do. Nodes have tokens, too: NodeToken.
 const (
 	AdminToken     = "admintoken"
 	UserToken      = "usertoken"
@@ -46,6 +46,21 @@ const (
 	tokens = AdminToken + `,admin,admin,"system:masters"` + "\n" + UserToken + ",somebody,somebody\n" +
 		ManagerToken + ",system:kube-controller-manager,manager\n" + SchedulerToken + ",system:kube-scheduler,scheduler\n"
 )
+
+// Nodes are the names of those who have tokens as nodes.
+var Nodes = []string{"node-0", "node-1", "node-2"}
+
+// NodeToken belongs to a node: system:node:NAME in the group system:nodes.
+func NodeToken(name string) string { return name + "-token" }
+
+// tokenFile is who has which token, as kube-apiserver reads it.
+func tokenFile() []byte {
+	text := tokens
+	for _, name := range Nodes {
+		text += fmt.Sprintf("%s,system:node:%s,%[2]s,system:nodes\n", NodeToken(name), name)
+	}
+	return []byte(text)
+}
 
 // Kind says which server it is.
 type Kind string
@@ -123,7 +138,7 @@ func Start(o Options) (*Server, error) {
 	}
 	o.Dir = dir
 	s := &Server{Kind: o.Kind, options: o, Kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
-	if err := os.WriteFile(filepath.Join(dir, "tokens.csv"), []byte(tokens), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "tokens.csv"), tokenFile(), 0o600); err != nil {
 		return nil, err
 	}
 	return s, s.start()

@@ -1,5 +1,6 @@
 // Package kubelet pretends to be the nodes of a cluster: it registers Nodes, keeps their Leases and conditions, and reports of the
-// Pods that are bound to them what a kubelet would report, without running anything.
+// Pods that are bound to them what a kubelet would report, without running anything. Each node does that as a user of its own, who
+// may do what the node authorizer allows: it sees its own Pods, and reads what they refer to before they begin.
 //
 // A container that runs to its end (restartPolicy is not Always) ends after RunTime, with the exit code that the annotation
 // ExitCode of its Pod has. Pods that are deleted get a terminal phase and are then deleted for good, as a kubelet does it.
@@ -8,17 +9,20 @@ package kubelet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	authentication "k8s.io/api/authentication/v1"
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -37,31 +41,62 @@ const (
 
 // Kubelet is all nodes of a cluster.
 type Kubelet struct {
-	Client kubernetes.Interface
+	// Client is that of a node, who is system:node:NAME in the group system:nodes.
+	Client func(node string) (kubernetes.Interface, error)
 	// Nodes are the names of the nodes.
 	Nodes []string
 	// RunTime is how long a container that ends runs.
 	RunTime time.Duration
+	// Read is told of what a node has read for a Pod, as KIND/NAME; nil disables it.
+	Read func(node string, pod *core.Pod, what string)
 
-	pods    listers.PodLister
-	queue   workqueue.TypedRateLimitingInterface[string]
 	address atomic.Int64 // of the last Pod
 }
 
-// Run registers the nodes and works until ctx ends. It returns an error only if a Node cannot be registered.
+// node is one of them.
+type node struct {
+	*Kubelet
+	name   string
+	client kubernetes.Interface
+	pods   listers.PodLister
+	queue  workqueue.TypedRateLimitingInterface[string]
+}
+
+// Run registers the nodes and works until ctx ends. It returns an error if a Node cannot be registered, and then ends the others.
 func (k *Kubelet) Run(ctx context.Context) error {
-	for _, name := range k.Nodes {
-		if err := k.register(ctx, name); err != nil {
-			return fmt.Errorf("registering node %s: %w", name, err)
-		}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	errs := make([]error, len(k.Nodes))
+	for i, name := range k.Nodes {
+		running.Go(func() {
+			client, err := k.Client(name)
+			if err == nil {
+				err = (&node{Kubelet: k, name: name, client: client}).run(ctx)
+			}
+			if errs[i] = err; err != nil {
+				cancel()
+			}
+		})
 	}
-	k.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	factory := informers.NewSharedInformerFactory(k.Client, 0)
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *node) run(ctx context.Context) error {
+	if err := n.register(ctx); err != nil {
+		return fmt.Errorf("registering node %s: %w", n.name, err)
+	}
+	n.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
+	// A node may list and watch Pods only where it asks for those that are bound to it.
+	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *meta.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.name).String()
+	}))
 	informer := factory.Core().V1().Pods()
-	k.pods = informer.Lister()
+	n.pods = informer.Lister()
 	enqueue := func(obj any) {
 		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
-			k.queue.Add(key)
+			n.queue.Add(key)
 		}
 	}
 	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -72,49 +107,47 @@ func (k *Kubelet) Run(ctx context.Context) error {
 	factory.WaitForCacheSync(ctx.Done())
 	var work sync.WaitGroup
 	for range workers {
-		work.Go(func() { k.work(ctx) })
+		work.Go(func() { n.work(ctx) })
 	}
 	for ctx.Err() == nil {
-		for _, name := range k.Nodes {
-			k.beat(ctx, name) // what fails is done again with the next heartbeat
-		}
+		n.beat(ctx) // what fails is done again with the next heartbeat
 		select {
 		case <-ctx.Done():
 		case <-time.After(heartbeat):
 		}
 	}
-	k.queue.ShutDown()
+	n.queue.ShutDown()
 	work.Wait()
 	factory.Shutdown()
 	return nil
 }
 
 // register makes a Node and its Lease.
-func (k *Kubelet) register(ctx context.Context, name string) error {
-	node := &core.Node{ObjectMeta: meta.ObjectMeta{Name: name, Labels: map[string]string{
-		core.LabelHostname: name, core.LabelOSStable: "linux", core.LabelArchStable: "amd64"}}}
-	if _, err := k.Client.CoreV1().Nodes().Create(ctx, node, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+func (n *node) register(ctx context.Context) error {
+	own := &core.Node{ObjectMeta: meta.ObjectMeta{Name: n.name, Labels: map[string]string{
+		core.LabelHostname: n.name, core.LabelOSStable: "linux", core.LabelArchStable: "amd64"}}}
+	if _, err := n.client.CoreV1().Nodes().Create(ctx, own, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	seconds := int32(40)
-	lease := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: name, Namespace: core.NamespaceNodeLease},
-		Spec: coordination.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds}}
-	_, err := k.Client.CoordinationV1().Leases(core.NamespaceNodeLease).Create(ctx, lease, meta.CreateOptions{})
+	lease := &coordination.Lease{ObjectMeta: meta.ObjectMeta{Name: n.name, Namespace: core.NamespaceNodeLease},
+		Spec: coordination.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: &seconds}}
+	_, err := n.client.CoordinationV1().Leases(core.NamespaceNodeLease).Create(ctx, lease, meta.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	return k.beat(ctx, name)
+	return n.beat(ctx)
 }
 
 // beat renews the Lease of a node and tells its condition.
-func (k *Kubelet) beat(ctx context.Context, name string) error {
+func (n *node) beat(ctx context.Context) error {
 	now := time.Now()
 	renewal, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": meta.NewMicroTime(now)}})
 	if err != nil {
 		return err
 	}
-	leases := k.Client.CoordinationV1().Leases(core.NamespaceNodeLease)
-	if _, err := leases.Patch(ctx, name, types.MergePatchType, renewal, meta.PatchOptions{}); err != nil {
+	leases := n.client.CoordinationV1().Leases(core.NamespaceNodeLease)
+	if _, err := leases.Patch(ctx, n.name, types.MergePatchType, renewal, meta.PatchOptions{}); err != nil {
 		return err
 	}
 	room := core.ResourceList{core.ResourceCPU: resource.MustParse("16"), core.ResourceMemory: resource.MustParse("64Gi"),
@@ -134,32 +167,32 @@ func (k *Kubelet) beat(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = k.Client.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
+	_, err = n.client.CoreV1().Nodes().Patch(ctx, n.name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
 	return err
 }
 
-func (k *Kubelet) work(ctx context.Context) {
+func (n *node) work(ctx context.Context) {
 	for {
-		key, down := k.queue.Get()
+		key, down := n.queue.Get()
 		if down {
 			return
 		}
-		if err := k.sync(ctx, key); err != nil && !apierrors.IsNotFound(err) {
-			k.queue.AddRateLimited(key)
+		if err := n.sync(ctx, key); err != nil && !apierrors.IsNotFound(err) {
+			n.queue.AddRateLimited(key)
 		} else {
-			k.queue.Forget(key)
+			n.queue.Forget(key)
 		}
-		k.queue.Done(key)
+		n.queue.Done(key)
 	}
 }
 
 // sync does the next thing that is to be done for a Pod. What it writes brings the Pod here again.
-func (k *Kubelet) sync(ctx context.Context, key string) error {
+func (n *node) sync(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
 		return nil
 	}
-	pod, err := k.pods.Pods(namespace).Get(name)
+	pod, err := n.pods.Pods(namespace).Get(name)
 	if err != nil || pod.Spec.NodeName == "" {
 		return err
 	}
@@ -167,25 +200,63 @@ func (k *Kubelet) sync(ctx context.Context, key string) error {
 	ends := pod.Spec.RestartPolicy != core.RestartPolicyAlways
 	switch {
 	case pod.DeletionTimestamp != nil && !done:
-		return k.report(ctx, pod, end(pod, core.PodFailed, 137))
+		return n.report(ctx, pod, end(pod, core.PodFailed, 137))
 	case pod.DeletionTimestamp != nil:
 		now := int64(0)
-		return k.Client.CoreV1().Pods(namespace).Delete(ctx, name, meta.DeleteOptions{
+		return n.client.CoreV1().Pods(namespace).Delete(ctx, name, meta.DeleteOptions{
 			GracePeriodSeconds: &now, Preconditions: meta.NewUIDPreconditions(string(pod.UID))})
 	case pod.Status.Phase == core.PodPending:
-		return k.report(ctx, pod, k.begin(pod))
+		if err := n.read(ctx, pod); err != nil {
+			return err
+		}
+		return n.report(ctx, pod, n.begin(pod))
 	case pod.Status.Phase == core.PodRunning && ends:
-		if wait := k.RunTime - time.Since(pod.Status.StartTime.Time); wait > 0 {
-			k.queue.AddAfter(key, wait)
+		if wait := n.RunTime - time.Since(pod.Status.StartTime.Time); wait > 0 {
+			n.queue.AddAfter(key, wait)
 			return nil
 		}
 		code, phase := exitCode(pod), core.PodSucceeded
 		if code != 0 {
 			phase = core.PodFailed
 		}
-		return k.report(ctx, pod, end(pod, phase, code))
+		return n.report(ctx, pod, end(pod, phase, code))
 	}
 	return nil
+}
+
+// read reads what a Pod needs to begin: its ConfigMaps, Secrets and claims, and a token of its service account.
+func (n *node) read(ctx context.Context, pod *core.Pod) error {
+	told := func(kind, name string, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s reads %s %s: %w", n.name, kind, name, err)
+		}
+		if n.Read != nil {
+			n.Read(n.name, pod, kind+"/"+name)
+		}
+		return nil
+	}
+	c := n.client.CoreV1()
+	var errs []error
+	for _, v := range pod.Spec.Volumes {
+		switch {
+		case v.ConfigMap != nil:
+			_, err := c.ConfigMaps(pod.Namespace).Get(ctx, v.ConfigMap.Name, meta.GetOptions{})
+			errs = append(errs, told("ConfigMap", v.ConfigMap.Name, err))
+		case v.Secret != nil:
+			_, err := c.Secrets(pod.Namespace).Get(ctx, v.Secret.SecretName, meta.GetOptions{})
+			errs = append(errs, told("Secret", v.Secret.SecretName, err))
+		case v.PersistentVolumeClaim != nil:
+			_, err := c.PersistentVolumeClaims(pod.Namespace).Get(ctx, v.PersistentVolumeClaim.ClaimName, meta.GetOptions{})
+			errs = append(errs, told("PersistentVolumeClaim", v.PersistentVolumeClaim.ClaimName, err))
+		}
+	}
+	if account := pod.Spec.ServiceAccountName; account != "" {
+		_, err := c.ServiceAccounts(pod.Namespace).CreateToken(ctx, account, &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{
+			BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		}}, meta.CreateOptions{})
+		errs = append(errs, told("token", account, err))
+	}
+	return errors.Join(errs...)
 }
 
 func exitCode(pod *core.Pod) int32 {
@@ -239,11 +310,11 @@ func conditions(ready core.ConditionStatus, reason string) []core.PodCondition {
 }
 
 // report writes the status of a Pod.
-func (k *Kubelet) report(ctx context.Context, pod *core.Pod, status core.PodStatus) error {
+func (n *node) report(ctx context.Context, pod *core.Pod, status core.PodStatus) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
 	if err != nil {
 		return err
 	}
-	_, err = k.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
+	_, err = n.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
 	return err
 }
