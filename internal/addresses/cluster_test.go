@@ -28,13 +28,22 @@ type cluster struct {
 // newCluster is a cluster with these ranges of addresses, separated by commas, and of ports.
 func newCluster(t testing.TB, ranges string, first, last int64) *cluster {
 	t.Helper()
+	return newClusterOn(t, ranges, first, last, func(c store.Config) (*store.Store, error) {
+		c.Log = memlog.New()
+		return store.Open(c)
+	})
+}
+
+// newClusterOn is a cluster on a store of any kind.
+func newClusterOn(t testing.TB, ranges string, first, last int64, open func(store.Config) (*store.Store, error)) *cluster {
+	t.Helper()
 	c := addresses.Config{FirstPort: first, LastPort: last}
 	for text := range strings.SplitSeq(ranges, ",") {
 		c.Ranges = append(c.Ranges, netip.MustParsePrefix(text))
 	}
 	allocator := addresses.New(c)
 	registry := engine.NewRegistry(builtin.Resources(builtin.Config{Addresses: allocator}))
-	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(registry)})
+	s, err := open(store.Config{Describe: engine.Describe(registry)})
 	if err != nil {
 		t.Fatal(err)
 	}
