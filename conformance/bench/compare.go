@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
@@ -18,7 +19,8 @@ import (
 // A comparison of builds of Plinth: what does a change cost, or save, on a machine that is not quiet? All of them run at the same
 // time and take short turns at the same work, in an order that changes with every turn, so that whatever else the machine does
 // hits each of them. What counts is not the sums but the ratios of the turns: the median of them, with the quartiles. Two copies of
-// one build show what the method cannot tell apart.
+// one build show what the method cannot tell apart. Behind the name of a build may stand flags, with blanks between them: one build
+// with and without a flag shows what that costs.
 
 // compared is one row: n units of work a turn, and what a unit is.
 type compared struct {
@@ -41,7 +43,11 @@ var comparedRows = []compared{
 func compare(ctx context.Context, dir string, programs []string, turns int, wanted func(key string) bool) error {
 	var benches []*bench
 	for i, program := range programs {
-		b := &bench{kind: harness.Plinth, program: program, dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
+		words := strings.Fields(program)
+		if len(words) == 0 {
+			return fmt.Errorf("-compare: the name of a build is missing")
+		}
+		b := &bench{kind: harness.Plinth, program: words[0], more: words[1:], dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
 		if err := b.start("main"); err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
@@ -95,11 +101,21 @@ func printComparison(programs []string, turns int, costs map[string][][]float64)
 			for turn := range ratios {
 				ratios[turn] = cost[turn] / costs[r.key][0][turn]
 			}
-			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t\n", r.key, filepath.Base(programs[i]), 1000*quantile(cost, 0.5),
+			fmt.Fprintf(out, "%s: %s\t%.1f µs\t%.3f\t%.3f – %.3f\t\n", r.key, shown(programs[i]), 1000*quantile(cost, 0.5),
 				quantile(ratios, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75))
 		}
 	}
 	return out.Flush()
+}
+
+// shown is a program with its flags, without their values.
+func shown(program string) string {
+	words := strings.Fields(program)
+	words[0] = filepath.Base(words[0])
+	for i, flag := range words {
+		words[i], _, _ = strings.Cut(flag, "=")
+	}
+	return strings.Join(words, " ")
 }
 
 func quantile(values []float64, q float64) float64 {

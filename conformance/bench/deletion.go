@@ -61,6 +61,19 @@ func (b *bench) collectDependents(ctx context.Context) error {
 	})
 }
 
+// orphanDependents measures how long an owner takes to go that leaves its dependents, each of which has to forget it before.
+func (b *bench) orphanDependents(ctx context.Context) error {
+	const name = "orphaned"
+	return b.deletion(ctx, "orphan", name, "owner", func() error {
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodDelete, Path: configMaps(name) + "/owner",
+			Body: []byte(`{"propagationPolicy":"Orphan"}`)})
+		return err
+	}, func() (bool, error) {
+		_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: configMaps(name) + "/owner"})
+		return load.Refused(err), ignoreRefused(err)
+	})
+}
+
 func ignoreRefused(err error) error {
 	if load.Refused(err) {
 		return nil

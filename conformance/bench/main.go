@@ -34,7 +34,7 @@ func run() error {
 	only := flag.String("only", "", "measure only this server: plinth or reference")
 	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
 	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
-	against := flag.String("compare", "", "compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference")
+	against := flag.String("compare", "", "compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	flag.Parse()
@@ -137,6 +137,8 @@ var budget = []row{
 	{"empty-get", "GETs beside it, p99 against that before", times, 2, true, 0},
 	{"collect", "owner of 10,000 dependents deleted", seconds, 3, true, 0},
 	{"collect-get", "GETs beside it, p99 against that before", times, 2, true, 0},
+	{"orphan", "owner of 10,000 dependents orphaned", seconds, 3, true, 0},
+	{"orphan-get", "GETs beside it, p99 against that before", times, 2, true, 0},
 }
 
 // result is a measured value, or why there is none.

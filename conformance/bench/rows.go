@@ -23,6 +23,7 @@ type bench struct {
 	kind harness.Kind
 	// program is the plinth to run; "": one that is built.
 	program string
+	more    []string // flags of it
 	dir     string
 	pods    int
 	// profiles is where profiles go; "": nowhere.
@@ -135,6 +136,7 @@ func (b *bench) steps() []step {
 		whole("crd-rules", b.crdRules),
 		whole("empty", b.emptyNamespace),
 		whole("collect", b.collectDependents),
+		whole("orphan", b.orphanDependents),
 	}
 }
 
@@ -173,7 +175,7 @@ func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error
 // start runs the server on its own folder.
 func (b *bench) start(folder string) error {
 	var err error
-	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: b.flags()})
+	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: append(b.flags(), b.more...)})
 	if err != nil {
 		return err
 	}
