@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"internal/builtin/gotypes/facts": {"object", "schema"},
 	"internal/builtin/defaults":      {"object"},
 	"internal/builtin/convert":       {"object"},
-	"internal/builtin/validation":    {"object", "internal/fielderrors", "internal/objectmeta", "internal/webhook"},
+	"internal/builtin/validation":    {"object", "internal/cel", "internal/fielderrors", "internal/objectmeta", "internal/webhook"},
 	"internal/builtin/columns":       {"object", "internal/engine"},
 	"internal/builtin/warnings":      {"object", "internal/engine"},
 	"internal/crd/validation":        {"object", "schema", "internal/fielderrors", "internal/objectmeta", "internal/webhook"},
@@ -78,7 +78,7 @@ var allowed = map[string][]string{
 	"internal/server":                {"*"},
 	"cmd/plinth":                     {"internal/server", "internal/etcdstub", "internal/builtin", "merge", "object", "schema"},
 
-	"internal/builtin/validation/validationtest": {},
+	"internal/builtin/validation/validationtest": {"object", "internal/access", "internal/builtin", "internal/engine", "internal/objectmeta"},
 }
 
 // outside says which packages from elsewhere only these packages may import.

@@ -44,8 +44,9 @@ var sources = []string{
 }
 
 var errorTypes = map[string]field.ErrorType{
-	"Invalid": field.ErrorTypeInvalid, "Required": field.ErrorTypeRequired, "Forbidden": field.ErrorTypeForbidden, "NotSupported": field.ErrorTypeNotSupported,
-	"Duplicate": field.ErrorTypeDuplicate, "TooMany": field.ErrorTypeTooMany, "InternalError": field.ErrorTypeInternal,
+	"Invalid": field.ErrorTypeInvalid, "Required": field.ErrorTypeRequired, "Forbidden": field.ErrorTypeForbidden,
+	"NotSupported": field.ErrorTypeNotSupported,
+	"Duplicate":    field.ErrorTypeDuplicate, "TooMany": field.ErrorTypeTooMany, "InternalError": field.ErrorTypeInternal,
 }
 
 // messages lists what upstream can say, from its source.

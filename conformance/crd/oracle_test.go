@@ -36,7 +36,8 @@ var (
 		CheckRules: func(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
 			return cel.Check(t, path, cel.CheckOptions(o))
 		},
-		CheckDefaultRules: func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+		CheckDefaultRules: func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList,
+			int64) {
 			return cel.Compile(t).ValidateDefault(context.Background(), path, v, budget)
 		},
 		RuleBudget: cel.Budget,
@@ -61,8 +62,8 @@ func decode(t testing.TB, text []byte) (d definition, ok bool) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &typed); err != nil {
 		return definition{}, false
 	}
-	// A list or map that is there and empty is not the same to upstream as none, in places. Plinth decodes to what upstream
-	// prints, where both are gone: both sides see that.
+	// A list or map that is there and empty is not the same to upstream as none, in places. Plinth decodes to what
+	// upstream prints, where both are gone: both sides see that.
 	text, err := json.Marshal(typed)
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +98,12 @@ type verdict struct {
 // selfType is what upstream calls the type of self, with the time at which it does.
 var selfType = regexp.MustCompile(`selfType\d+`)
 
-// unknownType is an error of a default that is not of the type that its schema demands. Where there is no such type, Plinth says that
-// alone.
+// unknownType is an error of a default that is not of the type that its schema demands. Where there is no such type,
+// Plinth says that alone.
 var (
 	unknownType = regexp.MustCompile(`^FieldValueTypeInvalid .* in body must be of type (.*): "[a-z0-9]*"$`)
-	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32", "int64", "float", "double", "date", "nonsense"}
+	types       = []string{"array", "boolean", "integer", "number", "object", "string", "integer,string", "int32",
+		"int64", "float", "double", "date", "nonsense"}
 )
 
 // lines are errors as text, in an order of their own: upstream walks maps.
@@ -170,7 +172,8 @@ func updateStatus(d, old definition) (v verdict) {
 	return v
 }
 
-// prepared is a definition with the status that the engine gives it: the one it had, to which the storage version is added.
+// prepared is a definition with the status that the engine gives it: the one it had, to which the storage version is
+// added.
 func prepared(obj, status object.Value) object.Value {
 	stored := status.At("storedVersions")
 	for _, v := range obj.At("spec", "versions").Items() {

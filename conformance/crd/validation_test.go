@@ -65,26 +65,37 @@ var cases = []struct {
 	path []any  // keys and indexes
 	to   any
 }{
-	{"relics.example.com", list("spec", "conversion"), fields("strategy", "Webhook", "webhook", fields("conversionReviewVersions", list("v1"), "clientConfig", fields("url", "https://a")))},
+	{"relics.example.com", list("spec", "conversion"), fields("strategy", "Webhook", "webhook",
+		fields("conversionReviewVersions", list("v1"), "clientConfig", fields("url", "https://a")))},
 	{"widgets.example.com", list("spec", "names", "listKind"), "Widget"},
 	{"widgets.example.com", list("spec", "versions", 0, "selectableFields", 0, "jsonPath"), ".metadata.name"},
 	{"widgets.example.com", list("spec", "versions", 0, "subresources", "scale", "labelSelectorPath"), ".replicas"},
 	{"forks.tools.k8s.io", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "list"),
-		fields("type", "array", "x-kubernetes-list-type", "map", "x-kubernetes-list-map-keys", list("k"), "items", list(fields("type", "object")))},
-	{"forks.tools.k8s.io", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "list", "items", "x-kubernetes-validations"), list(fields("rule", "self == oldSelf"))},
-	{"forks.tools.k8s.io", list("spec", "versions", 0, "schema", "openAPIV3Schema", "x-kubernetes-validations"), list(fields("rule", "true", "optionalOldSelf", true))},
+		fields("type", "array", "x-kubernetes-list-type", "map", "x-kubernetes-list-map-keys", list("k"), "items",
+			list(fields("type", "object")))},
+	{"forks.tools.k8s.io", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "list", "items",
+		"x-kubernetes-validations"), list(fields("rule", "self == oldSelf"))},
+	{"forks.tools.k8s.io", list("spec", "versions", 0, "schema", "openAPIV3Schema", "x-kubernetes-validations"),
+		list(fields("rule", "true", "optionalOldSelf", true))},
 	{"widgets.example.com", list("spec", "versions", 0, "subresources", "scale", "statusReplicasPath"), ".replicas"},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "template", "additionalProperties"), true},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "anything", "x-kubernetes-validations"), list(fields("rule", "true"))},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"template", "additionalProperties"), true},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"anything", "x-kubernetes-validations"), list(fields("rule", "true"))},
 	{"widgets.example.com", list("spec", "versions", 0, "subresources", "scale", "specReplicasPath"), ".replicas"},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "ports", "items", "properties", "port", "type"), "object"},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "template", "x-kubernetes-int-or-string"), true},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "template", "properties", "metadata", "properties", "labels", "default"), list()},
-	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "template", "properties", "metadata", "properties", "labels", "default"), fields("a b", "x")},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"ports", "items", "properties", "port", "type"), "object"},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"template", "x-kubernetes-int-or-string"), true},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"template", "properties", "metadata", "properties", "labels", "default"), list()},
+	{"widgets.example.com", list("spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties",
+		"template", "properties", "metadata", "properties", "labels", "default"), fields("a b", "x")},
 	{"twins.example.com", list("spec", "versions"), unstructured("id", "x")},
 	{"twins.example.com", list("spec", "versions"), unstructured("$ref", "x")},
 	{"twins.example.com", list("spec", "versions"), unstructured("items", list(fields("type", "string")))},
-	{"twins.example.com", list("spec", "versions"), unstructured("not", fields("items", list(fields("type", "string"))))},
+	{"twins.example.com", list("spec", "versions"),
+		unstructured("not", fields("items", list(fields("type", "string"))))},
 	{"twins.example.com", list("spec", "versions"), unstructured("additionalItems", true)},
 	{"twins.example.com", list("spec", "versions"), unstructured("definitions", fields("a", fields()))},
 	{"twins.example.com", list("spec", "versions"), unstructured("patternProperties", fields("a", fields()))},
@@ -92,8 +103,8 @@ var cases = []struct {
 	{"twins.example.com", list("spec", "versions"), unstructured("x-kubernetes-preserve-unknown-fields", false)},
 }
 
-// unstructured are versions with a schema that has no structural form, and with a selectable field without a path: one with a
-// path makes upstream panic.
+// unstructured are versions with a schema that has no structural form, and with a selectable field without a path: one
+// with a path makes upstream panic.
 func unstructured(key string, value any) any {
 	version := fields("name", "v1", "served", true, "storage", true, "selectableFields", list(fields("jsonPath", "")))
 	version["schema"] = fields("openAPIV3Schema", fields("type", "object", key, value))
@@ -116,8 +127,8 @@ func put(v any, path []any, to any) any {
 	return v
 }
 
-// Every definition is refused for the reasons for which upstream refuses it, and for none else, when it is created, when it
-// replaces another and when its status is written.
+// Every definition is refused for the reasons for which upstream refuses it, and for none else, when it is created,
+// when it replaces another and when its status is written.
 //
 // SPEC: EXT-1, VAL-1
 func TestValidationIsUpstreams(t *testing.T) {

@@ -95,16 +95,21 @@ func decodeDocument(t *testing.T, text []byte) document {
 }
 
 // annotationTexts are what the annotations of an autoscaler may hold, right and wrong.
-var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x", `[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":5}}]`,
+var annotationTexts = []string{"", "null", "[]", "{}", "[{}]", "x",
+	`[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":5}}]`,
 	`[{"type":"Object","object":{"target":{"kind":"a"},"metricName":"b","targetValue":"0","averageValue":"5"}}]`,
-	`[{"type":"Object","object":{"targetValue":"7","averageValue":"5"}}]`, `[{"type":"Object","object":{"targetValue":"x"}}]`,
-	`[{"type":"External","external":{"metricName":"b","targetAverageValue":"1.5"}}]`, `[{"TYPE":"Pods","Pods":{"unknown":1}}]`,
+	`[{"type":"Object","object":{"targetValue":"7","averageValue":"5"}}]`,
+	`[{"type":"Object","object":{"targetValue":"x"}}]`,
+	`[{"type":"External","external":{"metricName":"b","targetAverageValue":"1.5"}}]`,
+	`[{"TYPE":"Pods","Pods":{"unknown":1}}]`,
 	`[{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c"}}]`, `[{"type":1}]`,
 	`{"ScaleUp":null,"ScaleDown":{"Policies":[{"Type":"Pods","Value":1,"PeriodSeconds":2}],"Tolerance":"10m"}}`,
 	`{"scaleUp":{}}`, `{"ScaleUp":{"SelectPolicy":"Min","StabilizationWindowSeconds":0}}`,
-	`[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]`, `[{"lastTransitionTime":"yesterday"}]`}
+	`[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-02T03:04:05Z"}]`,
+	`[{"lastTransitionTime":"yesterday"}]`}
 
-var annotationNames = []string{"metrics", "current-metrics", "behavior", "conditions", "scale-down-tolerance", "scale-up-tolerance"}
+var annotationNames = []string{"metrics", "current-metrics", "behavior", "conditions", "scale-down-tolerance",
+	"scale-up-tolerance"}
 
 // annotated puts some such texts into an object.
 func annotated(t *testing.T, text []byte, seed uint64) []byte {

@@ -19,8 +19,8 @@ import (
 // document is one object to make variants of.
 type document = map[string]any
 
-// corpus reads the vectors and the manifests, by kind. Vectors of versions that the reference does not serve by default,
-// and of what is no resource, are left out.
+// corpus reads the vectors and the manifests, by kind. Vectors of versions that the reference does not serve by
+// default, and of what is no resource, are left out.
 func corpus(t testing.TB) map[schema.GroupVersionKind][]document {
 	t.Helper()
 	kinds := make(map[schema.GroupVersionKind][]document)

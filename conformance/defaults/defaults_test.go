@@ -19,9 +19,10 @@ var (
 	seed    = flag.Uint64("seed", 1, "which variants they are")
 )
 
-// emptyIsNotAbsent lists where a rule of the reference tells an empty list or map that a client has sent from an absent one.
-// A decoded value as it is printed shows no difference. Node: the reference fills in the default when it reads the object back
-// from its store, and answers with that; so does Plinth, at once. HorizontalPodAutoscaler: validation refuses the empty list.
+// emptyIsNotAbsent lists where a rule of the reference tells an empty list or map that a client has sent from an absent
+// one. A decoded value as it is printed shows no difference. Node: the reference fills in the default when it reads the
+// object back from its store, and answers with that; so does Plinth, at once. HorizontalPodAutoscaler: validation
+// refuses the empty list.
 var emptyIsNotAbsent = map[schema.GroupVersionKind]string{
 	{Version: "v1", Kind: "Node"}:                                          "status.allocatable {}",
 	{Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"}: "spec.behavior.*.policies []",

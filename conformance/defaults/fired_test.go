@@ -20,7 +20,8 @@ var makesValues = []string{"policyTypes", "pullPolicyFor", "roundedUp", "scaling
 
 // SPEC: VAL-4
 //
-// Every function of the package must be on the call stack of some change. Not parallel: the hook is one for the package.
+// Every function of the package must be on the call stack of some change. Not parallel: the hook is one for the
+// package.
 func TestEveryFunctionFires(t *testing.T) {
 	fired := make(map[string]int)
 	defaults.Traced = func() {
@@ -61,8 +62,8 @@ func TestEveryFunctionFires(t *testing.T) {
 	t.Logf("%d functions have fired", len(functions))
 }
 
-// defaultingFunctions lists the functions of the package that take a value, or a walk over one, and give one back or change
-// the walk; methods are the walk's own.
+// defaultingFunctions lists the functions of the package that take a value, or a walk over one, and give one back or
+// change the walk; methods are the walk's own.
 func defaultingFunctions(t *testing.T) []string {
 	t.Helper()
 	production := func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }

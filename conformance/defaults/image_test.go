@@ -12,11 +12,14 @@ import (
 )
 
 // imageParts are strung together at random: most of the names are invalid in one way or another, some are just valid.
-var imageParts = []string{"a", "nginx", "library", "docker.io", "index.docker.io", "localhost", "example.com", "EXAMPLE", "Nginx",
-	"1", "0", "A", "z9", ".", "_", "__", "___", "-", "--", "/", "/", "/", ":", ":", "@", "[", "]", "[::1]", ":5000", ":80", ":latest",
+var imageParts = []string{"a", "nginx", "library", "docker.io", "index.docker.io", "localhost", "example.com",
+	"EXAMPLE", "Nginx",
+	"1", "0", "A", "z9", ".", "_", "__", "___", "-", "--", "/", "/", "/", ":", ":", "@", "[", "]", "[::1]", ":5000",
+	":80", ":latest",
 	":latest", ":1.2", "latest", "é", " ", "@sha256:", "@sha384:", "@sha512:", "@md5:",
 	strings.Repeat("0123456789abcdef", 4), strings.Repeat("0123456789ABCDEF", 4), strings.Repeat("a", 64),
-	strings.Repeat("b1", 48), strings.Repeat("c", 128), strings.Repeat("a/", 60), strings.Repeat("x", 120), "@sha256:" + strings.Repeat("f", 64)}
+	strings.Repeat("b1", 48), strings.Repeat("c", 128), strings.Repeat("a/", 60), strings.Repeat("x", 120),
+	"@sha256:" + strings.Repeat("f", 64)}
 
 // SPEC: VAL-4
 func TestPullPolicyOfImageNames(t *testing.T) {
@@ -33,7 +36,8 @@ func TestPullPolicyOfImageNames(t *testing.T) {
 			want = "Always"
 			always++
 		}
-		pod := object.Fields("spec", object.Fields("containers", object.ListOf(object.Fields("image", object.StringOf(image)))))
+		pod := object.Fields("spec",
+			object.Fields("containers", object.ListOf(object.Fields("image", object.StringOf(image)))))
 		got := defaults.Pod(pod).At("spec", "containers").Items()[0].At("imagePullPolicy").Str()
 		if got != want {
 			t.Fatalf("%q: %s, want %s", image, got, want)

@@ -8,15 +8,16 @@ import (
 	"plinth/conformance/internal/vectors"
 )
 
-// mutator makes variants of a JSON document, the same ones for the same seed. It removes, empties and nulls fields, repeats
-// list items, and puts words into fields for which a rule of defaulting looks; a vector alone says none of them.
+// mutator makes variants of a JSON document, the same ones for the same seed. It removes, empties and nulls fields,
+// repeats list items, and puts words into fields for which a rule of defaulting looks; a vector alone says none of
+// them.
 type mutator struct {
 	rng  *rand.Rand
 	rate float64 // how often a field is touched
 }
 
-// rates go from objects that are nearly whole to such that have nearly nothing; deep documents lose most of their fields
-// early, so some of the rates are gentle ones.
+// rates go from objects that are nearly whole to such that have nearly nothing; deep documents lose most of their
+// fields early, so some of the rates are gentle ones.
 var rates = []float64{0.004, 0.03, 0.08, 0.12, 0.18, 0.25, 0.35, 0.5}
 
 func newMutator(seed uint64) *mutator {
@@ -80,7 +81,8 @@ func (m *mutator) list(items []any) []any {
 	return out
 }
 
-// isResourceList takes every map of one kind of strings for a map of quantities, if it has the key that the vectors have.
+// isResourceList takes every map of one kind of strings for a map of quantities, if it has the key that the vectors
+// have.
 func isResourceList(doc map[string]any) bool {
 	for key, value := range doc {
 		if _, text := value.(string); !text || !slices.Contains(resourceNames, key) {
@@ -103,8 +105,10 @@ func (m *mutator) resourceList(list map[string]any) map[string]any {
 	return out
 }
 
-var resourceNames = []string{"nameKey", "defaultKey", "defaultRequestKey", "maxKey", "minKey", "maxLimitRequestRatioKey",
-	"limitsKey", "requestsKey", "capacityKey", "allocatableKey", "allocatedResourcesKey", "overheadKey", "hardKey", "usedKey",
+var resourceNames = []string{"nameKey", "defaultKey", "defaultRequestKey", "maxKey", "minKey",
+	"maxLimitRequestRatioKey",
+	"limitsKey", "requestsKey", "capacityKey", "allocatableKey", "allocatedResourcesKey", "overheadKey", "hardKey",
+	"usedKey",
 	"cpu", "memory", "storage", "pods", "ephemeral-storage", "hugepages-2Mi", "example.com/gpu"}
 
 var quantities = []string{"0", "1", "100m", "1500u", "1n", "0.1", "1.0001Ki", "2Gi", "1e3", "1e-9", "1E-6", "-1u",
@@ -112,7 +116,8 @@ var quantities = []string{"0", "1", "100m", "1500u", "1n", "0.1", "1.0001Ki", "2
 
 // words are the values at which a rule branches, and some beside them.
 var words = map[string][]any{
-	"type": {"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "RollingUpdate", "OnDelete", "Recreate", "Container",
+	"type": {"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "RollingUpdate", "OnDelete", "Recreate",
+		"Container",
 		"Pod", "Resource"},
 	"sessionAffinity":               {"None", "ClientIP"},
 	"externalTrafficPolicy":         {"", "Local"},

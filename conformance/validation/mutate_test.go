@@ -31,13 +31,15 @@ func slots(doc map[string]any) []slot {
 					continue
 				}
 				below := path + "." + k
-				found = append(found, slot{below, k, func() any { return v[k] }, func(x any) { v[k] = x }, func() { delete(v, k) }, nil})
+				found = append(found, slot{below, k, func() any { return v[k] }, func(x any) { v[k] = x },
+					func() { delete(v, k) }, nil})
 				walk(below, k, v[k], func(x any) { v[k] = x })
 			}
 		case []any:
 			for i := range v {
 				found = append(found, slot{path + ".#", key, func() any { return v[i] }, func(x any) { v[i] = x },
-					func() { set(slices.Delete(slices.Clone(v), i, i+1)) }, func(x any) { set(append(slices.Clone(v), x)) }})
+					func() { set(slices.Delete(slices.Clone(v), i, i+1)) },
+					func(x any) { set(append(slices.Clone(v), x)) }})
 				walk(path+".#", key, v[i], func(x any) { v[i] = x })
 			}
 		}
@@ -63,7 +65,8 @@ func newMutator(docs []map[string]any) *mutator {
 		for _, s := range slots(doc) {
 			m.at[s.path] = append(m.at[s.path], s.get())
 			m.named[s.key] = append(m.named[s.key], s.get())
-			if i := strings.LastIndexByte(s.path, '.'); s.path[i+1:] != "#" && !slices.Contains(m.members[s.path[:i]], s.key) {
+			if i := strings.LastIndexByte(s.path, '.'); s.path[i+1:] != "#" && !slices.Contains(m.members[s.path[:i]],
+				s.key) {
 				m.members[s.path[:i]] = append(m.members[s.path[:i]], s.key)
 			}
 		}
@@ -87,7 +90,8 @@ func clone(v any) any {
 func (m *mutator) variant(seed uint64, doc map[string]any, below string) map[string]any {
 	m.rng = rand.New(rand.NewPCG(seed, 0x7a11))
 	out := clone(doc).(map[string]any)
-	if member := strings.TrimPrefix(below, "."); below != "" && len(m.at[below]) > 0 && (out[member] == nil || m.rng.IntN(4) == 0) {
+	if member := strings.TrimPrefix(below, "."); below != "" && len(m.at[below]) > 0 &&
+		(out[member] == nil || m.rng.IntN(4) == 0) {
 		out[member] = clone(pick(m, m.at[below]))
 	}
 	for range 1 + m.rng.IntN(3) {
@@ -171,17 +175,29 @@ func (m *mutator) bad(s slot) any {
 }
 
 var texts = []string{
-	"", "a", "b", "A", "-a", "a-", "a.b", "a_b", "a..b", ".a", "a b", " a", "é<&>\"", "\t", "a/b", "a/b/c", "/", "/a", "//", "a//b",
+	"", "a", "b", "A", "-a", "a-", "a.b", "a_b", "a..b", ".a", "a b", " a", "é<&>\"", "\t", "a/b", "a/b/c", "/", "/a",
+	"//", "a//b",
 	"example.com/a", "EXAMPLE.com/A", "kubernetes.io/a", "requests.a/b", "https://a.b/c", "*", "*.a.b", "a.*",
-	".", "..", "..a", "../a", "a/../b", "/a/../b", "a:b", "a:b:c", "a=b", "1", "0", "-1", "007", "+5", "1.5", "100m", "1500m", "1Gi", "-1Gi", "1n", "3Mi",
-	"10%", "110%", "0%", "%", "a%", "10.0.0.1", "010.0.0.1", "::1", "fd00::1", "fd00::0001", "::ffff:1.2.3.4", "0.0.0.0", "127.0.0.1", "169.254.0.1", "224.0.0.1", "300.0.0.1",
-	"10.0.0.0/8", "10.0.0.1/8", "fd00::/8", "10.0.0.0/99", "None", "none", "True", "Unknown", "cpu", "memory", "storage", "pods", "hugepages-2Mi", "hugepages-x", "requests.cpu",
-	"ephemeral-storage", "example.com/gpu", "example.com/a/b", "Equal", "Exists", "In", "Lt", "Always", "Never", "OnFailure", "Retain", "Recycle", "Windows", "windows", "linux",
-	"metadata.name", "metadata.labels['a']", "metadata.annotations['A']", "metadata.labels['a b']", "spec.host", "status.phase", "spec.x", "metadata.name['a']",
-	"limits.cpu", "requests.hugepages-2Mi", "localhost/a", "runtime/default", "Localhost", "RuntimeDefault", "TCP", "SCTP", "HTTP", "Bidirectional",
-	"kubernetes", "orphan", "foregroundDeletion", "v1", "v1/", "a/v1", "User", "ServiceAccount", "Event", "2024-01-01T00:00:00Z", "YQ==", "e30=", "W10=", "@hourly", "TZ=UTC * * * * *", "Local", "UTC",
-	"0-3", "0,2-5", "3-1", "net.ipv4.a", "kernel.shmmax", "net/ipv4/a.b", "iqn.2001-04.com.example:a", "iqn", "eui.0123456789abcdef",
-	strings.Repeat("a", 15), strings.Repeat("a", 16), strings.Repeat("a", 63), strings.Repeat("a", 64), strings.Repeat("a", 129), strings.Repeat("a", 253), strings.Repeat("a", 254), strings.Repeat("ab.", 90), strings.Repeat("x", 2100),
+	".", "..", "..a", "../a", "a/../b", "/a/../b", "a:b", "a:b:c", "a=b", "1", "0", "-1", "007", "+5", "1.5", "100m",
+	"1500m", "1Gi", "-1Gi", "1n", "3Mi",
+	"10%", "110%", "0%", "%", "a%", "10.0.0.1", "010.0.0.1", "::1", "fd00::1", "fd00::0001", "::ffff:1.2.3.4",
+	"0.0.0.0", "127.0.0.1", "169.254.0.1", "224.0.0.1", "300.0.0.1",
+	"10.0.0.0/8", "10.0.0.1/8", "fd00::/8", "10.0.0.0/99", "None", "none", "True", "Unknown", "cpu", "memory",
+	"storage", "pods", "hugepages-2Mi", "hugepages-x", "requests.cpu",
+	"ephemeral-storage", "example.com/gpu", "example.com/a/b", "Equal", "Exists", "In", "Lt", "Always", "Never",
+	"OnFailure", "Retain", "Recycle", "Windows", "windows", "linux",
+	"metadata.name", "metadata.labels['a']", "metadata.annotations['A']", "metadata.labels['a b']", "spec.host",
+	"status.phase", "spec.x", "metadata.name['a']",
+	"limits.cpu", "requests.hugepages-2Mi", "localhost/a", "runtime/default", "Localhost", "RuntimeDefault", "TCP",
+	"SCTP", "HTTP", "Bidirectional",
+	"kubernetes", "orphan", "foregroundDeletion", "v1", "v1/", "a/v1", "User", "ServiceAccount", "Event",
+	"2024-01-01T00:00:00Z", "YQ==", "e30=", "W10=", "@hourly", "TZ=UTC * * * * *", "Local", "UTC",
+	"0-3", "0,2-5", "3-1", "net.ipv4.a", "kernel.shmmax", "net/ipv4/a.b", "iqn.2001-04.com.example:a", "iqn",
+	"eui.0123456789abcdef",
+	strings.Repeat("a", 15), strings.Repeat("a", 16), strings.Repeat("a", 63), strings.Repeat("a", 64),
+	strings.Repeat("a", 129), strings.Repeat("a", 253), strings.Repeat("a", 254), strings.Repeat("ab.", 90),
+	strings.Repeat("x", 2100),
 }
 
-var numbers = []float64{-1, 0, 1, 2, 3, 59, 80, 100, 101, 255, 256, 300, 511, 512, 600, 3599, 3600, 32767, 65535, 65536, 86400, 86401, 100000, 1 << 30, 1<<31 - 1, 1 << 31, 1 << 33, -5}
+var numbers = []float64{-1, 0, 1, 2, 3, 59, 80, 100, 101, 255, 256, 300, 511, 512, 600, 3599, 3600, 32767, 65535, 65536,
+	86400, 86401, 100000, 1 << 30, 1<<31 - 1, 1 << 31, 1 << 33, -5}

@@ -55,7 +55,8 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 		if !ok {
 			continue
 		}
-		kinds = append(kinds, &kindUnderTest{gvk: gvk, upstream: upstream, resource: r, rules: validation.For(gvk.Group, gvk.Version, gvk.Kind)})
+		kinds = append(kinds, &kindUnderTest{gvk: gvk, upstream: upstream, resource: r,
+			rules: validation.For(gvk.Group, gvk.Version, gvk.Kind)})
 	}
 	if len(kinds) == 0 {
 		t.Fatal("no kinds")
@@ -64,14 +65,16 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 }
 
 func (k *kindUnderTest) context(subresource string) context.Context {
-	ctx := request.WithUser(context.Background(), &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
+	ctx := request.WithUser(context.Background(),
+		&user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}})
 	if k.resource.Namespaced {
 		ctx = request.WithNamespace(ctx, namespace)
 	} else {
 		ctx = request.WithNamespace(ctx, metav1.NamespaceNone)
 	}
 	return request.WithRequestInfo(ctx, &request.RequestInfo{
-		IsResourceRequest: true, APIGroup: k.gvk.Group, APIVersion: k.gvk.Version, Resource: k.resource.Name, Subresource: subresource,
+		IsResourceRequest: true, APIGroup: k.gvk.Group, APIVersion: k.gvk.Version, Resource: k.resource.Name,
+		Subresource: subresource,
 	})
 }
 
@@ -89,7 +92,8 @@ func (k *kindUnderTest) decode(doc map[string]any) (runtime.Object, error) {
 		return nil, err
 	}
 	scheme.Scheme.Default(typed)
-	internal, err := scheme.Scheme.ConvertToVersion(typed, k.gvk.GroupKind().WithVersion(runtime.APIVersionInternal).GroupVersion())
+	internal, err := scheme.Scheme.ConvertToVersion(typed,
+		k.gvk.GroupKind().WithVersion(runtime.APIVersionInternal).GroupVersion())
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +143,16 @@ func (k *kindUnderTest) create(t testing.TB, doc map[string]any) (_ verdict, _ r
 		defer recovered(&err)
 		v.theirs = rest.ValidateCreate(ctx, obj, k.upstream.Main)
 	}()
-	v.ours = objectmeta.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName, field.NewPath("metadata"))
+	v.ours = objectmeta.ObjectMeta(v.input.At("metadata"), k.resource.Namespaced, k.resource.ValidateName,
+		field.NewPath("metadata"))
 	if k.rules.Create != nil {
 		v.ours = append(v.ours, k.rules.Create(v.input)...)
 	}
 	return v, stored, err
 }
 
-func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Object, subresource string) (_ verdict, _ runtime.Object, err error) {
+func (k *kindUnderTest) update(t testing.TB, doc map[string]any, old runtime.Object, subresource string) (_ verdict,
+	_ runtime.Object, err error) {
 	obj, err := k.decode(doc)
 	if err != nil {
 		return verdict{}, nil, err
@@ -210,5 +216,6 @@ func without(a, b []string) []string {
 }
 
 func (v verdict) String() string {
-	return fmt.Sprintf("upstream: %q\nours: %q\nof %s", validationtest.Faults(v.theirs, true), validationtest.Faults(v.ours, true), object.AppendJSON(nil, v.input))
+	return fmt.Sprintf("upstream: %q\nours: %q\nof %s", validationtest.Errors(v.theirs, true),
+		validationtest.Errors(v.ours, true), object.AppendJSON(nil, v.input))
 }

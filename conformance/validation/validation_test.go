@@ -13,9 +13,10 @@ import (
 )
 
 var (
-	objects = flag.Int("objects", 300, "how many variants of each kind are compared, by each of create, update and status")
-	seed    = flag.Uint64("seed", 1, "which variants they are")
-	report  = flag.Int("report", 0, "how many differences of each kind to print")
+	objects = flag.Int("objects", 300,
+		"how many variants of each kind are compared, by each of create, update and status")
+	seed   = flag.Uint64("seed", 1, "which variants they are")
+	report = flag.Int("report", 0, "how many differences of each kind to print")
 )
 
 // score counts how what we say compares with what upstream says.
@@ -30,7 +31,7 @@ type score struct {
 
 func (s *score) add(t *testing.T, what string, v verdict) {
 	s.compared++
-	theirs, ours := validationtest.Faults(v.theirs, false), validationtest.Faults(v.ours, false)
+	theirs, ours := validationtest.Errors(v.theirs, false), validationtest.Errors(v.ours, false)
 	if len(theirs) == 0 && len(ours) > 0 {
 		t.Errorf("%s: refused by us alone\n%s", what, v)
 		return
@@ -41,9 +42,10 @@ func (s *score) add(t *testing.T, what string, v verdict) {
 			s.caught++
 		}
 	}
-	missing, extra := without(validationtest.Faults(v.theirs, true), validationtest.Faults(v.ours, true)), without(validationtest.Faults(v.ours, true), validationtest.Faults(v.theirs, true))
-	s.causes += len(validationtest.Faults(v.theirs, true))
-	s.same += len(validationtest.Faults(v.theirs, true)) - len(missing)
+	missing, extra := without(validationtest.Errors(v.theirs, true), validationtest.Errors(v.ours, true)),
+		without(validationtest.Errors(v.ours, true), validationtest.Errors(v.theirs, true))
+	s.causes += len(validationtest.Errors(v.theirs, true))
+	s.same += len(validationtest.Errors(v.theirs, true)) - len(missing)
 	s.extra += len(extra)
 	if len(missing)+len(extra) == 0 {
 		s.exact++
@@ -121,8 +123,17 @@ func (k *kindUnderTest) accepted(t *testing.T, docs []map[string]any) []stored {
 
 // withStatus gives a new object the status of its document, which creating it has dropped.
 func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime.Object) runtime.Object {
+	restored, err := k.restored(t, doc, obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return restored
+}
+
+// restored is withStatus for a document that may be refused.
+func (k *kindUnderTest) restored(t *testing.T, doc map[string]any, obj runtime.Object) (runtime.Object, error) {
 	if k.upstream.Subresources["status"] == nil || doc["status"] == nil {
-		return obj
+		return obj, nil
 	}
 	subresources := []string{"status"}
 	if k.upstream.Subresources["approval"] != nil {
@@ -132,15 +143,16 @@ func (k *kindUnderTest) withStatus(t *testing.T, doc map[string]any, obj runtime
 		v, updated, err := k.update(t, doc, obj, subresource)
 		switch {
 		case err != nil:
-			t.Fatal(err)
+			return nil, err
 		case len(v.theirs) > 0:
-			t.Errorf("%s of %s is to be valid: %v", subresource, v.input.At("metadata", "name").Str(), v.theirs)
+			return nil, fmt.Errorf("%s of %s is to be valid: %w", subresource, v.input.At("metadata", "name").Str(),
+				v.theirs.ToAggregate())
 		case len(v.ours) > 0:
-			t.Errorf("%s refused by us alone\n%s", subresource, v)
+			return nil, fmt.Errorf("%s is refused by us alone: %s", subresource, v)
 		}
 		obj = updated
 	}
-	return obj
+	return obj, nil
 }
 
 func (k *kindUnderTest) creates(t *testing.T, m *mutator, docs []map[string]any, start uint64) {

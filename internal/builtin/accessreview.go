@@ -55,24 +55,26 @@ type accessReviews struct{ authority *authz.Authority }
 
 // self answers whether who asks may do something.
 func (a accessReviews) self(ctx context.Context, rq *engine.Request, obj object.Value) (object.Value, error) {
-	faults := append(attributesFaults(obj), selectorFaults(obj)...)
-	if faults = append(faults, noMeta(obj)...); len(faults) > 0 {
-		return object.Nil, refused(faults)
+	errs := append(attributesErrors(obj), selectorErrors(obj)...)
+	if errs = append(errs, noMeta(obj)...); len(errs) > 0 {
+		return object.Nil, refused(errs)
 	}
 	return a.decide(ctx, obj, rq.User), nil
 }
 
 // of answers whether somebody may do something. rule is what else the kind demands of a request.
-func (a accessReviews) of(rule func(obj object.Value) field.ErrorList) func(context.Context, *engine.Request, object.Value) (object.Value, error) {
+func (a accessReviews) of(rule func(obj object.Value) field.ErrorList) func(context.Context, *engine.Request,
+	object.Value) (object.Value, error) {
 	return func(ctx context.Context, _ *engine.Request, obj object.Value) (object.Value, error) {
-		faults := attributesFaults(obj)
+		errs := attributesErrors(obj)
 		spec := obj.At("spec")
 		if spec.At("user").Str() == "" && spec.At("groups").Len() == 0 {
-			faults = append(faults, field.Invalid(field.NewPath("spec", "user"), "", "at least one of user or group must be specified"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "user"), "",
+				"at least one of user or group must be specified"))
 		}
-		faults = append(faults, selectorFaults(obj)...)
-		if faults = append(faults, rule(obj)...); len(faults) > 0 {
-			return object.Nil, refused(faults)
+		errs = append(errs, selectorErrors(obj)...)
+		if errs = append(errs, rule(obj)...); len(errs) > 0 {
+			return object.Nil, refused(errs)
 		}
 		u := access.User{Name: spec.At("user").Str(), UID: spec.At("uid").Str(), Groups: textsOf(spec.At("groups"))}
 		for _, m := range spec.At("extra").Members() {
@@ -129,10 +131,12 @@ func attributesOf(spec object.Value, u access.User) access.Attributes {
 		return access.Attributes{User: u, Verb: path.At("verb").Str(), Path: path.At("path").Str()}
 	}
 	a := access.Attributes{
-		User: u, IsResource: true, Verb: r.At("verb").Str(), Namespace: r.At("namespace").Str(), Name: r.At("name").Str(),
+		User: u, IsResource: true, Verb: r.At("verb").Str(), Namespace: r.At("namespace").Str(),
+		Name:  r.At("name").Str(),
 		Group: r.At("group").Str(), Version: r.At("version").Str(), Resource: r.At("resource").Str(),
 		Subresource:   r.At("subresource").Str(),
-		FieldSelector: r.At("fieldSelector", "rawSelector").Str(), LabelSelector: r.At("labelSelector", "rawSelector").Str(),
+		FieldSelector: r.At("fieldSelector", "rawSelector").Str(),
+		LabelSelector: r.At("labelSelector", "rawSelector").Str(),
 	}
 	if a.Version == "" {
 		a.Version = "*"
@@ -152,9 +156,11 @@ func fieldRequirements(list []object.Value) (known fields.Requirements, err erro
 		case len(values) > 1:
 			errs = append(errs, fmt.Errorf("fieldSelectors do not yet support multiple values"))
 		case operator == metav1.FieldSelectorOpIn && len(values) == 1:
-			known = append(known, fields.Requirement{Field: item.At("key").Str(), Operator: selection.Equals, Value: values[0]})
+			known = append(known, fields.Requirement{Field: item.At("key").Str(), Operator: selection.Equals,
+				Value: values[0]})
 		case operator == metav1.FieldSelectorOpNotIn && len(values) == 1:
-			known = append(known, fields.Requirement{Field: item.At("key").Str(), Operator: selection.NotEquals, Value: values[0]})
+			known = append(known, fields.Requirement{Field: item.At("key").Str(), Operator: selection.NotEquals,
+				Value: values[0]})
 		default:
 			errs = append(errs, fmt.Errorf("%q is not a valid field selector operator", operator))
 		}
@@ -195,12 +201,12 @@ func textsOf(list object.Value) (all []string) {
 }
 
 // refused names no kind, as the reference does not.
-func refused(faults field.ErrorList) error {
-	return apierr.NewInvalid(apierr.Type{Group: "authorization.k8s.io"}, "", faults)
+func refused(errs field.ErrorList) error {
+	return apierr.NewInvalid(apierr.Type{Group: "authorization.k8s.io"}, "", errs)
 }
 
-// attributesFaults demands that a review asks about a resource or about a path.
-func attributesFaults(obj object.Value) field.ErrorList {
+// attributesErrors demands that a review asks about a resource or about a path.
+func attributesErrors(obj object.Value) field.ErrorList {
 	spec := obj.At("spec")
 	path := spec.At("nonResourceAttributes")
 	if path.IsNull() != spec.At("resourceAttributes").IsNull() {
@@ -210,15 +216,16 @@ func attributesFaults(obj object.Value) field.ErrorList {
 	if !path.IsNull() {
 		shown = string(object.AppendJSON(nil, path))
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec"), shown, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	return field.ErrorList{field.Invalid(field.NewPath("spec"), shown,
+		"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 }
 
 // noMeta demands that a review has no metadata.
 func noMeta(obj object.Value) field.ErrorList {
-	return metaFaults(obj.At("metadata"), "must be empty")
+	return metaErrors(obj.At("metadata"), "must be empty")
 }
 
-func metaFaults(meta object.Value, why string, allowed ...string) field.ErrorList {
+func metaErrors(meta object.Value, why string, allowed ...string) field.ErrorList {
 	for _, m := range meta.Members() {
 		if m.Key != "managedFields" && !slices.Contains(allowed, m.Key) && !m.Value.IsNull() && m.Value.Len() > 0 {
 			return field.ErrorList{field.Invalid(field.NewPath("metadata"), string(object.AppendJSON(nil, meta)), why)}
@@ -229,23 +236,25 @@ func metaFaults(meta object.Value, why string, allowed ...string) field.ErrorLis
 
 // localAccess demands that a review stays in its namespace.
 func localAccess(obj object.Value) field.ErrorList {
-	faults := metaFaults(obj.At("metadata"), "must be empty except for namespace", "namespace")
+	errs := metaErrors(obj.At("metadata"), "must be empty except for namespace", "namespace")
 	spec := obj.At("spec")
 	if resource := spec.At("resourceAttributes"); !resource.IsNull() {
 		if namespace := resource.At("namespace").Str(); namespace != obj.At("metadata", "namespace").Str() {
-			faults = append(faults, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), namespace, "must match metadata.namespace"))
+			errs = append(errs, field.Invalid(field.NewPath("spec.resourceAttributes.namespace"), namespace,
+				"must match metadata.namespace"))
 		}
 	}
 	if path := spec.At("nonResourceAttributes"); !path.IsNull() {
-		faults = append(faults, field.Invalid(field.NewPath("spec.nonResourceAttributes"), string(object.AppendJSON(nil, path)),
+		errs = append(errs, field.Invalid(field.NewPath("spec.nonResourceAttributes"),
+			string(object.AppendJSON(nil, path)),
 			"disallowed on this kind of request"))
 	}
-	return faults
+	return errs
 }
 
-// selectorFaults demands that the selectors of a review are requirements or text, and sound ones. Operators that are not known
-// may come from clients that are newer.
-func selectorFaults(obj object.Value) (faults field.ErrorList) {
+// selectorErrors demands that the selectors of a review are requirements or text, and sound ones. Operators that are
+// not known may come from clients that are newer.
+func selectorErrors(obj object.Value) (errs field.ErrorList) {
 	attributes, path := obj.At("spec", "resourceAttributes"), field.NewPath("spec.resourceAttributes")
 	for _, name := range []string{"fieldSelector", "labelSelector"} {
 		selector, path := attributes.At(name), path.Child(name)
@@ -255,25 +264,29 @@ func selectorFaults(obj object.Value) (faults field.ErrorList) {
 		raw, requirements := selector.At("rawSelector").Str(), selector.At("requirements").Items()
 		switch {
 		case raw != "" && len(requirements) > 0:
-			faults = append(faults, field.Invalid(path.Child("rawSelector"), raw, "may not specified at the same time as requirements"))
+			errs = append(errs, field.Invalid(path.Child("rawSelector"), raw,
+				"may not specified at the same time as requirements"))
 		case raw == "" && len(requirements) == 0:
-			faults = append(faults, field.Required(path.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", path)))
+			errs = append(errs, field.Required(path.Child("requirements"),
+				fmt.Sprintf("when %s is specified, requirements or rawSelector is required", path)))
 		}
 		for i, r := range requirements {
 			key, operator, values := r.At("key").Str(), r.At("operator").Str(), textsOf(r.At("values"))
 			path := path.Child("requirements").Index(i)
 			if name == "fieldSelector" {
-				faults = append(faults, metavalidation.ValidateFieldSelectorRequirement(
-					metav1.FieldSelectorRequirement{Key: key, Operator: metav1.FieldSelectorOperator(operator), Values: values},
+				errs = append(errs, metavalidation.ValidateFieldSelectorRequirement(
+					metav1.FieldSelectorRequirement{Key: key, Operator: metav1.FieldSelectorOperator(operator),
+						Values: values},
 					metavalidation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path)...)
 				continue
 			}
-			faults = append(faults, metavalidation.ValidateLabelSelectorRequirement(
-				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: values},
+			errs = append(errs, metavalidation.ValidateLabelSelectorRequirement(
+				metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOperator(operator),
+					Values: values},
 				metavalidation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}, path)...)
 		}
 	}
-	return faults
+	return errs
 }
 
 // rules lists what who asks may do in a namespace.
@@ -298,7 +311,8 @@ func (a accessReviews) rules(ctx context.Context, rq *engine.Request, obj object
 			resources = append(resources, rule)
 		}
 		if len(r.NonResourceURLs) > 0 {
-			paths = append(paths, object.Fields("nonResourceURLs", object.Strings(r.NonResourceURLs...), "verbs", verbs))
+			paths = append(paths, object.Fields("nonResourceURLs", object.Strings(r.NonResourceURLs...), "verbs",
+				verbs))
 		}
 	}
 	status := object.Fields("resourceRules", object.ListOf(resources...), "nonResourceRules", object.ListOf(paths...),

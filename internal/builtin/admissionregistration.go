@@ -30,7 +30,8 @@ func admissionregistration() group {
 		{
 			name: "validatingadmissionpolicies", kind: "ValidatingAdmissionPolicy", categories: extensions,
 			schema:  gotypes.Of[admissionregistrationv1.ValidatingAdmissionPolicy],
-			cluster: true, conditional: true, status: statusOnly, generation: spec, table: columns.ValidatingAdmissionPolicies,
+			cluster: true, conditional: true, status: statusOnly, generation: spec,
+			table: columns.ValidatingAdmissionPolicies,
 		},
 		{
 			name: "validatingadmissionpolicybindings", kind: "ValidatingAdmissionPolicyBinding", categories: extensions,

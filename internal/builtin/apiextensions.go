@@ -11,8 +11,9 @@ import (
 // served.
 func apiextensions(c Config) group {
 	return group{"apiextensions.k8s.io", "v1", []kind{{
-		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds", categories: []string{"api-extensions"},
-		schema: gotypes.Of[apiextensionsv1.CustomResourceDefinition], cluster: true, conditional: true,
+		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds",
+		categories: []string{"api-extensions"},
+		schema:     gotypes.Of[apiextensionsv1.CustomResourceDefinition], cluster: true, conditional: true,
 		referenceStorage: "v1beta1", status: statusAndMeta, generation: spec,
 		special: func(r *engine.Resource) {
 			if c.Definitions != nil {

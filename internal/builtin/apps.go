@@ -18,26 +18,31 @@ func apps() group {
 		},
 		{
 			alias: daemonSetAliases,
-			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"}, schema: gotypes.Of[appsv1.DaemonSet],
+			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"},
+			schema: gotypes.Of[appsv1.DaemonSet],
 			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
 			gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.DaemonSets,
 		},
 		{
-			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"}, schema: gotypes.Of[appsv1.Deployment],
+			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"},
+			schema: gotypes.Of[appsv1.Deployment],
 			alias:  deploymentAliases,
-			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"), generation: specAndAnnotations,
-			table: columns.Deployments, blank: noReplicas,
+			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"),
+			generation: specAndAnnotations,
+			table:      columns.Deployments, blank: noReplicas,
 			scale: selectorOf,
 		},
 		{
-			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"}, schema: gotypes.Of[appsv1.ReplicaSet],
+			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"},
+			schema: gotypes.Of[appsv1.ReplicaSet],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.ReplicaSets, blank: noReplicas,
 			scale: selectorOf,
 		},
 		{
-			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"}, schema: gotypes.Of[appsv1.StatefulSet],
+			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"},
+			schema: gotypes.Of[appsv1.StatefulSet],
 			naming: label, alias: statefulSetAliases,
 			status: statusAndMeta,
 			gated:  podGates("spec.template.spec"), generation: spec,
@@ -103,7 +108,8 @@ const templateGeneration = appsv1.DeprecatedTemplateGeneration
 
 var rollingDaemonSet = rolling("updateStrategy", "maxSurge", "maxUnavailable")
 
-// daemonSetAliases has the annotation show the field that it was, which is always there, and so belongs to who writes it.
+// daemonSetAliases has the annotation show the field that it was, which is always there, and so belongs to who writes
+// it.
 func daemonSetAliases(obj object.Value) object.Value {
 	count, _ := strconv.ParseInt(obj.At("metadata", "annotations", templateGeneration).Str(), 10, 64)
 	return rollingDaemonSet(withTemplateCount(obj, count))
@@ -136,7 +142,8 @@ func withTemplateCount(obj object.Value, count int64) object.Value {
 
 var rollingStatefulSet = rolling("updateStrategy", "partition")
 
-// statefulSetAliases types the claim templates before managers are compared: that a client leaves the types out is no change.
+// statefulSetAliases types the claim templates before managers are compared: that a client leaves the types out is no
+// change.
 func statefulSetAliases(obj object.Value) object.Value { return rollingStatefulSet(typeClaims(obj)) }
 
 // typeClaims gives the claim templates of a StatefulSet their type, which other embedded objects do without.

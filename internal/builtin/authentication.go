@@ -18,7 +18,8 @@ import (
 func authentication(c Config) group {
 	return group{"authentication.k8s.io", "v1", []kind{
 		{
-			name: "selfsubjectreviews", kind: "SelfSubjectReview", schema: gotypes.Of[authenticationv1.SelfSubjectReview],
+			name: "selfsubjectreviews", kind: "SelfSubjectReview",
+			schema:  gotypes.Of[authenticationv1.SelfSubjectReview],
 			cluster: true, verbs: createOnly,
 			special: func(r *engine.Resource) { r.Answer = whoAmI(c.Now) },
 		},
@@ -31,7 +32,8 @@ func authentication(c Config) group {
 }
 
 // Tokens answers TokenRequests, as an engine.Subresource does.
-type Tokens func(ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value) (object.Value, []string, error)
+type Tokens func(ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value) (object.Value,
+	[]string, error)
 
 // accountTokens is the subresource of ServiceAccounts that makes tokens.
 func accountTokens(c Config) []*engine.Subresource {
@@ -75,8 +77,8 @@ func whoAmI(now func() time.Time) func(context.Context, *engine.Request, object.
 	}
 }
 
-// Authenticate says whose a token is, and whether it is somebody's; an error says why not. Audiences are those that it has to be for,
-// one of them; none: those of the server.
+// Authenticate says whose a token is, and whether it is somebody's; an error says why not. Audiences are those that it
+// has to be for, one of them; none: those of the server.
 type Authenticate func(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error)
 
 // reviewToken answers whose a token is.
@@ -101,7 +103,8 @@ func reviewToken(authenticate Authenticate) func(context.Context, *engine.Reques
 				status = append(status, object.Member{Key: "audiences", Value: object.Strings(id.Audiences...)})
 			}
 		case err != nil:
-			status = []object.Member{{Key: "user", Value: object.MapOf()}, {Key: "error", Value: object.StringOf(err.Error())}}
+			status = []object.Member{{Key: "user", Value: object.MapOf()},
+				{Key: "error", Value: object.StringOf(err.Error())}}
 		default:
 			status = []object.Member{{Key: "user", Value: object.MapOf()}}
 		}

@@ -32,8 +32,12 @@ func autoscalingV1() group {
 	v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
 	v1.toStorage, v1.fromStorage = convert.HPAv1ToV2, convert.HPAv2ToV1
 	v1.special = func(r *engine.Resource) {
-		r.PrepareCreate = func(obj object.Value, by access.User) object.Value { return asV1(v2.prepareCreate(asV2(obj), by)) }
-		r.PrepareUpdate = func(obj, old object.Value) object.Value { return asV1(v2.prepareUpdate(asV2(obj), asV2(old))) }
+		r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
+			return asV1(v2.prepareCreate(asV2(obj), by))
+		}
+		r.PrepareUpdate = func(obj, old object.Value) object.Value {
+			return asV1(v2.prepareUpdate(asV2(obj), asV2(old)))
+		}
 		r.Subresource("status").Write = func(old, body object.Value) (object.Value, error) {
 			return asV1(v2.writeStatus(asV2(old), asV2(body))), nil
 		}

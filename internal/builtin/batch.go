@@ -14,15 +14,18 @@ import (
 func batch() group {
 	return group{"batch", "v1", []kind{
 		{
-			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"}, schema: gotypes.Of[batchv1.CronJob],
+			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"},
+			schema: gotypes.Of[batchv1.CronJob],
 			status: statusAndMeta, generation: spec,
-			gated: append(podGates("spec.jobTemplate.spec.template.spec"), below("spec.jobTemplate.spec", behind(features.WorkloadWithJob, "scheduling"))),
+			gated: append(podGates("spec.jobTemplate.spec.template.spec"),
+				below("spec.jobTemplate.spec", behind(features.WorkloadWithJob, "scheduling"))),
 			table: columns.CronJobs,
 		},
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
 			status: statusAndMeta, onCreate: newJob, generation: spec,
-			gated:        append(podGates("spec.template.spec"), below("spec", behind(features.WorkloadWithJob, "scheduling"))),
+			gated: append(podGates("spec.template.spec"),
+				below("spec", behind(features.WorkloadWithJob, "scheduling"))),
 			fields:       []selectable{number("status.successful", "status", "succeeded")},
 			unknownField: func(name string) string { return fmt.Sprintf("field label %q not supported for Job", name) },
 			table:        columns.Jobs, propagation: orphans,
@@ -33,7 +36,8 @@ func batch() group {
 // newJob gives a Job its selector, and its labels where it has none: those of its Pods.
 func newJob(obj object.Value) object.Value {
 	obj = selectOwnPods(obj)
-	if labels := obj.At("spec", "template", "metadata", "labels"); labels.Len() > 0 && obj.At("metadata", "labels").Len() == 0 {
+	if labels := obj.At("spec", "template", "metadata", "labels"); labels.Len() > 0 &&
+		obj.At("metadata", "labels").Len() == 0 {
 		obj = obj.WithAt(labels, "metadata", "labels")
 	}
 	return obj

@@ -32,9 +32,11 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 			Write: func(old, body object.Value) (object.Value, error) { return bind(old, body, now()) },
 		},
 		{
-			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", OldVersion: "v1beta1", Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
+			Name: "eviction", Group: "policy", Version: "v1", Kind: "Eviction", OldVersion: "v1beta1",
+			Verbs: createOnly, Schema: gotypes.Of[policyv1.Eviction],
 			Eviction: &engine.Eviction{
-				Options: evictionOptions, Budgets: apierr.Type{Group: "policy", Name: "poddisruptionbudgets"}, Judge: judgeEviction, Mark: markEvicted,
+				Options: evictionOptions, Budgets: apierr.Type{Group: "policy", Name: "poddisruptionbudgets"},
+				Judge: judgeEviction, Mark: markEvicted,
 			},
 		},
 	}
@@ -44,16 +46,16 @@ func podOperations(now func() time.Time) []*engine.Subresource {
 func bind(pod, binding object.Value, now time.Time) (object.Value, error) {
 	name := pod.At("metadata", "name").Str()
 	target := binding.At("target")
-	var faults field.ErrorList
+	var errs field.ErrorList
 	if kind := target.At("kind").Str(); kind != "" && kind != "Node" {
-		faults = append(faults, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
+		errs = append(errs, field.NotSupported(field.NewPath("target", "kind"), kind, []string{"Node", "<empty>"}))
 	}
 	node := target.At("name").Str()
 	if node == "" {
-		faults = append(faults, field.Required(field.NewPath("target", "name"), ""))
+		errs = append(errs, field.Required(field.NewPath("target", "name"), ""))
 	}
-	if len(faults) > 0 {
-		return object.Nil, apierr.NewInvalid(apierr.Type{Name: "Binding"}, name, faults)
+	if len(errs) > 0 {
+		return object.Nil, apierr.NewInvalid(apierr.Type{Name: "Binding"}, name, errs)
 	}
 	refuse := func(format string, args ...any) (object.Value, error) {
 		return object.Nil, apierr.NewConflict(apierr.Type{Name: "pods/binding"}, name, fmt.Sprintf(format, args...))

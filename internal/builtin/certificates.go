@@ -32,13 +32,15 @@ func certificates(c Config) group {
 			},
 		},
 		{
-			name: "clustertrustbundles", kind: "ClusterTrustBundle", referenceStorage: "v1beta1", schema: gotypes.Of[certificatesv1.ClusterTrustBundle],
+			name: "clustertrustbundles", kind: "ClusterTrustBundle", referenceStorage: "v1beta1",
+			schema:  gotypes.Of[certificatesv1.ClusterTrustBundle],
 			cluster: true, naming: segment, conditional: true,
 			fields: []selectable{text("spec.signerName")},
 			table:  columns.ClusterTrustBundles,
 		},
 		{
-			name: "podcertificaterequests", kind: "PodCertificateRequest", referenceStorage: "v1beta1", schema: gotypes.Of[certificatesv1.PodCertificateRequest],
+			name: "podcertificaterequests", kind: "PodCertificateRequest", referenceStorage: "v1beta1",
+			schema:      gotypes.Of[certificatesv1.PodCertificateRequest],
 			conditional: true, status: statusOnly,
 			fields: []selectable{
 				text("spec.nodeName"),
@@ -91,8 +93,8 @@ func withConditions(obj, conditions object.Value) object.Value {
 	return obj.WithAt(conditions, "status", "conditions")
 }
 
-// keepConditions puts the old conditions of a type in the place of the new ones, if they are as many. If not, validation
-// will refuse them.
+// keepConditions puts the old conditions of a type in the place of the new ones, if they are as many. If not,
+// validation will refuse them.
 func keepConditions(is, was object.Value, typ string) object.Value {
 	var at []int
 	for i, c := range is.Items() {
@@ -126,7 +128,8 @@ func dateConditions(is, was object.Value, now time.Time) object.Value {
 		if c.At("lastTransitionTime").IsNull() {
 			changed := today
 			for _, o := range was.Items() {
-				if since := o.At("lastTransitionTime"); !since.IsNull() && object.Equal(o.At("type"), c.At("type")) && object.Equal(o.At("status"), c.At("status")) {
+				if since := o.At("lastTransitionTime"); !since.IsNull() && object.Equal(o.At("type"), c.At("type")) &&
+					object.Equal(o.At("status"), c.At("status")) {
 					changed = since
 					break
 				}

@@ -58,7 +58,8 @@ func TestColumnsAreTheReferences(t *testing.T) {
 		var have []string
 		for _, c := range r.Columns {
 			sum := sha256.Sum256([]byte(c.Description))
-			have = append(have, fmt.Sprintf("%s | %s | %s | %d | %s", c.Name, c.Type, c.Format, c.Priority, hex.EncodeToString(sum[:])[:12]))
+			have = append(have, fmt.Sprintf("%s | %s | %s | %d | %s", c.Name, c.Type, c.Format, c.Priority,
+				hex.EncodeToString(sum[:])[:12]))
 		}
 		if a, b := strings.Join(have, "\n"), strings.Join(want, "\n"); a != b {
 			t.Errorf("%s\nhave\n%s\nwant\n%s", key, a, b)
@@ -66,7 +67,8 @@ func TestColumnsAreTheReferences(t *testing.T) {
 	}
 }
 
-// recordedRow is one line of testdata/rows-1.37.jsonl: an object and its row in a Table of kube-apiserver 1.37, as of now.
+// recordedRow is one line of testdata/rows-1.37.jsonl: an object and its row in a Table of kube-apiserver 1.37, as of
+// now.
 type recordedRow struct {
 	Type   string
 	Now    time.Time

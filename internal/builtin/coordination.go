@@ -13,7 +13,8 @@ func coordination() group {
 		{
 			name: "leases", kind: "Lease", schema: gotypes.Of[coordinationv1.Lease],
 			putCreates: true, conditional: true,
-			gated: []gated{below("spec", behind(features.CoordinatedLeaderElection, "strategy"), behind(features.CoordinatedLeaderElection, "preferredHolder"))},
+			gated: []gated{below("spec", behind(features.CoordinatedLeaderElection, "strategy"),
+				behind(features.CoordinatedLeaderElection, "preferredHolder"))},
 			table: columns.Leases,
 		},
 	}}

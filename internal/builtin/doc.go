@@ -15,10 +15,10 @@
 //   - convert, if it has several versions; then versions (resets.go), too
 //   - Missing, instead of all this, if it is not served
 //
-// Glossary. A kind is one row. To prepare is to reset what a client may not set on the main URL of an object (WRITE-4). A
-// gated field belongs to a feature gate (package features): while that is off, the field is dropped from new objects.
+// Glossary. A kind is one row. To prepare is to reset what a client may not set on the main URL of an object (WRITE-4).
+// A gated field belongs to a feature gate (package features): while that is off, the field is dropped from new objects.
 //
-// Caveats. All functions are pure: no state, values in, values out. Nothing is compiled until it is asked for; making the
-// whole table costs some allocations and no reflection. What the reference serves and this server does not is listed in
-// Missing.
+// Caveats. All functions are pure: no state, values in, values out. Nothing is compiled until it is asked for; making
+// the whole table costs some allocations and no reflection. What the reference serves and this server does not is
+// listed in Missing.
 package builtin

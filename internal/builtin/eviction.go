@@ -23,16 +23,18 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 	asked := eviction.At("deleteOptions")
 	if asked.At("ignoreStoreReadErrorWithClusterBreakingPotential").Bool() {
 		path := field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential")
-		return o, nil, apierr.NewInvalid(apierr.Type{Group: "policy", Name: "Eviction"}, eviction.At("metadata", "name").Str(), field.ErrorList{
-			field.Invalid(path, true, "can not be set for pod eviction, try after removing the option"),
-		})
+		return o, nil, apierr.NewInvalid(apierr.Type{Group: "policy", Name: "Eviction"},
+			eviction.At("metadata", "name").Str(), field.ErrorList{
+				field.Invalid(path, true, "can not be set for pod eviction, try after removing the option"),
+			})
 	}
 	var dry []string
 	for _, value := range asked.At("dryRun").Items() {
 		dry = append(dry, value.Str())
 	}
 	if all := []string{metav1.DryRunAll}; dryRun && len(dry) > 0 && !slices.Equal(dry, all) {
-		return o, nil, &apierr.Error{Code: 500, Message: fmt.Sprintf("Non-matching dry-run options in request and content: %v and %v", all, dry)}
+		return o, nil, &apierr.Error{Code: 500,
+			Message: fmt.Sprintf("Non-matching dry-run options in request and content: %v and %v", all, dry)}
 	}
 	o = engine.DeleteOptions{
 		PreconditionUID:   asked.At("preconditions", "uid").Str(),
@@ -52,12 +54,12 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 	if p := asked.At("propagationPolicy"); !p.IsNull() {
 		policy = &o.PropagationPolicy
 	}
-	faults := engine.ValidatePropagation(policy, o.OrphanDependents)
+	errs := engine.ValidatePropagation(policy, o.OrphanDependents)
 	if slices.ContainsFunc(dry, func(value string) bool { return value != metav1.DryRunAll }) {
-		faults = append(faults, field.NotSupported(field.NewPath("dryRun"), dry, []string{metav1.DryRunAll}))
+		errs = append(errs, field.NotSupported(field.NewPath("dryRun"), dry, []string{metav1.DryRunAll}))
 	}
-	if len(faults) > 0 {
-		refusal = apierr.NewInvalid(apierr.Type{Group: metav1.GroupName, Name: "DeleteOptions"}, "", faults)
+	if len(errs) > 0 {
+		refusal = apierr.NewInvalid(apierr.Type{Group: metav1.GroupName, Name: "DeleteOptions"}, "", errs)
 	}
 	return o, refusal, nil
 }
@@ -65,9 +67,9 @@ func evictionOptions(eviction object.Value, dryRun bool) (o engine.DeleteOptions
 // manyDisrupted is how many evictions may be pending that the controller of budgets has not confirmed.
 const manyDisrupted = 2000
 
-// judgeEviction says what the PodDisruptionBudgets of a namespace make of the eviction of a Pod. A Pod that does not run needs nobody's
-// consent; one that is not ready goes where enough others are, or the budget does not care; any other one takes one of the
-// disruptions that its budget allows, which is noted in the budget's status.
+// judgeEviction says what the PodDisruptionBudgets of a namespace make of the eviction of a Pod. A Pod that does not
+// run needs nobody's consent; one that is not ready goes where enough others are, or the budget does not care; any
+// other one takes one of the disruptions that its budget allows, which is noted in the budget's status.
 func judgeEviction(pod object.Value, budgets []object.Value, now time.Time) (engine.Verdict, error) {
 	free := engine.Verdict{Budget: -1}
 	switch pod.At("status", "phase").Str() {
@@ -95,7 +97,8 @@ func judgeEviction(pod object.Value, budgets []object.Value, now time.Time) (eng
 	budget := budgets[its[0]]
 	status := budget.At("status")
 	healthy, desired := status.At("currentHealthy").Int(), status.At("desiredHealthy").Int()
-	if !podReady(pod) && (budget.At("spec", "unhealthyPodEvictionPolicy").Str() == string(policyv1.AlwaysAllow) || healthy >= desired && desired > 0) {
+	if !podReady(pod) && (budget.At("spec", "unhealthyPodEvictionPolicy").Str() == string(policyv1.AlwaysAllow) ||
+		healthy >= desired && desired > 0) {
 		return free, nil
 	}
 	if err := disruptable(budget); err != nil {
@@ -116,7 +119,8 @@ func disruptable(budget object.Value) error {
 	name, status := budget.At("metadata", "name").Str(), budget.At("status")
 	because := func(err *apierr.Error, format string, args ...any) error {
 		err.Details.Causes = append(err.Details.Causes, apierr.Cause{
-			Reason: string(policyv1.DisruptionBudgetCause), Message: fmt.Sprintf("The disruption budget "+name+" "+format, args...),
+			Reason:  string(policyv1.DisruptionBudgetCause),
+			Message: fmt.Sprintf("The disruption budget "+name+" "+format, args...),
 		})
 		return err
 	}
@@ -231,7 +235,8 @@ func labelSelector(v object.Value) (labels.Selector, error) {
 		}
 	}
 	operators := map[string]selection.Operator{
-		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
+		"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists,
+		"DoesNotExist": selection.DoesNotExist,
 	}
 	for _, e := range v.At("matchExpressions").Items() {
 		op, known := operators[e.At("operator").Str()]

@@ -26,7 +26,8 @@ func TestSelectableFields(t *testing.T) {
 		{"replicationcontrollers", `{"status":{"replicas":3}}`, "status.replicas=3"},
 		{"batch/v1 jobs", `{"status":{}}`, "status.successful=0"},
 		{"certificates.k8s.io/v1 certificatesigningrequests", `{"spec":{"signerName":"a/b"}}`, "spec.signerName=a/b"},
-		{"resource.k8s.io/v1 resourceslices", `{"spec":{"driver":"d","pool":{"name":"p"}}}`, "spec.driver=d spec.nodeName= spec.pool.name=p"},
+		{"resource.k8s.io/v1 resourceslices", `{"spec":{"driver":"d","pool":{"name":"p"}}}`,
+			"spec.driver=d spec.nodeName= spec.pool.name=p"},
 		{
 			"events", `{"involvedObject":{"kind":"Pod","name":"p"},"reason":"r","reportingComponent":"c","type":"Normal"}`,
 			"involvedObject.apiVersion= involvedObject.fieldPath= involvedObject.kind=Pod involvedObject.name=p involvedObject.namespace= involvedObject.resourceVersion= involvedObject.uid= reason=r reportingComponent=c source=c type=Normal",

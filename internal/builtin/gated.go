@@ -9,8 +9,8 @@ import (
 )
 
 // feature is the fields of one feature that is off by default, as paths: "volumes[].emptyDir.mode". A step [] leads
-// into each item of a list, {} into each member of a map. A step that ends in ? goes as well, if nothing else is left in
-// it.
+// into each item of a list, {} into each member of a map. A step that ends in ? goes as well, if nothing else is left
+// in it.
 type feature struct {
 	gate   features.Gate
 	fields []string
@@ -19,8 +19,8 @@ type feature struct {
 // behind makes the feature of a gate.
 func behind(gate features.Gate, fields ...string) feature { return feature{gate, fields} }
 
-// gated are the features below one place in an object. While the gate of a feature is off, new objects lose its fields; an
-// object that has one of them, from when the gate was on, may have them all.
+// gated are the features below one place in an object. While the gate of a feature is off, new objects lose its fields;
+// an object that has one of them, from when the gate was on, may have them all.
 type gated struct {
 	at   []string // the path to the place
 	tree func() *tree

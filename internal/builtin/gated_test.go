@@ -49,8 +49,8 @@ func (b *branch) leavesOf(bit int, at []string) (all [][]string) {
 	return all
 }
 
-// Each gated field goes while its gate is off, unless the old object has it, and stays while its gate is on; all other gates
-// do not count.
+// Each gated field goes while its gate is off, unless the old object has it, and stays while its gate is on; all other
+// gates do not count.
 //
 // SPEC: WRITE-4, RUN-1
 func TestGatesDecideOnTheirFields(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"plinth/schema"
 )
 
-// The tables of this package name fields of types. A name with a mistake in it would not be an error but a rule that never
-// applies; so every path is looked up in the schema of its type.
+// The tables of this package name fields of types. A name with a mistake in it would not be an error but a rule that
+// never applies; so every path is looked up in the schema of its type.
 
 // resolve is the type at the end of a path; the steps [] and {} lead into the items of a list and the members of a map.
 func resolve(t *schema.Type, path []string) (*schema.Type, error) {
@@ -101,7 +101,8 @@ func TestSelectableFieldsAreFields(t *testing.T) {
 	}
 	for _, r := range Resources(Config{}) {
 		for old, name := range r.OldFields {
-			if r.Fields == nil || !slices.ContainsFunc(r.Fields(object.Nil), func(p store.Pair) bool { return p.Name == name }) {
+			if r.Fields == nil || !slices.ContainsFunc(r.Fields(object.Nil),
+				func(p store.Pair) bool { return p.Name == name }) {
 				t.Errorf("%s %s: %s stands for %s, which cannot be selected by", r.APIVersion(), r.Kind, old, name)
 			}
 		}

@@ -20,8 +20,8 @@ var (
 	}
 )
 
-// Missing lists what of the reference's built-in API is not served, and why. Requests for it are answered with that, and
-// discovery does not mention it.
+// Missing lists what of the reference's built-in API is not served, and why. Requests for it are answered with that,
+// and discovery does not mention it.
 var Missing = []Absent{
 	{Resource: "nodes", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "pods", Subresource: "attach", Why: noNodes, Methods: connects, Connect: true},
@@ -30,5 +30,6 @@ var Missing = []Absent{
 	{Resource: "pods", Subresource: "portforward", Why: noNodes, Methods: connects, Connect: true},
 	{Resource: "pods", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
 	{Resource: "services", Subresource: "proxy", Why: noNodes, Methods: anything, Connect: true, Below: true},
-	{Group: "apiregistration.k8s.io", Resource: "apiservices", Why: "aggregation of other API servers is not served yet"},
+	{Group: "apiregistration.k8s.io", Resource: "apiservices",
+		Why: "aggregation of other API servers is not served yet"},
 }

@@ -46,7 +46,8 @@ func address(name string, prefix bool) []string {
 
 // plainLabel says quickly that a name is a DNS label, which nearly all names are. It may say no to good ones: prefixes.
 func plainLabel(name string) bool {
-	if len(name) == 0 || len(name) > utilvalidation.DNS1123LabelMaxLength || name[0] == '-' || name[len(name)-1] == '-' {
+	if len(name) == 0 || len(name) > utilvalidation.DNS1123LabelMaxLength || name[0] == '-' ||
+		name[len(name)-1] == '-' {
 		return false
 	}
 	for i := 0; i < len(name); i++ {

@@ -50,12 +50,14 @@ func TestNames(t *testing.T) {
 
 // The quick looks at names agree with the slow ones of apimachinery.
 func FuzzNames(f *testing.F) {
-	for _, seed := range []string{"a", "a-", "-a", "a.b", "A", "", "a_-", strings.Repeat("a", 63), strings.Repeat("a", 64), "é"} {
+	for _, seed := range []string{"a", "a-", "-a", "a.b", "A", "", "a_-", strings.Repeat("a", 63),
+		strings.Repeat("a", 64), "é"} {
 		f.Add(seed, false)
 		f.Add(seed, true)
 	}
 	f.Fuzz(func(t *testing.T, name string, prefix bool) {
-		if got, want := subdomain(name, prefix), apivalidation.NameIsDNSSubdomain(name, prefix); !slices.Equal(got, want) {
+		if got, want := subdomain(name, prefix), apivalidation.NameIsDNSSubdomain(name, prefix); !slices.Equal(got,
+			want) {
 			t.Errorf("%q is no subdomain: %v, want %v", name, got, want)
 		}
 		if got, want := label(name, prefix), apivalidation.NameIsDNSLabel(name, prefix); !slices.Equal(got, want) {
@@ -74,7 +76,8 @@ func TestBundleNames(t *testing.T) {
 		{"a", "x/y", "ClusterTrustBundle for signerName x/y must be named with prefix x:y:"},
 		{"x:y:A", "x/y", "a lowercase RFC 1123 subdomain"},
 	} {
-		obj := object.Fields("metadata", object.Fields("name", object.StringOf(c.name)), "spec", object.Fields("signerName", object.StringOf(c.signer)))
+		obj := object.Fields("metadata", object.Fields("name", object.StringOf(c.name)), "spec",
+			object.Fields("signerName", object.StringOf(c.signer)))
 		got := ""
 		for _, fault := range validate(obj) {
 			if fault.Field == "metadata.name" {

@@ -29,7 +29,8 @@ func namespaces() kind {
 			r.Held = func(obj object.Value) bool { return obj.At("spec", "finalizers").Len() > 0 }
 			r.Propagation = namespacePropagation
 			r.MarkDeleted = func(obj object.Value) object.Value {
-				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"), "status", "phase")
+				return obj.WithoutAt("metadata", "deletionGracePeriodSeconds").WithAt(object.StringOf("Terminating"),
+					"status", "phase")
 			}
 			r.Undeletable = func(name string) string {
 				switch name {
@@ -51,7 +52,8 @@ func namespaces() kind {
 	}
 }
 
-// namespacePropagation is that of most kinds, but that the first delete with orphanDependents=false waits for the dependents.
+// namespacePropagation is that of most kinds, but that the first delete with orphanDependents=false waits for the
+// dependents.
 func namespacePropagation(obj object.Value, o engine.DeleteOptions) engine.Propagation {
 	first := obj.At("metadata", "deletionTimestamp").IsNull()
 	if first && o.OrphanDependents != nil && !*o.OrphanDependents {

@@ -18,11 +18,13 @@ func networking() group {
 			status: statusAndMeta, generation: spec, table: columns.Ingresses,
 		},
 		{
-			name: "ipaddresses", kind: "IPAddress", short: "ip", schema: gotypes.Of[networkingv1.IPAddress], cluster: true,
-			naming: address, table: columns.IPAddresses,
+			name: "ipaddresses", kind: "IPAddress", short: "ip", schema: gotypes.Of[networkingv1.IPAddress],
+			cluster: true,
+			naming:  address, table: columns.IPAddresses,
 		},
 		{
-			name: "networkpolicies", kind: "NetworkPolicy", short: "netpol", schema: gotypes.Of[networkingv1.NetworkPolicy],
+			name: "networkpolicies", kind: "NetworkPolicy", short: "netpol",
+			schema:     gotypes.Of[networkingv1.NetworkPolicy],
 			generation: spec, table: columns.NetworkPolicies,
 		},
 		{

@@ -84,7 +84,8 @@ var podFeatures = sync.OnceValue(func() *tree {
 	}
 	return grow(
 		inContainers(features.ContainerStopSignals, "lifecycle?.stopSignal"),
-		inContainers(features.GRPCContainerProbeTLS, "livenessProbe.grpc.mode", "readinessProbe.grpc.mode", "startupProbe.grpc.mode"),
+		inContainers(features.GRPCContainerProbeTLS, "livenessProbe.grpc.mode", "readinessProbe.grpc.mode",
+			"startupProbe.grpc.mode"),
 		inContainers(features.VolumeBindMountOptions, "volumeMounts[].bindMountOptions"),
 		inContainers(features.H2CContainerProbe,
 			"livenessProbe.httpGet.protocol", "readinessProbe.httpGet.protocol", "startupProbe.httpGet.protocol",
@@ -98,8 +99,10 @@ var podFeatures = sync.OnceValue(func() *tree {
 			"volumes[].downwardAPI.defaultUser", "volumes[].downwardAPI.items[].user",
 			"volumes[].projected.defaultUser",
 			"volumes[].projected.sources[].secret.items[].user", "volumes[].projected.sources[].configMap.items[].user",
-			"volumes[].projected.sources[].downwardAPI.items[].user", "volumes[].projected.sources[].serviceAccountToken.user",
-			"volumes[].projected.sources[].clusterTrustBundle.user", "volumes[].projected.sources[].podCertificate.user"),
+			"volumes[].projected.sources[].downwardAPI.items[].user",
+			"volumes[].projected.sources[].serviceAccountToken.user",
+			"volumes[].projected.sources[].clusterTrustBundle.user",
+			"volumes[].projected.sources[].podCertificate.user"),
 	)
 })
 

@@ -42,7 +42,8 @@ func keepPodResources(obj, old object.Value) object.Value {
 func keepPodStatus(obj, old object.Value) object.Value {
 	is, was := obj.At("status"), old.At("status")
 	var set []object.Member
-	for _, key := range []string{"qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"} {
+	for _, key := range []string{"qosClass", "resourceClaimStatuses", "extendedResourceClaimStatus",
+		"nodeAllocatableResourceClaimStatuses"} {
 		left := is.At(key)
 		if key == "qosClass" && left.Len() == 0 {
 			left = object.Nil
@@ -95,7 +96,8 @@ func selectByLabelKeys(spec, labels object.Value) object.Value {
 		changed := affinity
 		for i, term := range affinity.At("preferredDuringSchedulingIgnoredDuringExecution").Items() {
 			if t := matchKeys(term.At("podAffinityTerm"), labels); !object.Equal(t, term.At("podAffinityTerm")) {
-				list := changed.At("preferredDuringSchedulingIgnoredDuringExecution").WithItem(i, term.With("podAffinityTerm", t))
+				list := changed.At("preferredDuringSchedulingIgnoredDuringExecution").WithItem(i,
+					term.With("podAffinityTerm", t))
 				changed = changed.With("preferredDuringSchedulingIgnoredDuringExecution", list)
 			}
 		}
@@ -155,8 +157,10 @@ func appArmorFromAnnotations(spec, annotations object.Value) object.Value {
 			if !has || !c.At("securityContext", "appArmorProfile").IsNull() {
 				continue
 			}
-			if profile := warnings.AppArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile, ofPod) {
-				spec = spec.With(list, spec.At(list).WithItem(i, c.WithAt(profile, "securityContext", "appArmorProfile")))
+			if profile := warnings.AppArmorProfile(annotation.Str()); !profile.IsNull() && !object.Equal(profile,
+				ofPod) {
+				spec = spec.With(list,
+					spec.At(list).WithItem(i, c.WithAt(profile, "securityContext", "appArmorProfile")))
 			}
 		}
 	}

@@ -84,25 +84,28 @@ func addedContainers(obj, old object.Value) field.ErrorList {
 	for _, c := range obj.At("spec", "ephemeralContainers").Items() {
 		now[c.At("name").Str()] = c
 	}
-	var faults field.ErrorList
+	var errs field.ErrorList
 	path := field.NewPath("spec", "ephemeralContainers")
 	for _, was := range old.At("spec", "ephemeralContainers").Items() {
 		name := was.At("name").Str()
 		switch is, there := now[name]; {
 		case !there:
-			faults = append(faults, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
+			errs = append(errs,
+				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", name)))
 		case !object.Equal(is, was):
-			faults = append(faults, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
+			errs = append(errs,
+				field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n", name)))
 		}
 	}
-	return faults
+	return errs
 }
 
 // resize takes the resources of the containers and of the Pod, and how the containers take their change. A body with
 // other containers stays as it is, for validation to refuse.
 func resize(old, body object.Value) object.Value {
 	is, was := body.At("spec"), old.At("spec")
-	if is.At("containers").Len() == was.At("containers").Len() && is.At("initContainers").Len() == was.At("initContainers").Len() {
+	if is.At("containers").Len() == was.At("containers").Len() &&
+		is.At("initContainers").Len() == was.At("initContainers").Len() {
 		spec := keep(was, is, "resources")
 		for _, list := range []string{"containers", "initContainers"} {
 			if containers := resizeContainers(was.At(list), is.At(list)); !containers.IsNull() {
@@ -128,39 +131,42 @@ func resizeContainers(was, is object.Value) object.Value {
 }
 
 func resized(obj, old object.Value) field.ErrorList {
-	var faults field.ErrorList
+	var errs field.ErrorList
 	path := field.NewPath("spec")
 	class := old.At("status", "qosClass").Str()
 	if class == "" {
 		class = qosClass(old.At("spec"))
 	}
 	if qosClass(obj.At("spec")) != class {
-		faults = append(faults, field.Invalid(path, obj.At("status", "qosClass").Str(), "Pod QOS Class may not change as a result of resizing"))
+		errs = append(errs, field.Invalid(path, obj.At("status", "qosClass").Str(),
+			"Pod QOS Class may not change as a result of resizing"))
 	}
 	if !nodeResizes(old) {
-		faults = append(faults, field.Forbidden(path, "Pod running on node without support for resize"))
+		errs = append(errs, field.Forbidden(path, "Pod running on node without support for resize"))
 	}
-	faults = append(faults, podResized(obj.At("spec", "resources"), old.At("spec", "resources"), path)...)
+	errs = append(errs, podResized(obj.At("spec", "resources"), old.At("spec", "resources"), path)...)
 	wrongOrder := sameContainers(obj, old, path)
 	if len(wrongOrder) > 0 {
-		return append(faults, wrongOrder...)
+		return append(errs, wrongOrder...)
 	}
 	for _, list := range []string{"initContainers", "containers"} {
 		for i, was := range old.At("spec", list).Items() {
 			is := obj.At("spec", list).Items()[i]
-			faults = append(faults, notRemoved(is.At("resources"), was.At("resources"), path.Child(list).Index(i).Child("resources"), "resource ")...)
+			errs = append(errs, notRemoved(is.At("resources"), was.At("resources"),
+				path.Child(list).Index(i).Child("resources"), "resource ")...)
 		}
 	}
 	for _, list := range []string{"containers", "initContainers"} {
 		for i, was := range old.At("spec", list).Items() {
 			is := obj.At("spec", list).Items()[i]
-			faults = append(faults, containerResized(is, was, list, i, path)...)
+			errs = append(errs, containerResized(is, was, list, i, path)...)
 		}
 	}
-	return faults
+	return errs
 }
 
-// nodeResizes says whether the node that runs a Pod tells of the resources of its containers: only then it changes them.
+// nodeResizes says whether the node that runs a Pod tells of the resources of its containers: only then it changes
+// them.
 func nodeResizes(pod object.Value) bool {
 	for _, c := range pod.At("status", "containerStatuses").Items() {
 		if !c.At("state", "running").IsNull() {
@@ -171,24 +177,25 @@ func nodeResizes(pod object.Value) bool {
 }
 
 // sameContainers demands that no container comes, goes or moves.
-func sameContainers(obj, old object.Value, path *field.Path) (faults field.ErrorList) {
+func sameContainers(obj, old object.Value, path *field.Path) (errs field.ErrorList) {
 	for _, list := range []string{"containers", "initContainers"} {
 		is, was := obj.At("spec", list).Items(), old.At("spec", list).Items()
 		if len(is) != len(was) {
-			faults = append(faults, field.Forbidden(path.Child(list), list+" may not be added or removed on resize"))
+			errs = append(errs, field.Forbidden(path.Child(list), list+" may not be added or removed on resize"))
 			continue
 		}
 		for i := range was {
 			if is[i].At("name").Str() != was[i].At("name").Str() {
-				faults = append(faults, field.Forbidden(path.Child(list).Index(i).Child("name"), list+" may not be renamed or reordered on resize"))
+				errs = append(errs, field.Forbidden(path.Child(list).Index(i).Child("name"),
+					list+" may not be renamed or reordered on resize"))
 			}
 		}
 	}
-	return faults
+	return errs
 }
 
 // podResized looks at the resources of the Pod as a whole.
-func podResized(is, was object.Value, path *field.Path) (faults field.ErrorList) {
+func podResized(is, was object.Value, path *field.Path) (errs field.ErrorList) {
 	if is.At("requests").Len()+is.At("limits").Len()+was.At("requests").Len()+was.At("limits").Len() == 0 {
 		return nil
 	}
@@ -196,26 +203,29 @@ func podResized(is, was object.Value, path *field.Path) (faults field.ErrorList)
 		if is.IsNull() {
 			return field.ErrorList{field.Forbidden(path.Child("resources"), "pod-level resources cannot be removed")}
 		}
-		faults = notRemoved(is, was, path.Child("resources"), "pod-level resource ")
+		errs = notRemoved(is, was, path.Child("resources"), "pod-level resource ")
 	}
 	if !sameButComputing(is, was) {
-		faults = append(faults, field.Forbidden(path, "only cpu and memory resources are mutable at pod-level"))
+		errs = append(errs, field.Forbidden(path, "only cpu and memory resources are mutable at pod-level"))
 	}
-	return faults
+	return errs
 }
 
 // containerResized demands that of a container only what it computes with changes.
 func containerResized(is, was object.Value, list string, i int, path *field.Path) field.ErrorList {
-	if !sameButComputing(is.At("resources"), was.At("resources")) || !object.Equal(is.Without("resources"), was.Without("resources")) {
+	if !sameButComputing(is.At("resources"), was.At("resources")) || !object.Equal(is.Without("resources"),
+		was.Without("resources")) {
 		if list == "initContainers" {
-			return field.ErrorList{field.Forbidden(path.Child(list).Index(i), "only cpu and memory resources for init or sidecar containers are mutable")}
+			return field.ErrorList{field.Forbidden(path.Child(list).Index(i),
+				"only cpu and memory resources for init or sidecar containers are mutable")}
 		}
 		return field.ErrorList{field.Forbidden(path, "only cpu and memory resources are mutable")}
 	}
 	if list == "initContainers" && was.At("restartPolicy").Str() != "Always" && !object.Equal(is, was) {
 		for _, policy := range is.At("resizePolicy").Items() {
 			if policy.At("restartPolicy").Str() == "RestartContainer" {
-				return field.ErrorList{field.Forbidden(path.Child(list).Index(i), "non-sidecar init containers with a resize policy of RestartContainer cannot be resized")}
+				return field.ErrorList{field.Forbidden(path.Child(list).Index(i),
+					"non-sidecar init containers with a resize policy of RestartContainer cannot be resized")}
 			}
 		}
 	}
@@ -223,16 +233,16 @@ func containerResized(is, was object.Value, list string, i int, path *field.Path
 }
 
 // notRemoved demands that no resource goes that was asked for or limited.
-func notRemoved(is, was object.Value, path *field.Path, what string) (faults field.ErrorList) {
+func notRemoved(is, was object.Value, path *field.Path, what string) (errs field.ErrorList) {
 	for _, list := range []string{"requests", "limits"} {
 		for _, m := range was.At(list).Members() {
 			if _, has := is.At(list).Get(m.Key); !has {
-				faults = append(faults, field.Forbidden(path.Child(list), what+list+" cannot be removed"))
+				errs = append(errs, field.Forbidden(path.Child(list), what+list+" cannot be removed"))
 				break
 			}
 		}
 	}
-	return faults
+	return errs
 }
 
 // sameButComputing compares two sets of resources but for CPU and memory.

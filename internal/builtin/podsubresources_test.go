@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// A Pod that is there is validated again when its containers for debugging or its resources change, but for what is asked
-// of new Pods only; and what its old form excuses is excused. The old Pod here has all of it: containers for debugging, a
-// node beside gates (as a Pod that was stored by another server may have), and annotations that came after the Pod and do not
-// agree with its security context.
+// A Pod that is there is validated again when its containers for debugging or its resources change, but for what is
+// asked of new Pods only; and what its old form excuses is excused. The old Pod here has all of it: containers for
+// debugging, a node beside gates (as a Pod that was stored by another server may have), and annotations that came after
+// the Pod and do not agree with its security context.
 //
 // SPEC: VAL-1, VAL-4
 func TestPodsThatAreThereAreNotValidatedAsNewOnes(t *testing.T) {
@@ -20,7 +20,8 @@ func TestPodsThatAreThereAreNotValidatedAsNewOnes(t *testing.T) {
 	pod := func(name, more string) string {
 		return `{` + meta + `,"spec":{"containers":[{"name":"` + name + `",` + container + `}],` + more + spec + `}}`
 	}
-	mirrored := `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"containers":[{"name":"c",` + container + `}],` + spec + `}}`
+	mirrored := `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"containers":[{"name":"c",` +
+		container + `}],` + spec + `}}`
 	for _, c := range []struct {
 		what, subresource, old, body string
 		want                         []string
@@ -34,7 +35,8 @@ func TestPodsThatAreThereAreNotValidatedAsNewOnes(t *testing.T) {
 			[]string{"spec.ephemeralContainers[0].image: Required value"},
 		},
 		{
-			"a mirror of a Pod: nothing else is told", "ephemeralcontainers", mirrored, pod("c", `"ephemeralContainers":[{"name":"d"}],`),
+			"a mirror of a Pod: nothing else is told", "ephemeralcontainers", mirrored,
+			pod("c", `"ephemeralContainers":[{"name":"d"}],`),
 			[]string{"[]: Forbidden: static pods do not support ephemeral containers"},
 		},
 		{

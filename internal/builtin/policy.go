@@ -10,7 +10,8 @@ import (
 func policy() group {
 	return group{"policy", "v1", []kind{
 		{
-			name: "poddisruptionbudgets", kind: "PodDisruptionBudget", short: "pdb", schema: gotypes.Of[policyv1.PodDisruptionBudget],
+			name: "poddisruptionbudgets", kind: "PodDisruptionBudget", short: "pdb",
+			schema: gotypes.Of[policyv1.PodDisruptionBudget],
 			naming: segment, conditional: true, status: statusAndMeta, generation: spec,
 			table: columns.PodDisruptionBudgets,
 		},

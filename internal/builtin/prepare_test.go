@@ -40,8 +40,8 @@ func parse(t testing.TB, text string) object.Value {
 
 func show(v object.Value) string { return string(object.AppendJSON(nil, v)) }
 
-// prepares are cases of what is reset and what is kept; no old object means a create. Only what the case looks at stands in
-// them, objects are not whole.
+// prepares are cases of what is reset and what is kept; no old object means a create. Only what the case looks at
+// stands in them, objects are not whole.
 var prepares = []struct {
 	name, typ, old, sent, want string
 }{
@@ -133,8 +133,10 @@ var prepares = []struct {
 		`{"secrets":[{"kind":"Secret","name":"a"},{"namespace":"x"}]}`, `{"secrets":[{"name":"a"},{}]}`,
 	},
 	{
-		"who asks for a certificate is not what the client says", "certificates.k8s.io/v1 certificatesigningrequests", "",
-		`{"spec":{"groups":["system:masters"],"signerName":"a/b","username":"root"}}`, `{"spec":{"groups":["clerks"],"signerName":"a/b","username":"jane"},"status":{}}`,
+		"who asks for a certificate is not what the client says", "certificates.k8s.io/v1 certificatesigningrequests",
+		"",
+		`{"spec":{"groups":["system:masters"],"signerName":"a/b","username":"root"}}`,
+		`{"spec":{"groups":["clerks"],"signerName":"a/b","username":"jane"},"status":{}}`,
 	},
 	{
 		"a request for a certificate stays what it is", "certificates.k8s.io/v1 certificatesigningrequests",
@@ -146,7 +148,8 @@ var prepares = []struct {
 		`{"spec":{"configSource":{}},"status":{"phase":"x"}}`, `{"spec":{},"status":{"phase":"x"}}`,
 	},
 	{
-		"an autoscaler of the older version keeps no status in its annotations", "autoscaling/v1 horizontalpodautoscalers", "",
+		"an autoscaler of the older version keeps no status in its annotations",
+		"autoscaling/v1 horizontalpodautoscalers", "",
 		`{"metadata":{"annotations":{"autoscaling.alpha.kubernetes.io/conditions":"[{\"type\":\"A\",\"status\":\"True\",\"lastTransitionTime\":null}]"}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"D","name":"d"},"targetCPUUtilizationPercentage":50},"status":{"currentReplicas":2,"desiredReplicas":2}}`,
 		`{"metadata":{},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"D","name":"d"},"targetCPUUtilizationPercentage":50},"status":{"currentReplicas":0,"desiredReplicas":0}}`,
 	},
@@ -164,7 +167,8 @@ func TestPrepare(t *testing.T) {
 				obj = r.PrepareUpdate(obj, old)
 			}
 			obj = obj.Edit(nil, "apiVersion", "kind")
-			if m := obj.At("metadata"); m.Len() == 1 && m.At("annotations").Kind() == object.Map && m.At("annotations").Len() == 0 {
+			if m := obj.At("metadata"); m.Len() == 1 && m.At("annotations").Kind() == object.Map &&
+				m.At("annotations").Len() == 0 {
 				obj = obj.With("metadata", object.MapOf())
 			}
 			if got := show(obj); got != show(parse(t, c.want)) {
@@ -307,12 +311,14 @@ func TestScale(t *testing.T) {
 		}
 	}
 
-	_, err := all["apps/v1 deployments"].Subresource("scale").Write(parse(t, `{"metadata":{"name":"d"}}`), parse(t, `{"spec":{"replicas":-1}}`))
+	_, err := all["apps/v1 deployments"].Subresource("scale").Write(parse(t, `{"metadata":{"name":"d"}}`),
+		parse(t, `{"spec":{"replicas":-1}}`))
 	const want = `Scale.autoscaling "d" is invalid: spec.replicas: Invalid value: -1: must be greater than or equal to 0`
 	if err == nil || err.Error() != want {
 		t.Errorf("less than nothing: %v", err)
 	}
-	_, err = all["apps/v1 replicasets"].Subresource("scale").View(parse(t, `{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`))
+	_, err = all["apps/v1 replicasets"].Subresource("scale").View(parse(t,
+		`{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`))
 	if err == nil {
 		t.Error("a selector that makes no sense is shown")
 	}

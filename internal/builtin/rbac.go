@@ -16,7 +16,8 @@ func rbac(c Config) group {
 	}
 	return group{"rbac.authorization.k8s.io", "v1", []kind{
 		{
-			name: "clusterrolebindings", kind: "ClusterRoleBinding", schema: gotypes.Of[rbacv1.ClusterRoleBinding], cluster: true,
+			name: "clusterrolebindings", kind: "ClusterRoleBinding", schema: gotypes.Of[rbacv1.ClusterRoleBinding],
+			cluster:    true,
 			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, special: writesBinding,
 		},
 		{

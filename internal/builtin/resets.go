@@ -8,8 +8,8 @@ import (
 	"plinth/merge"
 )
 
-// untouched says of some types of a group what the writes to each endpoint of an object cannot touch (SSA-14): the paths
-// are separated by spaces, and the endpoint "" is the main URL.
+// untouched says of some types of a group what the writes to each endpoint of an object cannot touch (SSA-14): the
+// paths are separated by spaces, and the endpoint "" is the main URL.
 type untouched struct {
 	group, resources string
 	endpoints        map[string]string
@@ -22,10 +22,10 @@ var (
 	statusAlone = map[string]string{"": "status", "status": "metadata spec"}
 )
 
-// untouchedFields lists the types with fields that a write cannot touch. Elsewhere, the scale of a type included, a write
-// owns whatever it changes. That goes for the ephemeralcontainers and the resize of Pods, too. The reference means these
-// two to own nothing but the containers' parts, but its storage does not hand that on to what tracks ownership: there, a
-// write owns the labels that it sends and that are not changed. Ownership is the same here.
+// untouchedFields lists the types with fields that a write cannot touch. Elsewhere, the scale of a type included, a
+// write owns whatever it changes. That goes for the ephemeralcontainers and the resize of Pods, too. The reference
+// means these two to own nothing but the containers' parts, but its storage does not hand that on to what tracks
+// ownership: there, a write owns the labels that it sends and that are not changed. Ownership is the same here.
 var untouchedFields = []untouched{
 	{"", "nodes persistentvolumeclaims persistentvolumes replicationcontrollers resourcequotas services", statusApart},
 	{"", "namespaces", map[string]string{"": "status", "status": "spec", "finalize": "status"}},
@@ -49,8 +49,9 @@ var untouchedFields = []untouched{
 	{"storagemigration.k8s.io", "storageversionmigrations", statusAlone},
 }
 
-// resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as the
-// subresource is the main URL. Each version of a kind has all of them, as a write changes who owns what in the others, too.
+// resets is, by API version, what a write to this endpoint of a type cannot touch, and so does not own (SSA-14); "" as
+// the subresource is the main URL. Each version of a kind has all of them, as a write changes who owns what in the
+// others, too.
 func resets(r *engine.Resource, subresource string) map[string]merge.Set {
 	i := slices.IndexFunc(untouchedFields, func(u untouched) bool {
 		return u.group == r.Group && slices.Contains(strings.Fields(u.resources), r.Name)

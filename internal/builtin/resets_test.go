@@ -40,7 +40,8 @@ func TestResets(t *testing.T) {
 		{"", "deployments", "", "", ""},
 		{"autoscaling", "horizontalpodautoscalers", "", "autoscaling/v1 autoscaling/v2", ".status"},
 		{"autoscaling", "horizontalpodautoscalers", "status", "autoscaling/v1 autoscaling/v2", ".spec"},
-		{"certificates.k8s.io", "certificatesigningrequests", "approval", "certificates.k8s.io/v1", ".spec .status.certificate"},
+		{"certificates.k8s.io", "certificatesigningrequests", "approval", "certificates.k8s.io/v1",
+			".spec .status.certificate"},
 		{"storage.k8s.io", "csinodes", "status", "storage.k8s.io/v1", ".metadata .spec"},
 	} {
 		got := resetsOf(test.group, test.resource, test.subresource)
@@ -48,7 +49,8 @@ func TestResets(t *testing.T) {
 		for apiVersion, f := range got {
 			apiVersions = append(apiVersions, apiVersion)
 			if except := strings.ReplaceAll(f.String(), "\n", " "); except != test.except {
-				t.Errorf("%s %s/%s in %s: all but %s, want %s", test.group, test.resource, test.subresource, apiVersion, except, test.except)
+				t.Errorf("%s %s/%s in %s: all but %s, want %s", test.group, test.resource, test.subresource, apiVersion,
+					except, test.except)
 			}
 		}
 		slices.Sort(apiVersions)

@@ -15,23 +15,29 @@ import (
 func resources(c Config) group {
 	return group{"resource.k8s.io", "v1", []kind{
 		{
-			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true, naming: wholeSubdomain,
+			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true,
+			naming:     wholeSubdomain,
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{
-			name: "devicetaintrules", kind: "DeviceTaintRule", referenceStorage: "v1beta2", schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
+			name: "devicetaintrules", kind: "DeviceTaintRule", referenceStorage: "v1beta2",
+			schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
 			table: columns.DeviceTaintRules,
 		},
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
-			status: statusOnly, plainStatus: true, onStatus: dropFreedDevices, gated: []gated{grown("spec", claimFeatures)},
-			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations, "allocation.devices.results[].skipNodeOperations"))},
-			table:       columns.ResourceClaims, answersDeleted: true,
+			status: statusOnly, plainStatus: true, onStatus: dropFreedDevices,
+			gated: []gated{grown("spec", claimFeatures)},
+			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations,
+				"allocation.devices.results[].skipNodeOperations"))},
+			table: columns.ResourceClaims, answersDeleted: true,
 		},
 		{
-			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate", schema: gotypes.Of[resourcev1.ResourceClaimTemplate],
-			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates, answersDeleted: true,
+			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate",
+			schema: gotypes.Of[resourcev1.ResourceClaimTemplate],
+			gated:  []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
+			answersDeleted: true,
 		},
 		{
 			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice], cluster: true,

@@ -12,7 +12,8 @@ import (
 
 // SPEC: URI-1, AUTH-2
 func TestReviews(t *testing.T) {
-	alice := access.User{Name: "alice", UID: "1", Groups: []string{"system:masters"}, Extra: map[string][]string{"b": {"x"}, "a": {"y"}}}
+	alice := access.User{Name: "alice", UID: "1", Groups: []string{"system:masters"},
+		Extra: map[string][]string{"b": {"x"}, "a": {"y"}}}
 	bob := access.User{Name: "bob"}
 	all := map[string]*engine.Resource{}
 	for _, r := range Resources(Config{
@@ -60,11 +61,13 @@ func TestReviews(t *testing.T) {
 			`.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group must be specified`,
 		},
 		{
-			"localsubjectaccessreviews", bob, `{"metadata":{"namespace":"a"},"spec":{"resourceAttributes":{"namespace":"b"},"user":"x"}}`,
+			"localsubjectaccessreviews", bob,
+			`{"metadata":{"namespace":"a"},"spec":{"resourceAttributes":{"namespace":"b"},"user":"x"}}`,
 			`.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "b": must match metadata.namespace`,
 		},
 		{
-			"localsubjectaccessreviews", bob, `{"metadata":{"namespace":"a"},"spec":{"resourceAttributes":{"namespace":"a"},"user":"x"}}`,
+			"localsubjectaccessreviews", bob,
+			`{"metadata":{"namespace":"a"},"spec":{"resourceAttributes":{"namespace":"a"},"user":"x"}}`,
 			`{"metadata":{"namespace":"a"},"spec":{"resourceAttributes":{"namespace":"a"},"user":"x"},"status":{"allowed":false}}`,
 		},
 		{"selfsubjectrulesreviews", bob, `{"spec":{}}`, "no namespace on request"},
@@ -90,7 +93,8 @@ func TestReviews(t *testing.T) {
 		},
 		{"tokenreviews", alice, `{"spec":{}}`, "token is required for TokenReview in authentication"},
 	} {
-		answer, err := all[c.typ].Answer(t.Context(), &engine.Request{Resource: all[c.typ], User: c.user}, parse(t, c.sent))
+		answer, err := all[c.typ].Answer(t.Context(), &engine.Request{Resource: all[c.typ], User: c.user},
+			parse(t, c.sent))
 		got := show(answer)
 		if err != nil {
 			got = err.Error()

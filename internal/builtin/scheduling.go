@@ -10,7 +10,8 @@ import (
 func scheduling() group {
 	return group{"scheduling.k8s.io", "v1", []kind{
 		{
-			name: "priorityclasses", kind: "PriorityClass", short: "pc", schema: gotypes.Of[schedulingv1.PriorityClass], cluster: true,
+			name: "priorityclasses", kind: "PriorityClass", short: "pc", schema: gotypes.Of[schedulingv1.PriorityClass],
+			cluster:    true,
 			generation: once, table: columns.PriorityClasses,
 		},
 	}}

@@ -14,7 +14,8 @@ func plainData(obj object.Value) object.Value {
 	}
 	data := make([]object.Member, 0, plain.Len())
 	for _, m := range plain.Members() {
-		data = append(data, object.Member{Key: m.Key, Value: object.StringOf(base64.StdEncoding.EncodeToString([]byte(m.Value.Str())))})
+		data = append(data, object.Member{Key: m.Key,
+			Value: object.StringOf(base64.StdEncoding.EncodeToString([]byte(m.Value.Str())))})
 	}
 	if len(data) > 0 {
 		obj = obj.With("data", obj.At("data").Edit(data))

@@ -14,7 +14,8 @@ import (
 
 func services() kind {
 	return kind{
-		name: "services", kind: "Service", short: "svc", categories: []string{"all"}, schema: gotypes.Of[corev1.Service],
+		name: "services", kind: "Service", short: "svc", categories: []string{"all"},
+		schema:     gotypes.Of[corev1.Service],
 		putCreates: true, naming: label,
 		status: statusAndMeta, onCreate: dropInternalPolicy, onUpdate: dropOfOtherType,
 		fields: []selectable{
@@ -55,8 +56,8 @@ func reachableFromOutside(spec object.Value) bool {
 	return hasNodePorts(spec) || serviceType(spec) == "ClusterIP" && spec.At("externalIPs").Len() > 0
 }
 
-// dropOfOtherType drops what belongs to the type that the Service had, and which the client leaves alone while it changes the type to one
-// that has no such thing. What else the server fills in is package addresses' to say, before.
+// dropOfOtherType drops what belongs to the type that the Service had, and which the client leaves alone while it
+// changes the type to one that has no such thing. What else the server fills in is package addresses' to say, before.
 func dropOfOtherType(obj, old object.Value) object.Value {
 	spec := withoutOthers(obj.At("spec"), old.At("spec"))
 	if serviceType(spec) != "LoadBalancer" {
@@ -65,11 +66,12 @@ func dropOfOtherType(obj, old object.Value) object.Value {
 	return dropInternalPolicy(obj.With("spec", spec))
 }
 
-// dropInternalPolicy drops how traffic within the cluster is led from a Service that is a name only. The reference stores it, and shows it to nobody.
-// One that there is none of stays, for validation to refuse.
+// dropInternalPolicy drops how traffic within the cluster is led from a Service that is a name only. The reference
+// stores it, and shows it to nobody. One that there is none of stays, for validation to refuse.
 func dropInternalPolicy(obj object.Value) object.Value {
 	spec := obj.At("spec")
-	if policy := spec.At("internalTrafficPolicy").Str(); hasClusterIP(spec) || policy != "Cluster" && policy != "Local" {
+	if policy := spec.At("internalTrafficPolicy").Str(); hasClusterIP(spec) || policy != "Cluster" &&
+		policy != "Local" {
 		return obj
 	}
 	return obj.With("spec", spec.Without("internalTrafficPolicy"))
@@ -117,7 +119,8 @@ func newNodePorts(spec, was object.Value) bool {
 	for _, p := range was.At("ports").Items() {
 		before[p.At("nodePort").Int()] = true
 	}
-	return slices.ContainsFunc(spec.At("ports").Items(), func(p object.Value) bool { return !before[p.At("nodePort").Int()] })
+	return slices.ContainsFunc(spec.At("ports").Items(),
+		func(p object.Value) bool { return !before[p.At("nodePort").Int()] })
 }
 
 func withoutNodePorts(spec object.Value) object.Value {

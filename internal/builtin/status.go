@@ -29,7 +29,8 @@ var stays = [...][]string{
 }
 
 // statusOf is the status subresource of a kind.
-func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value) field.ErrorList, warn func(obj, old object.Value) []string) *engine.Subresource {
+func (k *kind) statusOf(r *engine.Resource, validate func(obj, old object.Value) field.ErrorList,
+	warn func(obj, old object.Value) []string) *engine.Subresource {
 	s := &engine.Subresource{
 		Name: "status", Group: r.Group, Version: r.Version, Kind: r.Kind,
 		Verbs:   []string{"get", "patch", "update"},

@@ -16,24 +16,28 @@ func storage() group {
 		},
 		{
 			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], cluster: true,
-			conditional: true, status: statusOnly, gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "storageHealth"))},
-			table: columns.CSINodes, answersDeleted: true,
+			conditional: true, status: statusOnly,
+			gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "storageHealth"))},
+			table:       columns.CSINodes, answersDeleted: true,
 		},
 		{
 			name: "csistoragecapacities", kind: "CSIStorageCapacity", schema: gotypes.Of[storagev1.CSIStorageCapacity],
 			conditional: true, table: columns.CSIStorageCapacities,
 		},
 		{
-			name: "storageclasses", kind: "StorageClass", short: "sc", schema: gotypes.Of[storagev1.StorageClass], cluster: true,
-			table: columns.StorageClasses, answersDeleted: true,
+			name: "storageclasses", kind: "StorageClass", short: "sc", schema: gotypes.Of[storagev1.StorageClass],
+			cluster: true,
+			table:   columns.StorageClasses, answersDeleted: true,
 		},
 		{
-			name: "volumeattachments", kind: "VolumeAttachment", schema: gotypes.Of[storagev1.VolumeAttachment], cluster: true,
+			name: "volumeattachments", kind: "VolumeAttachment", schema: gotypes.Of[storagev1.VolumeAttachment],
+			cluster:     true,
 			conditional: true, status: statusOnly, table: columns.VolumeAttachments, answersDeleted: true,
 		},
 		{
 			name: "volumeattributesclasses", kind: "VolumeAttributesClass", short: "vac",
-			schema: gotypes.Of[storagev1.VolumeAttributesClass], cluster: true, table: columns.VolumeAttributesClasses, answersDeleted: true,
+			schema: gotypes.Of[storagev1.VolumeAttributesClass], cluster: true, table: columns.VolumeAttributesClasses,
+			answersDeleted: true,
 		},
 	}}
 }

@@ -34,8 +34,8 @@ type Config struct {
 	NoTokens bool
 	// Addresses gives Services their addresses and ports; nil: one with the reference's defaults.
 	Addresses *addresses.Allocator
-	// Authority decides what users may do, for reviews, and who may write which roles and bindings; nil: nobody may do anything, and
-	// whoever may write roles may write any.
+	// Authority decides what users may do, for reviews, and who may write which roles and bindings; nil: nobody may do
+	// anything, and whoever may write roles may write any.
 	Authority *authz.Authority
 	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
 	Definitions func(r *engine.Resource)
@@ -54,7 +54,8 @@ func (c *Config) validation() validation.Options {
 func groups(c Config) []group {
 	return []group{
 		core(c), apps(), events(c), authentication(c), authorization(c), autoscalingV2(), autoscalingV1(), batch(),
-		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c), scheduling(),
+		certificates(c), networking(), policy(), rbac(c), storage(), admissionregistration(), apiextensions(c),
+		scheduling(),
 		coordination(), nodes(), discovery(), resources(c), flowcontrol(), storagemigration(),
 	}
 }
@@ -130,8 +131,8 @@ type group struct {
 	kinds         []kind
 }
 
-// kind is one row of the table. Its zero value is what most types are: namespaced, with all verbs, a DNS subdomain for a
-// name, and an update without resourceVersion taken as it comes.
+// kind is one row of the table. Its zero value is what most types are: namespaced, with all verbs, a DNS subdomain for
+// a name, and an update without resourceVersion taken as it comes.
 type kind struct {
 	name, kind string // "deployments", "Deployment"
 	short      string // short names, separated by spaces
@@ -166,7 +167,8 @@ type kind struct {
 	// onCreate and onUpdate prepare what is particular to the kind, after the status has been reset.
 	onCreate func(obj object.Value) object.Value
 	onUpdate func(obj, old object.Value) object.Value
-	// gated are the fields of the main URL, gatedStatus those of the status, that go while the gate of their feature is off.
+	// gated are the fields of the main URL, gatedStatus those of the status, that go while the gate of their feature is
+	// off.
 	gated, gatedStatus []gated
 	features           features.Set // the same for all rows
 	// generation is what counts as a new generation; nil: the kind has none.

@@ -48,7 +48,8 @@ func missing(group, resource, subresource string) bool {
 // factOf tells of one of our types as the reference's discovery would.
 func factOf(r *engine.Resource) fact {
 	f := fact{
-		Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced, Singular: r.Singular,
+		Group: r.Group, Version: r.Version, Resource: r.Name, Kind: r.Kind, Namespaced: r.Namespaced,
+		Singular:   r.Singular,
 		ShortNames: r.ShortNames, Categories: r.Categories, Verbs: r.Verbs,
 	}
 	for _, s := range r.Subresources {
@@ -73,7 +74,8 @@ func TestTableIsTheReferences(t *testing.T) {
 			continue
 		}
 		served++
-		f.Subresources = slices.DeleteFunc(f.Subresources, func(s subfact) bool { return missing(f.Group, f.Resource, s.Name) })
+		f.Subresources = slices.DeleteFunc(f.Subresources,
+			func(s subfact) bool { return missing(f.Group, f.Resource, s.Name) })
 		key := f.Group + "/" + f.Version + "/" + f.Resource
 		if want := fmt.Sprint(f); ours[key] != want {
 			t.Errorf("%s\n have %s\n want %s", key, ours[key], want)
@@ -119,7 +121,8 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 	sort.Strings(creates)
 	sort.Strings(conditional)
 	wantCreates := []string{
-		"clusterrolebindings", "clusterroles", "endpoints", "events", "events", "leases", "limitranges", "rolebindings", "roles",
+		"clusterrolebindings", "clusterroles", "endpoints", "events", "events", "leases", "limitranges", "rolebindings",
+		"roles",
 		"runtimeclasses", "services",
 	}
 	if !slices.Equal(creates, wantCreates) {
@@ -130,7 +133,8 @@ func TestCreateOnUpdateAndUnconditionalUpdate(t *testing.T) {
 		"devicetaintrules", "leases",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
 		"podcertificaterequests", "poddisruptionbudgets", "runtimeclasses", "storageversionmigrations",
-		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations", "volumeattachments",
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations",
+		"volumeattachments",
 	}
 	if !slices.Equal(conditional, wantConditional) {
 		t.Errorf("updated only with a version: %v, want %v", conditional, wantConditional)
@@ -143,8 +147,10 @@ func TestStoreKeys(t *testing.T) {
 	for _, r := range Resources(Config{}) {
 		if !r.Virtual() {
 			stored[r.Stored.Path] = append(stored[r.Stored.Path], r.APIVersion())
-			if several := len(r.Stored.Versions) > 1; several != (r.Stored.Convert != nil) || r.Stored.Version(r.APIVersion()) != r.Served {
-				t.Errorf("%s has %d versions, and converts: %v", r.APIVersion()+" "+r.Name, len(r.Stored.Versions), !several)
+			if several := len(r.Stored.Versions) > 1; several != (r.Stored.Convert != nil) ||
+				r.Stored.Version(r.APIVersion()) != r.Served {
+				t.Errorf("%s has %d versions, and converts: %v", r.APIVersion()+" "+r.Name, len(r.Stored.Versions),
+					!several)
 			}
 		}
 	}
@@ -198,7 +204,8 @@ func TestStatusWithoutTables(t *testing.T) {
 			found = append(found, r.Group+"/"+r.Name)
 		}
 	}
-	if want := []string{"resource.k8s.io/devicetaintrules", "resource.k8s.io/resourceclaims"}; !slices.Equal(found, want) {
+	if want := []string{"resource.k8s.io/devicetaintrules", "resource.k8s.io/resourceclaims"}; !slices.Equal(found,
+		want) {
 		t.Errorf("without Tables are %q", found)
 	}
 }

@@ -10,6 +10,8 @@
 // Language, libraries and limits are those of the reference, with its own library packages; see environment.go. Which of its
 // packages are linked, and what that costs, is in docs/decisions/0005-cel.md.
 //
+// [CheckDeviceSelector] checks the expressions by which device classes and claims select devices (device.go).
+//
 // Nothing is done at start, nor when a type is compiled: the environment is built for the first rule of all, a rule is
 // compiled when a value stands at its place for the first time, and what has been compiled is dropped when it has not been
 // used for some time ([Cache]).

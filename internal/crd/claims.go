@@ -10,8 +10,8 @@ import (
 	"plinth/internal/view"
 )
 
-// claims is who has which names, over all definitions, and who waits for some. It never changes; with what comes after it, it
-// shares what has not changed.
+// claims is who has which names, over all definitions, and who waits for some. It never changes; with what comes after
+// it, it shares what has not changed.
 //
 //	resources has (group, name, definition)  ⇔  name is the plural, the singular or a short name in definition's acceptedNames
 //	kinds     has (group, name, definition)  ⇔  name is the kind or the listKind in definition's acceptedNames

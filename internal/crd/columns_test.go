@@ -109,13 +109,15 @@ func TestColumns(t *testing.T) {
 		{"name":"D","type":"string","jsonPath":".d"}]}`))
 	want := []engine.Column{
 		columns[0],
-		{Name: "A", Type: "string", Format: "byte", Priority: 2, Description: "Custom resource definition column (in JSONPath format): .a"},
+		{Name: "A", Type: "string", Format: "byte", Priority: 2,
+			Description: "Custom resource definition column (in JSONPath format): .a"},
 		{Name: "B", Type: "string", Description: "what B is"},
 	}
 	if !reflect.DeepEqual(columns, want) {
 		t.Errorf("have %+v", columns)
 	}
-	if got := cells(parse(t, `{"metadata":{"name":"x"},"a":"1","b":"2","d":"4"}`)); !reflect.DeepEqual(got, []any{"x", "1", "2"}) {
+	if got := cells(parse(t, `{"metadata":{"name":"x"},"a":"1","b":"2","d":"4"}`)); !reflect.DeepEqual(got,
+		[]any{"x", "1", "2"}) {
 		t.Errorf("have %v", got)
 	}
 }
@@ -133,7 +135,8 @@ func TestCostlyPaths(t *testing.T) {
 		".b[?(@.x" + strings.Repeat("[0,0]", 60) + ")]",
 		"." + strings.Repeat("x.", maxJSONPath) + "x",
 	} {
-		_, cells := columnsOf(object.Fields("additionalPrinterColumns", object.ListOf(printerColumn("C", "string", "", path))))
+		_, cells := columnsOf(object.Fields("additionalPrinterColumns",
+			object.ListOf(printerColumn("C", "string", "", path))))
 		begin := time.Now()
 		row := cells(obj)
 		if took := time.Since(begin); took > time.Second || len(row) > 1 && row[1] != nil {

@@ -29,7 +29,8 @@ func versionOf(t *testing.T, name string, fields ...string) *engine.Version {
 		properties = properties.With(field, object.Fields("type", object.StringOf("string")))
 	}
 	typ, err := schema.Structural(object.Fields("type", object.StringOf("object"), "properties", object.Fields(
-		"spec", object.Fields("type", object.StringOf("object"), "properties", properties))), schema.StructuralOptions{Metadata: gotypes.Of[metav1.ObjectMeta]()})
+		"spec", object.Fields("type", object.StringOf("object"), "properties", properties))),
+		schema.StructuralOptions{Metadata: gotypes.Of[metav1.ObjectMeta]()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,8 @@ func TestConversionNone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := text(made[0]); !strings.HasPrefix(got, `{"apiVersion":"g.example.com/v2"`) || !strings.HasSuffix(got, `"spec":{"both":"y"}}`) {
+	if got := text(made[0]); !strings.HasPrefix(got, `{"apiVersion":"g.example.com/v2"`) || !strings.HasSuffix(got,
+		`"spec":{"both":"y"}}`) {
 		t.Errorf("converted: %s", got)
 	}
 	if made[1] != objects[1] {
@@ -102,13 +104,15 @@ func TestConversionByWebhook(t *testing.T) {
 		calls := 0
 		d, config := hookServer(t, func(review object.Value) string {
 			calls++
-			if is := review.At("apiVersion").Str() + review.At("request", "desiredAPIVersion").Str(); is != "apiextensions.k8s.io/"+version+"g.example.com/v2" {
+			if is := review.At("apiVersion").Str() + review.At("request",
+				"desiredAPIVersion").Str(); is != "apiextensions.k8s.io/"+version+"g.example.com/v2" {
 				t.Errorf("asked for %s", is)
 			}
 			var made []string
 			for _, obj := range review.At("request", "objects").Items() {
 				// It changes what it may not, too.
-				made = append(made, text(renamed(obj).WithAt(object.IntOf(99), "metadata", "generation").WithoutAt("metadata", "annotations").WithAt(object.StringOf("z"), "spec", "unknown")))
+				made = append(made, text(renamed(obj).WithAt(object.IntOf(99), "metadata",
+					"generation").WithoutAt("metadata", "annotations").WithAt(object.StringOf("z"), "spec", "unknown")))
 			}
 			return answer(review, version, made...)
 		})
@@ -154,35 +158,58 @@ func TestAnswersOfWebhooks(t *testing.T) {
 		want    string
 		index   int // of the object; -1: of none
 	}{
-		"garbage":      {func(object.Value) string { return "<html>" }, failed + "couldn't get version/kind; json parse error: ", -1},
-		"nothing":      {func(object.Value) string { return "" }, failed + "couldn't get version/kind; json parse error: ", -1},
-		"another kind": {func(object.Value) string { return `{"apiVersion":"v1","kind":"Pod"}` }, failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=Pod", -1},
-		"v1beta1":      {func(r object.Value) string { return answer(r, "v1beta1") }, failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview", -1},
-		"no response":  {func(object.Value) string { return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}` }, failed + "no response provided", -1},
-		"a text":       {func(object.Value) string { return `"x"` }, failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", -1},
+		"garbage": {func(object.Value) string { return "<html>" },
+			failed + "couldn't get version/kind; json parse error: ", -1},
+		"nothing": {func(object.Value) string { return "" },
+			failed + "couldn't get version/kind; json parse error: ", -1},
+		"another kind": {func(object.Value) string { return `{"apiVersion":"v1","kind":"Pod"}` },
+			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=Pod",
+			-1},
+		"v1beta1": {func(r object.Value) string { return answer(r, "v1beta1") },
+			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview", -1},
+		"no response": {func(object.Value) string { return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}` }, failed + "no response provided", -1},
+		"a text": {func(object.Value) string { return `"x"` },
+			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", -1},
 		"another uid": {func(r object.Value) string {
 			return strings.Replace(answer(r, "v1"), r.At("request", "uid").Str(), "liar", 1)
 		}, failed + "expected response.uid=", -1},
-		"no result": {func(r object.Value) string { return strings.Replace(answer(r, "v1"), `"Success"`, `""`, 1) }, failed + "response.result.status was '', not 'Success'", -1},
+		"no result": {func(r object.Value) string { return strings.Replace(answer(r, "v1"), `"Success"`, `""`, 1) },
+			failed + "response.result.status was '', not 'Success'", -1},
 		"a failure": {func(r object.Value) string {
 			return strings.Replace(answer(r, "v1"), `"Success"`, `"Failed","message":"I will not"`, 1)
 		}, failed + "I will not", -1},
-		"too few":        {func(r object.Value) string { return answer(r, "v1", "{}") }, returned + "1 objects, expected 2", -1},
-		"none":           {func(r object.Value) string { return answer(r, "v1") }, returned + "0 objects, expected 2", -1},
-		"a null":         {of(func(object.Value) object.Value { return object.Nil }), returned + "invalid converted object at index 1: Object 'Kind' is missing in 'null'", 1},
-		"an empty one":   {of(func(object.Value) object.Value { return object.MapOf() }), returned + "invalid converted object at index 1: Object 'Kind' is missing in '{}'", 1},
-		"old version":    {of(set(`"g.example.com/v1"`, "apiVersion")), returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received g.example.com/v1)", 1},
-		"odd version":    {of(set(`"a/b/c"`, "apiVersion")), returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received )", 1},
-		"other kind":     {of(set(`"Widget"`, "kind")), returned + "invalid object at index 1: invalid kind (expected Gadget, received Widget)", 1},
-		"other name":     {of(set(`"z"`, "metadata", "name")), returned + "invalid object: must have the same name: b != z", 1},
-		"no namespace":   {of(func(o object.Value) object.Value { return o.WithoutAt("metadata", "namespace") }), returned + "invalid object: must have the same namespace: n != ", 1},
-		"other uid":      {of(set(`7`, "metadata", "uid")), returned + "invalid object: must have the same UID: u-b != ", 1},
-		"labels":         {of(set(`["x"]`, "metadata", "labels")), returned + "invalid metadata: invalid metadata.labels of type []interface {} in converted object", 1},
-		"a label":        {of(set(`1`, "metadata", "labels", "n")), returned + "invalid metadata: metadata.labels[n] must be a string, but is int64 in converted object", 1},
-		"a bad label":    {of(set(`"-"`, "metadata", "labels", "n")), returned + `invalid metadata: metadata.labels: Invalid value: "-": `, 1},
-		"bad annotation": {of(set(`"x"`, "metadata", "annotations", "a b")), returned + `invalid metadata: metadata.annotation: Invalid value: "a b": `, 1},
-		"no metadata":    {of(func(o object.Value) object.Value { return o.Without("metadata") }), returned + "invalid object: must have the same name: b != ", 1},
-		"a wrong type":   {of(set(`{"name":"b","namespace":"n","uid":"u-b"}`, "spec")), "", 1}, // the schema is for validation to enforce
+		"too few": {func(r object.Value) string { return answer(r, "v1", "{}") },
+			returned + "1 objects, expected 2", -1},
+		"none": {func(r object.Value) string { return answer(r, "v1") }, returned + "0 objects, expected 2",
+			-1},
+		"a null": {of(func(object.Value) object.Value { return object.Nil }),
+			returned + "invalid converted object at index 1: Object 'Kind' is missing in 'null'", 1},
+		"an empty one": {of(func(object.Value) object.Value { return object.MapOf() }),
+			returned + "invalid converted object at index 1: Object 'Kind' is missing in '{}'", 1},
+		"old version": {of(set(`"g.example.com/v1"`, "apiVersion")),
+			returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received g.example.com/v1)", 1},
+		"odd version": {of(set(`"a/b/c"`, "apiVersion")),
+			returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received )", 1},
+		"other kind": {of(set(`"Widget"`, "kind")),
+			returned + "invalid object at index 1: invalid kind (expected Gadget, received Widget)", 1},
+		"other name": {of(set(`"z"`, "metadata", "name")),
+			returned + "invalid object: must have the same name: b != z", 1},
+		"no namespace": {of(func(o object.Value) object.Value { return o.WithoutAt("metadata", "namespace") }),
+			returned + "invalid object: must have the same namespace: n != ", 1},
+		"other uid": {of(set(`7`, "metadata", "uid")),
+			returned + "invalid object: must have the same UID: u-b != ", 1},
+		"labels": {of(set(`["x"]`, "metadata", "labels")),
+			returned + "invalid metadata: invalid metadata.labels of type []interface {} in converted object", 1},
+		"a label": {of(set(`1`, "metadata", "labels", "n")),
+			returned + "invalid metadata: metadata.labels[n] must be a string, but is int64 in converted object", 1},
+		"a bad label": {of(set(`"-"`, "metadata", "labels", "n")),
+			returned + `invalid metadata: metadata.labels: Invalid value: "-": `, 1},
+		"bad annotation": {of(set(`"x"`, "metadata", "annotations", "a b")),
+			returned + `invalid metadata: metadata.annotation: Invalid value: "a b": `, 1},
+		"no metadata": {of(func(o object.Value) object.Value { return o.Without("metadata") }),
+			returned + "invalid object: must have the same name: b != ", 1},
+		// the schema is for validation to enforce
+		"a wrong type": {of(set(`{"name":"b","namespace":"n","uid":"u-b"}`, "spec")), "", 1},
 	} {
 		d, config := hookServer(t, c.respond)
 		convert := d.conversion(byWebhook(t, config, `["v1"]`))
@@ -224,7 +251,8 @@ func TestWebhooksThatCannotBeCalled(t *testing.T) {
 		{&Definitions{}, `["v1"]`, "failed: this server calls no webhooks"},
 	} {
 		convert := c.d.conversion(byWebhook(t, config, c.versions))
-		if _, err := convert(t.Context(), gadgets(t, "v1", "a"), to); err == nil || !strings.HasSuffix(err.Error(), c.want) ||
+		if _, err := convert(t.Context(), gadgets(t, "v1", "a"), to); err == nil || !strings.HasSuffix(err.Error(),
+			c.want) ||
 			!strings.HasPrefix(err.Error(), "conversion webhook for g.example.com/v1, Kind=Gadget failed: ") {
 			t.Errorf("have %v, want %s", err, c.want)
 		}

@@ -52,7 +52,8 @@ func keepStatus(obj, from object.Value) object.Value {
 	return obj.Without("status")
 }
 
-// generation is what counts as a new generation: everything but the metadata, and the status where it has a URL of its own.
+// generation is what counts as a new generation: everything but the metadata, and the status where it has a URL of its
+// own.
 func (c *custom) generation(obj object.Value) object.Value {
 	if c.hasStatus {
 		return obj.Edit(nil, "metadata", "status")
@@ -76,7 +77,8 @@ func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresour
 	}
 }
 
-// validate is what the reference refuses of a custom object, beside its metadata and its rules. old is null for a new one.
+// validate is what the reference refuses of a custom object, beside its metadata and its rules. old is null for a new
+// one.
 func (c *custom) validate(obj, old object.Value) field.ErrorList {
 	errs := c.typ.get().Validate(obj, old)
 	if c.scaleErrors != nil {
@@ -121,7 +123,9 @@ func finalizerWarnings(obj, old object.Value) []string {
 		if strings.Contains(name, ".") {
 			advice += " including a path (/)"
 		}
-		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: %s to avoid accidental conflicts with other finalizer writers", name, advice))
+		warnings = append(warnings,
+			fmt.Sprintf("metadata.finalizers: %q: %s to avoid accidental conflicts with other finalizer writers", name,
+				advice))
 	}
 	return warnings
 }

@@ -19,17 +19,20 @@ type names struct {
 // namesOf reads spec.names or status.acceptedNames.
 func namesOf(v object.Value) names {
 	return names{
-		plural: v.At("plural").Str(), singular: v.At("singular").Str(), kind: v.At("kind").Str(), listKind: v.At("listKind").Str(),
-		short: texts(v.At("shortNames")), categories: texts(v.At("categories")),
+		plural: v.At("plural").Str(), singular: v.At("singular").Str(), kind: v.At("kind").Str(),
+		listKind: v.At("listKind").Str(),
+		short:    texts(v.At("shortNames")), categories: texts(v.At("categories")),
 	}
 }
 
 // value is the names as an object has them: singular, listKind and lists only where there are some.
 func (n *names) value() object.Value {
-	members := []object.Member{{Key: "plural", Value: object.StringOf(n.plural)}, {Key: "kind", Value: object.StringOf(n.kind)}}
+	members := []object.Member{{Key: "plural", Value: object.StringOf(n.plural)},
+		{Key: "kind", Value: object.StringOf(n.kind)}}
 	for _, m := range [...]object.Member{
 		{Key: "singular", Value: object.StringOf(n.singular)}, {Key: "listKind", Value: object.StringOf(n.listKind)},
-		{Key: "shortNames", Value: object.Strings(n.short...)}, {Key: "categories", Value: object.Strings(n.categories...)},
+		{Key: "shortNames", Value: object.Strings(n.short...)},
+		{Key: "categories", Value: object.Strings(n.categories...)},
 	} {
 		if m.Value.Len() > 0 {
 			members = append(members, m)
@@ -74,8 +77,8 @@ func served(obj object.Value) bool {
 	return isTrue(status, "Established") || isTrue(status, "NamesAccepted")
 }
 
-// outline is the object of a stored definition without its schemas and managers: most of its bytes, which only few ask for. Null: it
-// cannot be read, and defines nothing. It does not hold on to the bytes of the version.
+// outline is the object of a stored definition without its schemas and managers: most of its bytes, which only few ask
+// for. Null: it cannot be read, and defines nothing. It does not hold on to the bytes of the version.
 func outline(v *store.Version) object.Value {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil

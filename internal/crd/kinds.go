@@ -23,8 +23,8 @@ import (
 
 // Definitions is what custom resource definitions do.
 type Definitions struct {
-	// Call posts JSON to the webhook of a client configuration (spec.conversion.webhook.clientConfig) and returns what it answers; it is
-	// set before anybody asks for a type. Nil: no webhook can be called.
+	// Call posts JSON to the webhook of a client configuration (spec.conversion.webhook.clientConfig) and returns what
+	// it answers; it is set before anybody asks for a type. Nil: no webhook can be called.
 	Call func(ctx context.Context, config object.Value, body []byte) ([]byte, error)
 
 	types  types
@@ -50,17 +50,23 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	// A definition that is not yet marked waits for its objects, whether there are any or not.
 	r.Held = func(obj object.Value) bool { return obj.At("metadata", "deletionTimestamp").IsNull() }
 	prepareCreate, prepareUpdate := r.PrepareCreate, r.PrepareUpdate
-	r.PrepareCreate = func(obj object.Value, by access.User) object.Value { return withStoredVersion(prepareCreate(obj, by)) }
+	r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
+		return withStoredVersion(prepareCreate(obj, by))
+	}
 	r.PrepareUpdate = func(obj, old object.Value) object.Value { return withStoredVersion(prepareUpdate(obj, old)) }
 	o := func() validation.Options {
-		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules, CheckDefaultRules: checkDefaultRules, RuleBudget: cel.Budget}
+		return validation.Options{Metadata: d.types.metadata(), CheckRules: checkRules,
+			CheckDefaultRules: checkDefaultRules, RuleBudget: cel.Budget}
 	}
 	r.NameOf = validation.Names
 	r.WarnCreate = func(obj, _ object.Value) []string { return definitionWarnings(obj, object.Nil) }
 	r.WarnUpdate = definitionWarnings
 	r.Validate = func(obj object.Value) field.ErrorList { return validation.Validate(obj, o()) }
 	r.ValidateUpdate = func(obj, old object.Value) field.ErrorList { return validation.ValidateUpdate(obj, old, o()) }
-	r.Subresource("status").Validate = func(_, obj, old object.Value) field.ErrorList { return validation.ValidateStatusUpdate(obj, old) }
+	r.Subresource("status").Validate = func(_, obj,
+		old object.Value) field.ErrorList {
+		return validation.ValidateStatusUpdate(obj, old)
+	}
 }
 
 // definitionPropagation is that of most kinds, but that the first delete only adds the definition's own finalizer.
@@ -97,8 +103,8 @@ func withStoredVersion(obj object.Value) object.Value {
 	return obj
 }
 
-// Define says which types a definition defines (engine.Define). Those that a change of the definition does not concern, such as
-// one of its annotations, are the same ones as before.
+// Define says which types a definition defines (engine.Define). Those that a change of the definition does not concern,
+// such as one of its annotations, are the same ones as before.
 func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*engine.Resource {
 	var was *engine.Kind
 	if len(before) > 0 {
@@ -158,16 +164,16 @@ func (o *origin) equal(other *origin) bool {
 	return o.terminating == other.terminating && o.spec == other.spec && o.names.equal(&other.names)
 }
 
-// sameForm says whether objects look the same by two states of a definition: what is told of them by one needs not be told again by
-// the other. Schemas are looked at only when a definition changes, which is seldom.
+// sameForm says whether objects look the same by two states of a definition: what is told of them by one needs not be
+// told again by the other. Schemas are looked at only when a definition changes, which is seldom.
 func sameForm(was, is *engine.Kind) bool {
 	a, b := was.Origin.(*origin), is.Origin.(*origin)
 	return was.Path == is.Path && a.names.kind == b.names.kind && was.Storage.APIVersion == is.Storage.APIVersion &&
 		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() })
 }
 
-// Stored is the type of the objects that a definition defines, in the version that they are stored in, served or not; nil: it
-// was never established.
+// Stored is the type of the objects that a definition defines, in the version that they are stored in, served or not;
+// nil: it was never established.
 func (d *Definitions) Stored(v *store.Version) *engine.Resource {
 	obj := outline(v)
 	if obj.IsNull() || !served(obj) {
@@ -183,16 +189,19 @@ type custom struct {
 	typ               *lazyType
 	rules             *cel.Rules
 	hasStatus         bool
-	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no Scale.
+	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no
+	// Scale.
 	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
 }
 
 // kind makes the types of a definition: a Version for each of its versions, and a Resource for each that is served.
-func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource, stored *engine.Resource) {
+func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource,
+	stored *engine.Resource) {
 	spec := obj.At("spec")
 	group := spec.At("group").Str()
 	k := &engine.Kind{
-		Path: group + "/" + from.names.plural, Definition: v.Key, Life: engine.NewLife(v.Revision), Custom: true, Origin: from,
+		Path: group + "/" + from.names.plural, Definition: v.Key, Life: engine.NewLife(v.Revision), Custom: true,
+		Origin: from,
 	}
 	for i, version := range spec.At("versions").Items() {
 		apiVersion := group + "/" + version.At("name").Str()
@@ -279,7 +288,8 @@ func deprecation(spec, v object.Value) string {
 	newest := ""
 	for _, o := range spec.At("versions").Items() {
 		other := o.At("name").Str()
-		if o.At("served").Bool() && !o.At("deprecated").Bool() && version.CompareKubeAwareVersionStrings(name, other) < 0 &&
+		if o.At("served").Bool() && !o.At("deprecated").Bool() && version.CompareKubeAwareVersionStrings(name,
+			other) < 0 &&
 			(newest == "" || version.CompareKubeAwareVersionStrings(newest, other) < 0) {
 			newest = other
 		}

@@ -11,12 +11,12 @@ import (
 	"plinth/object"
 )
 
-// report is what the server says of a definition in its status: which names it has, and what that means. obj is null when the
-// definition goes away.
+// report is what the server says of a definition in its status: which names it has, and what that means. obj is null
+// when the definition goes away.
 //
-// A name belongs to who had it first. So a definition gets those of the names it asks for that nobody else in its group has,
-// and keeps what it has until it asks for another one. When it gives a name up, those who wait for one are looked at again, in the order of
-// the names of their objects, each after the names that the one before it has got.
+// A name belongs to who had it first. So a definition gets those of the names it asks for that nobody else in its group
+// has, and keeps what it has until it asks for another one. When it gives a name up, those who wait for one are looked
+// at again, in the order of the names of their objects, each after the names that the one before it has got.
 func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report {
 	subject := obj
 	if obj.IsNull() {
@@ -48,8 +48,8 @@ func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report
 	return report
 }
 
-// ledger is who has which names of a group in the middle of a report: as the claims have it, but for those definitions of
-// which the report has already said what they have.
+// ledger is who has which names of a group in the middle of a report: as the claims have it, but for those definitions
+// of which the report has already said what they have.
 type ledger struct {
 	claims *claims
 	group  string
@@ -118,11 +118,12 @@ func (l *ledger) statusOf(obj object.Value, name string) object.Value {
 			set("Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
 		}
 	}
-	return status.Edit([]object.Member{{Key: "conditions", Value: conditions}, {Key: "acceptedNames", Value: got.value()}})
+	return status.Edit([]object.Member{{Key: "conditions", Value: conditions},
+		{Key: "acceptedNames", Value: got.value()}})
 }
 
-// accept is the names that a definition can have of those that it wants, given those that it has; with the reason why it has
-// not all of them: the last one that there is, as in the reference.
+// accept is the names that a definition can have of those that it wants, given those that it has; with the reason why
+// it has not all of them: the last one that there is, as in the reference.
 func (l *ledger) accept(wanted, has names, object string) (got names, reason, message string) {
 	got = has
 	take := func(kinds bool, want string, is *string, why string) {
@@ -181,19 +182,22 @@ const approvalAnnotation = "api-approved.kubernetes.io"
 // approval is the condition of a definition in a group of the Kubernetes community; it is not of the concern of others.
 func approval(obj object.Value) (reason, message, status string, concerned bool) {
 	group := obj.At("spec", "group").Str()
-	if group != "k8s.io" && group != "kubernetes.io" && !strings.HasSuffix(group, ".k8s.io") && !strings.HasSuffix(group, ".kubernetes.io") {
+	if group != "k8s.io" && group != "kubernetes.io" && !strings.HasSuffix(group, ".k8s.io") &&
+		!strings.HasSuffix(group, ".kubernetes.io") {
 		return "", "", "", false
 	}
 	where := obj.At("metadata", "annotations", approvalAnnotation).Str()
 	switch {
 	case where == "":
-		return "MissingAnnotation", fmt.Sprintf("protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
+		return "MissingAnnotation",
+			fmt.Sprintf("protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
 	case strings.HasPrefix(where, "unapproved"):
 		return "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", where), "False", true
 	case isURL(where):
 		return "ApprovedAnnotation", fmt.Sprintf("approved in %v", where), "True", true
 	}
-	return "InvalidAnnotation", fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
+	return "InvalidAnnotation",
+		fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
 }
 
 func isURL(text string) bool {
@@ -201,8 +205,8 @@ func isURL(text string) bool {
 	return err == nil && u.Host != "" && u.Scheme != ""
 }
 
-// terminating is a definition when its deletion begins: it waits for its objects to be gone. As in the reference, it is neither
-// a new generation, nor given a time.
+// terminating is a definition when its deletion begins: it waits for its objects to be gone. As in the reference, it is
+// neither a new generation, nor given a time.
 func terminating(obj object.Value) object.Value {
 	meta := obj.At("metadata").Without("deletionGracePeriodSeconds")
 	if generation := meta.At("generation").Int(); generation > 1 {
@@ -210,7 +214,8 @@ func terminating(obj object.Value) object.Value {
 	}
 	finalizers := meta.At("finalizers")
 	if !slices.ContainsFunc(finalizers.Items(), func(f object.Value) bool { return f.Str() == Finalizer }) {
-		meta = meta.With("finalizers", object.ListOf(append(slices.Clone(finalizers.Items()), object.StringOf(Finalizer))...))
+		meta = meta.With("finalizers",
+			object.ListOf(append(slices.Clone(finalizers.Items()), object.StringOf(Finalizer))...))
 	}
 	began, err := time.Parse(time.RFC3339, meta.At("deletionTimestamp").Str())
 	if err != nil {

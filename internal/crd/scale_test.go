@@ -48,9 +48,12 @@ func TestScale(t *testing.T) {
 			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{},"spec":{"replicas":-2147483648},"status":{"replicas":0}}`,
 		},
 		{`{"spec":{"replicas":"3"}}`, `500 .spec.replicas accessor error: 3 is of the type string, expected int64`, ""},
-		{`{"spec":{"replicas":null}}`, `500 .spec.replicas accessor error: <nil> is of the type <nil>, expected int64`, ""},
+		{`{"spec":{"replicas":null}}`, `500 .spec.replicas accessor error: <nil> is of the type <nil>, expected int64`,
+			""},
 		{`{"spec":[1]}`, `500 .spec.replicas accessor error: [1] is of the type []interface {}, expected map[string]interface{}`, ""},
-		{`{"spec":{"replicas":1},"status":{"selector":{"a":"b"}}}`, `500 .status.selector accessor error: map[a:b] is of the type map[string]interface {}, expected string`, ""},
+		{`{"spec":{"replicas":1},"status":{"selector":{"a":"b"}}}`,
+			`500 .status.selector accessor error: map[a:b] is of the type map[string]interface {}, expected string`,
+			""},
 	} {
 		if c.base == "" {
 			c.base = c.view
@@ -74,7 +77,8 @@ func TestScale(t *testing.T) {
 		}
 		return p
 	}
-	want := merge.Replicas{"g.example.com/v1": path("spec", "replicas"), "g.example.com/v2": path("spec", "size", "wanted"), "g.example.com/v3": nil}
+	want := merge.Replicas{"g.example.com/v1": path("spec", "replicas"), "g.example.com/v2": path("spec", "size",
+		"wanted"), "g.example.com/v3": nil}
 	if got := fmt.Sprint(s.Replicas); got != fmt.Sprint(want) {
 		t.Errorf("replicas are at %v, not %v", got, want)
 	}
@@ -85,11 +89,14 @@ func TestSetReplicas(t *testing.T) {
 	definition := parse(t, scalable)
 	s := scaleOf(definition, definition.At("spec", "versions").Items()[1], nil)
 	for _, c := range []struct{ obj, body, want string }{
-		{`{"spec":{"size":{"wanted":1,"other":2}}}`, `{"spec":{"replicas":7}}`, `{"spec":{"size":{"other":2,"wanted":7}}}`},
+		{`{"spec":{"size":{"wanted":1,"other":2}}}`, `{"spec":{"replicas":7}}`,
+			`{"spec":{"size":{"other":2,"wanted":7}}}`},
 		{`{"x":1}`, `{"spec":{"replicas":7}}`, `{"spec":{"size":{"wanted":7}},"x":1}`},
 		{`{"spec":{"size":{"wanted":1}}}`, `{"spec":{}}`, `{"spec":{"size":{"wanted":0}}}`},
-		{`{"spec":{"size":"XL"}}`, `{"spec":{"replicas":7}}`, `500 value cannot be set because .spec.size is not a map[string]interface{}`},
-		{`{"spec":{"size":null}}`, `{"spec":{"replicas":7}}`, `500 value cannot be set because .spec.size is not a map[string]interface{}`},
+		{`{"spec":{"size":"XL"}}`, `{"spec":{"replicas":7}}`,
+			`500 value cannot be set because .spec.size is not a map[string]interface{}`},
+		{`{"spec":{"size":null}}`, `{"spec":{"replicas":7}}`,
+			`500 value cannot be set because .spec.size is not a map[string]interface{}`},
 		{`{}`, `{"spec":{"replicas":-2147483648}}`, `400 the spec replicas field ".spec.size.wanted" cannot be empty`},
 	} {
 		if got := shown(s.Write(parse(t, c.obj), parse(t, c.body))); got != c.want {
@@ -111,7 +118,8 @@ func TestScaleTable(t *testing.T) {
 	if got := fmt.Sprint(s.Cells(body)); got != "[a <nil> 0 <nil>]" {
 		t.Errorf("have %s", got)
 	}
-	if len(s.Columns) != 4 || s.Columns[1].Name != "Desired" || s.Columns[2].Description != "Number of actual replicas" {
+	if len(s.Columns) != 4 || s.Columns[1].Name != "Desired" ||
+		s.Columns[2].Description != "Number of actual replicas" {
 		t.Errorf("have %+v", s.Columns)
 	}
 }

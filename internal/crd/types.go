@@ -16,11 +16,13 @@ import (
 // keptText bounds the text of the definitions whose compiled schemas are kept; a schema takes up to ten times its text.
 const keptText = 2 << 20
 
-// types keeps the compiled schemas that were used last. A compiled schema takes several times the memory of its text, and most
-// definitions of a large installation are not in use: so it is made on first use, from the bytes of the definition, and let go when
-// others were used since. Until the next garbage collection it can still be found; and the one who holds it may go on with it.
+// types keeps the compiled schemas that were used last. A compiled schema takes several times the memory of its text,
+// and most definitions of a large installation are not in use: so it is made on first use, from the bytes of the
+// definition, and let go when others were used since. Until the next garbage collection it can still be found; and the
+// one who holds it may go on with it.
 //
-// Which ones were used since is told by a mark for each (the clock algorithm): a use costs two atomic operations and takes no lock.
+// Which ones were used since is told by a mark for each (the clock algorithm): a use costs two atomic operations and
+// takes no lock.
 //
 //	text = Σ size of kept ≤ keptText, or one alone is kept
 type types struct {
@@ -93,8 +95,8 @@ func (c *types) compile(l *lazyType) *schema.Type {
 	return t
 }
 
-// structural compiles a schema. Validation lets none in that cannot be compiled; if one has come into the store all the same, its
-// objects can be read and deleted, as they are.
+// structural compiles a schema. Validation lets none in that cannot be compiled; if one has come into the store all the
+// same, its objects can be read and deleted, as they are.
 func (c *types) structural(source object.Value) *schema.Type {
 	options := schema.StructuralOptions{Metadata: c.metadata(), Inspect: objectmeta.Embedded}
 	t, err := schema.Structural(source, options)
@@ -134,15 +136,15 @@ func (c *types) drop() {
 	}
 }
 
-// decides are the keywords of a schema that decide the form of what is stored: which fields stay, in which form, and which are
-// filled in.
+// decides are the keywords of a schema that decide the form of what is stored: which fields stay, in which form, and
+// which are filled in.
 var decides = map[string]bool{
 	"type": true, "default": true, "nullable": true, "x-kubernetes-preserve-unknown-fields": true,
 	"x-kubernetes-embedded-resource": true, "x-kubernetes-int-or-string": true,
 }
 
-// stamp is the stamp of the form in which objects are stored by this version of a definition (engine.Kind). Descriptions and what is only
-// validated are left out.
+// stamp is the stamp of the form in which objects are stored by this version of a definition (engine.Kind).
+// Descriptions and what is only validated are left out.
 func (l *lazyType) stamp() uint64 {
 	return engine.Stamp(l.apiVersion, string(object.AppendJSON(nil, form(l.source()))))
 }

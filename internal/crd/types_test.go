@@ -19,10 +19,12 @@ import (
 func lazyTypeOf(of *types, i, size int) *lazyType {
 	text := fmt.Sprintf(`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","description":"%s","properties":{"f%d":{"type":"string"}}}}}]}}`,
 		strings.Repeat("x", size), i)
-	return &lazyType{of: of, version: &store.Version{Key: store.Key{Resource: Path, Name: fmt.Sprint(i)}, Data: []byte(text)}, apiVersion: "a/v1"}
+	return &lazyType{of: of, version: &store.Version{Key: store.Key{Resource: Path, Name: fmt.Sprint(i)},
+		Data: []byte(text)}, apiVersion: "a/v1"}
 }
 
-// Compiled schemas are bounded by the text that they come from; those in use stay, and what was let go is made again. SPEC: BEY-8
+// Compiled schemas are bounded by the text that they come from; those in use stay, and what was let go is made again.
+// SPEC: BEY-8
 func TestTypesAreLetGo(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	const n, size = 100, keptText / 20
@@ -45,7 +47,8 @@ func TestTypesAreLetGo(t *testing.T) {
 		}
 	}
 	if compiled < 15 || text > keptText || text != of.text || compiled != len(of.kept) {
-		t.Errorf("%d types of %d bytes are kept (%d, %d), %d are allowed", compiled, text, len(of.kept), of.text, keptText)
+		t.Errorf("%d types of %d bytes are kept (%d, %d), %d are allowed", compiled, text, len(of.kept), of.text,
+			keptText)
 	}
 	runtime.GC()
 	runtime.GC()

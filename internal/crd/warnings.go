@@ -9,8 +9,8 @@ import (
 	"plinth/schema"
 )
 
-// definitionWarnings is what the writer of a definition is warned of: formats that nobody checks, and sets of what sets do not compare.
-// What the old definition has already is not told again; old is null for a new one.
+// definitionWarnings is what the writer of a definition is warned of: formats that nobody checks, and sets of what sets
+// do not compare. What the old definition has already is not told again; old is null for a new one.
 func definitionWarnings(obj, old object.Value) []string {
 	formats, sets := oddities(obj)
 	oldFormats, oldSets := oddities(old)
@@ -29,7 +29,8 @@ func definitionWarnings(obj, old object.Value) []string {
 	return warnings
 }
 
-// oddities are the formats of a definition that are unknown, each time that they occur, and the types of the items of sets that are no scalars.
+// oddities are the formats of a definition that are unknown, each time that they occur, and the types of the items of
+// sets that are no scalars.
 func oddities(definition object.Value) (formats []string, sets map[string]bool) {
 	sets = map[string]bool{}
 	for _, version := range definition.At("spec", "versions").Items() {
@@ -37,7 +38,8 @@ func oddities(definition object.Value) (formats []string, sets map[string]bool) 
 			if format := s.At("format").Str(); format != "" && !schema.KnowsFormat(s.At("type").Str(), format) {
 				formats = append(formats, format)
 			}
-			if of := s.At("items", "type").Str(); s.At("x-kubernetes-list-type").Str() == "set" && (of == "object" || of == "array") {
+			if of := s.At("items", "type").Str(); s.At("x-kubernetes-list-type").Str() == "set" &&
+				(of == "object" || of == "array") {
 				sets[of] = true
 			}
 		})
@@ -58,7 +60,8 @@ func eachSchema(s object.Value, visit func(s object.Value)) {
 		return
 	}
 	visit(s)
-	for _, key := range [...]string{"items", "allOf", "oneOf", "anyOf", "not", "additionalProperties", "additionalItems"} {
+	for _, key := range [...]string{"items", "allOf", "oneOf", "anyOf", "not", "additionalProperties",
+		"additionalItems"} {
 		eachSchema(s.At(key), visit)
 	}
 	for _, key := range [...]string{"properties", "patternProperties", "definitions", "dependencies"} {

@@ -20,10 +20,13 @@ var (
 	)
 
 	DaemonSets = of(name,
-		integer("Desired", doc[appsv1.DaemonSetStatus]("desiredNumberScheduled"), whole("status", "desiredNumberScheduled")),
-		integer("Current", doc[appsv1.DaemonSetStatus]("currentNumberScheduled"), whole("status", "currentNumberScheduled")),
+		integer("Desired", doc[appsv1.DaemonSetStatus]("desiredNumberScheduled"),
+			whole("status", "desiredNumberScheduled")),
+		integer("Current", doc[appsv1.DaemonSetStatus]("currentNumberScheduled"),
+			whole("status", "currentNumberScheduled")),
 		integer("Ready", doc[appsv1.DaemonSetStatus]("numberReady"), whole("status", "numberReady")),
-		integer("Up-to-date", doc[appsv1.DaemonSetStatus]("updatedNumberScheduled"), whole("status", "updatedNumberScheduled")),
+		integer("Up-to-date", doc[appsv1.DaemonSetStatus]("updatedNumberScheduled"),
+			whole("status", "updatedNumberScheduled")),
 		integer("Available", doc[appsv1.DaemonSetStatus]("numberAvailable"), whole("status", "numberAvailable")),
 		str("Node Selector", doc[corev1.PodSpec]("nodeSelector"), labels("spec", "template", "spec", "nodeSelector")),
 		age, template[0], template[1],
@@ -52,7 +55,8 @@ var (
 		wide(str("Selector", doc[appsv1.ReplicaSetSpec]("selector"), selector("spec", "selector"))),
 	)
 
-	StatefulSets = of(name, str("Ready", "Number of the pod with ready state", readyOfDesired), age, template[0], template[1])
+	StatefulSets = of(name, str("Ready", "Number of the pod with ready state", readyOfDesired), age, template[0],
+		template[1])
 )
 
 func readyOfDesired(obj object.Value) any {

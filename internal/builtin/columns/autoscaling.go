@@ -31,7 +31,8 @@ func autoscalers(targets cell) Table {
 			return unset
 		}),
 		str("MaxPods", doc[autoscalingv2.HorizontalPodAutoscalerSpec]("maxReplicas"), whole("spec", "maxReplicas")),
-		str("Replicas", doc[autoscalingv2.HorizontalPodAutoscalerStatus]("currentReplicas"), whole("status", "currentReplicas")),
+		str("Replicas", doc[autoscalingv2.HorizontalPodAutoscalerStatus]("currentReplicas"),
+			whole("status", "currentReplicas")),
 		age,
 	)
 }
@@ -61,7 +62,8 @@ func metrics(specs, statuses []object.Value) string {
 
 // metricKeys is the member in which a type of metric has its source.
 var metricKeys = map[string]string{
-	"External": "external", "Pods": "pods", "Object": "object", "Resource": "resource", "ContainerResource": "containerResource",
+	"External": "external", "Pods": "pods", "Object": "object", "Resource": "resource",
+	"ContainerResource": "containerResource",
 }
 
 func metric(spec, status object.Value) string {

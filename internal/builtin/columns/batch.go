@@ -21,7 +21,8 @@ var (
 			}
 			return none
 		}),
-		age, containers("spec", "jobTemplate", "spec", "template", "spec")[0], containers("spec", "jobTemplate", "spec", "template", "spec")[1],
+		age, containers("spec", "jobTemplate", "spec", "template", "spec")[0], containers("spec", "jobTemplate", "spec",
+			"template", "spec")[1],
 		wide(str("Selector", doc[batchv1.JobSpec]("selector"), selector("spec", "jobTemplate", "spec", "selector"))),
 	)
 

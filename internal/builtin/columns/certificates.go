@@ -13,22 +13,26 @@ import (
 // certificates.k8s.io
 var (
 	CertificateSigningRequests = of(name, age,
-		str("SignerName", doc[certificatesv1beta1.CertificateSigningRequestSpec]("signerName"), textOr(none, "spec", "signerName")),
+		str("SignerName", doc[certificatesv1beta1.CertificateSigningRequestSpec]("signerName"),
+			textOr(none, "spec", "signerName")),
 		str("Requestor", doc[certificatesv1beta1.CertificateSigningRequestSpec]("request"), text("spec", "username")),
-		str("RequestedDuration", doc[certificatesv1beta1.CertificateSigningRequestSpec]("expirationSeconds"), func(obj object.Value) any {
-			if v := obj.At("spec", "expirationSeconds"); !v.IsNull() {
-				return duration.HumanDuration(time.Duration(v.Int()) * time.Second)
-			}
-			return none
-		}),
+		str("RequestedDuration", doc[certificatesv1beta1.CertificateSigningRequestSpec]("expirationSeconds"),
+			func(obj object.Value) any {
+				if v := obj.At("spec", "expirationSeconds"); !v.IsNull() {
+					return duration.HumanDuration(time.Duration(v.Int()) * time.Second)
+				}
+				return none
+			}),
 		str("Condition", doc[certificatesv1beta1.CertificateSigningRequestStatus]("conditions"), requestState),
 	)
 
-	ClusterTrustBundles = of(name, str("SignerName", doc[certificatesv1.ClusterTrustBundleSpec]("signerName"), textOr(none, "spec", "signerName")))
+	ClusterTrustBundles = of(name, str("SignerName", doc[certificatesv1.ClusterTrustBundleSpec]("signerName"),
+		textOr(none, "spec", "signerName")))
 
 	PodCertificateRequests = of(name,
 		str("PodName", doc[certificatesv1.PodCertificateRequestSpec]("podName"), text("spec", "podName")),
-		str("ServiceAccountName", doc[certificatesv1.PodCertificateRequestSpec]("serviceAccountName"), text("spec", "serviceAccountName")),
+		str("ServiceAccountName", doc[certificatesv1.PodCertificateRequestSpec]("serviceAccountName"),
+			text("spec", "serviceAccountName")),
 		str("NodeName", doc[certificatesv1.PodCertificateRequestSpec]("nodeName"), text("spec", "nodeName")),
 		str("SignerName", doc[certificatesv1.PodCertificateRequestSpec]("signerName"), text("spec", "signerName")),
 		str("State", "Is the request Pending, Issued, Denied, or Failed?", func(obj object.Value) any {
@@ -40,7 +44,8 @@ var (
 			}
 			return state
 		}),
-		str("UnverifiedUserAnnotations", doc[certificatesv1.PodCertificateRequestSpec]("unverifiedUserAnnotations"), labels("spec", "unverifiedUserAnnotations")),
+		str("UnverifiedUserAnnotations", doc[certificatesv1.PodCertificateRequestSpec]("unverifiedUserAnnotations"),
+			labels("spec", "unverifiedUserAnnotations")),
 	)
 )
 

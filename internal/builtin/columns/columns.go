@@ -54,8 +54,8 @@ func of(columns ...column) Table {
 	return t
 }
 
-// str is a column of text, integer one of whole numbers, boolean one of truth values. What a column is called to hold and
-// what its cells are need not agree: the reference is not strict there.
+// str is a column of text, integer one of whole numbers, boolean one of truth values. What a column is called to hold
+// and what its cells are need not agree: the reference is not strict there.
 func str(name, description string, c cell) column {
 	return column{engine.Column{Name: name, Type: "string", Description: description}, c}
 }
@@ -221,7 +221,8 @@ func labelSelector(v object.Value) *metav1.LabelSelector {
 	s := &metav1.LabelSelector{MatchLabels: stringMap(v.At("matchLabels"))}
 	for _, e := range v.At("matchExpressions").Items() {
 		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()), Values: list(e.At("values")),
+			Key: e.At("key").Str(), Operator: metav1.LabelSelectorOperator(e.At("operator").Str()),
+			Values: list(e.At("values")),
 		})
 	}
 	return s

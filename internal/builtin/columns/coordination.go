@@ -6,5 +6,6 @@ import (
 
 // coordination.k8s.io
 var (
-	Leases = of(name, str("Holder", doc[coordinationv1.LeaseSpec]("holderIdentity"), text("spec", "holderIdentity")), age)
+	Leases = of(name, str("Holder", doc[coordinationv1.LeaseSpec]("holderIdentity"), text("spec", "holderIdentity")),
+		age)
 )

@@ -11,7 +11,8 @@ import (
 
 // CoreEvents and Events are the same table over the two versions of Events.
 var (
-	CoreEvents = eventTable("firstTimestamp", "lastTimestamp", "count", "involvedObject", "source", "reportingComponent", "reportingInstance", "message")
+	CoreEvents = eventTable("firstTimestamp", "lastTimestamp", "count", "involvedObject", "source",
+		"reportingComponent", "reportingInstance", "message")
 
 	Events = eventTable("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "regarding",
 		"deprecatedSource", "reportingController", "reportingInstance", "note")

@@ -12,14 +12,17 @@ import (
 var (
 	FlowSchemas = ordered(byPrecedence, of(
 		name,
-		str("PriorityLevel", doc[flowcontrolv1.PriorityLevelConfigurationReference]("name"), text("spec", "priorityLevelConfiguration", "name")),
-		str("MatchingPrecedence", doc[flowcontrolv1.FlowSchemaSpec]("matchingPrecedence"), whole("spec", "matchingPrecedence")),
-		str("DistinguisherMethod", doc[flowcontrolv1.FlowSchemaSpec]("distinguisherMethod"), func(obj object.Value) any {
-			if m := obj.At("spec", "distinguisherMethod"); !m.IsNull() {
-				return m.At("type").Str()
-			}
-			return none
-		}),
+		str("PriorityLevel", doc[flowcontrolv1.PriorityLevelConfigurationReference]("name"),
+			text("spec", "priorityLevelConfiguration", "name")),
+		str("MatchingPrecedence", doc[flowcontrolv1.FlowSchemaSpec]("matchingPrecedence"),
+			whole("spec", "matchingPrecedence")),
+		str("DistinguisherMethod", doc[flowcontrolv1.FlowSchemaSpec]("distinguisherMethod"),
+			func(obj object.Value) any {
+				if m := obj.At("spec", "distinguisherMethod"); !m.IsNull() {
+					return m.At("type").Str()
+				}
+				return none
+			}),
 		age,
 		str("MissingPL", "references a broken or non-existent PriorityLevelConfiguration", func(obj object.Value) any {
 			if c, has := condition(obj.At("status", "conditions"), "Dangling"); has {
@@ -31,11 +34,15 @@ var (
 
 	PriorityLevelConfigurations = of(name,
 		str("Type", doc[flowcontrolv1.PriorityLevelConfigurationSpec]("type"), text("spec", "type")),
-		str("NominalConcurrencyShares", doc[flowcontrolv1.LimitedPriorityLevelConfiguration]("nominalConcurrencyShares"),
+		str("NominalConcurrencyShares",
+			doc[flowcontrolv1.LimitedPriorityLevelConfiguration]("nominalConcurrencyShares"),
 			within("limited", "nominalConcurrencyShares")),
-		str("Queues", doc[flowcontrolv1.QueuingConfiguration]("queues"), within("limited", "limitResponse", "queuing", "queues")),
-		str("HandSize", doc[flowcontrolv1.QueuingConfiguration]("handSize"), within("limited", "limitResponse", "queuing", "handSize")),
-		str("QueueLengthLimit", doc[flowcontrolv1.QueuingConfiguration]("queueLengthLimit"), within("limited", "limitResponse", "queuing", "queueLengthLimit")),
+		str("Queues", doc[flowcontrolv1.QueuingConfiguration]("queues"), within("limited", "limitResponse", "queuing",
+			"queues")),
+		str("HandSize", doc[flowcontrolv1.QueuingConfiguration]("handSize"),
+			within("limited", "limitResponse", "queuing", "handSize")),
+		str("QueueLengthLimit", doc[flowcontrolv1.QueuingConfiguration]("queueLengthLimit"),
+			within("limited", "limitResponse", "queuing", "queueLengthLimit")),
 		age,
 	)
 )

@@ -11,7 +11,8 @@ import (
 // networking.k8s.io
 var (
 	Ingresses = of(name,
-		str("Class", "The name of the IngressClass resource that should be used for additional configuration", presentOr(none, "spec", "ingressClassName")),
+		str("Class", "The name of the IngressClass resource that should be used for additional configuration",
+			presentOr(none, "spec", "ingressClassName")),
 		str("Hosts", "Hosts that incoming requests are matched against before the ingress rule", ingressHosts),
 		str("Address", "Address is a list containing ingress points for the load-balancer", func(obj object.Value) any {
 			return balancers(obj)
@@ -41,7 +42,8 @@ var (
 	// IPAddresses have an age in their rows, as in the reference, and no column for it.
 	IPAddresses = withoutLast(of(name, str("ParentRef", doc[networkingv1.IPAddressSpec]("parentRef"), parentRef), age))
 
-	NetworkPolicies = of(name, str("Pod-Selector", doc[networkingv1.NetworkPolicySpec]("podSelector"), selector("spec", "podSelector")), age)
+	NetworkPolicies = of(name, str("Pod-Selector", doc[networkingv1.NetworkPolicySpec]("podSelector"),
+		selector("spec", "podSelector")), age)
 
 	ServiceCIDRs = of(name, str("CIDRs", doc[networkingv1.ServiceCIDRSpec]("cidrs"), joined("spec", "cidrs")), age)
 )

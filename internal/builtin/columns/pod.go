@@ -48,7 +48,8 @@ func podCells(obj object.Value) []any {
 	return []any{
 		obj.At("metadata", "name").Str(), fraction(p.ready, p.total), p.reason, restarts,
 		ago(obj.At("metadata", "creationTimestamp")),
-		or(ip, none), or(spec.At("nodeName").Str(), none), or(status.At("nominatedNodeName").Str(), none), readinessGates(spec, status),
+		or(ip, none), or(spec.At("nodeName").Str(), none), or(status.At("nominatedNodeName").Str(), none),
+		readinessGates(spec, status),
 	}
 }
 
@@ -71,7 +72,8 @@ func (p *podState) look(obj object.Value) {
 	}
 	sidecars := podState{}
 	initializing := p.lookAtInit(&sidecars)
-	if initialized, has := condition(p.status.At("conditions"), "Initialized"); !initializing || has && isTrue(initialized) {
+	if initialized, has := condition(p.status.At("conditions"), "Initialized"); !initializing || has &&
+		isTrue(initialized) {
 		p.restarts, p.last = sidecars.restarts, sidecars.last
 		p.lookAtContainers()
 	}

@@ -7,9 +7,12 @@ import (
 // policy
 var (
 	PodDisruptionBudgets = of(name,
-		str("Min Available", "The minimum number of pods that must be available.", intOrPercent("spec", "minAvailable")),
-		str("Max Unavailable", "The maximum number of pods that may be unavailable.", intOrPercent("spec", "maxUnavailable")),
-		integer("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time.", whole("status", "disruptionsAllowed")),
+		str("Min Available", "The minimum number of pods that must be available.",
+			intOrPercent("spec", "minAvailable")),
+		str("Max Unavailable", "The maximum number of pods that may be unavailable.",
+			intOrPercent("spec", "maxUnavailable")),
+		integer("Allowed Disruptions", "Calculated number of pods that may be disrupted at this time.",
+			whole("status", "disruptionsAllowed")),
 		age,
 	)
 )

@@ -25,7 +25,8 @@ var (
 		age,
 	)
 
-	ResourceClaims = of(name, str("State", "A summary of the current state (allocated, pending, reserved, etc.).", claimState), age)
+	ResourceClaims = of(name, str("State", "A summary of the current state (allocated, pending, reserved, etc.).",
+		claimState), age)
 
 	ResourceClaimTemplates = of(name, age)
 

@@ -17,9 +17,10 @@ var (
 		str("Capacity", doc[corev1.PersistentVolumeClaimStatus]("capacity"), ifBound(func(obj object.Value) string {
 			return or(obj.At("status", "capacity", "storage").Str(), "0")
 		})),
-		str("Access Modes", doc[corev1.PersistentVolumeClaimStatus]("accessModes"), ifBound(func(obj object.Value) string {
-			return accessModes(obj.At("status", "accessModes"))
-		})),
+		str("Access Modes", doc[corev1.PersistentVolumeClaimStatus]("accessModes"),
+			ifBound(func(obj object.Value) string {
+				return accessModes(obj.At("status", "accessModes"))
+			})),
 		str("StorageClass", "StorageClass of the pvc", storageClassName),
 		str("VolumeAttributesClass", "VolumeAttributesClass of the pvc", present("spec", "volumeAttributesClassName")),
 		age,
@@ -31,7 +32,8 @@ var (
 		str("Access Modes", doc[corev1.PersistentVolumeSpec]("accessModes"), func(obj object.Value) any {
 			return accessModes(obj.At("spec", "accessModes"))
 		}),
-		str("Reclaim Policy", doc[corev1.PersistentVolumeSpec]("persistentVolumeReclaimPolicy"), text("spec", "persistentVolumeReclaimPolicy")),
+		str("Reclaim Policy", doc[corev1.PersistentVolumeSpec]("persistentVolumeReclaimPolicy"),
+			text("spec", "persistentVolumeReclaimPolicy")),
 		str("Status", doc[corev1.PersistentVolumeStatus]("phase"), phaseOrTerminating),
 		str("Claim", doc[corev1.PersistentVolumeSpec]("claimRef"), func(obj object.Value) any {
 			claim := obj.At("spec", "claimRef")

@@ -84,7 +84,8 @@ func TestConvert(t *testing.T) {
 
 // SPEC: VAL-4
 func TestConvertNamesWhatItCannotRead(t *testing.T) {
-	_, err := HPAv2ToV1(parse(t, `{"metadata": {}, "spec": {"metrics": [{"type": "Pods", "pods": {"target": {"averageValue": "many"}}}]}, "status": {}}`))
+	_, err := HPAv2ToV1(parse(t,
+		`{"metadata": {}, "spec": {"metrics": [{"type": "Pods", "pods": {"target": {"averageValue": "many"}}}]}, "status": {}}`))
 	if err == nil || !strings.Contains(err.Error(), "HorizontalPodAutoscaler") {
 		t.Errorf("error %v", err)
 	}

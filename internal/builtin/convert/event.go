@@ -2,7 +2,8 @@ package convert
 
 import "plinth/object"
 
-// coreEventNames lists the members of a core/v1 Event that an events.k8s.io/v1 Event has as they are, and their names there.
+// coreEventNames lists the members of a core/v1 Event that an events.k8s.io/v1 Event has as they are, and their names
+// there.
 var coreEventNames = []rename{
 	{"action", "action"},
 	{"count", "deprecatedCount"},
@@ -30,7 +31,8 @@ var eventsEventNames = func() []rename {
 
 // EventCoreToEvents converts a core/v1 Event to events.k8s.io/v1. It never fails.
 func EventCoreToEvents(obj object.Value) (object.Value, error) {
-	members := append(renamed(obj, coreEventNames), object.Member{Key: "apiVersion", Value: object.StringOf("events.k8s.io/v1")})
+	members := append(renamed(obj, coreEventNames),
+		object.Member{Key: "apiVersion", Value: object.StringOf("events.k8s.io/v1")})
 	// core/v1 writes the names of the reporter even when they are empty, events.k8s.io/v1 leaves them out then.
 	members = appendNonEmpty(members, "reportingController", obj.At("reportingComponent"))
 	members = appendNonEmpty(members, "reportingInstance", obj.At("reportingInstance"))

@@ -27,8 +27,8 @@ var hpaAnnotations = []string{
 // defaultCPUUtilization is what v1 means when neither the field nor the annotation names a metric.
 const defaultCPUUtilization = 80
 
-// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. An annotation that does not hold what it should is
-// dropped without an error, as the reference does.
+// HPAv1ToV2 converts a HorizontalPodAutoscaler of autoscaling/v1 to v2. An annotation that does not hold what it should
+// is dropped without an error, as the reference does.
 func HPAv1ToV2(obj object.Value) (object.Value, error) {
 	annotations := obj.At("metadata", "annotations")
 	spec, err := specV1ToV2(obj.At("spec"), annotations)
@@ -73,7 +73,8 @@ func specV1ToV2(spec, annotations object.Value) (object.Value, error) {
 	set := []object.Member{{Key: "metrics", Value: object.ListOf(metrics...)}}
 	if text, ok := annotations.Get(behaviorAnnotation); ok {
 		var behavior autoscalingv2.HorizontalPodAutoscalerBehavior
-		if json.Unmarshal([]byte(text.Str()), &behavior) == nil && (behavior.ScaleUp != nil || behavior.ScaleDown != nil) {
+		if json.Unmarshal([]byte(text.Str()), &behavior) == nil &&
+			(behavior.ScaleUp != nil || behavior.ScaleDown != nil) {
 			value, err := valueOf(&behavior)
 			if err != nil {
 				return object.Nil, err

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// scalingBehavior is the behavior as its annotation has it: under the names of Go fields, with nulls. encoding/json matches
-// names without regard to case, so it reads the member names of v2 as well.
+// scalingBehavior is the behavior as its annotation has it: under the names of Go fields, with nulls. encoding/json
+// matches names without regard to case, so it reads the member names of v2 as well.
 type scalingBehavior struct {
 	ScaleUp   *scalingRules
 	ScaleDown *scalingRules
@@ -38,7 +38,8 @@ func metricSpecV1ToV2(in *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	if p := in.Pods; p != nil {
 		out.Pods = &autoscalingv2.PodsMetricSource{
 			Metric: autoscalingv2.MetricIdentifier{Name: p.MetricName, Selector: p.Selector},
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType, AverageValue: &p.TargetAverageValue},
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.AverageValueMetricType,
+				AverageValue: &p.TargetAverageValue},
 		}
 	}
 	if r := in.Resource; r != nil {
@@ -47,10 +48,12 @@ func metricSpecV1ToV2(in *autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	}
 	if r := in.ContainerResource; r != nil {
 		out.ContainerResource = &autoscalingv2.ContainerResourceMetricSource{
-			Name: r.Name, Container: r.Container, Target: resourceTarget(r.TargetAverageUtilization, r.TargetAverageValue)}
+			Name: r.Name, Container: r.Container, Target: resourceTarget(r.TargetAverageUtilization,
+				r.TargetAverageValue)}
 	}
 	if e := in.External; e != nil {
-		target := autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: e.TargetValue, AverageValue: e.TargetAverageValue}
+		target := autoscalingv2.MetricTarget{Type: autoscalingv2.ValueMetricType, Value: e.TargetValue,
+			AverageValue: e.TargetAverageValue}
 		if e.TargetValue == nil {
 			target.Type = autoscalingv2.AverageValueMetricType
 		}
@@ -99,7 +102,8 @@ func metricSpecV2ToV1(in *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	}
 	if r := in.Resource; r != nil {
 		out.Resource = &autoscalingv1.ResourceMetricSource{
-			Name: r.Name, TargetAverageUtilization: r.Target.AverageUtilization, TargetAverageValue: r.Target.AverageValue}
+			Name: r.Name, TargetAverageUtilization: r.Target.AverageUtilization,
+			TargetAverageValue: r.Target.AverageValue}
 	}
 	if r := in.ContainerResource; r != nil {
 		out.ContainerResource = &autoscalingv1.ContainerResourceMetricSource{
@@ -164,12 +168,14 @@ func metricStatusV2ToV1(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStat
 	}
 	if r := in.Resource; r != nil {
 		out.Resource = &autoscalingv1.ResourceMetricStatus{
-			Name: r.Name, CurrentAverageUtilization: r.Current.AverageUtilization, CurrentAverageValue: orZero(r.Current.AverageValue)}
+			Name: r.Name, CurrentAverageUtilization: r.Current.AverageUtilization,
+			CurrentAverageValue: orZero(r.Current.AverageValue)}
 	}
 	if r := in.ContainerResource; r != nil {
 		out.ContainerResource = &autoscalingv1.ContainerResourceMetricStatus{
 			Name: r.Name, Container: r.Container,
-			CurrentAverageUtilization: r.Current.AverageUtilization, CurrentAverageValue: orZero(r.Current.AverageValue)}
+			CurrentAverageUtilization: r.Current.AverageUtilization,
+			CurrentAverageValue:       orZero(r.Current.AverageValue)}
 	}
 	if e := in.External; e != nil {
 		out.External = &autoscalingv1.ExternalMetricStatus{

@@ -10,7 +10,10 @@ import (
 func CustomResourceDefinition(obj object.Value) object.Value {
 	w := over(obj)
 	w.part("spec", definitionSpec)
-	w.part("status", func(status object.Value) object.Value { return definitionStatus(status, obj.At("spec", "versions")) })
+	w.part("status", func(status object.Value) object.Value {
+		return definitionStatus(status,
+			obj.At("spec", "versions"))
+	})
 	return w.done()
 }
 

@@ -93,7 +93,8 @@ func retentionPolicy(policy object.Value) object.Value {
 	return w.done()
 }
 
-// statefulSetUpdateStrategy: a rolling update by default, too, but one that is asked for by name alone gets no parameters.
+// statefulSetUpdateStrategy: a rolling update by default, too, but one that is asked for by name alone gets no
+// parameters.
 func statefulSetUpdateStrategy(strategy object.Value) object.Value {
 	kind := strategy.At("type").Str()
 	w := over(strategy)

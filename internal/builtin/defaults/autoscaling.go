@@ -2,8 +2,8 @@ package defaults
 
 import "plinth/object"
 
-// HorizontalPodAutoscalerV1 defaults a HorizontalPodAutoscaler of autoscaling/v1. Its CPU target is filled in where it is
-// converted, because it depends on the annotations.
+// HorizontalPodAutoscalerV1 defaults a HorizontalPodAutoscaler of autoscaling/v1. Its CPU target is filled in where it
+// is converted, because it depends on the annotations.
 func HorizontalPodAutoscalerV1(obj object.Value) object.Value {
 	return partOf(obj, "spec", minReplicas)
 }

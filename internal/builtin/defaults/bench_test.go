@@ -47,7 +47,8 @@ var sink object.Value
 func TestDefaultedComesBackAsItIs(t *testing.T) {
 	pod := Pod(parse(t, twoContainers))
 	deployment := Deployment(object.Fields("spec", object.Fields("template", pod)))
-	service := Service(parse(t, `{"spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": 0}]}, "status": {}}`))
+	service := Service(parse(t,
+		`{"spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": 0}]}, "status": {}}`))
 	for name, c := range map[string]struct {
 		fill func(object.Value) object.Value
 		obj  object.Value

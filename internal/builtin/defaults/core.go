@@ -49,8 +49,8 @@ func Namespace(obj object.Value) object.Value {
 	return w.done()
 }
 
-// nameLabel keeps a label with the name, so that selectors can choose a namespace by it. A namespace whose name is still
-// to be made has none yet.
+// nameLabel keeps a label with the name, so that selectors can choose a namespace by it. A namespace whose name is
+// still to be made has none yet.
 func nameLabel(metadata object.Value) object.Value {
 	name := metadata.At("name")
 	if name.Len() == 0 {
@@ -71,8 +71,8 @@ func namespaceStatus(status object.Value) object.Value { return textOf(status, "
 // Node defaults a Node.
 func Node(obj object.Value) object.Value { return partOf(obj, "status", nodeStatus) }
 
-// nodeStatus: without other word, all that a node has can be allocated. An empty map says nothing, because the reference
-// forgets it when it stores the node, and fills in the default as it reads it.
+// nodeStatus: without other word, all that a node has can be allocated. An empty map says nothing, because the
+// reference forgets it when it stores the node, and fills in the default as it reads it.
 func nodeStatus(status object.Value) object.Value {
 	capacity := status.At("capacity")
 	rounded := resourceList(capacity)

@@ -51,12 +51,15 @@ var cases = []struct {
 	{"ports of a Pod in the host's network", hostPort,
 		`{"containerPort": 80}`, `{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}`},
 	{"a host port that is set stays", hostPort,
-		`{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}`, `{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}`},
+		`{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}`,
+		`{"containerPort": 80, "hostPort": 8080, "protocol": "UDP"}`},
 	{"a port of zero has no host port", hostPort, `{"containerPort": 0}`, `{"containerPort": 0, "protocol": "TCP"}`},
 
 	{"podIPs from podIP", podStatus, `{"podIP": "1"}`, `{"podIP": "1", "podIPs": [{"ip": "1"}]}`},
-	{"podIP from podIPs", podStatus, `{"podIPs": [{"ip": "1"}, {"ip": "2"}]}`, `{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`},
-	{"podIP wins", podStatus, `{"podIP": "3", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`, `{"podIP": "3", "podIPs": [{"ip": "3"}]}`},
+	{"podIP from podIPs", podStatus, `{"podIPs": [{"ip": "1"}, {"ip": "2"}]}`,
+		`{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`},
+	{"podIP wins", podStatus, `{"podIP": "3", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`,
+		`{"podIP": "3", "podIPs": [{"ip": "3"}]}`},
 	{"podIPs that begin with podIP stay", podStatus, `{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`,
 		`{"podIP": "1", "podIPs": [{"ip": "1"}, {"ip": "2"}]}`},
 
@@ -66,9 +69,11 @@ var cases = []struct {
 		`{"failureThreshold": 3, "grpc": {"port": 80, "service": ""}, "periodSeconds": 10, "successThreshold": 1, "timeoutSeconds": 1}`},
 
 	{"a volume without a source is an empty directory", volume, `{"name": "a"}`, `{"emptyDir": {}, "name": "a"}`},
-	{"a volume with a source is not", volume, `{"name": "a", "nfs": {"path": "/", "server": "b"}}`, `{"name": "a", "nfs": {"path": "/", "server": "b"}}`},
+	{"a volume with a source is not", volume, `{"name": "a", "nfs": {"path": "/", "server": "b"}}`,
+		`{"name": "a", "nfs": {"path": "/", "server": "b"}}`},
 	{"any type of host path", volume, `{"hostPath": {"path": "/"}}`, `{"hostPath": {"path": "/", "type": ""}}`},
-	{"an image as volume", volume, `{"image": {"reference": "a"}}`, `{"image": {"pullPolicy": "Always", "reference": "a"}}`},
+	{"an image as volume", volume, `{"image": {"reference": "a"}}`,
+		`{"image": {"pullPolicy": "Always", "reference": "a"}}`},
 	{"a projected volume", volume,
 		`{"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}, {"configMap": {}}]}}`,
 		`{"projected": {"defaultMode": 420, "sources": [{"serviceAccountToken": {"expirationSeconds": 3600, "path": "t"}}, {"configMap": {}}]}}`},
@@ -81,8 +86,10 @@ var cases = []struct {
 		`{"externalName": "a", "sessionAffinity": "None", "type": "ExternalName"}`},
 	{"clients that stay with their endpoint", serviceSpec, `{"sessionAffinity": "ClientIP", "type": "ExternalName"}`,
 		`{"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 10800}}, "type": "ExternalName"}`},
-	{"an empty target port is the port", servicePort, `{"port": 80, "targetPort": ""}`, `{"port": 80, "protocol": "TCP", "targetPort": 80}`},
-	{"a named target port", servicePort, `{"port": 80, "targetPort": "http"}`, `{"port": 80, "protocol": "TCP", "targetPort": "http"}`},
+	{"an empty target port is the port", servicePort, `{"port": 80, "targetPort": ""}`,
+		`{"port": 80, "protocol": "TCP", "targetPort": 80}`},
+	{"a named target port", servicePort, `{"port": 80, "targetPort": "http"}`,
+		`{"port": 80, "protocol": "TCP", "targetPort": "http"}`},
 	{"addresses of a load balancer", Service,
 		`{"spec": {"type": "LoadBalancer"}, "status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}, {"hostname": "a"}]}}}`,
 		`{"spec": {"allocateLoadBalancerNodePorts": true, "externalTrafficPolicy": "Cluster", "internalTrafficPolicy": "Cluster",
@@ -98,8 +105,10 @@ var cases = []struct {
 		`{"metadata": {"labels": {"a": "b", "kubernetes.io/metadata.name": "n"}, "name": "n"}, "status": {"phase": "Active"}}`},
 	{"a namespace without a name", Namespace, `{"metadata": {"generateName": "n-"}, "status": {"phase": "Active"}}`,
 		`{"metadata": {"generateName": "n-"}, "status": {"phase": "Active"}}`},
-	{"a node that can give all it has", nodeStatus, `{"capacity": {"cpu": "1u"}}`, `{"allocatable": {"cpu": "1m"}, "capacity": {"cpu": "1m"}}`},
-	{"a node that can not", nodeStatus, `{"allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"}}`, `{"allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"}}`},
+	{"a node that can give all it has", nodeStatus, `{"capacity": {"cpu": "1u"}}`,
+		`{"allocatable": {"cpu": "1m"}, "capacity": {"cpu": "1m"}}`},
+	{"a node that can not", nodeStatus, `{"allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"}}`,
+		`{"allocatable": {"cpu": "1"}, "capacity": {"cpu": "2"}}`},
 
 	{"labels of a controller from its template", withoutSpecOfTemplate(ReplicationController),
 		`{"metadata": {}, "spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}`,
@@ -108,14 +117,19 @@ var cases = []struct {
 		`{"spec": {"progressDeadlineSeconds": 600, "replicas": 1, "revisionHistoryLimit": 10,
 		  "strategy": {"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}, "type": "RollingUpdate"}, "template": {}}}`},
 	{"a Deployment that starts anew", deploymentStrategy, `{"type": "Recreate"}`, `{"type": "Recreate"}`},
-	{"a Deployment scaled to zero", withoutSpecOfTemplate(ReplicaSet), `{"spec": {"replicas": 0, "template": {}}}`, `{"spec": {"replicas": 0, "template": {}}}`},
-	{"a DaemonSet's update", daemonSetUpdateStrategy, `{}`, `{"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}, "type": "RollingUpdate"}`},
-	{"a StatefulSet's update", statefulSetUpdateStrategy, `{}`, `{"rollingUpdate": {"maxUnavailable": 1, "partition": 0}, "type": "RollingUpdate"}`},
-	{"a StatefulSet's update by name", statefulSetUpdateStrategy, `{"type": "RollingUpdate"}`, `{"type": "RollingUpdate"}`},
+	{"a Deployment scaled to zero", withoutSpecOfTemplate(ReplicaSet), `{"spec": {"replicas": 0, "template": {}}}`,
+		`{"spec": {"replicas": 0, "template": {}}}`},
+	{"a DaemonSet's update", daemonSetUpdateStrategy, `{}`,
+		`{"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}, "type": "RollingUpdate"}`},
+	{"a StatefulSet's update", statefulSetUpdateStrategy, `{}`,
+		`{"rollingUpdate": {"maxUnavailable": 1, "partition": 0}, "type": "RollingUpdate"}`},
+	{"a StatefulSet's update by name", statefulSetUpdateStrategy, `{"type": "RollingUpdate"}`,
+		`{"type": "RollingUpdate"}`},
 
 	{"a job for one Pod", jobWithoutTemplate, `{}`, `{"backoffLimit": 6, "completionMode": "NonIndexed", "completions": 1, "manualSelector": false,
 		"parallelism": 1, "podReplacementPolicy": "TerminatingOrFailed", "suspend": false}`},
-	{"a job with a work queue", jobWithoutTemplate, `{"backoffLimitPerIndex": 1, "parallelism": 3, "podFailurePolicy": {"rules": null}}`,
+	{"a job with a work queue", jobWithoutTemplate,
+		`{"backoffLimitPerIndex": 1, "parallelism": 3, "podFailurePolicy": {"rules": null}}`,
 		`{"backoffLimit": 2147483647, "backoffLimitPerIndex": 1, "completionMode": "NonIndexed", "manualSelector": false, "parallelism": 3,
 		"podFailurePolicy": {"rules": null}, "podReplacementPolicy": "Failed", "suspend": false}`},
 
@@ -125,10 +139,12 @@ var cases = []struct {
 		  "selectPolicy": "Max", "stabilizationWindowSeconds": 0}}`},
 	{"a policy with rules for what goes out", networkPolicySpec, `{"egress": [{}], "podSelector": {}}`,
 		`{"egress": [{}], "podSelector": {}, "policyTypes": ["Ingress", "Egress"]}`},
-	{"subjects", RoleBinding, `{"roleRef": {"apiGroup": "", "kind": "Role"}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]}`,
+	{"subjects", RoleBinding,
+		`{"roleRef": {"apiGroup": "", "kind": "Role"}, "subjects": [{"kind": "User"}, {"kind": "ServiceAccount"}]}`,
 		`{"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}, {"kind": "ServiceAccount"}]}`},
 	{"all devices of a class", exactDeviceRequest, `{"allocationMode": "All"}`, `{"allocationMode": "All"}`},
-	{"one device of a class", exactDeviceRequest, `{"deviceClassName": "a"}`, `{"allocationMode": "ExactCount", "count": 1, "deviceClassName": "a"}`},
+	{"one device of a class", exactDeviceRequest, `{"deviceClassName": "a"}`,
+		`{"allocationMode": "ExactCount", "count": 1, "deviceClassName": "a"}`},
 }
 
 // SPEC: VAL-4
@@ -154,7 +170,8 @@ func TestDefaults(t *testing.T) {
 
 func specOfWhole(spec object.Value) object.Value {
 	filled := specOfTemplate(spec)
-	return object.Fields("serviceAccount", filled.At("serviceAccount"), "serviceAccountName", filled.At("serviceAccountName"))
+	return object.Fields("serviceAccount", filled.At("serviceAccount"), "serviceAccountName",
+		filled.At("serviceAccountName"))
 }
 
 func gracePeriodOf(of owner) func(object.Value) object.Value {
@@ -185,7 +202,8 @@ func TestTimedDefaults(t *testing.T) {
 }
 
 func TestForAndTimedAreDisjoint(t *testing.T) {
-	if For("apps", "v1", "Deployment") == nil || For("apps", "v1", "ControllerRevision") != nil || For("apps", "v2", "Deployment") != nil {
+	if For("apps", "v1", "Deployment") == nil || For("apps", "v1", "ControllerRevision") != nil ||
+		For("apps", "v2", "Deployment") != nil {
 		t.Error("For")
 	}
 	for kind := range timedByKind {
@@ -198,12 +216,18 @@ func TestForAndTimedAreDisjoint(t *testing.T) {
 func TestTaggedLatest(t *testing.T) {
 	sum := strings.Repeat("0123456789abcdef", 4)
 	for image, want := range map[string]bool{
-		"nginx": true, "nginx:latest": true, "nginx:1": false, "": false, "Nginx": false, "library/nginx": true, "localhost:5000": false,
-		"localhost:5000/a": true, "example.com/a/b": true, "EXAMPLE/a": true, "[::1]:80/a": true, "[::1/a": false, "a__b/c--d.e": true,
-		"a___b": false, "-a": false, "a/": false, "a//b": false, "foo_bar.com/a": true, "example.com:/a": false, "example.com:x/a": false,
-		"nginx@sha256:" + sum: false, "nginx:latest@sha256:" + sum: true, "nginx:latest@sha256:00": false, "nginx:1@sha256:" + sum: false,
-		"nginx:latest@md5:" + sum: false, sum: false, sum + ":latest": true, "a:b:latest": false, "ex.com/" + strings.Repeat("a", 256): false,
-		strings.Repeat("a", 248): false, strings.Repeat("b", 247): true, "nginx:latest@sha512:" + sum + sum: true, "nginx:latest@sha384:" + sum + sum[:32]: true,
+		"nginx": true, "nginx:latest": true, "nginx:1": false, "": false, "Nginx": false, "library/nginx": true,
+		"localhost:5000":   false,
+		"localhost:5000/a": true, "example.com/a/b": true, "EXAMPLE/a": true, "[::1]:80/a": true, "[::1/a": false,
+		"a__b/c--d.e": true,
+		"a___b":       false, "-a": false, "a/": false, "a//b": false, "foo_bar.com/a": true, "example.com:/a": false,
+		"example.com:x/a":     false,
+		"nginx@sha256:" + sum: false, "nginx:latest@sha256:" + sum: true, "nginx:latest@sha256:00": false,
+		"nginx:1@sha256:" + sum:   false,
+		"nginx:latest@md5:" + sum: false, sum: false, sum + ":latest": true, "a:b:latest": false,
+		"ex.com/" + strings.Repeat("a", 256): false,
+		strings.Repeat("a", 248):             false, strings.Repeat("b", 247): true, "nginx:latest@sha512:" + sum + sum: true,
+		"nginx:latest@sha384:" + sum + sum[:32]: true,
 	} {
 		if got := taggedLatest(image); got != want {
 			t.Errorf("%q: %v", image, got)

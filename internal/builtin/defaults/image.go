@@ -5,8 +5,8 @@ import "strings"
 // maxRepositoryPath is how long the path of an image within its registry may be.
 const maxRepositoryPath = 255
 
-// taggedLatest says whether an image name is a valid one that means the tag latest: because it says so, or because it has
-// neither a tag nor a digest. The grammar, with a few rules of Docker Hub's on where a registry begins:
+// taggedLatest says whether an image name is a valid one that means the tag latest: because it says so, or because it
+// has neither a tag nor a digest. The grammar, with a few rules of Docker Hub's on where a registry begins:
 //
 //	name   [ registry "/" ] component { "/" component } [ ":" tag ] [ "@" digest ]
 func taggedLatest(image string) bool {

@@ -6,14 +6,14 @@ import (
 	"plinth/object"
 )
 
-// A walk goes once over the members of a map, in the order of their keys, and collects what changes: the map is copied at
-// the first change, once and for all of them. Invariants:
+// A walk goes once over the members of a map, in the order of their keys, and collects what changes: the map is copied
+// at the first change, once and for all of them. Invariants:
 //
 //	old[:pos] has been passed
 //	out == nil, or out is what old[:pos] has become
 //
-// The order is up to the caller: keys must be asked for in ascending order, each at most once. A key out of order is not
-// found, and then filled in twice; no object of the conformance tests that has the field would get through.
+// The order is up to the caller: keys must be asked for in ascending order, each at most once. A key out of order is
+// not found, and then filled in twice; no object of the conformance tests that has the field would get through.
 type walk struct {
 	of  object.Value
 	old []object.Member

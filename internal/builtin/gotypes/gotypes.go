@@ -1,5 +1,6 @@
-// Package gotypes turns the Go types of k8s.io/api into compiled ones: structure from the types themselves, markers from a
-// table of facts that is generated out of their sources. Nothing is read or compiled before somebody asks for a type.
+// Package gotypes turns the Go types of k8s.io/api into compiled ones: structure from the types themselves, markers
+// from a table of facts that is generated out of their sources. Nothing is read or compiled before somebody asks for a
+// type.
 package gotypes
 
 import (

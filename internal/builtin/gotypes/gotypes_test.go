@@ -39,22 +39,26 @@ func TestFactsAreUpToDate(t *testing.T) {
 func TestMarkers(t *testing.T) {
 	spec := Of[core.PodSpec]()
 	for name, want := range map[string]schema.Type{
-		"containers":                {ListType: schema.Associative, ListKeys: []string{"name"}, Marked: true},
-		"volumes":                   {ListType: schema.Associative, ListKeys: []string{"name"}, Marked: true},
-		"topologySpreadConstraints": {ListType: schema.Associative, ListKeys: []string{"topologyKey", "whenUnsatisfiable"}, Marked: true},
-		"tolerations":               {ListType: schema.Atomic, Marked: true},
-		"nodeSelector":              {AtomicMap: true, Marked: true},
-		"overhead":                  {},
+		"containers": {ListType: schema.Associative, ListKeys: []string{"name"}, Marked: true},
+		"volumes":    {ListType: schema.Associative, ListKeys: []string{"name"}, Marked: true},
+		"topologySpreadConstraints": {ListType: schema.Associative,
+			ListKeys: []string{"topologyKey", "whenUnsatisfiable"}, Marked: true},
+		"tolerations":  {ListType: schema.Atomic, Marked: true},
+		"nodeSelector": {AtomicMap: true, Marked: true},
+		"overhead":     {},
 	} {
 		got := spec.Field(name).Type
-		if got.ListType != want.ListType || !slices.Equal(got.ListKeys, want.ListKeys) || got.AtomicMap != want.AtomicMap || got.Marked != want.Marked {
+		if got.ListType != want.ListType || !slices.Equal(got.ListKeys, want.ListKeys) ||
+			got.AtomicMap != want.AtomicMap || got.Marked != want.Marked {
 			t.Errorf("%s: %v %v, atomic map %v, marked %v", name, got.ListType, got.ListKeys, got.AtomicMap, got.Marked)
 		}
 	}
-	if finalizers := Of[meta.ObjectMeta]().Field("finalizers"); finalizers.Type.ListType != schema.Set || finalizers.PatchStrategy != "merge" {
+	if finalizers := Of[meta.ObjectMeta]().Field("finalizers"); finalizers.Type.ListType != schema.Set ||
+		finalizers.PatchStrategy != "merge" {
 		t.Errorf("finalizers: %+v", finalizers)
 	}
-	if volumes := spec.Field("volumes"); volumes.PatchStrategy != "merge,retainKeys" || volumes.PatchMergeKey != "name" {
+	if volumes := spec.Field("volumes"); volumes.PatchStrategy != "merge,retainKeys" ||
+		volumes.PatchMergeKey != "name" {
 		t.Errorf("volumes: %q, %q", volumes.PatchStrategy, volumes.PatchMergeKey)
 	}
 	// The marker of the field is not one of the type that other fields share.
@@ -69,31 +73,36 @@ func TestMarkers(t *testing.T) {
 
 func TestFactsOfFieldsAndTypes(t *testing.T) {
 	ports := Of[core.ContainerPort]()
-	if f := ports.Field("protocol"); !object.Equal(f.Default, object.StringOf("TCP")) || !slices.Equal(f.Type.Enum, []string{"SCTP", "TCP", "UDP"}) {
+	if f := ports.Field("protocol"); !object.Equal(f.Default, object.StringOf("TCP")) || !slices.Equal(f.Type.Enum,
+		[]string{"SCTP", "TCP", "UDP"}) {
 		t.Errorf("protocol: %+v, %q", f, f.Type.Enum)
 	}
 	if !ports.Field("containerPort").Required || ports.Field("name").Required {
 		t.Error("required")
 	}
 	// A default that names a constant, and constants that are another package's.
-	if f := Of[core.AzureDiskVolumeSource]().Field("cachingMode"); !object.Equal(f.Default, object.StringOf("ReadWrite")) {
+	if f := Of[core.AzureDiskVolumeSource]().Field("cachingMode"); !object.Equal(f.Default,
+		object.StringOf("ReadWrite")) {
 		t.Errorf("cachingMode: %+v", f)
 	}
-	if enum := Of[discovery.EndpointSlice]().Field("addressType").Type.Enum; !slices.Equal(enum, []string{"FQDN", "IPv4", "IPv6"}) {
+	if enum := Of[discovery.EndpointSlice]().Field("addressType").Type.Enum; !slices.Equal(enum,
+		[]string{"FQDN", "IPv4", "IPv6"}) {
 		t.Errorf("addressType: %q", enum)
 	}
 	if Of[batch.JobSpec]().Field("template").Number != 6 {
 		t.Error("protobuf number")
 	}
 	pod := Of[core.Pod]()
-	if pod.Name != "io.k8s.api.core.v1.Pod" || pod.GoName != "Pod" || !strings.HasPrefix(pod.Doc(), "Pod is a collection of containers") {
+	if pod.Name != "io.k8s.api.core.v1.Pod" || pod.GoName != "Pod" || !strings.HasPrefix(pod.Doc(),
+		"Pod is a collection of containers") {
 		t.Errorf("%s, %s: %s", pod.Name, pod.GoName, pod.Doc())
 	}
 	if doc := pod.Field("spec").Doc(); !strings.HasPrefix(doc, "Specification of the desired behavior of the pod.") {
 		t.Error(doc)
 	}
 	// A field of an embedded struct has the words of that struct.
-	if doc := Of[core.Probe]().Field("httpGet").Doc(); !strings.HasPrefix(doc, "HTTPGet specifies an HTTP GET request") {
+	if doc := Of[core.Probe]().Field("httpGet").Doc(); !strings.HasPrefix(doc,
+		"HTTPGet specifies an HTTP GET request") {
 		t.Error(doc)
 	}
 }
@@ -130,13 +139,14 @@ func TestModels(t *testing.T) {
 
 // What the first request for a Pod, and what asking for everything costs.
 func BenchmarkCompile(b *testing.B) {
-	for name, types := range map[string][]reflect.Type{"Pod": {reflect.TypeFor[core.Pod]()}, "all": slices.Collect(func(yield func(reflect.Type) bool) {
-		for _, t := range models() {
-			if !yield(t) {
-				return
+	for name, types := range map[string][]reflect.Type{"Pod": {reflect.TypeFor[core.Pod]()},
+		"all": slices.Collect(func(yield func(reflect.Type) bool) {
+			for _, t := range models() {
+				if !yield(t) {
+					return
+				}
 			}
-		}
-	})} {
+		})} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

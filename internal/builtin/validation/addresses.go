@@ -11,7 +11,7 @@ import (
 )
 
 // legacyIP checks an address in a member that is older than the strict rules; kept lists those that the old object has.
-func (f *faults) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
+func (f *errorList) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
 	if addr, err := netip.ParseAddr(s); err == nil && addr.Zone() == "" && !addr.Is4In6() || contains(kept, s) {
 		return
 	}
@@ -19,14 +19,14 @@ func (f *faults) legacyIP(p *fielderrors.Place, s string, kept object.Value) {
 }
 
 // legacyCIDR is legacyIP for ranges of addresses.
-func (f *faults) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
+func (f *errorList) legacyCIDR(p *fielderrors.Place, s string, kept object.Value) {
 	if !contains(kept, s) {
 		f.List = append(f.List, utilvalidation.IsValidCIDRForLegacyField(f.Path(p), s, !f.SloppyAddresses, nil)...)
 	}
 }
 
 // endpointIP refuses addresses that mean something else on every host.
-func (f *faults) endpointIP(p *fielderrors.Place, s string) {
+func (f *errorList) endpointIP(p *fielderrors.Place, s string) {
 	ip := netutils.ParseIPSloppy(s)
 	if ip == nil {
 		f.Invalid(p, s, "must be a valid IP address")

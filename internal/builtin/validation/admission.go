@@ -16,21 +16,23 @@ import (
 // This file has the rules of admissionregistration.k8s.io. None of them compiles CEL.
 
 var (
-	failurePolicies     = []string{"Fail", "Ignore"}
-	matchPolicies       = []string{"Equivalent", "Exact"}
-	reinvocations       = []string{"IfNeeded", "Never"}
-	noSideEffects       = []string{"None", "NoneOnDryRun"}
-	sideEffects         = []string{"None", "NoneOnDryRun", "Some", "Unknown"}
-	reviewVersions      = []string{"v1", "v1beta1"}
-	operations          = []string{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
-	mutatingOperations  = []string{"*", "CONNECT", "CREATE", "UPDATE"}
-	ruleScopes          = []string{"*", "Cluster", "Namespaced"}
-	validationReasons   = []string{"Forbidden", "Invalid", "RequestEntityTooLarge"}
-	validationActions   = []string{"Audit", "Deny", "Warn"}
-	paramNotFound       = []string{"Deny", "Allow"}
-	patchKinds          = []string{"ApplyConfiguration", "JSONPatch"}
-	auditFields         = []goField{{name: "Key", member: "key", zero: `""`}, {name: "ValueExpression", member: "valueExpression", zero: `""`}}
-	reservedIdentifiers = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if", "import",
+	failurePolicies    = []string{"Fail", "Ignore"}
+	matchPolicies      = []string{"Equivalent", "Exact"}
+	reinvocations      = []string{"IfNeeded", "Never"}
+	noSideEffects      = []string{"None", "NoneOnDryRun"}
+	sideEffects        = []string{"None", "NoneOnDryRun", "Some", "Unknown"}
+	reviewVersions     = []string{"v1", "v1beta1"}
+	operations         = []string{"*", "CONNECT", "CREATE", "DELETE", "UPDATE"}
+	mutatingOperations = []string{"*", "CONNECT", "CREATE", "UPDATE"}
+	ruleScopes         = []string{"*", "Cluster", "Namespaced"}
+	validationReasons  = []string{"Forbidden", "Invalid", "RequestEntityTooLarge"}
+	validationActions  = []string{"Audit", "Deny", "Warn"}
+	paramNotFound      = []string{"Deny", "Allow"}
+	patchKinds         = []string{"ApplyConfiguration", "JSONPatch"}
+	auditFields        = []goField{{name: "Key", member: "key", zero: `""`},
+		{name: "ValueExpression", member: "valueExpression", zero: `""`}}
+	reservedIdentifiers = []string{"true", "false", "null", "in", "as", "break", "const", "continue", "else", "for",
+		"function", "if", "import",
 		"let", "loop", "package", "namespace", "return", "var", "void", "while"}
 )
 
@@ -64,12 +66,13 @@ func stanceOf(hooks, was []object.Value) stance {
 		s.anyVersions = s.anyVersions || versions.Len() > 0 && !containsAny(versions, reviewVersions)
 		s.sameNames = names.add(text(hook, "name")) || s.sameNames
 		for _, key := range [...]string{"namespaceSelector", "objectSelector"} {
-			var f faults
+			var f errorList
 			f.labelSelector(hook.At(key), nil, false)
 			s.anyLabelValues = s.anyLabelValues || len(f.List) > 0
 		}
 	}
-	s.conditionsKept = slices.EqualFunc(hooks, was, func(a, b object.Value) bool { return same(a.At("matchConditions"), b.At("matchConditions")) })
+	s.conditionsKept = slices.EqualFunc(hooks, was,
+		func(a, b object.Value) bool { return same(a.At("matchConditions"), b.At("matchConditions")) })
 	return s
 }
 
@@ -77,25 +80,26 @@ func containsAny(v object.Value, of []string) bool {
 	return slices.ContainsFunc(v.Items(), func(item object.Value) bool { return slices.Contains(of, item.Str()) })
 }
 
-// dynamicName demands that a new object has none of the names that are kept for files which a server reads as it starts.
-func (f *faults) dynamicName(obj object.Value) {
+// dynamicName demands that a new object has none of the names that are kept for files which a server reads as it
+// starts.
+func (f *errorList) dynamicName(obj object.Value) {
 	if name := text(obj.At("metadata"), "name"); strings.HasSuffix(name, staticSuffix) {
 		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
 			fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))
 	}
 }
 
-func webhooksCreate(f *faults, obj object.Value) {
+func webhooksCreate(f *errorList, obj object.Value) {
 	f.webhooks(obj.At("webhooks").Items(), stance{})
 	f.dynamicName(obj)
 }
 
-func webhooksUpdate(f *faults, obj, old object.Value) {
+func webhooksUpdate(f *errorList, obj, old object.Value) {
 	hooks := obj.At("webhooks").Items()
 	f.webhooks(hooks, stanceOf(hooks, old.At("webhooks").Items()))
 }
 
-func (f *faults) webhooks(hooks []object.Value, s stance) {
+func (f *errorList) webhooks(hooks []object.Value, s stance) {
 	var names seen
 	for i, hook := range hooks {
 		p := (*fielderrors.Place)(nil).To("webhooks").Item(i)
@@ -107,7 +111,7 @@ func (f *faults) webhooks(hooks []object.Value, s stance) {
 	}
 }
 
-func (f *faults) webhook(hook object.Value, s stance, p *fielderrors.Place) {
+func (f *errorList) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 	f.fullName(p.To("name"), text(hook, "name"))
 	for i, rule := range hook.At("rules").Items() {
 		f.operationsRule(rule, p.To("rules").Item(i))
@@ -123,7 +127,8 @@ func (f *faults) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 		f.Required(p.To("sideEffects"), "must specify one of "+strings.Join(allowed, ", "))
 	}
 	f.onlyIfSet(p.To("sideEffects"), hook.At("sideEffects"), allowed)
-	if timeout := hook.At("timeoutSeconds"); !timeout.IsNull() && (timeout.Int() < 1 || timeout.Int() > maxWebhookTimeout) {
+	if timeout := hook.At("timeoutSeconds"); !timeout.IsNull() &&
+		(timeout.Int() < 1 || timeout.Int() > maxWebhookTimeout) {
 		f.Invalid(p.To("timeoutSeconds"), timeout.Int(), "the timeout value must be between 1 and 30 seconds")
 	}
 	f.labelSelector(hook.At("namespaceSelector"), p.To("namespaceSelector"), s.anyLabelValues)
@@ -135,7 +140,7 @@ func (f *faults) webhook(hook object.Value, s stance, p *fielderrors.Place) {
 }
 
 // fullName demands a domain of three parts.
-func (f *faults) fullName(p *fielderrors.Place, name string) {
+func (f *errorList) fullName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
 	} else if wrong := objectmeta.SubdomainErrors(name); len(wrong) > 0 {
@@ -145,7 +150,7 @@ func (f *faults) fullName(p *fielderrors.Place, name string) {
 	}
 }
 
-func (f *faults) reviewVersions(versions object.Value, any bool, p *fielderrors.Place) {
+func (f *errorList) reviewVersions(versions object.Value, any bool, p *fielderrors.Place) {
 	if versions.Len() == 0 {
 		f.Required(p, "must specify one of "+strings.Join(reviewVersions, ", "))
 		return
@@ -165,7 +170,7 @@ func (f *faults) reviewVersions(versions object.Value, any bool, p *fielderrors.
 }
 
 // operationsRule checks which operations on which resources go to a webhook or a policy.
-func (f *faults) operationsRule(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) operationsRule(rule object.Value, p *fielderrors.Place) {
 	f.wildcardAlone(rule.At("operations"), "operations", p.To("operations"))
 	for i, item := range rule.At("operations").Items() {
 		f.only(p.To("operations").Item(i), item.Str(), operations)
@@ -180,7 +185,7 @@ func (f *faults) operationsRule(rule object.Value, p *fielderrors.Place) {
 }
 
 // wildcardAlone demands items, and that * is the only one if it is one.
-func (f *faults) wildcardAlone(items object.Value, what string, p *fielderrors.Place) {
+func (f *errorList) wildcardAlone(items object.Value, what string, p *fielderrors.Place) {
 	if items.Len() == 0 {
 		f.Required(p, "")
 	}
@@ -189,7 +194,7 @@ func (f *faults) wildcardAlone(items object.Value, what string, p *fielderrors.P
 	}
 }
 
-func (f *faults) ruleResources(resources object.Value, p *fielderrors.Place) {
+func (f *errorList) ruleResources(resources object.Value, p *fielderrors.Place) {
 	if resources.Len() == 0 {
 		f.Required(p, "")
 	}
@@ -229,7 +234,7 @@ func (f *faults) ruleResources(resources object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) matchConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) matchConditions(conditions object.Value, p *fielderrors.Place) {
 	if n := conditions.Len(); n > maxMatchConditions {
 		f.TooMany(p, n, maxMatchConditions)
 	}
@@ -250,20 +255,20 @@ func (f *faults) matchConditions(conditions object.Value, p *fielderrors.Place) 
 }
 
 // requiredExpression demands that there is an expression; what it says is not looked at.
-func (f *faults) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) {
+func (f *errorList) requiredExpression(of object.Value, key, detail string, p *fielderrors.Place) {
 	if strings.TrimSpace(text(of, key)) == "" {
 		f.Required(p.To(key), detail)
 	}
 }
 
-func validatingPolicyCreate(f *faults, obj object.Value) {
+func validatingPolicyCreate(f *errorList, obj object.Value) {
 	f.validatingPolicy(obj, object.Nil)
 	f.dynamicName(obj)
 }
 
-func validatingPolicyUpdate(f *faults, obj, old object.Value) { f.validatingPolicy(obj, old) }
+func validatingPolicyUpdate(f *errorList, obj, old object.Value) { f.validatingPolicy(obj, old) }
 
-func (f *faults) validatingPolicy(obj, old object.Value) {
+func (f *errorList) validatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyStart(spec, old.At("spec"), p)
@@ -277,7 +282,8 @@ func (f *faults) validatingPolicy(obj, old object.Value) {
 		f.policyValidation(v, p.To("validations").Item(i))
 	}
 	if annotations.Len() > maxAuditAnnotations {
-		f.Invalid(p.To("auditAnnotations"), goForm{annotations, auditFields}, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations))
+		f.Invalid(p.To("auditAnnotations"), goForm{annotations, auditFields},
+			fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations))
 	}
 	var keys seen
 	for i, annotation := range annotations.Items() {
@@ -299,7 +305,7 @@ func (f *faults) validatingPolicy(obj, old object.Value) {
 }
 
 // policyStart checks what both kinds of policies have.
-func (f *faults) policyStart(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) policyStart(spec, was object.Value, p *fielderrors.Place) {
 	f.requiredEnum(spec, "failurePolicy", failurePolicies, p)
 	if kind := spec.At("paramKind"); !kind.IsNull() {
 		f.paramKind(kind, p.To("paramKind"))
@@ -312,7 +318,8 @@ func (f *faults) policyStart(spec, was object.Value, p *fielderrors.Place) {
 			f.Required(p.To("matchConstraints").To("resourceRules"), "")
 		}
 	}
-	if was.IsNull() || !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"), was.At("matchConditions")) {
+	if was.IsNull() || !same(spec.At("paramKind"), was.At("paramKind")) || !same(spec.At("matchConditions"),
+		was.At("matchConditions")) {
 		f.matchConditions(spec.At("matchConditions"), p.To("matchConditions"))
 	}
 	for i, variable := range spec.At("variables").Items() {
@@ -327,7 +334,7 @@ func (f *faults) policyStart(spec, was object.Value, p *fielderrors.Place) {
 }
 
 // requiredEnum demands a member that may be missing by its type, and its value; an empty one is not supported.
-func (f *faults) requiredEnum(of object.Value, key string, supported []string, p *fielderrors.Place) {
+func (f *errorList) requiredEnum(of object.Value, key string, supported []string, p *fielderrors.Place) {
 	if v := of.At(key); v.IsNull() {
 		f.Required(p.To(key), "")
 	} else {
@@ -344,7 +351,7 @@ func isIdentifier(s string) bool {
 	return s != "" && !slices.Contains(reservedIdentifiers, s)
 }
 
-func (f *faults) paramKind(kind object.Value, p *fielderrors.Place) {
+func (f *errorList) paramKind(kind object.Value, p *fielderrors.Place) {
 	at, full := p.To("apiVersion"), text(kind, "apiVersion")
 	group, version, grouped := strings.Cut(full, "/")
 	if !grouped {
@@ -373,7 +380,7 @@ func (f *faults) paramKind(kind object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) matchResources(match object.Value, p *fielderrors.Place) {
+func (f *errorList) matchResources(match object.Value, p *fielderrors.Place) {
 	if match.IsNull() {
 		return
 	}
@@ -401,7 +408,7 @@ func (f *faults) matchResources(match object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) policyValidation(v object.Value, p *fielderrors.Place) {
+func (f *errorList) policyValidation(v object.Value, p *fielderrors.Place) {
 	f.requiredExpression(v, "expression", "expression is not specified", p)
 	if expression := text(v, "messageExpression"); expression != "" && strings.TrimSpace(expression) == "" {
 		f.Invalid(p.To("messageExpression"), expression, blankIfSpecified)
@@ -415,7 +422,7 @@ func (f *faults) policyValidation(v object.Value, p *fielderrors.Place) {
 	f.onlyIfSet(p.To("reason"), v.At("reason"), validationReasons)
 }
 
-func validatingPolicyStatus(f *faults, obj, _ object.Value) {
+func validatingPolicyStatus(f *errorList, obj, _ object.Value) {
 	p := (*fielderrors.Place)(nil).To("status")
 	status := obj.At("status")
 	for i, warning := range status.At("typeChecking", "expressionWarnings").Items() {
@@ -426,14 +433,14 @@ func validatingPolicyStatus(f *faults, obj, _ object.Value) {
 	f.conditions(status.At("conditions"), p.To("conditions"))
 }
 
-func mutatingPolicyCreate(f *faults, obj object.Value) {
+func mutatingPolicyCreate(f *errorList, obj object.Value) {
 	f.mutatingPolicy(obj, object.Nil)
 	f.dynamicName(obj)
 }
 
-func mutatingPolicyUpdate(f *faults, obj, old object.Value) { f.mutatingPolicy(obj, old) }
+func mutatingPolicyUpdate(f *errorList, obj, old object.Value) { f.mutatingPolicy(obj, old) }
 
-func (f *faults) mutatingPolicy(obj, old object.Value) {
+func (f *errorList) mutatingPolicy(obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyStart(spec, old.At("spec"), p)
@@ -449,7 +456,7 @@ func (f *faults) mutatingPolicy(obj, old object.Value) {
 }
 
 // mutatingRules demands operations that have an object to change.
-func (f *faults) mutatingRules(match object.Value, p *fielderrors.Place) {
+func (f *errorList) mutatingRules(match object.Value, p *fielderrors.Place) {
 	for _, rule := range match.At("resourceRules").Items() {
 		for _, item := range rule.At("operations").Items() {
 			f.only(p.To("resourceRules").To("operations"), item.Str(), mutatingOperations)
@@ -457,7 +464,7 @@ func (f *faults) mutatingRules(match object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) mutation(mutation object.Value, p *fielderrors.Place) {
+func (f *errorList) mutation(mutation object.Value, p *fielderrors.Place) {
 	wanted, other := "", ""
 	kind := text(mutation, "patchType")
 	switch kind {
@@ -479,14 +486,14 @@ func (f *faults) mutation(mutation object.Value, p *fielderrors.Place) {
 	}
 }
 
-func validatingBindingCreate(f *faults, obj object.Value) {
+func validatingBindingCreate(f *errorList, obj object.Value) {
 	f.validatingBinding(obj)
 	f.dynamicName(obj)
 }
 
-func validatingBindingUpdate(f *faults, obj, _ object.Value) { f.validatingBinding(obj) }
+func validatingBindingUpdate(f *errorList, obj, _ object.Value) { f.validatingBinding(obj) }
 
-func (f *faults) validatingBinding(obj object.Value) {
+func (f *errorList) validatingBinding(obj object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyBinding(spec, p)
@@ -507,14 +514,14 @@ func (f *faults) validatingBinding(obj object.Value) {
 	}
 }
 
-func mutatingBindingCreate(f *faults, obj object.Value) {
+func mutatingBindingCreate(f *errorList, obj object.Value) {
 	f.mutatingBinding(obj)
 	f.dynamicName(obj)
 }
 
-func mutatingBindingUpdate(f *faults, obj, _ object.Value) { f.mutatingBinding(obj) }
+func mutatingBindingUpdate(f *errorList, obj, _ object.Value) { f.mutatingBinding(obj) }
 
-func (f *faults) mutatingBinding(obj object.Value) {
+func (f *errorList) mutatingBinding(obj object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	f.policyBinding(spec, p)
@@ -522,7 +529,7 @@ func (f *faults) mutatingBinding(obj object.Value) {
 }
 
 // policyBinding checks what both kinds of bindings have.
-func (f *faults) policyBinding(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) policyBinding(spec object.Value, p *fielderrors.Place) {
 	if name := text(spec, "policyName"); name == "" {
 		f.Required(p.To("policyName"), "")
 	} else {
@@ -534,7 +541,7 @@ func (f *faults) policyBinding(spec object.Value, p *fielderrors.Place) {
 	f.matchResources(spec.At("matchResources"), p.To("matchResources"))
 }
 
-func (f *faults) paramRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) paramRef(ref object.Value, p *fielderrors.Place) {
 	name, selector := text(ref, "name"), ref.At("selector")
 	if name != "" {
 		f.Each(p.To("name"), name, objectmeta.PathSegmentErrors(name, false))

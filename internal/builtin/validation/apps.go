@@ -15,13 +15,13 @@ import (
 
 const doesNotMatch = "`selector` does not match template `labels`"
 
-// matches says whether a selector selects labels, and whether it is one at all. A null selector selects nothing, an empty
-// one everything.
+// matches says whether a selector selects labels, and whether it is one at all. A null selector selects nothing, an
+// empty one everything.
 func matches(selector, labels object.Value) (match, valid bool) {
 	if selector.IsNull() {
 		return false, true
 	}
-	var f faults
+	var f errorList
 	if f.labelSelector(selector, nil, false); len(f.List) > 0 {
 		return false, false
 	}
@@ -57,7 +57,7 @@ func isEmptySelector(selector object.Value) bool {
 }
 
 // workloadSelector checks the selector of a controller, and says whether it can be used.
-func (f *faults) workloadSelector(selector object.Value, kind string, p *fielderrors.Place) bool {
+func (f *errorList) workloadSelector(selector object.Value, kind string, p *fielderrors.Place) bool {
 	if selector.IsNull() {
 		f.Required(p, "")
 		return true
@@ -75,20 +75,20 @@ func (f *faults) workloadSelector(selector object.Value, kind string, p *fielder
 }
 
 // selectorImmutable refuses a change of the selector.
-func (f *faults) selectorImmutable(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) selectorImmutable(spec, was object.Value, p *fielderrors.Place) {
 	if now := spec.At("selector"); !same(now, was.At("selector")) {
 		f.Invalid(p, fielderrors.Show(now, selectorOrder...), fielderrors.Immutable)
 	}
 }
 
-func (f *faults) nonNegativeMembers(v object.Value, p *fielderrors.Place, keys ...string) {
+func (f *errorList) nonNegativeMembers(v object.Value, p *fielderrors.Place, keys ...string) {
 	for _, key := range keys {
 		f.nonNegative(p.To(key), number(v, key))
 	}
 }
 
 // replicaTemplate is the template of a ReplicaSet, also inside a Deployment.
-func (f *faults) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
 	template := spec.At("template")
 	if match, _ := matches(spec.At("selector"), template.At("metadata", "labels")); !match {
 		f.Invalid(p.To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
@@ -100,14 +100,14 @@ func (f *faults) replicaTemplate(spec, was object.Value, p *fielderrors.Place) {
 // onlyAlways is the restart policy of pods that a controller keeps running.
 var onlyAlways = []string{"Always"}
 
-func (f *faults) runsForever(template object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) runsForever(template object.Value, kind string, p *fielderrors.Place) {
 	f.only(p.To("spec").To("restartPolicy"), text(template.At("spec"), "restartPolicy"), onlyAlways)
 	if has(template.At("spec"), "activeDeadlineSeconds") {
 		f.Forbidden(p.To("spec").To("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported")
 	}
 }
 
-func (f *faults) deployment(spec, was object.Value) {
+func (f *errorList) deployment(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
@@ -126,13 +126,17 @@ func (f *faults) deployment(spec, was object.Value) {
 var (
 	deploymentStrategies = []string{"Recreate", "RollingUpdate"}
 	updateStrategies     = []string{"RollingUpdate", "OnDelete"}
-	strategyFields       = []goField{{name: "Type", member: "type", zero: `""`}, {name: "RollingUpdate", member: "rollingUpdate",
-		inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable", zero: "0"}, {name: "MaxSurge", member: "maxSurge", zero: "0"}}}}
-	statefulStrategyFields = []goField{{name: "Type", member: "type", zero: `""`}, {name: "RollingUpdate", member: "rollingUpdate", inner: rollingStatefulFields}}
-	rollingStatefulFields  = []goField{{name: "Partition", member: "partition", zero: "0"}, {name: "MaxUnavailable", member: "maxUnavailable"}}
+	strategyFields       = []goField{{name: "Type", member: "type", zero: `""`},
+		{name: "RollingUpdate", member: "rollingUpdate",
+			inner: []goField{{name: "MaxUnavailable", member: "maxUnavailable", zero: "0"},
+				{name: "MaxSurge", member: "maxSurge", zero: "0"}}}}
+	statefulStrategyFields = []goField{{name: "Type", member: "type", zero: `""`},
+		{name: "RollingUpdate", member: "rollingUpdate", inner: rollingStatefulFields}}
+	rollingStatefulFields = []goField{{name: "Partition", member: "partition", zero: "0"},
+		{name: "MaxUnavailable", member: "maxUnavailable"}}
 )
 
-func (f *faults) deploymentStrategy(strategy object.Value, p *fielderrors.Place) {
+func (f *errorList) deploymentStrategy(strategy object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
 	switch text(strategy, "type") {
 	case "Recreate":
@@ -161,8 +165,8 @@ func isPercent(v object.Value) bool {
 	return v.Kind() == object.String && len(notPercent(v.Str())) == 0
 }
 
-// notPercent is why a text is no percentage. Upstream asks a regular expression, which takes longer than all the rest of the
-// strategy.
+// notPercent is why a text is no percentage. Upstream asks a regular expression, which takes longer than all the rest
+// of the strategy.
 func notPercent(text string) []string {
 	if digits, ok := strings.CutSuffix(text, "%"); ok && digits != "" && strings.Trim(digits, "0123456789") == "" {
 		return nil
@@ -171,7 +175,7 @@ func notPercent(text string) []string {
 }
 
 // intOrPercent demands a number that is not negative, or a percentage.
-func (f *faults) intOrPercent(p *fielderrors.Place, v object.Value) {
+func (f *errorList) intOrPercent(p *fielderrors.Place, v object.Value) {
 	if v.Kind() == object.String {
 		for _, wrong := range notPercent(v.Str()) {
 			f.Invalid(p, fielderrors.Show(v), wrong)
@@ -197,25 +201,26 @@ func intOrPercentValue(v object.Value) int64 {
 	return int64(n)
 }
 
-func (f *faults) atMost100Percent(p *fielderrors.Place, v object.Value) {
+func (f *errorList) atMost100Percent(p *fielderrors.Place, v object.Value) {
 	if isPercent(v) && intOrPercentValue(v) > 100 {
 		f.Invalid(p, fielderrors.Show(v), "must not be greater than 100%")
 	}
 }
 
-func deploymentCreate(f *faults, obj object.Value) {
+func deploymentCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.deployment(obj.At("spec"), object.Nil)
 }
 
-func deploymentUpdate(f *faults, obj, old object.Value) {
+func deploymentUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.deployment(obj.At("spec"), old.At("spec"))
 	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 }
 
-// counts checks the numbers in a controller's status: none is negative, and of those in part none is more than replicas.
-func (f *faults) counts(status object.Value, part ...string) {
+// counts checks the numbers in a controller's status: none is negative, and of those in part none is more than
+// replicas.
+func (f *errorList) counts(status object.Value, part ...string) {
 	p := (*fielderrors.Place)(nil).To("status")
 	for _, m := range status.Members() {
 		if m.Value.Kind() == object.Int {
@@ -230,14 +235,14 @@ func (f *faults) counts(status object.Value, part ...string) {
 }
 
 // availableAreReady refuses more available than ready ones.
-func (f *faults) availableAreReady(status object.Value, ready string) {
+func (f *errorList) availableAreReady(status object.Value, ready string) {
 	if n := number(status, "availableReplicas"); n > number(status, "readyReplicas") {
 		f.Invalid((*fielderrors.Place)(nil).To("status").To("availableReplicas"), n, "cannot be greater than "+ready)
 	}
 }
 
 // collisionsGrow refuses a smaller collisionCount.
-func (f *faults) collisionsGrow(status, was object.Value) {
+func (f *errorList) collisionsGrow(status, was object.Value) {
 	if !has(was, "collisionCount") {
 		return
 	}
@@ -246,7 +251,7 @@ func (f *faults) collisionsGrow(status, was object.Value) {
 	}
 }
 
-func deploymentStatus(f *faults, obj, old object.Value) {
+func deploymentStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	status := obj.At("status")
 	f.counts(status, "updatedReplicas", "readyReplicas", "availableReplicas")
@@ -254,7 +259,7 @@ func deploymentStatus(f *faults, obj, old object.Value) {
 	f.collisionsGrow(status, old.At("status"))
 }
 
-func (f *faults) replicaSet(spec, was object.Value) {
+func (f *errorList) replicaSet(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "replicas", "minReadySeconds")
 	if f.workloadSelector(spec.At("selector"), "deployment", p.To("selector")) {
@@ -262,25 +267,25 @@ func (f *faults) replicaSet(spec, was object.Value) {
 	}
 }
 
-func replicaSetCreate(f *faults, obj object.Value) {
+func replicaSetCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicaSet(obj.At("spec"), object.Nil)
 }
 
-func replicaSetUpdate(f *faults, obj, old object.Value) {
+func replicaSetUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicaSet(obj.At("spec"), old.At("spec"))
 	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 }
 
 // replicaStatus serves ReplicationControllers, too.
-func replicaStatus(f *faults, obj, _ object.Value) {
+func replicaStatus(f *errorList, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.counts(obj.At("status"), "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 	f.availableAreReady(obj.At("status"), "readyReplicas")
 }
 
-func (f *faults) replicationController(spec, was object.Value) {
+func (f *errorList) replicationController(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.nonNegativeMembers(spec, p, "minReadySeconds")
 	selector := spec.At("selector")
@@ -307,17 +312,17 @@ func (f *faults) replicationController(spec, was object.Value) {
 	f.runsForever(template, "ReplicationController", p.To("template"))
 }
 
-func replicationControllerCreate(f *faults, obj object.Value) {
+func replicationControllerCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicationController(obj.At("spec"), object.Nil)
 }
 
-func replicationControllerUpdate(f *faults, obj, old object.Value) {
+func replicationControllerUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.replicationController(obj.At("spec"), old.At("spec"))
 }
 
-func (f *faults) daemonSet(spec, was object.Value) {
+func (f *errorList) daemonSet(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	selector, template := spec.At("selector"), spec.At("template")
 	keep := badLabelValue(was.At("selector", "matchExpressions"))
@@ -328,7 +333,8 @@ func (f *faults) daemonSet(spec, was object.Value) {
 	}
 	f.labelSelector(selector, p.To("selector"), keep)
 	if match, valid := matches(selector, template.At("metadata", "labels")); valid && !match {
-		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")), doesNotMatch)
+		f.Invalid(p.To("template").To("metadata").To("labels"), fielderrors.Show(template.At("metadata", "labels")),
+			doesNotMatch)
 	}
 	if isEmptySelector(selector) {
 		f.Invalid(p.To("selector"), fielderrors.Show(selector), "empty selector is invalid for daemonset")
@@ -339,7 +345,7 @@ func (f *faults) daemonSet(spec, was object.Value) {
 	f.daemonStrategy(spec.At("updateStrategy"), p.To("updateStrategy"))
 }
 
-func (f *faults) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
+func (f *errorList) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
 	switch text(strategy, "type") {
 	case "OnDelete":
 	case "RollingUpdate":
@@ -366,25 +372,25 @@ func (f *faults) daemonStrategy(strategy object.Value, p *fielderrors.Place) {
 	}
 }
 
-func daemonSetCreate(f *faults, obj object.Value) {
+func daemonSetCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.daemonSet(obj.At("spec"), object.Nil)
 }
 
-func daemonSetUpdate(f *faults, obj, old object.Value) {
+func daemonSetUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.selectorImmutable(obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec").To("selector"))
 	f.daemonSet(obj.At("spec"), old.At("spec"))
 }
 
-func daemonSetStatus(f *faults, obj, old object.Value) {
+func daemonSetStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.counts(obj.At("status"))
 	f.collisionsGrow(obj.At("status"), old.At("status"))
 }
 
 // statefulSet checks a StatefulSet's spec. In an update (was is not null) what cannot change is not looked at again.
-func (f *faults) statefulSet(spec, was object.Value, withTemplate bool) {
+func (f *errorList) statefulSet(spec, was object.Value, withTemplate bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	switch policy := text(spec, "podManagementPolicy"); policy {
 	case "":
@@ -417,14 +423,15 @@ func (f *faults) statefulSet(spec, was object.Value, withTemplate bool) {
 
 var retentionPolicies = []string{"Retain", "Delete"}
 
-func (f *faults) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
+func (f *errorList) statefulStrategy(strategy, was object.Value, p *fielderrors.Place) {
 	rolling := strategy.At("rollingUpdate")
 	switch kind := text(strategy, "type"); {
 	case kind == "":
 		f.Required(p, "")
 	case kind == "OnDelete", kind == "Recreate" && text(was.At("updateStrategy"), "type") == "Recreate":
 		if !rolling.IsNull() {
-			f.Invalid(p.To("rollingUpdate"), goForm{rolling, rollingStatefulFields}, "only allowed for updateStrategy 'RollingUpdate'")
+			f.Invalid(p.To("rollingUpdate"), goForm{rolling, rollingStatefulFields},
+				"only allowed for updateStrategy 'RollingUpdate'")
 		}
 	case kind != "RollingUpdate":
 		f.Invalid(p, goForm{strategy, statefulStrategyFields}, "must be 'RollingUpdate' or 'OnDelete'")
@@ -443,7 +450,7 @@ func (f *faults) statefulStrategy(strategy, was object.Value, p *fielderrors.Pla
 
 // statefulTemplate checks the template as its pods will be: with a volume for every claim, and with host names of their
 // own.
-func (f *faults) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
+func (f *errorList) statefulTemplate(spec, was object.Value, withTemplate bool, p *fielderrors.Place) {
 	selector := spec.At("selector")
 	if selector.IsNull() {
 		f.Required(p.To("selector"), "")
@@ -484,7 +491,8 @@ func withClaims(template, claims object.Value) object.Value {
 		for _, claim := range claims.Items() {
 			name := object.StringOf(text(claim.At("metadata"), "name"))
 			if !names.add(name.Str()) {
-				volumes = append(volumes, object.Fields("name", name, "persistentVolumeClaim", object.Fields("claimName", name)))
+				volumes = append(volumes, object.Fields("name", name, "persistentVolumeClaim",
+					object.Fields("claimName", name)))
 			}
 		}
 		for _, volume := range pod.At("volumes").Items() {
@@ -497,18 +505,18 @@ func withClaims(template, claims object.Value) object.Value {
 	return template.With("spec", pod.Without("hostname").Without("subdomain"))
 }
 
-func statefulSetCreate(f *faults, obj object.Value) {
+func statefulSetCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.statefulSet(obj.At("spec"), object.Nil, true)
 }
 
-func statefulSetUpdate(f *faults, obj, old object.Value) {
+func statefulSetUpdate(f *errorList, obj, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(obj)
 	spec, was := obj.At("spec"), old.At("spec")
 	before := len(f.List)
 	if f.statefulSet(spec, was, true); len(f.List) > before {
-		var broken faults // a template that was broken before may stay so
+		var broken errorList // a template that was broken before may stay so
 		if broken.statefulSet(was, was, true); len(broken.List) > 0 {
 			f.List = f.List[:before]
 			f.statefulSet(spec, was, false)
@@ -516,7 +524,8 @@ func statefulSetUpdate(f *faults, obj, old object.Value) {
 	}
 	f.selectorImmutable(spec, was, p.To("selector"))
 	if !same(spec.At("volumeClaimTemplates"), was.At("volumeClaimTemplates")) {
-		f.Invalid(p.To("volumeClaimTemplates"), fielderrors.Show(spec.At("volumeClaimTemplates")), fielderrors.Immutable)
+		f.Invalid(p.To("volumeClaimTemplates"), fielderrors.Show(spec.At("volumeClaimTemplates")),
+			fielderrors.Immutable)
 	}
 	if name := text(spec, "serviceName"); name != text(was, "serviceName") {
 		f.Invalid(p.To("serviceName"), name, fielderrors.Immutable)
@@ -526,7 +535,7 @@ func statefulSetUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func statefulSetStatus(f *faults, obj, old object.Value) {
+func statefulSetStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	status := obj.At("status")
 	f.counts(status, "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
@@ -534,7 +543,7 @@ func statefulSetStatus(f *faults, obj, old object.Value) {
 	f.collisionsGrow(status, old.At("status"))
 }
 
-func controllerRevisionCreate(f *faults, obj object.Value) {
+func controllerRevisionCreate(f *errorList, obj object.Value) {
 	f.controllerRevision(obj)
 	p := (*fielderrors.Place)(nil).To("data")
 	switch data := obj.At("data"); data.Kind() {
@@ -546,12 +555,12 @@ func controllerRevisionCreate(f *faults, obj object.Value) {
 	}
 }
 
-func (f *faults) controllerRevision(obj object.Value) {
+func (f *errorList) controllerRevision(obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.nonNegative((*fielderrors.Place)(nil).To("revision"), number(obj, "revision"))
 }
 
-func controllerRevisionUpdate(f *faults, obj, old object.Value) {
+func controllerRevisionUpdate(f *errorList, obj, old object.Value) {
 	f.controllerRevision(obj)
 	if !object.Equal(obj.At("data"), old.At("data")) {
 		f.Invalid((*fielderrors.Place)(nil).To("data"), fielderrors.Show(obj.At("data")), fielderrors.Immutable)

@@ -21,14 +21,15 @@ var (
 	selectPolicies = []string{"Disabled", "Max", "Min"}
 	scalingKinds   = []string{"Percent", "Pods"}
 	// metricSources are the members of a metric in the order in which the reference looks for them, and their kinds.
-	metricSources = [...][2]string{{"object", "Object"}, {"external", "External"}, {"pods", "Pods"}, {"resource", "Resource"}, {"containerResource", "ContainerResource"}}
+	metricSources = [...][2]string{{"object", "Object"}, {"external", "External"}, {"pods", "Pods"},
+		{"resource", "Resource"}, {"containerResource", "ContainerResource"}}
 )
 
-func autoscalerCreate(f *faults, obj object.Value) { f.autoscaler(obj, object.Nil) }
+func autoscalerCreate(f *errorList, obj object.Value) { f.autoscaler(obj, object.Nil) }
 
-func autoscalerUpdate(f *faults, obj, old object.Value) { f.autoscaler(obj, old) }
+func autoscalerUpdate(f *errorList, obj, old object.Value) { f.autoscaler(obj, old) }
 
-func (f *faults) autoscaler(obj, old object.Value) {
+func (f *errorList) autoscaler(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec, was := obj.At("spec"), old.At("spec")
 	p := (*fielderrors.Place)(nil).To("spec")
@@ -42,7 +43,7 @@ func (f *faults) autoscaler(obj, old object.Value) {
 	}
 }
 
-func (f *faults) replicaBounds(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) replicaBounds(spec object.Value, p *fielderrors.Place) {
 	least, most := spec.At("minReplicas"), number(spec, "maxReplicas")
 	if !least.IsNull() {
 		f.nonNegative(p.To("minReplicas"), least.Int())
@@ -57,14 +58,15 @@ func (f *faults) replicaBounds(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) scaleTarget(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) scaleTarget(spec, was object.Value, p *fielderrors.Place) {
 	target, before := spec.At("scaleTargetRef"), was.At("scaleTargetRef")
-	kept := !was.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") && text(target, "kind") == text(before, "kind")
+	kept := !was.IsNull() && text(target, "apiVersion") == text(before, "apiVersion") &&
+		text(target, "kind") == text(before, "kind")
 	f.scaled(target, kept, text(target, "kind") == "ReplicationController", p.To("scaleTargetRef"))
 }
 
 // scaled checks a reference to what is scaled or measured.
-func (f *faults) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Place) {
+func (f *errorList) scaled(ref object.Value, anyVersion, core bool, p *fielderrors.Place) {
 	f.requiredSegment(p.To("kind"), text(ref, "kind"))
 	f.requiredSegment(p.To("name"), text(ref, "name"))
 	version := text(ref, "apiVersion")
@@ -85,10 +87,11 @@ func apiVersionFault(version string, core bool) string {
 	return ""
 }
 
-func (f *faults) metrics(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) metrics(spec, was object.Value, p *fielderrors.Place) {
 	anyVersion := slices.ContainsFunc(was.At("metrics").Items(), func(metric object.Value) bool {
 		described := metric.At("object", "describedObject")
-		return text(metric, "type") == "Object" && has(metric, "object") && apiVersionFault(text(described, "apiVersion"), true) != ""
+		return text(metric, "type") == "Object" && has(metric, "object") &&
+			apiVersionFault(text(described, "apiVersion"), true) != ""
 	})
 	toZero := false
 	for i, metric := range spec.At("metrics").Items() {
@@ -101,7 +104,7 @@ func (f *faults) metrics(spec, was object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) metric(metric object.Value, anyVersion bool, p *fielderrors.Place) {
+func (f *errorList) metric(metric object.Value, anyVersion bool, p *fielderrors.Place) {
 	kind := text(metric, "type")
 	if kind == "" {
 		f.Required(p.To("type"), "must specify a metric source type")
@@ -133,7 +136,7 @@ func (f *faults) metric(metric object.Value, anyVersion bool, p *fielderrors.Pla
 	}
 }
 
-func (f *faults) metricSource(kind string, from object.Value, anyVersion bool, p *fielderrors.Place) {
+func (f *errorList) metricSource(kind string, from object.Value, anyVersion bool, p *fielderrors.Place) {
 	target := from.At("target")
 	at := p.To("target")
 	average, value, utilization := has(target, "averageValue"), has(target, "value"), has(target, "averageUtilization")
@@ -169,7 +172,7 @@ func (f *faults) metricSource(kind string, from object.Value, anyVersion bool, p
 	f.metricTarget(target, at)
 }
 
-func (f *faults) metricName(from object.Value, p *fielderrors.Place) {
+func (f *errorList) metricName(from object.Value, p *fielderrors.Place) {
 	if name := text(from.At("metric"), "name"); name == "" {
 		f.Required(p.To("metric").To("name"), "must specify a metric name")
 	} else {
@@ -177,7 +180,7 @@ func (f *faults) metricName(from object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) metricResource(kind string, from object.Value, p *fielderrors.Place) {
+func (f *errorList) metricResource(kind string, from object.Value, p *fielderrors.Place) {
 	name := text(from, "name")
 	if name == "" {
 		f.Required(p.To("name"), "must specify a resource name")
@@ -195,7 +198,7 @@ func (f *faults) metricResource(kind string, from object.Value, p *fielderrors.P
 	}
 }
 
-func (f *faults) metricTarget(target object.Value, p *fielderrors.Place) {
+func (f *errorList) metricTarget(target object.Value, p *fielderrors.Place) {
 	kind := text(target, "type")
 	if kind == "" {
 		f.Required(p.To("type"), "must specify a metric target type")
@@ -215,11 +218,12 @@ func (f *faults) metricTarget(target object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) scalingRules(rules object.Value, p *fielderrors.Place) {
+func (f *errorList) scalingRules(rules object.Value, p *fielderrors.Place) {
 	if window := rules.At("stabilizationWindowSeconds"); !window.IsNull() {
 		f.nonNegativeZero(p.To("stabilizationWindowSeconds"), window.Int())
 		if window.Int() > maxStabilization {
-			f.Invalid(p.To("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v", maxStabilization))
+			f.Invalid(p.To("stabilizationWindowSeconds"), window.Int(), fmt.Sprintf("must be less than or equal to %v",
+				maxStabilization))
 		}
 	}
 	f.onlyIfSet(p.To("selectPolicy"), rules.At("selectPolicy"), selectPolicies)
@@ -241,7 +245,7 @@ func (f *faults) scalingRules(rules object.Value, p *fielderrors.Place) {
 	}
 }
 
-func autoscalerStatus(f *faults, obj, _ object.Value) {
+func autoscalerStatus(f *errorList, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("status")
 	status := obj.At("status")
@@ -253,17 +257,18 @@ func autoscalerStatus(f *faults, obj, _ object.Value) {
 
 // autoscalerV1 are the rules of the version that has no metrics but one; others stand in an annotation.
 var autoscalerV1 = rule{
-	create: func(f *faults, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
-	update: func(f *faults, obj, old object.Value) { f.autoscalerV1(obj, old) },
-	status: func(f *faults, obj, _ object.Value) {
+	create: func(f *errorList, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
+	update: func(f *errorList, obj, old object.Value) { f.autoscalerV1(obj, old) },
+	status: func(f *errorList, obj, _ object.Value) {
 		f.qualifiedFinalizers(obj)
-		f.nonNegativeMembers(obj.At("status"), (*fielderrors.Place)(nil).To("status"), "currentReplicas", "desiredReplicas")
+		f.nonNegativeMembers(obj.At("status"), (*fielderrors.Place)(nil).To("status"), "currentReplicas",
+			"desiredReplicas")
 	},
 }
 
 const metricsAnnotation = "autoscaling.alpha.kubernetes.io/metrics"
 
-func (f *faults) autoscalerV1(obj, old object.Value) {
+func (f *errorList) autoscalerV1(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
 	p := (*fielderrors.Place)(nil).To("spec")
@@ -273,9 +278,11 @@ func (f *faults) autoscalerV1(obj, old object.Value) {
 		return
 	}
 	if least := spec.At("minReplicas"); !least.IsNull() && least.Int() == 0 {
-		f.Forbidden(p.To("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas")
+		f.Forbidden(p.To("metrics"),
+			"must specify at least one Object or External metric to support scaling to zero replicas")
 	}
 	if utilization := spec.At("targetCPUUtilizationPercentage"); !utilization.IsNull() && utilization.Int() < 1 {
-		f.Invalid(p.To("metrics").Item(0).To("resource").To("target").To("averageUtilization"), utilization.Int(), "must be greater than 0")
+		f.Invalid(p.To("metrics").Item(0).To("resource").To("target").To("averageUtilization"), utilization.Int(),
+			"must be greater than 0")
 	}
 }

@@ -38,8 +38,9 @@ var (
 )
 
 // jobSpec checks a Job's spec, also in a CronJob; was is the one before, null in a new object.
-func (f *faults) jobSpec(spec, was object.Value, p *fielderrors.Place) {
-	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished",
+func (f *errorList) jobSpec(spec, was object.Value, p *fielderrors.Place) {
+	f.nonNegativeMembers(spec, p, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+		"ttlSecondsAfterFinished",
 		"backoffLimitPerIndex", "maxFailedIndexes")
 	if has(spec, "maxFailedIndexes") && !has(spec, "backoffLimitPerIndex") {
 		f.Required(p.To("backoffLimitPerIndex"), "when maxFailedIndexes is specified")
@@ -84,7 +85,7 @@ func (f *faults) jobSpec(spec, was object.Value, p *fielderrors.Place) {
 }
 
 // ends demands pods that come to an end.
-func (f *faults) ends(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) ends(spec object.Value, p *fielderrors.Place) {
 	switch policy := text(spec.At("template", "spec"), "restartPolicy"); policy {
 	case "", "Always":
 		f.Required(p, `valid values: "OnFailure", "Never"`)
@@ -98,7 +99,7 @@ func (f *faults) ends(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) indexed(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) indexed(spec object.Value, p *fielderrors.Place) {
 	completions, parallelism, failed := spec.At("completions"), spec.At("parallelism"), spec.At("maxFailedIndexes")
 	if completions.IsNull() {
 		f.Required(p.To("completions"), "when completion mode is Indexed")
@@ -117,14 +118,15 @@ func (f *faults) indexed(spec object.Value, p *fielderrors.Place) {
 		return
 	}
 	if failed.IsNull() {
-		f.Required(p.To("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", completionsSoftLimit))
+		f.Required(p.To("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d",
+			completionsSoftLimit))
 	}
 	when := fmt.Sprintf(" when completions are above %d and used with backoff limit per index", completionsSoftLimit)
 	atMost(p.To("parallelism"), parallelism, parallelismAbove, when)
 	atMost(p.To("maxFailedIndexes"), failed, maxFailedAbove, when)
 }
 
-func (f *faults) failurePolicy(spec, policy object.Value, p *fielderrors.Place) {
+func (f *errorList) failurePolicy(spec, policy object.Value, p *fielderrors.Place) {
 	rules := policy.At("rules")
 	if rules.Len() > maxPolicyRules {
 		f.TooMany(p, rules.Len(), maxPolicyRules)
@@ -153,7 +155,7 @@ func (f *faults) failurePolicy(spec, policy object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *faults) onPodConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) onPodConditions(conditions object.Value, p *fielderrors.Place) {
 	if conditions.Len() > maxPolicyConditions {
 		f.TooMany(p, conditions.Len(), maxPolicyConditions)
 	}
@@ -167,7 +169,7 @@ func (f *faults) onPodConditions(conditions object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *faults) onExitCodes(spec, codes object.Value, p *fielderrors.Place) {
+func (f *errorList) onExitCodes(spec, codes object.Value, p *fielderrors.Place) {
 	operator, values := text(codes, "operator"), codes.At("values")
 	if operator == "" {
 		f.Required(p.To("operator"), validOnes(exitCodeOperators))
@@ -175,7 +177,8 @@ func (f *faults) onExitCodes(spec, codes object.Value, p *fielderrors.Place) {
 		f.only(p.To("operator"), operator, exitCodeOperators)
 	}
 	if name := codes.At("containerName"); !name.IsNull() && !hasContainer(spec.At("template", "spec"), name.Str()) {
-		f.Invalid(p.To("containerName"), name.Str(), "must be one of the container or initContainer names in the pod template")
+		f.Invalid(p.To("containerName"), name.Str(),
+			"must be one of the container or initContainer names in the pod template")
 	}
 	at := p.To("values")
 	if values.Len() == 0 {
@@ -211,7 +214,7 @@ func hasContainer(pod object.Value, name string) bool {
 	return false
 }
 
-func (f *faults) successPolicy(spec, policy object.Value, p *fielderrors.Place) {
+func (f *errorList) successPolicy(spec, policy object.Value, p *fielderrors.Place) {
 	rules := policy.At("rules")
 	if rules.Len() == 0 {
 		f.Required(p, "at least one rules must be specified when the successPolicy is specified")
@@ -241,7 +244,8 @@ func (f *faults) successPolicy(spec, policy object.Value, p *fielderrors.Place) 
 		}
 		f.nonNegative(p.To("succeededCount"), count.Int())
 		if count.Int() > completions {
-			f.Invalid(p.To("succeededCount"), count.Int(), fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
+			f.Invalid(p.To("succeededCount"), count.Int(),
+				fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions))
 		}
 		if !indexes.IsNull() && count.Int() > total {
 			f.Invalid(p.To("succeededCount"), count.Int(),
@@ -251,16 +255,20 @@ func (f *faults) successPolicy(spec, policy object.Value, p *fielderrors.Place) 
 }
 
 var (
-	successPolicyFields = []goField{{name: "Rules", member: "rules", inner: []goField{{name: "SucceededIndexes", member: "succeededIndexes"},
-		{name: "SucceededCount", member: "succeededCount"}}}}
-	failurePolicyFields = []goField{{name: "Rules", member: "rules", inner: []goField{{name: "Action", member: "action", zero: `""`},
-		{name: "OnExitCodes", member: "onExitCodes", inner: []goField{{name: "ContainerName", member: "containerName"},
-			{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}},
-		{name: "OnPodConditions", member: "onPodConditions", inner: []goField{{name: "Type", member: "type", zero: `""`}, {name: "Status", member: "status", zero: `""`}}}}}}
+	successPolicyFields = []goField{{name: "Rules", member: "rules",
+		inner: []goField{{name: "SucceededIndexes", member: "succeededIndexes"},
+			{name: "SucceededCount", member: "succeededCount"}}}}
+	failurePolicyFields = []goField{{name: "Rules", member: "rules",
+		inner: []goField{{name: "Action", member: "action", zero: `""`},
+			{name: "OnExitCodes", member: "onExitCodes", inner: []goField{{name: "ContainerName", member: "containerName"},
+				{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}},
+			{name: "OnPodConditions", member: "onPodConditions",
+				inner: []goField{{name: "Type", member: "type", zero: `""`},
+					{name: "Status", member: "status", zero: `""`}}}}}}
 )
 
 // job checks a Job but for its metadata.
-func (f *faults) job(job, old object.Value) {
+func (f *errorList) job(job, old object.Value) {
 	spec := job.At("spec")
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.jobSpec(spec, old.At("spec"), p)
@@ -276,19 +284,20 @@ func (f *faults) job(job, old object.Value) {
 }
 
 // nameAllowsCompletions demands a name that leaves room for the index in the host names of the pods.
-func (f *faults) nameAllowsCompletions(job object.Value) {
+func (f *errorList) nameAllowsCompletions(job object.Value) {
 	spec, name := job.At("spec"), text(job.At("metadata"), "name")
 	n := number(spec, "completions")
 	if text(spec, "completionMode") != "Indexed" || n <= 0 {
 		return
 	}
 	if host := fmt.Sprintf("%s-%d", name, n-1); !objectmeta.IsLabel(host) {
-		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name, "will not able to create pod with invalid DNS label: "+host)
+		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
+			"will not able to create pod with invalid DNS label: "+host)
 	}
 }
 
 // generatedSelector demands the labels and the selector that the server gives to a Job.
-func (f *faults) generatedSelector(job object.Value) {
+func (f *errorList) generatedSelector(job object.Value) {
 	spec, meta := job.At("spec"), job.At("metadata")
 	selector := spec.At("selector")
 	if truth(spec, "manualSelector") || selector.IsNull() {
@@ -296,7 +305,8 @@ func (f *faults) generatedSelector(job object.Value) {
 	}
 	uid, name := text(meta, "uid"), text(meta, "name")
 	labels := spec.At("template", "metadata", "labels")
-	expected := []object.Member{{Key: controllerUIDLabel, Value: object.StringOf(uid)}, {Key: jobNameLabel, Value: object.StringOf(name)},
+	expected := []object.Member{{Key: controllerUIDLabel, Value: object.StringOf(uid)},
+		{Key: jobNameLabel, Value: object.StringOf(name)},
 		{Key: oldControllerUID, Value: object.StringOf(uid)}, {Key: oldJobNameLabel, Value: object.StringOf(name)}}
 	p := (*fielderrors.Place)(nil).To("spec").To("template").To("metadata").To("labels")
 	for _, m := range expected {
@@ -308,18 +318,19 @@ func (f *faults) generatedSelector(job object.Value) {
 		}
 	}
 	if match, valid := matches(selector, object.MapOf(expected...)); valid && !match {
-		f.Invalid((*fielderrors.Place)(nil).To("spec").To("selector"), fielderrors.Show(selector, selectorOrder...), "`selector` not auto-generated")
+		f.Invalid((*fielderrors.Place)(nil).To("spec").To("selector"), fielderrors.Show(selector, selectorOrder...),
+			"`selector` not auto-generated")
 	}
 }
 
-func jobCreate(f *faults, job object.Value) {
+func jobCreate(f *errorList, job object.Value) {
 	f.qualifiedFinalizers(job)
 	f.generatedSelector(job)
 	f.job(job, object.Nil)
 	f.nameAllowsCompletions(job)
 }
 
-func jobUpdate(f *faults, job, old object.Value) {
+func jobUpdate(f *errorList, job, old object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.qualifiedFinalizers(job)
 	spec, was := job.At("spec"), old.At("spec")
@@ -327,7 +338,8 @@ func jobUpdate(f *faults, job, old object.Value) {
 	f.completionsChange(spec, was, p.To("completions"))
 	f.selectorImmutable(spec, was, p.To("selector"))
 	f.jobTemplateChange(job, old, p)
-	for _, key := range [...]string{"completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"} {
+	for _, key := range [...]string{"completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
+		"successPolicy"} {
 		now := spec.At(key)
 		if same(now, was.At(key)) {
 			continue
@@ -344,7 +356,7 @@ func jobUpdate(f *faults, job, old object.Value) {
 	f.nameAllowsCompletions(job)
 }
 
-func (f *faults) completionsChange(spec, was object.Value, p *fielderrors.Place) {
+func (f *errorList) completionsChange(spec, was object.Value, p *fielderrors.Place) {
 	now := spec.At("completions")
 	switch {
 	case object.Equal(now, was.At("completions")):
@@ -357,7 +369,7 @@ func (f *faults) completionsChange(spec, was object.Value, p *fielderrors.Place)
 
 // jobTemplateChange lets the template change only where pods are put, and how large they are, and only while the Job is
 // suspended and has no pods.
-func (f *faults) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
+func (f *errorList) jobTemplateChange(job, old object.Value, p *fielderrors.Place) {
 	now, was := job.At("spec", "template"), old.At("spec", "template")
 	suspended := truth(old.At("spec"), "suspend")
 	idle := number(old.At("status"), "active") == 0 &&
@@ -422,7 +434,7 @@ func isCondition(conditions object.Value, kind, status string) bool {
 	return false
 }
 
-func cronJobCreate(f *faults, obj object.Value) {
+func cronJobCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.cronJob(obj.At("spec"), object.Nil)
 	if name := text(obj.At("metadata"), "name"); len(name) > utilvalidation.DNS1035LabelMaxLength-11 {
@@ -430,12 +442,12 @@ func cronJobCreate(f *faults, obj object.Value) {
 	}
 }
 
-func cronJobUpdate(f *faults, obj, old object.Value) {
+func cronJobUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.cronJob(obj.At("spec"), old.At("spec"))
 }
 
-func (f *faults) cronJob(spec, was object.Value) {
+func (f *errorList) cronJob(spec, was object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	if schedule := text(spec, "schedule"); schedule == "" {
 		f.Required(p.To("schedule"), "")

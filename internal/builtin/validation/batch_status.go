@@ -95,28 +95,30 @@ func conditionsOf(status object.Value) jobConditions {
 	all := status.At("conditions")
 	return jobConditions{
 		complete: isCondition(all, "Complete", "True"), failed: isCondition(all, "Failed", "True"),
-		failureTarget: isCondition(all, "FailureTarget", "True"), successCriteria: isCondition(all, "SuccessCriteriaMet", "True"),
+		failureTarget:   isCondition(all, "FailureTarget", "True"),
+		successCriteria: isCondition(all, "SuccessCriteriaMet", "True"),
 	}
 }
 
 func (c jobConditions) finished() bool { return c.complete || c.failed }
 
 // jobStatus checks the status that a Job gets. What was wrong before, and has not changed, may stay so.
-func jobStatus(f *faults, job, old object.Value) {
+func jobStatus(f *errorList, job, old object.Value) {
 	f.qualifiedFinalizers(job)
 	p := (*fielderrors.Place)(nil).To("status")
 	status, was := job.At("status"), old.At("status")
 	f.nonNegativeMembers(status, p, "active", "succeeded", "failed", "ready", "terminating")
 	f.uncounted(status.At("uncountedTerminatedPods"), p.To("uncountedTerminatedPods"))
 	now, before := conditionsOf(status), conditionsOf(was)
-	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")), p.To("conditions"))
+	f.jobConditions(job, now, before, !object.Equal(status.At("failedIndexes"), was.At("failedIndexes")),
+		p.To("conditions"))
 	f.jobTimes(job, old, now, before, p)
 	f.jobCounts(job, old, now, before, p)
 	f.jobIndexes(job, old, p)
 }
 
 // uncounted checks the pods that are not counted yet: each is named once.
-func (f *faults) uncounted(pods object.Value, p *fielderrors.Place) {
+func (f *errorList) uncounted(pods object.Value, p *fielderrors.Place) {
 	var uids seen
 	for _, key := range [...]string{"succeeded", "failed"} {
 		for i, item := range pods.At(key).Items() {
@@ -130,7 +132,7 @@ func (f *faults) uncounted(pods object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *fielderrors.Place) {
+func (f *errorList) jobConditions(job object.Value, now, was jobConditions, indexesChanged bool, p *fielderrors.Place) {
 	completed, failed := now.complete != was.complete, now.failed != was.failed
 	check := func(changed, wrong bool, why string) {
 		if changed && wrong {
@@ -138,29 +140,34 @@ func (f *faults) jobConditions(job object.Value, now, was jobConditions, indexes
 		}
 	}
 	check(completed || failed, now.complete && now.failed, "cannot set Complete=True and Failed=true conditions")
-	check(completed || now.failureTarget != was.failureTarget, now.complete && now.failureTarget, "cannot set Complete=True and FailureTarget=true conditions")
-	check(failed || indexesChanged, now.failed && !now.failureTarget, "cannot set Failed=True condition without the FailureTarget=true condition")
+	check(completed || now.failureTarget != was.failureTarget, now.complete && now.failureTarget,
+		"cannot set Complete=True and FailureTarget=true conditions")
+	check(failed || indexesChanged, now.failed && !now.failureTarget,
+		"cannot set Failed=True condition without the FailureTarget=true condition")
 	check(completed || now.successCriteria != was.successCriteria, now.complete && !now.successCriteria,
 		"cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
 	check(true, now.successCriteria && now.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
-	check(true, now.successCriteria && now.failureTarget, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+	check(true, now.successCriteria && now.failureTarget,
+		"cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
 	check(has(job.At("spec"), "successPolicy"), !now.successCriteria && now.complete,
 		"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
 	check(was.failed, !now.failed, "cannot disable the terminal Failed=True condition")
 	check(was.complete, !now.complete, "cannot disable the terminal Complete=True condition")
 	check(was.failureTarget, !now.failureTarget, "cannot disable the terminal FailureTarget=True condition")
 	check(was.successCriteria, !now.successCriteria, "cannot disable the SuccessCriteriaMet=True condition")
-	check(was.complete && !was.successCriteria, now.successCriteria, "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
+	check(was.complete && !was.successCriteria, now.successCriteria,
+		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
-func (f *faults) jobTimes(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobTimes(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
 	status, spec := job.At("status"), job.At("spec")
 	start, end := status.At("startTime"), status.At("completionTime")
 	oldStart, oldEnd := old.At("status", "startTime"), old.At("status", "completionTime")
 	startChanged, endChanged := !object.Equal(start, oldStart), !object.Equal(end, oldEnd)
 	if now.complete != was.complete || endChanged {
 		if !end.IsNull() && !now.complete {
-			f.Invalid(p.To("completionTime"), fielderrors.Show(end), "cannot set completionTime when there is no Complete=True condition")
+			f.Invalid(p.To("completionTime"), fielderrors.Show(end),
+				"cannot set completionTime when there is no Complete=True condition")
 		}
 		if end.IsNull() && now.complete {
 			f.Required(p.To("completionTime"), "completionTime is required for Complete jobs")
@@ -176,13 +183,14 @@ func (f *faults) jobTimes(job, old object.Value, now, was jobConditions, p *fiel
 	if endChanged && !end.IsNull() && !oldEnd.IsNull() {
 		f.Invalid(p.To("completionTime"), fielderrors.Show(end), fielderrors.Immutable)
 	}
-	resuming := isCondition(old.At("status", "conditions"), "Suspended", "True") && isCondition(status.At("conditions"), "Suspended", "False")
+	resuming := isCondition(old.At("status", "conditions"), "Suspended", "True") && isCondition(status.At("conditions"),
+		"Suspended", "False")
 	if startChanged && !resuming && !oldStart.IsNull() && !truth(spec, "suspend") {
 		f.Invalid(p.To("startTime"), fielderrors.Show(start), "field is immutable for unsuspended job once set")
 	}
 }
 
-func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
+func (f *errorList) jobCounts(job, old object.Value, now, was jobConditions, p *fielderrors.Place) {
 	status, before := job.At("status"), old.At("status")
 	changed := func(key string) bool { return !same(status.At(key), before.At(key)) }
 	ended := now.finished() != was.finished()
@@ -190,14 +198,17 @@ func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *fie
 		f.Invalid(p.To("active"), n, "active>0 is invalid for finished job")
 	}
 	pods := status.At("uncountedTerminatedPods")
-	if (ended || changed("uncountedTerminatedPods")) && now.finished() && length(pods, "failed")+length(pods, "succeeded") > 0 {
-		f.Invalid(p.To("uncountedTerminatedPods"), goForm{pods, []goField{{name: "Succeeded", member: "succeeded"}, {name: "Failed", member: "failed"}}},
+	if (ended || changed("uncountedTerminatedPods")) && now.finished() && length(pods, "failed")+length(pods,
+		"succeeded") > 0 {
+		f.Invalid(p.To("uncountedTerminatedPods"),
+			goForm{pods, []goField{{name: "Succeeded", member: "succeeded"}, {name: "Failed", member: "failed"}}},
 			"must be empty for finished job")
 	}
 	if n := number(status, "terminating"); (ended || changed("terminating")) && n > 0 && now.finished() {
 		f.Invalid(p.To("terminating"), n, "terminating>0 is invalid for finished job")
 	}
-	if n := number(status, "ready"); (changed("ready") || changed("active")) && has(status, "ready") && n > number(status, "active") {
+	if n := number(status, "ready"); (changed("ready") || changed("active")) && has(status, "ready") &&
+		n > number(status, "active") {
 		f.Invalid(p.To("ready"), n, "cannot set more ready pods than active")
 	}
 	if n := number(status, "failed"); n < number(before, "failed") {
@@ -210,11 +221,12 @@ func (f *faults) jobCounts(job, old object.Value, now, was jobConditions, p *fie
 	}
 }
 
-func (f *faults) jobIndexes(job, old object.Value, p *fielderrors.Place) {
+func (f *errorList) jobIndexes(job, old object.Value, p *fielderrors.Place) {
 	spec, status, was := job.At("spec"), job.At("status"), old.At("status")
 	limited, completions := has(spec, "completions"), number(spec, "completions")
 	completed, failed := text(status, "completedIndexes"), status.At("failedIndexes")
-	completedChanged, failedChanged := completed != text(was, "completedIndexes"), !object.Equal(failed, was.At("failedIndexes"))
+	completedChanged, failedChanged := completed != text(was, "completedIndexes"),
+		!object.Equal(failed, was.At("failedIndexes"))
 	perIndex := has(spec, "backoffLimitPerIndex")
 	if completedChanged && limited {
 		if _, err := countIndexes(completed, completions); err != nil {
@@ -223,18 +235,22 @@ func (f *faults) jobIndexes(job, old object.Value, p *fielderrors.Place) {
 	}
 	if failedChanged && limited && perIndex && !failed.IsNull() {
 		if _, err := countIndexes(failed.Str(), completions); err != nil {
-			f.Invalid(p.To("failedIndexes"), fielderrors.Word(failed.Str()), "error parsing failedIndexes: "+err.Error())
+			f.Invalid(p.To("failedIndexes"), fielderrors.Word(failed.Str()),
+				"error parsing failedIndexes: "+err.Error())
 		}
 	}
 	if completedChanged && completed != "" && text(spec, "completionMode") != "Indexed" {
-		f.Invalid(p.To("completedIndexes"), completed, "cannot set non-empty completedIndexes when non-indexed completion mode")
+		f.Invalid(p.To("completedIndexes"), completed,
+			"cannot set non-empty completedIndexes when non-indexed completion mode")
 	}
 	if failedChanged && !perIndex && !failed.IsNull() {
-		f.Invalid(p.To("failedIndexes"), failed.Str(), "cannot set non-null failedIndexes when backoffLimitPerIndex is null")
+		f.Invalid(p.To("failedIndexes"), failed.Str(),
+			"cannot set non-null failedIndexes when backoffLimitPerIndex is null")
 	}
 	if (failedChanged || completedChanged) && limited && !failed.IsNull() {
 		if index, found := overlap(completed, failed.Str(), completions); found {
-			f.Invalid(p.To("failedIndexes"), failed.Str(), fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
+			f.Invalid(p.To("failedIndexes"), failed.Str(),
+				fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 		}
 	}
 }

@@ -24,9 +24,12 @@ import (
 // This file has the rules of certificates.k8s.io.
 
 var (
-	keyUsages = []string{"any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-		"decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel", "ipsec user",
-		"key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth", "signing", "timestamping"}
+	keyUsages = []string{"any", "cert sign", "client auth", "code signing", "content commitment", "crl sign",
+		"data encipherment",
+		"decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
+		"ipsec user",
+		"key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime", "server auth",
+		"signing", "timestamping"}
 	verdicts       = []string{"Approved", "Denied", "Failed"}
 	onlyTrue       = []string{"True"}
 	pemCertificate = "CERTIFICATE"
@@ -91,27 +94,27 @@ func toleratedOf(obj, old object.Value) tolerated {
 	return t
 }
 
-func signingRequestCreate(f *faults, obj object.Value) { f.signingRequest(obj, tolerated{}) }
+func signingRequestCreate(f *errorList, obj object.Value) { f.signingRequest(obj, tolerated{}) }
 
-func signingRequestUpdate(f *faults, obj, old object.Value) {
+func signingRequestUpdate(f *errorList, obj, old object.Value) {
 	f.signingRequest(obj, toleratedOf(obj, old))
 	f.verdictsKept(obj, old, true)
 	f.certificateKept(obj, old, false)
 }
 
-func signingRequestStatus(f *faults, obj, old object.Value) {
+func signingRequestStatus(f *errorList, obj, old object.Value) {
 	f.signingRequest(obj, toleratedOf(obj, old))
 	f.verdictsKept(obj, old, true)
 	f.certificateKept(obj, old, true)
 }
 
-func signingRequestApproval(f *faults, obj, old object.Value) {
+func signingRequestApproval(f *errorList, obj, old object.Value) {
 	f.signingRequest(obj, toleratedOf(obj, old))
 	f.verdictsKept(obj, old, false)
 	f.certificateKept(obj, old, false)
 }
 
-func (f *faults) signingRequest(obj object.Value, t tolerated) {
+func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
@@ -138,7 +141,8 @@ func (f *faults) signingRequest(obj object.Value, t tolerated) {
 		f.signerName(p.To("signerName"), signer)
 	}
 	if seconds := spec.At("expirationSeconds"); !seconds.IsNull() && seconds.Int() < minCertificateLife {
-		f.Invalid(p.To("expirationSeconds"), seconds.Int(), "may not specify a duration less than 600 seconds (10 minutes)")
+		f.Invalid(p.To("expirationSeconds"), seconds.Int(),
+			"may not specify a duration less than 600 seconds (10 minutes)")
 	}
 	p = (*fielderrors.Place)(nil).To("status")
 	f.requestConditions(obj.At("status", "conditions"), t, p.To("conditions"))
@@ -190,7 +194,7 @@ func certificateFault(content []byte) error {
 	return nil
 }
 
-func (f *faults) requestConditions(conditions object.Value, t tolerated, p *fielderrors.Place) {
+func (f *errorList) requestConditions(conditions object.Value, t tolerated, p *fielderrors.Place) {
 	var types seen
 	for i, condition := range conditions.Items() {
 		p := p.Item(i)
@@ -224,7 +228,7 @@ func ofType(conditions object.Value, kind string) []object.Value {
 }
 
 // verdictsKept demands that no verdict goes away, and, if strict, that approval and denial are what they were.
-func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
+func (f *errorList) verdictsKept(obj, old object.Value, strict bool) {
 	p := (*fielderrors.Place)(nil).To("status").To("conditions")
 	is, was := obj.At("status", "conditions"), old.At("status", "conditions")
 	for _, kind := range verdicts {
@@ -240,13 +244,14 @@ func (f *faults) verdictsKept(obj, old object.Value, strict bool) {
 		if len(now) > len(before) {
 			f.Forbidden(p, fmt.Sprintf("updates may not add a condition of type %q", kind))
 		} else if len(now) == len(before) && !slices.EqualFunc(now, before, same) {
-			f.Forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind, difference(object.ListOf(before...), object.ListOf(now...))))
+			f.Forbidden(p, fmt.Sprintf("updates may not modify a condition of type %q\n%s", kind,
+				difference(object.ListOf(before...), object.ListOf(now...))))
 		}
 	}
 }
 
 // certificateKept demands that a certificate is set once, and where it may be set.
-func (f *faults) certificateKept(obj, old object.Value, may bool) {
+func (f *errorList) certificateKept(obj, old object.Value, may bool) {
 	is, was := obj.At("status", "certificate"), old.At("status", "certificate")
 	p := (*fielderrors.Place)(nil).To("status").To("certificate")
 	switch {
@@ -258,22 +263,22 @@ func (f *faults) certificateKept(obj, old object.Value, may bool) {
 	}
 }
 
-func trustBundleCreate(f *faults, obj object.Value) { f.trustBundle(obj, true) }
+func trustBundleCreate(f *errorList, obj object.Value) { f.trustBundle(obj, true) }
 
-func trustBundleUpdate(f *faults, obj, old object.Value) {
+func trustBundleUpdate(f *errorList, obj, old object.Value) {
 	f.trustBundle(obj, text(obj.At("spec"), "trustBundle") != text(old.At("spec"), "trustBundle"))
 	if signer := text(obj.At("spec"), "signerName"); signer != text(old.At("spec"), "signerName") {
 		f.Invalid((*fielderrors.Place)(nil).To("spec").To("signerName"), signer, fielderrors.Immutable)
 	}
 }
 
-func (f *faults) trustBundle(obj object.Value, parse bool) {
+func (f *errorList) trustBundle(obj object.Value, parse bool) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
 	if name := text(obj.At("metadata"), "name"); name != "" {
-		f.Each((*fielderrors.Place)(nil).To("metadata").To("name"), name, trustBundleNameFaults(name, signer))
+		f.Each((*fielderrors.Place)(nil).To("metadata").To("name"), name, trustBundleNameErrors(name, signer))
 	}
 	if signer != "" {
 		f.signerName(p.To("signerName"), signer)
@@ -284,7 +289,7 @@ func (f *faults) trustBundle(obj object.Value, parse bool) {
 }
 
 // trustAnchors demands certificates of authorities, each once.
-func (f *faults) trustAnchors(bundle string, p *fielderrors.Place) {
+func (f *errorList) trustAnchors(bundle string, p *fielderrors.Place) {
 	if len(bundle) > maxTrustBundle {
 		f.TooLong(p, maxTrustBundle)
 		return
@@ -337,14 +342,15 @@ func trustAnchorFault(block *pem.Block) string {
 	return ""
 }
 
-func podCertificateCreate(f *faults, obj object.Value) {
+func podCertificateCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
 	signer := text(spec, "signerName")
 	f.signerName(p.To("signerName"), signer)
 	f.userAnnotations(spec.At("unverifiedUserAnnotations"), p.To("unverifiedUserAnnotations"))
-	for _, of := range [...][2]string{{"podName", "podUID"}, {"serviceAccountName", "serviceAccountUID"}, {"nodeName", "nodeUID"}} {
+	for _, of := range [...][2]string{{"podName", "podUID"}, {"serviceAccountName", "serviceAccountUID"},
+		{"nodeName", "nodeUID"}} {
 		name, uid := text(spec, of[0]), text(spec, of[1])
 		f.subdomain(p.To(of[0]), name)
 		if uid == "" {
@@ -363,7 +369,8 @@ func podCertificateCreate(f *faults, obj object.Value) {
 		longest = maxKubernetesLife
 	}
 	if n := life.Int(); n < minRequestLife || n > longest {
-		f.Invalid(p.To("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife, longest))
+		f.Invalid(p.To("maxExpirationSeconds"), n, fmt.Sprintf("must be in the range [%d, %d]", minRequestLife,
+			longest))
 	}
 	if stub := decodedBytes(spec.At("stubPKCS10Request")); len(stub) != 0 {
 		f.stubRequest(stub, p.To("stubPKCS10Request"))
@@ -372,7 +379,7 @@ func podCertificateCreate(f *faults, obj object.Value) {
 	}
 }
 
-func (f *faults) stubRequest(stub []byte, p *fielderrors.Place) {
+func (f *errorList) stubRequest(stub []byte, p *fielderrors.Place) {
 	if len(stub) > maxRequestBytes {
 		f.TooLong(p, maxRequestBytes)
 		return
@@ -414,13 +421,14 @@ func keyFault(key any) (part *string, why string) {
 
 var podCertificateFields = []goField{{name: "SignerName", member: "signerName", zero: `""`},
 	{name: "PodName", member: "podName", zero: `""`}, {name: "PodUID", member: "podUID", zero: `""`},
-	{name: "ServiceAccountName", member: "serviceAccountName", zero: `""`}, {name: "ServiceAccountUID", member: "serviceAccountUID", zero: `""`},
+	{name: "ServiceAccountName", member: "serviceAccountName", zero: `""`},
+	{name: "ServiceAccountUID", member: "serviceAccountUID", zero: `""`},
 	{name: "NodeName", member: "nodeName", zero: `""`}, {name: "NodeUID", member: "nodeUID", zero: `""`},
 	{name: "MaxExpirationSeconds", member: "maxExpirationSeconds"}, {name: "PKIXPublicKey", member: "pkixPublicKey"},
 	{name: "ProofOfPossession", member: "proofOfPossession"}, {name: "StubPKCS10Request", member: "stubPKCS10Request"},
 	{name: "UnverifiedUserAnnotations", member: "unverifiedUserAnnotations"}}
 
-func podCertificateUpdate(f *faults, obj, old object.Value) {
+func podCertificateUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
 		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, podCertificateFields}, fielderrors.Immutable)
@@ -429,7 +437,7 @@ func podCertificateUpdate(f *faults, obj, old object.Value) {
 
 var podCertificateVerdicts = []string{"Issued", "Denied", "Failed"}
 
-func podCertificateStatus(f *faults, obj, old object.Value) {
+func podCertificateStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("status")
 	status, was := obj.At("status"), old.At("status")
@@ -442,7 +450,8 @@ func podCertificateStatus(f *faults, obj, old object.Value) {
 			continue
 		}
 		if known++; known > 1 {
-			f.Invalid(p.To("type"), kind, `There may be at most one condition with type "Issued", "Denied", or "Failed"`)
+			f.Invalid(p.To("type"), kind,
+				`There may be at most one condition with type "Issued", "Denied", or "Failed"`)
 		}
 		f.only(p.To("status"), text(condition, "status"), onlyTrue)
 	}
@@ -472,7 +481,7 @@ func podCertificateStatus(f *faults, obj, old object.Value) {
 }
 
 // issued checks a chain of certificates that a signer has just issued.
-func (f *faults) issued(status, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) issued(status, spec object.Value, p *fielderrors.Place) {
 	chain := text(status, "certificateChain")
 	at := p.To("certificateChain")
 	if len(chain) > maxChainBytes {
@@ -519,7 +528,7 @@ func (f *faults) issued(status, spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
+func (f *errorList) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, name := range leaf.DNSNames {
 		if name == "" {
 			f.Invalid(p, name, "leaf certificate should not contain empty DNSName")
@@ -539,7 +548,7 @@ func (f *faults) leafNames(leaf *x509.Certificate, p *fielderrors.Place) {
 }
 
 // validity compares the times of a status with those of the certificate; it does not ask for the time of day.
-func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
+func (f *errorList) validity(status, spec object.Value, leaf *x509.Certificate, p *fielderrors.Place) {
 	for _, key := range [...]string{"notBefore", "notAfter"} {
 		if !has(status, key) {
 			f.Required(p.To(key), "must be present and consistent with the issued certificate")
@@ -551,7 +560,8 @@ func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *
 	if len(f.List) > 0 {
 		return
 	}
-	start, end, refresh := moment(status.At("notBefore")), moment(status.At("notAfter")), moment(status.At("beginRefreshAt"))
+	start, end, refresh := moment(status.At("notBefore")), moment(status.At("notAfter")),
+		moment(status.At("beginRefreshAt"))
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	longest := number(spec, "maxExpirationSeconds")
 	switch {
@@ -562,7 +572,8 @@ func (f *faults) validity(status, spec object.Value, leaf *x509.Certificate, p *
 	case life < time.Hour:
 		f.Invalid(p.To("certificateChain"), life, "leaf certificate lifetime must be >= 1 hour")
 	case life > time.Duration(longest)*time.Second:
-		f.Invalid(p.To("certificateChain"), life, fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
+		f.Invalid(p.To("certificateChain"), life,
+			fmt.Sprintf("leaf certificate lifetime must be <= spec.maxExpirationSeconds (%v)", longest))
 	case refresh.Before(start.Add(refreshMargin)):
 		f.Invalid(p.To("beginRefreshAt"), refresh, "must be at least 10 minutes after status.notBefore")
 	case refresh.After(end.Add(-refreshMargin)):

@@ -13,7 +13,7 @@ const (
 )
 
 // conditions checks conditions of the shared type: each type once, and everything said.
-func (f *faults) conditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) conditions(conditions object.Value, p *fielderrors.Place) {
 	var types seen
 	for i, condition := range conditions.Items() {
 		p := p.Item(i)
@@ -45,7 +45,7 @@ func (f *faults) conditions(conditions object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) nonNegativeZero(p *fielderrors.Place, n int64) {
+func (f *errorList) nonNegativeZero(p *fielderrors.Place, n int64) {
 	if n < 0 {
 		f.Invalid(p, n, "must be greater than or equal to zero")
 	}

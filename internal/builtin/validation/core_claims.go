@@ -12,14 +12,16 @@ var (
 	volumeModes     = []string{"Block", "Filesystem"}
 )
 
-// templateMeta are the members of metadata in the order of its Go type; a template may only have labels and annotations.
-var templateMeta = [...]string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+// templateMeta are the members of metadata in the order of its Go type; a template may only have labels and
+// annotations.
+var templateMeta = [...]string{"name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
+	"creationTimestamp",
 	"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"}
 
 // goNames are those members whose Go names differ in more than the case of the first letter.
 var goNames = map[string]string{"uid": "uID"}
 
-func (f *faults) templateMeta(meta object.Value, p *fielderrors.Place) {
+func (f *errorList) templateMeta(meta object.Value, p *fielderrors.Place) {
 	objectmeta.Annotations(&f.Errors, meta.At("annotations"), p.To("annotations"))
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
 	for _, key := range templateMeta {
@@ -30,7 +32,7 @@ func (f *faults) templateMeta(meta object.Value, p *fielderrors.Place) {
 }
 
 // claimTemplate checks the claim that is made for a volume of a pod.
-func (f *faults) claimTemplate(template object.Value, p *fielderrors.Place) {
+func (f *errorList) claimTemplate(template object.Value, p *fielderrors.Place) {
 	f.templateMeta(template.At("metadata"), p.To("metadata"))
 	f.claimSpec(template.At("spec"), claimLeniency{}, p.To("spec"))
 }
@@ -38,7 +40,7 @@ func (f *faults) claimTemplate(template object.Value, p *fielderrors.Place) {
 // claimLeniency is what an update of a claim may keep.
 type claimLeniency struct{ selector, apiGroup bool }
 
-func (f *faults) accessModes(modes object.Value, p *fielderrors.Place) {
+func (f *errorList) accessModes(modes object.Value, p *fielderrors.Place) {
 	single, others := false, false
 	for _, item := range modes.Items() {
 		mode := item.Str()
@@ -51,7 +53,7 @@ func (f *faults) accessModes(modes object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.Place) {
 	if length(spec, "accessModes") == 0 {
 		f.Required(p.To("accessModes"), "at least 1 access mode is required")
 	}
@@ -73,7 +75,7 @@ func (f *faults) claimSpec(spec object.Value, old claimLeniency, p *fielderrors.
 }
 
 // dataSources checks where a volume's first content comes from.
-func (f *faults) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) dataSources(spec object.Value, old claimLeniency, p *fielderrors.Place) {
 	source, ref := spec.At("dataSource"), spec.At("dataSourceRef")
 	if !source.IsNull() {
 		f.dataSource(source, old, p.To("dataSource"))
@@ -95,7 +97,7 @@ func (f *faults) dataSources(spec object.Value, old claimLeniency, p *fielderror
 	}
 }
 
-func (f *faults) dataSource(from object.Value, old claimLeniency, p *fielderrors.Place) {
+func (f *errorList) dataSource(from object.Value, old claimLeniency, p *fielderrors.Place) {
 	kind, group := text(from, "kind"), text(from, "apiGroup")
 	f.requiredText(p.To("name"), text(from, "name"))
 	f.requiredText(p.To("kind"), kind)
@@ -107,33 +109,36 @@ func (f *faults) dataSource(from object.Value, old claimLeniency, p *fielderrors
 	}
 }
 
-func claimCreate(f *faults, claim object.Value) {
+func claimCreate(f *errorList, claim object.Value) {
 	f.qualifiedFinalizers(claim)
 	f.claimSpec(claim.At("spec"), claimLeniency{}, (*fielderrors.Place)(nil).To("spec"))
 }
 
 const betaStorageClass = "volume.beta.kubernetes.io/storage-class"
 
-func claimUpdate(f *faults, claim, old object.Value) {
+func claimUpdate(f *errorList, claim, old object.Value) {
 	var root *fielderrors.Place
 	f.qualifiedFinalizers(claim)
 	spec, was := claim.At("spec"), old.At("spec")
-	var selector faults
+	var selector errorList
 	selector.labelSelector(was.At("selector"), nil, false)
 	f.claimSpec(spec, claimLeniency{
 		selector: len(selector.List) > 0,
 		apiGroup: has(was.At("dataSource"), "apiGroup") || has(was.At("dataSourceRef"), "apiGroup"),
 	}, root.To("spec"))
 	f.claimChanges(claim, old)
-	now, before := quantity(spec.At("resources", "requests", "storage")), quantity(was.At("resources", "requests", "storage"))
+	now, before := quantity(spec.At("resources", "requests", "storage")),
+		quantity(was.At("resources", "requests", "storage"))
 	if have := quantity(old.At("status", "capacity", "storage")); now.Cmp(before) < 0 && now.Cmp(have) <= 0 {
-		f.Forbidden(root.To("spec").To("resources").To("requests").To("storage"), "field can not be less than status.capacity")
+		f.Forbidden(root.To("spec").To("resources").To("requests").To("storage"),
+			"field can not be less than status.capacity")
 	}
 	if !same(spec.At("volumeMode"), was.At("volumeMode")) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(spec.At("volumeMode")), fielderrors.Immutable)
 	}
 	class := spec.At("volumeAttributesClassName")
-	if object.Equal(class, was.At("volumeAttributesClassName")) || !has(old.At("status"), "currentVolumeAttributesClassName") {
+	if object.Equal(class, was.At("volumeAttributesClassName")) || !has(old.At("status"),
+		"currentVolumeAttributesClassName") {
 		return
 	}
 	at := root.To("spec").To("volumeAttributesClassName")
@@ -146,7 +151,7 @@ func claimUpdate(f *faults, claim, old object.Value) {
 
 // claimChanges refuses changes of the spec, but that the claim is bound to a volume, that a class which was named in an
 // annotation, or not at all, is named, and that a bound claim asks for another size or other attributes.
-func (f *faults) claimChanges(claim, old object.Value) {
+func (f *errorList) claimChanges(claim, old object.Value) {
 	spec, was := claim.At("spec"), old.At("spec")
 	if text(was, "volumeName") == "" {
 		was = sameMember(was, spec, "volumeName")
@@ -159,7 +164,8 @@ func (f *faults) claimChanges(claim, old object.Value) {
 		spec = spec.Without("storageClassName")
 	} else {
 		if now.Str() != annotation.Str() {
-			f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(), fielderrors.Immutable)
+			f.Invalid((*fielderrors.Place)(nil).To("metadata").To("annotations").To(betaStorageClass), now.Str(),
+				fielderrors.Immutable)
 		}
 		if named && (!annotated || class.Str() == annotation.Str()) {
 			spec = sameMember(spec, was, "storageClassName")
@@ -167,7 +173,8 @@ func (f *faults) claimChanges(claim, old object.Value) {
 	}
 	if text(claim.At("status"), "phase") == "Bound" {
 		if requests := spec.At("resources", "requests"); requests.Len() > 0 {
-			spec = spec.With("resources", spec.At("resources").With("requests", sameMember(requests, was.At("resources", "requests"), "storage")))
+			spec = spec.With("resources",
+				spec.At("resources").With("requests", sameMember(requests, was.At("resources", "requests"), "storage")))
 		}
 		spec = sameMember(spec, was, "volumeAttributesClassName")
 	}
@@ -186,9 +193,10 @@ func sameMember(v, other object.Value, key string) object.Value {
 }
 
 // resizeStatuses is sorted.
-var resizeStatuses = []string{"ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"}
+var resizeStatuses = []string{"ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress",
+	"NodeResizeInfeasible", "NodeResizePending"}
 
-func claimStatus(f *faults, claim, old object.Value) {
+func claimStatus(f *errorList, claim, old object.Value) {
 	f.qualifiedFinalizers(claim)
 	at := (*fielderrors.Place)(nil).To("status")
 	status := claim.At("status")
@@ -210,13 +218,13 @@ func claimStatus(f *faults, claim, old object.Value) {
 }
 
 // basicAmount demands an amount that is not negative.
-func (f *faults) basicAmount(v object.Value, p *fielderrors.Place) {
+func (f *errorList) basicAmount(v object.Value, p *fielderrors.Place) {
 	if amount := quantity(v); amount.Value() < 0 {
 		f.Invalid(p, amount.Value(), "must be a valid resource quantity")
 	}
 }
 
-func (f *faults) claimResource(name string, p *fielderrors.Place) {
+func (f *errorList) claimResource(name string, p *fielderrors.Place) {
 	if wrong := objectmeta.LabelKeyErrors(name); len(wrong) > 0 {
 		f.Each(p, name, wrong)
 	} else if isNativeResource(name) && name != "storage" {

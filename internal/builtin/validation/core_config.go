@@ -13,20 +13,20 @@ const maxData = 1 << 20
 
 const whenImmutable = "field is immutable when `immutable` is set"
 
-func configMapCreate(f *faults, config object.Value) {
+func configMapCreate(f *errorList, config object.Value) {
 	f.qualifiedFinalizers(config)
 	var root *fielderrors.Place
 	data, binary := config.At("data"), config.At("binaryData")
 	size := 0
 	for _, m := range data.Members() {
-		f.Each(root.To("data").Key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(root.To("data").Key(m.Key), m.Key, configKeyErrors(m.Key))
 		if _, twice := binary.Get(m.Key); twice {
 			f.Invalid(root.To("data").Key(m.Key), m.Key, "duplicate of key present in binaryData")
 		}
 		size += m.Value.Len()
 	}
 	for _, m := range binary.Members() {
-		f.Each(root.To("binaryData").Key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(root.To("binaryData").Key(m.Key), m.Key, configKeyErrors(m.Key))
 		size += decodedLength(m.Value.Str())
 	}
 	if size > maxData {
@@ -43,13 +43,13 @@ func decodedLength(s string) int {
 	return n
 }
 
-func configMapUpdate(f *faults, config, old object.Value) {
+func configMapUpdate(f *errorList, config, old object.Value) {
 	f.frozen(config, old, "data", "binaryData")
 	configMapCreate(f, config)
 }
 
 // frozen refuses changes of an object that has been declared immutable.
-func (f *faults) frozen(obj, old object.Value, members ...string) {
+func (f *errorList) frozen(obj, old object.Value, members ...string) {
 	if !truth(old, "immutable") {
 		return
 	}
@@ -63,13 +63,13 @@ func (f *faults) frozen(obj, old object.Value, members ...string) {
 	}
 }
 
-func secretCreate(f *faults, secret object.Value) {
+func secretCreate(f *errorList, secret object.Value) {
 	f.qualifiedFinalizers(secret)
 	at := (*fielderrors.Place)(nil).To("data")
 	data := secret.At("data")
 	size := 0
 	for _, m := range data.Members() {
-		f.Each(at.Key(m.Key), m.Key, configKeyFaults(m.Key))
+		f.Each(at.Key(m.Key), m.Key, configKeyErrors(m.Key))
 		size += decodedLength(m.Value.Str())
 	}
 	if size > maxData {
@@ -81,7 +81,7 @@ func secretCreate(f *faults, secret object.Value) {
 const accountAnnotation = "kubernetes.io/service-account.name"
 
 // secretOfType demands what a Secret of a well-known type is to hold.
-func (f *faults) secretOfType(secret, data object.Value, p *fielderrors.Place) {
+func (f *errorList) secretOfType(secret, data object.Value, p *fielderrors.Place) {
 	switch text(secret, "type") {
 	case "kubernetes.io/service-account-token":
 		if text(secret.At("metadata", "annotations"), accountAnnotation) == "" {
@@ -111,7 +111,7 @@ func (f *faults) secretOfType(secret, data object.Value, p *fielderrors.Place) {
 }
 
 // jsonInSecret demands a JSON object under a key.
-func (f *faults) jsonInSecret(data object.Value, key string, p *fielderrors.Place) {
+func (f *errorList) jsonInSecret(data object.Value, key string, p *fielderrors.Place) {
 	value, ok := data.Get(key)
 	if !ok {
 		f.Required(p.Key(key), "")
@@ -126,7 +126,7 @@ func (f *faults) jsonInSecret(data object.Value, key string, p *fielderrors.Plac
 	}
 }
 
-func secretUpdate(f *faults, secret, old object.Value) {
+func secretUpdate(f *errorList, secret, old object.Value) {
 	if now := text(secret, "type"); now != text(old, "type") {
 		f.Invalid((*fielderrors.Place)(nil).To("type"), fielderrors.Word(now), fielderrors.Immutable)
 	}
@@ -136,24 +136,24 @@ func secretUpdate(f *faults, secret, old object.Value) {
 
 // finalizersOnly are the rules of kinds whose own members may be anything.
 var finalizersOnly = rule{
-	create: (*faults).qualifiedFinalizers,
-	update: func(f *faults, obj, _ object.Value) { f.qualifiedFinalizers(obj) },
-	status: func(f *faults, obj, _ object.Value) { f.qualifiedFinalizers(obj) },
+	create: (*errorList).qualifiedFinalizers,
+	update: func(f *errorList, obj, _ object.Value) { f.qualifiedFinalizers(obj) },
+	status: func(f *errorList, obj, _ object.Value) { f.qualifiedFinalizers(obj) },
 }
 
-func namespaceCreate(f *faults, namespace object.Value) {
+func namespaceCreate(f *errorList, namespace object.Value) {
 	f.qualifiedFinalizers(namespace)
 	f.namespaceFinalizers(namespace, (*fielderrors.Place)(nil).To("spec").To("finalizers"))
 }
 
-func (f *faults) namespaceFinalizers(namespace object.Value, p *fielderrors.Place) {
+func (f *errorList) namespaceFinalizers(namespace object.Value, p *fielderrors.Place) {
 	for _, item := range namespace.At("spec", "finalizers").Items() {
 		f.qualified(p, item.Str())
 		f.finalizerName(p, item.Str())
 	}
 }
 
-func namespaceStatus(f *faults, namespace, _ object.Value) {
+func namespaceStatus(f *errorList, namespace, _ object.Value) {
 	f.qualifiedFinalizers(namespace)
 	phase := text(namespace.At("status"), "phase")
 	at := (*fielderrors.Place)(nil).To("status").To("Phase")

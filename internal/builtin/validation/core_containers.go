@@ -22,7 +22,7 @@ var (
 	exitCodeOperators = []string{"In", "NotIn"}
 )
 
-func (f *faults) containers(r *podRules, p *fielderrors.Place) {
+func (f *errorList) containers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("containers")
 	if containers.Len() == 0 {
 		f.Required(p, "")
@@ -44,7 +44,7 @@ func (f *faults) containers(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) initContainers(r *podRules, p *fielderrors.Place) {
+func (f *errorList) initContainers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("initContainers")
 	if containers.Len() == 0 {
 		return
@@ -77,16 +77,18 @@ func (f *faults) initContainers(r *podRules, p *fielderrors.Place) {
 		}
 		for j, policy := range container.At("resizePolicy").Items() {
 			if text(policy, "restartPolicy") == "RestartContainer" && !r.old.restartContainer {
-				f.Invalid(p.To("resizePolicy").Item(j).To("restartPolicy"), fielderrors.Word("RestartContainer"), "must not be set to 'RestartContainer' for non-sidecar initContainers")
+				f.Invalid(p.To("resizePolicy").Item(j).To("restartPolicy"), fielderrors.Word("RestartContainer"),
+					"must not be set to 'RestartContainer' for non-sidecar initContainers")
 			}
 		}
 	}
 }
 
 // notEphemeral are the members that a container for debugging cannot have, in the order of its Go type.
-var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
+var notEphemeral = [...]string{"ports", "resources", "resizePolicy", "restartPolicy", "restartPolicyRules",
+	"livenessProbe", "readinessProbe", "startupProbe", "lifecycle"}
 
-func (f *faults) ephemeralContainers(r *podRules, p *fielderrors.Place) {
+func (f *errorList) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 	containers := r.spec.At("ephemeralContainers")
 	if containers.Len() == 0 {
 		return
@@ -126,7 +128,7 @@ func (f *faults) ephemeralContainers(r *podRules, p *fielderrors.Place) {
 }
 
 // container checks what containers of every kind have in common.
-func (f *faults) container(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) container(r *podRules, container object.Value, p *fielderrors.Place) {
 	f.requiredLabel(p.To("name"), text(container, "name"))
 	f.requiredText(p.To("image"), text(container, "image"))
 	f.oneOf(p.To("terminationMessagePolicy"), text(container, "terminationMessagePolicy"), messagePolicies)
@@ -141,12 +143,12 @@ func (f *faults) container(r *podRules, container object.Value, p *fielderrors.P
 	f.securityContext(r, container.At("securityContext"), p.To("securityContext"))
 }
 
-func (f *faults) containerPorts(ports object.Value, p *fielderrors.Place) {
+func (f *errorList) containerPorts(ports object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, port := range ports.Items() {
 		p := p.Item(i)
 		if name := text(port, "name"); name != "" {
-			if wrong := portNameFaults(name); len(wrong) > 0 {
+			if wrong := portNameErrors(name); len(wrong) > 0 {
 				f.Each(p.To("name"), name, wrong)
 			} else if names.add(name) {
 				f.Duplicate(p.To("name"), name)
@@ -165,7 +167,7 @@ func (f *faults) containerPorts(ports object.Value, p *fielderrors.Place) {
 }
 
 // hostPorts demands that no two ports are the same on the host.
-func (f *faults) hostPorts(container object.Value, taken *seen, p *fielderrors.Place) {
+func (f *errorList) hostPorts(container object.Value, taken *seen, p *fielderrors.Place) {
 	for i, port := range container.At("ports").Items() {
 		n := number(port, "hostPort")
 		if n == 0 {
@@ -177,7 +179,7 @@ func (f *faults) hostPorts(container object.Value, taken *seen, p *fielderrors.P
 	}
 }
 
-func (f *faults) resizePolicy(r *podRules, policies object.Value, p *fielderrors.Place) {
+func (f *errorList) resizePolicy(r *podRules, policies object.Value, p *fielderrors.Place) {
 	var resources seen
 	for i, policy := range policies.Items() {
 		name, restart := text(policy, "resourceName"), text(policy, "restartPolicy")
@@ -197,7 +199,7 @@ const (
 	maxExitCodes    = 255
 )
 
-func (f *faults) containerRestart(container object.Value, p *fielderrors.Place) {
+func (f *errorList) containerRestart(container object.Value, p *fielderrors.Place) {
 	policy, rules := container.At("restartPolicy"), container.At("restartPolicyRules")
 	if policy.IsNull() {
 		if rules.Len() == 0 {
@@ -225,7 +227,7 @@ func (f *faults) containerRestart(container object.Value, p *fielderrors.Place) 
 	}
 }
 
-func (f *faults) initContainerRestart(container object.Value, p *fielderrors.Place) {
+func (f *errorList) initContainerRestart(container object.Value, p *fielderrors.Place) {
 	if has(container, "restartPolicy") {
 		f.containerRestart(container, p)
 	} else if length(container, "restartPolicyRules") > 0 {
@@ -233,13 +235,13 @@ func (f *faults) initContainerRestart(container object.Value, p *fielderrors.Pla
 	}
 }
 
-func (f *faults) env(vars object.Value, p *fielderrors.Place) {
+func (f *errorList) env(vars object.Value, p *fielderrors.Place) {
 	for i, env := range vars.Items() {
 		p := p.Item(i)
 		if name := text(env, "name"); name == "" {
 			f.Required(p.To("name"), "")
 		} else {
-			f.Each(p.To("name"), name, envNameFaults(name))
+			f.Each(p.To("name"), name, envNameErrors(name))
 		}
 		if from := env.At("valueFrom"); !from.IsNull() {
 			f.valueFrom(from, text(env, "value"), p.To("valueFrom"))
@@ -247,7 +249,7 @@ func (f *faults) env(vars object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) valueFrom(from object.Value, value string, p *fielderrors.Place) {
+func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Place) {
 	sources := 0
 	if field := from.At("fieldRef"); !field.IsNull() {
 		sources++
@@ -279,20 +281,20 @@ func (f *faults) valueFrom(from object.Value, value string, p *fielderrors.Place
 	}
 }
 
-func (f *faults) keyRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) keyRef(ref object.Value, p *fielderrors.Place) {
 	f.subdomain(p.To("name"), text(ref, "name"))
 	if key := text(ref, "key"); key == "" {
 		f.Required(p.To("key"), "")
 	} else {
-		f.Each(p.To("key"), key, configKeyFaults(key))
+		f.Each(p.To("key"), key, configKeyErrors(key))
 	}
 }
 
-func (f *faults) fileKeyRef(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) fileKeyRef(ref object.Value, p *fielderrors.Place) {
 	if key := text(ref, "key"); key == "" {
 		f.Required(p.To("key"), "")
 	} else {
-		f.Each(p.To("key"), key, envNameFaults(key))
+		f.Each(p.To("key"), key, envNameErrors(key))
 	}
 	f.requiredLabel(p.To("volumeName"), text(ref, "volumeName"))
 	if file := text(ref, "path"); file == "" {
@@ -302,10 +304,10 @@ func (f *faults) fileKeyRef(ref object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) envFrom(sources object.Value, p *fielderrors.Place) {
+func (f *errorList) envFrom(sources object.Value, p *fielderrors.Place) {
 	for i, source := range sources.Items() {
 		if prefix := text(source, "prefix"); prefix != "" {
-			f.Each(p.Item(i).To("prefix"), prefix, envNameFaults(prefix))
+			f.Each(p.Item(i).To("prefix"), prefix, envNameErrors(prefix))
 		}
 		n := 0
 		for _, key := range [...]string{"configMapRef", "secretRef"} {
@@ -317,7 +319,7 @@ func (f *faults) envFrom(sources object.Value, p *fielderrors.Place) {
 			if name := text(ref, "name"); name == "" {
 				f.Required(p.Item(i).To(key).To("name"), "")
 			} else if !objectmeta.IsSubdomain(name) {
-				f.Each(p.Item(i).To(key).To("name"), name, subdomainPrefixFaults(name))
+				f.Each(p.Item(i).To(key).To("name"), name, subdomainPrefixErrors(name))
 			}
 		}
 		switch {
@@ -329,8 +331,8 @@ func (f *faults) envFrom(sources object.Value, p *fielderrors.Place) {
 	}
 }
 
-// subdomainPrefixFaults is subdomainFaults for the beginning of a name, which may end in a dash.
-func subdomainPrefixFaults(s string) []string {
+// subdomainPrefixErrors is subdomainErrors for the beginning of a name, which may end in a dash.
+func subdomainPrefixErrors(s string) []string {
 	if len(s) > 1 && strings.HasSuffix(s, "-") {
 		s = s[:len(s)-2] + "a"
 	}
@@ -339,16 +341,19 @@ func subdomainPrefixFaults(s string) []string {
 
 // The fields of a pod that it can be told of, in the environment and in a volume; sorted.
 var (
-	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
+	envFields = []string{"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+		"spec.serviceAccountName",
 		"status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
-	volumeFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
+	volumeFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
+		"metadata.uid"}
 	// knownFields are all that the reference can name.
-	knownFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+	knownFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace",
+		"metadata.uid",
 		"spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName",
 		"status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"}
 )
 
-func (f *faults) fieldRef(ref object.Value, supported []string, p *fielderrors.Place) {
+func (f *errorList) fieldRef(ref object.Value, supported []string, p *fielderrors.Place) {
 	version, path := text(ref, "apiVersion"), text(ref, "fieldPath")
 	if version == "" {
 		f.Required(p.To("apiVersion"), "")
@@ -406,9 +411,10 @@ func subscriptOf(path string) (field, key string, ok bool) {
 }
 
 // The resources of a container that it can be told of; sorted.
-var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"}
+var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+	"requests.ephemeral-storage", "requests.memory"}
 
-func (f *faults) resourceFieldRef(ref object.Value, volume bool, p *fielderrors.Place) {
+func (f *errorList) resourceFieldRef(ref object.Value, volume bool, p *fielderrors.Place) {
 	resource := text(ref, "resource")
 	hugePages := strings.HasPrefix(resource, "requests.hugepages-") || strings.HasPrefix(resource, "limits.hugepages-")
 	switch {
@@ -427,7 +433,7 @@ var (
 	byteDivisors = []string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 )
 
-func (f *faults) divisor(resource string, hugePages bool, divisor object.Value, p *fielderrors.Place) {
+func (f *errorList) divisor(resource string, hugePages bool, divisor object.Value, p *fielderrors.Place) {
 	if q := quantity(divisor); q.IsZero() {
 		return
 	}
@@ -447,7 +453,7 @@ func (f *faults) divisor(resource string, hugePages bool, divisor object.Value, 
 }
 
 // probes checks the three probes of a container.
-func (f *faults) probes(container, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) probes(container, grace object.Value, p *fielderrors.Place) {
 	if probe := container.At("livenessProbe"); !probe.IsNull() {
 		f.probe(probe, grace, p.To("livenessProbe"))
 		f.succeedsOnce(probe, p.To("livenessProbe"))
@@ -455,7 +461,8 @@ func (f *faults) probes(container, grace object.Value, p *fielderrors.Place) {
 	if probe := container.At("readinessProbe"); !probe.IsNull() {
 		f.probe(probe, grace, p.To("readinessProbe"))
 		if seconds := probe.At("terminationGracePeriodSeconds"); !seconds.IsNull() {
-			f.Invalid(p.To("readinessProbe").To("terminationGracePeriodSeconds"), seconds.Int(), "must not be set for readinessProbes")
+			f.Invalid(p.To("readinessProbe").To("terminationGracePeriodSeconds"), seconds.Int(),
+				"must not be set for readinessProbes")
 		}
 	}
 	if probe := container.At("startupProbe"); !probe.IsNull() {
@@ -464,15 +471,16 @@ func (f *faults) probes(container, grace object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) succeedsOnce(probe object.Value, p *fielderrors.Place) {
+func (f *errorList) succeedsOnce(probe object.Value, p *fielderrors.Place) {
 	if n := number(probe, "successThreshold"); n != 1 {
 		f.Invalid(p.To("successThreshold"), n, "must be 1")
 	}
 }
 
-func (f *faults) probe(probe, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) probe(probe, grace object.Value, p *fielderrors.Place) {
 	f.handler(probe, grace, p)
-	for _, key := range [...]string{"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"} {
+	for _, key := range [...]string{"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold",
+		"failureThreshold"} {
 		f.nonNegative(p.To(key), number(probe, key))
 	}
 	if seconds := probe.At("terminationGracePeriodSeconds"); !seconds.IsNull() && seconds.Int() <= 0 {
@@ -480,7 +488,7 @@ func (f *faults) probe(probe, grace object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) {
 	if lifecycle.IsNull() {
 		return
 	}
@@ -494,7 +502,7 @@ func (f *faults) lifecycle(lifecycle, grace object.Value, p *fielderrors.Place) 
 var handlers = [...]string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
 // handler checks what a probe or a hook does: it demands exactly one thing.
-func (f *faults) handler(handler, grace object.Value, p *fielderrors.Place) {
+func (f *errorList) handler(handler, grace object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, key := range handlers {
 		action := handler.At(key)
@@ -520,7 +528,8 @@ func (f *faults) handler(handler, grace object.Value, p *fielderrors.Place) {
 			f.port(p.To("port"), number(action, "port"))
 		case "sleep":
 			if seconds := number(action, "seconds"); !grace.IsNull() && (seconds < 0 || seconds > grace.Int()) {
-				f.Invalid(p, seconds, fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace.Int()))
+				f.Invalid(p, seconds,
+					fmt.Sprintf("must be non-negative and less than terminationGracePeriodSeconds (%d)", grace.Int()))
 			}
 		}
 	}
@@ -531,7 +540,7 @@ func (f *faults) handler(handler, grace object.Value, p *fielderrors.Place) {
 
 var schemes = []string{"HTTP", "HTTPS"}
 
-func (f *faults) httpGet(action object.Value, p *fielderrors.Place) {
+func (f *errorList) httpGet(action object.Value, p *fielderrors.Place) {
 	f.requiredText(p.To("path"), text(action, "path"))
 	f.portOrName(p.To("port"), action.At("port"))
 	f.only(p.To("scheme"), text(action, "scheme"), schemes)

@@ -5,11 +5,11 @@ import (
 	"plinth/object"
 )
 
-func endpointsCreate(f *faults, obj object.Value) { f.endpoints(obj, object.Nil) }
+func endpointsCreate(f *errorList, obj object.Value) { f.endpoints(obj, object.Nil) }
 
-func endpointsUpdate(f *faults, obj, old object.Value) { f.endpoints(obj, old) }
+func endpointsUpdate(f *errorList, obj, old object.Value) { f.endpoints(obj, old) }
 
-func (f *faults) endpoints(obj, old object.Value) {
+func (f *errorList) endpoints(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	before := len(f.List)
 	subsets := obj.At("subsets")
@@ -21,7 +21,7 @@ func (f *faults) endpoints(obj, old object.Value) {
 	}
 }
 
-func (f *faults) endpointSubset(subset object.Value, p *fielderrors.Place) {
+func (f *errorList) endpointSubset(subset object.Value, p *fielderrors.Place) {
 	if length(subset, "addresses")+length(subset, "notReadyAddresses") == 0 {
 		f.Required(p, "must specify `addresses` or `notReadyAddresses`")
 	}

@@ -18,10 +18,11 @@ var (
 	featureName = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
 	taintFields = []goField{{name: "Key", member: "key", zero: `""`}, {name: "Value", member: "value", zero: `""`},
 		{name: "Effect", member: "effect", zero: `""`}, {name: "TimeAdded", member: "timeAdded"}}
-	addressFields = []goField{{name: "Type", member: "type", zero: `""`}, {name: "Address", member: "address", zero: `""`}}
+	addressFields = []goField{{name: "Type", member: "type", zero: `""`},
+		{name: "Address", member: "address", zero: `""`}}
 )
 
-func nodeCreate(f *faults, node object.Value) {
+func nodeCreate(f *errorList, node object.Value) {
 	f.qualifiedFinalizers(node)
 	p := (*fielderrors.Place)(nil).To("metadata")
 	f.taints(node.At("spec", "taints"), p.To("taints"))
@@ -37,7 +38,9 @@ func nodeCreate(f *faults, node object.Value) {
 	}
 	if cidrs.Len() > 1 {
 		if both, err := netutils.IsDualStackCIDRStrings(list(cidrs)); err != nil {
-			f.List = append(f.List, internalFault(f.Path(at), fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%v", err)))
+			f.List = append(f.List,
+				internalError(f.Path(at), fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%v",
+					err)))
 			f.Invalid(at, fielderrors.Show(cidrs), "may specify no more than one CIDR for each IP family")
 		} else if !both || cidrs.Len() > 2 {
 			f.Invalid(at, fielderrors.Show(cidrs), "may specify no more than one CIDR for each IP family")
@@ -45,7 +48,7 @@ func nodeCreate(f *faults, node object.Value) {
 	}
 }
 
-func (f *faults) taints(taints object.Value, p *fielderrors.Place) {
+func (f *errorList) taints(taints object.Value, p *fielderrors.Place) {
 	met := map[[2]string]bool{}
 	for i, taint := range taints.Items() {
 		p := p.Item(i)
@@ -63,7 +66,7 @@ func (f *faults) taints(taints object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) nodeResources(node object.Value) {
+func (f *errorList) nodeResources(node object.Value) {
 	for _, key := range [...]string{"capacity", "allocatable"} {
 		for _, m := range node.At("status", key).Members() {
 			f.resourceAmount(m.Key, quantity(m.Value), (*fielderrors.Place)(nil).To("status").To(key).To(m.Key))
@@ -71,16 +74,19 @@ func (f *faults) nodeResources(node object.Value) {
 	}
 }
 
-func (f *faults) declaredFeatures(features object.Value) {
+func (f *errorList) declaredFeatures(features object.Value) {
 	items := features.Items()
 	for i, item := range items {
 		p := (*fielderrors.Place)(nil).To("status").To("declaredFeatures")
 		name := item.Str()
 		if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
-			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name, utilvalidation.DNS1123SubdomainMaxLength))
+			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must be no more than %d characters", name,
+				utilvalidation.DNS1123SubdomainMaxLength))
 		} else if !featureName.MatchString(name) {
-			f.Invalid(p.Item(i), name, fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
-				"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes", name))
+			f.Invalid(p.Item(i), name,
+				fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
+					"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+					name))
 		}
 		if i+1 == len(items) {
 			return
@@ -93,18 +99,18 @@ func (f *faults) declaredFeatures(features object.Value) {
 	}
 }
 
-func nodeUpdate(f *faults, node, old object.Value) {
+func nodeUpdate(f *errorList, node, old object.Value) {
 	nodeCreate(f, node)
 	f.nodeChanges(node, old)
 }
 
-func nodeStatus(f *faults, node, old object.Value) {
+func nodeStatus(f *errorList, node, old object.Value) {
 	f.qualifiedFinalizers(node)
 	f.nodeChanges(node, old)
 }
 
 // nodeChanges is what the reference checks in every update of a Node, also of its status.
-func (f *faults) nodeChanges(node, old object.Value) {
+func (f *errorList) nodeChanges(node, old object.Value) {
 	var root *fielderrors.Place
 	f.nodeResources(node)
 	f.declaredFeatures(node.At("status", "declaredFeatures"))

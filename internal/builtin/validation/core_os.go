@@ -15,14 +15,16 @@ var operatingSystems = []string{"linux", "windows"}
 
 // What a pod for Windows cannot have, in the order in which the reference looks.
 var (
-	notWindowsPodContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup", "fsGroupChangePolicy", "sysctls",
+	notWindowsPodContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "fsGroup",
+		"fsGroupChangePolicy", "sysctls",
 		"runAsUser", "runAsGroup", "supplementalGroups", "supplementalGroupsPolicy", "seLinuxChangePolicy"}
-	notWindowsContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
+	notWindowsContext = []string{"appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities",
+		"readOnlyRootFilesystem", "privileged",
 		"allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup"}
 )
 
 // operatingSystem checks that a pod asks for nothing that the system it names does not have.
-func (f *faults) operatingSystem(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) operatingSystem(spec object.Value, p *fielderrors.Place) {
 	os := spec.At("os")
 	if os.IsNull() {
 		return
@@ -39,7 +41,7 @@ func (f *faults) operatingSystem(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) linux(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) linux(spec object.Value, p *fielderrors.Place) {
 	const why = "windows options cannot be set for a linux pod"
 	if has(spec.At("securityContext"), "windowsOptions") {
 		f.Forbidden(p.To("securityContext").To("windowsOptions"), why)
@@ -53,7 +55,7 @@ func (f *faults) linux(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) windows(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) windows(spec object.Value, p *fielderrors.Place) {
 	const why = "cannot be set for a windows pod"
 	for _, key := range notWindowsPodContext {
 		if has(spec.At("securityContext"), key) {
@@ -83,7 +85,7 @@ func (f *faults) windows(spec object.Value, p *fielderrors.Place) {
 }
 
 // hostProcessPod checks pods of Windows whose containers are processes of the host: all of them are, or none.
-func (f *faults) hostProcessPod(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) hostProcessPod(spec object.Value, p *fielderrors.Place) {
 	ofPod := spec.At("securityContext", "windowsOptions", "hostProcess")
 	containers, processes := 0, 0
 	for _, kind := range containerLists {
@@ -124,7 +126,7 @@ var (
 	dotsAndSpaces     = regexp.MustCompile(`^[\. ]+$`)
 )
 
-func (f *faults) windowsOptions(options object.Value, p *fielderrors.Place) {
+func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Place) {
 	if options.IsNull() {
 		return
 	}
@@ -137,18 +139,19 @@ func (f *faults) windowsOptions(options object.Value, p *fielderrors.Place) {
 		if spec.Len() == 0 {
 			f.Invalid(p.To("gmsaCredentialSpec"), fielderrors.Word(""), "gmsaCredentialSpec cannot be an empty string")
 		} else if spec.Len() > maxCredentialSpec {
-			f.Invalid(p.To("gmsaCredentialSpec"), fielderrors.Word(spec.Str()), "gmsaCredentialSpec size must be under 64 KiB")
+			f.Invalid(p.To("gmsaCredentialSpec"), fielderrors.Word(spec.Str()),
+				"gmsaCredentialSpec size must be under 64 KiB")
 		}
 	}
 	if name := options.At("runAsUserName"); !name.IsNull() {
-		for _, wrong := range windowsUserFaults(name.Str()) {
+		for _, wrong := range windowsUserErrors(name.Str()) {
 			f.Invalid(p.To("runAsUserName"), fielderrors.Word(name.Str()), wrong)
 		}
 	}
 }
 
-// windowsUserFaults says what is wrong with a user's name with an optional domain before it.
-func windowsUserFaults(name string) []string {
+// windowsUserErrors says what is wrong with a user's name with an optional domain before it.
+func windowsUserErrors(name string) []string {
 	switch {
 	case name == "":
 		return []string{"runAsUserName cannot be an empty string"}
@@ -163,7 +166,8 @@ func windowsUserFaults(name string) []string {
 		domain, user = "", name
 	}
 	if len(domain) >= maxWindowsDomain {
-		wrong = append(wrong, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", maxWindowsDomain))
+		wrong = append(wrong, fmt.Sprintf("runAsUserName's Domain length must be under %d characters",
+			maxWindowsDomain))
 	}
 	if hasDomain && !netBIOSName.MatchString(domain) && !windowsDomain.MatchString(domain) {
 		wrong = append(wrong, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
@@ -171,7 +175,8 @@ func windowsUserFaults(name string) []string {
 	if user == "" {
 		wrong = append(wrong, "runAsUserName's User cannot be empty")
 	} else if len(user) > maxWindowsUser {
-		wrong = append(wrong, fmt.Sprintf("runAsUserName's User length must not be longer than %d characters", maxWindowsUser))
+		wrong = append(wrong, fmt.Sprintf("runAsUserName's User length must not be longer than %d characters",
+			maxWindowsUser))
 	}
 	if dotsAndSpaces.MatchString(user) {
 		wrong = append(wrong, "runAsUserName's User cannot contain only periods or spaces")

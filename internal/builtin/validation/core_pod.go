@@ -29,7 +29,7 @@ type podRules struct {
 	// meta is the metadata of the Pod, null in a template: there the name is not known yet.
 	meta     object.Value
 	pod      bool
-	volumes  byName // without those that have faults
+	volumes  byName // without those that have errors
 	claims   byName
 	grace    object.Value // terminationGracePeriodSeconds
 	os       string
@@ -46,7 +46,7 @@ type leniency struct {
 }
 
 // podAndMeta checks a Pod but for its metadata in general.
-func (f *faults) podAndMeta(pod object.Value, old leniency) {
+func (f *errorList) podAndMeta(pod object.Value, old leniency) {
 	var root *fielderrors.Place
 	spec := pod.At("spec")
 	f.podAnnotations(pod.At("metadata", "annotations"), spec, root.To("metadata").To("annotations"), old)
@@ -62,30 +62,31 @@ func (f *faults) podAndMeta(pod object.Value, old leniency) {
 	f.trimmedImages(spec.At("initContainers"), root.To("spec").To("initContainers"))
 }
 
-func (f *faults) tokensWithoutAccount(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) tokensWithoutAccount(spec object.Value, p *fielderrors.Place) {
 	for i, volume := range spec.At("volumes").Items() {
 		for j, source := range volume.At("projected", "sources").Items() {
 			if has(source, "serviceAccountToken") {
-				f.Forbidden(p.To("volumes").Item(i).To("projected").To("sources").Item(j).To("serviceAccountToken"), "must not be specified when serviceAccountName is not set")
+				f.Forbidden(p.To("volumes").Item(i).To("projected").To("sources").Item(j).To("serviceAccountToken"),
+					"must not be specified when serviceAccountName is not set")
 			}
 		}
 	}
 }
 
-func (f *faults) trimmedImages(containers object.Value, p *fielderrors.Place) {
+func (f *errorList) trimmedImages(containers object.Value, p *fielderrors.Place) {
 	for i, container := range containers.Items() {
 		f.trimmedImage(container, p.Item(i))
 	}
 }
 
-func (f *faults) trimmedImage(container object.Value, p *fielderrors.Place) {
+func (f *errorList) trimmedImage(container object.Value, p *fielderrors.Place) {
 	if image := text(container, "image"); len(strings.TrimSpace(image)) != len(image) {
 		f.Invalid(p.To("image"), image, "must not have leading or trailing whitespace")
 	}
 }
 
 // podAnnotations checks those annotations that say something about a pod.
-func (f *faults) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, old leniency) {
+func (f *errorList) podAnnotations(annotations, spec object.Value, p *fielderrors.Place, old leniency) {
 	if annotations.Len() == 0 {
 		return
 	}
@@ -117,7 +118,7 @@ func isDeletionCost(s string) bool {
 	return err == nil
 }
 
-func (f *faults) podSpec(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podSpec(r *podRules, p *fielderrors.Place) {
 	spec := r.spec
 	r.grace = spec.At("terminationGracePeriodSeconds")
 	if r.grace.IsNull() {
@@ -164,7 +165,7 @@ var (
 )
 
 // podNames checks the names that a pod's spec holds.
-func (f *faults) podNames(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) podNames(spec object.Value, p *fielderrors.Place) {
 	account := text(spec, "serviceAccountName")
 	if account != "" {
 		f.subdomain(p.To("serviceAccountName"), account)
@@ -184,7 +185,7 @@ func (f *faults) podNames(spec object.Value, p *fielderrors.Place) {
 }
 
 // podClasses checks what a pod's spec says of its priority, its runtime and the overhead of that.
-func (f *faults) podClasses(spec object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) podClasses(spec object.Value, old leniency, p *fielderrors.Place) {
 	if class := text(spec, "priorityClassName"); class != "" {
 		f.subdomain(p.To("priorityClassName"), class)
 	}
@@ -200,7 +201,7 @@ func (f *faults) podClasses(spec object.Value, old leniency, p *fielderrors.Plac
 	}
 }
 
-func (f *faults) podClaims(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podClaims(r *podRules, p *fielderrors.Place) {
 	claims := r.spec.At("resourceClaims")
 	r.claims = newByName(claims.Items())
 	var names seen
@@ -221,10 +222,12 @@ func (f *faults) podClaims(r *podRules, p *fielderrors.Place) {
 		}
 		claimName, template := claim.At("resourceClaimName"), claim.At("resourceClaimTemplateName")
 		if !claimName.IsNull() && !template.IsNull() {
-			f.Invalid(p, goForm{claim, podClaimFields}, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+			f.Invalid(p, goForm{claim, podClaimFields},
+				"at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
 		}
 		if claimName.IsNull() && template.IsNull() {
-			f.Invalid(p, goForm{claim, podClaimFields}, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+			f.Invalid(p, goForm{claim, podClaimFields},
+				"must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
 		}
 		if !claimName.IsNull() {
 			f.subdomain(p.To("resourceClaimName"), claimName.Str())
@@ -235,20 +238,21 @@ func (f *faults) podClaims(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) hostPortsOnHostNetwork(r *podRules, p *fielderrors.Place) {
+func (f *errorList) hostPortsOnHostNetwork(r *podRules, p *fielderrors.Place) {
 	if !truth(r.spec, "hostNetwork") {
 		return
 	}
 	for i, container := range r.spec.At("containers").Items() {
 		for j, port := range container.At("ports").Items() {
 			if host := number(port, "hostPort"); (r.pod || host != 0) && host != number(port, "containerPort") {
-				f.Invalid(p.Item(i).To("ports").Item(j).To("hostPort"), host, "must match `containerPort` when `hostNetwork` is true")
+				f.Invalid(p.Item(i).To("ports").Item(j).To("hostPort"), host,
+					"must match `containerPort` when `hostNetwork` is true")
 			}
 		}
 	}
 }
 
-func (f *faults) schedulingGates(gates object.Value, p *fielderrors.Place) {
+func (f *errorList) schedulingGates(gates object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, gate := range gates.Items() {
 		name := text(gate, "name")
@@ -265,7 +269,7 @@ const (
 	maxSearchChars = 2048
 )
 
-func (f *faults) dnsConfig(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) dnsConfig(spec object.Value, p *fielderrors.Place) {
 	config := spec.At("dnsConfig")
 	nameservers, searches := config.At("nameservers"), config.At("searches")
 	if text(spec, "dnsPolicy") == "None" {
@@ -282,7 +286,8 @@ func (f *faults) dnsConfig(spec object.Value, p *fielderrors.Place) {
 		return
 	}
 	if nameservers.Len() > maxNameservers {
-		f.Invalid(p.To("nameservers"), fielderrors.Show(nameservers), fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
+		f.Invalid(p.To("nameservers"), fielderrors.Show(nameservers),
+			fmt.Sprintf("must not have more than %v nameservers", maxNameservers))
 	}
 	for i, server := range nameservers.Items() {
 		f.legacyIP(p.To("nameservers").Item(i), server.Str(), object.Nil)
@@ -295,7 +300,7 @@ func (f *faults) dnsConfig(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) dnsSearches(searches object.Value, p *fielderrors.Place) {
+func (f *errorList) dnsSearches(searches object.Value, p *fielderrors.Place) {
 	if searches.Len() > maxSearches {
 		f.Invalid(p, fielderrors.Show(searches), fmt.Sprintf("must not have more than %v search paths", maxSearches))
 	}
@@ -304,7 +309,8 @@ func (f *faults) dnsSearches(searches object.Value, p *fielderrors.Place) {
 		total += search.Len()
 	}
 	if total > maxSearchChars {
-		f.Invalid(p, fielderrors.Show(searches), fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars))
+		f.Invalid(p, fielderrors.Show(searches),
+			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars))
 	}
 	for i, item := range searches.Items() {
 		if search := item.Str(); search != "." {
@@ -316,7 +322,7 @@ func (f *faults) dnsSearches(searches object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) hostnameOverride(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) hostnameOverride(spec object.Value, p *fielderrors.Place) {
 	override := spec.At("hostnameOverride")
 	if override.IsNull() {
 		return
@@ -333,7 +339,7 @@ func (f *faults) hostnameOverride(spec object.Value, p *fielderrors.Place) {
 	f.subdomain(p, override.Str())
 }
 
-func (f *faults) hostAliases(aliases object.Value, p *fielderrors.Place) {
+func (f *errorList) hostAliases(aliases object.Value, p *fielderrors.Place) {
 	for i, alias := range aliases.Items() {
 		f.legacyIP(p.Item(i).To("ip"), text(alias, "ip"), object.Nil)
 		for j, hostname := range alias.At("hostnames").Items() {
@@ -343,7 +349,7 @@ func (f *faults) hostAliases(aliases object.Value, p *fielderrors.Place) {
 }
 
 // userNamespace checks what a pod with a user namespace of its own cannot have.
-func (f *faults) userNamespace(r *podRules, p *fielderrors.Place) {
+func (f *errorList) userNamespace(r *podRules, p *fielderrors.Place) {
 	if r.hostUser {
 		return
 	}
@@ -373,7 +379,7 @@ func (f *faults) userNamespace(r *podRules, p *fielderrors.Place) {
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
 // fileKeys demands that variables taken from a file name a volume that may have it.
-func (f *faults) fileKeys(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) fileKeys(spec object.Value, p *fielderrors.Place) {
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			for j, env := range container.At("env").Items() {
@@ -395,7 +401,7 @@ func (f *faults) fileKeys(spec object.Value, p *fielderrors.Place) {
 }
 
 // podCreate is all of a new Pod.
-func podCreate(f *faults, pod object.Value) {
+func podCreate(f *errorList, pod object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAndMeta(pod, leniency{})
 	var root *fielderrors.Place
@@ -410,7 +416,7 @@ func podCreate(f *faults, pod object.Value) {
 }
 
 // podTemplate is the template of a controller's pods. was is the one before, null in a new object.
-func (f *faults) podTemplate(template, was object.Value, p *fielderrors.Place) {
+func (f *errorList) podTemplate(template, was object.Value, p *fielderrors.Place) {
 	before := len(f.List)
 	f.strictPodTemplate(template, leniency{}, p)
 	if len(f.List) > before && !was.IsNull() {
@@ -421,7 +427,7 @@ func (f *faults) podTemplate(template, was object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) strictPodTemplate(template object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) strictPodTemplate(template object.Value, old leniency, p *fielderrors.Place) {
 	meta, spec := template.At("metadata"), template.At("spec")
 	annotations := meta.At("annotations")
 	objectmeta.Labels(&f.Errors, meta.At("labels"), p.To("labels"))
@@ -437,11 +443,11 @@ func (f *faults) strictPodTemplate(template object.Value, old leniency, p *field
 
 // podTemplateKind are the rules of PodTemplate, which is stored and nothing else.
 var podTemplateKind = rule{
-	create: func(f *faults, obj object.Value) {
+	create: func(f *errorList, obj object.Value) {
 		f.qualifiedFinalizers(obj)
 		f.podTemplate(obj.At("template"), object.Nil, (*fielderrors.Place)(nil).To("template"))
 	},
-	update: func(f *faults, obj, old object.Value) {
+	update: func(f *errorList, obj, old object.Value) {
 		f.qualifiedFinalizers(obj)
 		f.podTemplate(obj.At("template"), old.At("template"), (*fielderrors.Place)(nil).To("template"))
 	},

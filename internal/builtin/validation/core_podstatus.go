@@ -25,11 +25,12 @@ var (
 	healths        = []string{"Healthy", "Unhealthy", "Unknown"}
 	ipFields       = []goField{{name: "IP", member: "ip", zero: `""`}}
 	statusesOfPods = [...]struct{ statuses, containers string }{
-		{"containerStatuses", "containers"}, {"initContainerStatuses", "initContainers"}, {"ephemeralContainerStatuses", "ephemeralContainers"},
+		{"containerStatuses", "containers"}, {"initContainerStatuses", "initContainers"},
+		{"ephemeralContainerStatuses", "ephemeralContainers"},
 	}
 )
 
-func podStatus(f *faults, pod, was object.Value) {
+func podStatus(f *errorList, pod, was object.Value) {
 	f.qualifiedFinalizers(pod)
 	f.podAnnotationChanges(pod, was, lenient(was.At("spec"), was.At("metadata")))
 	p := (*fielderrors.Place)(nil).To("status")
@@ -67,7 +68,7 @@ func podStatus(f *faults, pod, was object.Value) {
 	}
 }
 
-func (f *faults) podConditions(conditions object.Value, p *fielderrors.Place) {
+func (f *errorList) podConditions(conditions object.Value, p *fielderrors.Place) {
 	for i, condition := range conditions.Items() {
 		if n := number(condition, "observedGeneration"); n < 0 {
 			f.Invalid(p.Item(i).To("observedGeneration"), n, notNegativeAtAll)
@@ -93,7 +94,7 @@ func restartsAll(spec object.Value) bool {
 }
 
 // noRevival keeps containers ended that are not restarted.
-func (f *faults) noRevival(now, was, spec object.Value, containers string, p *fielderrors.Place) {
+func (f *errorList) noRevival(now, was, spec object.Value, containers string, p *fielderrors.Place) {
 	for i, old := range was.Items() {
 		ended := old.At("state", "terminated")
 		if ended.IsNull() {
@@ -121,7 +122,8 @@ func restarts(name string, spec object.Value, containers string, code int64) boo
 			continue
 		}
 		if policy := container.At("restartPolicy"); !policy.IsNull() {
-			if rule := ruleFor(container, code); text(rule, "action") == "Restart" || text(rule, "action") == "RestartAllContainers" {
+			if rule := ruleFor(container, code); text(rule, "action") == "Restart" ||
+				text(rule, "action") == "RestartAllContainers" {
 				return true
 			}
 			switch policy.Str() {
@@ -156,7 +158,7 @@ func ruleFor(container object.Value, code int64) object.Value {
 	return object.Nil
 }
 
-func (f *faults) claimStatuses(statuses, claims object.Value, p *fielderrors.Place) {
+func (f *errorList) claimStatuses(statuses, claims object.Value, p *fielderrors.Place) {
 	if statuses.Len() == 0 {
 		return
 	}
@@ -177,7 +179,7 @@ func (f *faults) claimStatuses(statuses, claims object.Value, p *fielderrors.Pla
 	}
 }
 
-func (f *faults) extendedClaim(status, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) extendedClaim(status, spec object.Value, p *fielderrors.Place) {
 	mappings := status.At("requestMappings")
 	if mappings.Len() == 0 {
 		f.Required(p.To("requestMappings"), "at least one request mapping is required")
@@ -187,7 +189,8 @@ func (f *faults) extendedClaim(status, spec object.Value, p *fielderrors.Place) 
 		at := p.To("requestMappings").Item(i)
 		key := [3]string{text(mapping, "containerName"), text(mapping, "resourceName"), text(mapping, "requestName")}
 		if container, ok := runContainer(spec, key[0]); !ok {
-			f.Invalid(at.To("containerName"), key[0], "must match the name of an entry in spec.initContainers.name or spec.containers.name")
+			f.Invalid(at.To("containerName"), key[0],
+				"must match the name of an entry in spec.initContainers.name or spec.containers.name")
 		} else if !has(container.At("resources", "requests"), key[1]) {
 			f.Invalid(at.To("resourceName"), key[1],
 				"must match the extended resource name of an entry in spec.initContainers.resources.requests or spec.containers.resources.requests")
@@ -226,7 +229,7 @@ func addresses(list object.Value) []string {
 	return texts
 }
 
-func (f *faults) podIPs(status, old object.Value, p *fielderrors.Place) {
+func (f *errorList) podIPs(status, old object.Value, p *fielderrors.Place) {
 	ips := status.At("podIPs")
 	f.newIPs(ips, old.At("podIPs"), p)
 	f.onePerFamily(ips, p)
@@ -239,7 +242,7 @@ func (f *faults) podIPs(status, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) hostIPs(status, old object.Value, p *fielderrors.Place) {
+func (f *errorList) hostIPs(status, old object.Value, p *fielderrors.Place) {
 	ips := status.At("hostIPs")
 	if ips.Len() == 0 {
 		return
@@ -252,7 +255,7 @@ func (f *faults) hostIPs(status, old object.Value, p *fielderrors.Place) {
 }
 
 // newIPs checks the addresses that the old object does not have.
-func (f *faults) newIPs(ips, old object.Value, p *fielderrors.Place) {
+func (f *errorList) newIPs(ips, old object.Value, p *fielderrors.Place) {
 	kept := addresses(old)
 	for i, item := range ips.Items() {
 		if ip := text(item, "ip"); !slices.Contains(kept, ip) {
@@ -261,20 +264,21 @@ func (f *faults) newIPs(ips, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) onePerFamily(ips object.Value, p *fielderrors.Place) {
+func (f *errorList) onePerFamily(ips object.Value, p *fielderrors.Place) {
 	if ips.Len() < 2 {
 		return
 	}
 	both, err := netutils.IsDualStackIPStrings(addresses(ips))
 	if err != nil {
-		f.List = append(f.List, internalFault(f.Path(p), fmt.Errorf("failed to check for dual stack with error:%w", err)))
+		f.List = append(f.List, internalError(f.Path(p), fmt.Errorf("failed to check for dual stack with error:%w",
+			err)))
 	}
 	if !both || ips.Len() > 2 {
 		f.Invalid(p, goForm{ips, ipFields}, "may specify no more than one IP for each IP family")
 	}
 }
 
-func (f *faults) statusUsers(statuses, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) statusUsers(statuses, spec object.Value, p *fielderrors.Place) {
 	os := text(spec.At("os"), "name")
 	for i, status := range statuses.Items() {
 		user := status.At("user", "linux")
@@ -298,7 +302,7 @@ func (f *faults) statusUsers(statuses, spec object.Value, p *fielderrors.Place) 
 }
 
 // allocatedStatuses checks what containers report of the health of their resources.
-func (f *faults) allocatedStatuses(status object.Value, list string, containers object.Value, p *fielderrors.Place) {
+func (f *errorList) allocatedStatuses(status object.Value, list string, containers object.Value, p *fielderrors.Place) {
 	known := newByName(containers.Items())
 	for i, container := range status.At(list).Items() {
 		allocated := container.At("allocatedResourcesStatus")
@@ -328,7 +332,7 @@ func firstNamed(items []object.Value, name string) (object.Value, bool) {
 }
 
 // allocatedName demands a resource that a container asks for.
-func (f *faults) allocatedName(name string, container, extended object.Value, p *fielderrors.Place) {
+func (f *errorList) allocatedName(name string, container, extended object.Value, p *fielderrors.Place) {
 	reference, isClaim := strings.CutPrefix(name, fromClaim)
 	if !isClaim {
 		if !has(container.At("resources", "requests"), name) {
@@ -343,16 +347,18 @@ func (f *faults) allocatedName(name string, container, extended object.Value, p 
 	if !asked && request != "" && claim == text(extended, "resourceClaimName") {
 		asked = slices.ContainsFunc(extended.At("requestMappings").Items(), func(v object.Value) bool {
 			amount := quantity(container.At("resources", "requests").At(text(v, "resourceName")))
-			return text(v, "containerName") == text(container, "name") && text(v, "requestName") == request && !amount.IsZero()
+			return text(v, "containerName") == text(container, "name") && text(v, "requestName") == request &&
+				!amount.IsZero()
 		})
 	}
 	if !asked {
-		f.Invalid(p, fielderrors.Word(name), "must match one of the container's resource claims as 'claim:<claimName>/<requestName>' "+
-			"when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
+		f.Invalid(p, fielderrors.Word(name),
+			"must match one of the container's resource claims as 'claim:<claimName>/<requestName>' "+
+				"when container.resources.claims[*].request is set or 'claim:<claimName>' when it is empty")
 	}
 }
 
-func (f *faults) resourceHealths(resources object.Value, p *fielderrors.Place) {
+func (f *errorList) resourceHealths(resources object.Value, p *fielderrors.Place) {
 	var ids seen
 	for i, resource := range resources.Items() {
 		p := p.Item(i)

@@ -41,7 +41,7 @@ func (old *leniency) lenientVolumes(spec object.Value) {
 		}
 		for _, source := range volume.At("projected", "sources").Items() {
 			if token := source.At("serviceAccountToken"); !token.IsNull() {
-				var f faults
+				var f errorList
 				f.localPath(nil, text(token, "path"))
 				old.tokenPaths = old.tokenPaths || len(f.List) > 0
 			}
@@ -79,12 +79,14 @@ func brokenPages(resources object.Value) bool {
 }
 
 func (old *leniency) lenientScheduling(spec object.Value) {
-	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
+		"preferredDuringSchedulingIgnoredDuringExecution"
 	for _, term := range spec.At("affinity", "nodeAffinity", required, "nodeSelectorTerms").Items() {
 		old.labelValuesInNodeAffinity = old.labelValuesInNodeAffinity || badLabelValue(term.At("matchExpressions"))
 	}
 	bad := func(term object.Value) bool {
-		return badLabelValue(term.At("labelSelector", "matchExpressions")) || badLabelValue(term.At("namespaceSelector", "matchExpressions"))
+		return badLabelValue(term.At("labelSelector", "matchExpressions")) ||
+			badLabelValue(term.At("namespaceSelector", "matchExpressions"))
 	}
 	for _, key := range [...]string{"podAffinity", "podAntiAffinity"} {
 		for _, term := range spec.At("affinity", key, required).Items() {
@@ -95,7 +97,7 @@ func (old *leniency) lenientScheduling(spec object.Value) {
 		}
 	}
 	for _, constraint := range spec.At("topologySpreadConstraints").Items() {
-		var selector, keys faults
+		var selector, keys errorList
 		selector.labelSelector(constraint.At("labelSelector"), nil, false)
 		keys.labelKeys(constraint, nil)
 		old.spreadSelectors = old.spreadSelectors || len(selector.List) > 0
@@ -120,10 +122,10 @@ const updatable = "pod updates may not change fields other than `spec.containers
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n"
 
 // podRunning checks a Pod that was there before, but not what changed of it.
-func podRunning(f *faults, pod, was object.Value) { f.podExcused(pod, was) }
+func podRunning(f *errorList, pod, was object.Value) { f.podExcused(pod, was) }
 
 // podExcused is podRunning. It returns what the old Pod excused: nothing, if the new one is good without.
-func (f *faults) podExcused(pod, was object.Value) leniency {
+func (f *errorList) podExcused(pod, was object.Value) leniency {
 	f.qualifiedFinalizers(pod)
 	excuse := leniency{}
 	before := len(f.List)
@@ -137,7 +139,7 @@ func (f *faults) podExcused(pod, was object.Value) leniency {
 }
 
 // podUpdate is all of a Pod that is to replace another.
-func podUpdate(f *faults, pod, was object.Value) {
+func podUpdate(f *errorList, pod, was object.Value) {
 	excuse := f.podExcused(pod, was)
 	f.podAnnotationChanges(pod, was, excuse)
 	var root *fielderrors.Place
@@ -160,7 +162,7 @@ func podUpdate(f *faults, pod, was object.Value) {
 	}
 }
 
-func (f *faults) podAnnotationChanges(pod, was object.Value, excuse leniency) {
+func (f *errorList) podAnnotationChanges(pod, was object.Value, excuse leniency) {
 	at := (*fielderrors.Place)(nil).To("metadata").To("annotations")
 	now, old := pod.At("metadata", "annotations"), was.At("metadata", "annotations")
 	for _, m := range old.Members() {
@@ -189,7 +191,7 @@ func (f *faults) podAnnotationChanges(pod, was object.Value, excuse leniency) {
 }
 
 // sameContainers says whether there are as many containers as before.
-func (f *faults) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
+func (f *errorList) sameContainers(now, old object.Value, p *fielderrors.Place) bool {
 	if now.Len() != old.Len() {
 		f.Forbidden(p, "pod updates may not add or remove containers")
 		return false
@@ -202,7 +204,7 @@ func (f *faults) sameContainers(now, old object.Value, p *fielderrors.Place) boo
 }
 
 // deadlineChange says whether to go on.
-func (f *faults) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
+func (f *errorList) deadlineChange(spec, old object.Value, p *fielderrors.Place) bool {
 	now, was := spec.At("activeDeadlineSeconds"), old.At("activeDeadlineSeconds")
 	switch {
 	case now.IsNull():
@@ -221,17 +223,18 @@ func (f *faults) deadlineChange(spec, old object.Value, p *fielderrors.Place) bo
 }
 
 // tolerationChanges demands that every toleration is still there; only how long it lasts may have changed.
-func (f *faults) tolerationChanges(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) tolerationChanges(now, old object.Value, p *fielderrors.Place) {
 	for _, toleration := range old.Items() {
 		bare := toleration.Without("tolerationSeconds")
-		if !slices.ContainsFunc(now.Items(), func(v object.Value) bool { return object.Equal(v.Without("tolerationSeconds"), bare) }) {
+		if !slices.ContainsFunc(now.Items(),
+			func(v object.Value) bool { return object.Equal(v.Without("tolerationSeconds"), bare) }) {
 			f.Forbidden(p, "existing toleration can not be modified except its tolerationSeconds")
 			return
 		}
 	}
 }
 
-func (f *faults) gateChanges(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) gateChanges(now, old object.Value, p *fielderrors.Place) {
 	gates := newByName(old.Items())
 	for i, gate := range now.Items() {
 		name := text(gate, "name")
@@ -242,7 +245,7 @@ func (f *faults) gateChanges(now, old object.Value, p *fielderrors.Place) {
 }
 
 // withoutAllowed is the new spec with everything that may change set back to what it was.
-func (f *faults) withoutAllowed(spec, old object.Value) object.Value {
+func (f *errorList) withoutAllowed(spec, old object.Value) object.Value {
 	for _, kind := range [...]string{"containers", "initContainers"} {
 		containers := slices.Clone(spec.At(kind).Items())
 		for i := range containers {
@@ -269,7 +272,8 @@ func (f *faults) withoutAllowed(spec, old object.Value) object.Value {
 		return spec
 	}
 	if !same(spec.At("nodeSelector"), old.At("nodeSelector")) {
-		f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"), (*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
+		f.nodeSelectorAdditions(spec.At("nodeSelector"), old.At("nodeSelector"),
+			(*fielderrors.Place)(nil).To("spec").To("nodeSelector"))
 		reset("nodeSelector")
 	}
 	now, was := spec.At("affinity", "nodeAffinity"), old.At("affinity", "nodeAffinity")
@@ -289,22 +293,24 @@ func (f *faults) withoutAllowed(spec, old object.Value) object.Value {
 }
 
 // nodeSelectorAdditions lets a pod that waits for its gates be bound to fewer nodes, never to others.
-func (f *faults) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeSelectorAdditions(now, old object.Value, p *fielderrors.Place) {
 	for _, m := range old.Members() {
 		if value, ok := now.Get(m.Key); !ok || value.Str() != m.Value.Str() {
-			f.Invalid(p, fielderrors.Show(now), "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+			f.Invalid(p, fielderrors.Show(now),
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)")
 			return
 		}
 	}
 }
 
 var (
-	requirementFields      = []goField{{name: "Key", member: "key", zero: `""`}, {name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}
+	requirementFields = []goField{{name: "Key", member: "key", zero: `""`},
+		{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}
 	nodeSelectorTermFields = []goField{{name: "MatchExpressions", member: "matchExpressions", inner: requirementFields},
 		{name: "MatchFields", member: "matchFields", inner: requirementFields}}
 )
 
-func (f *faults) nodeAffinityAdditions(now, old object.Value) {
+func (f *errorList) nodeAffinityAdditions(now, old object.Value) {
 	const required = "requiredDuringSchedulingIgnoredDuringExecution"
 	at := (*fielderrors.Place)(nil).To("spec").To("affinity").To("nodeAffinity").To(required).To("nodeSelectorTerms")
 	terms, were := now.At(required, "nodeSelectorTerms"), old.At(required, "nodeSelectorTerms")
@@ -312,13 +318,15 @@ func (f *faults) nodeAffinityAdditions(now, old object.Value) {
 		return
 	}
 	if terms.Len() != were.Len() {
-		f.Invalid(at, goForm{terms, nodeSelectorTermFields}, "no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+		f.Invalid(at, goForm{terms, nodeSelectorTermFields},
+			"no additions/deletions to non-empty NodeSelectorTerms list are allowed")
 		return
 	}
 	for i, was := range were.Items() {
 		term := terms.Items()[i]
 		if !onlyAdds(term, was) {
-			f.Invalid(at.Item(i), goForm{term, nodeSelectorTermFields}, "only additions are allowed (no mutations or deletions)")
+			f.Invalid(at.Item(i), goForm{term, nodeSelectorTermFields},
+				"only additions are allowed (no mutations or deletions)")
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // limitTypes are what a LimitRange can limit.
 var limitTypes = []string{"Pod", "Container", "PersistentVolumeClaim"}
 
-func limitRangeCreate(f *faults, obj object.Value) {
+func limitRangeCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var types seen
 	for i, limit := range obj.At("spec", "limits").Items() {
@@ -35,9 +35,9 @@ func limitRangeCreate(f *faults, obj object.Value) {
 	}
 }
 
-func limitRangeUpdate(f *faults, obj, _ object.Value) { limitRangeCreate(f, obj) }
+func limitRangeUpdate(f *errorList, obj, _ object.Value) { limitRangeCreate(f, obj) }
 
-func (f *faults) limit(limit object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) limit(limit object.Value, kind string, p *fielderrors.Place) {
 	as := anyResource
 	if kind == "Pod" || kind == "Container" {
 		as = containerResource
@@ -66,7 +66,7 @@ func (f *faults) limit(limit object.Value, kind string, p *fielderrors.Place) {
 }
 
 // limitOf checks that what is said of one resource does not contradict itself.
-func (f *faults) limitOf(limit object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) limitOf(limit object.Value, name string, p *fielderrors.Place) {
 	amount := func(key string) (resource.Quantity, bool) {
 		v, ok := limit.At(key).Get(name)
 		return quantity(v), ok
@@ -81,15 +81,22 @@ func (f *faults) limitOf(limit object.Value, name string, p *fielderrors.Place) 
 			f.Invalid(p.To(key).Key(name), shown, fmt.Sprintf(format, a.String(), b.String()))
 		}
 	}
-	over("min", least, hasMin && hasMax && least.Cmp(most) > 0, "min value %s is greater than max value %s", least, most)
-	over("defaultRequest", request, hasRequest && hasMin && least.Cmp(request) > 0, "min value %s is greater than default request value %s", least, request)
-	over("defaultRequest", request, hasRequest && hasMax && request.Cmp(most) > 0, "default request value %s is greater than max value %s", request, most)
-	over("defaultRequest", request, hasRequest && hasDefault && request.Cmp(standard) > 0, "default request value %s is greater than default limit value %s", request, standard)
-	over("default", least, hasDefault && hasMin && least.Cmp(standard) > 0, "min value %s is greater than default value %s", least, standard)
-	over("default", most, hasDefault && hasMax && standard.Cmp(most) > 0, "default value %s is greater than max value %s", standard, most)
+	over("min", least, hasMin && hasMax && least.Cmp(most) > 0, "min value %s is greater than max value %s", least,
+		most)
+	over("defaultRequest", request, hasRequest && hasMin && least.Cmp(request) > 0,
+		"min value %s is greater than default request value %s", least, request)
+	over("defaultRequest", request, hasRequest && hasMax && request.Cmp(most) > 0,
+		"default request value %s is greater than max value %s", request, most)
+	over("defaultRequest", request, hasRequest && hasDefault && request.Cmp(standard) > 0,
+		"default request value %s is greater than default limit value %s", request, standard)
+	over("default", least, hasDefault && hasMin && least.Cmp(standard) > 0,
+		"min value %s is greater than default value %s", least, standard)
+	over("default", most, hasDefault && hasMax && standard.Cmp(most) > 0,
+		"default value %s is greater than max value %s", standard, most)
 	if hasRatio {
 		if one := resource.NewQuantity(1, resource.DecimalSI); ratio.Cmp(*one) < 0 {
-			f.Invalid(p.To("maxLimitRequestRatio").Key(name), ratio, fmt.Sprintf("ratio %s is less than 1", ratio.String()))
+			f.Invalid(p.To("maxLimitRequestRatio").Key(name), ratio,
+				fmt.Sprintf("ratio %s is less than 1", ratio.String()))
 		}
 		if hasMin && hasMax {
 			f.ratio(ratio, least, most, p.To("maxLimitRequestRatio").Key(name))
@@ -97,12 +104,13 @@ func (f *faults) limitOf(limit object.Value, name string, p *fielderrors.Place) 
 	}
 	if !mayOvercommit(name) && hasDefault && hasRequest && standard.Cmp(request) != 0 {
 		f.Invalid(p.To("defaultRequest").Key(name), request,
-			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name))
+			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(),
+				request.String(), name))
 	}
 }
 
 // ratio refuses more than what min and max leave room for.
-func (f *faults) ratio(ratio, least, most resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) ratio(ratio, least, most resource.Quantity, p *fielderrors.Place) {
 	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
 		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()
@@ -114,11 +122,12 @@ func (f *faults) ratio(ratio, least, most resource.Quantity, p *fielderrors.Plac
 
 // What a quota's scope can be, and what it can be applied to.
 var (
-	quotaScopes = []string{"BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "VolumeAttributesClass"}
-	existsOnly  = []string{"BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"}
-	ofPods      = []string{"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
-	ofClaims    = []string{"persistentvolumeclaims", "requests.storage"}
-	opposites   = [...][2]string{{"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}}
+	quotaScopes = []string{"BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating",
+		"PriorityClass", "Terminating", "VolumeAttributesClass"}
+	existsOnly = []string{"BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"}
+	ofPods     = []string{"pods", "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
+	ofClaims   = []string{"persistentvolumeclaims", "requests.storage"}
+	opposites  = [...][2]string{{"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}}
 )
 
 func scopeApplies(scope, name string) bool {
@@ -138,20 +147,20 @@ func isStandardQuota(name string) bool {
 	return standard && name != "storage" || isHugeQuota(name)
 }
 
-func quotaCreate(f *faults, obj object.Value) {
+func quotaCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.quotaSpec(obj.At("spec"))
 	f.quotaStatus(obj.At("status"))
 }
 
-func (f *faults) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
+func (f *errorList) quotaAmounts(amounts object.Value, p *fielderrors.Place) {
 	for _, m := range amounts.Members() {
 		f.resourceName(m.Key, quotaResource, p.Key(m.Key))
 		f.resourceAmount(m.Key, quantity(m.Value), p.Key(m.Key))
 	}
 }
 
-func (f *faults) quotaSpec(spec object.Value) {
+func (f *errorList) quotaSpec(spec object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	hard, scopes := spec.At("hard"), spec.At("scopes")
 	f.quotaAmounts(hard, p.To("hard"))
@@ -169,7 +178,7 @@ func (f *faults) quotaSpec(spec object.Value) {
 	}
 }
 
-func (f *faults) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Place) {
+func (f *errorList) scopeOf(scope string, hard object.Value, shownAs any, p *fielderrors.Place) {
 	for _, m := range hard.Members() {
 		if isStandardQuota(m.Key) && !scopeApplies(scope, m.Key) {
 			f.Invalid(p, shownAs, "unsupported scope applied to resource")
@@ -177,7 +186,7 @@ func (f *faults) scopeOf(scope string, hard object.Value, shownAs any, p *fielde
 	}
 }
 
-func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *fielderrors.Place) {
+func (f *errorList) conflictingScopes(names *seen, scopes object.Value, p *fielderrors.Place) {
 	for _, pair := range opposites {
 		if names.has(pair[0]) && names.has(pair[1]) {
 			f.Invalid(p, showNil(scopes), "conflicting scopes")
@@ -185,29 +194,34 @@ func (f *faults) conflictingScopes(names *seen, scopes object.Value, p *fielderr
 	}
 }
 
-var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExpressions", inner: []goField{{name: "ScopeName", member: "scopeName", zero: `""`},
-	{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}}}
+var scopeSelectorFields = []goField{{name: "MatchExpressions", member: "matchExpressions",
+	inner: []goField{{name: "ScopeName", member: "scopeName", zero: `""`},
+		{name: "Operator", member: "operator", zero: `""`}, {name: "Values", member: "values"}}}}
 
-func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Place) {
+func (f *errorList) scopeSelector(selector, hard, scopes object.Value, p *fielderrors.Place) {
 	var names seen
 	for _, requirement := range selector.At("matchExpressions").Items() {
-		scope, operator, values := text(requirement, "scopeName"), text(requirement, "operator"), requirement.At("values")
+		scope, operator, values := text(requirement, "scopeName"), text(requirement, "operator"),
+			requirement.At("values")
 		if !holds(quotaScopes, scope) {
 			f.Invalid(p.To("scopeName"), fielderrors.Word(scope), "unsupported scope")
 		}
 		f.scopeOf(scope, hard, goForm{selector, scopeSelectorFields}, p)
 		if holds(existsOnly, scope) && operator != "Exists" {
-			f.Invalid(p.To("operator"), fielderrors.Word(operator), "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "+
-				"ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")
+			f.Invalid(p.To("operator"), fielderrors.Word(operator),
+				"must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "+
+					"ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity")
 		}
 		switch operator {
 		case "In", "NotIn":
 			if values.Len() == 0 {
-				f.Required(p.To("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
+				f.Required(p.To("values"),
+					"must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
 			}
 		case "Exists", "DoesNotExist":
 			if values.Len() != 0 {
-				f.Invalid(p.To("values"), fielderrors.Show(values), "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
+				f.Invalid(p.To("values"), fielderrors.Show(values),
+					"must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
 			}
 		default:
 			f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
@@ -217,13 +231,13 @@ func (f *faults) scopeSelector(selector, hard, scopes object.Value, p *fielderro
 	f.conflictingScopes(&names, scopes, p)
 }
 
-func (f *faults) quotaStatus(status object.Value) {
+func (f *errorList) quotaStatus(status object.Value) {
 	p := (*fielderrors.Place)(nil).To("status")
 	f.quotaAmounts(status.At("hard"), p.To("hard"))
 	f.quotaAmounts(status.At("used"), p.To("used"))
 }
 
-func quotaUpdate(f *faults, obj, old object.Value) {
+func quotaUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.quotaSpec(obj.At("spec"))
 	now, was := obj.At("spec", "scopes"), old.At("spec", "scopes")
@@ -235,7 +249,7 @@ func quotaUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func quotaStatusUpdate(f *faults, obj, _ object.Value) {
+func quotaStatusUpdate(f *errorList, obj, _ object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.quotaStatus(obj.At("status"))
 }

@@ -26,11 +26,14 @@ const (
 
 // What stands without a domain, sorted; huge pages come besides.
 var (
-	standardResources = []string{"configmaps", "cpu", "ephemeral-storage", "limits.cpu", "limits.ephemeral-storage", "limits.memory",
-		"memory", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.cpu", "requests.ephemeral-storage",
+	standardResources = []string{"configmaps", "cpu", "ephemeral-storage", "limits.cpu", "limits.ephemeral-storage",
+		"limits.memory",
+		"memory", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.cpu",
+		"requests.ephemeral-storage",
 		"requests.memory", "requests.storage", "resourcequotas", "secrets", "services", "services.loadbalancers",
 		"services.nodeports", "storage"}
-	countedResources = []string{"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas",
+	countedResources = []string{"configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers",
+		"resourcequotas",
 		"secrets", "services", "services.loadbalancers", "services.nodeports"}
 	podLevelResources = []string{"cpu", hugePages, "memory"}
 )
@@ -63,7 +66,7 @@ func isHugeQuota(name string) bool {
 	return strings.HasPrefix(name, hugePages) || strings.HasPrefix(name, "requests."+hugePages)
 }
 
-func (f *faults) resourceName(name string, as naming, p *fielderrors.Place) {
+func (f *errorList) resourceName(name string, as naming, p *fielderrors.Place) {
 	if as == containerResource && (name == "cpu" || name == "memory") {
 		return
 	}
@@ -89,14 +92,15 @@ func (f *faults) resourceName(name string, as naming, p *fielderrors.Place) {
 			f.Unsupported(p, name, podLevelResources)
 		}
 	case quotaResource:
-		if _, standard := slices.BinarySearch(standardResources, name); plain && (!standard || name == "storage") && !isHugeQuota(name) {
+		if _, standard := slices.BinarySearch(standardResources, name); plain && (!standard || name == "storage") &&
+			!isHugeQuota(name) {
 			f.Invalid(p, fielderrors.Word(name), "must be a standard resource for quota")
 		}
 	}
 }
 
 // resourceAmount demands an amount that is not negative, and a whole number of what cannot be divided.
-func (f *faults) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) resourceAmount(name string, amount resource.Quantity, p *fielderrors.Place) {
 	if amount.Sign() < 0 {
 		f.Invalid(p, amount.String(), fielderrors.NotNegative)
 	}
@@ -106,7 +110,7 @@ func (f *faults) resourceAmount(name string, amount resource.Quantity, p *fielde
 }
 
 // resourceList checks names and amounts.
-func (f *faults) resourceList(resources object.Value, p *fielderrors.Place, as naming, old leniency) {
+func (f *errorList) resourceList(resources object.Value, p *fielderrors.Place, as naming, old leniency) {
 	for _, m := range resources.Members() {
 		p := p.Key(m.Key)
 		amount := quantity(m.Value)
@@ -117,7 +121,7 @@ func (f *faults) resourceList(resources object.Value, p *fielderrors.Place, as n
 }
 
 // wholePages demands a whole number of huge pages.
-func (f *faults) wholePages(name string, amount resource.Quantity, p *fielderrors.Place, old leniency) {
+func (f *errorList) wholePages(name string, amount resource.Quantity, p *fielderrors.Place, old leniency) {
 	if strings.HasPrefix(name, hugePages) && !old.hugePages && !isWholePages(name, amount) {
 		f.Invalid(p, amount.String(), fmt.Sprintf("%s is not positive integer multiple of %s", amount.String(), name))
 	}
@@ -132,7 +136,7 @@ func isWholePages(name string, amount resource.Quantity) bool {
 }
 
 // resources checks what a container, or a pod, asks for and may use.
-func (f *faults) resources(resources object.Value, r *podRules, p *fielderrors.Place, as naming) {
+func (f *errorList) resources(resources object.Value, r *podRules, p *fielderrors.Place, as naming) {
 	limits, requests := resources.At("limits"), resources.At("requests")
 	f.resourceList(limits, p.To("limits"), as, r.old)
 	for _, m := range requests.Members() {
@@ -150,17 +154,18 @@ func (f *faults) resources(resources object.Value, r *podRules, p *fielderrors.P
 	f.claimNames(resources.At("claims"), r, p.To("claims"))
 }
 
-func (f *faults) requestAndLimit(name string, request, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) requestAndLimit(name string, request, limit resource.Quantity, p *fielderrors.Place) {
 	switch order := request.Cmp(limit); {
 	case order != 0 && !mayOvercommit(name):
 		f.Invalid(p, request.String(), fmt.Sprintf("must be equal to %s limit of %s", name, limit.String()))
 	case order > 0:
-		f.Invalid(p, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String()))
+		f.Invalid(p, request.String(), fmt.Sprintf("must be less than or equal to %s limit of %s", name,
+			limit.String()))
 	}
 }
 
 // hugePagesNeedMore demands cpu or memory of whoever asks for huge pages.
-func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Place) {
+func (f *errorList) hugePagesNeedMore(limits, requests object.Value, p *fielderrors.Place) {
 	huge, compute := false, false
 	for _, resources := range [...]object.Value{limits, requests} {
 		for _, m := range resources.Members() {
@@ -174,7 +179,7 @@ func (f *faults) hugePagesNeedMore(limits, requests object.Value, p *fielderrors
 }
 
 // claimNames checks which of the pod's resource claims a container uses, in whole or in part.
-func (f *faults) claimNames(claims object.Value, r *podRules, p *fielderrors.Place) {
+func (f *errorList) claimNames(claims object.Value, r *podRules, p *fielderrors.Place) {
 	if claims.Len() == 0 {
 		return
 	}
@@ -215,7 +220,7 @@ func (f *faults) claimNames(claims object.Value, r *podRules, p *fielderrors.Pla
 	}
 }
 
-func (f *faults) unknownClaim(name string, r *podRules, p *fielderrors.Place) {
+func (f *errorList) unknownClaim(name string, r *podRules, p *fielderrors.Place) {
 	names := make([]string, 0, len(r.claims.items))
 	for _, claim := range r.claims.items {
 		if known := text(claim, "name"); known != "" {
@@ -235,7 +240,7 @@ func (f *faults) unknownClaim(name string, r *podRules, p *fielderrors.Place) {
 }
 
 // podResources checks what a pod asks for as a whole, and that its containers stay within.
-func (f *faults) podResources(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podResources(r *podRules, p *fielderrors.Place) {
 	resources := r.spec.At("resources")
 	if resources.IsNull() {
 		return
@@ -260,16 +265,18 @@ func (f *faults) podResources(r *podRules, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) podLimit(spec object.Value, name string, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) podLimit(spec object.Value, name string, limit resource.Quantity, p *fielderrors.Place) {
 	if strings.HasPrefix(name, hugePages) {
 		if total, used := aggregate(spec, "limits", name); used && total.Cmp(limit) > 0 {
-			f.Invalid(p.To("limits").Key(name), limit.String(), "must be greater than or equal to aggregate container limits of "+total.String())
+			f.Invalid(p.To("limits").Key(name), limit.String(),
+				"must be greater than or equal to aggregate container limits of "+total.String())
 		}
 	}
 	for i, container := range spec.At("containers").Items() {
 		if v, ok := container.At("resources", "limits").Get(name); ok {
 			if own := quantity(v); own.Cmp(limit) > 0 {
-				f.Invalid(p.To("containers").Item(i).Key(name).To("limits"), own.String(), "must be less than or equal to pod limits of "+limit.String())
+				f.Invalid(p.To("containers").Item(i).Key(name).To("limits"), own.String(),
+					"must be less than or equal to pod limits of "+limit.String())
 			}
 		}
 	}

@@ -18,17 +18,19 @@ var (
 	inclusionPolicies   = []string{"Honor", "Ignore"}
 )
 
-func (f *faults) tolerations(tolerations object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) tolerations(tolerations object.Value, old leniency, p *fielderrors.Place) {
 	for i, toleration := range tolerations.Items() {
 		p := p.Item(i)
 		key, operator, effect := text(toleration, "key"), text(toleration, "operator"), text(toleration, "effect")
 		if key != "" {
 			f.qualified(p.To("key"), key)
 		} else if operator != "Exists" {
-			f.Invalid(p.To("operator"), fielderrors.Word(operator), "operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
+			f.Invalid(p.To("operator"), fielderrors.Word(operator),
+				"operator must be Exists when `key` is empty, which means \"match all values and all keys\"")
 		}
 		if has(toleration, "tolerationSeconds") && effect != "NoExecute" {
-			f.Invalid(p.To("effect"), fielderrors.Word(effect), "effect must be 'NoExecute' when `tolerationSeconds` is set")
+			f.Invalid(p.To("effect"), fielderrors.Word(effect),
+				"effect must be 'NoExecute' when `tolerationSeconds` is set")
 		}
 		f.tolerationValue(operator, text(toleration, "value"), old, p)
 		if effect != "" {
@@ -37,7 +39,7 @@ func (f *faults) tolerations(tolerations object.Value, old leniency, p *fielderr
 	}
 }
 
-func (f *faults) tolerationValue(operator, value string, old leniency, p *fielderrors.Place) {
+func (f *errorList) tolerationValue(operator, value string, old leniency, p *fielderrors.Place) {
 	switch operator {
 	case "Equal", "":
 		if wrong := objectmeta.LabelValueErrors(value); len(wrong) != 0 {
@@ -56,11 +58,12 @@ func (f *faults) tolerationValue(operator, value string, old leniency, p *fielde
 	}
 }
 
-func (f *faults) affinity(affinity object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) affinity(affinity object.Value, old leniency, p *fielderrors.Place) {
 	if affinity.Len() == 0 {
 		return
 	}
-	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+	const required, preferred = "requiredDuringSchedulingIgnoredDuringExecution",
+		"preferredDuringSchedulingIgnoredDuringExecution"
 	if node := affinity.At("nodeAffinity"); !node.IsNull() {
 		p := p.To("nodeAffinity")
 		if selector := node.At(required); !selector.IsNull() {
@@ -83,13 +86,13 @@ func (f *faults) affinity(affinity object.Value, old leniency, p *fielderrors.Pl
 	}
 }
 
-func (f *faults) weight(term object.Value, p *fielderrors.Place) {
+func (f *errorList) weight(term object.Value, p *fielderrors.Place) {
 	if n := number(term, "weight"); n <= 0 || n > 100 {
 		f.Invalid(p.To("weight"), n, "must be in the range 1-100")
 	}
 }
 
-func (f *faults) nodeSelector(selector object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeSelector(selector object.Value, lenient bool, p *fielderrors.Place) {
 	terms := selector.At("nodeSelectorTerms")
 	if terms.Len() == 0 {
 		f.Required(p.To("nodeSelectorTerms"), "must have at least one node selector term")
@@ -99,7 +102,7 @@ func (f *faults) nodeSelector(selector object.Value, lenient bool, p *fielderror
 	}
 }
 
-func (f *faults) nodeSelectorTerm(term object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeSelectorTerm(term object.Value, lenient bool, p *fielderrors.Place) {
 	for i, requirement := range term.At("matchExpressions").Items() {
 		f.nodeRequirement(requirement, lenient, p.To("matchExpressions").Item(i))
 	}
@@ -108,7 +111,7 @@ func (f *faults) nodeSelectorTerm(term object.Value, lenient bool, p *fielderror
 	}
 }
 
-func (f *faults) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Place) {
+func (f *errorList) nodeRequirement(requirement object.Value, lenient bool, p *fielderrors.Place) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
@@ -136,12 +139,13 @@ func (f *faults) nodeRequirement(requirement object.Value, lenient bool, p *fiel
 	}
 }
 
-func (f *faults) nodeFieldRequirement(requirement object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeFieldRequirement(requirement object.Value, p *fielderrors.Place) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":
 		if values.Len() != 1 {
-			f.Required(p.To("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+			f.Required(p.To("values"),
+				"must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
 		}
 	default:
 		f.Invalid(p.To("operator"), fielderrors.Word(operator), notOperator)
@@ -155,7 +159,7 @@ func (f *faults) nodeFieldRequirement(requirement object.Value, p *fielderrors.P
 	}
 }
 
-func (f *faults) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) podAffinityTerm(term object.Value, old leniency, p *fielderrors.Place) {
 	f.labelSelector(term.At("labelSelector"), p.To("labelSelector"), old.labelValuesInAffinity)
 	f.labelSelector(term.At("namespaceSelector"), p.To("namespaceSelector"), old.labelValuesInAffinity)
 	for _, namespace := range term.At("namespaces").Items() {
@@ -170,7 +174,7 @@ func (f *faults) podAffinityTerm(term object.Value, old leniency, p *fielderrors
 }
 
 // labelKeys checks the keys whose values a term takes from the pod's own labels.
-func (f *faults) labelKeys(term object.Value, p *fielderrors.Place) {
+func (f *errorList) labelKeys(term object.Value, p *fielderrors.Place) {
 	selector := term.At("labelSelector")
 	matched, mismatched := term.At("matchLabelKeys"), term.At("mismatchLabelKeys")
 	for _, key := range [...]string{"matchLabelKeys", "mismatchLabelKeys"} {
@@ -197,7 +201,7 @@ func (f *faults) labelKeys(term object.Value, p *fielderrors.Place) {
 const repeatedKey = "exists in both matchLabelKeys and labelSelector"
 
 // repeatedLabelKeys refuses keys that the selector names besides the requirement that the reference makes of them.
-func (f *faults) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
+func (f *errorList) repeatedLabelKeys(selector, matched object.Value, p *fielderrors.Place) {
 	if selector.IsNull() {
 		return
 	}
@@ -219,7 +223,7 @@ func (f *faults) repeatedLabelKeys(selector, matched object.Value, p *fielderror
 	}
 }
 
-func (f *faults) topologySpread(constraints object.Value, old leniency, p *fielderrors.Place) {
+func (f *errorList) topologySpread(constraints object.Value, old leniency, p *fielderrors.Place) {
 	items := constraints.Items()
 	for i, constraint := range items {
 		p := p.Item(i)
@@ -238,7 +242,8 @@ func (f *faults) topologySpread(constraints object.Value, old leniency, p *field
 		if domains := constraint.At("minDomains"); !domains.IsNull() {
 			f.positive(p.To("minDomains"), domains.Int())
 			if action != "DoNotSchedule" {
-				f.Invalid(p.To("minDomains"), domains.Int(), "can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+action)
+				f.Invalid(p.To("minDomains"), domains.Int(),
+					"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not "+action)
 			}
 		}
 		f.onlyIfSet(p.To("nodeAffinityPolicy"), constraint.At("nodeAffinityPolicy"), inclusionPolicies)
@@ -255,7 +260,7 @@ func (f *faults) topologySpread(constraints object.Value, old leniency, p *field
 }
 
 // legacySpreadKeys is the rule for a pod from before its keys went into its selector.
-func (f *faults) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
+func (f *errorList) legacySpreadKeys(constraint object.Value, p *fielderrors.Place) {
 	keys := constraint.At("matchLabelKeys")
 	if keys.Len() == 0 {
 		return

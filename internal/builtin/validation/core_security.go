@@ -17,7 +17,7 @@ var (
 	profileTypes         = []string{"Localhost", "RuntimeDefault", "Unconfined"}
 )
 
-func (f *faults) podSecurityContext(r *podRules, p *fielderrors.Place) {
+func (f *errorList) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	context := r.spec.At("securityContext")
 	if context.Len() == 0 {
 		return
@@ -37,7 +37,7 @@ func (f *faults) podSecurityContext(r *podRules, p *fielderrors.Place) {
 	f.onlyIfSet(p.To("seLinuxChangePolicy"), context.At("seLinuxChangePolicy"), selinuxPolicies)
 }
 
-func (f *faults) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {
+func (f *errorList) securityContext(r *podRules, context object.Value, p *fielderrors.Place) {
 	if context.Len() == 0 {
 		return
 	}
@@ -52,11 +52,13 @@ func (f *faults) securityContext(r *podRules, context object.Value, p *fielderro
 	f.seccomp(context.At("seccompProfile"), p.To("seccompProfile"))
 	if escalation := context.At("allowPrivilegeEscalation"); !escalation.IsNull() && !escalation.Bool() {
 		if truth(context, "privileged") {
-			f.Invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+			f.Invalid(p, goForm{context, securityContextFields},
+				"cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
 		}
 		for _, capability := range context.At("capabilities", "add").Items() {
 			if capability.Str() == "CAP_SYS_ADMIN" && !r.old.sysAdmin {
-				f.Invalid(p, goForm{context, securityContextFields}, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+				f.Invalid(p, goForm{context, securityContextFields},
+					"cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
 			}
 		}
 	}
@@ -64,7 +66,7 @@ func (f *faults) securityContext(r *podRules, context object.Value, p *fielderro
 	f.appArmor(context.At("appArmorProfile"), p.To("appArmorProfile"))
 }
 
-func (f *faults) seccomp(profile object.Value, p *fielderrors.Place) {
+func (f *errorList) seccomp(profile object.Value, p *fielderrors.Place) {
 	if profile.IsNull() {
 		return
 	}
@@ -80,13 +82,14 @@ func (f *faults) seccomp(profile object.Value, p *fielderrors.Place) {
 	case kind == "Localhost":
 		f.descending(p.To("localhostProfile"), local.Str())
 	case !local.IsNull():
-		f.Invalid(p.To("localhostProfile"), goForm{profile, seccompFields}, "can only be set when seccomp type is Localhost")
+		f.Invalid(p.To("localhostProfile"), goForm{profile, seccompFields},
+			"can only be set when seccomp type is Localhost")
 	}
 }
 
 const maxAppArmorProfile = 4095
 
-func (f *faults) appArmor(profile object.Value, p *fielderrors.Place) {
+func (f *errorList) appArmor(profile object.Value, p *fielderrors.Place) {
 	if profile.IsNull() {
 		return
 	}
@@ -105,7 +108,8 @@ func (f *faults) appArmor(profile object.Value, p *fielderrors.Place) {
 		}
 	case "RuntimeDefault", "Unconfined":
 		if !local.IsNull() {
-			f.Invalid(p.To("localhostProfile"), fielderrors.Word(local.Str()), "can only be set when AppArmor type is Localhost")
+			f.Invalid(p.To("localhostProfile"), fielderrors.Word(local.Str()),
+				"can only be set when AppArmor type is Localhost")
 		}
 	case "":
 		f.Required(p.To("type"), "type is required when appArmorProfile is set")
@@ -115,7 +119,7 @@ func (f *faults) appArmor(profile object.Value, p *fielderrors.Place) {
 }
 
 // seccompName checks a profile in an annotation.
-func (f *faults) seccompName(profile string, p *fielderrors.Place) {
+func (f *errorList) seccompName(profile string, p *fielderrors.Place) {
 	switch local, ok := strings.CutPrefix(profile, "localhost/"); {
 	case profile == "runtime/default" || profile == "docker/default" || profile == "unconfined":
 	case ok:
@@ -125,27 +129,30 @@ func (f *faults) seccompName(profile string, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) appArmorAnnotation(container, profile string, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) appArmorAnnotation(container, profile string, spec object.Value, p *fielderrors.Place) {
 	if !anyContainer(spec, func(c object.Value) bool { return text(c, "name") == container }) {
 		f.Invalid(p, container, "container not found")
 	}
-	if profile != "" && profile != "runtime/default" && profile != "unconfined" && !strings.HasPrefix(profile, "localhost/") {
+	if profile != "" && profile != "runtime/default" && profile != "unconfined" && !strings.HasPrefix(profile,
+		"localhost/") {
 		f.Invalid(p, profile, fmt.Sprintf("invalid AppArmor profile name: %q", profile))
 	}
 }
 
 // profilesAgree demands that an annotation and a member say the same where both say what profile a container has.
-func (f *faults) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
+func (f *errorList) profilesAgree(annotations, spec object.Value, p *fielderrors.Place) {
 	if annotations.Len() == 0 {
 		return
 	}
 	if annotation, ok := annotations.Get(seccompPodAnnotation); ok {
-		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"), p.To("securityContext").To("seccompProfile"))
+		f.profileAgrees("seccomp", annotation.Str(), spec.At("securityContext", "seccompProfile"),
+			p.To("securityContext").To("seccompProfile"))
 	}
 	for _, kind := range containerLists {
 		for i, container := range spec.At(kind).Items() {
 			if annotation, ok := annotations.Get(seccompAnnotations + text(container, "name")); ok {
-				f.profileAgrees("seccomp", annotation.Str(), container.At("securityContext", "seccompProfile"), p.To(kind).Item(i).To("securityContext").To("seccompProfile"))
+				f.profileAgrees("seccomp", annotation.Str(), container.At("securityContext", "seccompProfile"),
+					p.To(kind).Item(i).To("securityContext").To("seccompProfile"))
 			}
 		}
 	}
@@ -159,13 +166,14 @@ func (f *faults) profilesAgree(annotations, spec object.Value, p *fielderrors.Pl
 				profile = spec.At("securityContext", "appArmorProfile")
 			}
 			if annotation, ok := annotations.Get(appArmorAnnotations + text(container, "name")); ok {
-				f.profileAgrees("apparmor", annotation.Str(), profile, p.To(kind).Item(i).To("securityContext").To("appArmorProfile"))
+				f.profileAgrees("apparmor", annotation.Str(), profile,
+					p.To(kind).Item(i).To("securityContext").To("appArmorProfile"))
 			}
 		}
 	}
 }
 
-func (f *faults) profileAgrees(what, annotation string, profile object.Value, p *fielderrors.Place) {
+func (f *errorList) profileAgrees(what, annotation string, profile object.Value, p *fielderrors.Place) {
 	good := true
 	switch text(profile, "type") {
 	case "Unconfined":
@@ -191,7 +199,7 @@ const (
 
 var sysctlName = regexp.MustCompile(sysctlPattern)
 
-func (f *faults) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place) {
+func (f *errorList) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, sysctl := range sysctls.Items() {
 		name := text(sysctl, "name")
@@ -200,7 +208,8 @@ func (f *faults) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place
 		case name == "":
 			f.Required(p, "")
 		case len(name) > maxSysctl || !sysctlName.MatchString(name):
-			f.Invalid(p, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl, sysctlPattern))
+			f.Invalid(p, name, fmt.Sprintf("must have at most %d characters and match regex %s", maxSysctl,
+				sysctlPattern))
 		case names.has(name):
 			f.Duplicate(p, name)
 		}
@@ -214,7 +223,8 @@ func (f *faults) sysctls(r *podRules, sysctls object.Value, p *fielderrors.Place
 }
 
 // ipcSysctls belong to the IPC namespace without saying so in their prefix.
-var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm",
+var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced",
+	"kernel.shm",
 	"kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"}
 
 // hostSysctl says why a pod that shares a namespace with its host cannot have a sysctl of that namespace.

@@ -35,7 +35,7 @@ var (
 )
 
 // service checks a Service; old is null for a new one.
-func (f *faults) service(service, old object.Value) {
+func (f *errorList) service(service, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
 	spec := service.At("spec")
 	kind := text(spec, "type")
@@ -80,7 +80,8 @@ func (f *faults) service(service, old object.Value) {
 	} else if kind == "NodePort" || kind == "LoadBalancer" || kind == "ClusterIP" {
 		f.Required(at.To("internalTrafficPolicy"), "")
 	}
-	if distribution := spec.At("trafficDistribution"); !distribution.IsNull() && !holds(trafficDistributions, distribution.Str()) {
+	if distribution := spec.At("trafficDistribution"); !distribution.IsNull() && !holds(trafficDistributions,
+		distribution.Str()) {
 		f.UnsupportedText(at.To("trafficDistribution"), distribution.Str(), trafficDistributions)
 	}
 }
@@ -90,7 +91,7 @@ func isHeadless(spec object.Value) bool {
 	return len(ips) == 1 && ips[0].Str() == "None"
 }
 
-func (f *faults) topologyAnnotations(annotations object.Value) {
+func (f *errorList) topologyAnnotations(annotations object.Value) {
 	hints, hinted := annotations.Get(topologyHints)
 	mode, ok := annotations.Get(topologyMode)
 	if ok && hinted && mode.Str() != hints.Str() {
@@ -99,7 +100,7 @@ func (f *faults) topologyAnnotations(annotations object.Value) {
 	}
 }
 
-func (f *faults) externalName(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) externalName(spec object.Value, p *fielderrors.Place) {
 	for _, key := range [...]string{"clusterIPs", "ipFamilies"} {
 		if length(spec, key) > 0 {
 			f.Forbidden(p.To(key), notOnExternalName)
@@ -115,7 +116,7 @@ func (f *faults) externalName(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) servicePorts(ports object.Value, p *fielderrors.Place) {
+func (f *errorList) servicePorts(ports object.Value, p *fielderrors.Place) {
 	var names seen
 	for i, port := range ports.Items() {
 		p := p.Item(i)
@@ -137,7 +138,7 @@ func (f *faults) servicePorts(ports object.Value, p *fielderrors.Place) {
 }
 
 // uniqueServicePorts demands that no two ports are the same on the service, or on the nodes.
-func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) uniqueServicePorts(ports object.Value, kind string, p *fielderrors.Place) {
 	type key struct {
 		protocol string
 		port     int64
@@ -164,16 +165,19 @@ func (f *faults) uniqueServicePorts(ports object.Value, kind string, p *fielderr
 	for i, port := range items {
 		k := key{text(port, "protocol"), number(port, "port")}
 		if own[k] {
-			f.Duplicate(p.Item(i), goForm{object.Fields("protocol", object.StringOf(k.protocol), "port", object.IntOf(k.port)), servicePortFields})
+			f.Duplicate(p.Item(i),
+				goForm{object.Fields("protocol", object.StringOf(k.protocol), "port", object.IntOf(k.port)),
+					servicePortFields})
 		}
 		own[k] = true
 	}
 }
 
-var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol", member: "protocol"}, {name: "AppProtocol"},
+var servicePortFields = []goField{{name: "Name", zero: `""`}, {name: "Protocol", member: "protocol"},
+	{name: "AppProtocol"},
 	{name: "Port", member: "port"}, {name: "TargetPort", zero: "0"}, {name: "NodePort", zero: "0"}}
 
-func (f *faults) sessionAffinity(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 	affinity, config := text(spec, "sessionAffinity"), spec.At("sessionAffinityConfig")
 	f.oneOf(p.To("sessionAffinity"), affinity, affinityTypes)
 	p = p.To("sessionAffinityConfig")
@@ -189,21 +193,22 @@ func (f *faults) sessionAffinity(spec object.Value, p *fielderrors.Place) {
 		f.Required(p.To("clientIP").To("timeoutSeconds"), whenClientIP)
 	default:
 		if seconds := number(config.At("clientIP"), "timeoutSeconds"); seconds <= 0 || seconds > maxAffinitySeconds {
-			f.Invalid(p.To("clientIP").To("timeoutSeconds"), seconds, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
+			f.Invalid(p.To("clientIP").To("timeoutSeconds"), seconds,
+				fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds))
 		}
 	}
 }
 
-// ClusterIPs says what is wrong with the addresses of a service and the families they are of, before any are allocated; old is null for a
-// new one.
+// ClusterIPs says what is wrong with the addresses of a service and the families they are of, before any are allocated;
+// old is null for a new one.
 func (o Options) ClusterIPs(service, old object.Value) field.ErrorList {
-	f := faults{Options: o}
+	f := errorList{Options: o}
 	f.clusterIPs(service.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec"))
 	return f.List
 }
 
 // clusterIPs checks the addresses of a service and the families they are of.
-func (f *faults) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
+func (f *errorList) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 	ips := spec.At("clusterIPs")
 	all := ips.Items()
 	at := p.To("clusterIPs")
@@ -252,13 +257,13 @@ func (f *faults) clusterIPs(spec, old object.Value, p *fielderrors.Place) {
 }
 
 // dualStack demands addresses of both families.
-func (f *faults) dualStack(ips []string, shownAs object.Value, p *fielderrors.Place) {
+func (f *errorList) dualStack(ips []string, shownAs object.Value, p *fielderrors.Place) {
 	if both, err := netutils.IsDualStackIPStrings(ips); err == nil && !both {
 		f.Invalid(p, fielderrors.Show(shownAs), onePerFamily)
 	}
 }
 
-func (f *faults) familiesOfIPs(ips, families []object.Value, p *fielderrors.Place) {
+func (f *errorList) familiesOfIPs(ips, families []object.Value, p *fielderrors.Place) {
 	for i, item := range ips {
 		if i >= len(families) {
 			return
@@ -274,7 +279,7 @@ func (f *faults) familiesOfIPs(ips, families []object.Value, p *fielderrors.Plac
 }
 
 // sourceRanges checks from where a load balancer takes traffic; an annotation says it where the spec does not.
-func (f *faults) sourceRanges(service, old object.Value) {
+func (f *errorList) sourceRanges(service, old object.Value) {
 	balances := text(service.At("spec"), "type") == "LoadBalancer"
 	if ranges := service.At("spec", "loadBalancerSourceRanges").Items(); len(ranges) > 0 {
 		at := (*fielderrors.Place)(nil).To("spec").To("LoadBalancerSourceRanges")
@@ -312,7 +317,7 @@ func trimmed(texts []string) []string {
 }
 
 // loadBalancerClass checks who balances; was is the old spec.
-func (f *faults) loadBalancerClass(spec, was object.Value) {
+func (f *errorList) loadBalancerClass(spec, was object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec").To("loadBalancerClass")
 	class := spec.At("loadBalancerClass")
 	balances := text(spec, "type") == "LoadBalancer"
@@ -334,13 +339,14 @@ func needsHealthCheck(spec object.Value) bool {
 	return text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-func (f *faults) externalTraffic(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) externalTraffic(spec object.Value, p *fielderrors.Place) {
 	kind, policy := text(spec, "type"), text(spec, "externalTrafficPolicy")
 	external := kind == "LoadBalancer" || kind == "NodePort" || kind == "ClusterIP" && length(spec, "externalIPs") > 0
 	if external {
 		f.oneOf(p.To("externalTrafficPolicy"), policy, trafficPolicies)
 	} else if policy != "" {
-		f.Invalid(p.To("externalTrafficPolicy"), fielderrors.Word(policy), "may only be set for externally-accessible services")
+		f.Invalid(p.To("externalTrafficPolicy"), fielderrors.Word(policy),
+			"may only be set for externally-accessible services")
 	}
 	port := number(spec, "healthCheckNodePort")
 	switch needed := needsHealthCheck(spec); {
@@ -353,12 +359,12 @@ func (f *faults) externalTraffic(spec object.Value, p *fielderrors.Place) {
 	}
 }
 
-func serviceCreate(f *faults, service object.Value) {
+func serviceCreate(f *errorList, service object.Value) {
 	f.qualifiedFinalizers(service)
 	f.service(service, object.Nil)
 }
 
-func serviceUpdate(f *faults, service, old object.Value) {
+func serviceUpdate(f *errorList, service, old object.Value) {
 	f.qualifiedFinalizers(service)
 	spec, was := service.At("spec"), old.At("spec")
 	if text(spec, "type") != "ExternalName" && text(was, "type") != "ExternalName" {
@@ -366,14 +372,15 @@ func serviceUpdate(f *faults, service, old object.Value) {
 		f.ipFamilyChanges(spec, was)
 	}
 	f.loadBalancerClass(spec, was)
-	if needsHealthCheck(spec) && needsHealthCheck(was) && number(spec, "healthCheckNodePort") != number(was, "healthCheckNodePort") {
+	if needsHealthCheck(spec) && needsHealthCheck(was) && number(spec, "healthCheckNodePort") != number(was,
+		"healthCheckNodePort") {
 		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("healthCheckNodePort"), fielderrors.Immutable)
 	}
 	f.service(service, old)
 }
 
 // clusterIPChanges lets a second address come and go, and no other change.
-func (f *faults) clusterIPChanges(spec, was object.Value) {
+func (f *errorList) clusterIPChanges(spec, was object.Value) {
 	if isHeadless(spec) && isHeadless(was) {
 		return
 	}
@@ -395,7 +402,8 @@ func (f *faults) clusterIPChanges(spec, was object.Value) {
 		f.Invalid(at.Item(0), fielderrors.Show(ips), mayNotChange)
 	}
 	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
-		f.Invalid(at.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")), releasedSecondary+"clusterIP")
+		f.Invalid(at.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")),
+			releasedSecondary+"clusterIP")
 	}
 }
 
@@ -408,7 +416,7 @@ func showNil(v object.Value) any {
 }
 
 // ipFamilyChanges lets a second family come and go.
-func (f *faults) ipFamilyChanges(spec, was object.Value) {
+func (f *errorList) ipFamilyChanges(spec, was object.Value) {
 	if isHeadless(spec) || isHeadless(was) {
 		return
 	}
@@ -430,17 +438,18 @@ func (f *faults) ipFamilyChanges(spec, was object.Value) {
 		f.Invalid(at, showNil(spec.At("clusterIPs")), mayNotChange)
 	}
 	if len(now) == 1 && len(old) > 1 && text(spec, "ipFamilyPolicy") != "SingleStack" {
-		f.Invalid(at.Up.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")), releasedSecondary+"ipFamily")
+		f.Invalid(at.Up.Up.To("ipFamilyPolicy"), fielderrors.Show(spec.At("ipFamilyPolicy")),
+			releasedSecondary+"ipFamily")
 	}
 }
 
-func serviceStatus(f *faults, service, old object.Value) {
+func serviceStatus(f *errorList, service, old object.Value) {
 	f.qualifiedFinalizers(service)
 	f.loadBalancer(service, old)
 }
 
 // loadBalancer checks where a service is reached from outside.
-func (f *faults) loadBalancer(service, old object.Value) {
+func (f *errorList) loadBalancer(service, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("status").To("loadBalancer").To("ingress")
 	ingress := service.At("status", "loadBalancer", "ingress").Items()
 	if len(ingress) > 0 && text(service.At("spec"), "type") != "LoadBalancer" {
@@ -450,7 +459,8 @@ func (f *faults) loadBalancer(service, old object.Value) {
 	for i, point := range ingress {
 		p := at.Item(i)
 		ip := text(point, "ip")
-		kept := slices.ContainsFunc(old.At("status", "loadBalancer", "ingress").Items(), func(was object.Value) bool { return text(was, "ip") == ip })
+		kept := slices.ContainsFunc(old.At("status", "loadBalancer", "ingress").Items(),
+			func(was object.Value) bool { return text(was, "ip") == ip })
 		if ip != "" && !kept {
 			f.legacyIP(p.To("ip"), ip, object.Nil)
 		}
@@ -470,7 +480,7 @@ func (f *faults) loadBalancer(service, old object.Value) {
 }
 
 // hostname demands a name, not an address.
-func (f *faults) hostname(p *fielderrors.Place, s string) {
+func (f *errorList) hostname(p *fielderrors.Place, s string) {
 	f.subdomain(p, s)
 	if netutils.ParseIPSloppy(s) != nil {
 		f.Invalid(p, s, "must be a DNS name, not an IP address")

@@ -9,21 +9,25 @@ import (
 
 // persistentSources are the kinds of PersistentVolumes in the order in which the reference looks for them.
 var persistentSources = []source{
-	{key: "hostPath"}, {key: "gcePersistentDisk", inside: "persistentDisk"}, {key: "awsElasticBlockStore"}, {key: "glusterfs"},
-	{key: "flocker"}, {key: "nfs"}, {key: "rbd"}, {key: "quobyte"}, {key: "cephfs", second: "cephFS"}, {key: "iscsi"}, {key: "cinder"},
-	{key: "fc"}, {key: "flexVolume"}, {key: "azureFile"}, {key: "vsphereVolume"}, {key: "photonPersistentDisk"}, {key: "portworxVolume"},
+	{key: "hostPath"}, {key: "gcePersistentDisk", inside: "persistentDisk"}, {key: "awsElasticBlockStore"},
+	{key: "glusterfs"},
+	{key: "flocker"}, {key: "nfs"}, {key: "rbd"}, {key: "quobyte"}, {key: "cephfs", second: "cephFS"}, {key: "iscsi"},
+	{key: "cinder"},
+	{key: "fc"}, {key: "flexVolume"}, {key: "azureFile"}, {key: "vsphereVolume"}, {key: "photonPersistentDisk"},
+	{key: "portworxVolume"},
 	{key: "azureDisk"}, {key: "scaleIO"}, {key: "local"}, {key: "storageos"}, {key: "csi"},
 }
 
 // mountable are the kinds that may have mount options in an annotation.
-var mountable = []string{"gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs", "azureFile",
+var mountable = []string{"gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi",
+	"cinder", "cephfs", "azureFile",
 	"vsphereVolume", "azureDisk", "photonPersistentDisk"}
 
 const mountOptions = "volume.beta.kubernetes.io/mount-options"
 
-func volumeCreate(f *faults, obj object.Value) { f.persistentVolume(obj, false) }
+func volumeCreate(f *errorList, obj object.Value) { f.persistentVolume(obj, false) }
 
-func (f *faults) persistentVolume(obj object.Value, lenient bool) {
+func (f *errorList) persistentVolume(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
 	f.volumeSpec(spec, text(obj.At("metadata"), "name"), lenient, (*fielderrors.Place)(nil).To("spec"))
@@ -35,10 +39,11 @@ func (f *faults) persistentVolume(obj object.Value, lenient bool) {
 			return
 		}
 	}
-	f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations").To(mountOptions), "may not specify mount options for this volume type")
+	f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations").To(mountOptions),
+		"may not specify mount options for this volume type")
 }
 
-func (f *faults) volumeSpec(spec object.Value, name string, lenient bool, p *fielderrors.Place) {
+func (f *errorList) volumeSpec(spec object.Value, name string, lenient bool, p *fielderrors.Place) {
 	f.requiredList(p.To("accessModes"), spec.At("accessModes"))
 	f.accessModes(spec.At("accessModes"), p.To("accessModes"))
 	f.volumeCapacity(spec.At("capacity"), p.To("capacity"))
@@ -74,7 +79,7 @@ func (f *faults) volumeSpec(spec object.Value, name string, lenient bool, p *fie
 	}
 }
 
-func (f *faults) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
 	f.requiredList(p, capacity)
 	if _, ok := capacity.Get("storage"); !ok || capacity.Len() > 1 {
 		f.InvalidEnum(p, showNil(capacity), []string{"storage"})
@@ -85,7 +90,7 @@ func (f *faults) volumeCapacity(capacity object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) volumeSources(spec object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) volumeSources(spec object.Value, name string, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range persistentSources {
 		from := spec.At(kind.key)
@@ -106,7 +111,7 @@ func (f *faults) volumeSources(spec object.Value, name string, p *fielderrors.Pl
 	}
 }
 
-func (f *faults) persistentSource(kind string, from object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) persistentSource(kind string, from object.Value, name string, p *fielderrors.Place) {
 	switch kind {
 	case "local":
 		if file := text(from, "path"); file == "" {
@@ -120,7 +125,8 @@ func (f *faults) persistentSource(kind string, from object.Value, name string, p
 		return
 	case "iscsi":
 		if portal := text(from, "targetPortal"); has(from, "initiatorName") && len(name)+1+len(portal) > 64 {
-			f.Invalid(p.To("targetportal"), portal, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+			f.Invalid(p.To("targetportal"), portal,
+				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
 		f.iscsi(from, p, "must be valid format")
 		f.secretName(from, p)
@@ -131,7 +137,8 @@ func (f *faults) persistentSource(kind string, from object.Value, name string, p
 	switch kind {
 	case "glusterfs":
 		if namespace := from.At("endpointsNamespace"); !namespace.IsNull() && namespace.Len() == 0 {
-			f.Invalid(p.To("endpointsNamespace"), "", "if the endpointnamespace is set, it must be a valid namespace name")
+			f.Invalid(p.To("endpointsNamespace"), "",
+				"if the endpointnamespace is set, it must be a valid namespace name")
 		} else if !namespace.IsNull() {
 			f.label(p.To("endpointsNamespace"), namespace.Str())
 		}
@@ -146,10 +153,11 @@ func (f *faults) persistentSource(kind string, from object.Value, name string, p
 	}
 }
 
-func (f *faults) csiVolume(from object.Value, p *fielderrors.Place) {
+func (f *errorList) csiVolume(from object.Value, p *fielderrors.Place) {
 	f.csiDriverName(p.To("driver"), text(from, "driver"))
 	f.requiredText(p.To("volumeHandle"), text(from, "volumeHandle"))
-	for _, key := range [...]string{"controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"} {
+	for _, key := range [...]string{"controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef",
+		"nodeExpandSecretRef"} {
 		secret := from.At(key)
 		if secret.IsNull() {
 			continue
@@ -164,7 +172,7 @@ func (f *faults) csiVolume(from object.Value, p *fielderrors.Place) {
 }
 
 // inlineVolume checks a volume that stands in a VolumeAttachment.
-func (f *faults) inlineVolume(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) inlineVolume(spec object.Value, p *fielderrors.Place) {
 	const inline = " in the context of inline volumes"
 	forbid := func(key string, set bool, what string) {
 		if set {
@@ -186,10 +194,11 @@ func (f *faults) inlineVolume(spec object.Value, p *fielderrors.Place) {
 		f.Forbidden(p.To("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")
 	}
 	forbid("storageClassName", text(spec, "storageClassName") != "", "may not be specified")
-	forbid("volumeMode", has(spec, "volumeMode") && text(spec, "volumeMode") != "Filesystem", "may not specify volumeMode other than Filesystem")
+	forbid("volumeMode", has(spec, "volumeMode") && text(spec, "volumeMode") != "Filesystem",
+		"may not specify volumeMode other than Filesystem")
 }
 
-func volumeUpdate(f *faults, obj, old object.Value) {
+func volumeUpdate(f *errorList, obj, old object.Value) {
 	var root *fielderrors.Place
 	spec, was := obj.At("spec"), old.At("spec")
 	lenient := false
@@ -202,7 +211,8 @@ func volumeUpdate(f *faults, obj, old object.Value) {
 		f.Invalid(root.To("volumeMode"), fielderrors.Show(now), fielderrors.Immutable)
 	}
 	if before := was.At("nodeAffinity"); !before.IsNull() && !sameAffinity(spec.At("nodeAffinity"), before) {
-		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields}, fielderrors.Immutable+", except for updating from beta label to GA")
+		f.Invalid(root.To("nodeAffinity"), goForm{spec.At("nodeAffinity"), volumeAffinityFields},
+			fielderrors.Immutable+", except for updating from beta label to GA")
 	}
 	if has(was, "volumeAttributesClassName") && !has(spec, "volumeAttributesClassName") {
 		f.Forbidden(root.To("spec").To("volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
@@ -213,7 +223,7 @@ var volumeAffinityFields = []goField{{name: "Required", member: "required",
 	inner: []goField{{name: "NodeSelectorTerms", member: "nodeSelectorTerms", inner: nodeSelectorTermFields}}}}
 
 // volumeSourceChange refuses another volume; only the secret for its expansion may be added.
-func (f *faults) volumeSourceChange(spec, was object.Value) {
+func (f *errorList) volumeSourceChange(spec, was object.Value) {
 	now, before := object.MapOf(), object.MapOf()
 	for _, kind := range persistentSources {
 		if v := spec.At(kind.key); !v.IsNull() {
@@ -227,7 +237,8 @@ func (f *faults) volumeSourceChange(spec, was object.Value) {
 		now = now.With("csi", now.At("csi").Without("controllerExpandSecretRef"))
 	}
 	if !same(now, before) {
-		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("persistentvolumesource"), "spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
+		f.Forbidden((*fielderrors.Place)(nil).To("spec").To("persistentvolumesource"),
+			"spec.persistentvolumesource is immutable after creation\n"+difference(before, now))
 	}
 }
 

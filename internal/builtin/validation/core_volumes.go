@@ -18,13 +18,14 @@ const (
 )
 
 var (
-	hostPathTypes     = []string{"", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"}
+	hostPathTypes = []string{"", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File",
+		"FileOrCreate", "Socket"}
 	mountPropagations = []string{"Bidirectional", "HostToContainer", "None"}
 	recursiveReadOnly = []string{"Disabled", "Enabled", "IfPossible"}
 )
 
 // volumes checks the volumes of a pod and remembers the good ones.
-func (f *faults) volumes(r *podRules, p *fielderrors.Place) {
+func (f *errorList) volumes(r *podRules, p *fielderrors.Place) {
 	volumes := r.spec.At("volumes").Items()
 	var names seen
 	var good []object.Value // only if not all are
@@ -57,7 +58,7 @@ func (f *faults) volumes(r *podRules, p *fielderrors.Place) {
 }
 
 // claimOfEphemeral refuses to name the claim that another volume of the pod will make.
-func (f *faults) claimOfEphemeral(r *podRules, volume object.Value, volumes []object.Value, p *fielderrors.Place) {
+func (f *errorList) claimOfEphemeral(r *podRules, volume object.Value, volumes []object.Value, p *fielderrors.Place) {
 	claim := volume.At("persistentVolumeClaim")
 	pod := text(r.meta, "name")
 	if claim.IsNull() || pod == "" {
@@ -69,7 +70,8 @@ func (f *faults) claimOfEphemeral(r *podRules, volume object.Value, volumes []ob
 	}
 	for _, other := range volumes {
 		if has(other, "ephemeral") && name == pod+"-"+text(other, "name") {
-			f.Invalid(p.To("persistentVolumeClaim").To("claimName"), name, "must not reference a PVC that gets created for an ephemeral volume")
+			f.Invalid(p.To("persistentVolumeClaim").To("claimName"), name,
+				"must not reference a PVC that gets created for an ephemeral volume")
 			return
 		}
 	}
@@ -84,13 +86,15 @@ var podSources = []source{
 	{key: "emptyDir"}, {key: "hostPath"}, {key: "gitRepo"}, {key: "gcePersistentDisk", inside: "persistentDisk"},
 	{key: "awsElasticBlockStore"}, {key: "secret"}, {key: "nfs"}, {key: "iscsi"}, {key: "glusterfs"}, {key: "flocker"},
 	{key: "persistentVolumeClaim"}, {key: "rbd"}, {key: "cinder"}, {key: "cephfs", second: "cephFS"}, {key: "quobyte"},
-	{key: "downwardAPI", second: "downwarAPI"}, {key: "fc"}, {key: "flexVolume"}, {key: "configMap"}, {key: "azureFile"},
-	{key: "vsphereVolume"}, {key: "photonPersistentDisk"}, {key: "portworxVolume"}, {key: "azureDisk"}, {key: "storageos"},
+	{key: "downwardAPI", second: "downwarAPI"}, {key: "fc"}, {key: "flexVolume"}, {key: "configMap"},
+	{key: "azureFile"},
+	{key: "vsphereVolume"}, {key: "photonPersistentDisk"}, {key: "portworxVolume"}, {key: "azureDisk"},
+	{key: "storageos"},
 	{key: "projected"}, {key: "scaleIO"}, {key: "csi"}, {key: "ephemeral"}, {key: "image"},
 }
 
 // volume checks what a volume is made of.
-func (f *faults) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
+func (f *errorList) volume(r *podRules, volume object.Value, p *fielderrors.Place) {
 	n := 0
 	for _, kind := range podSources {
 		from := volume.At(kind.key)
@@ -102,8 +106,10 @@ func (f *faults) volume(r *podRules, volume object.Value, p *fielderrors.Place) 
 		} else {
 			f.podSource(r, kind.key, from, volume, p.To(or(kind.inside, kind.key)))
 		}
-		if kind.key == "iscsi" && has(from, "initiatorName") && len(text(volume, "name"))+1+len(text(from, "targetPortal")) > 64 {
-			f.Invalid(p.To("name"), text(volume, "name"), "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
+		if kind.key == "iscsi" && has(from, "initiatorName") &&
+			len(text(volume, "name"))+1+len(text(from, "targetPortal")) > 64 {
+			f.Invalid(p.To("name"), text(volume, "name"),
+				"Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.")
 		}
 	}
 	if n == 0 {
@@ -119,7 +125,7 @@ func or(s, otherwise string) string {
 }
 
 // podSource checks the kinds that only a pod has; those that a persistent volume has too are elsewhere.
-func (f *faults) podSource(r *podRules, kind string, from, volume object.Value, p *fielderrors.Place) {
+func (f *errorList) podSource(r *podRules, kind string, from, volume object.Value, p *fielderrors.Place) {
 	switch kind {
 	case "emptyDir":
 		if limit := quantity(from.At("sizeLimit")); limit.Sign() < 0 {
@@ -167,7 +173,7 @@ func (f *faults) podSource(r *podRules, kind string, from, volume object.Value, 
 	}
 }
 
-func (f *faults) ephemeralVolume(r *podRules, from object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) ephemeralVolume(r *podRules, from object.Value, name string, p *fielderrors.Place) {
 	template := from.At("volumeClaimTemplate")
 	if template.IsNull() {
 		f.Required(p.To("volumeClaimTemplate"), "")
@@ -182,26 +188,26 @@ func (f *faults) ephemeralVolume(r *podRules, from object.Value, name string, p 
 	}
 }
 
-func (f *faults) mode(p *fielderrors.Place, v object.Value) {
+func (f *errorList) mode(p *fielderrors.Place, v object.Value) {
 	if !v.IsNull() && (v.Int() < 0 || v.Int() > maxMode) {
 		f.Invalid(p, v.Int(), fileMode)
 	}
 }
 
-func (f *faults) keysToPaths(items object.Value, p *fielderrors.Place) {
+func (f *errorList) keysToPaths(items object.Value, p *fielderrors.Place) {
 	for i, item := range items.Items() {
 		f.keyToPath(item, p.Item(i))
 	}
 }
 
-func (f *faults) keyToPath(item object.Value, p *fielderrors.Place) {
+func (f *errorList) keyToPath(item object.Value, p *fielderrors.Place) {
 	f.requiredText(p.To("key"), text(item, "key"))
 	f.requiredText(p.To("path"), text(item, "path"))
 	f.localPath(p.To("path"), text(item, "path"))
 	f.mode(p.To("mode"), item.At("mode"))
 }
 
-func (f *faults) downwardFile(file object.Value, p *fielderrors.Place) {
+func (f *errorList) downwardFile(file object.Value, p *fielderrors.Place) {
 	f.requiredText(p.To("path"), text(file, "path"))
 	f.localPath(p.To("path"), text(file, "path"))
 	field, amount := file.At("fieldRef"), file.At("resourceFieldRef")
@@ -220,14 +226,14 @@ func (f *faults) downwardFile(file object.Value, p *fielderrors.Place) {
 }
 
 // descending demands a relative path that does not go up.
-func (f *faults) descending(p *fielderrors.Place, s string) {
+func (f *errorList) descending(p *fielderrors.Place, s string) {
 	if path.IsAbs(s) {
 		f.Invalid(p, s, "must be a relative path")
 	}
 	f.noBacksteps(p, s)
 }
 
-func (f *faults) noBacksteps(p *fielderrors.Place, s string) {
+func (f *errorList) noBacksteps(p *fielderrors.Place, s string) {
 	if hasBacksteps(s) {
 		f.Invalid(p, s, "must not contain '..'")
 	}
@@ -244,7 +250,7 @@ func hasBacksteps(s string) bool {
 }
 
 // localPath demands a relative path that does not go up and does not look as if it did.
-func (f *faults) localPath(p *fielderrors.Place, s string) {
+func (f *errorList) localPath(p *fielderrors.Place, s string) {
 	f.descending(p, s)
 	if strings.HasPrefix(s, "..") && !strings.HasPrefix(s, "../") {
 		f.Invalid(p, s, "must not start with '..'")
@@ -252,7 +258,7 @@ func (f *faults) localPath(p *fielderrors.Place, s string) {
 }
 
 // projected checks the sources of a projected volume; no two of them may write one path.
-func (f *faults) projected(r *podRules, from object.Value, p *fielderrors.Place) {
+func (f *errorList) projected(r *podRules, from object.Value, p *fielderrors.Place) {
 	var paths seen
 	for i, source := range from.At("sources").Items() {
 		at := p.To("sources").Item(i)
@@ -301,7 +307,7 @@ func (f *faults) projected(r *podRules, from object.Value, p *fielderrors.Place)
 
 const conflictingPaths = "conflicting duplicate paths"
 
-func (f *faults) projectedPath(file string, paths *seen, p *fielderrors.Place) {
+func (f *errorList) projectedPath(file string, paths *seen, p *fielderrors.Place) {
 	if file != "" && paths.add(file) {
 		f.Invalid(p, file, conflictingPaths)
 	}
@@ -313,7 +319,7 @@ const (
 )
 
 // projectedToken checks a token for the pod's account; volume is where the reference says that its path is.
-func (f *faults) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Place) {
+func (f *errorList) projectedToken(r *podRules, token object.Value, p, volume *fielderrors.Place) {
 	if seconds := token.At("expirationSeconds"); seconds.IsNull() {
 		f.Required(p.To("expirationSeconds"), "")
 	} else if seconds.Int() < minTokenSeconds {
@@ -328,7 +334,7 @@ func (f *faults) projectedToken(r *podRules, token object.Value, p, volume *fiel
 	}
 }
 
-func (f *faults) projectedBundle(bundle object.Value, p *fielderrors.Place) {
+func (f *errorList) projectedBundle(bundle object.Value, p *fielderrors.Place) {
 	name, signer := bundle.At("name"), bundle.At("signerName")
 	switch {
 	case !name.IsNull() && !signer.IsNull():
@@ -337,11 +343,12 @@ func (f *faults) projectedBundle(bundle object.Value, p *fielderrors.Place) {
 		if name.Str() == "" {
 			f.Required(p.To("name"), "must be a valid object name")
 		}
-		for _, wrong := range trustBundleNameFaults(name.Str(), signerOfBundle(name.Str())) {
+		for _, wrong := range trustBundleNameErrors(name.Str(), signerOfBundle(name.Str())) {
 			f.Invalid(p.To("name"), name.Str(), "not a valid clustertrustbundlename: "+wrong)
 		}
 		if selector := bundle.At("labelSelector"); !selector.IsNull() {
-			f.Invalid(p.To("labelSelector"), fielderrors.Show(selector, selectorOrder...), "labelSelector must be unset if name is specified")
+			f.Invalid(p.To("labelSelector"), fielderrors.Show(selector, selectorOrder...),
+				"labelSelector must be unset if name is specified")
 		}
 	case !signer.IsNull():
 		if signer.Str() == "" {
@@ -361,7 +368,7 @@ var selectorOrder = []string{"matchLabels", "matchExpressions"}
 
 var keyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
-func (f *faults) projectedCertificate(certificate object.Value, paths *seen, p, volume *fielderrors.Place) {
+func (f *errorList) projectedCertificate(certificate object.Value, paths *seen, p, volume *fielderrors.Place) {
 	f.signerName(p.To("signerName"), text(certificate, "signerName"))
 	f.userAnnotations(certificate.At("userAnnotations"), p.To("userAnnotations"))
 	if key := text(certificate, "keyType"); !holds(keyTypes, key) {
@@ -383,7 +390,7 @@ func (f *faults) projectedCertificate(certificate object.Value, paths *seen, p, 
 	}
 }
 
-func (f *faults) certificateLifetime(seconds int64, signer string, p *fielderrors.Place) {
+func (f *errorList) certificateLifetime(seconds int64, signer string, p *fielderrors.Place) {
 	const shortest, longest, longestOwn = 3600, 91 * 24 * 3600, 24 * 3600
 	if seconds < shortest {
 		f.Invalid(p, seconds, "if provided, maxExpirationSeconds must be >= 3600")
@@ -398,7 +405,7 @@ func (f *faults) certificateLifetime(seconds int64, signer string, p *fielderror
 }
 
 // volumeMounts checks where a container sees the volumes of its pod.
-func (f *faults) volumeMounts(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeMounts(r *podRules, container object.Value, p *fielderrors.Place) {
 	mounts := container.At("volumeMounts")
 	if mounts.Len() == 0 {
 		return
@@ -427,7 +434,7 @@ func (f *faults) volumeMounts(r *podRules, container object.Value, p *fielderror
 	}
 }
 
-func (f *faults) subPaths(mount object.Value, p, at *fielderrors.Place) {
+func (f *errorList) subPaths(mount object.Value, p, at *fielderrors.Place) {
 	sub, expr := text(mount, "subPath"), text(mount, "subPathExpr")
 	if sub != "" {
 		f.descending(p.To("subPath"), sub)
@@ -441,12 +448,13 @@ func (f *faults) subPaths(mount object.Value, p, at *fielderrors.Place) {
 	f.descending(p.To("subPathExpr"), expr)
 }
 
-func (f *faults) mountModes(container, mount object.Value, p *fielderrors.Place) {
+func (f *errorList) mountModes(container, mount object.Value, p *fielderrors.Place) {
 	propagation := text(mount, "mountPropagation")
 	if has(mount, "mountPropagation") {
 		f.only(p.To("mountPropagation"), propagation, mountPropagations)
 		if propagation == "Bidirectional" && !truth(container.At("securityContext"), "privileged") {
-			f.Forbidden(p.To("mountPropagation"), "Bidirectional mount propagation is available only to privileged containers")
+			f.Forbidden(p.To("mountPropagation"),
+				"Bidirectional mount propagation is available only to privileged containers")
 		}
 	}
 	recursive := mount.At("recursiveReadOnly")
@@ -484,7 +492,7 @@ func pathsOf(items object.Value, key string) taken {
 }
 
 // volumeDevices checks where a container sees volumes as raw devices.
-func (f *faults) volumeDevices(r *podRules, container object.Value, p *fielderrors.Place) {
+func (f *errorList) volumeDevices(r *podRules, container object.Value, p *fielderrors.Place) {
 	devices := container.At("volumeDevices")
 	if devices.Len() == 0 {
 		return
@@ -500,7 +508,8 @@ func (f *faults) volumeDevices(r *podRules, container object.Value, p *fielderro
 			f.Invalid(p.To("name"), name, "must be unique")
 		}
 		if found && !has(volume, "persistentVolumeClaim") && !has(volume, "ephemeral") {
-			f.Invalid(p.To("name"), name, "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
+			f.Invalid(p.To("name"), name,
+				"can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
 		}
 		if !found {
 			f.NotFound(p.To("name"), name)
@@ -527,7 +536,7 @@ func (f *faults) volumeDevices(r *podRules, container object.Value, p *fielderro
 }
 
 // amountPositive demands a quantity above zero.
-func (f *faults) amountPositive(p *fielderrors.Place, amount resource.Quantity) bool {
+func (f *errorList) amountPositive(p *fielderrors.Place, amount resource.Quantity) bool {
 	if amount.Sign() > 0 {
 		return true
 	}

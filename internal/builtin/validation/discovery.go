@@ -20,16 +20,16 @@ const (
 	zoneLabel         = "topology.kubernetes.io/zone"
 )
 
-func endpointSliceCreate(f *faults, obj object.Value) { f.endpointSlice(obj, object.Nil) }
+func endpointSliceCreate(f *errorList, obj object.Value) { f.endpointSlice(obj, object.Nil) }
 
-func endpointSliceUpdate(f *faults, obj, old object.Value) {
+func endpointSliceUpdate(f *errorList, obj, old object.Value) {
 	f.endpointSlice(obj, old)
 	if text(obj, "addressType") != text(old, "addressType") {
 		f.changed((*fielderrors.Place)(nil).To("addressType"))
 	}
 }
 
-func (f *faults) endpointSlice(obj, old object.Value) {
+func (f *errorList) endpointSlice(obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	kind := text(obj, "addressType")
@@ -49,7 +49,7 @@ func (f *faults) endpointSlice(obj, old object.Value) {
 	}
 }
 
-func (f *faults) slicePorts(ports object.Value, p *fielderrors.Place) {
+func (f *errorList) slicePorts(ports object.Value, p *fielderrors.Place) {
 	if ports.Len() > maxSlicePorts {
 		f.TooMany(p, ports.Len(), maxSlicePorts)
 		return
@@ -75,7 +75,7 @@ func (f *faults) slicePorts(ports object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) endpoint(endpoint object.Value, kind string, p *fielderrors.Place) {
+func (f *errorList) endpoint(endpoint object.Value, kind string, p *fielderrors.Place) {
 	addresses := endpoint.At("addresses")
 	if addresses.Len() == 0 {
 		f.Required(p.To("addresses"), "")
@@ -101,7 +101,7 @@ func (f *faults) endpoint(endpoint object.Value, kind string, p *fielderrors.Pla
 	}
 }
 
-func (f *faults) sliceAddress(address, kind string, all, p *fielderrors.Place) {
+func (f *errorList) sliceAddress(address, kind string, all, p *fielderrors.Place) {
 	before := len(f.List)
 	switch kind {
 	case "IPv4":
@@ -124,7 +124,7 @@ func (f *faults) sliceAddress(address, kind string, all, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) hints(hints object.Value, p *fielderrors.Place) {
+func (f *errorList) hints(hints object.Value, p *fielderrors.Place) {
 	for _, key := range [...]string{"forZones", "forNodes"} {
 		list := hints.At(key)
 		if list.Len() > maxHints {

@@ -1,7 +1,8 @@
 // Package validation says what the reference's validation refuses in objects of the built-in types (VAL-1, VAL-4).
 //
-// Glossary. A rule is a function over values, named after the field it looks at. Faults collect what the rules say, in the
-// order in which the reference says it ([fielderrors.Errors]). Metadata has been validated before (package objectmeta).
+// Glossary. A rule is a function over values, named after the field it looks at. Errors collect what the rules say, in
+// the order in which the reference says it ([fielderrors.Errors]). Metadata has been validated before (package
+// objectmeta).
 //
 // Values have been decoded and defaulted before: a member has the JSON type that its schema demands or is missing or
 // null, and rules don't check it again. A member that the reference's Go type holds by value is always there.

@@ -21,12 +21,14 @@ const maxNote = 1024
 type eventNames struct{ object, controller, note, firstTime, lastTime, count, source string }
 
 var (
-	coreEvent   = eventNames{"involvedObject", "reportingComponent", "message", "firstTimestamp", "lastTimestamp", "count", "source"}
-	eventsEvent = eventNames{"regarding", "reportingController", "note", "deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"}
+	coreEvent = eventNames{"involvedObject", "reportingComponent", "message", "firstTimestamp", "lastTimestamp",
+		"count", "source"}
+	eventsEvent = eventNames{"regarding", "reportingController", "note", "deprecatedFirstTimestamp",
+		"deprecatedLastTimestamp", "deprecatedCount", "deprecatedSource"}
 )
 
 // event checks what Events of both groups have in common.
-func (f *faults) event(obj object.Value, names eventNames) {
+func (f *errorList) event(obj object.Value, names eventNames) {
 	var root *fielderrors.Place
 	namespace, involved := text(obj.At("metadata"), "namespace"), text(obj.At(names.object), "namespace")
 	timed := has(obj, "eventTime")
@@ -58,13 +60,13 @@ func (f *faults) event(obj object.Value, names eventNames) {
 }
 
 var coreEventKind = rule{
-	create: func(f *faults, obj object.Value) { f.event(obj, coreEvent) },
-	update: func(f *faults, obj, _ object.Value) { f.event(obj, coreEvent) },
+	create: func(f *errorList, obj object.Value) { f.event(obj, coreEvent) },
+	update: func(f *errorList, obj, _ object.Value) { f.event(obj, coreEvent) },
 }
 
 var eventsEventKind = rule{create: eventCreate, update: eventUpdate}
 
-func eventCreate(f *faults, obj object.Value) {
+func eventCreate(f *errorList, obj object.Value) {
 	var root *fielderrors.Place
 	f.qualifiedFinalizers(obj)
 	f.event(obj, eventsEvent)
@@ -87,7 +89,7 @@ func eventCreate(f *faults, obj object.Value) {
 	unset("source", text(source, "component") != "" || text(source, "host") != "")
 }
 
-func (f *faults) eventSeries(obj object.Value) {
+func (f *errorList) eventSeries(obj object.Value) {
 	series := obj.At("series")
 	if series.IsNull() {
 		return
@@ -108,10 +110,14 @@ type eventConstant struct {
 }
 
 var (
-	objectRefFields = []goField{{name: "Kind", member: "kind", zero: `""`}, {name: "Namespace", member: "namespace", zero: `""`},
-		{name: "Name", member: "name", zero: `""`}, {name: "UID", member: "uid", zero: `""`}, {name: "APIVersion", member: "apiVersion", zero: `""`},
-		{name: "ResourceVersion", member: "resourceVersion", zero: `""`}, {name: "FieldPath", member: "fieldPath", zero: `""`}}
-	eventSourceFields = []goField{{name: "Component", member: "component", zero: `""`}, {name: "Host", member: "host", zero: `""`}}
+	objectRefFields = []goField{{name: "Kind", member: "kind", zero: `""`}, {name: "Namespace", member: "namespace",
+		zero: `""`},
+		{name: "Name", member: "name", zero: `""`}, {name: "UID", member: "uid", zero: `""`},
+		{name: "APIVersion", member: "apiVersion", zero: `""`},
+		{name: "ResourceVersion", member: "resourceVersion", zero: `""`}, {name: "FieldPath", member: "fieldPath",
+			zero: `""`}}
+	eventSourceFields = []goField{{name: "Component", member: "component", zero: `""`},
+		{name: "Host", member: "host", zero: `""`}}
 )
 
 func eventConstants() []eventConstant {
@@ -138,7 +144,7 @@ func eventConstants() []eventConstant {
 	}
 }
 
-func eventUpdate(f *faults, obj, old object.Value) {
+func eventUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.event(obj, eventsEvent)
 	if !object.Equal(obj.At("series"), old.At("series")) {

@@ -21,16 +21,16 @@ const (
 	maxID       = 1<<31 - 1
 )
 
-func (f *faults) label(p *fielderrors.Place, s string) { f.Each(p, s, objectmeta.LabelErrors(s)) }
-func (f *faults) subdomain(p *fielderrors.Place, s string) {
+func (f *errorList) label(p *fielderrors.Place, s string) { f.Each(p, s, objectmeta.LabelErrors(s)) }
+func (f *errorList) subdomain(p *fielderrors.Place, s string) {
 	f.Each(p, s, objectmeta.SubdomainErrors(s))
 }
-func (f *faults) qualified(p *fielderrors.Place, s string) {
+func (f *errorList) qualified(p *fielderrors.Place, s string) {
 	f.Each(p, s, objectmeta.LabelKeyErrors(s))
 }
 
 // requiredLabel demands a DNS label.
-func (f *faults) requiredLabel(p *fielderrors.Place, s string) {
+func (f *errorList) requiredLabel(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -39,51 +39,51 @@ func (f *faults) requiredLabel(p *fielderrors.Place, s string) {
 }
 
 // requiredText demands that a text is not empty.
-func (f *faults) requiredText(p *fielderrors.Place, s string) {
+func (f *errorList) requiredText(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
 	}
 }
 
-func (f *faults) nonNegative(p *fielderrors.Place, n int64) {
+func (f *errorList) nonNegative(p *fielderrors.Place, n int64) {
 	if n < 0 {
 		f.Invalid(p, n, fielderrors.NotNegative)
 	}
 }
 
-func (f *faults) positive(p *fielderrors.Place, n int64) {
+func (f *errorList) positive(p *fielderrors.Place, n int64) {
 	if n <= 0 {
 		f.Invalid(p, n, notPositive)
 	}
 }
 
 // within demands a number between two others.
-func (f *faults) within(p *fielderrors.Place, n, low, high int64) {
+func (f *errorList) within(p *fielderrors.Place, n, low, high int64) {
 	if n < low || n > high {
 		f.Invalid(p, n, utilvalidation.InclusiveRangeError(int(low), int(high)))
 	}
 }
 
 // id demands the ID of a user or a group, where there is one.
-func (f *faults) id(p *fielderrors.Place, v object.Value) {
+func (f *errorList) id(p *fielderrors.Place, v object.Value) {
 	if !v.IsNull() {
 		f.within(p, v.Int(), 0, maxID)
 	}
 }
 
-func (f *faults) port(p *fielderrors.Place, n int64) { f.within(p, n, 1, maxPort) }
+func (f *errorList) port(p *fielderrors.Place, n int64) { f.within(p, n, 1, maxPort) }
 
 // portOrName demands the number or the name of a port.
-func (f *faults) portOrName(p *fielderrors.Place, v object.Value) {
+func (f *errorList) portOrName(p *fielderrors.Place, v object.Value) {
 	if v.Kind() == object.String {
-		f.Each(p, v.Str(), portNameFaults(v.Str()))
+		f.Each(p, v.Str(), portNameErrors(v.Str()))
 		return
 	}
 	f.port(p, v.Int())
 }
 
 // oneOf demands a value of an enum. An empty one is missing.
-func (f *faults) oneOf(p *fielderrors.Place, s string, supported []string) {
+func (f *errorList) oneOf(p *fielderrors.Place, s string, supported []string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -92,20 +92,20 @@ func (f *faults) oneOf(p *fielderrors.Place, s string, supported []string) {
 }
 
 // only demands a value of an enum; an empty one is not supported like any other that is not among them.
-func (f *faults) only(p *fielderrors.Place, s string, supported []string) {
+func (f *errorList) only(p *fielderrors.Place, s string, supported []string) {
 	if !slices.Contains(supported, s) {
 		f.Unsupported(p, s, supported)
 	}
 }
 
 // onlyIfSet is only for a member that may be missing.
-func (f *faults) onlyIfSet(p *fielderrors.Place, v object.Value, supported []string) {
+func (f *errorList) onlyIfSet(p *fielderrors.Place, v object.Value, supported []string) {
 	if !v.IsNull() {
 		f.only(p, v.Str(), supported)
 	}
 }
 
-func portNameFaults(s string) []string {
+func portNameErrors(s string) []string {
 	letter, before := false, byte('-')
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -121,8 +121,8 @@ func portNameFaults(s string) []string {
 	return utilvalidation.IsValidPortName(s)
 }
 
-// configKeyFaults says what keeps a text from being a key of a ConfigMap or a Secret.
-func configKeyFaults(s string) []string {
+// configKeyErrors says what keeps a text from being a key of a ConfigMap or a Secret.
+func configKeyErrors(s string) []string {
 	if len(s) > 0 && len(s) <= utilvalidation.DNS1123SubdomainMaxLength && s[0] != '.' {
 		i := 0
 		for i < len(s) && (objectmeta.IsLetterOrDigit(s[i]) || s[i] == '-' || s[i] == '_' || s[i] == '.') {
@@ -135,8 +135,8 @@ func configKeyFaults(s string) []string {
 	return utilvalidation.IsConfigMapKey(s)
 }
 
-// envNameFaults says what keeps a text from being the name of an environment variable.
-func envNameFaults(s string) []string {
+// envNameErrors says what keeps a text from being the name of an environment variable.
+func envNameErrors(s string) []string {
 	i := 0
 	for i < len(s) && s[i] >= ' ' && s[i] < 0x7f && s[i] != '=' {
 		i++
@@ -148,7 +148,7 @@ func envNameFaults(s string) []string {
 }
 
 // labelSelector checks a selector; a null one is good. lenient lets bad values through, because they are stored.
-func (f *faults) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
+func (f *errorList) labelSelector(selector object.Value, p *fielderrors.Place, lenient bool) {
 	if selector.IsNull() {
 		return
 	}
@@ -158,7 +158,7 @@ func (f *faults) labelSelector(selector object.Value, p *fielderrors.Place, leni
 	}
 }
 
-func (f *faults) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
+func (f *errorList) labelRequirement(requirement object.Value, p *fielderrors.Place, lenient bool) {
 	values := requirement.At("values")
 	switch operator := text(requirement, "operator"); operator {
 	case "In", "NotIn":

@@ -21,16 +21,19 @@ const (
 )
 
 var (
-	distinguishers  = []string{"ByNamespace", "ByUser"}
-	flowVerbs       = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
+	distinguishers = []string{"ByNamespace", "ByUser"}
+	flowVerbs      = []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update",
+		"watch"}
 	flowSubjects    = []string{"Group", "ServiceAccount", "User"}
 	enablements     = []string{"Exempt", "Limited"}
 	limitResponses  = []string{"Queue", "Reject"}
 	subjectMembers  = [...][2]string{{"ServiceAccount", "serviceAccount"}, {"User", "user"}, {"Group", "group"}}
-	flowSchemaRules = rule{create: flowSchemaCreate, update: func(f *faults, obj, _ object.Value) { flowSchemaCreate(f, obj) },
-		status: func(f *faults, obj, _ object.Value) { f.flowConditions(obj) }}
-	priorityLevelRules = rule{create: priorityLevelCreate, update: func(f *faults, obj, _ object.Value) { priorityLevelCreate(f, obj) },
-		status: func(f *faults, obj, _ object.Value) { f.flowConditions(obj) }}
+	flowSchemaRules = rule{create: flowSchemaCreate,
+		update: func(f *errorList, obj, _ object.Value) { flowSchemaCreate(f, obj) },
+		status: func(f *errorList, obj, _ object.Value) { f.flowConditions(obj) }}
+	priorityLevelRules = rule{create: priorityLevelCreate,
+		update: func(f *errorList, obj, _ object.Value) { priorityLevelCreate(f, obj) },
+		status: func(f *errorList, obj, _ object.Value) { f.flowConditions(obj) }}
 )
 
 // The flow schemas that are always there cannot be anything else.
@@ -41,8 +44,10 @@ var fixedFlowSchemas = map[string]object.Value{
 		"rules", object.ListOf(object.Fields(
 			"subjects", object.ListOf(groupSubject("system:masters")),
 			"resourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "apiGroups", object.Strings("*"),
-				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces", object.Strings("*"))),
-			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs", object.Strings("*"))),
+				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces",
+				object.Strings("*"))),
+			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs",
+				object.Strings("*"))),
 		)),
 	),
 	catchAll: object.Fields(
@@ -52,8 +57,10 @@ var fixedFlowSchemas = map[string]object.Value{
 		"rules", object.ListOf(object.Fields(
 			"subjects", object.ListOf(groupSubject("system:unauthenticated"), groupSubject("system:authenticated")),
 			"resourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "apiGroups", object.Strings("*"),
-				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces", object.Strings("*"))),
-			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs", object.Strings("*"))),
+				"resources", object.Strings("*"), "clusterScope", object.BoolOf(true), "namespaces",
+				object.Strings("*"))),
+			"nonResourceRules", object.ListOf(object.Fields("verbs", object.Strings("*"), "nonResourceURLs",
+				object.Strings("*"))),
 		)),
 	),
 }
@@ -62,7 +69,7 @@ func groupSubject(name string) object.Value {
 	return object.Fields("kind", object.StringOf("Group"), "group", object.Fields("name", object.StringOf(name)))
 }
 
-func flowSchemaCreate(f *faults, obj object.Value) {
+func flowSchemaCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
@@ -74,10 +81,12 @@ func flowSchemaCreate(f *faults, obj object.Value) {
 		f.Invalid(p.To("matchingPrecedence"), precedence, fmt.Sprintf("must not be greater than %v", maxPrecedence))
 	}
 	if precedence == 1 && name != exempt {
-		f.Invalid(p.To("matchingPrecedence"), precedence, "only the schema named 'exempt' may have matchingPrecedence 1")
+		f.Invalid(p.To("matchingPrecedence"), precedence,
+			"only the schema named 'exempt' may have matchingPrecedence 1")
 	}
 	if method := spec.At("distinguisherMethod"); !method.IsNull() && !holds(distinguishers, text(method, "type")) {
-		f.InvalidEnum(p.To("distinguisherMethod").To("type"), goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
+		f.InvalidEnum(p.To("distinguisherMethod").To("type"),
+			goForm{method, []goField{{name: "Type", member: "type", zero: `""`}}}, distinguishers)
 	}
 	if level := text(spec.At("priorityLevelConfiguration"), "name"); level == "" {
 		f.Required(p.To("priorityLevelConfiguration").To("name"), "must reference a priority level")
@@ -93,7 +102,7 @@ func flowSchemaCreate(f *faults, obj object.Value) {
 	f.flowConditions(obj)
 }
 
-func (f *faults) flowRule(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowRule(rule object.Value, p *fielderrors.Place) {
 	subjects := rule.At("subjects")
 	if subjects.Len() == 0 {
 		f.Required(p.To("subjects"), "subjects must contain at least one value")
@@ -111,7 +120,8 @@ func (f *faults) flowRule(rule object.Value, p *fielderrors.Place) {
 	for i, url := range urls.Items() {
 		p := p.To("nonResourceRules").Item(i)
 		f.flowVerbs(url, p)
-		f.starAlone(url, "nonResourceURLs", "nonResourceURLs must contain at least one value", "other non-resource URLs", p)
+		f.starAlone(url, "nonResourceURLs", "nonResourceURLs must contain at least one value",
+			"other non-resource URLs", p)
 		if paths := url.At("nonResourceURLs"); !contains(paths, "*") {
 			for j, item := range paths.Items() {
 				f.urlPath(p.To("nonResourceURLs").Item(j), item.Str())
@@ -120,7 +130,7 @@ func (f *faults) flowRule(rule object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) flowSubject(subject object.Value, p *fielderrors.Place) {
+func (f *errorList) flowSubject(subject object.Value, p *fielderrors.Place) {
 	kind := text(subject, "kind")
 	if !holds(flowSubjects, kind) {
 		f.Unsupported(p.To("kind"), kind, flowSubjects)
@@ -154,7 +164,7 @@ func (f *faults) flowSubject(subject object.Value, p *fielderrors.Place) {
 }
 
 // starAlone demands a list that is not empty, and a star in it to be alone.
-func (f *faults) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
+func (f *errorList) starAlone(rule object.Value, key, missing, others string, p *fielderrors.Place) {
 	values := rule.At(key)
 	if values.Len() == 0 {
 		f.Required(p.To(key), missing)
@@ -163,7 +173,7 @@ func (f *faults) starAlone(rule object.Value, key, missing, others string, p *fi
 	}
 }
 
-func (f *faults) flowVerbs(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowVerbs(rule object.Value, p *fielderrors.Place) {
 	verbs := rule.At("verbs")
 	f.starAlone(rule, "verbs", "verbs must contain at least one value", "other verbs", p)
 	known := func(v object.Value) bool { return holds(flowVerbs, v.Str()) }
@@ -172,7 +182,7 @@ func (f *faults) flowVerbs(rule object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) flowResources(rule object.Value, p *fielderrors.Place) {
+func (f *errorList) flowResources(rule object.Value, p *fielderrors.Place) {
 	f.flowVerbs(rule, p)
 	f.starAlone(rule, "apiGroups", "resource rules must supply at least one api group", "other api groups", p)
 	f.starAlone(rule, "resources", "resource rules must supply at least one resource", "other resources", p)
@@ -180,22 +190,25 @@ func (f *faults) flowResources(rule object.Value, p *fielderrors.Place) {
 	switch {
 	case namespaces.Len() == 0:
 		if !truth(rule, "clusterScope") {
-			f.Required(p.To("namespaces"), "resource rules that are not cluster scoped must supply at least one namespace")
+			f.Required(p.To("namespaces"),
+				"resource rules that are not cluster scoped must supply at least one namespace")
 		}
 	case contains(namespaces, "*"):
 		if namespaces.Len() > 1 {
-			f.Invalid(p.To("namespaces"), fielderrors.Show(namespaces), "if '*' is present, must not specify other namespaces")
+			f.Invalid(p.To("namespaces"), fielderrors.Show(namespaces),
+				"if '*' is present, must not specify other namespaces")
 		}
 	default:
 		for i, item := range namespaces.Items() {
 			for _, wrong := range objectmeta.LabelErrors(item.Str()) {
-				f.Invalid(p.To("namespaces").Item(i), item.Str(), "each member of this list must be '*' or a DNS-1123 label; "+wrong)
+				f.Invalid(p.To("namespaces").Item(i), item.Str(),
+					"each member of this list must be '*' or a DNS-1123 label; "+wrong)
 			}
 		}
 	}
 }
 
-func (f *faults) urlPath(p *fielderrors.Place, path string) {
+func (f *errorList) urlPath(p *fielderrors.Place, path string) {
 	stars := strings.Count(path, "*")
 	switch {
 	case path == "":
@@ -212,7 +225,7 @@ func (f *faults) urlPath(p *fielderrors.Place, path string) {
 	}
 }
 
-func (f *faults) flowConditions(obj object.Value) {
+func (f *errorList) flowConditions(obj object.Value) {
 	var types seen
 	for i, condition := range obj.At("status", "conditions").Items() {
 		p := (*fielderrors.Place)(nil).To("status").To("conditions").Item(i).To("type")
@@ -224,10 +237,11 @@ func (f *faults) flowConditions(obj object.Value) {
 	}
 }
 
-func priorityLevelCreate(f *faults, obj object.Value) {
+func priorityLevelCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	if has(obj.At("metadata", "annotations"), keepZeroAnnotation) {
-		f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations"), "annotation '"+keepZeroAnnotation+"' is forbidden")
+		f.Forbidden((*fielderrors.Place)(nil).To("metadata").To("annotations"),
+			"annotation '"+keepZeroAnnotation+"' is forbidden")
 	}
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec, name := obj.At("spec"), text(obj.At("metadata"), "name")
@@ -258,7 +272,7 @@ func priorityLevelCreate(f *faults, obj object.Value) {
 }
 
 // goesWith forbids a member where its type is not the one that is named, and can require it where it is.
-func (f *faults) goesWith(member object.Value, named, needed bool, p *fielderrors.Place) {
+func (f *errorList) goesWith(member object.Value, named, needed bool, p *fielderrors.Place) {
 	switch {
 	case !named && !member.IsNull():
 		f.Forbidden(p, "")
@@ -267,20 +281,20 @@ func (f *faults) goesWith(member object.Value, named, needed bool, p *fielderror
 	}
 }
 
-func (f *faults) concurrencyShares(config object.Value, p *fielderrors.Place) {
+func (f *errorList) concurrencyShares(config object.Value, p *fielderrors.Place) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
 		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
 	f.lendable(config, p)
 }
 
-func (f *faults) lendable(config object.Value, p *fielderrors.Place) {
+func (f *errorList) lendable(config object.Value, p *fielderrors.Place) {
 	if percent := number(config, "lendablePercent"); percent < 0 || percent > 100 {
 		f.Invalid(p.To("lendablePercent"), percent, "must be between 0 and 100, inclusive")
 	}
 }
 
-func (f *faults) limited(config object.Value, p *fielderrors.Place) {
+func (f *errorList) limited(config object.Value, p *fielderrors.Place) {
 	if shares := number(config, "nominalConcurrencyShares"); shares < 0 {
 		f.Invalid(p.To("nominalConcurrencyShares"), shares, "must be a non-negative integer")
 	}
@@ -299,7 +313,7 @@ func (f *faults) limited(config object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) queuing(queuing object.Value, p *fielderrors.Place) {
+func (f *errorList) queuing(queuing object.Value, p *fielderrors.Place) {
 	queues, hand := number(queuing, "queues"), number(queuing, "handSize")
 	if limit := number(queuing, "queueLengthLimit"); limit <= 0 {
 		f.Invalid(p.To("queueLengthLimit"), limit, "must be positive")
@@ -316,7 +330,8 @@ func (f *faults) queuing(queuing object.Value, p *fielderrors.Place) {
 		f.Invalid(p.To("handSize"), hand, fmt.Sprintf("should not be greater than queues (%d)", queues))
 	case entropyBits(queues, hand) > maxHashBits:
 		f.Invalid(p.To("handSize"), hand,
-			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", queues, hand, maxHashBits))
+			fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", queues,
+				hand, maxHashBits))
 	}
 }
 
@@ -326,14 +341,16 @@ func entropyBits(deck, hand int64) int {
 }
 
 // fixedPriorityLevel keeps the levels that are always there as they are.
-func (f *faults) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
+func (f *errorList) fixedPriorityLevel(spec object.Value, name string, p *fielderrors.Place) {
 	switch name {
 	case exempt:
 		if !same(spec.Without("exempt"), object.Fields("type", object.StringOf("Exempt"))) {
-			f.Invalid(p, fielderrors.Show(spec), "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
+			f.Invalid(p, fielderrors.Show(spec),
+				"spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
 		}
 	case catchAll:
-		fixed := object.Fields("type", object.StringOf("Limited"), "limited", object.Fields("nominalConcurrencyShares", object.IntOf(5),
+		fixed := object.Fields("type", object.StringOf("Limited"), "limited", object.Fields("nominalConcurrencyShares",
+			object.IntOf(5),
 			"lendablePercent", object.IntOf(0), "limitResponse", object.Fields("type", object.StringOf("Reject"))))
 		if !same(spec, fixed) {
 			f.Invalid(p, fielderrors.Show(spec), "spec of 'catch-all' must equal the fixed value")

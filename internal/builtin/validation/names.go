@@ -13,7 +13,7 @@ import (
 )
 
 // requiredShortName demands a label. Rules that the reference generates from its types say so in other words.
-func (f *faults) requiredShortName(p *fielderrors.Place, s string) {
+func (f *errorList) requiredShortName(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -21,14 +21,14 @@ func (f *faults) requiredShortName(p *fielderrors.Place, s string) {
 	f.shortName(p, s)
 }
 
-func (f *faults) shortName(p *fielderrors.Place, s string) {
+func (f *errorList) shortName(p *fielderrors.Place, s string) {
 	if !objectmeta.IsLabel(s) {
 		f.Each(p, s, content.IsDNS1123Label(s))
 	}
 }
 
 // declaredDriverName demands the name of a driver in the words of generated rules.
-func (f *faults) declaredDriverName(p *fielderrors.Place, name string) {
+func (f *errorList) declaredDriverName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -43,13 +43,13 @@ func (f *faults) declaredDriverName(p *fielderrors.Place, name string) {
 var knownFinalizers = []string{"kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
 
 // qualifiedFinalizers demands a domain of finalizers. Most kinds want this, but not all do.
-func (f *faults) qualifiedFinalizers(obj object.Value) {
+func (f *errorList) qualifiedFinalizers(obj object.Value) {
 	for i, item := range obj.At("metadata", "finalizers").Items() {
 		f.finalizerName((*fielderrors.Place)(nil).To("metadata").To("finalizers").Item(i), item.Str())
 	}
 }
 
-func (f *faults) finalizerName(p *fielderrors.Place, name string) {
+func (f *errorList) finalizerName(p *fielderrors.Place, name string) {
 	if !strings.Contains(name, "/") && !slices.Contains(knownFinalizers, name) {
 		f.Invalid(p, name, "name is neither a standard finalizer name nor is it fully qualified")
 	}

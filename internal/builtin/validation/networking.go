@@ -29,7 +29,7 @@ const (
 )
 
 // segment demands a name that can stand in a URL.
-func (f *faults) requiredSegment(p *fielderrors.Place, s string) {
+func (f *errorList) requiredSegment(p *fielderrors.Place, s string) {
 	if s == "" {
 		f.Required(p, "")
 		return
@@ -40,7 +40,7 @@ func (f *faults) requiredSegment(p *fielderrors.Place, s string) {
 // ingressLeniency is what an update of an Ingress may keep.
 type ingressLeniency struct{ secrets, wildcards bool }
 
-func (f *faults) ingress(spec object.Value, old ingressLeniency) {
+func (f *errorList) ingress(spec object.Value, old ingressLeniency) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	rules, backend := spec.At("rules"), spec.At("defaultBackend")
 	if rules.Len() == 0 && backend.IsNull() {
@@ -76,7 +76,7 @@ func (f *faults) ingress(spec object.Value, old ingressLeniency) {
 }
 
 // ingressHost demands a name, whose first label may be a star.
-func (f *faults) ingressHost(p *fielderrors.Place, host string) {
+func (f *errorList) ingressHost(p *fielderrors.Place, host string) {
 	if strings.Contains(host, "*") {
 		f.Each(p, host, utilvalidation.IsWildcardDNS1123Subdomain(host))
 		return
@@ -84,7 +84,7 @@ func (f *faults) ingressHost(p *fielderrors.Place, host string) {
 	f.subdomain(p, host)
 }
 
-func (f *faults) ingressPaths(http object.Value, p *fielderrors.Place) {
+func (f *errorList) ingressPaths(http object.Value, p *fielderrors.Place) {
 	f.requiredList(p.To("paths"), http.At("paths"))
 	for i, path := range http.At("paths").Items() {
 		p := p.To("paths").Item(i)
@@ -99,7 +99,7 @@ func (f *faults) ingressPaths(http object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) ingressPath(p *fielderrors.Place, path, kind string) {
+func (f *errorList) ingressPath(p *fielderrors.Place, path, kind string) {
 	absolute := strings.HasPrefix(path, "/")
 	if kind == "ImplementationSpecific" {
 		if path != "" && !absolute {
@@ -125,7 +125,7 @@ func (f *faults) ingressPath(p *fielderrors.Place, path, kind string) {
 	}
 }
 
-func (f *faults) ingressBackend(backend object.Value, p *fielderrors.Place) {
+func (f *errorList) ingressBackend(backend object.Value, p *fielderrors.Place) {
 	resource, service := backend.At("resource"), backend.At("service")
 	switch {
 	case !resource.IsNull() && !service.IsNull():
@@ -140,7 +140,7 @@ func (f *faults) ingressBackend(backend object.Value, p *fielderrors.Place) {
 		case name != "" && n != 0:
 			f.Invalid(p, "", "cannot set both port name & port number")
 		case name != "":
-			f.Each(p.To("service").To("port").To("name"), name, portNameFaults(name))
+			f.Each(p.To("service").To("port").To("name"), name, portNameErrors(name))
 		case n != 0:
 			f.port(p.To("service").To("port").To("number"), n)
 		default:
@@ -152,7 +152,7 @@ func (f *faults) ingressBackend(backend object.Value, p *fielderrors.Place) {
 }
 
 // typedReference checks a reference to an object of some kind.
-func (f *faults) typedReference(ref object.Value, p *fielderrors.Place) {
+func (f *errorList) typedReference(ref object.Value, p *fielderrors.Place) {
 	if group := ref.At("apiGroup"); !group.IsNull() {
 		f.subdomain(p.To("apiGroup"), group.Str())
 	}
@@ -160,17 +160,18 @@ func (f *faults) typedReference(ref object.Value, p *fielderrors.Place) {
 	f.requiredSegment(p.To("name"), text(ref, "name"))
 }
 
-func ingressCreate(f *faults, obj object.Value) {
+func ingressCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	spec := obj.At("spec")
 	f.ingress(spec, ingressLeniency{})
 	annotation, ok := obj.At("metadata", "annotations").Get(ingressAnnotation)
 	if class := spec.At("ingressClassName"); ok && !class.IsNull() && annotation.Str() != class.Str() {
-		f.Invalid((*fielderrors.Place)(nil).To("annotations").To(ingressAnnotation), annotation.Str(), "must match `ingressClassName` when both are specified")
+		f.Invalid((*fielderrors.Place)(nil).To("annotations").To(ingressAnnotation), annotation.Str(),
+			"must match `ingressClassName` when both are specified")
 	}
 }
 
-func ingressUpdate(f *faults, obj, old object.Value) {
+func ingressUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	var excuse ingressLeniency
 	for _, tls := range old.At("spec", "tls").Items() {
@@ -179,7 +180,7 @@ func ingressUpdate(f *faults, obj, old object.Value) {
 	}
 	for _, rule := range old.At("spec", "rules").Items() {
 		if http := rule.At("http"); !http.IsNull() && strings.Contains(text(rule, "host"), "*") {
-			var broken faults
+			var broken errorList
 			broken.ingressPaths(http, nil)
 			excuse.wildcards = excuse.wildcards || len(broken.List) > 0
 		}
@@ -187,7 +188,7 @@ func ingressUpdate(f *faults, obj, old object.Value) {
 	f.ingress(obj.At("spec"), excuse)
 }
 
-func ingressStatus(f *faults, obj, old object.Value) {
+func ingressStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	before := old.At("status", "loadBalancer", "ingress").Items()
 	for i, point := range obj.At("status", "loadBalancer", "ingress").Items() {
@@ -202,7 +203,7 @@ func ingressStatus(f *faults, obj, old object.Value) {
 	}
 }
 
-func ingressClassCreate(f *faults, obj object.Value) {
+func ingressClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
@@ -234,7 +235,7 @@ func ingressClassCreate(f *faults, obj object.Value) {
 	}
 }
 
-func ingressClassUpdate(f *faults, obj, old object.Value) {
+func ingressClassUpdate(f *errorList, obj, old object.Value) {
 	if now := text(obj.At("spec"), "controller"); now != text(old.At("spec"), "controller") {
 		f.Invalid((*fielderrors.Place)(nil).To("spec").To("controller"), now, fielderrors.Immutable)
 	}
@@ -247,7 +248,7 @@ type policyLeniency struct {
 	cidrs       object.Value
 }
 
-func (f *faults) networkPolicy(spec object.Value, old policyLeniency) {
+func (f *errorList) networkPolicy(spec object.Value, old policyLeniency) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	f.labelSelector(spec.At("podSelector"), p.To("podSelector"), old.labelValues)
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
@@ -271,7 +272,7 @@ func (f *faults) networkPolicy(spec object.Value, old policyLeniency) {
 	}
 }
 
-func (f *faults) policyPort(port object.Value, p *fielderrors.Place) {
+func (f *errorList) policyPort(port object.Value, p *fielderrors.Place) {
 	f.onlyIfSet(p.To("protocol"), port.At("protocol"), policyProtocols)
 	first, last := port.At("port"), port.At("endPort")
 	switch first.Kind() {
@@ -287,7 +288,7 @@ func (f *faults) policyPort(port object.Value, p *fielderrors.Place) {
 		if !last.IsNull() {
 			f.Invalid(p.To("endPort"), last.Int(), "may not be specified when `port` is non-numeric")
 		}
-		f.Each(p.To("port"), first.Str(), portNameFaults(first.Str()))
+		f.Each(p.To("port"), first.Str(), portNameErrors(first.Str()))
 	default:
 		if !last.IsNull() {
 			f.Invalid(p.To("endPort"), last.Int(), "may not be specified when `port` is not specified")
@@ -295,7 +296,7 @@ func (f *faults) policyPort(port object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) policyPeer(peer object.Value, old policyLeniency, p *fielderrors.Place) {
+func (f *errorList) policyPeer(peer object.Value, old policyLeniency, p *fielderrors.Place) {
 	n := 0
 	for _, key := range [...]string{"podSelector", "namespaceSelector"} {
 		if selector := peer.At(key); !selector.IsNull() {
@@ -315,7 +316,7 @@ func (f *faults) policyPeer(peer object.Value, old policyLeniency, p *fielderror
 	}
 }
 
-func (f *faults) ipBlock(block, kept object.Value, p *fielderrors.Place) {
+func (f *errorList) ipBlock(block, kept object.Value, p *fielderrors.Place) {
 	cidr := text(block, "cidr")
 	if cidr == "" {
 		f.Required(p.To("cidr"), "")
@@ -341,15 +342,15 @@ func strictlyWithin(part, all *net.IPNet) bool {
 	return all.Contains(part.IP) && outer < inner
 }
 
-func networkPolicyCreate(f *faults, obj object.Value) {
+func networkPolicyCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.networkPolicy(obj.At("spec"), policyLeniency{})
 }
 
-func networkPolicyUpdate(f *faults, obj, old object.Value) {
+func networkPolicyUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	was := old.At("spec")
-	var selector faults
+	var selector errorList
 	selector.labelSelector(was.At("podSelector"), nil, false)
 	var cidrs []object.Value
 	for _, way := range [...][2]string{{"ingress", "from"}, {"egress", "to"}} {
@@ -363,7 +364,7 @@ func networkPolicyUpdate(f *faults, obj, old object.Value) {
 	f.networkPolicy(obj.At("spec"), policyLeniency{len(selector.List) > 0, object.ListOf(cidrs...)})
 }
 
-func ipAddressCreate(f *faults, obj object.Value) {
+func ipAddressCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec").To("parentRef")
 	ref := obj.At("spec", "parentRef")
@@ -381,19 +382,19 @@ func ipAddressCreate(f *faults, obj object.Value) {
 	}
 }
 
-func ipAddressUpdate(f *faults, obj, old object.Value) {
+func ipAddressUpdate(f *errorList, obj, old object.Value) {
 	ipAddressCreate(f, obj)
 	if !object.Equal(obj.At("spec", "parentRef"), old.At("spec", "parentRef")) {
 		f.changed((*fielderrors.Place)(nil).To("spec").To("parentRef"))
 	}
 }
 
-func serviceCIDRCreate(f *faults, obj object.Value) {
+func serviceCIDRCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.serviceCIDRs(obj.At("spec", "cidrs"))
 }
 
-func (f *faults) serviceCIDRs(cidrs object.Value) {
+func (f *errorList) serviceCIDRs(cidrs object.Value) {
 	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
 	items := cidrs.Items()
 	switch {
@@ -401,20 +402,23 @@ func (f *faults) serviceCIDRs(cidrs object.Value) {
 		f.Required(p, "at least one CIDR required")
 		return
 	case len(items) > 2:
-		f.Invalid(p, goForm{object.Fields("cidrs", cidrs), []goField{{name: "CIDRs", member: "cidrs"}}}, "may only hold up to 2 values")
+		f.Invalid(p, goForm{object.Fields("cidrs", cidrs), []goField{{name: "CIDRs", member: "cidrs"}}},
+			"may only hold up to 2 values")
 		return
 	}
 	for i, item := range items {
 		f.List = append(f.List, utilvalidation.IsValidCIDR(f.Path(p.Item(i)), item.Str())...)
 	}
 	if len(items) == 2 {
-		if family := netutils.IPFamilyOfCIDRString(items[0].Str()); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(items[1].Str()) {
-			f.Invalid(p, fielderrors.Show(cidrs), "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
+		if family := netutils.IPFamilyOfCIDRString(items[0].Str()); family != netutils.IPFamilyUnknown &&
+			family == netutils.IPFamilyOfCIDRString(items[1].Str()) {
+			f.Invalid(p, fielderrors.Show(cidrs),
+				"may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")
 		}
 	}
 }
 
-func serviceCIDRUpdate(f *faults, obj, old object.Value) {
+func serviceCIDRUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec").To("cidrs")
 	cidrs := obj.At("spec", "cidrs")

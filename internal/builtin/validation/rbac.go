@@ -14,20 +14,23 @@ var (
 	roleKinds    = []string{"Role", "ClusterRole"}
 	clusterKinds = []string{"ClusterRole"}
 	subjectKinds = []string{"ServiceAccount", "User", "Group"}
-	roleRef      = []goField{{name: "APIGroup", member: "apiGroup", zero: `""`}, {name: "Kind", member: "kind", zero: `""`}, {name: "Name", member: "name", zero: `""`}}
+	roleRef      = []goField{{name: "APIGroup", member: "apiGroup", zero: `""`},
+		{name: "Kind", member: "kind", zero: `""`}, {name: "Name", member: "name", zero: `""`}}
 )
 
-func (f *faults) policyRules(rules object.Value, namespaced bool) {
+func (f *errorList) policyRules(rules object.Value, namespaced bool) {
 	for i, rule := range rules.Items() {
 		p := (*fielderrors.Place)(nil).To("rules").Item(i)
 		f.requiredList(p.To("verbs"), rule.At("verbs"))
 		urls := rule.At("nonResourceURLs")
 		if urls.Len() > 0 {
 			if namespaced {
-				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls), "namespaced rules cannot apply to non-resource URLs")
+				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls),
+					"namespaced rules cannot apply to non-resource URLs")
 			}
 			if length(rule, "apiGroups")+length(rule, "resources")+length(rule, "resourceNames") > 0 {
-				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls), "rules cannot apply to both regular resources and non-resource URLs")
+				f.Invalid(p.To("nonResourceURLs"), fielderrors.Show(urls),
+					"rules cannot apply to both regular resources and non-resource URLs")
 			}
 			continue
 		}
@@ -40,16 +43,16 @@ func (f *faults) policyRules(rules object.Value, namespaced bool) {
 	}
 }
 
-func roleCreate(f *faults, obj object.Value) {
+func roleCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.policyRules(obj.At("rules"), true)
 }
 
-func roleUpdate(f *faults, obj, _ object.Value) { roleCreate(f, obj) }
+func roleUpdate(f *errorList, obj, _ object.Value) { roleCreate(f, obj) }
 
-func clusterRoleCreate(f *faults, obj object.Value) { f.clusterRole(obj, false) }
+func clusterRoleCreate(f *errorList, obj object.Value) { f.clusterRole(obj, false) }
 
-func clusterRoleUpdate(f *faults, obj, old object.Value) {
+func clusterRoleUpdate(f *errorList, obj, old object.Value) {
 	lenient := false
 	for _, selector := range old.At("aggregationRule", "clusterRoleSelectors").Items() {
 		lenient = lenient || badLabelValue(selector.At("matchExpressions"))
@@ -57,7 +60,7 @@ func clusterRoleUpdate(f *faults, obj, old object.Value) {
 	f.clusterRole(obj, lenient)
 }
 
-func (f *faults) clusterRole(obj object.Value, lenient bool) {
+func (f *errorList) clusterRole(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
 	f.policyRules(obj.At("rules"), false)
 	aggregation := obj.At("aggregationRule")
@@ -77,7 +80,7 @@ func (f *faults) clusterRole(obj object.Value, lenient bool) {
 	}
 }
 
-func (f *faults) roleBinding(obj object.Value, namespaced bool, kinds []string) {
+func (f *errorList) roleBinding(obj object.Value, namespaced bool, kinds []string) {
 	f.qualifiedFinalizers(obj)
 	ref := obj.At("roleRef")
 	p := (*fielderrors.Place)(nil).To("roleRef")
@@ -97,7 +100,7 @@ func (f *faults) roleBinding(obj object.Value, namespaced bool, kinds []string) 
 	}
 }
 
-func (f *faults) subject(subject object.Value, namespaced bool, p *fielderrors.Place) {
+func (f *errorList) subject(subject object.Value, namespaced bool, p *fielderrors.Place) {
 	name, group := text(subject, "name"), text(subject, "apiGroup")
 	f.requiredText(p.To("name"), name)
 	switch kind := text(subject, "kind"); kind {
@@ -120,20 +123,22 @@ func (f *faults) subject(subject object.Value, namespaced bool, p *fielderrors.P
 	}
 }
 
-func roleBindingCreate(f *faults, obj object.Value)        { f.roleBinding(obj, true, roleKinds) }
-func clusterRoleBindingCreate(f *faults, obj object.Value) { f.roleBinding(obj, false, clusterKinds) }
+func roleBindingCreate(f *errorList, obj object.Value) { f.roleBinding(obj, true, roleKinds) }
+func clusterRoleBindingCreate(f *errorList, obj object.Value) {
+	f.roleBinding(obj, false, clusterKinds)
+}
 
-func roleBindingUpdate(f *faults, obj, old object.Value) {
+func roleBindingUpdate(f *errorList, obj, old object.Value) {
 	roleBindingCreate(f, obj)
 	f.sameRole(obj, old)
 }
 
-func clusterRoleBindingUpdate(f *faults, obj, old object.Value) {
+func clusterRoleBindingUpdate(f *errorList, obj, old object.Value) {
 	clusterRoleBindingCreate(f, obj)
 	f.sameRole(obj, old)
 }
 
-func (f *faults) sameRole(obj, old object.Value) {
+func (f *errorList) sameRole(obj, old object.Value) {
 	if now := obj.At("roleRef"); !object.Equal(now, old.At("roleRef")) {
 		f.Invalid((*fielderrors.Place)(nil).To("roleRef"), goForm{now, roleRef}, fielderrors.Immutable)
 	}

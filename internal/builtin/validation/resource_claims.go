@@ -6,13 +6,14 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
+	"plinth/internal/cel"
 	"plinth/internal/fielderrors"
 	"plinth/internal/objectmeta"
 	"plinth/object"
 )
 
-// The rules of ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule. The CEL expressions of device selectors are
-// not compiled.
+// The rules of ResourceClaim, ResourceClaimTemplate, DeviceClass and DeviceTaintRule. The expressions of
+// derived attributes, which are dropped while DRADerivedAttributes is off, are not compiled.
 
 const (
 	maxDeviceRequests   = 32
@@ -38,24 +39,25 @@ var (
 	nodeOperations  = []string{"*", "NodePrepareResources", "NodeUnprepareResources"}
 )
 
-func resourceClaimCreate(f *faults, obj object.Value) {
+func resourceClaimCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 
 	f.deviceClaimSpec(obj.At("spec"), (*fielderrors.Place)(nil).To("spec"))
 }
 
-func resourceClaimUpdate(f *faults, obj, old object.Value) {
+func resourceClaimUpdate(f *errorList, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
 	f.fixed(obj, old, "spec")
 }
 
 // fixed is for a member that cannot change.
-func (f *faults) fixed(obj, old object.Value, key string) {
+func (f *errorList) fixed(obj, old object.Value, key string) {
 	if !same(obj.At(key), old.At(key)) {
 		f.changed((*fielderrors.Place)(nil).To(key))
 	}
 }
 
-func claimTemplateCreate(f *faults, obj object.Value) {
+func claimTemplateCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 
 	at := (*fielderrors.Place)(nil).To("spec")
@@ -63,10 +65,16 @@ func claimTemplateCreate(f *faults, obj object.Value) {
 	f.deviceClaimSpec(obj.At("spec", "spec"), at.To("spec"))
 }
 
-func claimTemplateUpdate(f *faults, obj, old object.Value) { f.fixed(obj, old, "spec") }
+func claimTemplateUpdate(f *errorList, obj, old object.Value) {
+	claimTemplateCreate(f, obj)
+	if !same(obj.At("spec"), old.At("spec")) {
+		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{obj.At("spec"), claimTemplateFields},
+			fielderrors.Immutable)
+	}
+}
 
 // tooMany says whether there are more items than a limit. Then nothing is said of the items.
-func (f *faults) tooMany(items object.Value, limit int, p *fielderrors.Place) bool {
+func (f *errorList) tooMany(items object.Value, limit int, p *fielderrors.Place) bool {
 	if items.Len() > limit {
 		f.TooMany(p, items.Len(), limit)
 		return true
@@ -75,7 +83,7 @@ func (f *faults) tooMany(items object.Value, limit int, p *fielderrors.Place) bo
 }
 
 // unique demands that no two items of a list have the same key.
-func (f *faults) unique(items object.Value, key func(item object.Value) string, p *fielderrors.Place) {
+func (f *errorList) unique(items object.Value, key func(item object.Value) string, p *fielderrors.Place) {
 	var names seen
 	for i, item := range items.Items() {
 		if name := key(item); names.add(name) {
@@ -84,12 +92,13 @@ func (f *faults) unique(items object.Value, key func(item object.Value) string, 
 	}
 }
 
-// uniqueItems is unique for a list of which generated rules say so: they show the whole item, whose members have this order.
-func (f *faults) uniqueItems(items object.Value, key string, p *fielderrors.Place, order ...string) {
+// uniqueItems is unique for a list of which generated rules say so: they show the whole item, whose members have this
+// order.
+func (f *errorList) uniqueItems(items object.Value, key string, p *fielderrors.Place, order []jsonField) {
 	var names seen
 	for i, item := range items.Items() {
 		if names.add(text(item, key)) {
-			f.Duplicate(p.Item(i), fielderrors.Show(item, order...))
+			f.Duplicate(p.Item(i), jsonForm{item, order})
 		}
 	}
 }
@@ -98,14 +107,14 @@ func named(item object.Value) string { return text(item, "name") }
 
 func itself(item object.Value) string { return item.Str() }
 
-func (f *faults) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceClaimSpec(spec object.Value, p *fielderrors.Place) {
 	devices, at := spec.At("devices"), p.To("devices")
 	c := deviceClaim{devices}
 	if requests, at := devices.At("requests"), at.To("requests"); !f.tooMany(requests, maxDeviceRequests, at) {
 		for i, request := range requests.Items() {
 			f.deviceRequest(request, c, at.Item(i))
 		}
-		f.uniqueItems(requests, "name", at, "name", "exactly", "firstAvailable")
+		f.uniqueItems(requests, "name", at, requestOrder)
 	}
 	if constraints, at := devices.At("constraints"), at.To("constraints"); !f.tooMany(constraints, maxDeviceItems, at) {
 		for i, constraint := range constraints.Items() {
@@ -132,12 +141,14 @@ func (c deviceClaim) has(name string) bool {
 			continue
 		}
 		// Of several requests of one name the last one counts.
-		found = !sub || slices.ContainsFunc(request.At("firstAvailable").Items(), func(r object.Value) bool { return text(r, "name") == second })
+		found = !sub || slices.ContainsFunc(request.At("firstAvailable").Items(),
+			func(r object.Value) bool { return text(r, "name") == second })
 	}
 	return found
 }
 
-// constrains says whether a constraint of the claim on this request names an attribute. Request is that of an alternative, too.
+// constrains says whether a constraint of the claim on this request names an attribute. Request is that of an
+// alternative, too.
 func (c deviceClaim) constrains(attribute, request string) bool {
 	parent, _, _ := strings.Cut(request, "/")
 	for _, constraint := range c.devices.At("constraints").Items() {
@@ -146,14 +157,15 @@ func (c deviceClaim) constrains(attribute, request string) bool {
 			name = constraint.At("distinctAttribute")
 		}
 		of := constraint.At("requests")
-		if !name.IsNull() && name.Str() == attribute && (of.Len() == 0 || contains(of, request) || contains(of, parent)) {
+		if !name.IsNull() && name.Str() == attribute && (of.Len() == 0 || contains(of, request) ||
+			contains(of, parent)) {
 			return true
 		}
 	}
 	return false
 }
 
-func (f *faults) deviceRequest(request object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) deviceRequest(request object.Value, c deviceClaim, p *fielderrors.Place) {
 	name := text(request, "name")
 	f.label(p.To("name"), name)
 	alternatives, exactly := request.At("firstAvailable"), request.At("exactly")
@@ -167,7 +179,7 @@ func (f *faults) deviceRequest(request object.Value, c deviceClaim, p *fielderro
 			for i, alternative := range alternatives.Items() {
 				f.declaredRequest(alternative, true, at.Item(i))
 			}
-			f.uniqueItems(alternatives, "name", at, "name", "deviceClassName", "selectors", "allocationMode", "count", "tolerations")
+			f.uniqueItems(alternatives, "name", at, alternativeOrder)
 		}
 	case exactly.IsNull():
 		at := p.To("firstAvailable")
@@ -179,15 +191,15 @@ func (f *faults) deviceRequest(request object.Value, c deviceClaim, p *fielderro
 			f.label(at.Item(i).To("name"), sub)
 			f.exactRequest(alternative, c, name+"/"+sub, at.Item(i))
 		}
-		f.uniqueItems(alternatives, "name", at, "name", "deviceClassName", "selectors", "allocationMode", "count", "tolerations")
+		f.uniqueItems(alternatives, "name", at, alternativeOrder)
 	default:
 		f.exactRequest(exactly, c, name, p.To("exactly"))
 	}
 }
 
-// declaredRequest checks a request of which more is wrong: the reference then runs those rules alone that it generates from its
-// types.
-func (f *faults) declaredRequest(request object.Value, sub bool, p *fielderrors.Place) {
+// declaredRequest checks a request of which more is wrong: the reference then runs those rules alone that it generates
+// from its types.
+func (f *errorList) declaredRequest(request object.Value, sub bool, p *fielderrors.Place) {
 	if class := text(request, "deviceClassName"); sub && class == "" {
 		f.Required(p.To("deviceClassName"), "")
 	} else if sub {
@@ -203,7 +215,7 @@ func (f *faults) declaredRequest(request object.Value, sub bool, p *fielderrors.
 }
 
 // declaredToleration checks what generated rules check of a toleration.
-func (f *faults) declaredToleration(toleration object.Value, p *fielderrors.Place) {
+func (f *errorList) declaredToleration(toleration object.Value, p *fielderrors.Place) {
 	if key := text(toleration, "key"); key != "" {
 		f.qualified(p.To("key"), key)
 	}
@@ -214,7 +226,7 @@ func (f *faults) declaredToleration(toleration object.Value, p *fielderrors.Plac
 }
 
 // exactRequest checks what a request and an alternative of one have in common.
-func (f *faults) exactRequest(request object.Value, c deviceClaim, name string, p *fielderrors.Place) {
+func (f *errorList) exactRequest(request object.Value, c deviceClaim, name string, p *fielderrors.Place) {
 	if class := text(request, "deviceClassName"); class == "" {
 		f.Required(p.To("deviceClassName"), "")
 	} else {
@@ -236,7 +248,7 @@ func (f *faults) exactRequest(request object.Value, c deviceClaim, name string, 
 	f.deviceTolerations(request.At("tolerations"), p.To("tolerations"))
 }
 
-func (f *faults) deviceTolerations(tolerations object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceTolerations(tolerations object.Value, p *fielderrors.Place) {
 	for i, toleration := range tolerations.Items() {
 		p := p.Item(i)
 		f.declaredToleration(toleration, p)
@@ -253,7 +265,7 @@ func (f *faults) deviceTolerations(tolerations object.Value, p *fielderrors.Plac
 }
 
 // deviceSelectors checks selectors; those that are stored already have been compiled, and are not looked at.
-func (f *faults) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) deviceSelectors(selectors object.Value, stored bool, p *fielderrors.Place) {
 	if f.tooMany(selectors, maxDeviceItems, p) {
 		return
 	}
@@ -261,13 +273,29 @@ func (f *faults) deviceSelectors(selectors object.Value, stored bool, p *fielder
 		at := p.Item(i).To("cel")
 		if !has(selector, "cel") {
 			f.Required(at, "")
-		} else if !stored && length(selector.At("cel"), "expression") > maxDeviceExpression {
-			f.TooLong(at.To("expression"), maxDeviceExpression)
+		} else if !stored {
+			f.deviceExpression(text(selector.At("cel"), "expression"), at.To("expression"))
 		}
 	}
 }
 
-func (f *faults) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
+func (f *errorList) deviceExpression(expression string, p *fielderrors.Place) {
+	if len(expression) > maxDeviceExpression {
+		f.TooLong(p, maxDeviceExpression)
+		return
+	}
+	fault, tooComplex, err := cel.CheckDeviceSelector(expression)
+	switch {
+	case err != nil:
+		f.List = append(f.List, internalError(f.Path(p), err))
+	case fault != "":
+		f.Invalid(p, expression, fault)
+	case tooComplex:
+		f.Forbidden(p, "too complex, exceeds cost limit")
+	}
+}
+
+func (f *errorList) derivedAttributes(attributes object.Value, c deviceClaim, request string, p *fielderrors.Place) {
 	if f.tooMany(attributes, maxDeviceItems, p) {
 		return
 	}
@@ -291,7 +319,7 @@ func (f *faults) derivedAttributes(attributes object.Value, c deviceClaim, reque
 	f.unique(attributes, named, p)
 }
 
-func (f *faults) deviceConstraint(constraint object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) deviceConstraint(constraint object.Value, c deviceClaim, p *fielderrors.Place) {
 	f.requestRefs(constraint.At("requests"), c, p.To("requests"))
 	match, distinct := constraint.At("matchAttribute"), constraint.At("distinctAttribute")
 	if match.IsNull() && distinct.IsNull() {
@@ -306,7 +334,7 @@ func (f *faults) deviceConstraint(constraint object.Value, c deviceClaim, p *fie
 }
 
 // requestRefs checks a list of names of requests.
-func (f *faults) requestRefs(names object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) requestRefs(names object.Value, c deviceClaim, p *fielderrors.Place) {
 	if f.tooMany(names, maxDeviceRequests, p) {
 		return
 	}
@@ -316,7 +344,7 @@ func (f *faults) requestRefs(names object.Value, c deviceClaim, p *fielderrors.P
 	f.unique(names, itself, p)
 }
 
-func (f *faults) requestRef(name string, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) requestRef(name string, c deviceClaim, p *fielderrors.Place) {
 	first, second, sub := strings.Cut(name, "/")
 	if strings.Contains(second, "/") {
 		f.Invalid(p, name, notARequest)
@@ -332,7 +360,7 @@ func (f *faults) requestRef(name string, c deviceClaim, p *fielderrors.Place) {
 }
 
 // opaqueConfig checks the part of a configuration that is for a driver alone.
-func (f *faults) opaqueConfig(config object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) opaqueConfig(config object.Value, stored bool, p *fielderrors.Place) {
 	opaque := config.At("opaque")
 	if opaque.IsNull() {
 		f.Required(p.To("opaque"), "")
@@ -343,7 +371,7 @@ func (f *faults) opaqueConfig(config object.Value, stored bool, p *fielderrors.P
 }
 
 // rawObject demands an object of any content.
-func (f *faults) rawObject(raw object.Value, stored bool, p *fielderrors.Place) {
+func (f *errorList) rawObject(raw object.Value, stored bool, p *fielderrors.Place) {
 	switch {
 	case raw.IsNull():
 		f.Required(p, "")
@@ -354,7 +382,7 @@ func (f *faults) rawObject(raw object.Value, stored bool, p *fielderrors.Place) 
 	}
 }
 
-func resourceClaimStatus(f *faults, obj, old object.Value) {
+func resourceClaimStatus(f *errorList, obj, old object.Value) {
 	status, was, at := obj.At("status"), old.At("status"), (*fielderrors.Place)(nil).To("status")
 	c := deviceClaim{obj.At("spec", "devices")}
 	reserved := status.At("reservedFor")
@@ -364,7 +392,7 @@ func resourceClaimStatus(f *faults, obj, old object.Value) {
 				f.requiredText(p.Item(i).To(key), text(user, key))
 			}
 		}
-		f.uniqueItems(reserved, "uid", p, "apiGroup", "resource", "name", "uid")
+		f.uniqueItems(reserved, "uid", p, members("apiGroup", "resource", "name", "uid"))
 	}
 	allocation := status.At("allocation")
 	f.deviceStatuses(status.At("devices"), allocation, at.To("devices"))
@@ -372,7 +400,8 @@ func resourceClaimStatus(f *faults, obj, old object.Value) {
 		if allocation.IsNull() {
 			f.Forbidden(at.To("reservedFor"), "may not be specified when `allocated` is not set")
 		} else if has(obj.At("metadata"), "deletionTimestamp") && !subset(reserved, was.At("reservedFor")) {
-			f.Forbidden(at.To("reservedFor"), "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
+			f.Forbidden(at.To("reservedFor"),
+				"new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
 		}
 	}
 	switch before := was.At("allocation"); {
@@ -402,7 +431,7 @@ func sharedDevice(v object.Value) string {
 	return id
 }
 
-func (f *faults) deviceStatuses(devices, allocation object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceStatuses(devices, allocation object.Value, p *fielderrors.Place) {
 	for i, device := range devices.Items() {
 		p := p.Item(i)
 		f.csiDriverName(p.To("driver"), text(device, "driver"))
@@ -410,7 +439,8 @@ func (f *faults) deviceStatuses(devices, allocation object.Value, p *fielderrors
 		f.label(p.To("device"), text(device, "device"))
 		f.shareID(p.To("shareID"), device.At("shareID"))
 		id := sharedDevice(device)
-		if !slices.ContainsFunc(allocation.At("devices", "results").Items(), func(r object.Value) bool { return sharedDevice(r) == id }) {
+		if !slices.ContainsFunc(allocation.At("devices", "results").Items(),
+			func(r object.Value) bool { return sharedDevice(r) == id }) {
 			f.Invalid(p, fielderrors.Word(id), "must be an allocated device in the claim")
 		}
 		conditions := device.At("conditions")
@@ -429,7 +459,7 @@ func (f *faults) deviceStatuses(devices, allocation object.Value, p *fielderrors
 	}
 }
 
-func (f *faults) networkData(data object.Value, p *fielderrors.Place) {
+func (f *errorList) networkData(data object.Value, p *fielderrors.Place) {
 	if data.IsNull() {
 		return
 	}
@@ -450,7 +480,7 @@ func (f *faults) networkData(data object.Value, p *fielderrors.Place) {
 }
 
 // shareID demands a UUID in the one form in which they are written, where there is one.
-func (f *faults) shareID(p *fielderrors.Place, v object.Value) {
+func (f *errorList) shareID(p *fielderrors.Place, v object.Value) {
 	if v.IsNull() {
 		return
 	}
@@ -469,7 +499,7 @@ func (f *faults) shareID(p *fielderrors.Place, v object.Value) {
 	}
 }
 
-func (f *faults) allocation(allocation object.Value, c deviceClaim, p *fielderrors.Place) {
+func (f *errorList) allocation(allocation object.Value, c deviceClaim, p *fielderrors.Place) {
 	devices, at := allocation.At("devices"), p.To("devices")
 	if results, at := devices.At("results"), at.To("results"); !f.tooMany(results, maxDeviceRequests, at) {
 		for i, result := range results.Items() {
@@ -497,19 +527,21 @@ func (f *faults) allocation(allocation object.Value, c deviceClaim, p *fielderro
 	}
 }
 
-func deviceClassCreate(f *faults, obj object.Value) {
+func deviceClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.deviceClass(obj.At("spec"), object.Nil)
 }
 
-func deviceClassUpdate(f *faults, obj, old object.Value) {
+func deviceClassUpdate(f *errorList, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
 	f.deviceClass(obj.At("spec"), old.At("spec"))
 }
 
 // deviceClass checks a class. What it has of the old one, as a whole, has been checked before.
-func (f *faults) deviceClass(spec, old object.Value) {
+func (f *errorList) deviceClass(spec, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
-	f.deviceSelectors(spec.At("selectors"), !old.IsNull() && same(spec.At("selectors"), old.At("selectors")), at.To("selectors"))
+	f.deviceSelectors(spec.At("selectors"), !old.IsNull() && same(spec.At("selectors"), old.At("selectors")),
+		at.To("selectors"))
 	stored := !old.IsNull() && same(spec.At("config"), old.At("config"))
 	if configs, at := spec.At("config"), at.To("config"); !f.tooMany(configs, maxDeviceItems, at) {
 		for i, config := range configs.Items() {
@@ -522,7 +554,7 @@ func (f *faults) deviceClass(spec, old object.Value) {
 }
 
 // declaredResourceName demands the name of an extended resource in the words of generated rules.
-func (f *faults) declaredResourceName(name string, p *fielderrors.Place) {
+func (f *errorList) declaredResourceName(name string, p *fielderrors.Place) {
 	const quota = "requests."
 	if !strings.Contains(name, "/") {
 		f.Invalid(p, name, "a name must be a domain-prefixed path, such as 'example.com/my-prop'")
@@ -535,16 +567,16 @@ func (f *faults) declaredResourceName(name string, p *fielderrors.Place) {
 	f.Each(p, name, objectmeta.LabelKeyErrors(quota+name))
 }
 
-func taintRuleCreate(f *faults, obj object.Value) {
+func taintRuleCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.taintRule(obj.At("spec"), object.Nil)
 }
 
-func taintRuleUpdate(f *faults, obj, old object.Value) {
+func taintRuleUpdate(f *errorList, obj, old object.Value) {
 	f.taintRule(obj.At("spec"), old.At("spec", "taint"))
 }
 
-func (f *faults) taintRule(spec, oldTaint object.Value) {
+func (f *errorList) taintRule(spec, oldTaint object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
 	selector, in := spec.At("deviceSelector"), at.To("deviceSelector")
 	if has(selector, "driver") {
@@ -560,7 +592,7 @@ func (f *faults) taintRule(spec, oldTaint object.Value) {
 }
 
 // deviceTaint checks a taint; an effect that is stored is good.
-func (f *faults) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
 	f.qualified(p.To("key"), text(taint, "key"))
 	if value := text(taint, "value"); value != "" {
 		f.Each(p.To("value"), value, objectmeta.LabelValueErrors(value))
@@ -570,7 +602,7 @@ func (f *faults) deviceTaint(taint, old object.Value, p *fielderrors.Place) {
 	}
 }
 
-func taintRuleStatus(f *faults, obj, _ object.Value) {
+func taintRuleStatus(f *errorList, obj, _ object.Value) {
 	conditions, at := obj.At("status", "conditions"), (*fielderrors.Place)(nil).To("status").To("conditions")
 	f.conditions(conditions, at)
 	f.tooMany(conditions, maxRuleConditions, at)

@@ -44,7 +44,7 @@ var semantic = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
 // poolName demands names of subdomains, with slashes between them.
-func (f *faults) poolName(p *fielderrors.Place, name string) {
+func (f *errorList) poolName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -57,12 +57,13 @@ func (f *faults) poolName(p *fielderrors.Place, name string) {
 	}
 }
 
-func resourceSliceCreate(f *faults, obj object.Value) {
+func resourceSliceCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	f.resourceSlice(obj.At("spec"), object.Nil)
 }
 
-func resourceSliceUpdate(f *faults, obj, old object.Value) {
+func resourceSliceUpdate(f *errorList, obj, old object.Value) {
+	f.qualifiedFinalizers(obj)
 	spec, was, at := obj.At("spec"), old.At("spec"), (*fielderrors.Place)(nil).To("spec")
 	if name := text(spec.At("pool"), "name"); name != text(was.At("pool"), "name") {
 		f.Invalid(at.To("pool").To("name"), name, fielderrors.Immutable)
@@ -76,7 +77,7 @@ func resourceSliceUpdate(f *faults, obj, old object.Value) {
 	f.resourceSlice(spec, was)
 }
 
-func (f *faults) resourceSlice(spec, old object.Value) {
+func (f *errorList) resourceSlice(spec, old object.Value) {
 	at := (*fielderrors.Place)(nil).To("spec")
 	f.csiDriverName(at.To("driver"), text(spec, "driver"))
 	pool := spec.At("pool")
@@ -104,14 +105,14 @@ func (f *faults) resourceSlice(spec, old object.Value) {
 			f.requiredShortName(in.Item(i).To("name"), text(set, "name"))
 			f.counters(set.At("counters"), in.Item(i).To("counters"))
 		}
-		f.uniqueItems(counters, "name", in, "name", "counters")
+		f.uniqueItems(counters, "name", in, members("name", "counters"))
 	}
 	f.partitionType(spec, at)
 	f.skippedOperations(spec.At("skipNodeOperations"), at.To("skipNodeOperations"))
 }
 
 // sliceNodes checks which nodes the devices of a slice can be used from.
-func (f *faults) sliceNodes(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) sliceNodes(spec object.Value, p *fielderrors.Place) {
 	var set []string
 	if node := spec.At("nodeName"); !node.IsNull() && node.Len() > 0 {
 		set = append(set, "`nodeName`")
@@ -123,7 +124,8 @@ func (f *faults) sliceNodes(spec object.Value, p *fielderrors.Place) {
 		set = append(set, "`nodeSelector`")
 		f.nodeSelector(selector, false, p.To("nodeSelector"))
 		if terms := selector.At("nodeSelectorTerms"); terms.Len() != 1 {
-			f.Invalid(p.To("nodeSelector").To("nodeSelectorTerms"), fielderrors.Show(terms), "must have exactly one node selector term")
+			f.Invalid(p.To("nodeSelector").To("nodeSelectorTerms"), fielderrors.Show(terms),
+				"must have exactly one node selector term")
 		}
 	}
 	for _, key := range [...]string{"allNodes", "perDeviceNodeSelection"} {
@@ -136,7 +138,7 @@ func (f *faults) sliceNodes(spec object.Value, p *fielderrors.Place) {
 	f.oneChoice(set, oneNodeChoice, p)
 }
 
-func (f *faults) oneChoice(set []string, demand string, p *fielderrors.Place) {
+func (f *errorList) oneChoice(set []string, demand string, p *fielderrors.Place) {
 	switch len(set) {
 	case 0:
 		f.Required(p, demand)
@@ -180,7 +182,7 @@ func deviceOf(spec object.Value, name string) object.Value {
 }
 
 // counters checks the counters of a set, and those that a device takes from one.
-func (f *faults) counters(counters object.Value, p *fielderrors.Place) {
+func (f *errorList) counters(counters object.Value, p *fielderrors.Place) {
 	if counters.Len() == 0 {
 		f.Required(p, "")
 		return
@@ -193,7 +195,7 @@ func (f *faults) counters(counters object.Value, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) device(device, old object.Value, nodes bool, p *fielderrors.Place) {
+func (f *errorList) device(device, old object.Value, nodes bool, p *fielderrors.Place) {
 	f.label(p.To("name"), text(device, "name"))
 	attributes, capacity := device.At("attributes"), device.At("capacity")
 	if n := attributes.Len() + capacity.Len(); n > maxDeviceNames {
@@ -201,7 +203,8 @@ func (f *faults) device(device, old object.Value, nodes bool, p *fielderrors.Pla
 	}
 	values := 0
 	for _, m := range attributes.Members() {
-		n := length(m.Value, "bools") + length(m.Value, "ints") + length(m.Value, "strings") + length(m.Value, "versions")
+		n := length(m.Value, "bools") + length(m.Value, "ints") + length(m.Value, "strings") + length(m.Value,
+			"versions")
 		values += max(1, n)
 	}
 	if values > maxDeviceValues {
@@ -240,7 +243,7 @@ func shortened(key string) string {
 	return key[:(rest+1)/2] + "..." + key[len(key)-rest/2:]
 }
 
-func (f *faults) consumedCounters(consumed object.Value, p *fielderrors.Place) {
+func (f *errorList) consumedCounters(consumed object.Value, p *fielderrors.Place) {
 	if f.tooMany(consumed, maxConsumedSets, p) {
 		return
 	}
@@ -257,11 +260,11 @@ func (f *faults) consumedCounters(consumed object.Value, p *fielderrors.Place) {
 		}
 		f.unique(groups, itself, at)
 	}
-	f.uniqueItems(consumed, "counterSet", p, "counterSet", "counters")
+	f.uniqueItems(consumed, "counterSet", p, members("counterSet", "counters"))
 }
 
 // deviceNodes checks which nodes a device can be used from, where each device of the slice has its own.
-func (f *faults) deviceNodes(device object.Value, each bool, p *fielderrors.Place) {
+func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.Place) {
 	node, selector, all := device.At("nodeName"), device.At("nodeSelector"), device.At("allNodes")
 	if !each {
 		if !node.IsNull() || !selector.IsNull() || !all.IsNull() {
@@ -293,8 +296,9 @@ func (f *faults) deviceNodes(device object.Value, each bool, p *fielderrors.Plac
 	}
 }
 
-// bindingConditions checks the conditions that a claim waits for before a pod is bound: for each, what says that it failed.
-func (f *faults) bindingConditions(v object.Value, p *fielderrors.Place) {
+// bindingConditions checks the conditions that a claim waits for before a pod is bound: for each, what says that it
+// failed.
+func (f *errorList) bindingConditions(v object.Value, p *fielderrors.Place) {
 	const good, bad = "bindingConditions", "bindingFailureConditions"
 	for _, key := range [...]string{good, bad} {
 		conditions := v.At(key)
@@ -307,20 +311,25 @@ func (f *faults) bindingConditions(v object.Value, p *fielderrors.Place) {
 	}
 	for i, condition := range v.At(bad).Items() {
 		if contains(v.At(good), condition.Str()) {
-			f.Invalid(p.To(bad).Item(i), condition.Str(), "bindingFailureConditions must not overlap with bindingConditions")
+			f.Invalid(p.To(bad).Item(i), condition.Str(),
+				"bindingFailureConditions must not overlap with bindingConditions")
 		}
 	}
 	if length(v, good) == 0 && length(v, bad) > 0 {
-		f.Invalid(p.To(good), fielderrors.Show(v.At(good)), "bindingConditions are required to use bindingFailureConditions")
+		f.Invalid(p.To(good), fielderrors.Show(v.At(good)),
+			"bindingConditions are required to use bindingFailureConditions")
 	}
 	if length(v, bad) == 0 && length(v, good) > 0 {
-		f.Invalid(p.To(bad), fielderrors.Show(v.At(bad)), "bindingFailureConditions are required to use bindingConditions")
+		f.Invalid(p.To(bad), fielderrors.Show(v.At(bad)),
+			"bindingFailureConditions are required to use bindingConditions")
 	}
 }
 
-func (f *faults) skippedOperations(operations object.Value, p *fielderrors.Place) {
-	if contains(operations, "NodePrepareResources") && !contains(operations, "NodeUnprepareResources") && !contains(operations, "*") {
-		f.Invalid(p, fielderrors.Show(operations), "NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped")
+func (f *errorList) skippedOperations(operations object.Value, p *fielderrors.Place) {
+	if contains(operations, "NodePrepareResources") && !contains(operations, "NodeUnprepareResources") &&
+		!contains(operations, "*") {
+		f.Invalid(p, fielderrors.Show(operations),
+			"NodePrepareResources cannot be skipped unless NodeUnprepareResources is also skipped")
 	}
 	for i, operation := range operations.Items() {
 		f.only(p.Item(i), operation.Str(), nodeOperations)
@@ -334,7 +343,7 @@ func (f *faults) skippedOperations(operations object.Value, p *fielderrors.Place
 }
 
 // partitionType checks the attribute that says what kind of part of another device a device is.
-func (f *faults) partitionType(spec object.Value, p *fielderrors.Place) {
+func (f *errorList) partitionType(spec object.Value, p *fielderrors.Place) {
 	attribute := spec.At("partitionTypeAttribute")
 	if attribute.IsNull() {
 		return
@@ -342,10 +351,11 @@ func (f *faults) partitionType(spec object.Value, p *fielderrors.Place) {
 	name := attribute.Str()
 	f.declaredAttributeName(name, p.To("partitionTypeAttribute"))
 	if !anyDevice(spec.At("devices"), consumesCounters) {
-		f.Invalid(p.To("partitionTypeAttribute"), name, "may only be set on a slice which declares devices that consume counters")
+		f.Invalid(p.To("partitionTypeAttribute"), name,
+			"may only be set on a slice which declares devices that consume counters")
 		return
 	}
-	var check faults
+	var check errorList
 	if check.attributeName(name, nil); len(check.List) > 0 || !strings.Contains(name, "/") {
 		return // no device has such an attribute
 	}
@@ -364,13 +374,14 @@ func (f *faults) partitionType(spec object.Value, p *fielderrors.Place) {
 		case !ok:
 			f.Required(at, "device consumes counters and `partitionTypeAttribute` names this attribute, so it must be set")
 		case !has(value, "string"):
-			f.Invalid(at, goForm{value, deviceAttributeFields}, "must be a string value because `partitionTypeAttribute` names this attribute")
+			f.Invalid(at, goForm{value, deviceAttributeFields},
+				"must be a string value because `partitionTypeAttribute` names this attribute")
 		}
 	}
 }
 
 // attributeName demands a name that may have the domain of a driver before it.
-func (f *faults) attributeName(name string, p *fielderrors.Place) {
+func (f *errorList) attributeName(name string, p *fielderrors.Place) {
 	parts := strings.Split(name, "/")
 	switch len(parts) {
 	case 1:
@@ -390,7 +401,7 @@ func (f *faults) attributeName(name string, p *fielderrors.Place) {
 }
 
 // declaredAttributeName demands a name with the domain of a driver, in the words of generated rules.
-func (f *faults) declaredAttributeName(name string, p *fielderrors.Place) {
+func (f *errorList) declaredAttributeName(name string, p *fielderrors.Place) {
 	parts := strings.Split(name, "/")
 	switch len(parts) {
 	case 1:
@@ -415,7 +426,7 @@ func (f *faults) declaredAttributeName(name string, p *fielderrors.Place) {
 	}
 }
 
-func (f *faults) identifier(id string, p *fielderrors.Place) {
+func (f *errorList) identifier(id string, p *fielderrors.Place) {
 	if len(id) > maxDeviceID {
 		f.TooLong(p, maxDeviceID)
 	}
@@ -425,41 +436,43 @@ func (f *faults) identifier(id string, p *fielderrors.Place) {
 // deviceAttributeFields are the fields of an attribute as Go names them.
 var deviceAttributeFields = []goField{
 	{name: "IntValue", member: "int"}, {name: "BoolValue", member: "bool"}, {name: "StringValue", member: "string"},
-	{name: "VersionValue", member: "version"}, {name: "IntValues", member: "ints"}, {name: "BoolValues", member: "bools"},
+	{name: "VersionValue", member: "version"}, {name: "IntValues", member: "ints"},
+	{name: "BoolValues", member: "bools"},
 	{name: "StringValues", member: "strings"}, {name: "VersionValues", member: "versions"},
 }
 
-func (f *faults) deviceAttribute(attribute object.Value, p *fielderrors.Place) {
-	set := 0
-	for _, field := range deviceAttributeFields {
-		v := attribute.At(field.member)
+// attributeMembers are the members of an attribute, of which one is set.
+var attributeMembers = []string{"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
+
+func (f *errorList) deviceAttribute(attribute object.Value, p *fielderrors.Place) {
+	var set []string
+	for _, member := range attributeMembers {
+		v := attribute.At(member)
 		if v.IsNull() {
 			continue
 		}
-		set++
-		at := p.To(field.member)
+		set = append(set, member)
+		at := p.To(member)
 		switch {
 		case v.Kind() != object.List:
-			f.deviceValue(v, field.member == "version", at)
+			f.deviceValue(v, member == "version", at)
 		case v.Len() == 0:
 			f.Invalid(at, fielderrors.Show(v), "must not be empty if specified")
 		default:
 			for i, item := range v.Items() {
-				f.deviceValue(item, field.member == "versions", at.Item(i))
+				f.deviceValue(item, member == "versions", at.Item(i))
 			}
 		}
 	}
-	switch set {
-	case 0:
-		f.Invalid(p, "", "exactly one value must be specified")
-	case 1:
-	default:
-		f.Invalid(p, goForm{attribute, deviceAttributeFields}, "exactly one value must be specified")
+	if supported := "`" + strings.Join(attributeMembers, "`, `") + "`"; len(set) == 0 {
+		f.Invalid(p, "", "must specify one of: "+supported)
+	} else if len(set) > 1 {
+		f.Invalid(p, "{"+strings.Join(set, ", ")+"}", "must specify exactly one of: "+supported)
 	}
 }
 
 // deviceValue checks one value of an attribute: what is a text is not long, and a version is one.
-func (f *faults) deviceValue(v object.Value, version bool, p *fielderrors.Place) {
+func (f *errorList) deviceValue(v object.Value, version bool, p *fielderrors.Place) {
 	if v.Kind() != object.String {
 		return
 	}
@@ -472,7 +485,7 @@ func (f *faults) deviceValue(v object.Value, version bool, p *fielderrors.Place)
 }
 
 // deviceCapacity checks what of a capacity may be requested, if several claims may share the device.
-func (f *faults) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Place) {
+func (f *errorList) deviceCapacity(capacity object.Value, shared bool, p *fielderrors.Place) {
 	policy, at := capacity.At("requestPolicy"), p.To("requestPolicy")
 	if policy.IsNull() {
 		return
@@ -498,7 +511,7 @@ func (f *faults) deviceCapacity(capacity object.Value, shared bool, p *fielderro
 	}
 }
 
-func (f *faults) validValues(values object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) validValues(values object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
 	items := make([]resource.Quantity, values.Len())
 	for i, v := range values.Items() {
 		items[i] = quantity(v)
@@ -528,7 +541,7 @@ func (f *faults) validValues(values object.Value, initial, limit resource.Quanti
 	}
 }
 
-func (f *faults) validRange(valid object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) validRange(valid object.Value, initial, limit resource.Quantity, p *fielderrors.Place) {
 	if !has(valid, "min") {
 		f.Required(p.To("min"), "required when validRange is defined")
 		return
@@ -560,7 +573,8 @@ func (f *faults) validRange(valid object.Value, initial, limit resource.Quantity
 	}
 	next := low.DeepCopy()
 	if next.Add(step); next.Cmp(limit) > 0 {
-		f.Invalid(p.To("step"), step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s", next.String(), limit.String()))
+		f.Invalid(p.To("step"), step.String(), fmt.Sprintf("one step %s is larger than capacity value: %s",
+			next.String(), limit.String()))
 	}
 	usable := f.wholeNumber(initial, p.To("default"))
 	usable = f.wholeNumber(low, p.To("min")) && usable
@@ -577,7 +591,7 @@ func (f *faults) validRange(valid object.Value, initial, limit resource.Quantity
 }
 
 // wholeNumber demands a quantity that can be counted with, and says whether it is one.
-func (f *faults) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
+func (f *errorList) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
 	switch {
 	case q.Sign() < 0:
 		f.Invalid(p, q.String(), fielderrors.NotNegative)
@@ -589,14 +603,15 @@ func (f *faults) wholeNumber(q resource.Quantity, p *fielderrors.Place) bool {
 	return false
 }
 
-func (f *faults) multiple(q, low, step resource.Quantity, p *fielderrors.Place) {
+func (f *errorList) multiple(q, low, step resource.Quantity, p *fielderrors.Place) {
 	if (q.Value()-low.Value())%step.Value() != 0 {
-		f.Invalid(p, q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", step.String(), low.String()))
+		f.Invalid(p, q.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", step.String(),
+			low.String()))
 	}
 }
 
 // nodeResources checks what a device takes of what its node has for pods.
-func (f *faults) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) deviceNodeResources(resources, capacity object.Value, p *fielderrors.Place) {
 	for _, m := range resources.Members() {
 		p := p.Key(m.Key)
 		if m.Key != "cpu" && m.Key != "memory" && !strings.HasPrefix(m.Key, "hugepages-") {
@@ -623,7 +638,7 @@ func (f *faults) deviceNodeResources(resources, capacity object.Value, p *fielde
 	}
 }
 
-func (f *faults) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
+func (f *errorList) nodeMapping(mapping, capacity object.Value, p *fielderrors.Place) {
 	key, times, device := mapping.At("capacityKey"), mapping.At("capacityMultiplier"), mapping.At("deviceMultiplier")
 	if !key.IsNull() {
 		if key.Len() == 0 {

@@ -17,20 +17,20 @@ type Rules struct {
 	Status func(obj, old object.Value) field.ErrorList
 	// Approval is Update on the subresource through which certificates are approved.
 	Approval func(obj, old object.Value) field.ErrorList
-	// Running is what is wrong with a Pod after a write of one of its subresources: what Create says of it, but for what
-	// holds for new Pods only and for what old excuses. What may change is the subresource's own to say.
+	// Running is what is wrong with a Pod after a write of one of its subresources: what Create says of it, but for
+	// what holds for new Pods only and for what old excuses. What may change is the subresource's own to say.
 	Running func(obj, old object.Value) field.ErrorList
 }
 
-// rule is what the kinds' files write: a function that adds to the faults found so far.
+// rule is what the kinds' files write: a function that adds to the errors found so far.
 type rule struct {
-	create func(f *faults, obj object.Value)
-	update func(f *faults, obj, old object.Value)
-	status func(f *faults, obj, old object.Value)
+	create func(f *errorList, obj object.Value)
+	update func(f *errorList, obj, old object.Value)
+	status func(f *errorList, obj, old object.Value)
 	// approval is for the one kind that has this subresource.
-	approval func(f *faults, obj, old object.Value)
+	approval func(f *errorList, obj, old object.Value)
 	// running is for Pods.
-	running func(f *faults, obj, old object.Value)
+	running func(f *errorList, obj, old object.Value)
 }
 
 // kinds lists the rules by group and kind: every version of a kind has the same.
@@ -46,52 +46,82 @@ var kinds = map[[2]string]rule{
 	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
 	{"", "Pod"}:                   {create: podCreate, update: podUpdate, status: podStatus, running: podRunning},
 	{"", "PodTemplate"}:           podTemplateKind,
-	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate, status: replicaStatus},
-	{"", "Secret"}:                {create: secretCreate, update: secretUpdate},
-	{"", "Service"}:               {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
-	{"", "ServiceAccount"}:        finalizersOnly,
+	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate,
+		status: replicaStatus},
+	{"", "Secret"}:         {create: secretCreate, update: secretUpdate},
+	{"", "Service"}:        {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
+	{"", "ServiceAccount"}: finalizersOnly,
 
-	{"autoscaling", "HorizontalPodAutoscaler"}:                     {create: autoscalerCreate, update: autoscalerUpdate, status: autoscalerStatus},
-	{"coordination.k8s.io", "Lease"}:                               {create: leaseCreate, update: leaseUpdate},
-	{"discovery.k8s.io", "EndpointSlice"}:                          {create: endpointSliceCreate, update: endpointSliceUpdate},
+	{"autoscaling", "HorizontalPodAutoscaler"}: {create: autoscalerCreate, update: autoscalerUpdate,
+		status: autoscalerStatus},
+	{"coordination.k8s.io", "Lease"}: {create: leaseCreate, update: leaseUpdate},
+	{"discovery.k8s.io", "EndpointSlice"}: {create: endpointSliceCreate,
+		update: endpointSliceUpdate},
 	{"events.k8s.io", "Event"}:                                     eventsEventKind,
 	{"flowcontrol.apiserver.k8s.io", "FlowSchema"}:                 flowSchemaRules,
 	{"flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"}: priorityLevelRules,
-	{"networking.k8s.io", "Ingress"}:                               {create: ingressCreate, update: ingressUpdate, status: ingressStatus},
-	{"networking.k8s.io", "IngressClass"}:                          {create: ingressClassCreate, update: ingressClassUpdate},
-	{"networking.k8s.io", "IPAddress"}:                             {create: ipAddressCreate, update: ipAddressUpdate},
-	{"networking.k8s.io", "NetworkPolicy"}:                         {create: networkPolicyCreate, update: networkPolicyUpdate},
-	{"networking.k8s.io", "ServiceCIDR"}:                           {create: serviceCIDRCreate, update: serviceCIDRUpdate, status: finalizersOnly.status},
-	{"node.k8s.io", "RuntimeClass"}:                                {create: runtimeClassCreate, update: runtimeClassUpdate},
-	{"policy", "PodDisruptionBudget"}:                              {create: budgetCreate, update: budgetUpdate, status: budgetStatus},
-	{rbacGroup, "ClusterRole"}:                                     {create: clusterRoleCreate, update: clusterRoleUpdate},
-	{rbacGroup, "ClusterRoleBinding"}:                              {create: clusterRoleBindingCreate, update: clusterRoleBindingUpdate},
-	{rbacGroup, "Role"}:                                            {create: roleCreate, update: roleUpdate},
-	{rbacGroup, "RoleBinding"}:                                     {create: roleBindingCreate, update: roleBindingUpdate},
-	{"resource.k8s.io", "DeviceClass"}:                             {create: deviceClassCreate, update: deviceClassUpdate},
-	{"resource.k8s.io", "DeviceTaintRule"}:                         {create: taintRuleCreate, update: taintRuleUpdate, status: taintRuleStatus},
-	{"resource.k8s.io", "ResourceClaim"}:                           {create: resourceClaimCreate, update: resourceClaimUpdate, status: resourceClaimStatus},
-	{"resource.k8s.io", "ResourceClaimTemplate"}:                   {create: claimTemplateCreate, update: claimTemplateUpdate},
-	{"resource.k8s.io", "ResourceSlice"}:                           {create: resourceSliceCreate, update: resourceSliceUpdate},
-	{"scheduling.k8s.io", "PriorityClass"}:                         {create: priorityClassCreate, update: priorityClassUpdate},
-	{"storage.k8s.io", "CSIDriver"}:                                {create: csiDriverCreate, update: csiDriverUpdate},
-	{"storage.k8s.io", "CSINode"}:                                  {create: csiNodeCreate, update: csiNodeUpdate},
-	{"storage.k8s.io", "CSIStorageCapacity"}:                       {create: capacityCreate, update: capacityUpdate},
-	{"storage.k8s.io", "StorageClass"}:                             {create: storageClassCreate, update: storageClassUpdate},
-	{"storage.k8s.io", "VolumeAttachment"}:                         {create: attachmentCreate, update: attachmentUpdate, status: attachmentUpdate},
-	{"storage.k8s.io", "VolumeAttributesClass"}:                    {create: attributesClassCreate, update: attributesClassUpdate},
+	{"networking.k8s.io", "Ingress"}: {create: ingressCreate, update: ingressUpdate,
+		status: ingressStatus},
+	{"networking.k8s.io", "IngressClass"}: {create: ingressClassCreate,
+		update: ingressClassUpdate},
+	{"networking.k8s.io", "IPAddress"}: {create: ipAddressCreate, update: ipAddressUpdate},
+	{"networking.k8s.io", "NetworkPolicy"}: {create: networkPolicyCreate,
+		update: networkPolicyUpdate},
+	{"networking.k8s.io", "ServiceCIDR"}: {create: serviceCIDRCreate,
+		update: serviceCIDRUpdate, status: finalizersOnly.status},
+	{"node.k8s.io", "RuntimeClass"}: {create: runtimeClassCreate,
+		update: runtimeClassUpdate},
+	{"policy", "PodDisruptionBudget"}: {create: budgetCreate, update: budgetUpdate,
+		status: budgetStatus},
+	{rbacGroup, "ClusterRole"}: {create: clusterRoleCreate,
+		update: clusterRoleUpdate},
+	{rbacGroup, "ClusterRoleBinding"}: {create: clusterRoleBindingCreate,
+		update: clusterRoleBindingUpdate},
+	{rbacGroup, "Role"}: {create: roleCreate, update: roleUpdate},
+	{rbacGroup, "RoleBinding"}: {create: roleBindingCreate,
+		update: roleBindingUpdate},
+	{"resource.k8s.io", "DeviceClass"}: {create: deviceClassCreate,
+		update: deviceClassUpdate},
+	{"resource.k8s.io", "DeviceTaintRule"}: {create: taintRuleCreate, update: taintRuleUpdate,
+		status: taintRuleStatus},
+	{"resource.k8s.io", "ResourceClaim"}: {create: resourceClaimCreate,
+		update: resourceClaimUpdate, status: resourceClaimStatus},
+	{"resource.k8s.io", "ResourceClaimTemplate"}: {create: claimTemplateCreate,
+		update: claimTemplateUpdate},
+	{"resource.k8s.io", "ResourceSlice"}: {create: resourceSliceCreate,
+		update: resourceSliceUpdate},
+	{"scheduling.k8s.io", "PriorityClass"}: {create: priorityClassCreate,
+		update: priorityClassUpdate},
+	{"storage.k8s.io", "CSIDriver"}:          {create: csiDriverCreate, update: csiDriverUpdate},
+	{"storage.k8s.io", "CSINode"}:            {create: csiNodeCreate, update: csiNodeUpdate},
+	{"storage.k8s.io", "CSIStorageCapacity"}: {create: capacityCreate, update: capacityUpdate},
+	{"storage.k8s.io", "StorageClass"}: {create: storageClassCreate,
+		update: storageClassUpdate},
+	{"storage.k8s.io", "VolumeAttachment"}: {create: attachmentCreate, update: attachmentUpdate,
+		status: attachmentUpdate},
+	{"storage.k8s.io", "VolumeAttributesClass"}: {create: attributesClassCreate,
+		update: attributesClassUpdate},
 
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:          {create: mutatingPolicyCreate, update: mutatingPolicyUpdate},
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   {create: mutatingBindingCreate, update: mutatingBindingUpdate},
-	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}:     {create: webhooksCreate, update: webhooksUpdate},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        {create: validatingPolicyCreate, update: validatingPolicyUpdate, status: validatingPolicyStatus},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {create: validatingBindingCreate, update: validatingBindingUpdate},
-	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}:   {create: webhooksCreate, update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}: {create: mutatingPolicyCreate,
+		update: mutatingPolicyUpdate},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}: {create: mutatingBindingCreate,
+		update: mutatingBindingUpdate},
+	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}: {create: webhooksCreate,
+		update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}: {create: validatingPolicyCreate,
+		update: validatingPolicyUpdate, status: validatingPolicyStatus},
+	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {create: validatingBindingCreate,
+		update: validatingBindingUpdate},
+	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}: {create: webhooksCreate,
+		update: webhooksUpdate},
 
-	{"certificates.k8s.io", "CertificateSigningRequest"}:   {create: signingRequestCreate, update: signingRequestUpdate, status: signingRequestStatus, approval: signingRequestApproval},
-	{"certificates.k8s.io", "ClusterTrustBundle"}:          {create: trustBundleCreate, update: trustBundleUpdate},
-	{"certificates.k8s.io", "PodCertificateRequest"}:       {create: podCertificateCreate, update: podCertificateUpdate, status: podCertificateStatus},
-	{"storagemigration.k8s.io", "StorageVersionMigration"}: {create: migrationCreate, update: migrationUpdate, status: migrationStatus},
+	{"certificates.k8s.io", "CertificateSigningRequest"}: {create: signingRequestCreate, update: signingRequestUpdate,
+		status: signingRequestStatus, approval: signingRequestApproval},
+	{"certificates.k8s.io", "ClusterTrustBundle"}: {create: trustBundleCreate, update: trustBundleUpdate},
+	{"certificates.k8s.io", "PodCertificateRequest"}: {create: podCertificateCreate, update: podCertificateUpdate,
+		status: podCertificateStatus},
+	{"storagemigration.k8s.io", "StorageVersionMigration"}: {create: migrationCreate, update: migrationUpdate,
+		status: migrationStatus},
 
 	{"apps", "ControllerRevision"}: {create: controllerRevisionCreate, update: controllerRevisionUpdate},
 	{"apps", "DaemonSet"}:          {create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus},
@@ -105,8 +135,8 @@ var kinds = map[[2]string]rule{
 
 // Options say how strict the rules are. The zero value is what the reference does by default.
 type Options struct {
-	// SloppyAddresses lets addresses and ranges pass that only some programs read: 010.0.0.1, and 10.0.0.1/24 for a range
-	// (gate StrictIPCIDRValidation, turned off).
+	// SloppyAddresses lets addresses and ranges pass that only some programs read: 010.0.0.1, and 10.0.0.1/24 for a
+	// range (gate StrictIPCIDRValidation, turned off).
 	SloppyAddresses bool
 }
 
@@ -125,7 +155,7 @@ func (o Options) For(group, version, kind string) Rules {
 	var rules Rules
 	if r.create != nil {
 		rules.Create = func(obj object.Value) field.ErrorList {
-			f := faults{Options: o}
+			f := errorList{Options: o}
 			r.create(&f, obj)
 			return f.List
 		}
@@ -135,12 +165,12 @@ func (o Options) For(group, version, kind string) Rules {
 	return rules
 }
 
-func (o Options) comparing(rule func(f *faults, obj, old object.Value)) func(obj, old object.Value) field.ErrorList {
+func (o Options) comparing(rule func(f *errorList, obj, old object.Value)) func(obj, old object.Value) field.ErrorList {
 	if rule == nil {
 		return nil
 	}
 	return func(obj, old object.Value) field.ErrorList {
-		f := faults{Options: o}
+		f := errorList{Options: o}
 		rule(&f, obj, old)
 		return f.List
 	}

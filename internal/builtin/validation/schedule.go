@@ -23,7 +23,7 @@ func parseSchedule(schedule string) (err error) {
 }
 
 // schedule checks when a CronJob runs; zoned says that an old one had its time zone in the schedule.
-func (f *faults) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Place) {
+func (f *errorList) schedule(schedule string, zoned, timeZone bool, p *fielderrors.Place) {
 	if err := parseSchedule(schedule); err != nil {
 		f.Invalid(p, schedule, err.Error())
 	}
@@ -38,7 +38,7 @@ func (f *faults) schedule(schedule string, zoned, timeZone bool, p *fielderrors.
 
 var zonePart = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
 
-func (f *faults) timeZone(zone string, p *fielderrors.Place) {
+func (f *errorList) timeZone(zone string, p *fielderrors.Place) {
 	if zone == "" {
 		f.Invalid(p, fielderrors.Word(zone), "timeZone must be nil or non-empty string")
 		return
@@ -50,7 +50,8 @@ func (f *faults) timeZone(zone string, p *fielderrors.Place) {
 		}
 	}
 	if strings.EqualFold(zone, "Local") {
-		f.Invalid(p, fielderrors.Word(zone), "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
+		f.Invalid(p, fielderrors.Word(zone),
+			"timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones")
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
 		f.Invalid(p, fielderrors.Word(zone), err.Error())

@@ -3,6 +3,7 @@ package validation
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"plinth/internal/fielderrors"
@@ -14,11 +15,12 @@ import (
 // goField is a field of a Go type of the reference that has no JSON names: it shows every field, under its Go name, in
 // order.
 type goField struct {
-	name   string    // Go's
-	member string    // ours
-	zero   string    // what is shown for a member that is missing; "": null
-	inner  []goField // the fields of a struct, of a list of them, or of what a pointer points to
-	order  []string  // of the members of a type that does have JSON names
+	name   string      // Go's
+	member string      // ours
+	zero   string      // what is shown for a member that is missing; "": null
+	inner  []goField   // the fields of a struct, of a list of them, or of what a pointer points to
+	order  []string    // of the members of a type that does have JSON names
+	inline []jsonField // the members of an embedded struct, which are shown beside the other fields where they are set
 }
 
 // goForm is a value that the reference holds in such a type.
@@ -46,8 +48,12 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 	}
 	dst = append(dst, '{')
 	for i, field := range fields {
-		if i > 0 {
+		if i > 0 && dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
+		}
+		if field.inline != nil {
+			dst = appendSet(dst, v.At(field.member), field.inline)
+			continue
 		}
 		dst = append(object.AppendString(dst, field.name), ':')
 		if member := v.At(field.member); member.IsNull() && field.zero != "" {
@@ -61,29 +67,161 @@ func appendGo(dst []byte, v object.Value, fields []goField) []byte {
 	return append(dst, '}')
 }
 
+// appendSet appends those members of a map that are set.
+func appendSet(dst []byte, v object.Value, fields []jsonField) []byte {
+	for _, field := range fields {
+		member := v.At(field.name)
+		if blank(member) || member.Len() == 0 && (member.Kind() == object.Map || member.Kind() == object.List) {
+			continue
+		}
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = appendOrdered(append(object.AppendString(dst, field.name), ':'), member, field.inner)
+	}
+	return dst
+}
+
 var (
-	podClaimFields = []goField{{name: "Name", member: "name", zero: `""`}, {name: "ResourceClaimName", member: "resourceClaimName"},
+	podClaimFields = []goField{{name: "Name", member: "name", zero: `""`},
+		{name: "ResourceClaimName", member: "resourceClaimName"},
 		{name: "ResourceClaimTemplateName", member: "resourceClaimTemplateName"}}
-	seccompFields         = []goField{{name: "Type", member: "type", zero: `""`}, {name: "LocalhostProfile", member: "localhostProfile"}}
+	seccompFields = []goField{{name: "Type", member: "type", zero: `""`},
+		{name: "LocalhostProfile", member: "localhostProfile"}}
 	securityContextFields = []goField{
-		{name: "Capabilities", member: "capabilities", inner: []goField{{name: "Add", member: "add"}, {name: "Drop", member: "drop"}}},
+		{name: "Capabilities", member: "capabilities", inner: []goField{{name: "Add", member: "add"},
+			{name: "Drop", member: "drop"}}},
 		{name: "Privileged", member: "privileged"},
 		{name: "SELinuxOptions", member: "seLinuxOptions", inner: []goField{{name: "User", member: "user", zero: `""`},
-			{name: "Role", member: "role", zero: `""`}, {name: "Type", member: "type", zero: `""`}, {name: "Level", member: "level", zero: `""`}}},
-		{name: "WindowsOptions", member: "windowsOptions", inner: []goField{{name: "GMSACredentialSpecName", member: "gmsaCredentialSpecName"},
-			{name: "GMSACredentialSpec", member: "gmsaCredentialSpec"}, {name: "RunAsUserName", member: "runAsUserName"}, {name: "HostProcess", member: "hostProcess"}}},
-		{name: "RunAsUser", member: "runAsUser"}, {name: "RunAsGroup", member: "runAsGroup"}, {name: "RunAsNonRoot", member: "runAsNonRoot"},
-		{name: "ReadOnlyRootFilesystem", member: "readOnlyRootFilesystem"}, {name: "AllowPrivilegeEscalation", member: "allowPrivilegeEscalation"},
+			{name: "Role", member: "role", zero: `""`}, {name: "Type", member: "type", zero: `""`},
+			{name: "Level", member: "level", zero: `""`}}},
+		{name: "WindowsOptions", member: "windowsOptions",
+			inner: []goField{{name: "GMSACredentialSpecName", member: "gmsaCredentialSpecName"},
+				{name: "GMSACredentialSpec", member: "gmsaCredentialSpec"},
+				{name: "RunAsUserName", member: "runAsUserName"}, {name: "HostProcess", member: "hostProcess"}}},
+		{name: "RunAsUser", member: "runAsUser"}, {name: "RunAsGroup", member: "runAsGroup"},
+		{name: "RunAsNonRoot", member: "runAsNonRoot"},
+		{name: "ReadOnlyRootFilesystem", member: "readOnlyRootFilesystem"},
+		{name: "AllowPrivilegeEscalation", member: "allowPrivilegeEscalation"},
 		{name: "ProcMount", member: "procMount"},
 		{name: "SeccompProfile", member: "seccompProfile", inner: seccompFields},
 		{name: "AppArmorProfile", member: "appArmorProfile", inner: seccompFields},
 	}
 )
 
+// What a ResourceClaimTemplate holds.
+var (
+	selectorFields = []goField{{name: "CEL", member: "cel",
+		inner: []goField{{name: "Expression", member: "expression", zero: `""`}}}}
+	capacityFields = []goField{{name: "Requests", member: "requests"}}
+	derivedFields  = []goField{{name: "Name", member: "name", zero: `""`},
+		{name: "Expression", member: "expression", zero: `""`}}
+	exactRequestFields = []goField{{name: "DeviceClassName", member: "deviceClassName", zero: `""`},
+		{name: "Selectors", member: "selectors", inner: selectorFields},
+		{name: "AllocationMode", member: "allocationMode", zero: `""`}, {name: "Count", member: "count", zero: "0"},
+		{name: "AdminAccess", member: "adminAccess"}, {name: "Tolerations", member: "tolerations",
+			inner: tolerationFields},
+		{name: "Capacity", member: "capacity", inner: capacityFields},
+		{name: "DerivedAttributes", member: "derivedAttributes", inner: derivedFields}}
+	alternativeFields = slices.DeleteFunc(slices.Concat([]goField{{name: "Name", member: "name", zero: `""`}},
+		exactRequestFields),
+		func(field goField) bool { return field.name == "AdminAccess" })
+	requestFields = []goField{{name: "Name", member: "name", zero: `""`},
+		{name: "Exactly", member: "exactly", inner: exactRequestFields},
+		{name: "FirstAvailable", member: "firstAvailable", inner: alternativeFields}}
+	constraintFields = []goField{{name: "Requests", member: "requests"},
+		{name: "MatchAttribute", member: "matchAttribute"},
+		{name: "DistinctAttribute", member: "distinctAttribute"}}
+	claimConfigFields = []goField{{name: "Requests", member: "requests"}, {name: "Opaque", member: "opaque",
+		inner: []goField{{name: "Driver", member: "driver", zero: `""`}, {name: "Parameters", member: "parameters"}}}}
+	claimFields = []goField{{name: "Devices", member: "devices",
+		zero: `{"Requests":null,"Constraints":null,"Config":null}`,
+		inner: []goField{{name: "Requests", member: "requests", inner: requestFields},
+			{name: "Constraints", member: "constraints", inner: constraintFields},
+			{name: "Config", member: "config", inner: claimConfigFields}}}}
+	claimTemplateFields = []goField{
+		{member: "metadata", inline: metaOrder},
+		{name: "Spec", member: "spec", inner: claimFields},
+	}
+)
+
+// jsonField is a member of a type of the reference, with the order of the members below it.
+type jsonField struct {
+	name  string
+	inner []jsonField
+}
+
+// members are members of scalars, or of maps.
+func members(names ...string) []jsonField {
+	fields := make([]jsonField, len(names))
+	for i, name := range names {
+		fields[i].name = name
+	}
+	return fields
+}
+
+// jsonForm is a value whose members are shown in the order in which the reference's type has them.
+type jsonForm struct {
+	value  object.Value
+	fields []jsonField
+}
+
+// MarshalJSON implements json.Marshaler.
+func (j jsonForm) MarshalJSON() ([]byte, error) { return appendOrdered(nil, j.value, j.fields), nil }
+
+func appendOrdered(dst []byte, v object.Value, fields []jsonField) []byte {
+	switch {
+	case fields == nil:
+		return object.AppendJSON(dst, v)
+	case v.Kind() == object.List:
+		dst = append(dst, '[')
+		for i, item := range v.Items() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendOrdered(dst, item, fields)
+		}
+		return append(dst, ']')
+	}
+	dst = append(dst, '{')
+	for _, field := range fields {
+		member, ok := v.Get(field.name)
+		if !ok {
+			continue
+		}
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = append(object.AppendString(dst, field.name), ':')
+		dst = appendOrdered(dst, member, field.inner)
+	}
+	return append(dst, '}')
+}
+
+// The order of the members of metadata.
+var metaOrder = slices.Concat(
+	members("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+		"deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations"),
+	[]jsonField{{"ownerReferences", members("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")}},
+	members("finalizers"),
+	[]jsonField{{"managedFields", members("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1",
+		"subresource")}})
+
+// The order of the members of a request for devices.
+var (
+	tolerationOrder = members("key", "operator", "value", "effect", "tolerationSeconds")
+	requestDetails  = slices.Concat(members("deviceClassName", "selectors", "allocationMode", "count", "adminAccess"),
+		[]jsonField{{"tolerations", tolerationOrder}}, members("capacity", "derivedAttributes"))
+	alternativeOrder = slices.Concat(members("name"), requestDetails)
+	requestOrder     = slices.Concat(members("name"), []jsonField{{"exactly", requestDetails},
+		{"firstAvailable", alternativeOrder}})
+)
+
 // prettyLines is a value as indented JSON, line by line.
 func prettyLines(v object.Value) []string {
 	var text bytes.Buffer
-	if err := json.Indent(&text, object.AppendJSON(nil, v), "", " "); err != nil { // cannot be: it has just been printed
+	// cannot be: it has just been printed
+	if err := json.Indent(&text, object.AppendJSON(nil, v), "", " "); err != nil {
 		return nil
 	}
 	return strings.Split(text.String(), "\n")

@@ -15,7 +15,7 @@ import (
 const maxSigner = 2*utilvalidation.DNS1123SubdomainMaxLength + utilvalidation.DNS1123LabelMaxLength + 2
 
 // signerName checks example.com/name.
-func (f *faults) signerName(p *fielderrors.Place, name string) {
+func (f *errorList) signerName(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -39,7 +39,7 @@ func (f *faults) signerName(p *fielderrors.Place, name string) {
 }
 
 // parts says what is wrong with the first bad part between dots.
-func (f *faults) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
+func (f *errorList) parts(p *fielderrors.Place, s string, faultsOf func(string) []string) {
 	for part := range strings.SplitSeq(s, ".") {
 		if wrong := faultsOf(part); len(wrong) > 0 {
 			for _, w := range wrong {
@@ -64,8 +64,8 @@ func signerOfBundle(name string) string {
 	return strings.ReplaceAll(name[:i], ":", "/")
 }
 
-// trustBundleNameFaults says what is wrong with the name of a ClusterTrustBundle of a signer.
-func trustBundleNameFaults(name, signer string) []string {
+// trustBundleNameErrors says what is wrong with the name of a ClusterTrustBundle of a signer.
+func trustBundleNameErrors(name, signer string) []string {
 	if signer == "" {
 		if strings.Contains(name, ":") {
 			return []string{"ClusterTrustBundle without signer name must not have \":\" in its name"}
@@ -75,13 +75,14 @@ func trustBundleNameFaults(name, signer string) []string {
 	prefix := strings.ReplaceAll(signer, "/", ":") + ":"
 	rest, ok := strings.CutPrefix(name, prefix)
 	if !ok {
-		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer, prefix)}
+		return []string{fmt.Sprintf("ClusterTrustBundle for signerName %s must be named with prefix %s", signer,
+			prefix)}
 	}
 	return objectmeta.SubdomainErrors(rest)
 }
 
 // userAnnotations checks what a client tells a signer: keys with a domain.
-func (f *faults) userAnnotations(annotations object.Value, p *fielderrors.Place) {
+func (f *errorList) userAnnotations(annotations object.Value, p *fielderrors.Place) {
 	size := 0
 	for _, m := range annotations.Members() {
 		size += len(m.Key) + m.Value.Len()

@@ -15,7 +15,7 @@ import (
 // This file has the rules of groups with one small kind: coordination.k8s.io, scheduling.k8s.io, node.k8s.io, policy,
 // storagemigration.k8s.io.
 
-func leaseCreate(f *faults, obj object.Value) {
+func leaseCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
@@ -25,7 +25,7 @@ func leaseCreate(f *faults, obj object.Value) {
 	f.nonNegativeMembers(spec, p, "leaseTransitions")
 }
 
-func leaseUpdate(f *faults, obj, _ object.Value) { leaseCreate(f, obj) }
+func leaseUpdate(f *errorList, obj, _ object.Value) { leaseCreate(f, obj) }
 
 const (
 	systemPriority       = "system-"
@@ -56,13 +56,14 @@ func systemPriorityFault(name string, value int64, globalDefault bool) string {
 	return ""
 }
 
-func priorityClassCreate(f *faults, obj object.Value) {
+func priorityClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	name, value := text(obj.At("metadata"), "name"), number(obj, "value")
 	if strings.HasPrefix(name, systemPriority) {
 		if why := systemPriorityFault(name, value, truth(obj, "globalDefault")); why != "" {
-			f.Forbidden(root.To("metadata").To("name"), "priority class names with 'system-' prefix are reserved for system use only. error: "+why)
+			f.Forbidden(root.To("metadata").To("name"),
+				"priority class names with 'system-' prefix are reserved for system use only. error: "+why)
 		}
 	} else if value > highestUserPriority {
 		f.Forbidden(root.To("value"), "maximum allowed value of a user defined priority is 1000000000")
@@ -72,7 +73,7 @@ func priorityClassCreate(f *faults, obj object.Value) {
 	}
 }
 
-func priorityClassUpdate(f *faults, obj, old object.Value) {
+func priorityClassUpdate(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	if number(obj, "value") != number(old, "value") {
@@ -83,7 +84,7 @@ func priorityClassUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func runtimeClassCreate(f *faults, obj object.Value) { // its finalizers need no domain
+func runtimeClassCreate(f *errorList, obj object.Value) { // its finalizers need no domain
 	var root *fielderrors.Place
 	f.requiredShortName(root.To("handler"), text(obj, "handler"))
 	if overhead := obj.At("overhead"); !overhead.IsNull() {
@@ -105,10 +106,12 @@ func runtimeClassCreate(f *faults, obj object.Value) { // its finalizers need no
 	}
 }
 
-var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`}, {name: "Operator", member: "operator", zero: `""`},
-	{name: "Value", member: "value", zero: `""`}, {name: "Effect", member: "effect", zero: `""`}, {name: "TolerationSeconds", member: "tolerationSeconds"}}
+var tolerationFields = []goField{{name: "Key", member: "key", zero: `""`},
+	{name: "Operator", member: "operator", zero: `""`},
+	{name: "Value", member: "value", zero: `""`}, {name: "Effect", member: "effect", zero: `""`},
+	{name: "TolerationSeconds", member: "tolerationSeconds"}}
 
-func runtimeClassUpdate(f *faults, obj, old object.Value) {
+func runtimeClassUpdate(f *errorList, obj, old object.Value) {
 	runtimeClassCreate(f, obj)
 	if text(obj, "handler") != text(old, "handler") {
 		f.changed((*fielderrors.Place)(nil).To("handler"))
@@ -117,18 +120,20 @@ func runtimeClassUpdate(f *faults, obj, old object.Value) {
 
 var (
 	evictionPolicies = []string{"AlwaysAllow", "IfHealthyBudget"}
-	budgetFields     = []goField{{name: "MinAvailable", member: "minAvailable"}, {name: "Selector", member: "selector", order: selectorOrder},
-		{name: "MaxUnavailable", member: "maxUnavailable"}, {name: "UnhealthyPodEvictionPolicy", member: "unhealthyPodEvictionPolicy"}}
+	budgetFields     = []goField{{name: "MinAvailable", member: "minAvailable"},
+		{name: "Selector", member: "selector", order: selectorOrder},
+		{name: "MaxUnavailable", member: "maxUnavailable"},
+		{name: "UnhealthyPodEvictionPolicy", member: "unhealthyPodEvictionPolicy"}}
 )
 
-func budgetCreate(f *faults, obj object.Value) { f.budget(obj.At("spec"), false) }
+func budgetCreate(f *errorList, obj object.Value) { f.budget(obj.At("spec"), false) }
 
-func budgetUpdate(f *faults, obj, old object.Value) {
+func budgetUpdate(f *errorList, obj, old object.Value) {
 	f.budget(obj.At("spec"), badLabelValue(old.At("spec", "selector", "matchExpressions")))
 }
 
 // budget checks how many pods may go at a time.
-func (f *faults) budget(spec object.Value, lenient bool) {
+func (f *errorList) budget(spec object.Value, lenient bool) {
 	p := (*fielderrors.Place)(nil).To("spec")
 	if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
 		f.Invalid(p, goForm{spec, budgetFields}, "minAvailable and maxUnavailable cannot be both set")
@@ -143,16 +148,17 @@ func (f *faults) budget(spec object.Value, lenient bool) {
 	f.onlyIfSet(p.To("unhealthyPodEvictionPolicy"), spec.At("unhealthyPodEvictionPolicy"), evictionPolicies)
 }
 
-func budgetStatus(f *faults, obj, _ object.Value) {
+func budgetStatus(f *errorList, obj, _ object.Value) {
 	p := (*fielderrors.Place)(nil).To("status")
 	status := obj.At("status")
 	f.conditions(status.At("conditions"), p.To("conditions"))
 	f.nonNegativeMembers(status, p, "disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 }
 
-var migrationFields = []goField{{name: "Resource", member: "resource", inner: []goField{{name: "group", member: "group", zero: `""`}, {name: "resource", member: "resource", zero: `""`}}}}
+var migrationFields = []goField{{name: "Resource", member: "resource",
+	inner: []goField{{name: "group", member: "group", zero: `""`}, {name: "resource", member: "resource", zero: `""`}}}}
 
-func migrationCreate(f *faults, obj object.Value) {
+func migrationCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec").To("resource")
 	of := obj.At("spec", "resource")
@@ -168,14 +174,14 @@ func migrationCreate(f *faults, obj object.Value) {
 	}
 }
 
-func migrationUpdate(f *faults, obj, old object.Value) {
+func migrationUpdate(f *errorList, obj, old object.Value) {
 	migrationCreate(f, obj)
 	if spec := obj.At("spec"); !same(spec, old.At("spec")) {
 		f.Invalid((*fielderrors.Place)(nil).To("spec"), goForm{spec, migrationFields}, fielderrors.Immutable)
 	}
 }
 
-func migrationStatus(f *faults, obj, old object.Value) {
+func migrationStatus(f *errorList, obj, old object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("status")
 	status, was := obj.At("status"), old.At("status")

@@ -23,11 +23,12 @@ var (
 	bindingModes     = []string{"Immediate", "WaitForFirstConsumer"}
 	fsGroupPolicies  = []string{"File", "None", "ReadWriteOnceWithFSType"}
 	lifecycleModes   = []string{"Persistent", "Ephemeral"}
-	mustSetOnDrivers = [...][2]string{{"attachRequired", "attachedRequired"}, {"podInfoOnMount", "podInfoOnMount"}, {"storageCapacity", "storageCapacity"}}
+	mustSetOnDrivers = [...][2]string{{"attachRequired", "attachedRequired"}, {"podInfoOnMount", "podInfoOnMount"},
+		{"storageCapacity", "storageCapacity"}}
 )
 
 // provisioner demands the name of a driver.
-func (f *faults) provisioner(p *fielderrors.Place, name string) {
+func (f *errorList) provisioner(p *fielderrors.Place, name string) {
 	if name == "" {
 		f.Required(p, "")
 		return
@@ -35,11 +36,11 @@ func (f *faults) provisioner(p *fielderrors.Place, name string) {
 	f.qualifiedText(p, strings.ToLower(name))
 }
 
-func (f *faults) qualifiedText(p *fielderrors.Place, s string) {
+func (f *errorList) qualifiedText(p *fielderrors.Place, s string) {
 	f.Each(p, s, objectmeta.LabelKeyErrors(s))
 }
 
-func (f *faults) parameters(parameters object.Value, mayBeEmpty bool, p *fielderrors.Place) {
+func (f *errorList) parameters(parameters object.Value, mayBeEmpty bool, p *fielderrors.Place) {
 	if parameters.Len() > maxParameters {
 		f.TooLong(p, maxParameters)
 		return
@@ -59,7 +60,7 @@ func (f *faults) parameters(parameters object.Value, mayBeEmpty bool, p *fielder
 	}
 }
 
-func storageClassCreate(f *faults, obj object.Value) {
+func storageClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	f.provisioner(root.To("provisioner"), text(obj, "provisioner"))
@@ -76,7 +77,7 @@ func storageClassCreate(f *faults, obj object.Value) {
 }
 
 // allowedTopologies checks where volumes may be made.
-func (f *faults) allowedTopologies(terms object.Value, p *fielderrors.Place) {
+func (f *errorList) allowedTopologies(terms object.Value, p *fielderrors.Place) {
 	var before []map[string]map[string]bool
 	for i, term := range terms.Items() {
 		p := p.Item(i).To("matchLabelExpressions")
@@ -128,7 +129,7 @@ func sameTopology(a, b map[string]map[string]bool) bool {
 	return true
 }
 
-func storageClassUpdate(f *faults, obj, old object.Value) {
+func storageClassUpdate(f *errorList, obj, old object.Value) {
 	storageClassCreate(f, obj)
 	for _, key := range [...]string{"parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"} {
 		if now, was := obj.At(key), old.At(key); !object.Equal(now, was) && !(blank(now) && blank(was)) {
@@ -137,7 +138,7 @@ func storageClassUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func attachmentCreate(f *faults, obj object.Value) {
+func attachmentCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
@@ -178,14 +179,14 @@ func attachmentCreate(f *faults, obj object.Value) {
 	}
 }
 
-func attachmentUpdate(f *faults, obj, old object.Value) {
+func attachmentUpdate(f *errorList, obj, old object.Value) {
 	attachmentCreate(f, obj)
 	if !same(obj.At("spec"), old.At("spec")) {
 		f.changed((*fielderrors.Place)(nil).To("spec"))
 	}
 }
 
-func csiNodeCreate(f *faults, obj object.Value) {
+func csiNodeCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var names seen
 	for i, driver := range obj.At("spec", "drivers").Items() {
@@ -211,21 +212,23 @@ func csiNodeCreate(f *faults, obj object.Value) {
 	}
 }
 
-var csiNodeDriverFields = []goField{{name: "Name", member: "name", zero: `""`}, {name: "NodeID", member: "nodeID", zero: `""`},
+var csiNodeDriverFields = []goField{{name: "Name", member: "name", zero: `""`},
+	{name: "NodeID", member: "nodeID", zero: `""`},
 	{name: "TopologyKeys", member: "topologyKeys"}, {name: "Allocatable"}}
 
-func csiNodeUpdate(f *faults, obj, old object.Value) {
+func csiNodeUpdate(f *errorList, obj, old object.Value) {
 	csiNodeCreate(f, obj)
 	for _, was := range old.At("spec", "drivers").Items() {
 		for _, now := range obj.At("spec", "drivers").Items() {
 			if text(was, "name") == text(now, "name") && !same(was.Without("allocatable"), now.Without("allocatable")) {
-				f.Invalid((*fielderrors.Place)(nil).To("spec").To("drivers"), goForm{now, csiNodeDriverFields}, fielderrors.Immutable)
+				f.Invalid((*fielderrors.Place)(nil).To("spec").To("drivers"), goForm{now, csiNodeDriverFields},
+					fielderrors.Immutable)
 			}
 		}
 	}
 }
 
-func csiDriverCreate(f *faults, obj object.Value) {
+func csiDriverCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	p := (*fielderrors.Place)(nil).To("spec")
 	spec := obj.At("spec")
@@ -243,17 +246,19 @@ func csiDriverCreate(f *faults, obj object.Value) {
 		f.Required(p.To("seLinuxMount"), "")
 	}
 	if period := spec.At("nodeAllocatableUpdatePeriodSeconds"); !period.IsNull() && period.Int() < minUpdatePeriod {
-		f.Invalid(p.To("nodeAllocatableUpdatePeriodSeconds"), period.Int(), "must be greater than or equal to 10 seconds")
+		f.Invalid(p.To("nodeAllocatableUpdatePeriodSeconds"), period.Int(),
+			"must be greater than or equal to 10 seconds")
 	}
 	if secrets := spec.At("serviceAccountTokenInSecrets"); !secrets.IsNull() && length(spec, "tokenRequests") == 0 {
-		f.Invalid(p.To("serviceAccountTokenInSecrets"), secrets.Bool(), "serviceAccountTokenInSecrets is set but no tokenRequests are specified")
+		f.Invalid(p.To("serviceAccountTokenInSecrets"), secrets.Bool(),
+			"serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 	}
 	if !has(spec, "preventPodSchedulingIfMissing") {
 		f.Required(p.To("preventPodSchedulingIfMissing"), "")
 	}
 }
 
-func (f *faults) tokenRequests(requests object.Value, p *fielderrors.Place) {
+func (f *errorList) tokenRequests(requests object.Value, p *fielderrors.Place) {
 	var audiences seen
 	for i, request := range requests.Items() {
 		p := p.Item(i)
@@ -272,18 +277,19 @@ func (f *faults) tokenRequests(requests object.Value, p *fielderrors.Place) {
 	}
 }
 
-func csiDriverUpdate(f *faults, obj, old object.Value) {
+func csiDriverUpdate(f *errorList, obj, old object.Value) {
 	csiDriverCreate(f, obj)
-	for _, member := range [...][2]string{{"attachRequired", "attachedRequired"}, {"volumeLifecycleModes", "volumeLifecycleModes"}} {
+	for _, member := range [...][2]string{{"attachRequired", "attachedRequired"},
+		{"volumeLifecycleModes", "volumeLifecycleModes"}} {
 		if now := obj.At("spec", member[0]); !same(now, old.At("spec", member[0])) {
 			f.Invalid((*fielderrors.Place)(nil).To("spec").To(member[1]), fielderrors.Show(now), fielderrors.Immutable)
 		}
 	}
 }
 
-func capacityCreate(f *faults, obj object.Value) { f.capacity(obj, false) }
+func capacityCreate(f *errorList, obj object.Value) { f.capacity(obj, false) }
 
-func (f *faults) capacity(obj object.Value, lenient bool) {
+func (f *errorList) capacity(obj object.Value, lenient bool) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	f.labelSelector(obj.At("nodeTopology"), root.To("nodeTopology"), lenient)
@@ -293,7 +299,7 @@ func (f *faults) capacity(obj object.Value, lenient bool) {
 	}
 }
 
-func capacityUpdate(f *faults, obj, old object.Value) {
+func capacityUpdate(f *errorList, obj, old object.Value) {
 	var root *fielderrors.Place
 	f.capacity(obj, badLabelValue(old.At("nodeTopology", "matchExpressions")))
 	if now := obj.At("nodeTopology"); !same(now, old.At("nodeTopology")) {
@@ -304,14 +310,14 @@ func capacityUpdate(f *faults, obj, old object.Value) {
 	}
 }
 
-func attributesClassCreate(f *faults, obj object.Value) {
+func attributesClassCreate(f *errorList, obj object.Value) {
 	f.qualifiedFinalizers(obj)
 	var root *fielderrors.Place
 	f.provisioner(root.To("driverName"), text(obj, "driverName"))
 	f.parameters(obj.At("parameters"), false, root.To("parameters"))
 }
 
-func attributesClassUpdate(f *faults, obj, old object.Value) {
+func attributesClassUpdate(f *errorList, obj, old object.Value) {
 	var root *fielderrors.Place
 	if text(obj, "driverName") != text(old, "driverName") {
 		f.Forbidden(root.To("driverName"), "updates to driverName are forbidden.")

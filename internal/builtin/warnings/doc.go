@@ -40,14 +40,17 @@ var kinds = map[[2]string]Rules{
 	{"", "Service"}:               {Create: alone(service), Update: alone(service), Status: balancerStatus},
 	{"", "ServiceAccount"}:        {Create: alone(account), Update: accountUpdate},
 
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:          {Update: reservedName},
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   {Update: reservedName},
-	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}:     {Create: alone(webhooks), Update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:        {Update: reservedName},
+	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}: {Update: reservedName},
+	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}: {Create: alone(webhooks),
+		Update: webhooksUpdate},
 	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        {Update: reservedName},
 	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {Update: reservedName},
-	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}:   {Create: alone(webhooks), Update: webhooksUpdate},
+	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}: {Create: alone(webhooks),
+		Update: webhooksUpdate},
 
-	{"apps", "DaemonSet"}:                    {Create: template(false, "spec", "template").Create, Update: daemonSetUpdate},
+	{"apps", "DaemonSet"}: {Create: template(false, "spec", "template").Create,
+		Update: daemonSetUpdate},
 	{"apps", "Deployment"}:                   template(true, "spec", "template"),
 	{"apps", "ReplicaSet"}:                   template(true, "spec", "template"),
 	{"apps", "StatefulSet"}:                  {Create: alone(statefulSet), Update: statefulSetUpdate},
@@ -88,7 +91,8 @@ func annotated(meta object.Value, key string) bool {
 
 // address warns of an IP address that is not written as it should be.
 func address(path, value string) []string {
-	if netutils.ParseIPSloppy(value) == nil { // a host name, or what validation has not looked at; apimachinery would log it
+	// a host name, or what validation has not looked at; apimachinery would log it
+	if netutils.ParseIPSloppy(value) == nil {
 		return nil
 	}
 	return utilvalidation.GetWarningsForIP(field.NewPath(path), value)

@@ -18,7 +18,8 @@ func service(obj object.Value) (warnings []string) {
 		}
 	}
 	if annotated(obj.At("metadata"), corev1.DeprecatedAnnotationTopologyAwareHints) {
-		warn("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode)
+		warn("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints,
+			corev1.AnnotationTopologyMode)
 	}
 	typ, clusterIP := spec.At("type").Str(), spec.At("clusterIP").Str()
 	if clusterIP != "" && clusterIP != corev1.ClusterIPNone {
@@ -50,7 +51,8 @@ func service(obj object.Value) (warnings []string) {
 		warn(`spec.externalName is ignored when spec.type is not "ExternalName"`)
 	}
 	if spec.At("trafficDistribution").Str() == corev1.ServiceTrafficDistributionPreferClose {
-		warn("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone)
+		warn("spec.trafficDistribution: %q is deprecated; use %q", corev1.ServiceTrafficDistributionPreferClose,
+			corev1.ServiceTrafficDistributionPreferSameZone)
 	}
 	return warnings
 }
@@ -69,7 +71,8 @@ const ingressClass = "kubernetes.io/ingress.class"
 
 func ingress(obj object.Value) []string {
 	if annotated(obj.At("metadata"), ingressClass) && obj.At("spec", "ingressClassName").IsNull() {
-		return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", ingressClass)}
+		return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead",
+			ingressClass)}
 	}
 	return nil
 }
@@ -108,7 +111,8 @@ func endpoints(obj object.Value) (warnings []string) {
 	for i, subset := range obj.At("subsets").Items() {
 		for _, key := range []string{"addresses", "notReadyAddresses"} {
 			for j, a := range subset.At(key).Items() {
-				warnings = append(warnings, address(fmt.Sprintf("subsets[%d].%s[%d].ip", i, key, j), a.At("ip").Str())...)
+				warnings = append(warnings, address(fmt.Sprintf("subsets[%d].%s[%d].ip", i, key, j),
+					a.At("ip").Str())...)
 			}
 		}
 	}

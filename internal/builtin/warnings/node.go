@@ -49,16 +49,18 @@ func nodeAffinity(prefix string, affinity object.Value) (warnings []string) {
 	}
 	path := prefix + "spec.affinity.nodeAffinity."
 	for i, term := range affinity.At(required, "nodeSelectorTerms").Items() {
-		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s.nodeSelectorTerms[%d]", path, required, i), term, false)...)
+		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s.nodeSelectorTerms[%d]", path, required, i), term,
+			false)...)
 	}
 	for i, term := range affinity.At(preferred).Items() {
-		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s[%d].preference", path, preferred, i), term.At("preference"), true)...)
+		warnings = append(warnings, nodeTerm(fmt.Sprintf("%s%s[%d].preference", path, preferred, i),
+			term.At("preference"), true)...)
 	}
 	return warnings
 }
 
-// nodeTerm warns of labels that others have taken the place of, and, where validation does not look at them, of values that
-// no label has.
+// nodeTerm warns of labels that others have taken the place of, and, where validation does not look at them, of values
+// that no label has.
 func nodeTerm(path string, term object.Value, values bool) (warnings []string) {
 	for i, e := range term.At("matchExpressions").Items() {
 		key := e.At("key").Str()
@@ -70,7 +72,8 @@ func nodeTerm(path string, term object.Value, values bool) (warnings []string) {
 		}
 		for j, value := range e.At("values").Items() {
 			for _, wrong := range utilvalidation.IsValidLabelValue(value.Str()) {
-				warnings = append(warnings, fmt.Sprintf("%s.matchExpressions[%d].values[%d]: %s is invalid, %s", path, i, j, value.Str(), wrong))
+				warnings = append(warnings, fmt.Sprintf("%s.matchExpressions[%d].values[%d]: %s is invalid, %s", path,
+					i, j, value.Str(), wrong))
 			}
 		}
 	}

@@ -57,7 +57,8 @@ func quota(obj object.Value) (warnings []string) {
 		request, err1 := resource.ParseQuantity(hard.At(asked).Str())
 		most, err2 := resource.ParseQuantity(hard.At(limit).Str())
 		if err1 == nil && err2 == nil && request.Cmp(most) > 0 {
-			warnings = append(warnings, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)", asked, request.String(), limit, most.String()))
+			warnings = append(warnings, fmt.Sprintf("ResourceQuota %s (%s) should be less than %s (%s)", asked,
+				request.String(), limit, most.String()))
 		}
 	}
 	return warnings
@@ -65,7 +66,8 @@ func quota(obj object.Value) (warnings []string) {
 
 func resourceSlice(obj object.Value) []string {
 	if name := obj.At("spec", "driver").Str(); name != strings.ToLower(name) {
-		return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", name)}
+		return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters",
+			name)}
 	}
 	return nil
 }
@@ -92,7 +94,8 @@ func webhooks(obj object.Value) (warnings []string) {
 	for i, hook := range obj.At("webhooks").Items() {
 		for j, rule := range hook.At("rules").Items() {
 			for _, typ := range unheard(rule.At("apiGroups").Items(), rule.At("resources").Items()) {
-				warnings = append(warnings, fmt.Sprintf("webhooks[%d].rules[%d]: %s is excluded from admission webhooks; this rule will have no effect", i, j, typ))
+				warnings = append(warnings,
+					fmt.Sprintf("webhooks[%d].rules[%d]: %s is excluded from admission webhooks; this rule will have no effect", i, j, typ))
 			}
 		}
 	}

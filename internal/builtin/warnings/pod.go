@@ -73,7 +73,8 @@ func daemonSetUpdate(obj, old object.Value) []string {
 
 // nonFunctional are annotations of Pods that mean nothing any more.
 var nonFunctional = [...][2]string{
-	{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+	{"scheduler.alpha.kubernetes.io/critical-pod",
+		`non-functional in v1.16+; use the "priorityClassName" field instead`},
 	{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
 }
@@ -107,9 +108,13 @@ func podOrTemplate(prefix string, obj object.Value) (warnings []string) {
 		}
 	}
 	warnings = append(warnings, podVolumes(prefix, spec.At("volumes"))...)
-	repeated(spec.At("hostAliases"), "ip", func(i int, ip string) { warn("spec.hostAliases[%d].ip: duplicate ip %q", i, ip) })
+	repeated(spec.At("hostAliases"), "ip",
+		func(i int, ip string) { warn("spec.hostAliases[%d].ip: duplicate ip %q", i, ip) })
 	secrets := spec.At("imagePullSecrets")
-	repeated(secrets, "name", func(i int, name string) { warn("spec.imagePullSecrets[%d].name: duplicate name %q", i, name) })
+	repeated(secrets, "name", func(i int, name string) {
+		warn("spec.imagePullSecrets[%d].name: duplicate name %q", i,
+			name)
+	})
 	for i, s := range secrets.Items() {
 		if s.At("name").Str() == "" {
 			warn(`spec.imagePullSecrets[%d].name: invalid empty name ""`, i)
@@ -181,7 +186,8 @@ func podAffinity(path string, affinity object.Value) (warnings []string) {
 // containerLists are where a Pod's containers stand, in the reference's order.
 var containerLists = [...]string{"initContainers", "containers", "ephemeralContainers"}
 
-// containers warns of what one container's own members do. A Pod's AppArmor annotations become fields, a template's do not.
+// containers warns of what one container's own members do. A Pod's AppArmor annotations become fields, a template's do
+// not.
 func containers(prefix string, spec, meta object.Value) (warnings []string) {
 	annotations := meta.At("annotations")
 	for _, list := range containerLists {
@@ -199,8 +205,10 @@ func containers(prefix string, spec, meta object.Value) (warnings []string) {
 			env := c.At("env")
 			repeated(env, "name", func(at int, name string) {
 				before := "$(" + name + ")" // a value that refers to the one before hides nothing
-				if e := env.Items()[at]; !e.At("valueFrom").IsNull() || e.At("value").Str() == before || !strings.Contains(e.At("value").Str(), before) {
-					warnings = append(warnings, fmt.Sprintf("%sspec.%s[%d].env[%d]: hides previous definition of %q, which may be dropped when using apply", prefix, list, i, at, name))
+				if e := env.Items()[at]; !e.At("valueFrom").IsNull() || e.At("value").Str() == before ||
+					!strings.Contains(e.At("value").Str(), before) {
+					warnings = append(warnings,
+						fmt.Sprintf("%sspec.%s[%d].env[%d]: hides previous definition of %q, which may be dropped when using apply", prefix, list, i, at, name))
 				}
 			})
 		}
@@ -218,14 +226,15 @@ func annotatedContainer(prefix string, c, spec, annotations object.Value) (warni
 		return warnings
 	}
 	ofPod := spec.At("securityContext", "appArmorProfile")
-	if profile, has := annotations.Get(appArmorPrefix + name); has && (ofPod.IsNull() || !object.Equal(ofPod, AppArmorProfile(profile.Str()))) {
+	if profile, has := annotations.Get(appArmorPrefix + name); has &&
+		(ofPod.IsNull() || !object.Equal(ofPod, AppArmorProfile(profile.Str()))) {
 		warnings = append(warnings, fmt.Sprintf(useAppArmor, prefix, appArmorPrefix+name))
 	}
 	return warnings
 }
 
-// oldAppArmor warns of annotations that name a container's profile where the Pod as sent has no field for it: whether one
-// has been made of it, or none could be.
+// oldAppArmor warns of annotations that name a container's profile where the Pod as sent has no field for it: whether
+// one has been made of it, or none could be.
 func oldAppArmor(obj, sent object.Value) (warnings []string) {
 	annotations := sent.At("metadata", "annotations")
 	if annotations.Len() == 0 || obj.At("spec", "os", "name").Str() == "windows" {
@@ -294,8 +303,9 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 		ip, host := p.value.At("hostIP").Str(), p.value.At("hostPort").Int()
 		number, protocol := p.value.At("containerPort").Int(), p.value.At("protocol").Str()
 		if ip != "" && host == 0 {
-			warnings = append(warnings, fmt.Sprintf("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}",
-				p.path(prefix), p.value.At("name").Str(), number, protocol, ip))
+			warnings = append(warnings,
+				fmt.Sprintf("%s: hostIP set without hostPort: {Name:%s HostPort:0 ContainerPort:%d Protocol:%s HostIP:%s}",
+					p.path(prefix), p.value.At("name").Str(), number, protocol, ip))
 		}
 		if len(all) == 1 {
 			return warnings // there is nothing to be in the way of
@@ -313,7 +323,8 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 			default:
 				continue
 			}
-			warnings = append(warnings, fmt.Sprintf("%s: %s port definition with %s", p.path(prefix), how, o.path(prefix)))
+			warnings = append(warnings, fmt.Sprintf("%s: %s port definition with %s", p.path(prefix), how,
+				o.path(prefix)))
 		}
 		same[key] = append(same[key], p)
 	}
@@ -322,8 +333,9 @@ func ports(prefix string, spec object.Value) (warnings []string) {
 		name := p.value.At("name").Str()
 		if first, taken := named[name]; taken {
 			other := first.path(prefix)
-			warnings = append(warnings, fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s",
-				p.path(prefix), name, other, other))
+			warnings = append(warnings,
+				fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s",
+					p.path(prefix), name, other, other))
 		} else if name != "" {
 			named[name] = p
 		}

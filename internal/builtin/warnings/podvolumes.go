@@ -7,8 +7,8 @@ import (
 	"plinth/object"
 )
 
-// gonePlugins are the kinds of volumes that nothing mounts any more, in the reference's order, and among them the one that
-// makes a claim.
+// gonePlugins are the kinds of volumes that nothing mounts any more, in the reference's order, and among them the one
+// that makes a claim.
 var gonePlugins = [...]struct{ member, shown, since string }{
 	{"photonPersistentDisk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"},
 	{"gitRepo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"},
@@ -31,7 +31,8 @@ func podVolumes(prefix string, volumes object.Value) (warnings []string) {
 			}
 			path := fmt.Sprintf("%sspec.volumes[%d].%s", prefix, i, p.shown)
 			if p.since == "" {
-				warnings = append(warnings, claimSpec(path+".volumeClaimTemplate.spec", source.At("volumeClaimTemplate", "spec"))...)
+				warnings = append(warnings, claimSpec(path+".volumeClaimTemplate.spec",
+					source.At("volumeClaimTemplate", "spec"))...)
 			} else {
 				warnings = append(warnings, path+": "+p.since)
 			}
@@ -63,7 +64,8 @@ func files(items object.Value, source string) (all []file) {
 // overlaps warns of files in one volume of which one hides the other or stands where the other needs a directory.
 func overlaps(v object.Value) (warnings []string) {
 	warn := func(what, text string) {
-		warnings = append(warnings, fmt.Sprintf("volume %q (%s): overlapping paths: %s", v.At("name").Str(), what, text))
+		warnings = append(warnings, fmt.Sprintf("volume %q (%s): overlapping paths: %s", v.At("name").Str(), what,
+			text))
 	}
 	for _, source := range [...]struct{ member, what, name string }{
 		{"configMap", "ConfigMap", "name"}, {"secret", "Secret", "secretName"}, {"downwardAPI", "DownwardAPI", ""},
@@ -82,7 +84,8 @@ func overlaps(v object.Value) (warnings []string) {
 	var before []file
 	for _, source := range v.At("projected", "sources").Items() {
 		if source.Len() == 0 {
-			warnings = append(warnings, fmt.Sprintf("volume %q (Projected) has no sources provided", v.At("name").Str()))
+			warnings = append(warnings, fmt.Sprintf("volume %q (Projected) has no sources provided",
+				v.At("name").Str()))
 			continue
 		}
 		collide(&before, projected(source), func(text string) { warn("Projected", text) })
@@ -95,7 +98,8 @@ func collide(before *[]file, files []file, found func(text string)) {
 	for _, f := range files {
 		f.path = strings.TrimRight(f.path, "/")
 		for _, o := range *before {
-			if f.path != "" && o.path != "" && (strings.HasPrefix(o.path+"/", f.path+"/") || strings.HasPrefix(f.path+"/", o.path+"/")) {
+			if f.path != "" && o.path != "" && (strings.HasPrefix(o.path+"/", f.path+"/") ||
+				strings.HasPrefix(f.path+"/", o.path+"/")) {
 				found(fmt.Sprintf("%s with %s", f, o))
 			}
 		}

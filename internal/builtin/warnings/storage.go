@@ -31,10 +31,12 @@ func volume(obj object.Value) (warnings []string) {
 	}
 	spec := obj.At("spec")
 	if spec.At("persistentVolumeReclaimPolicy").Str() == "Recycle" {
-		warnings = append(warnings, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+		warnings = append(warnings,
+			"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
 	}
 	for i, term := range spec.At("nodeAffinity", "required", "nodeSelectorTerms").Items() {
-		warnings = append(warnings, nodeTerm(fmt.Sprintf("spec.nodeAffinity.required.nodeSelectorTerms[%d]", i), term, false)...)
+		warnings = append(warnings, nodeTerm(fmt.Sprintf("spec.nodeAffinity.required.nodeSelectorTerms[%d]", i), term,
+			false)...)
 	}
 	for _, g := range goneVolumes {
 		if !spec.At(g.member).IsNull() {
@@ -46,14 +48,16 @@ func volume(obj object.Value) (warnings []string) {
 
 func claim(obj object.Value) (warnings []string) {
 	if annotated(obj.At("metadata"), corev1.BetaStorageClassAnnotation) {
-		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: %s", corev1.BetaStorageClassAnnotation, useStorageClass))
+		warnings = append(warnings, fmt.Sprintf("metadata.annotations[%s]: %s", corev1.BetaStorageClassAnnotation,
+			useStorageClass))
 	}
 	return append(warnings, claimSpec("spec", obj.At("spec"))...)
 }
 
 func claimSpec(path string, spec object.Value) (warnings []string) {
 	for _, kind := range []string{"requests", "limits"} {
-		warnings = fraction(warnings, func() string { return path + ".resources." + kind }, spec.At("resources", kind), "storage")
+		warnings = fraction(warnings, func() string { return path + ".resources." + kind }, spec.At("resources", kind),
+			"storage")
 	}
 	return warnings
 }
@@ -78,7 +82,8 @@ func capacity(obj object.Value) (warnings []string) {
 	topology := obj.At("nodeTopology")
 	for i, e := range topology.At("matchExpressions").Items() {
 		if key := e.At("key").Str(); nodeLabels[key] != "" {
-			warnings = append(warnings, fmt.Sprintf("nodeTopology.matchExpressions[%d].key: %s is %s", i, key, nodeLabels[key]))
+			warnings = append(warnings, fmt.Sprintf("nodeTopology.matchExpressions[%d].key: %s is %s", i, key,
+				nodeLabels[key]))
 		}
 	}
 	for _, m := range topology.At("matchLabels").Members() {
@@ -93,7 +98,8 @@ func class(obj object.Value) (warnings []string) {
 	for i, topology := range obj.At("allowedTopologies").Items() {
 		for j, e := range topology.At("matchLabelExpressions").Items() {
 			if why, deprecated := nodeLabels[e.At("key").Str()]; deprecated {
-				warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s", i, j, why))
+				warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s", i, j,
+					why))
 			}
 		}
 	}

@@ -25,7 +25,8 @@ func statefulSetUpdate(obj, old object.Value) (warnings []string) {
 
 func claimsAndHistory(obj object.Value, suffix string) (warnings []string) {
 	for i, c := range obj.At("spec", "volumeClaimTemplates").Items() {
-		warnings = append(warnings, claimSpec(fmt.Sprintf("spec.volumeClaimTemplates[%d]%s", i, suffix), c.At("spec"))...)
+		warnings = append(warnings, claimSpec(fmt.Sprintf("spec.volumeClaimTemplates[%d]%s", i, suffix),
+			c.At("spec"))...)
 	}
 	if obj.At("spec", "revisionHistoryLimit").Int() < 0 {
 		warnings = append(warnings, negativeHistory)
@@ -61,7 +62,8 @@ func cronJobUpdate(obj, old object.Value) (warnings []string) {
 		warnings = jobSpec("spec.jobTemplate.spec", obj.At("spec", "jobTemplate", "spec"))
 	}
 	if strings.Contains(obj.At("spec", "schedule").Str(), "TZ") {
-		warnings = append(warnings, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
+		warnings = append(warnings,
+			"cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
 	}
 	return warnings
 }
@@ -70,8 +72,10 @@ func cronJobUpdate(obj, old object.Value) (warnings []string) {
 const manyCompletions, manyAtOnce = 100_000, 10_000
 
 func jobSpec(path string, spec object.Value) (warnings []string) {
-	if spec.At("completionMode").Str() == "Indexed" && spec.At("completions").Int() > manyCompletions && spec.At("parallelism").Int() > manyAtOnce {
-		warnings = append(warnings, path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+	if spec.At("completionMode").Str() == "Indexed" && spec.At("completions").Int() > manyCompletions &&
+		spec.At("parallelism").Int() > manyAtOnce {
+		warnings = append(warnings,
+			path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
 	return append(warnings, podOrTemplate(path+".template.", spec.At("template"))...)
 }

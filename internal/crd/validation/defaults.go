@@ -11,8 +11,9 @@ import (
 	"plinth/schema"
 )
 
-// defaultsWalk checks the defaults in a schema that follows the structural rules. A default must be a valid value of its place. One in
-// the metadata of an object is not valid or invalid by itself: it is looked at as a part of the smallest object that it makes.
+// defaultsWalk checks the defaults in a schema that follows the structural rules. A default must be a valid value of
+// its place. One in the metadata of an object is not valid or invalid by itself: it is looked at as a part of the
+// smallest object that it makes.
 //
 // Defaults below additionalProperties are not looked at, as in the reference: pruning does not reach all of them.
 type defaultsWalk struct {
@@ -30,8 +31,8 @@ type surroundings struct {
 
 func itself(v object.Value) object.Value { return v }
 
-// defaults checks all defaults of a schema, and says whether they are good. It compiles the schema; where that fails, something else is
-// wrong with it, and nothing is said of defaults.
+// defaults checks all defaults of a schema, and says whether they are good. It compiles the schema; where that fails,
+// something else is wrong with it, and nothing is said of defaults.
 func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 	if !hasDefaults(openAPI) {
 		return true
@@ -69,12 +70,16 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 	for _, m := range n.properties.Members() {
 		below := s
 		below.meta = s.meta || embeds && isObjectMember(m.Key)
-		below.around = func(v object.Value) object.Value { return s.around(object.MapOf(object.Member{Key: m.Key, Value: v})) }
+		below.around = func(v object.Value) object.Value {
+			return s.around(object.MapOf(object.Member{Key: m.Key,
+				Value: v}))
+		}
 		w.node(m.Value, described(t, m.Key), p.To("properties").Key(m.Key), below)
 	}
 }
 
-// described is what a schema says of a property: the type of its field, but for metadata, whose type is not the schema's.
+// described is what a schema says of a property: the type of its field, but for metadata, whose type is not the
+// schema's.
 func described(t *schema.Type, name string) *schema.Type {
 	if name == "metadata" && t.Custom != nil && t.Custom.Embedded {
 		return t.Custom.Metadata
@@ -124,7 +129,8 @@ func inMetadata(v object.Value, path *field.Path, s surroundings) field.ErrorLis
 		}
 	}
 	if _, _, errs := s.object.CheckEmbedded(whole, nil, objectmeta.Embedded); len(errs) > 0 {
-		return field.ErrorList{field.Invalid(path, bad(v), "must result in valid metadata: "+errs.ToAggregate().Error())}
+		return field.ErrorList{field.Invalid(path, bad(v),
+			"must result in valid metadata: "+errs.ToAggregate().Error())}
 	}
 	return nil
 }
@@ -144,8 +150,8 @@ func bad(v object.Value) any {
 	return fielderrors.Show(v)
 }
 
-// hasUnprunedDefaults says whether any default has fields that the schema does not have. Of a schema that is not structural nothing
-// is said.
+// hasUnprunedDefaults says whether any default has fields that the schema does not have. Of a schema that is not
+// structural nothing is said.
 func (c *checker) hasUnprunedDefaults(openAPI object.Value) bool {
 	if !hasDefaults(openAPI) || isNotStructural(openAPI) {
 		return false

@@ -7,9 +7,10 @@ import (
 	"plinth/object"
 )
 
-// definition is a CustomResourceDefinition in the form in which the reference validates it: members that are the same in all
-// versions have been moved to spec, and are null in the versions. They are moved one by one: schemas may have been while
-// selectable fields have not, and rules that look at both then find one of them missing, as in the reference.
+// definition is a CustomResourceDefinition in the form in which the reference validates it: members that are the same
+// in all versions have been moved to spec, and are null in the versions. They are moved one by one: schemas may have
+// been while selectable fields have not, and rules that look at both then find one of them missing, as in the
+// reference.
 type definition struct {
 	spec     object.Value
 	versions []version
@@ -34,7 +35,8 @@ func newDefinition(crd object.Value) definition {
 	for _, v := range d.spec.At("versions").Items() {
 		d.versions = append(d.versions, version{
 			value: v, name: v.At("name").Str(), served: v.At("served").Bool(), storage: v.At("storage").Bool(),
-			perVersion: perVersion{v.At("schema"), v.At("subresources"), v.At("additionalPrinterColumns"), v.At("selectableFields")},
+			perVersion: perVersion{v.At("schema"), v.At("subresources"), v.At("additionalPrinterColumns"),
+				v.At("selectableFields")},
 		})
 	}
 	for _, part := range [...]func(*perVersion) *object.Value{
@@ -110,7 +112,8 @@ func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
 
 // allHaveSchemas says whether there is a schema for each version.
 func (d *definition) allHaveSchemas() bool {
-	return !d.moved.openAPI().IsNull() || !slices.ContainsFunc(d.versions, func(v version) bool { return v.openAPI().IsNull() })
+	return !d.moved.openAPI().IsNull() || !slices.ContainsFunc(d.versions,
+		func(v version) bool { return v.openAPI().IsNull() })
 }
 
 // oneOf demands a value of an enum.

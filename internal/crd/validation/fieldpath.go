@@ -22,9 +22,9 @@ var (
 	errNoBracket = errors.New("array notation is not allowed")
 )
 
-// follow goes along a path like .spec.labels['a.b'] into a schema. Names in brackets stand between single quotes and have
-// escapes; they are allowed only where brackets is set. A name is that of a property, or, where there are none, the key of a
-// map.
+// follow goes along a path like .spec.labels['a.b'] into a schema. Names in brackets stand between single quotes and
+// have escapes; they are allowed only where brackets is set. A name is that of a property, or, where there are none,
+// the key of a map.
 func follow(path string, schema object.Value, brackets bool) (target, error) {
 	at := target{node: schema}
 	for rest := path; rest != ""; {

@@ -4,8 +4,8 @@ import (
 	"plinth/object"
 )
 
-// node is one schema, read once from its value: a walk looks at every member of every node, and not at every name that a
-// member might have.
+// node is one schema, read once from its value: a walk looks at every member of every node, and not at every name that
+// a member might have.
 type node struct {
 	id, dialect, description, typ, title, pattern, mapType, listType string
 
@@ -28,12 +28,12 @@ type node struct {
 
 // read reads a node.
 //
-// What Go drops where it is empty is not there: definitions have been decoded. An empty $ref is, but has no place in a structural
-// schema, which is why it changes nothing there.
+// What Go drops where it is empty is not there: definitions have been decoded. An empty $ref is, but has no place in a
+// structural schema, which is why it changes nothing there.
 //
-// forbiddenAtStatus says that there is anything that cannot stand at the top where a status subresource takes its part of the
-// schema; identified, that this is id, $schema or $ref. elementary says that there is nothing but a type, as far as value
-// validations are concerned.
+// forbiddenAtStatus says that there is anything that cannot stand at the top where a status subresource takes its part
+// of the schema; identified, that this is id, $schema or $ref. elementary says that there is nothing but a type, as far
+// as value validations are concerned.
 func read(v object.Value) (n node) {
 	n.elementary = true
 	for _, m := range v.Members() {
@@ -171,12 +171,13 @@ func hasDefaults(schema object.Value) bool {
 
 func hasExtensions(schema object.Value) bool {
 	return anyNode(schema, func(n *node) bool {
-		return n.embedded || !n.preserve.IsNull() || n.intOrString || n.listKeys.Len() > 0 || n.hasListType || n.rules.Len() > 0
+		return n.embedded || !n.preserve.IsNull() || n.intOrString || n.listKeys.Len() > 0 || n.hasListType ||
+			n.rules.Len() > 0
 	})
 }
 
-// unconvertible is why a schema has no structural form at all, "" if it has one: it has members that no structural schema has,
-// there or below. Whoever breaks one of these rules breaks others, too, but for $schema.
+// unconvertible is why a schema has no structural form at all, "" if it has one: it has members that no structural
+// schema has, there or below. Whoever breaks one of these rules breaks others, too, but for $schema.
 func unconvertible(schema object.Value) string {
 	if schema.Kind() != object.Map {
 		return ""
@@ -211,8 +212,10 @@ func (n *node) unconvertible() string {
 		there bool
 		name  string
 	}{
-		{n.id != "", "id"}, {n.dialect != "", "schema"}, {n.ref.Len() > 0, "$ref"}, {n.patternProperties.Len() > 0, "patternProperties"},
-		{n.dependencies.Len() > 0, "dependencies"}, {!n.additionalItems.IsNull(), "additionalItems"}, {n.definitions.Len() > 0, "definitions"},
+		{n.id != "", "id"}, {n.dialect != "", "schema"}, {n.ref.Len() > 0, "$ref"},
+		{n.patternProperties.Len() > 0, "patternProperties"},
+		{n.dependencies.Len() > 0, "dependencies"}, {!n.additionalItems.IsNull(), "additionalItems"},
+		{n.definitions.Len() > 0, "definitions"},
 	} {
 		if part.there {
 			return "OpenAPIV3Schema '" + part.name + "' is not supported"

@@ -19,8 +19,8 @@ var (
 		"UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]"
 )
 
-// schema checks one schema: that of a version, or that of all versions. status says whether objects have a status subresource,
-// name is the version's. p is what holds the schema under openAPIV3Schema.
+// schema checks one schema: that of a version, or that of all versions. status says whether objects have a status
+// subresource, name is the version's. p is what holds the schema under openAPIV3Schema.
 func (c *checker) schema(holder object.Value, status bool, name string, p *fielderrors.Place) {
 	schema := holder.At("openAPIV3Schema")
 	if schema.IsNull() {
@@ -50,13 +50,15 @@ func (c *checker) schema(holder object.Value, status bool, name string, p *field
 	}
 }
 
-// rootForStatus refuses what cannot stand at the top of a schema if there is a status subresource: a write of the status is
-// checked against the schema's property of that name alone.
+// rootForStatus refuses what cannot stand at the top of a schema if there is a status subresource: a write of the
+// status is checked against the schema's property of that name alone.
 func (c *checker) rootForStatus(n *node, schema object.Value, p *fielderrors.Place) {
 	if !n.identified && n.typ != "" && n.typ != "object" {
-		c.Invalid(p.To("openAPIV3Schema.type"), n.typ, `only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
+		c.Invalid(p.To("openAPIV3Schema.type"), n.typ,
+			`only "object" is allowed as the type at the root of the schema if the status subresource is enabled`)
 	} else if n.forbiddenAtStatus {
-		c.Invalid(p.To("openAPIV3Schema"), shownSchema{schema}, "only "+atRootAllowed+" fields are allowed at the root of the schema if the status subresource is enabled")
+		c.Invalid(p.To("openAPIV3Schema"), shownSchema{schema},
+			"only "+atRootAllowed+" fields are allowed at the root of the schema if the status subresource is enabled")
 	}
 }
 
@@ -179,7 +181,8 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 		there bool
 		name  string
 	}{
-		{n.id != "", "id"}, {!n.additionalItems.IsNull(), "additionalItems"}, {n.patternProperties.Len() > 0, "patternProperties"},
+		{n.id != "", "id"}, {!n.additionalItems.IsNull(), "additionalItems"},
+		{n.patternProperties.Len() > 0, "patternProperties"},
 		{n.definitions.Len() > 0, "definitions"}, {!n.dependencies.IsNull(), "dependencies"}, {n.hasRef, "$ref"},
 	} {
 		if part.there {
@@ -196,7 +199,8 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 		w.Forbidden(p.To("x-kubernetes-embedded-resource"), "must not be used inside of resource meta")
 	}
 	if n.uniqueItems {
-		w.Forbidden(p.To("uniqueItems"), "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+		w.Forbidden(p.To("uniqueItems"),
+			"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
 	}
 }
 
@@ -245,17 +249,18 @@ func (w *openAPIWalk) listType(n *node, p *fielderrors.Place) {
 	}
 }
 
-// atomicItems demands of the items of a set that they are taken as a whole. For both kinds of items the reference shows their
-// list type.
+// atomicItems demands of the items of a set that they are taken as a whole. For both kinds of items the reference shows
+// their list type.
 func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Place) {
 	item := read(n.item())
 	if extension := compositeItem(&item); extension != "" {
-		w.Invalid(p.To(extension), shownPointer(item.hasListType, item.listType), "must be atomic as item of a list with x-kubernetes-list-type=set")
+		w.Invalid(p.To(extension), shownPointer(item.hasListType, item.listType),
+			"must be atomic as item of a list with x-kubernetes-list-type=set")
 	}
 }
 
-// compositeItem is the extension because of which an item of a set is not taken as a whole, "" if it is. Maps are so only if
-// they say so.
+// compositeItem is the extension because of which an item of a set is not taken as a whole, "" if it is. Maps are so
+// only if they say so.
 func compositeItem(item *node) string {
 	switch {
 	case item.typ == "array" && item.hasListType && item.listType != "atomic":
@@ -292,7 +297,8 @@ func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
 		if property, ok := item.properties.Get(key); !ok {
 			w.Invalid(at, fielderrors.Show(n.listKeys), "entries must all be names of item properties")
 		} else if typ := property.At("type").Str(); typ == "array" || typ == "object" {
-			w.Invalid(items.To("properties").Key(key).To("type"), item.typ, "must be a scalar type if parent array's x-kubernetes-list-type is map")
+			w.Invalid(items.To("properties").Key(key).To("type"), item.typ,
+				"must be a scalar type if parent array's x-kubernetes-list-type is map")
 		}
 		if seen[key] {
 			w.Invalid(at, fielderrors.Show(n.listKeys), "must not contain duplicate entries")
@@ -322,7 +328,8 @@ func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
 		at := p.To("items").To("properties").Key(key)
 		required := slices.ContainsFunc(item.required.Items(), func(v object.Value) bool { return v.Str() == key })
 		if !required && property.At("default").IsNull() {
-			c.Required(at.To("default"), "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property")
+			c.Required(at.To("default"),
+				"this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property")
 		}
 		if property.At("nullable").Bool() {
 			c.Forbidden(at.To("nullable"), "this property is in x-kubernetes-list-map-keys, so it cannot be nullable")

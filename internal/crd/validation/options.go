@@ -15,11 +15,11 @@ import (
 type Options struct {
 	// Metadata is the type of the metadata of every object.
 	Metadata *schema.Type
-	// CheckRules says what is wrong with what the CEL rules of a structural schema say: whether they compile, and what they may
-	// cost. How they are written down has been checked before. Nil disables it.
+	// CheckRules says what is wrong with what the CEL rules of a structural schema say: whether they compile, and what
+	// they may cost. How they are written down has been checked before. Nil disables it.
 	CheckRules func(t *schema.Type, path *field.Path, o RuleOptions) field.ErrorList
-	// CheckDefaultRules runs the CEL rules of a place on its default, and returns what is left of the budget, which is negative when
-	// it is used up. Nil disables it.
+	// CheckDefaultRules runs the CEL rules of a place on its default, and returns what is left of the budget, which is
+	// negative when it is used up. Nil disables it.
 	CheckDefaultRules func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64)
 	// RuleBudget is the budget for all defaults of a schema.
 	RuleBudget int64
@@ -27,18 +27,18 @@ type Options struct {
 
 // RuleOptions is how the CEL rules of one schema are checked.
 type RuleOptions struct {
-	// Skip says whether the rules of the node with this path are not to be looked at, because something else is wrong with the
-	// schema there or below. Nil: all are.
+	// Skip says whether the rules of the node with this path are not to be looked at, because something else is wrong
+	// with the schema there or below. Nil: all are.
 	Skip func(path string) bool
 	// Unchanged says that an old object has this schema already: its rules may each cost more than new ones may.
 	Unchanged bool
-	// Stored says whether an old object has this expression already, somewhere: as a message if message is set, else as a rule.
-	// Nil: none has.
+	// Stored says whether an old object has this expression already, somewhere: as a message if message is set, else as
+	// a rule. Nil: none has.
 	Stored func(expression string, message bool) bool
 }
 
-// errNoType is what the reference says of all rules in a schema if there are rules at the top and it says only that unknown fields are
-// preserved, and not that it is of an object.
+// errNoType is what the reference says of all rules in a schema if there are rules at the top and it says only that
+// unknown fields are preserved, and not that it is of an object.
 var errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: " +
 	"unable to convert structural schema to CEL declarations")
 
@@ -77,8 +77,8 @@ func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
 	return t, nil
 }
 
-// repaired is a schema without what has been found wrong with it and what keeps it from being compiled, so that rules elsewhere in
-// it can be checked: those of the nodes at hand and above will not be.
+// repaired is a schema without what has been found wrong with it and what keeps it from being compiled, so that rules
+// elsewhere in it can be checked: those of the nodes at hand and above will not be.
 func repaired(openAPI object.Value) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI

@@ -9,8 +9,8 @@ import (
 	"plinth/object"
 )
 
-// excusesOf finds the rules that an old definition breaks, so that a new one may break them, too: rules have been added over the
-// years, and what was stored before must stay writable.
+// excusesOf finds the rules that an old definition breaks, so that a new one may break them, too: rules have been added
+// over the years, and what was stored before must stay writable.
 func (c *checker) excusesOf(was *definition, old object.Value) excuses {
 	def := &c.def
 	state, _ := approvalOf(old)
@@ -44,8 +44,8 @@ func (c *checker) excusesOf(was *definition, old object.Value) excuses {
 	return e
 }
 
-// expressions remembers the rules of the old definition, and their messages. The libraries of CEL grow: what has been compiled with
-// all of them must still compile.
+// expressions remembers the rules of the old definition, and their messages. The libraries of CEL grow: what has been
+// compiled with all of them must still compile.
 func (e *excuses) expressions(was *definition) {
 	stored := [2]map[string]bool{{}, {}}
 	was.anySchema(func(schema object.Value) bool {

@@ -6,8 +6,8 @@ import (
 	"plinth/object"
 )
 
-// This file shows schemas and versions in error messages as the reference does: as JSON of its internal Go types, which have
-// no JSON names, so that every field is there, under its Go name, in the order of the type.
+// This file shows schemas and versions in error messages as the reference does: as JSON of its internal Go types, which
+// have no JSON names, so that every field is there, under its Go name, in the order of the type.
 
 // form is how a member is shown.
 type form uint8
@@ -34,31 +34,44 @@ type shownMember struct {
 }
 
 var schemaMembers = []shownMember{
-	{"ID", "id", asText}, {"Schema", "$schema", asText}, {"Ref", "$ref", asPointer}, {"Description", "description", asText},
-	{"Type", "type", asText}, {"Nullable", "nullable", asFlag}, {"Format", "format", asText}, {"Title", "title", asText},
-	{"Default", "default", asPointer}, {"Maximum", "maximum", asPointer}, {"ExclusiveMaximum", "exclusiveMaximum", asFlag},
-	{"Minimum", "minimum", asPointer}, {"ExclusiveMinimum", "exclusiveMinimum", asFlag}, {"MaxLength", "maxLength", asPointer},
+	{"ID", "id", asText}, {"Schema", "$schema", asText}, {"Ref", "$ref", asPointer},
+	{"Description", "description", asText},
+	{"Type", "type", asText}, {"Nullable", "nullable", asFlag}, {"Format", "format", asText},
+	{"Title", "title", asText},
+	{"Default", "default", asPointer}, {"Maximum", "maximum", asPointer}, {"ExclusiveMaximum", "exclusiveMaximum",
+		asFlag},
+	{"Minimum", "minimum", asPointer}, {"ExclusiveMinimum", "exclusiveMinimum", asFlag},
+	{"MaxLength", "maxLength", asPointer},
 	{"MinLength", "minLength", asPointer}, {"Pattern", "pattern", asText}, {"MaxItems", "maxItems", asPointer},
-	{"MinItems", "minItems", asPointer}, {"UniqueItems", "uniqueItems", asFlag}, {"MultipleOf", "multipleOf", asPointer},
-	{"Enum", "enum", asPointer}, {"MaxProperties", "maxProperties", asPointer}, {"MinProperties", "minProperties", asPointer},
-	{"Required", "required", asPointer}, {"Items", "items", asItems}, {"AllOf", "allOf", asSchemas}, {"OneOf", "oneOf", asSchemas},
+	{"MinItems", "minItems", asPointer}, {"UniqueItems", "uniqueItems", asFlag},
+	{"MultipleOf", "multipleOf", asPointer},
+	{"Enum", "enum", asPointer}, {"MaxProperties", "maxProperties", asPointer},
+	{"MinProperties", "minProperties", asPointer},
+	{"Required", "required", asPointer}, {"Items", "items", asItems}, {"AllOf", "allOf", asSchemas},
+	{"OneOf", "oneOf", asSchemas},
 	{"AnyOf", "anyOf", asSchemas}, {"Not", "not", asSchema}, {"Properties", "properties", asByName},
-	{"AdditionalProperties", "additionalProperties", asSchemaOrBool}, {"PatternProperties", "patternProperties", asByName},
+	{"AdditionalProperties", "additionalProperties", asSchemaOrBool}, {"PatternProperties", "patternProperties",
+		asByName},
 	{"Dependencies", "dependencies", asDependencies}, {"AdditionalItems", "additionalItems", asSchemaOrBool},
-	{"Definitions", "definitions", asByName}, {"ExternalDocs", "externalDocs", asDocs}, {"Example", "example", asPointer},
+	{"Definitions", "definitions", asByName}, {"ExternalDocs", "externalDocs", asDocs},
+	{"Example", "example", asPointer},
 	{"XPreserveUnknownFields", "x-kubernetes-preserve-unknown-fields", asPointer},
-	{"XEmbeddedResource", "x-kubernetes-embedded-resource", asFlag}, {"XIntOrString", "x-kubernetes-int-or-string", asFlag},
+	{"XEmbeddedResource", "x-kubernetes-embedded-resource", asFlag}, {"XIntOrString", "x-kubernetes-int-or-string",
+		asFlag},
 	{"XListMapKeys", "x-kubernetes-list-map-keys", asPointer}, {"XListType", "x-kubernetes-list-type", asPointer},
 	{"XMapType", "x-kubernetes-map-type", asPointer}, {"XValidations", "x-kubernetes-validations", asRules},
 }
 
 var (
 	docMembers  = []shownMember{{"Description", "description", asText}, {"URL", "url", asText}}
-	ruleMembers = []shownMember{{"Rule", "rule", asText}, {"Message", "message", asText}, {"MessageExpression", "messageExpression", asText},
-		{"Reason", "reason", asPointer}, {"FieldPath", "fieldPath", asText}, {"OptionalOldSelf", "optionalOldSelf", asPointer}}
+	ruleMembers = []shownMember{{"Rule", "rule", asText}, {"Message", "message", asText},
+		{"MessageExpression", "messageExpression", asText},
+		{"Reason", "reason", asPointer}, {"FieldPath", "fieldPath", asText},
+		{"OptionalOldSelf", "optionalOldSelf", asPointer}}
 	columnMembers = []shownMember{{"Name", "name", asText}, {"Type", "type", asText}, {"Format", "format", asText},
 		{"Description", "description", asText}, {"Priority", "priority", asCount}, {"JSONPath", "jsonPath", asText}}
-	scaleMembers = []shownMember{{"SpecReplicasPath", "specReplicasPath", asText}, {"StatusReplicasPath", "statusReplicasPath", asText},
+	scaleMembers = []shownMember{{"SpecReplicasPath", "specReplicasPath", asText},
+		{"StatusReplicasPath", "statusReplicasPath", asText},
 		{"LabelSelectorPath", "labelSelectorPath", asPointer}}
 	selectableMembers = []shownMember{{"JSONPath", "jsonPath", asText}}
 )

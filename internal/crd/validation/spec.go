@@ -83,8 +83,8 @@ func (c *checker) spec() {
 	c.conversion()
 }
 
-// missingSchemasOf demands a schema of every version, or, where an old object may go without, of those from which everything
-// would be pruned.
+// missingSchemasOf demands a schema of every version, or, where an old object may go without, of those from which
+// everything would be pruned.
 func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 	if !c.def.moved.openAPI().IsNull() {
 		return
@@ -103,8 +103,8 @@ func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 	}
 }
 
-// structuralDemanded finds out whether schemas must be structural although an old object's are not: what relies on a structure
-// is pruning, defaults and the extensions of Kubernetes.
+// structuralDemanded finds out whether schemas must be structural although an old object's are not: what relies on a
+// structure is pruning, defaults and the extensions of Kubernetes.
 func (c *checker) structuralDemanded(p *fielderrors.Place) {
 	preserve := c.def.spec.At("preserveUnknownFields").Bool()
 	defaults := c.def.anySchema(hasDefaults)
@@ -175,7 +175,8 @@ func (c *checker) deprecationWarning(deprecated bool, warning object.Value, p *f
 	}
 	for i, r := range text {
 		if !unicode.IsPrint(r) {
-			wrong(fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d", i))
+			wrong(fmt.Sprintf("must only contain printable UTF-8 characters; non-printable character found at index %d",
+				i))
 			break
 		}
 	}
@@ -196,7 +197,8 @@ func (c *checker) demandedNames(p *fielderrors.Place) {
 // names checks the names that there are.
 func (c *checker) names(names object.Value, p *fielderrors.Place) {
 	const mixedCase = "may have mixed case, but should otherwise match: "
-	for _, n := range [...]struct{ key, introduction string }{{"plural", ""}, {"singular", ""}, {"kind", mixedCase}, {"listKind", mixedCase}} {
+	for _, n := range [...]struct{ key, introduction string }{{"plural", ""}, {"singular", ""}, {"kind", mixedCase},
+		{"listKind", mixedCase}} {
 		if name := names.At(n.key).Str(); name != "" {
 			c.dnsLabel(p.To(n.key), name, n.introduction)
 		}
@@ -245,20 +247,22 @@ func (c *checker) subresources(subresources object.Value, p *fielderrors.Place) 
 	if scale.IsNull() {
 		return
 	}
-	for _, part := range [...]struct{ key, under string }{{"specReplicasPath", ".spec"}, {"statusReplicasPath", ".status"}} {
+	for _, part := range [...]struct{ key, under string }{{"specReplicasPath", ".spec"},
+		{"statusReplicasPath", ".status"}} {
 		path, at := scale.At(part.key).Str(), p.To("scale").To(part.key)
 		if c.jsonPath(at, path) && !strings.HasPrefix(path, part.under+".") {
 			c.Invalid(at, path, "should be a json path under "+part.under)
 		}
 	}
 	path, at := scale.At("labelSelectorPath").Str(), p.To("scale").To("labelSelectorPath")
-	if path != "" && c.jsonPath(at, path) && !strings.HasPrefix(path, ".spec.") && !strings.HasPrefix(path, ".status.") {
+	if path != "" && c.jsonPath(at, path) && !strings.HasPrefix(path, ".spec.") && !strings.HasPrefix(path,
+		".status.") {
 		c.Invalid(at, fielderrors.Word(path), "should be a json path under either .spec or .status")
 	}
 }
 
-// selectableFields checks paths against the schema. name is of the version that they stand in, at is where the reference
-// complains of a schema that has no structural form.
+// selectableFields checks paths against the schema. name is of the version that they stand in, at is where the
+// reference complains of a schema that has no structural form.
 func (c *checker) selectableFields(in *perVersion, name string, at, p *fielderrors.Place) {
 	schema := in.openAPI()
 	if err := unconvertible(schema); err != "" {

@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules that make a schema structural. They are found in two walks. The first looks at each node for itself.
-// The second, completeness, walks what stands below allOf, anyOf, oneOf and not of the top together with the structure: what is
-// said of a value there must be said of one that the structure knows.
+// This file has the rules that make a schema structural. They are found in two walks. The first looks at each node for
+// itself. The second, completeness, walks what stands below allOf, anyOf, oneOf and not of the top together with the
+// structure: what is said of a value there must be said of one that the structure knows.
 
 // level says where in a schema a node stands.
 type level uint8
@@ -25,7 +25,8 @@ const (
 )
 
 var missingType = [...]string{
-	atRoot: "must not be empty at the root", atItem: "must not be empty for specified array items", atField: "must not be empty for specified object fields",
+	atRoot: "must not be empty at the root", atItem: "must not be empty for specified array items",
+	atField: "must not be empty for specified object fields",
 }
 
 const (
@@ -69,7 +70,8 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 		return
 	}
 	if n.intOrString && n.preserves() {
-		c.Invalid(p.To("x-kubernetes-preserve-unknown-fields"), true, "must be false if x-kubernetes-int-or-string is true")
+		c.Invalid(p.To("x-kubernetes-preserve-unknown-fields"), true,
+			"must be false if x-kubernetes-int-or-string is true")
 	}
 	if n.intOrString && n.embedded {
 		c.Invalid(p.To("x-kubernetes-embedded-resource"), true, "must be false if x-kubernetes-int-or-string is true")
@@ -78,7 +80,8 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 	c.typeOf(&n, at, p)
 	c.metadata(&n, at, p.To("properties"))
 	if n.embedded && !n.preserves() && n.properties.Len() == 0 {
-		c.Required(p.To("properties"), "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
+		c.Required(p.To("properties"),
+			"must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields")
 	}
 }
 
@@ -101,8 +104,8 @@ func (c *checker) typeOf(n *node, at level, p *fielderrors.Place) {
 	}
 }
 
-// metadata restricts what is said of the members that every object has, at the top and in embedded objects: the type is known,
-// and at the top it cannot be said of metadata but what names there may be.
+// metadata restricts what is said of the members that every object has, at the top and in embedded objects: the type is
+// known, and at the top it cannot be said of metadata but what names there may be.
 func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 	demand := func(key, typ string) {
 		if member, ok := n.properties.Get(key); ok && member.At("type").Str() != typ {
@@ -115,7 +118,8 @@ func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 		demand("metadata", "object")
 	}
 	if member, ok := n.properties.Get("metadata"); ok && at == atRoot && !onlyNames(member) {
-		c.Forbidden(p.Key("metadata"), "must not specify anything other than name and generateName, but metadata is implicitly specified")
+		c.Forbidden(p.Key("metadata"),
+			"must not specify anything other than name and generateName, but metadata is implicitly specified")
 	}
 }
 
@@ -135,7 +139,8 @@ func onlyNames(schema object.Value) bool {
 				return false
 			}
 		default:
-			if !m.Value.IsNull() && (m.Value.Kind() != object.Bool || m.Value.Bool() || m.Key == "additionalProperties") {
+			if !m.Value.IsNull() && (m.Value.Kind() != object.Bool || m.Value.Bool() ||
+				m.Key == "additionalProperties") {
 				return false
 			}
 		}
@@ -143,8 +148,8 @@ func onlyNames(schema object.Value) bool {
 	return true
 }
 
-// intOrStringOf says whether alternatives are those by which a value that is either an integer or a string may be described,
-// although types cannot stand there otherwise.
+// intOrStringOf says whether alternatives are those by which a value that is either an integer or a string may be
+// described, although types cannot stand there otherwise.
 func intOrStringOf(anyOf object.Value) bool {
 	if anyOf.Len() != 2 {
 		return false
@@ -153,8 +158,8 @@ func intOrStringOf(anyOf object.Value) bool {
 	return integer.elementary && integer.typ == "integer" && text.elementary && text.typ == "string"
 }
 
-// valueValidation looks at what a node says of values. typesAllowed excuses its anyOf, firstTypes the anyOf of its first allOf,
-// if these are the alternatives of intOrStringOf.
+// valueValidation looks at what a node says of values. typesAllowed excuses its anyOf, firstTypes the anyOf of its
+// first allOf, if these are the alternatives of intOrStringOf.
 func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fielderrors.Place) {
 	if !typesAllowed {
 		c.nestedList(n.anyOf, false, p.To("anyOf"))
@@ -196,11 +201,15 @@ func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.
 		name, detail string
 	}{
 		{n.typ != "", "type", mustBeEmpty}, {additional, "additionalProperties", mustBeUndefined},
-		{n.hasDefault, "default", mustBeUndefined}, {n.title != "", "title", mustBeEmpty}, {n.description != "", "description", mustBeEmpty},
+		{n.hasDefault, "default", mustBeUndefined}, {n.title != "", "title", mustBeEmpty},
+		{n.description != "", "description", mustBeEmpty},
 		{n.nullable, "nullable", mustBeFalse}, {n.preserves(), "x-kubernetes-preserve-unknown-fields", mustBeFalse},
-		{n.embedded, "x-kubernetes-embedded-resource", mustBeFalse}, {n.intOrString, "x-kubernetes-int-or-string", mustBeFalse},
-		{n.listKeys.Len() > 0, "x-kubernetes-list-map-keys", mustBeEmpty}, {n.hasListType, "x-kubernetes-list-type", mustBeUndefined},
-		{n.hasMapType, "x-kubernetes-map-type", mustBeUndefined}, {n.rules.Len() > 0, "x-kubernetes-validations", mustBeEmpty},
+		{n.embedded, "x-kubernetes-embedded-resource", mustBeFalse}, {n.intOrString, "x-kubernetes-int-or-string",
+			mustBeFalse},
+		{n.listKeys.Len() > 0, "x-kubernetes-list-map-keys", mustBeEmpty}, {n.hasListType, "x-kubernetes-list-type",
+			mustBeUndefined},
+		{n.hasMapType, "x-kubernetes-map-type", mustBeUndefined}, {n.rules.Len() > 0, "x-kubernetes-validations",
+			mustBeEmpty},
 	} {
 		if part.there {
 			c.Forbidden(p.To(part.name), part.detail)

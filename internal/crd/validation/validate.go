@@ -22,11 +22,12 @@ type checker struct {
 	told, counted int // see full
 }
 
-// maxTold bounds the text of what is told of one definition. Every node of a deep schema can be wrong, and the path of each is as long
-// as it is deep.
+// maxTold bounds the text of what is told of one definition. Every node of a deep schema can be wrong, and the path of
+// each is as long as it is deep.
 const maxTold = 1 << 20
 
-// full says that enough has been told, and that a walk may end. What has been told says already that the definition is refused.
+// full says that enough has been told, and that a walk may end. What has been told says already that the definition is
+// refused.
 func (c *checker) full() bool {
 	for ; c.counted < len(c.List); c.counted++ {
 		c.told += len(c.List[c.counted].Field) + len(c.List[c.counted].Detail)
@@ -34,8 +35,8 @@ func (c *checker) full() bool {
 	return c.told > maxTold
 }
 
-// excuses are rules that do not hold for an object that is to replace another, because the other one breaks them already. None
-// holds for a new object but the first one.
+// excuses are rules that do not hold for an object that is to replace another, because the other one breaks them
+// already. None holds for a new object but the first one.
 type excuses struct {
 	badCABundle       bool
 	unknownReviews    bool // conversionReviewVersions without one that the server understands
@@ -55,8 +56,8 @@ type excuses struct {
 
 var root *fielderrors.Place
 
-// Names says what is wrong with the name of a definition, which follows from the plural and the group of what it defines. It
-// is what objectmeta.ObjectMeta takes.
+// Names says what is wrong with the name of a definition, which follows from the plural and the group of what it
+// defines. It is what objectmeta.ObjectMeta takes.
 func Names(crd object.Value) func(name string, prefix bool) []string {
 	spec := crd.At("spec")
 	demanded := spec.At("names", "plural").Str() + "." + spec.At("group").Str()
@@ -89,8 +90,8 @@ func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
 	return c.List
 }
 
-// ValidateStatusUpdate says what is wrong with a definition whose status alone is written. Stored versions are whatever the
-// client says they are.
+// ValidateStatusUpdate says what is wrong with a definition whose status alone is written. Stored versions are whatever
+// the client says they are.
 func ValidateStatusUpdate(crd, _ object.Value) field.ErrorList {
 	c := &checker{}
 	c.names(crd.At("status", "acceptedNames"), root.To("status").To("acceptedNames"))
@@ -157,8 +158,9 @@ func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 	for i, item := range stored.Items() {
 		name := item.Str()
 		if at, missing := last[name]; missing && at == i {
-			c.Invalid(p.Item(i), name, "missing from spec.versions; "+name+" was previously a storage version, and must remain in spec.versions "+
-				"until a storage migration ensures no data remains persisted in "+name+" and removes "+name+" from status.storedVersions")
+			c.Invalid(p.Item(i), name,
+				"missing from spec.versions; "+name+" was previously a storage version, and must remain in spec.versions "+
+					"until a storage migration ensures no data remains persisted in "+name+" and removes "+name+" from status.storedVersions")
 		}
 	}
 }
@@ -220,5 +222,6 @@ func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Place) {
 
 // understands says whether the server and a webhook have a version of reviews in common.
 func understands(versions object.Value) bool {
-	return slices.ContainsFunc(versions.Items(), func(v object.Value) bool { return slices.Contains(reviewVersions, v.Str()) })
+	return slices.ContainsFunc(versions.Items(),
+		func(v object.Value) bool { return slices.Contains(reviewVersions, v.Str()) })
 }

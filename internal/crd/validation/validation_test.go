@@ -42,7 +42,8 @@ func TestValidate(t *testing.T) {
 		{`{"type":"object"}`, ""},
 		{`{"type":"object","properties":{"a":{}}}`,
 			"spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object fields"},
-		{`{"type":"object","properties":{"a":{"type":"array"}}}`, "spec.validation.openAPIV3Schema.properties[a].items: Required value: must be specified"},
+		{`{"type":"object","properties":{"a":{"type":"array"}}}`,
+			"spec.validation.openAPIV3Schema.properties[a].items: Required value: must be specified"},
 		{`{"type":"object","properties":{"a":{"type":"integer","default":"x"}}}`,
 			`spec.validation.openAPIV3Schema.properties[a].default: Invalid value: "string":  in body must be of type integer: "string"`},
 		{`{"type":"object","properties":{"a":{"type":"object","default":{"b":1}}}}`,
@@ -72,10 +73,12 @@ func TestDeepSchemas(t *testing.T) {
 		{`{"type":"object","default":{"b":1},"properties":{"a":`, `}}`},
 		{`{"anyOf":[{"properties":{"a":{"description":"x"}}}],"items":`, `}`},
 	} {
-		crd := definition(t, `{"type":"object","properties":{"top":`+strings.Repeat(level[0], depth)+`{}`+strings.Repeat(level[1], depth)+`}}`, "v1")
+		crd := definition(t, `{"type":"object","properties":{"top":`+strings.Repeat(level[0],
+			depth)+`{}`+strings.Repeat(level[1], depth)+`}}`, "v1")
 		began := time.Now()
 		size := 0
-		for _, errs := range [][]string{texts(validation.Validate(crd, options)), texts(validation.ValidateUpdate(crd, crd, options))} {
+		for _, errs := range [][]string{texts(validation.Validate(crd, options)),
+			texts(validation.ValidateUpdate(crd, crd, options))} {
 			for _, text := range errs {
 				size += len(text)
 			}
@@ -96,7 +99,8 @@ func texts[E error](errs []E) (all []string) {
 // Whatever stands in a schema, validation ends, and without a panic.
 func FuzzValidate(f *testing.F) {
 	for _, seed := range []string{
-		`{"type":"object"}`, `[]`, `null`, `{"items":[{}],"not":3,"properties":{"a":1},"x-kubernetes-validations":[{"fieldPath":".['\\"}]}`,
+		`{"type":"object"}`, `[]`, `null`,
+		`{"items":[{}],"not":3,"properties":{"a":1},"x-kubernetes-validations":[{"fieldPath":".['\\"}]}`,
 		`{"type":"object","default":{"metadata":{"name":1}},"properties":{"metadata":{"type":"object","default":[],"properties":{"labels":{"default":{}}}}}}`,
 		`{"type":"object","properties":{"a":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object","default":1}}}}`,
 	} {

@@ -1,10 +1,11 @@
 // Command facts writes facts.txt: what only the comments of the k8s.io/api sources say of their types, read out of the
 // module that go.mod names. `go generate ./internal/builtin/gotypes` runs it.
 //
-// The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a field,
-// by its Go name. Behind the name of a type or field stand its markers: o and r for +optional and +required,
-// list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON. A line "doc TEXT",
-// the text as JSON, is the description of the type or field in the line before, where the Go type does not tell it.
+// The format, which package gotypes reads, has one line a fact: "package PATH", then "type NAME", then one line a
+// field, by its Go name. Behind the name of a type or field stand its markers: o and r for +optional and +required,
+// list=TYPE, key=FIELD (several), map=TYPE for +mapType and +structType, enum=[JSON], and last default=JSON. A line
+// "doc TEXT", the text as JSON, is the description of the type or field in the line before, where the Go type does not
+// tell it.
 package main
 
 import (
@@ -244,8 +245,8 @@ func (w *writer) writeType(t goType) error {
 	return nil
 }
 
-// doc is the line of a description: the comment, its lines joined, without what stands behind a line of dashes, and without markers and
-// lines that begin with TODO. A line that is indented stays one of its own.
+// doc is the line of a description: the comment, its lines joined, without what stands behind a line of dashes, and
+// without markers and lines that begin with TODO. A line that is indented stays one of its own.
 func (w *writer) doc(comment *ast.CommentGroup) string {
 	if !w.docs || comment == nil {
 		return ""
@@ -341,7 +342,8 @@ func (w *writer) markers(comment *ast.CommentGroup) (string, error) {
 	}
 	for _, v := range found["default"] {
 		if name, ok := strings.CutPrefix(v, "ref("); ok {
-			at := slices.IndexFunc(w.constants, func(c constant) bool { return c.name == strings.TrimSuffix(name, ")") })
+			at := slices.IndexFunc(w.constants,
+				func(c constant) bool { return c.name == strings.TrimSuffix(name, ")") })
 			if at < 0 {
 				return "", fmt.Errorf("no constant for default %s", v)
 			}

@@ -8,10 +8,10 @@
 //	    set spec.containers[0].image: " "
 //	    FieldValueInvalid spec.containers[0].image: Invalid value: " ": must not have leading or trailing whitespace
 //
-// "was" changes the document before anything is done with it, "set" what is written: the changed document on create, else
-// the object as it was created and stored. The value is YAML on one line; null removes a member.
-// An index that is the length of the list appends to it. <a*253> stands for 253 times a. The objects are the YAML
-// documents beside the tables. A line that begins with # is a comment.
+// "was" changes the document before anything is done with it, "set" what is written: the changed document on create,
+// else the object as it was created and stored. The value is YAML on one line; null removes a member. An index that is
+// the length of the list appends to it. <a*253> stands for 253 times a. The objects are the YAML documents beside the
+// tables. A line that begins with # is a comment.
 //
 // Two tests read them: that of package validation checks what it says, and that of conformance/validation what the
 // reference says, which can write it into the tables as well.
@@ -46,7 +46,7 @@ type Case struct {
 	Verb string
 	// Object is the kind and the name of a document.
 	Object string
-	// Want are the faults as Faults tells them, none for an object that is accepted.
+	// Want are the errors as Errors tells them, none for an object that is accepted.
 	Want  []string
 	edits []edit
 	lead  []string // lines before the case
@@ -55,6 +55,22 @@ type Case struct {
 type edit struct {
 	before     bool
 	path, text string
+}
+
+// Change adds a change to the case: of what is there before ("was"), or of what is written. The value is YAML on one
+// line.
+func (c *Case) Change(before bool, path, value string) {
+	c.edits = append(c.edits, edit{before, path, value})
+}
+
+// Changes is how many changes the case has.
+func (c *Case) Changes() int { return len(c.edits) }
+
+// Without is the case without its i-th change.
+func (c *Case) Without(i int) *Case {
+	less := *c
+	less.edits = slices.Delete(slices.Clone(c.edits), i, i+1)
+	return &less
 }
 
 // String is the first line of the case and its changes.
@@ -71,7 +87,7 @@ func (e edit) String() string {
 	if e.before {
 		word = "was "
 	}
-	return word + e.path + ": " + e.text
+	return word + e.path + ": " + shorten(e.text)
 }
 
 const accepted = "ok"
@@ -132,7 +148,7 @@ func parse(text string) (*Table, error) {
 	return t, nil
 }
 
-// Format is the text of a table, with the faults that its cases have now.
+// Format is the text of a table, with the errors that its cases have now.
 func (t *Table) Format() []byte {
 	var b bytes.Buffer
 	for _, c := range t.Cases {
@@ -325,13 +341,14 @@ func put(node any, path []string, value any) (any, error) {
 // shows it.
 var empties = regexp.MustCompile(`(Invalid value: |Unsupported value: |[a-zA-Z]":)(\[\]|\{\})`)
 
-// Faults are the faults of a list as text, each once and sorted; with or without the message.
-func Faults(list field.ErrorList, messages bool) []string {
+// Errors are the errors of a list as text, each once and sorted; with or without the message.
+func Errors(list field.ErrorList, messages bool) []string {
 	var texts []string
 	for _, f := range list {
 		text := string(f.Type) + " " + f.Field
 		if messages {
-			body, _, _ := strings.Cut(f.ErrorBody(), "\n") // behind it: how two objects differ, which is told in other words
+			// behind it: how two objects differ, which is told in other words
+			body, _, _ := strings.Cut(f.ErrorBody(), "\n")
 			text += ": " + empties.ReplaceAllString(body, "${1}null")
 		}
 		if !slices.Contains(texts, text) {

@@ -7,15 +7,15 @@ import (
 	"plinth/object"
 )
 
-// faults collects what the rules of a kind find. They are its methods.
-type faults struct {
+// errorList collects what the rules of a kind find. They are its methods.
+type errorList struct {
 	fielderrors.Errors
 	Options
 }
 
 // changed is for a member that cannot change, where the reference does not show its value.
-func (f *faults) changed(p *fielderrors.Place) {
+func (f *errorList) changed(p *fielderrors.Place) {
 	f.Invalid(p, fielderrors.Show(object.Nil), fielderrors.Immutable)
 }
 
-func internalFault(p *field.Path, err error) *field.Error { return field.InternalError(p, err) }
+func internalError(p *field.Path, err error) *field.Error { return field.InternalError(p, err) }

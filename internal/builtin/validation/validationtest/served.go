@@ -1,0 +1,151 @@
+package validationtest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"plinth/internal/access"
+	"plinth/internal/builtin"
+	"plinth/internal/engine"
+	"plinth/internal/objectmeta"
+	"plinth/object"
+)
+
+// Served are the served types, by apiVersion and kind.
+type Served map[string]*engine.Resource
+
+// NewServed are the types that are served by default.
+func NewServed() Served {
+	byKind := Served{}
+	for _, r := range builtin.Resources(builtin.Config{}) {
+		byKind[r.APIVersion()+" "+r.Kind] = r
+	}
+	return byKind
+}
+
+// Request is what a case asks of the server: a body, and the object that is there, as a request brings them to
+// validation.
+type Request struct {
+	resource  *engine.Resource
+	verb      string
+	body, old object.Value
+}
+
+// Request is the request of a case.
+func (s Served) Request(c *Case, documents map[string]map[string]any) (*Request, error) {
+	doc, err := c.Before(documents)
+	if err != nil {
+		return nil, err
+	}
+	r := s[fmt.Sprint(doc["apiVersion"], " ", doc["kind"])]
+	if r == nil {
+		return nil, fmt.Errorf("no kind %v of %v", doc["kind"], doc["apiVersion"])
+	}
+	request := &Request{resource: r, verb: c.Verb}
+	if c.Verb != "create" {
+		if request.old, err = stored(r, doc); err != nil {
+			return nil, err
+		}
+		if doc, err = document(request.old); err != nil {
+			return nil, err
+		}
+	}
+	if doc, err = c.After(doc); err != nil {
+		return nil, err
+	}
+	request.body, err = decoded(r, doc)
+	return request, err
+}
+
+// Kept is the object of a case that is there before the request, as a document.
+func (s Served) Kept(c *Case, documents map[string]map[string]any) (map[string]any, error) {
+	request, err := s.Request(c, documents)
+	if err != nil {
+		return nil, err
+	}
+	return document(request.old)
+}
+
+func document(obj object.Value) (map[string]any, error) {
+	var doc map[string]any
+	err := json.Unmarshal(object.AppendJSON(nil, obj), &doc)
+	return doc, err
+}
+
+// decoded is a document as a request brings it to validation: decoded, defaulted, and with what the server adds.
+func decoded(r *engine.Resource, doc map[string]any) (object.Value, error) {
+	text, err := json.Marshal(doc)
+	if err != nil {
+		return object.Nil, err
+	}
+	parsed, err := object.ParseJSON(text)
+	if err != nil {
+		return object.Nil, err
+	}
+	d, err := r.Schema().Decode(parsed.Value)
+	if err != nil {
+		return object.Nil, err
+	}
+	if len(d.Unknown) > 0 {
+		return object.Nil, fmt.Errorf("unknown fields %q", d.Unknown)
+	}
+	obj := d.Value
+	if r.Default != nil {
+		obj = r.Default(obj)
+	}
+	meta := obj.At("metadata").Edit([]object.Member{
+		{Key: "creationTimestamp", Value: object.StringOf("2023-11-14T22:13:20Z")},
+		{Key: "resourceVersion", Value: object.StringOf("7")},
+		{Key: "uid", Value: object.StringOf("5f3c0cbe-3f2c-4a0e-8a4e-6a3a1d3c0001")},
+	})
+	return obj.With("metadata", meta), nil
+}
+
+// stored is an object as it is kept: created, and given the status that its document has.
+func stored(r *engine.Resource, doc map[string]any) (object.Value, error) {
+	obj, err := decoded(r, doc)
+	if err != nil {
+		return object.Nil, err
+	}
+	created := r.PrepareCreate(obj, access.User{})
+	if status, ok := obj.Get("status"); ok {
+		created = created.With("status", status)
+	}
+	return created, nil
+}
+
+// Refuse gives what is wrong with a request.
+func (q *Request) Refuse() (field.ErrorList, error) {
+	r, old := q.resource, q.old
+	switch q.verb {
+	case "create":
+		obj := r.PrepareCreate(q.body, access.User{})
+		errs := objectmeta.ObjectMeta(obj.At("metadata"), r.Namespaced, r.ValidateName, field.NewPath("metadata"))
+		if r.Validate != nil {
+			errs = append(errs, r.Validate(obj)...)
+		}
+		return errs, nil
+	case "update":
+		obj := r.PrepareUpdate(q.body, old)
+		errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+		if r.ValidateUpdate != nil {
+			errs = append(errs, r.ValidateUpdate(obj, old)...)
+		}
+		return errs, nil
+	}
+	sub := r.Subresource(q.verb)
+	if sub == nil {
+		return nil, fmt.Errorf("%s has no %s", r.Kind, q.verb)
+	}
+	obj, err := sub.Write(old, q.body)
+	if err != nil {
+		return nil, err
+	}
+	errs := objectmeta.ObjectMetaUpdate(obj.At("metadata"), old.At("metadata"), field.NewPath("metadata"))
+	if sub.Validate != nil {
+		errs = append(errs, sub.Validate(q.body, obj, old)...)
+	}
+	return errs, nil
+}

@@ -1,0 +1,132 @@
+package cel
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/checker"
+	"github.com/google/cel-go/ext"
+	kube "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// The limits of a device and of the expressions that select one: those of the resource API.
+const (
+	maxDriver      = 63
+	maxDomain      = 63
+	maxIdentifier  = 32
+	maxAttribute   = 64
+	maxAttributes  = 32
+	maxDeviceCost  = 1000000
+	deviceTypeName = "kubernetes.DRADevice"
+)
+
+// CheckDeviceSelector says what is wrong with an expression that selects devices, "" for nothing; and whether it may cost
+// too much, which is known only of one that is right. An error is one of the environment and not of the expression.
+func CheckDeviceSelector(expression string) (fault string, tooComplex bool, err error) {
+	d, err := deviceSelectors()
+	if err != nil {
+		return "", false, err
+	}
+	ast, issues := d.env.Compile(expression)
+	if issues != nil {
+		return "compilation failed: " + issues.String(), false, nil
+	}
+	if out := ast.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.AnyType) {
+		return fmt.Sprintf("must evaluate to bool or the unknown type, not %s", out), false, nil
+	}
+	if _, err := d.env.Program(ast); err != nil {
+		return "", false, err
+	}
+	cost, err := d.env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: d.sizes})
+	return "", cost.Max > maxDeviceCost, err
+}
+
+// selectors is the environment of the expressions that select devices.
+type selectors struct {
+	env   *cel.Env
+	sizes deviceSizes
+}
+
+// deviceSelectors is that of new rules with the variable "device" and bindings. Conformance/cel compares it with the
+// reference's, which is in k8s.io/dynamic-resource-allocation/cel, with feature gates as they are by default:
+// allowMultipleAllocations is there (DRAConsumableCapacity), attributes that are lists are not (DRAListTypeAttributes).
+var deviceSelectors = sync.OnceValues(func() (*selectors, error) {
+	plain, err := newRules()
+	if err != nil {
+		return nil, err
+	}
+	device, attribute := deviceType()
+	provider := kube.NewDeclTypeProvider(device)
+	provider.SetRecognizeKeywordAsFieldName(true)
+	types, err := provider.EnvOptions(plain.CELTypeProvider())
+	if err != nil {
+		return nil, err
+	}
+	env, err := plain.Extend(append([]cel.EnvOption{ext.Bindings(ext.BindingsVersion(0)), cel.Variable("device", device.CelType())}, types...)...)
+	return &selectors{env, deviceSizes{device, attribute}}, err
+})
+
+// deviceType is a device as expressions see it, and one of its attributes: attributes and capacities are maps of maps, by
+// domain and by identifier.
+func deviceType() (device, attribute *kube.DeclType) {
+	attribute = bounded(kube.AnyType, maxAttribute)
+	domain, identifier := bounded(kube.StringType, maxDomain), bounded(kube.StringType, maxIdentifier)
+	byName := func(of *kube.DeclType) *kube.DeclType {
+		return kube.NewMapType(domain, kube.NewMapType(identifier, of, maxAttributes), maxAttributes)
+	}
+	fields := map[string]*kube.DeclField{}
+	for name, of := range map[string]*kube.DeclType{
+		"driver":                   bounded(kube.StringType, maxDriver),
+		"allowMultipleAllocations": bounded(kube.BoolType, 1),
+		"attributes":               byName(attribute),
+		"capacity":                 byName(kube.QuantityDeclType),
+	} {
+		fields[name] = kube.NewDeclField(name, of, true, nil, nil)
+	}
+	return kube.NewObjectType(deviceTypeName, fields), attribute
+}
+
+// bounded is a type whose values have at most so many elements or bytes.
+func bounded(of *kube.DeclType, most int64) *kube.DeclType {
+	out := *of
+	out.MaxElements = most
+	return &out
+}
+
+// deviceSizes tells the estimator of costs how large a value below the variable "device" can be.
+type deviceSizes struct{ device, attribute *kube.DeclType }
+
+// EstimateSize implements checker.CostEstimator. A step of a path that is no field is the
+// name of an attribute: all of them have one bound.
+func (s deviceSizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
+	path := element.Path()
+	if len(path) == 0 || path[0] != "device" {
+		return nil
+	}
+	at := s.device
+	for _, step := range path[1:] {
+		switch field := at.Fields[step]; {
+		case step == "@keys":
+			at = at.KeyType
+		case step == "@items" || step == "@values":
+			at = at.ElemType
+		case field != nil:
+			at = field.Type
+		case at.ElemType == s.attribute:
+			at = s.attribute
+		default:
+			return nil
+		}
+		if at == nil {
+			return nil
+		}
+	}
+	return &checker.SizeEstimate{Min: 0, Max: uint64(at.MaxElements)}
+}
+
+// EstimateCallCost implements checker.CostEstimator.
+func (deviceSizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+	return nil
+}
