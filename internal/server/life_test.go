@@ -1,13 +1,16 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -52,14 +55,15 @@ func TestSecondServer(t *testing.T) {
 // SPEC: URI-10
 func TestEventsExpire(t *testing.T) {
 	c := quiet(t.TempDir())
-	var ahead atomic.Int64 // of the real clock
+	began := time.Now()
+	var passed atomic.Int64 // since then: the server's clock stands still but for this
 	asked := make(chan struct{})
 	c.Now = func() time.Time {
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
-		return time.Now().Add(time.Duration(ahead.Load()))
+		return began.Add(time.Duration(passed.Load()))
 	}
 	s, err := Start(t.Context(), c)
 	if err != nil {
@@ -111,8 +115,8 @@ func TestEventsExpire(t *testing.T) {
 		}
 	}
 	told("ADDED new, ADDED old")
-	ahead.Store(int64(c.EventTTL - 5*time.Minute)) // they have some minutes left
-	for range 5 {                                  // by then the store has looked what expired, and deleted it
+	passed.Store(int64(c.EventTTL - 5*time.Minute)) // they have some minutes left
+	for range 5 {                                   // by then the store has looked what expired, and deleted it
 		<-asked
 	}
 	for _, path := range []string{core + "/old", modern + "/new"} {
@@ -120,7 +124,7 @@ func TestEventsExpire(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	ahead.Store(int64(c.EventTTL + time.Second))
+	passed.Store(int64(c.EventTTL + time.Second))
 	told("DELETED new, DELETED old")
 	for path, code := range map[string]int{core + "/old": 404, core + "/new": 404, modern + "/old": 404, config + "/c": 200} {
 		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, code); err != nil {
@@ -167,22 +171,70 @@ func TestCloseWithOpenWatches(t *testing.T) {
 	}
 }
 
-// A server that is closed at once has started nothing that goes on.
+// goroutines counts those that run code of this repository, tests aside.
+func goroutines() (n int, stacks string) {
+	buffer := make([]byte, 4<<20)
+	buffer = buffer[:runtime.Stack(buffer, true)]
+	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
+		if strings.Contains(stack, "plinth/") && !strings.Contains(stack, "testing.tRunner") {
+			n, stacks = n+1, stacks+stack+"\n\n"
+		}
+	}
+	return n, stacks
+}
+
+// A server that is closed at once leaves nothing behind: no goroutine, no port, no lock on its directory. And it was a whole one:
+// what it has written leads the next server's clients to the same objects.
 // SPEC: STORE-1
 func TestStartAndCloseAtOnce(t *testing.T) {
 	c := quiet(t.TempDir())
-	for range 5 {
+	before, _ := goroutines()
+	var authority []byte
+	for i := range 5 {
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		address := strings.TrimPrefix(s.URL(), "https://")
+		if during, _ := goroutines(); during <= before {
+			t.Fatalf("%d goroutines before, %d with a server: they are not counted", before, during)
+		}
+		if connection, err := net.DialTimeout("tcp", address, 5*time.Second); err != nil {
+			t.Errorf("while it runs: %v", err)
+		} else {
+			connection.Close()
+		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if connection, err := net.DialTimeout("tcp", address, 5*time.Second); err == nil {
+			connection.Close()
+			t.Errorf("closed server %d answers", i)
+		}
+		ca, err := os.ReadFile(filepath.Join(c.DataDir, "pki", "ca.crt"))
+		if err != nil || authority != nil && !bytes.Equal(ca, authority) {
+			t.Errorf("server %d has another authority than the one before (%v)", i, err)
+		}
+		authority = ca
 	}
-	info, err := os.Stat(filepath.Join(c.DataDir, "kubeconfig"))
+	left, stacks := goroutines()
+	for range 100 { // they have been told, and may need a moment
+		if left <= before {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+		left, stacks = goroutines()
+	}
+	if left > before {
+		t.Errorf("%d goroutines before, %d after:\n%s", before, left, stacks)
+	}
+	file := filepath.Join(c.DataDir, "kubeconfig")
+	info, err := os.Stat(file)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("kubeconfig: %v, %v", info.Mode(), err)
+		t.Fatalf("kubeconfig: %v, %v", info, err)
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "server: https://") {
+		t.Errorf("kubeconfig: %s (%v)", text, err)
 	}
 }
 
