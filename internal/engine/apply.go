@@ -194,7 +194,8 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 		}
 		d.sent = d.sent.With("spec", base.At("spec"))
 	}
-	managed, err := sub.Replicas.FromScale(d.old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
+	managed, err := sub.Replicas.FromScale(
+		d.old.At("metadata", "managedFields"), merged.At("metadata", "managedFields"), rq.Resource.APIVersion())
 	if err != nil {
 		return err
 	}

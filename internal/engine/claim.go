@@ -176,7 +176,8 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	}
 	if c.Companion == nil {
 		d.claimed.pre = append(d.claimed.pre, store.Absent(c.Key))
-		d.claimed.changes = append(d.claimed.changes, store.Change{Key: c.Key, Data: []byte(d.key().Name), Sidecar: &store.Sidecar{}})
+		change := store.Change{Key: c.Key, Data: []byte(d.key().Name), Sidecar: &store.Sidecar{}}
+		d.claimed.changes = append(d.claimed.changes, change)
 		return nil
 	}
 	n, err := d.companion(ctx, c)
@@ -189,7 +190,8 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 // companion is the draft of the API object that stands for a claim. Its field manager is the server.
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
-	n := &draft{Engine: d.Engine, rq: &Request{Resource: c.Companion, Name: name, FieldManager: reporter}, now: d.now, told: d.told}
+	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
+	n := &draft{Engine: d.Engine, rq: rq, now: d.now, told: d.told}
 	n.obj = c.Object
 	n.own(ctx)
 	n.name()

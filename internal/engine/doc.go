@@ -5,13 +5,14 @@
 // # Terminology
 //
 //   - A [Kind] is what is stored: objects under a path, in one version, with the conversion to its other versions.
-//   - A [Resource] is what is served: one version of a kind under one name, with its schema and its behaviours. Both are compared by
-//     identity.
-//   - The [Registry] finds resources. [Types] are all resources at one moment; a request asks for them once and keeps that answer.
+//   - A [Resource] is what is served: one version of a kind under one name, with its schema and its behaviours. Both
+//     are compared by identity.
+//   - The [Registry] finds resources. [Types] are all resources at one moment; a request asks for them once and keeps
+//     that answer.
 //   - A [Request] says what is asked, of which resource, by whom. It is not changed while it is served.
 //   - A draft is one object on its way from a request into the store (draft.go).
-//   - A version is the bytes of an object at one revision ([store.Version]). Its sidecar has what selections and watches need to
-//     know of it without parsing; the [Layout] in the sidecar is this package's part of that.
+//   - A version is the bytes of an object at one revision ([store.Version]). Its sidecar has what selections and
+//     watches need to know of it without parsing; the [Layout] in the sidecar is this package's part of that.
 //
 // The words for the steps of a write (decode, default, own, admit, …) are in the glossary of ARCHITECTURE.md.
 //
@@ -27,10 +28,12 @@
 //
 // The methods of draft are the steps, and the verbs call them in this order:
 //
-//	create  decode · wipe · default · own · admit · permit · then for each name: name · allocate · prepare · settle · validate · check · report · claim · commit
-//	update  decode · inherit · default · own · admit · permit · allocate · prepare · settle · validate · check · report · claim · commit
+//	create  decode · wipe · default · own · admit · permit · then for each name:
+//	        name · allocate · prepare · settle · validate · check · report · claim · commit
+//	update  decode · inherit · default · own · admit · permit ·
+//	        allocate · prepare · settle · validate · check · report · claim · commit
 //	patch   as update; the body is what the patch makes of the live object
-//	apply   as update, or as create where there is no object; the body is merged with the live object, which includes own
+//	apply   as update, or as create where there is no object; the merge with the live object includes own
 //	delete  admit · check · mark, or remove and claim · commit
 //
 // A write to a subresource takes the steps of an update: up to prepare, the draft is the body of the subresource;

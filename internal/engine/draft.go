@@ -123,7 +123,8 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 // level of the request, unknown and duplicate fields (VAL-1, VAL-2).
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
-	if sub := d.rq.Subresource; sub != nil && sub.OldVersion != "" && body.Value.At("apiVersion").Str() == apiVersion(group, sub.OldVersion) {
+	sub, sent := d.rq.Subresource, body.Value.At("apiVersion").Str()
+	if sub != nil && sub.OldVersion != "" && sent == apiVersion(group, sub.OldVersion) {
 		version = sub.OldVersion
 	}
 	if d.rq.custom() {
@@ -190,7 +191,7 @@ func (d *draft) fill() {
 // the object with the old one, so system metadata and defaults must be in it already: otherwise a field that the
 // client left to be defaulted would look removed, and its owner would lose it.
 //
-//	own has run  ⇒  managedFields has one entry per (manager, operation, subresource, version), and none is empty   (assertManagers)
+//	own has run  ⇒  managedFields has one entry per (manager, operation, subresource, version), and none is empty
 //
 // A merged object has been owned by the merge. An operation, such as the binding of a Pod, is owned by nobody. If
 // ownership cannot be computed, the write goes on with the managers as they were, as in the reference, and the client
@@ -405,12 +406,14 @@ func (d *draft) removes() bool {
 
 // released says whether nothing holds a deleting object any more, see Engine.Delete.
 func (r *Resource) released(obj object.Value) bool {
-	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 && (r.Held == nil || !r.Held(obj))
+	return len(finalizers(obj)) == 0 && obj.At("metadata", "deletionGracePeriodSeconds").Int() == 0 &&
+		(r.Held == nil || !r.Held(obj))
 }
 
 // unchanged says whether the bytes to be stored are those that are stored, in the current form (WRITE-3).
 func (d *draft) unchanged() bool {
-	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) && bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
+	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) &&
+		bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
 }
 
 // answer is what the client gets: the object as committed; for a dry run, as it would be, at the revision that is

@@ -37,7 +37,9 @@ func New(c Config) *Engine {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Engine{store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace, keepFinalizers: c.KeepFinalizers}
+	return &Engine{
+		store: c.Store, registry: c.Registry, now: c.Now, anyNamespace: c.AnyNamespace, keepFinalizers: c.KeepFinalizers,
+	}
 }
 
 // splitKey takes the name of a stored object apart.

@@ -46,7 +46,9 @@ func (d *draft) evict(ctx context.Context) (*Result, error) {
 	if err := d.admit(ctx); err != nil {
 		return nil, err
 	}
-	begun := &draft{Engine: d.Engine, rq: &target, action: deletes, evicting: true, dry: d.dry || options.DryRun, told: d.told}
+	begun := &draft{
+		Engine: d.Engine, rq: &target, action: deletes, evicting: true, dry: d.dry || options.DryRun, told: d.told,
+	}
 	for sure := false; ; {
 		n, err := begun.onto(ctx, sure)
 		if err != nil {

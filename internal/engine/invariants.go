@@ -45,13 +45,16 @@ func (d *draft) assertCommit() {
 	next := parsed.Value
 	meta, key := next.At("metadata"), d.key()
 	namespace, name := splitKey(key.Name)
-	assert(meta.At("name").Str() == name && meta.At("namespace").Str() == namespace, "%s is stored as %s", next.At("metadata", "name").Str(), key)
+	assert(meta.At("name").Str() == name && meta.At("namespace").Str() == namespace,
+		"%s is stored as %s", meta.At("name").Str(), key)
 	storage := d.rq.Resource.Stored.Storage.APIVersion
-	assert(next.At("apiVersion").Str() == storage, "%s is stored as %s, not as %s", key, next.At("apiVersion").Str(), storage)
+	assert(next.At("apiVersion").Str() == storage,
+		"%s is stored as %s, not as %s", key, next.At("apiVersion").Str(), storage)
 	_, versioned := meta.Get("resourceVersion")
 	assert(!versioned, "%s is stored with a resourceVersion", key)
 	if d.live == nil {
-		assert(meta.At("uid").Str() != "" && !meta.At("creationTimestamp").IsNull() && !deleting(next), "%s is created as %s", key, d.next.Data)
+		assert(meta.At("uid").Str() != "" && !meta.At("creationTimestamp").IsNull() && !deleting(next),
+			"%s is created as %s", key, d.next.Data)
 		return
 	}
 	if d.old.IsNull() {
@@ -60,7 +63,8 @@ func (d *draft) assertCommit() {
 	was := d.old.At("metadata")
 	for _, field := range []string{"uid", "creationTimestamp", "name", "namespace"} {
 		if old, had := was.Get(field); had {
-			assert(object.Equal(meta.At(field), old), "%s: metadata.%s changes from %s to %s", key, field, old.Str(), meta.At(field).Str())
+			assert(object.Equal(meta.At(field), old),
+				"%s: metadata.%s changes from %s to %s", key, field, old.Str(), meta.At(field).Str())
 		}
 	}
 	grown := meta.At("generation").Int() - was.At("generation").Int()
@@ -74,7 +78,8 @@ func (d *draft) assertCommit() {
 func (d *draft) assertDeleting(next object.Value) {
 	meta, was := next.At("metadata"), d.old.At("metadata")
 	end, last := timeAt(meta.At("deletionTimestamp")), timeAt(was.At("deletionTimestamp"))
-	assert(deleting(next) && (!end.After(last) || !end.After(d.now)), "%s: deletionTimestamp changes from %s to %s", d.key(), last, end)
+	assert(deleting(next) && (!end.After(last) || !end.After(d.now)),
+		"%s: deletionTimestamp changes from %s to %s", d.key(), last, end)
 	if grace := was.At("deletionGracePeriodSeconds"); !grace.IsNull() {
 		now := meta.At("deletionGracePeriodSeconds").Int()
 		assert(now <= grace.Int(), "%s: deletionGracePeriodSeconds grows from %d to %d", d.key(), grace.Int(), now)
@@ -82,7 +87,8 @@ func (d *draft) assertDeleting(next object.Value) {
 	had := finalizers(d.old)
 	for _, f := range finalizers(next) {
 		known := slices.ContainsFunc(had, func(g object.Value) bool { return object.Equal(f, g) })
-		assert(known || f.Str() == OrphanFinalizer || f.Str() == ForegroundFinalizer, "%s: finalizer %s is new", d.key(), f.Str())
+		assert(known || f.Str() == OrphanFinalizer || f.Str() == ForegroundFinalizer,
+			"%s: finalizer %s is new", d.key(), f.Str())
 	}
 }
 
@@ -102,7 +108,8 @@ func assertAtomic(pre []store.Precondition, changes []store.Change) {
 		key := changes[i].Key
 		assert(!seen[key], "a commit changes %s twice", key)
 		seen[key] = true
-		assert(slices.ContainsFunc(pre, func(p store.Precondition) bool { return p.Key == key }), "a commit changes %s unconditionally", key)
+		conditional := slices.ContainsFunc(pre, func(p store.Precondition) bool { return p.Key == key })
+		assert(conditional, "a commit changes %s unconditionally", key)
 	}
 }
 
@@ -111,7 +118,8 @@ func assertAtomic(pre []store.Precondition, changes []store.Change) {
 func (d *draft) assertManagers() {
 	managed := d.obj.At("metadata", "managedFields")
 	entries, err := merge.ParseManagedFields(managed)
-	assert(err == nil && len(entries) == managed.Len(), "managedFields of %s: %v: %s", d.rq.Name, err, object.AppendJSON(nil, managed))
+	assert(err == nil && len(entries) == managed.Len(),
+		"managedFields of %s: %v: %s", d.rq.Name, err, object.AppendJSON(nil, managed))
 	for i := range entries {
 		assert(!entries[i].Fields.Empty(), "managedFields of %s: %q owns nothing", d.rq.Name, entries[i].Manager)
 	}
@@ -160,7 +168,8 @@ func assertIdentity(before, after []object.Value, to *Version) {
 func (d *draft) assertClaims(ctx context.Context, has []Claim) {
 	for i := range has {
 		key := has[i].Key
-		taken := slices.ContainsFunc(d.claimed.changes, func(c store.Change) bool { return c.Key == key && c.Data != nil }) ||
+		taken := slices.ContainsFunc(d.claimed.changes,
+			func(c store.Change) bool { return c.Key == key && c.Data != nil }) ||
 			slices.ContainsFunc(d.claimed.companions, func(o *draft) bool { return o.key() == key && !o.remove })
 		if !taken {
 			live, _, err := d.store.Live(ctx, key, false)
@@ -198,7 +207,8 @@ func (t *Types) assertIndexes() {
 		return true
 	})
 	for i, gv := range t.groups {
-		assert(i == 0 || compareGroupVersions(t.groups[i-1], gv) < 0, "group versions are out of order: %s/%s", gv.Group, gv.Version)
+		assert(i == 0 || compareGroupVersions(t.groups[i-1], gv) < 0,
+			"group versions are out of order: %s/%s", gv.Group, gv.Version)
 		assert(len(gv.Resources) > 0, "%s/%s is empty", gv.Group, gv.Version)
 		for j, r := range gv.Resources {
 			assert(r.Group == gv.Group && r.Version == gv.Version && (j == 0 || gv.Resources[j-1].Name < r.Name),

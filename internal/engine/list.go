@@ -69,7 +69,9 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 const askEvery = 64
 
 // ascend is Snapshot.Ascend that stops when ctx ends, and returns its error.
-func ascend(ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool) error {
+func ascend(
+	ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool,
+) error {
 	var over error
 	steps := 0
 	snapshot.Ascend(resource, prefix, from, func(v *store.Version) bool {

@@ -40,7 +40,9 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 		}
 	}
 	meta := obj.At("metadata")
-	subject := []object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}, {Key: "name", Value: meta.At("name")}}
+	subject := []object.Member{
+		{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}, {Key: "name", Value: meta.At("name")},
+	}
 	for _, key := range []string{"namespace", "uid"} {
 		if value, ok := meta.Get(key); ok {
 			subject = append(subject, object.Member{Key: key, Value: value})
@@ -78,7 +80,9 @@ func placeOf(p *merge.Place) object.Value {
 	for i, owner := range p.Owners {
 		owners[i] = object.IntOf(int64(owner))
 	}
-	members := []object.Member{{Key: "path", Value: object.StringOf(p.Path.String())}, {Key: "owners", Value: object.ListOf(owners...)}}
+	members := []object.Member{
+		{Key: "path", Value: object.StringOf(p.Path.String())}, {Key: "owners", Value: object.ListOf(owners...)},
+	}
 	if p.Leaf {
 		members = append(members, object.Member{Key: "value", Value: p.Value})
 	}

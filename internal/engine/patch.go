@@ -90,7 +90,10 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	case v.Kind() != object.Map:
 		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
 	}
-	return change{apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil }, odd: duplicateFields(parsed.Duplicates)}, nil
+	return change{
+		apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
+		odd:   duplicateFields(parsed.Duplicates),
+	}, nil
 }
 
 // duplicateFields is the warnings for duplicate fields of a patch, unknown ones included: as in the reference, a

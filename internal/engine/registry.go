@@ -107,7 +107,10 @@ type GroupVersion struct {
 }
 
 func newBuiltin(all []*Resource) *builtinTypes {
-	b := &builtinTypes{all: slices.Clone(all), byName: make(map[name]*Resource, len(all)), kinds: make(map[string]*served, len(all)), groups: map[string]bool{}}
+	b := &builtinTypes{
+		all: slices.Clone(all), byName: make(map[name]*Resource, len(all)),
+		kinds: make(map[string]*served, len(all)), groups: map[string]bool{},
+	}
 	for _, r := range all {
 		b.groups[r.Group] = true
 		b.byName[name{r.Group, r.Version, r.Name}] = r

@@ -65,7 +65,8 @@ func (r *Resource) selectable(known []store.Pair, name string) bool {
 	if name == "metadata.namespace" && !r.Namespaced && known != nil {
 		return false
 	}
-	return name == "metadata.name" || name == "metadata.namespace" || slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
+	return name == "metadata.name" || name == "metadata.namespace" ||
+		slices.ContainsFunc(known, func(k store.Pair) bool { return k.Name == name })
 }
 
 // unknownField is the error text for a field that cannot be selected by.

@@ -10,7 +10,7 @@ import (
 
 // watchCheck follows what a watch has told, as a client would that keeps the objects it hears of:
 //
-//	revisions rise from event to event, and from bookmark to bookmark, but for the initial events, which are in the order of names
+//	revisions rise from event to event, and from bookmark to bookmark; initial events are in the order of names
 //	told[name] = the object of this name is in the selection, where that is known
 //	ADDED ⇒ ¬told[name]    MODIFIED, DELETED ⇒ told[name] or nothing is known
 type watchCheck struct {
@@ -22,7 +22,8 @@ type watchCheck struct {
 func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.Version, revision int64) {
 	name := v.Key.Name
 	if w.initial == nil {
-		assert(revision > w.start && revision > c.last, "a watch from %d tells revision %d behind %d", w.start, revision, c.last)
+		assert(revision > w.start && revision > c.last,
+			"a watch from %d tells revision %d behind %d", w.start, revision, c.last)
 		c.last = revision
 	}
 	assert(v.Revision <= revision, "%s of revision %d is told at %d", v.Key, v.Revision, revision)
@@ -31,7 +32,8 @@ func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.
 	}
 	was, known := c.told[name]
 	// A selection that parses an object may fail, or be broken off, and then lets through what it cannot decide about.
-	if known && ctx.Err() == nil && v.Sidecar.Unreadable == nil && (w.sel.asked == nil || w.sel.asked.Served == w.sel.asked.Stored.Storage) {
+	parses := w.sel.asked != nil && w.sel.asked.Served != w.sel.asked.Stored.Storage
+	if known && ctx.Err() == nil && v.Sidecar.Unreadable == nil && !parses {
 		assert(was == (t != Added), "%s is told as %s, told before: %v", v.Key, t, was)
 	}
 	c.told[name] = t != Deleted

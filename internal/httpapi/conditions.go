@@ -12,7 +12,7 @@ import (
 
 // Preconditions by header (WRITE-5, RFC 9110, 13), which the reference does not know. The entity tag of an object is
 //
-//	"REVISION.FORM.REPRESENTATION"
+//	"REVISION.VARIANT.REPRESENTATION"
 //
 // its resourceVersion; what else decides what is told of it (engine.Result.Variant); and how it is written: the
 // encoding, and whether that may be compressed. It is a strong one: equal tags of a URL stand for equal bytes.

@@ -13,11 +13,11 @@ import (
 	"plinth/object"
 )
 
-// errNotAPath is a URL that is nobody's. The reference answers it in plain text, and with a Status below the groups
+// errNotAPath is a URL that leads nowhere. The reference answers it in plain text, and with a Status below the groups
 // that it serves.
 var errNotAPath = errors.New("404 page not found")
 
-// plainError is told in plain text.
+// plainError is sent in plain text.
 type plainError struct {
 	code int
 	text string
@@ -25,8 +25,8 @@ type plainError struct {
 
 func (e *plainError) Error() string { return e.text }
 
-// fail answers with an error, in the negotiated media type. An answer that has begun cannot become an error any more:
-// the connection breaks off, so that the client does not take a part for the whole.
+// fail answers with an error, in the negotiated media type. Once the answer has begun it cannot become an error any
+// more: then the connection is closed, so that the client does not take a part for the whole.
 func (h *Handler) fail(rs *requestState, err error) {
 	if rs.code != 0 {
 		h.report(&h.logs.refusals, rs, slog.LevelDebug, "an answer broke off", "error", clip(err.Error()))
@@ -65,7 +65,7 @@ func (h *Handler) fail(rs *requestState, err error) {
 	}
 }
 
-// wireError is what a client is told of an error.
+// wireError is the Status for an error.
 func wireError(err error) *apierr.Error {
 	var known *apierr.Error
 	switch {

@@ -162,7 +162,7 @@ func (h *Handler) limitTime(rs *requestState) error {
 	return nil
 }
 
-// authenticate finds out who asks.
+// authenticate finds the user.
 func (h *Handler) authenticate(rs *requestState) error {
 	id, err := h.Authenticate(rs.ctx, rs.r)
 	if told := h.Metrics.Authenticated; told != nil {
@@ -185,8 +185,9 @@ func (h *Handler) authenticate(rs *requestState) error {
 	return nil
 }
 
-// limitInFlight is where overload is shed: what is too much is refused before it costs anything. A request with a
-// body takes its slot when that is there (readBody), so that clients that send slowly hold no slots.
+// limitInFlight is where overload is shed: a request that is one too many is refused before it costs anything. A
+// request with a body takes its slot when the body has arrived (readBody), so that clients that send slowly hold no
+// slots.
 func (h *Handler) limitInFlight(rs *requestState) error {
 	if rs.counted = true; h.Metrics.InFlight != nil {
 		h.Metrics.InFlight(rs.class, 1)
@@ -198,8 +199,8 @@ func (h *Handler) limitInFlight(rs *requestState) error {
 	return h.takeSlot(rs)
 }
 
-// takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", probes and the
-// masters take none and always get through, so that somebody can look at what is going on.
+// takeSlot takes one of the slots for requests under way. As in the reference's priority level "exempt", health
+// probes and members of system:masters take none, so that somebody can look at an overloaded server.
 func (h *Handler) takeSlot(rs *requestState) error {
 	if rs.exempt {
 		return nil
@@ -211,7 +212,7 @@ func (h *Handler) takeSlot(rs *requestState) error {
 	return rs.shed()
 }
 
-// shed turns the request away.
+// shed refuses the request with 429.
 func (rs *requestState) shed() error {
 	rs.rejected = true
 	return apierr.NewTooManyRequests("Too many requests, please try again later.", 1)
@@ -230,7 +231,7 @@ func authorized(decision access.Decision, err error) string {
 	return "no-opinion"
 }
 
-// authorize asks whether the user may do this. An authorizer that fails is told of in plain text, as in the reference.
+// authorize asks whether the user may do this. The error of an authorizer is sent in plain text, as in the reference.
 func (h *Handler) authorize(rs *requestState) error {
 	rs.ask()
 	a := &rs.asked
@@ -252,8 +253,8 @@ func (h *Handler) authorize(rs *requestState) error {
 	return apierr.NewForbidden(apierr.Type{Group: a.Group, Name: a.Resource}, a.Name, a.Refusal(reason))
 }
 
-// ask fills in what authorization decides about. Selectors are told where there is one way to tell them: not on the old
-// paths of watches, which are those of one object, too.
+// ask fills in the access attributes. Selectors are part of them, except on the old watch paths, where the path
+// selects one object, too.
 func (rs *requestState) ask() {
 	info := &rs.info
 	rs.asked = access.Attributes{User: rs.user, Verb: info.verb, Path: info.path}
@@ -271,7 +272,7 @@ func (rs *requestState) ask() {
 	}
 }
 
-// answer has the verb done.
+// answer calls the verb, or serves a path outside of the resources.
 func (h *Handler) answer(rs *requestState) error {
 	if !rs.info.isResource {
 		return h.servePath(rs)

@@ -95,8 +95,8 @@ func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engin
 	return s.finish()
 }
 
-// stream writes an answer of unknown length through one buffer. What fits into that goes out as one piece; what does
-// not may be compressed on the way.
+// stream writes an answer of unknown length through a buffer. An answer that fits into it is sent in one piece; a
+// longer one may be compressed on the way.
 type stream struct {
 	rs    *requestState
 	media wire.Media
@@ -113,7 +113,7 @@ func newStream(rs *requestState, media wire.Media) *stream {
 	return &stream{rs: rs, media: media, held: held, buf: *held}
 }
 
-// flush writes out what the buffer holds, as long as somebody waits for it.
+// flush writes out the buffer, unless the client has gone.
 func (s *stream) flush() error {
 	if err := s.rs.ctx.Err(); err != nil {
 		return err

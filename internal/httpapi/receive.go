@@ -31,7 +31,7 @@ func (rs *requestState) sendsBody() bool {
 	return rs.r.ContentLength != 0 && rs.r.Body != nil && rs.r.Body != http.NoBody
 }
 
-// readsBody says whether the verb reads it: all that write to resources do, and nothing else.
+// readsBody says whether the verb reads the body: every write to a resource does, and nothing else.
 func (rs *requestState) readsBody() bool { return rs.info.isResource && rs.class == Mutating }
 
 // readBody reads the whole body, up to the limit (WRITE-6), and takes the slot for what follows.
@@ -99,7 +99,7 @@ func (rs *requestState) unreadable(err error) error {
 	return apierr.NewBadRequest("the request body could not be read: " + err.Error())
 }
 
-// skipBody reads a body that the request should not have. On HTTP/1 net/http would do so before it answers, and wait
+// skipBody reads a body that the request should not have. On HTTP/1, net/http would do so before it answers, and wait
 // for it without end.
 func (h *Handler) skipBody(rs *requestState) error {
 	if rs.r.ProtoMajor != 1 || !rs.sendsBody() || rs.readsBody() {
@@ -127,8 +127,8 @@ func (rs *requestState) leaveBody() {
 	}
 }
 
-// bodyTimer ends the reading of a body when the time of the request is up, or when it comes too slowly. A read deadline
-// right away would be simpler, but in HTTP/2 that wakes the goroutine of the connection for each request.
+// bodyTimer ends the reading of a body when the time of the request is up or the body comes too slowly. A read
+// deadline for every request would be simpler, but on HTTP/2 that wakes the goroutine of the connection each time.
 type bodyTimer struct {
 	rs    *requestState
 	began time.Time

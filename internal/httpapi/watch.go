@@ -18,14 +18,16 @@ import (
 	"plinth/object"
 )
 
-// frameBuffer is how many bytes of events are written at once, and with that what a stalled watcher holds.
+// frameBuffer is how many bytes of events are written at once. A stalled watcher holds as much.
 const frameBuffer = 16 << 10
 
 var frameBuffers = sync.Pool{New: newBuffer(frameBuffer)}
 
-// watch is a GET of a collection that goes on (WATCH-1). What it takes to find out what is watched is another
-// function's: the frame of this one is on the stack of every waiting watch, and below everything that one ever does,
-// and with some hundred bytes more those stacks would be twice as large.
+// watch is a GET of a collection that goes on (WATCH-1).
+//
+// Its frame is on the stack of every waiting watch, below everything that the watch ever calls, and a Go stack
+// doubles when it is too small. So what is needed only to start a watch is in a function of its own (startWatch):
+// with some hundred bytes more here, the stacks of all waiting watches would be twice as large.
 func (h *Handler) watch(rs *requestState) error {
 	w, err := h.startWatch(rs)
 	if w == nil {
@@ -50,7 +52,7 @@ func (h *Handler) watch(rs *requestState) error {
 	return nil
 }
 
-// startWatch reads what is asked for and has the engine start. An error beside a watch is to be told in the stream.
+// startWatch reads the options and starts the watch in the engine. An error beside a watch is sent in the stream.
 func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 	media, err := rs.negotiate()
 	if err != nil {
@@ -87,14 +89,15 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 	return w, err
 }
 
-// inStream says whether an error of beginning a watch is told as its first event (WATCH-3), and not by the status code.
+// inStream says whether an error at the start is sent as the first event (WATCH-3) and not as the status of the
+// answer.
 func inStream(err error) bool {
 	status := wireError(err).Code
 	return status == http.StatusGone || status == http.StatusGatewayTimeout
 }
 
-// lasts is how long the watch may go on: as long as the client asks for, or between least and twice least, so that
-// watches that began together do not come back together.
+// lasts is how long the watch may last: as long as the client asks for, or a random time between least and twice
+// least, so that watches that began together do not come back together.
 func (p *listParams) lasts(least time.Duration) time.Duration {
 	if p.timeout != nil && *p.timeout != 0 {
 		return time.Duration(*p.timeout) * time.Second
@@ -105,7 +108,7 @@ func (p *listParams) lasts(least time.Duration) time.Duration {
 // errWatchOver is that nobody listens any more, or that nobody is to be told any more.
 var errWatchOver = errors.New("the watch is over")
 
-// watching is a running watch with the connection that it writes to.
+// watching is a running watch and the connection that it writes to.
 type watching struct {
 	*engine.Watch
 	rs        *requestState
@@ -132,7 +135,7 @@ type watching struct {
 	closed bool
 }
 
-// next sets the next tick.
+// next sets the time of the next tick.
 func (w *watching) next() {
 	at := w.ends
 	if w.bookmarks {
@@ -151,7 +154,7 @@ func (w *watching) next() {
 	}
 }
 
-// close ends the watch from outside.
+// close ends the watch from another goroutine.
 func (w *watching) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,7 +164,7 @@ func (w *watching) close() {
 	}
 }
 
-// over says whether nobody listens any more, or nobody is to be told any more.
+// over says whether the client has gone or the watch is to end.
 func (w *watching) over() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,8 +187,7 @@ func (w *watching) end() {
 	w.close()
 }
 
-// begin sends the header, so that the client knows that it watches. What goes wrong with a WebSocket is to be told
-// instead.
+// begin sends the header, so that the client knows that the watch runs.
 func (w *watching) begin() error {
 	w.frames = wire.NewFrames(w.rs.resource, w.media, w.table)
 	w.frames.Cache = w.rs.h.cache
@@ -207,7 +209,7 @@ func (w *watching) begin() error {
 	return w.flush(nil)
 }
 
-// run writes events until the time is over or the client has gone. An error is to be told in the stream.
+// run writes events until the time is up or the client has gone. The error is sent in the stream.
 func (w *watching) run() error {
 	for {
 		events, err := w.Next(w.tick)
@@ -236,8 +238,8 @@ func (w *watching) run() error {
 	}
 }
 
-// bookmark says how far the watch has come, where the client wants to know (WATCH-4): from time to time in any case,
-// as a sign of life; at the end only if that is news.
+// bookmark sends a bookmark if the client asked for them (WATCH-4): at every interval, as a sign of life; at the end
+// only if the revision is newer than that of the last one.
 func (w *watching) bookmark(last bool) error {
 	revision := w.Revision()
 	if !w.bookmarks || revision == 0 || last && revision == w.told {
@@ -246,7 +248,7 @@ func (w *watching) bookmark(last bool) error {
 	return w.write([]engine.Event{{Type: engine.Bookmark, Revision: revision}}, object.Nil)
 }
 
-// write sends events, or a Status as an ERROR event. The buffer is held no longer than that takes.
+// write sends events, or a Status as an ERROR event. It holds its buffer only while it writes.
 func (w *watching) write(events []engine.Event, failed object.Value) error {
 	held := frameBuffers.Get().(*[]byte)
 	buf := *held
@@ -293,7 +295,7 @@ func (w *watching) send(b []byte) error {
 	return w.put(b)
 }
 
-// flush writes the last part of a batch and sees to it that it goes out.
+// flush writes the last part of a batch and flushes the connection.
 func (w *watching) flush(b []byte) error {
 	w.guard.arm()
 	defer w.guard.disarm()
@@ -311,7 +313,7 @@ func (w *watching) flush(b []byte) error {
 	return nil
 }
 
-// put hands bytes to the connection, by way of the compressor where there has to be one.
+// put writes bytes to the connection, through the compressor if there is one.
 func (w *watching) put(b []byte) error {
 	if w.socket != nil {
 		if err := w.message(b); err != nil {
@@ -332,8 +334,8 @@ func (w *watching) put(b []byte) error {
 	return nil
 }
 
-// closeMember ends what is being compressed. A reader gets all of it before it looks for what comes behind the end:
-// that is what the flush is for.
+// closeMember ends the gzip member. The flush before makes all of it readable for a client that reads no further than
+// the member's end.
 func (w *watching) closeMember() error {
 	if w.gz == nil {
 		return nil

@@ -60,7 +60,10 @@ type Table struct {
 // and views of another kind, have a name and the time of creation.
 func NewTable(rq *engine.Request, version string, include Include) *Table {
 	r := rq.Resource
-	t := &Table{version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r, isDefault: r.IsDefault, order: r.RowOrder}
+	t := &Table{
+		version: version, include: include, columns: r.Columns, cells: r.Cells, now: time.Now(), by: r,
+		isDefault: r.IsDefault, order: r.RowOrder,
+	}
 	if rq.Subresource != nil && rq.Subresource.View != nil {
 		t.columns, t.cells, t.isDefault = rq.Subresource.Columns, rq.Subresource.Cells, nil
 		t.order = nil
