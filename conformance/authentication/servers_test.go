@@ -86,6 +86,16 @@ func reviewed(t *testing.T, s *harness.Server, token, audiences string) string {
 	return said + "\n" + answer(t, s, "POST", selfReviews, `{}`, token)
 }
 
+// bothUnreadable says whether both say of a token that its header cannot be read, or names no algorithm.
+func bothUnreadable(said ...string) bool {
+	for _, s := range said {
+		if strings.Contains(s, "userInfo") || !strings.Contains(s, malformed) && !strings.Contains(s, `got \"\"]`) {
+			return false
+		}
+	}
+	return true
+}
+
 // until waits for what both servers say.
 func until(t *testing.T, servers []*harness.Server, token, want string) {
 	t.Helper()
@@ -122,9 +132,12 @@ func TestServersWithConfiguration(t *testing.T) {
 		tokens = append(tokens, one.Token(claims))
 	}
 	for n, token := range append(tokens, two.Token(full()), "sesame", harness.UserToken) {
+		if strings.HasPrefix(token, " ") {
+			continue // it is no token, and the reference, which looks for the path of no request, panics
+		}
 		audiences := []string{"", `,"audiences":["https://kubernetes.default.svc"]`, `,"audiences":["other"]`}[n%3]
 		their, our := reviewed(t, servers[0], token, audiences), reviewed(t, servers[1], token, audiences)
-		if their != our && !(strings.Contains(their, malformed) && strings.Contains(our, malformed)) {
+		if their != our && !bothUnreadable(their, our) {
 			t.Errorf("%.200s\nreference: %s\nplinth:    %s", token, their, our)
 		}
 		if compared++; strings.Contains(our, "x:jane") {
@@ -165,7 +178,7 @@ func TestServersWithFlags(t *testing.T) {
 	}
 	for _, token := range tokens {
 		their, our := reviewed(t, servers[0], token, ""), reviewed(t, servers[1], token, "")
-		if their != our && !(strings.Contains(their, malformed) && strings.Contains(our, malformed)) {
+		if their != our && !bothUnreadable(their, our) {
 			t.Errorf("%.200s\nreference: %s\nplinth:    %s", token, their, our)
 		}
 	}

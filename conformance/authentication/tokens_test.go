@@ -243,7 +243,7 @@ func TestTokensOfIssuers(t *testing.T) {
 		good, mappings(byClaims), mappings("username: {claim: email, prefix: \"\"}\ngroups: {claim: nested, prefix: \"\"}"),
 		mappings(byClaims + "\nextra:\n- {key: example.com/role, valueExpression: claims.nested.role}\n- {key: example.com/n, valueExpression: string(claims.number)}"),
 		more("claimValidationRules:\n- {claim: email, requiredValue: jane@example.com}\n- {expression: claims.boolean == true, message: refused}\n- {expression: \"claims.number > 1.0\"}"),
-		mappings("username: {expression: claims.email + (claims.email_verified ? '' : '?')}\ngroups: {expression: claims.groups}\nuid: {expression: claims.jti}") +
+		mappings("username: {expression: \"claims.email + (claims.email_verified ? '' : '?')\"}\ngroups: {expression: claims.groups}\nuid: {expression: claims.jti}") +
 			indent("userValidationRules:\n- {expression: \"!user.username.startsWith('system:')\", message: reserved}\n- {expression: \"user.groups.all(g, g != 'ops')\"}", 2),
 		strings.Replace(good, "audiences: [me]", "audiences: [me, them]\n    audienceMatchPolicy: MatchAny", 1),
 		mappings("username: {claim: \"\", expression: \"'fixed'\"}"),

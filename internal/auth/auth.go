@@ -133,13 +133,16 @@ func authenticated(id *access.Identity) *access.Identity {
 // Review says whose a token is, as a request that shows it would find out, and whether there is somebody; an error says why not.
 // Audiences are those that it has to be for, one of them; none: those of this server.
 func (a *Authenticator) Review(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error) {
-	if len(audiences) == 0 {
-		audiences = a.Audiences
+	if len(audiences) == 0 { // those of this server, as for requests, so that what is remembered of these holds here
+		audiences = nil
 	}
 	shown, _ := tokenOf(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	if shown == "" { // a text that is no token is no credential
 		if !a.anonymous("") {
 			return id, false, nil
+		}
+		if audiences == nil {
+			audiences = a.Audiences
 		}
 		return access.Identity{User: access.Nobody(), Audiences: audiences}, true, nil
 	}

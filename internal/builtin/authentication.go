@@ -48,7 +48,10 @@ func accountTokens(c Config) []*engine.Subresource {
 
 // userInfo is a user as reviews show one.
 func userInfo(u access.User) object.Value {
-	info := object.Fields("username", object.StringOf(u.Name))
+	info := object.MapOf()
+	if u.Name != "" {
+		info = info.With("username", object.StringOf(u.Name))
+	}
 	if u.UID != "" {
 		info = info.With("uid", object.StringOf(u.UID))
 	}
