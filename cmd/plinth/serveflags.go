@@ -336,7 +336,8 @@ func admissionFlags(c *settings) []row {
 		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"disable-admission-plugins", list(&c.DisableAdmission), works,
-			"admission plugins that are off; NamespaceLifecycle is the only one that is there", ""},
+			"admission plugins that are off, of NamespaceLifecycle, CertificateApproval, CertificateSigning and CertificateSubjectRestriction, " +
+				"which are there", ""},
 		{"enable-admission-plugins", list(&c.EnableAdmission), works,
 			"admission plugins that are on; those that are not there yet are errors", ""},
 	}

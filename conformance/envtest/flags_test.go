@@ -248,7 +248,7 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing++
 		}
 	}
-	if missing != len(plugins)-2 || !strings.Contains(string(out), `no admission plugin "Nobody"`) { // NamespaceLifecycle, AlwaysAdmit
+	if missing != len(plugins)-5 || !strings.Contains(string(out), `no admission plugin "Nobody"`) { // NamespaceLifecycle, AlwaysAdmit, and three of certificates
 		t.Errorf("%d of %d are refused:\n%s", missing, len(plugins), out)
 	}
 }

@@ -1,12 +1,18 @@
 package builtin
 
 import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"plinth/internal/access"
+	"plinth/internal/apierr"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
@@ -25,6 +31,7 @@ func certificates(c Config) group {
 			table:    columns.CertificateSigningRequests,
 			special: func(r *engine.Resource) {
 				r.Subresources = append(r.Subresources, approval(r, c.Now))
+				r.Check = checkSigningRequest(c.DisabledAdmission)
 				prepare := r.PrepareCreate
 				r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
 					return requestedBy(prepare(obj, by), by)
@@ -58,6 +65,73 @@ func requestedBy(obj object.Value, by access.User) object.Value {
 }
 
 var requester = []string{"username", "uid", "groups", "extra"}
+
+// checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission plugins
+// CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: the signer of clients' certificates makes no
+// members of system:masters, and who approves requests or writes down what has become of them has to have a verb for their signer,
+// beside that for the subresource.
+func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
+	on := func(plugin string) bool { return !slices.Contains(disabled, plugin) }
+	restricts, approves, signs := on("CertificateSubjectRestriction"), on("CertificateApproval"), on("CertificateSigning")
+	return func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
+		why := ""
+		signer := old.At("spec", "signerName").Str()
+		switch {
+		case old.IsNull():
+			if restricts {
+				why = restrictedSubject(obj.At("spec"))
+			}
+		case rq.Subresource == nil:
+		case rq.Subresource.Name == "approval":
+			if approves && !maySigner(ctx, rq, "approve", signer) {
+				why = fmt.Sprintf("user not permitted to approve requests with signerName %q", signer)
+			}
+		case rq.Subresource.Name == "status":
+			is, was := obj.At("status"), old.At("status")
+			same := object.Equal(is.At("certificate"), was.At("certificate")) &&
+				slices.EqualFunc(is.At("conditions").Items(), was.At("conditions").Items(), object.Equal)
+			if signs && !same && !maySigner(ctx, rq, "sign", signer) {
+				why = fmt.Sprintf("user not permitted to sign requests with signerName %q", signer)
+			}
+		}
+		if why != "" {
+			return apierr.NewForbidden(rq.Resource.Type(), obj.At("metadata", "name").Str(), why)
+		}
+		return nil
+	}
+}
+
+// restrictedSubject says why nobody may ask for a certificate with this subject; "": it may be asked for.
+func restrictedSubject(spec object.Value) string {
+	if spec.At("signerName").Str() != certificatesv1.KubeAPIServerClientSignerName {
+		return ""
+	}
+	text, err := base64.StdEncoding.DecodeString(spec.At("request").Str())
+	if err != nil {
+		return fmt.Sprintf("failed to parse CSR: %v", err)
+	}
+	request, err := validation.SigningRequest(text)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("failed to parse CSR: %v", err)
+	case slices.Contains(request.Subject.Organization, access.Masters):
+		return fmt.Sprintf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, access.Masters)
+	}
+	return ""
+}
+
+// maySigner says whether the user has a verb for a signer, or for all of its domain.
+func maySigner(ctx context.Context, rq *engine.Request, verb, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		if may, _, _ := rq.Allowed(ctx, access.Attributes{
+			Verb: verb, IsResource: true, Group: "certificates.k8s.io", Version: "*", Resource: "signers", Name: name,
+		}); may {
+			return true
+		}
+	}
+	return false
+}
 
 // keepVerdict lets a write to the status change neither approval nor denial, and dates the conditions.
 func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value {

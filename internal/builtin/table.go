@@ -39,6 +39,8 @@ type Config struct {
 	Authority *authz.Authority
 	// Definitions completes the type of custom resource definitions with what they do; nil: they are only kept.
 	Definitions func(r *engine.Resource)
+	// DisabledAdmission are the names of admission plugins that are off.
+	DisabledAdmission []string
 }
 
 // rules are what a kind is validated by.

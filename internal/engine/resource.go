@@ -98,6 +98,9 @@ type Writing struct {
 	// what they have not. old is null for a new object. It is not asked about what the server itself writes. Nil:
 	// there is no such thing.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
+	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for: what a built-in plugin
+	// of validating admission refuses in the reference. old is null for a new object. Nil: there is no such thing.
+	Check func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList

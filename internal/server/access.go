@@ -8,8 +8,10 @@ import (
 	"plinth/internal/authz"
 )
 
-// namespaceLifecycle is the only admission plugin of the reference that is there.
 const namespaceLifecycle = "NamespaceLifecycle"
+
+// ownAdmission are the admission plugins of the reference that are there.
+var ownAdmission = []string{namespaceLifecycle, "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
 
 // admissionPlugins are those of kube-apiserver 1.37. A test compares them with the reference's help.
 var admissionPlugins = []string{
@@ -50,7 +52,7 @@ func (c *Config) validateAccess() error {
 			case flag == "--disable-admission-plugins":
 			case slices.Contains(c.EnableAdmission, name) && slices.Contains(c.DisableAdmission, name):
 				refuse("%s: %s is disabled, too", flag, name)
-			case name != namespaceLifecycle && name != "AlwaysAdmit": // the latter does nothing
+			case !slices.Contains(ownAdmission, name) && name != "AlwaysAdmit": // which does nothing
 				refuse("%s asks for %s, which is not there yet", flag, name)
 			}
 		}

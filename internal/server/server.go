@@ -132,7 +132,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	types, err := c.enabled(builtin.Resources(builtin.Config{
 		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken, NoTokens: !s.accountKeys.Signs(),
-		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
+		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy, DisabledAdmission: c.DisableAdmission,
 	}))
 	if err != nil {
 		return err

@@ -153,13 +153,18 @@ func (f *errorList) signingRequest(obj object.Value, t tolerated) {
 	}
 }
 
-// signingRequestFault says what is wrong with a request in PEM.
-func signingRequestFault(content []byte) error {
+// SigningRequest reads a request for a certificate in PEM.
+func SigningRequest(content []byte) (*x509.CertificateRequest, error) {
 	block, _ := pem.Decode(content)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
-		return errors.New("PEM block type must be CERTIFICATE REQUEST")
+		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	request, err := x509.ParseCertificateRequest(block.Bytes)
+	return x509.ParseCertificateRequest(block.Bytes)
+}
+
+// signingRequestFault says what is wrong with a request in PEM.
+func signingRequestFault(content []byte) error {
+	request, err := SigningRequest(content)
 	if err != nil {
 		return err
 	}
