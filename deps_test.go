@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"internal/audit":                 {"object", "internal/access", "internal/configfile", "internal/webhook"},
 	"internal/auth":                  {"internal/access", "internal/auth/tokencache"},
 	"internal/auth/oidc":             {"internal/access", "internal/auth", "internal/cel", "internal/configfile", "internal/fielderrors"},
-	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/engine", "internal/store", "internal/view"},
+	"internal/authz":                 {"object", "internal/access", "internal/apierr", "internal/cel", "internal/configfile", "internal/engine", "internal/store", "internal/view", "internal/webhook"},
 	"internal/auth/tokencache":       {},
 	"internal/auth/tokenwebhook":     {"internal/access", "internal/auth", "internal/webhook"},
 	"internal/auth/oidc/issuertest":  {},

@@ -54,6 +54,9 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 	case flags.Changed("data-dir") && len(s.EtcdServers) > 0:
 		return nil, errors.New("--data-dir and --etcd-servers: only one of them can say where the objects are")
 	}
+	if err := conflict(flags); err != nil {
+		return nil, err
+	}
 	s.Flags = map[string]string{}
 	flags.VisitAll(func(f *pflag.Flag) { s.Flags[f.Name] = f.Value.String() })
 	flags.Visit(func(f *pflag.Flag) { s.OIDC.Given = s.OIDC.Given || strings.HasPrefix(f.Name, "oidc-") })

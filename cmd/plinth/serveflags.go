@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"plinth/internal/server"
 )
@@ -312,19 +315,42 @@ func authenticationFlags(c *settings) []row {
 }
 
 func authorizationFlags(c *settings) []row {
-	const hook = "there is no authorization by webhook yet"
+	hook := &c.AuthorizationWebhook
 	return []row{
-		{"authorization-config", text(new(string)), refused, "authorization by a configuration file", ""},
+		{authorizationConfig, text(&c.AuthorizationConfig), works,
+			"a file that says who is asked what somebody may do, in which order: an AuthorizationConfiguration of apiserver.config.k8s.io; " +
+				"it is read again when it changes, and takes the place of the other flags of this section", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
-			"who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC; the group system:masters may do everything, " +
-				"Node is for kubelets; ABAC and Webhook are errors",
+			"who is asked what somebody may do, in this order: AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook; the group system:masters may do " +
+				"everything, Node is for kubelets; ABAC is an error",
 			"whoever has a token or a certificate may not do everything unless somebody says so"},
 		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
-		{"authorization-webhook-cache-authorized-ttl", duration(new(5 * time.Minute)), ignored, hook, ""},
-		{"authorization-webhook-cache-unauthorized-ttl", duration(new(30 * time.Second)), ignored, hook, ""},
-		{"authorization-webhook-config-file", text(new(string)), refused, "authorization by webhook", ""},
-		{"authorization-webhook-version", text(new("v1beta1")), ignored, hook, ""},
+		{"authorization-webhook-cache-authorized-ttl", duration(&hook.AuthorizedTTL), works,
+			"how long an answer of the webhook that allows something is remembered", ""},
+		{"authorization-webhook-cache-unauthorized-ttl", duration(&hook.UnauthorizedTTL), works,
+			"how long an answer of the webhook that does not is remembered", ""},
+		{"authorization-webhook-config-file", text(&hook.ConfigFile), works,
+			"for --authorization-mode=Webhook: a kubeconfig that says where SubjectAccessReviews are posted, and as whom", ""},
+		{"authorization-webhook-version", text(&hook.Version), works, "the version of these SubjectAccessReviews: v1 or v1beta1", ""},
 	}
+}
+
+// authorizationConfig takes the place of other flags of its section.
+const authorizationConfig = "authorization-config"
+
+// conflict is what the reference says of --authorization-config beside what it takes the place of.
+func conflict(flags *pflag.FlagSet) error {
+	if f := flags.Lookup(authorizationConfig); f.Value.String() == "" {
+		return nil
+	}
+	for _, name := range []string{
+		"mode", "webhook-config-file", "webhook-version", "webhook-cache-authorized-ttl", "webhook-cache-unauthorized-ttl",
+	} {
+		if flags.Changed("authorization-" + name) {
+			return errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+		}
+	}
+	return nil
 }
 
 func admissionFlags(c *settings) []row {

@@ -194,7 +194,9 @@ func newCluster(t *testing.T) *cluster {
 	t.Cleanup(func() { s.Close() })
 	c := &cluster{T: t, graph: node.NewGraph(), store: s, bound: map[string]bool{}}
 	c.theirs = node.NewAuthorizer(c.graph, nodeidentifier.NewDefaultNodeIdentifier(), bootstrappolicy.NodeRules())
-	c.ours = authz.New([]authz.Mode{authz.Node})
+	if c.ours, err = authz.New(authz.FromModes([]authz.Mode{authz.Node}, nil), authz.Options{}); err != nil {
+		t.Fatal(err)
+	}
 	c.ours.Open(s)
 	return c
 }

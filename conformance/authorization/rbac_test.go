@@ -118,7 +118,10 @@ func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 	if _, err := s.Commit(t.Context(), nil, changes); err != nil {
 		t.Fatal(err)
 	}
-	y := authz.New(modes)
+	y, err := authz.New(authz.FromModes(modes, nil), authz.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	y.Open(s)
 	return y
 }

@@ -45,7 +45,11 @@ func (s policyStore) put(objects ...string) {
 }
 
 func (s policyStore) authority(modes ...Mode) *Authority {
-	y := New(modes)
+	s.Helper()
+	y, err := New(FromModes(modes, nil), Options{})
+	if err != nil {
+		s.Fatal(err)
+	}
 	y.Open(s.Store)
 	return y
 }

@@ -25,7 +25,7 @@ import (
 )
 
 func authorization(c Config) group {
-	reviews := accessReviews{cmp.Or(c.Authority, authz.New(nil))}
+	reviews := accessReviews{cmp.Or(c.Authority, &authz.Authority{})}
 	return group{"authorization.k8s.io", "v1", []kind{
 		{
 			name: "localsubjectaccessreviews", kind: "LocalSubjectAccessReview",

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"plinth/internal/authz"
+	"plinth/internal/configfile"
 )
 
 const namespaceLifecycle = "NamespaceLifecycle"
@@ -29,15 +31,7 @@ var admissionPlugins = []string{
 func (c *Config) validateAccess() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, mode := range c.AuthorizationModes {
-		switch authz.Mode(mode) {
-		case authz.AlwaysAllow, authz.AlwaysDeny, authz.Node, authz.RBAC:
-		case authz.ABAC, authz.Webhook:
-			refuse("--authorization-mode asks for %s, which is not there yet", mode)
-		default:
-			refuse("--authorization-mode: %q is none of AlwaysAllow, AlwaysDeny, Node, RBAC", mode)
-		}
-	}
+	c.validateModes(refuse)
 	if len(c.AdmissionControl) > 0 && len(c.EnableAdmission)+len(c.DisableAdmission) > 0 {
 		refuse("--admission-control goes with neither --enable-admission-plugins nor --disable-admission-plugins")
 	}
@@ -63,11 +57,66 @@ func (c *Config) validateAccess() error {
 	return errors.Join(errs...)
 }
 
-// authority decides by the modes of the configuration.
-func (c *Config) authority() *authz.Authority {
+// AuthorizationWebhook is the webhook of --authorization-mode=Webhook.
+type AuthorizationWebhook struct {
+	ConfigFile                     string // a kubeconfig that says where it is, and who the server is there
+	Version                        string // of the SubjectAccessReviews that it gets: v1 or v1beta1
+	AuthorizedTTL, UnauthorizedTTL time.Duration
+}
+
+// validateModes refuses what the reference does of --authorization-mode and its siblings, and ABAC.
+func (c *Config) validateModes(refuse func(format string, args ...any)) {
+	if c.AuthorizationConfig != "" {
+		return // they mean nothing
+	}
+	if len(c.AuthorizationModes) == 0 {
+		refuse("at least one authorization-mode must be passed")
+	}
+	modes := c.modes()
+	for i, mode := range modes {
+		switch {
+		case !authz.ValidMode(mode):
+			refuse("authorization-mode %q is not a valid mode", mode)
+		case mode == authz.ABAC:
+			refuse("--authorization-mode asks for ABAC, which is not there yet")
+		case mode == authz.Webhook && c.AuthorizationWebhook.ConfigFile == "":
+			refuse("authorization-mode Webhook's authorization config file not passed")
+		case slices.Contains(modes[:i], mode):
+			refuse("authorization-mode %q has mode specified more than once", c.AuthorizationModes)
+		}
+	}
+	if c.AuthorizationWebhook.ConfigFile != "" && !slices.Contains(modes, authz.Webhook) {
+		refuse("cannot specify --authorization-webhook-config-file without mode Webhook")
+	}
+}
+
+func (c *Config) modes() []authz.Mode {
 	modes := make([]authz.Mode, len(c.AuthorizationModes))
 	for i, mode := range c.AuthorizationModes {
 		modes[i] = authz.Mode(mode)
 	}
-	return authz.New(modes)
+	return modes
+}
+
+// authorization makes the authority that the configuration asks for. What it returns begins to follow the file that it is configured
+// by, if there is one.
+func (s *Server) authorization() (follow func(), err error) {
+	c := &s.config
+	var text []byte
+	var config *authz.AuthorizationConfiguration
+	if c.AuthorizationConfig == "" {
+		hook := &c.AuthorizationWebhook
+		config = authz.FromModes(c.modes(), authz.WebhookFromFlags(hook.ConfigFile, hook.Version, hook.AuthorizedTTL, hook.UnauthorizedTTL))
+	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
+		return nil, err
+	}
+	s.decisions = newAuthorizationFigures()
+	if s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, Metrics: s.decisions.hooks()}); err != nil {
+		return nil, err
+	}
+	return func() {
+		if c.AuthorizationConfig != "" {
+			s.run(func() { s.policy.Watch(s.closing, c.AuthorizationConfig, text, configfile.Interval) })
+		}
+	}, nil
 }

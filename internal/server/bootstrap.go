@@ -21,6 +21,8 @@ type initial struct {
 	body                     object.Value // what it is created with, beside its name
 	// revise says what an object that is there is to be: the same value where it may stay. nil: it stays whatever it is.
 	revise func(live object.Value) object.Value
+	// replace says whether an object that is there has to be deleted and created again. nil: never.
+	replace func(live object.Value) bool
 	// status says what statusManager applies to the status of an object; null: nothing. nil: nothing ever.
 	status        func(live object.Value) object.Value
 	statusManager string
@@ -49,13 +51,16 @@ func (s *Server) clusterObjects() ([]initial, error) {
 	return append(append(all, cidr), flowControl(s.now)...), nil
 }
 
-// bootstrap makes the initial objects that are in no namespace, and brings those up to date that are there.
+// bootstrap makes the initial objects that are in no namespace, and the bootstrap policy, and brings those up to date that are there.
 func (s *Server) bootstrap(ctx context.Context) error {
 	all, err := s.clusterObjects()
 	if err != nil {
 		return err
 	}
 	if err := s.createMissing(ctx, all); err != nil {
+		return err
+	}
+	if err := s.createMissing(ctx, bootstrapPolicy()); err != nil { // some are in namespaces
 		return err
 	}
 	return s.weed(ctx)
@@ -76,7 +81,7 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 		if i.manager != "" {
 			rq.FieldManager = i.manager
 		}
-		live, err := s.revise(ctx, rq, i.revise)
+		live, err := s.revise(ctx, rq, &i)
 		if err != nil {
 			return fmt.Errorf("bringing %s %s up to date: %w", i.resource, i.name, err)
 		}
@@ -101,8 +106,8 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	return together(applies...)
 }
 
-// revise brings an object up to date and returns it; null: there is none.
-func (s *Server) revise(ctx context.Context, rq *engine.Request, revise func(object.Value) object.Value) (object.Value, error) {
+// revise brings an object up to date and returns it; null: there is none, or none any more.
+func (s *Server) revise(ctx context.Context, rq *engine.Request, i *initial) (object.Value, error) {
 	for {
 		result, err := s.engine.Get(ctx, rq, "")
 		if apierr.Is(err, apierr.NotFound) {
@@ -112,11 +117,18 @@ func (s *Server) revise(ctx context.Context, rq *engine.Request, revise func(obj
 			return object.Nil, err
 		}
 		live, err := engine.ObjectOf(result.Object)
-		if err != nil || revise == nil {
+		if err != nil || i.revise == nil {
 			return live, err
 		}
-		next := revise(live)
-		if object.Equal(next, live) {
+		next := i.revise(live)
+		switch {
+		case i.replace != nil && i.replace(live):
+			_, err := s.engine.Delete(ctx, rq, engine.DeleteOptions{PreconditionUID: live.At("metadata", "uid").Str()})
+			if err == nil || apierr.Is(err, apierr.NotFound) {
+				return object.Nil, nil
+			}
+			return object.Nil, err
+		case object.Equal(next, live):
 			return live, nil
 		}
 		next = next.WithAt(object.StringOf(fmt.Sprint(result.Object.Revision)), "metadata", "resourceVersion")

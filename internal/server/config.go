@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"plinth/internal/audit"
+	"plinth/internal/authz"
 	"plinth/internal/features"
 )
 
@@ -58,7 +59,10 @@ type Config struct {
 
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
 	AnonymousAuthGiven bool     // whether that was said
-	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC
+	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: who is asked what somebody may do
+	// AuthorizationWebhook is for the mode Webhook. AuthorizationConfig is a file that takes the place of both; it is followed.
+	AuthorizationWebhook AuthorizationWebhook
+	AuthorizationConfig  string
 
 	AdmissionControl []string // admission plugins, and no others; none: as it comes
 	EnableAdmission  []string
@@ -121,6 +125,9 @@ func Defaults() Config {
 		TokenWebhook:    TokenWebhook{Version: "v1beta1", CacheTTL: 2 * time.Minute},
 		OIDC:            OIDC{UsernameClaim: "sub", SigningAlgs: []string{"RS256"}},
 		AnonymousAuth:   true, AuthorizationModes: []string{"RBAC"}, AllowPrivileged: true,
+		AuthorizationWebhook: AuthorizationWebhook{
+			Version: "v1beta1", AuthorizedTTL: authz.AuthorizedTTL, UnauthorizedTTL: authz.UnauthorizedTTL,
+		},
 		RequestTimeout: time.Minute, MinRequestTimeout: 1800, EventTTL: time.Hour,
 		PriorityAndFairness: true, MaxRequestsInflight: 400, MaxMutatingInflight: 200,
 		WatchHistoryBytes: 512 << 20,

@@ -358,8 +358,13 @@ func TestEtcdServers(t *testing.T) {
 // SPEC: RUN-1
 func TestRefusedSettings(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"--authorization-mode asks for Webhook":           func(c *Config) { c.AuthorizationModes = []string{"RBAC", "Webhook"} },
-		`--authorization-mode: "rbac" is none of`:         func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
+		"--authorization-mode asks for ABAC":              func(c *Config) { c.AuthorizationModes = []string{"RBAC", "ABAC"} },
+		"Webhook's authorization config file not":         func(c *Config) { c.AuthorizationModes = []string{"RBAC", "Webhook"} },
+		"at least one authorization-mode":                 func(c *Config) { c.AuthorizationModes = nil },
+		`has mode specified more than once`:               func(c *Config) { c.AuthorizationModes = []string{"RBAC", "RBAC"} },
+		"authorization-webhook-config-file without":       func(c *Config) { c.AuthorizationWebhook.ConfigFile = "/nowhere" },
+		"open /nowhere: no such file":                     func(c *Config) { c.AuthorizationConfig = "/nowhere" },
+		`authorization-mode "rbac" is not a valid`:        func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
 		"--enable-admission-plugins asks for PodSecurity": func(c *Config) { c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"} },
 		`there is no admission plugin "Nope"`:             func(c *Config) { c.DisableAdmission = []string{"Nope"} },
 		"--admission-control asks for LimitRanger":        func(c *Config) { c.AdmissionControl = []string{"LimitRanger"} },

@@ -39,6 +39,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if s.issuerFigures != nil {
 		figures.registry.MustRegister(s.issuerFigures.all()...)
 	}
+	figures.registry.MustRegister(s.decisions.all()...)
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err

@@ -53,6 +53,7 @@ type Server struct {
 	engine    *engine.Engine
 	auth      *auth.Authenticator
 	policy    *authz.Authority
+	decisions *authorizationFigures
 	audit     *audit.Auditor // nil: nothing is written down
 	issuer    *serviceaccount.Issuer
 	pki       *pki   // the server's own authority
@@ -119,8 +120,10 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
-	s.policy = c.authority()
-	var err error
+	reload, err := s.authorization()
+	if err != nil {
+		return err
+	}
 	if s.accountKeys, err = c.accountKeys(); err != nil {
 		return err
 	}
@@ -154,9 +157,6 @@ func (s *Server) open(ctx context.Context) error {
 		c.Logger.Warn("some Services are without what they should have", "error", err)
 	}
 	if err := s.bootstrap(ctx); err != nil {
-		return err
-	}
-	if err := bootstrapPolicy(ctx, s.engine, s.registry); err != nil {
 		return err
 	}
 	if s.listener == nil {
@@ -212,6 +212,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.control()
+	reload()
 	cleanup := &controller.Definitions{
 		Engine: s.engine, Registry: s.registry, Logger: c.Logger, Objects: definitions.Stored, Finalizer: crd.Finalizer,
 	}

@@ -1,0 +1,135 @@
+package authz
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"plinth/internal/access"
+)
+
+const configHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
+
+// The texts of conformance/authorization are many more, and compared with the reference's.
+func TestConfigsThatAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "authorizers: Required value: at least one authorization mode must be defined",
+		configHead + "authorizers: [{type: RBAC, name: x}]":                                 "expected name rbac for authorizer RBAC instead of x",
+		configHead + "authorizers: [{type: RBAC, name: rbac}, {type: RBAC, name: b}]":       `authorizers[1].type: Duplicate value: "RBAC"`,
+		configHead + "authorizers: [{type: Nope, name: rbac}]":                              `supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"`,
+		configHead + "authorizers: [{type: RBAC, name: rbac, size: 3}]":                     `strict decoding error: unknown field "authorizers[0].size"`,
+		configHead + "authorizers: [{type: Webhook, name: x}]":                              "authorizers[0].webhook: Required value: required when type=Webhook",
+		configHead + "authorizers: [{type: Webhook, name: x, webhook: {timeout: 40s}}]":     `authorizers[0].timeout: Invalid value: "40s": must be > 0s and <= 30s`,
+		configHead + "authorizers: [{type: RBAC, name: rbac, webhook: {}}]":                 "may only be specified when type=Webhook",
+		strings.Replace(configHead, "/v1", "/v2", 1) + "authorizers: []":                    `no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2"`,
+		configHead + "authorizers: [{type: Webhook, name: x, webhook: {timeout: eternal}}]": "failed to load AuthorizationConfiguration from file",
+		configHead + "authorizers: {type: Webhook}":                                         "cannot unmarshal object into Go struct field AuthorizationConfiguration.authorizers",
+	} {
+		if _, err := ParseConfig([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
+		text := strings.Replace(configHead, "/v1", "/"+version, 1) + "authorizers: [{type: RBAC, name: rbac}, {type: AlwaysDeny, name: alwaysdeny}]"
+		c, err := ParseConfig([]byte(text), []Mode{RBAC})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(c, Options{}); err != nil {
+			t.Error(err)
+		}
+		if _, err := ParseConfig([]byte(text), []Mode{Node, RBAC, AlwaysAllow}); err == nil || err.Error() != "missing required types: [AlwaysAllow Node]" {
+			t.Error(err)
+		}
+	}
+	for text, want := range map[string]string{
+		"authorizers: [{type: ABAC, name: abac}]": errABAC.Error(),
+		"authorizers: [{type: Webhook, name: x, webhook: {timeout: 3s, subjectAccessReviewVersion: v1, failurePolicy: Deny, connectionInfo: {type: InClusterConfig}}}]": errInCluster.Error(),
+	} {
+		c, err := ParseConfig([]byte(configHead+text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// A new configuration holds when it is sound and asks for nothing that was not there at the start; else the one from before does.
+func TestReload(t *testing.T) {
+	d := newDecider(t)
+	d.says(`{"allowed":true}`)
+	text := configHead + "authorizers: [{type: RBAC, name: rbac}, {type: AlwaysDeny, name: alwaysdeny}]\n"
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+"~", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+"~", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(text)
+	c, read, err := LoadConfig(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan bool)
+	configured := ""
+	y, err := New(c, Options{Logger: slog.New(slog.DiscardHandler), Metrics: Metrics{
+		Reloaded: func(ok bool) { told <- ok }, Configured: func(text []byte) { configured = string(text) },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.Open(newStore(t).Store)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		y.Watch(ctx, file, read, time.Millisecond)
+	}()
+	decide := func() access.Decision {
+		decision, _, _ := y.Authorize(t.Context(), asked("alice get a.io/things ns1 x"))
+		return decision
+	}
+	withHook := `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthorizationConfiguration","authorizers":[{"type":"AlwaysDeny","name":"alwaysdeny"},` +
+		d.config("")[strings.Index(d.config(""), `{"type":"Webhook"`):]
+	for _, step := range []struct {
+		text string
+		ok   bool
+		want access.Decision
+	}{
+		{"nonsense", false, access.NoOpinion},
+		{configHead + "authorizers: [{type: AlwaysAllow, name: alwaysallow}]\n", false, access.NoOpinion}, // RBAC is missing
+		{text + "# the same\n# again\n" + "", true, access.NoOpinion},
+		{withHook, true, access.Allow},
+		{strings.Replace(withHook, d.kubeconfig, "/nowhere", 1), false, access.Allow},
+		{strings.Replace(text, "AlwaysDeny, name: alwaysdeny", "AlwaysAllow, name: alwaysallow", 1), false, access.Allow}, // AlwaysDeny is missing
+		{strings.Replace(withHook, `"AlwaysDeny","name":"alwaysdeny"}`, `"AlwaysDeny","name":"alwaysdeny"},{"type":"Node","name":"node"}`, 1), false, access.Allow},
+		{text, true, access.NoOpinion},
+	} {
+		write(step.text)
+		if strings.HasSuffix(step.text, "again\n") { // nobody is told of what means the same
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if ok := <-told; ok != step.ok {
+			t.Fatalf("taken: %v: %s", ok, step.text)
+		}
+		if got := decide(); got != step.want {
+			t.Errorf("%v after %s", got, step.text)
+		}
+	}
+	stop()
+	<-ended
+	if configured != text {
+		t.Errorf("the configuration that holds is told as %s", configured)
+	}
+}

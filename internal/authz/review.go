@@ -1,0 +1,200 @@
+package authz
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"plinth/internal/access"
+	"plinth/object"
+)
+
+// A SubjectAccessReview is made of a request in two forms: as JSON for the webhook, without what is empty, and as maps for its
+// conditions, where each text is there. Requirements of selectors are sent as far as they are understood: they only narrow what is asked.
+
+// reviewSpec is a request, with its selectors taken apart.
+type reviewSpec struct {
+	*access.Attributes
+	fields, labels []requirement
+}
+
+// requirement is one of a selector, as a review has it.
+type requirement struct {
+	key, operator string
+	values        []string
+}
+
+// reviewOperators are the operators of requirements as reviews have them. Others are left out.
+var reviewOperators = map[selection.Operator]string{
+	selection.Equals: "In", selection.DoubleEquals: "In", selection.In: "In", selection.NotEquals: "NotIn", selection.NotIn: "NotIn",
+	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
+}
+
+func specOf(a *access.Attributes) *reviewSpec {
+	s := &reviewSpec{Attributes: a}
+	if !a.IsResource {
+		return s
+	}
+	byField, _ := a.FieldRequirements()
+	byLabel, _ := a.LabelRequirements()
+	s.fields, s.labels = fieldsOf(byField), labelsOf(byLabel)
+	return s
+}
+
+func fieldsOf(list fields.Requirements) (all []requirement) {
+	for _, r := range list {
+		if operator := reviewOperators[r.Operator]; operator == "In" || operator == "NotIn" {
+			all = append(all, requirement{r.Field, operator, []string{r.Value}})
+		}
+	}
+	return all
+}
+
+func labelsOf(list labels.Requirements) (all []requirement) {
+	for _, r := range list {
+		if operator := reviewOperators[r.Operator()]; operator != "" {
+			all = append(all, requirement{r.Key(), operator, r.ValuesUnsorted()})
+		}
+	}
+	return all
+}
+
+// size is how many bytes of the request its client has chosen.
+func (s *reviewSpec) size() int {
+	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) + len(s.Name) + len(s.Path)
+}
+
+// texts are those of the request that is a resource's, by their names in a review.
+func (s *reviewSpec) texts() map[string]string {
+	return map[string]string{
+		"namespace": s.Namespace, "verb": s.Verb, "group": s.Group, "version": s.Version, "resource": s.Resource,
+		"subresource": s.Subresource, "name": s.Name,
+	}
+}
+
+// value is the spec as the webhook gets it.
+func (s *reviewSpec) value(version string) object.Value {
+	var members []object.Member
+	add := func(list *[]object.Member, key string, v object.Value, there bool) {
+		if there {
+			*list = append(*list, object.Member{Key: key, Value: v})
+		}
+	}
+	var inner []object.Member
+	if s.IsResource {
+		for key, text := range s.texts() {
+			add(&inner, key, object.StringOf(text), text != "")
+		}
+		add(&inner, "fieldSelector", selectorValue(s.fields), len(s.fields) > 0)
+		add(&inner, "labelSelector", selectorValue(s.labels), len(s.labels) > 0)
+		add(&members, "resourceAttributes", object.MapOf(inner...), true)
+	} else {
+		add(&inner, "path", object.StringOf(s.Path), s.Path != "")
+		add(&inner, "verb", object.StringOf(s.Verb), s.Verb != "")
+		add(&members, "nonResourceAttributes", object.MapOf(inner...), true)
+	}
+	groups := "groups"
+	if version == reviewV1beta1 {
+		groups = "group"
+	}
+	add(&members, "user", object.StringOf(s.User.Name), s.User.Name != "")
+	add(&members, groups, object.Strings(s.User.Groups...), len(s.User.Groups) > 0)
+	add(&members, "uid", object.StringOf(s.User.UID), s.User.UID != "")
+	var extra []object.Member
+	for key, values := range s.User.Extra {
+		add(&extra, key, object.Strings(values...), true)
+	}
+	add(&members, "extra", object.MapOf(extra...), len(extra) > 0)
+	return object.MapOf(members...)
+}
+
+func selectorValue(list []requirement) object.Value {
+	items := make([]object.Value, len(list))
+	for i, r := range list {
+		items[i] = object.Fields("key", object.StringOf(r.key), "operator", object.StringOf(r.operator))
+		if len(r.values) > 0 {
+			items[i] = items[i].With("values", object.Strings(r.values...))
+		}
+	}
+	return object.Fields("requirements", object.ListOf(items...))
+}
+
+// request is the spec as conditions see it.
+func (s *reviewSpec) request() map[string]any {
+	extra := s.User.Extra
+	if extra == nil {
+		extra = map[string][]string{}
+	}
+	request := map[string]any{"user": s.User.Name, "uid": s.User.UID, "groups": s.User.Groups, "extra": extra}
+	if !s.IsResource {
+		request["nonResourceAttributes"] = map[string]string{"path": s.Path, "verb": s.Verb}
+		return request
+	}
+	attributes := make(map[string]any, 9)
+	for key, text := range s.texts() {
+		attributes[key] = text
+	}
+	for key, list := range map[string][]requirement{"fieldSelector": s.fields, "labelSelector": s.labels} {
+		if len(list) == 0 {
+			continue
+		}
+		items := make([]map[string]any, len(list))
+		for i, r := range list {
+			items[i] = map[string]any{"key": r.key, "operator": r.operator, "values": r.values}
+		}
+		attributes[key] = map[string]any{"requirements": items}
+	}
+	request["resourceAttributes"] = attributes
+	return request
+}
+
+// review is the body that a webhook gets.
+func review(version string, spec object.Value) []byte {
+	return object.AppendObject(nil, object.Fields(
+		"kind", object.StringOf(reviewKind), "apiVersion", object.StringOf(reviewGroup+version),
+		"metadata", object.MapOf(), "spec", spec, "status", object.Fields("allowed", object.BoolOf(false))))
+}
+
+const (
+	reviewKind  = "SubjectAccessReview"
+	reviewGroup = "authorization.k8s.io/"
+)
+
+// SubjectAccessReviewStatus is what counts of an answer. Errors of its JSON show the name, which is the reference's.
+type SubjectAccessReviewStatus struct {
+	Allowed bool   `json:"allowed"`
+	Denied  bool   `json:"denied,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// readAnswer reads what a webhook has answered. It need not say what it is, but may not say that it is something else.
+func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) {
+	var answer struct {
+		Kind       string                    `json:"kind"`
+		APIVersion string                    `json:"apiVersion"`
+		Status     SubjectAccessReviewStatus `json:"status"`
+	}
+	if len(text) == 0 {
+		return answer.Status, errors.New("0-length response")
+	}
+	if text[0] != '{' {
+		converted, err := yaml.YAMLToJSON(text)
+		if err != nil {
+			return answer.Status, err
+		}
+		text = bytes.TrimSpace(converted)
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(text, &answer); err != nil {
+		return SubjectAccessReviewStatus{}, err
+	}
+	if k, v := answer.Kind, answer.APIVersion; k != "" && k != reviewKind || v != "" && v != reviewGroup+version {
+		return SubjectAccessReviewStatus{}, fmt.Errorf("the answer is a %s of %s, and not a %s of %s", k, v, reviewKind, reviewGroup+version)
+	}
+	return answer.Status, nil
+}

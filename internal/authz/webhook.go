@@ -1,0 +1,180 @@
+package authz
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/cache"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"plinth/internal/access"
+	"plinth/internal/cel"
+	"plinth/internal/webhook"
+	"plinth/object"
+)
+
+// hook is the mode Webhook: somebody else decides, who is sent a SubjectAccessReview. Answers are remembered for a while, by all
+// that was asked.
+type hook struct {
+	name       string
+	remote     *webhook.Remote
+	version    string // of the review
+	conditions []*cel.AccessCondition
+	onError    access.Decision
+	// authorized and unauthorized are for how long answers are remembered.
+	authorized, unauthorized time.Duration
+	answers                  *cache.LRUExpireCache // of SubjectAccessReviewStatus, by the spec as JSON
+	options                  Options
+}
+
+const (
+	// maxAnswers is how many answers are remembered.
+	maxAnswers = 8192
+	// maxAsked bounds what clients have chosen of a request whose answer is remembered, so that they cannot fill the memory.
+	maxAsked = 10000
+)
+
+// newWebhook makes a hook of a configuration that is sound, or that flags stand for.
+func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) {
+	if c.ConnectionInfo.Type == inCluster {
+		return nil, fmt.Errorf("authorizer %s: %w", name, errInCluster)
+	}
+	remote, err := webhook.FromKubeconfig(*c.ConnectionInfo.KubeConfigFile)
+	if err != nil {
+		return nil, err
+	}
+	remote.SetTimeout(c.Timeout.Duration)
+	if v := c.SubjectAccessReviewVersion; v != reviewV1 && v != reviewV1beta1 {
+		return nil, fmt.Errorf("unsupported webhook authorizer version %q, supported versions are %q, %q", v, reviewV1, reviewV1beta1)
+	}
+	h := &hook{
+		name: name, remote: remote, version: c.SubjectAccessReviewVersion, onError: access.NoOpinion,
+		answers: cache.NewLRUExpireCache(maxAnswers), options: o,
+	}
+	if c.FailurePolicy == failDeny {
+		h.onError = access.Deny
+	}
+	if *c.CacheAuthorizedRequests {
+		h.authorized = c.AuthorizedTTL.Duration
+	}
+	if *c.CacheUnauthorizedRequests {
+		h.unauthorized = c.UnauthorizedTTL.Duration
+	}
+	conditions, errs := c.conditions(nil)
+	h.conditions = conditions
+	if len(errs) > 0 {
+		return nil, errs.ToAggregate()
+	}
+	return h, nil
+}
+
+var errBoth = errors.New("webhook subject access review returned both allow and deny response")
+
+// Authorize implements access.Authorizer. Where a condition fails, or the webhook does, the failure policy decides.
+func (h *hook) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
+	asked := specOf(a)
+	switch matches, err := h.matches(ctx, asked); {
+	case err != nil:
+		return h.onError, "", err
+	case !matches:
+		return access.NoOpinion, "", nil
+	}
+	spec := asked.value(h.version)
+	key := string(object.AppendJSON(nil, spec))
+	var status SubjectAccessReviewStatus
+	if kept, ok := h.answers.Get(key); ok {
+		status = kept.(SubjectAccessReviewStatus)
+	} else {
+		var err error
+		if status, err = h.ask(ctx, spec); err != nil {
+			return h.onError, "", err
+		}
+		if asked.size() < maxAsked {
+			life := h.unauthorized
+			if status.Allowed {
+				life = h.authorized
+			}
+			h.answers.Add(key, status, life)
+		}
+	}
+	switch {
+	case status.Denied && status.Allowed:
+		return access.Deny, status.Reason, errBoth
+	case status.Denied:
+		return access.Deny, status.Reason, nil
+	case status.Allowed:
+		return access.Allow, status.Reason, nil
+	}
+	return access.NoOpinion, status.Reason, nil
+}
+
+func (h *hook) rulesIn(context.Context, *access.User, string) ([]Rule, bool, error) {
+	return nil, true, errHookRules
+}
+
+const errHookRules nodeError = "webhook authorizer does not support user rule resolution"
+
+// matches says whether the webhook is to be asked: not where a condition is false. A condition that fails matters only where none of
+// the others is.
+func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
+	if len(h.conditions) == 0 {
+		return true, nil
+	}
+	began := time.Now()
+	request := asked.request()
+	var errs []error
+	excluded := slices.ContainsFunc(h.conditions, func(c *cel.AccessCondition) bool {
+		holds, err := c.Holds(ctx, request)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		return err == nil && !holds
+	})
+	if tell := h.options.Metrics.Matched; tell != nil {
+		tell(string(Webhook), h.name, time.Since(began), len(errs) > 0, excluded)
+	}
+	if excluded {
+		return false, nil
+	}
+	return len(errs) == 0, aggregate(errs)
+}
+
+// ask asks the webhook, again where an error may pass.
+func (h *hook) ask(ctx context.Context, spec object.Value) (status SubjectAccessReviewStatus, err error) {
+	body := review(h.version, spec)
+	m := &h.options.Metrics
+	result := ""
+	err = webhook.Retry(ctx, cmp.Or(h.options.RetryDelay, webhook.RetryDelay), func() error {
+		began := time.Now()
+		answer, err := h.remote.Post(ctx, body)
+		if err == nil {
+			status, err = readAnswer(answer, h.version)
+		}
+		switch {
+		case err == nil:
+			result = "success"
+		case ctx.Err() != nil:
+			result = "canceled"
+		case utilnet.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err):
+			result = "timeout"
+		default:
+			result = "error"
+		}
+		if m.Evaluated != nil {
+			m.Evaluated(h.name, result, time.Since(began))
+		}
+		return err
+	})
+	if err != nil {
+		h.options.Logger.Error("an authorization webhook could not be asked", "name", h.name, "error", err)
+		if m.FailedOpen != nil && h.onError == access.NoOpinion && ctx.Err() == nil {
+			m.FailedOpen(h.name, result)
+		}
+	}
+	return status, err
+}
