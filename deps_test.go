@@ -173,8 +173,8 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// Nothing of another package is changed, neither at import nor later: it would be changed for the whole process, and for whoever
-// links this one.
+// Nothing of another package is changed, neither at import nor later: it would be changed for the whole process, and
+// for whoever links this one.
 func TestNoVariableOfAnotherPackageIsSet(t *testing.T) {
 	parsed := 0
 	for _, p := range packages(t) {
@@ -207,8 +207,8 @@ func g(a struct{ X int }) { a.X = 1; q := b.New(); q.X = 1; q.Y++ }`
 	}
 }
 
-// foreign finds where a file sets a variable of another package, or may: func init is there for nothing else, and an address is
-// there to write to.
+// foreign finds where a file sets a variable of another package, or may: func init is there for nothing else, and an
+// address is there to write to.
 func foreign(file *ast.File) (found []ast.Node) {
 	imported := map[string]bool{}
 	for _, i := range file.Imports {

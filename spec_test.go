@@ -32,7 +32,8 @@ var (
 	row         = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d+) \| (.*) \|$`)
 )
 
-// docs/spec.md and the tests agree: a test names requirements that there are, and a requirement has tests, or the table says why not.
+// docs/spec.md and the tests agree: a test names requirements that there are, and a requirement has tests, or the table
+// says why not.
 func TestRequirementsHaveTests(t *testing.T) {
 	text, err := os.ReadFile(specFile)
 	if err != nil {

@@ -35,7 +35,7 @@ var manifests = []struct {
 // refused are objects that Plinth is known not to take, with the reason. One that it takes after all fails the test.
 var refused = map[string]string{}
 
-// unserved are kinds that come with their own issues, or that the reference does not serve by default either.
+// unserved are kinds that are not served, or that the reference does not serve by default either.
 var unserved = []string{"CustomResourceDefinition", "APIService", "Kustomization", "CSINode", "VolumeSnapshotClass",
 	"VolumeGroupSnapshotClass", "StorageCapacity"}
 

@@ -35,7 +35,7 @@ type place struct {
 	text     string // the head, if there is one, and the first line
 }
 
-// sources is upstream's source by file: "merge/update.go".
+// sources is the source of upstream, by the path of each file in its module.
 type sources map[string]*source
 
 type source struct {

@@ -1,0 +1,406 @@
+package plinth
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// maxColumns is the house limit of a line of Go (CONTRIBUTING); a tab counts as one.
+const maxColumns = 120
+
+// wide says how many longer lines the folders have that are left from before there was a limit. A folder that is not
+// listed has none; a number here only falls.
+var wide = map[string]int{
+	".": 30, "cmd/plinth": 47, "conformance": 12, "conformance/apply": 30, "conformance/attempts": 93,
+	"conformance/audit": 15, "conformance/authentication": 115, "conformance/authorization": 48,
+	"conformance/bench": 53, "conformance/builtin": 40, "conformance/cbor": 20, "conformance/cel": 62,
+	"conformance/clients": 45, "conformance/cluster": 53, "conformance/collection": 37, "conformance/columns": 28,
+	"conformance/crd": 70, "conformance/custom": 65, "conformance/defaults": 32, "conformance/discovery": 21,
+	"conformance/envtest": 55, "conformance/features": 17, "conformance/initial": 13,
+	"conformance/internal/controlplane": 16, "conformance/internal/harness": 12, "conformance/internal/kubelet": 21,
+	"conformance/internal/load": 16, "conformance/internal/native": 12, "conformance/internal/realcrds": 15,
+	"conformance/internal/records": 12, "conformance/internal/reference": 12, "conformance/internal/scheme": 11,
+	"conformance/internal/shell": 12, "conformance/internal/strategies": 30, "conformance/internal/valuediff": 11,
+	"conformance/kubectl": 37, "conformance/languages": 15, "conformance/merge": 90, "conformance/patches": 42,
+	"conformance/programs": 11, "conformance/reading": 17, "conformance/realcrds": 15, "conformance/requests": 22,
+	"conformance/schema": 35, "conformance/soak": 18, "conformance/tokens": 53, "conformance/validation": 43,
+	"internal/addresses": 33, "internal/apierr": 13, "internal/audit": 52, "internal/auth": 71,
+	"internal/auth/oidc": 46, "internal/auth/oidc/issuertest": 13, "internal/auth/serviceaccount": 40,
+	"internal/auth/tokencache": 16, "internal/auth/tokenwebhook": 15, "internal/authz": 60, "internal/builtin": 127,
+	"internal/builtin/columns": 43, "internal/builtin/convert": 17, "internal/builtin/defaults": 58,
+	"internal/builtin/gotypes": 21, "internal/builtin/gotypes/facts": 13, "internal/builtin/validation": 237,
+	"internal/builtin/validation/validationtest": 11, "internal/builtin/warnings": 48, "internal/cel": 95,
+	"internal/configfile": 18, "internal/controller": 62, "internal/crd": 85, "internal/crd/validation": 97,
+	"internal/discovery": 60, "internal/engine": 156, "internal/etcdstub": 15, "internal/features": 20,
+	"internal/fielderrors": 15, "internal/httpapi": 162, "internal/impersonation": 20, "internal/invariants": 11,
+	"internal/objectmeta": 26, "internal/proto": 27, "internal/server": 371, "internal/shard": 12,
+	"internal/store/filelog": 43, "internal/store/storetest": 43, "internal/view": 11, "internal/webhook": 37,
+	"internal/wire": 40, "merge": 67, "object": 80, "patch": 92, "schema": 121, "tools/style": 15,
+}
+
+// longString is how long a string is that cannot be broken without being harder to read: a line may be longer for its
+// sake.
+const longString = 60
+
+var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`?")
+
+func TestLinesAreShort(t *testing.T) {
+	found, lines := map[string]int{}, 0
+	last := map[string]string{}
+	eachFile(t, ".go", func(path string, text []byte) {
+		raw := false // within a raw string of several lines
+		for i, line := range strings.Split(string(text), "\n") {
+			lines++
+			inString := raw
+			if strings.Count(line, "`")%2 == 1 {
+				raw = !raw
+			}
+			if utf8.RuneCountInString(line) <= maxColumns || inString || strings.HasPrefix(line, "//go:") {
+				continue
+			}
+			longest := 0
+			for _, s := range quoted.FindAllString(line, -1) {
+				longest = max(longest, utf8.RuneCountInString(s))
+			}
+			if longest < longString && !ast.IsGenerated(parsed(t, path, text)) {
+				folder := filepath.ToSlash(filepath.Dir(path))
+				found[folder]++
+				last[folder] = fmt.Sprintf("%s:%d", path, i+1)
+			}
+		}
+	})
+	if lines < 100_000 {
+		t.Errorf("only %d lines were read", lines)
+	}
+	for _, folder := range slices.Sorted(maps.Keys(found)) {
+		if found[folder] > wide[folder] {
+			t.Errorf("%s: %d lines are longer than %d columns, %d may be; the last is %s", folder, found[folder], maxColumns, wide[folder], last[folder])
+		}
+	}
+	for folder, n := range wide {
+		if found[folder] < n {
+			t.Logf("%s: %d of %d lines are left that are too long; the number in this test can fall", folder, found[folder], n)
+		}
+	}
+}
+
+func parsed(t *testing.T, path string, text []byte) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// What a package exports says what it is.
+func TestWhatIsExportedIsDocumented(t *testing.T) {
+	exported := 0
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			path := filepath.Join(p.Dir, name)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := parsed(t, path, text)
+			if ast.IsGenerated(file) || p.Name == "main" {
+				continue
+			}
+			for _, what := range undocumented(file, &exported) {
+				t.Errorf("%s: %s has no comment", path, what)
+			}
+		}
+	}
+	if exported < 1000 {
+		t.Errorf("only %d exported names were found", exported)
+	}
+	n := 0
+	bad := parsed(t, "bad.go", []byte("package p\nfunc F() {}\ntype T int\nfunc (T) M() {}\nfunc (t) M() {}\nvar V, w = 1, 2\n// G does.\nfunc G() {}\n"))
+	if got := undocumented(bad, &n); len(got) != 4 || n != 5 {
+		t.Errorf("of a file with 4 such names, %v were found, of %d", got, n)
+	}
+}
+
+// selfEvident are the methods of error and fmt.Stringer, which do what these say.
+var selfEvident = []string{"Error", "String", "Unwrap"}
+
+// undocumented names what a file exports without a comment, and counts what it exports.
+func undocumented(file *ast.File, exported *int) (names []string) {
+	look := func(name *ast.Ident, docs ...*ast.CommentGroup) {
+		if !name.IsExported() || slices.Contains(selfEvident, name.Name) {
+			return
+		}
+		*exported++
+		if !slices.ContainsFunc(docs, func(d *ast.CommentGroup) bool { return d != nil }) {
+			names = append(names, name.Name)
+		}
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil || receiver(d.Recv.List[0].Type).IsExported() {
+				look(d.Name, d.Doc)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					look(s.Name, s.Doc, s.Comment, d.Doc)
+				case *ast.ValueSpec:
+					for _, name := range s.Names {
+						look(name, s.Doc, s.Comment, d.Doc)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// receiver is the name of the type that a method belongs to.
+func receiver(of ast.Expr) *ast.Ident {
+	for {
+		switch e := of.(type) {
+		case *ast.StarExpr:
+			of = e.X
+		case *ast.IndexExpr:
+			of = e.X
+		case *ast.IndexListExpr:
+			of = e.X
+		case *ast.Ident:
+			return e
+		}
+	}
+}
+
+// A row of the table "Where do I change …" names files and what stands in them.
+var (
+	place = regexp.MustCompile(`^\| (.+) \| (.+) \| (.+) \|$`)
+	code  = regexp.MustCompile("`([^`]+)`")
+)
+
+func TestWhereToChange(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where do I change …\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := 0
+	for line := range strings.Lines(table) {
+		row := place.FindStringSubmatch(strings.TrimSpace(line))
+		if row == nil || !strings.Contains(row[2], "`") {
+			continue
+		}
+		rows++
+		var text string
+		for _, file := range code.FindAllStringSubmatch(row[2], -1) {
+			text += read(t, file[1])
+		}
+		for _, name := range code.FindAllStringSubmatch(row[3], -1) {
+			if !strings.Contains(text, name[1]) {
+				t.Errorf("%s: %s is not in %s", row[1], name[0], row[2])
+			}
+		}
+	}
+	if rows < 10 {
+		t.Errorf("only %d rows were found", rows)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+	}
+	return string(text)
+}
+
+// Decision 2 has a row for each module that the product requires itself, and a word on each that tests and tools do;
+// and it has none that nobody requires.
+func TestDependenciesAreDecided(t *testing.T) {
+	page := read(t, "docs/decisions/0002-dependencies.md")
+	product, tests, ok := strings.Cut(page, "\n## Tests and tools\n")
+	if !ok {
+		t.Fatal("the page has no chapter of tests and tools")
+	}
+	module := regexp.MustCompile("`([a-z0-9.-]+\\.[a-z]+/[^` ]+)`")
+	rows := map[string]bool{}
+	for line := range strings.Lines(product) {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| ") && len(cells) == 3 {
+			for _, name := range module.FindAllStringSubmatch(cells[0], -1) {
+				rows[name[1]] = true
+			}
+		}
+	}
+	same(t, "the table of decision 2", rows, direct(t, "go.mod"))
+	named := map[string]bool{}
+	for _, name := range module.FindAllStringSubmatch(tests, -1) {
+		named[name[1]] = true
+	}
+	others := map[string]bool{}
+	for _, file := range []string{"conformance/go.mod", "tools/go.mod", "tools/helm/go.mod"} {
+		maps.Copy(others, direct(t, file))
+	}
+	maps.DeleteFunc(others, func(name string, _ bool) bool { return rows[name] })
+	for _, file := range parse(t, "go.mod").Tool {
+		others[file.Path] = true
+	}
+	same(t, "the chapter of tests and tools of decision 2", named, others)
+}
+
+func same(t *testing.T, where string, named, required map[string]bool) {
+	t.Helper()
+	if len(required) < 5 {
+		t.Errorf("only %d modules are required", len(required))
+	}
+	for name := range required {
+		if !named[name] {
+			t.Errorf("%s is not in %s", name, where)
+		}
+	}
+	for name := range named {
+		if !required[name] {
+			t.Errorf("%s is in %s, and nothing requires it", name, where)
+		}
+	}
+}
+
+// module is what a go.mod says.
+type module struct {
+	Tool    []struct{ Path string }
+	Require []struct {
+		Path     string
+		Indirect bool
+	}
+}
+
+func parse(t *testing.T, file string) (m module) {
+	t.Helper()
+	out, err := exec.Command("go", "mod", "edit", "-json", file).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &m)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return m
+}
+
+// direct are the modules that a module requires itself, but for those of this repository.
+func direct(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, r := range parse(t, file).Require {
+		if !r.Indirect && r.Path != "plinth" {
+			all[r.Path] = true
+		}
+	}
+	return all
+}
+
+// What names lead to.
+var (
+	link     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	decision = regexp.MustCompile(`\b[Dd]ecision (\d+)`)
+	// A file of the repository, by its path from the root.
+	file = regexp.MustCompile("(?:^|[\\s`(\"])((?:internal|docs|cmd|merge|object|schema|patch|conformance|tools)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|txt|yaml))\\b")
+	// A page of documentation, by its name alone.
+	page = regexp.MustCompile(`\b(?:[A-Z]{4,}\.md|(?:SPEC|DESIGN|STYLE|ARCHITECTURE|CONTRIBUTING|README)\b(?:\.md)?)`)
+	// What only those know who were there.
+	inside = regexp.MustCompile(`(?i)\b(?:its|their) own issues?\b|\bissue #?\d+\b`)
+)
+
+// Documents, files, decisions and requirements that comments and pages name are there.
+func TestNamesLeadSomewhere(t *testing.T) {
+	pages := map[string]bool{"README": true, "ARCHITECTURE": true, "CONTRIBUTING": true}
+	looked := map[string]int{}
+	exists := func(what, path, name string) {
+		t.Helper()
+		looked[what]++
+		if _, err := os.Stat(name); err != nil {
+			t.Errorf("%s: %s is not there", path, name)
+		}
+	}
+	look := func(path, text string) {
+		text = strings.ReplaceAll(text, "SPEC: ", "")
+		for _, m := range decision.FindAllStringSubmatch(text, -1) {
+			looked["decision"]++
+			if found, _ := filepath.Glob(fmt.Sprintf("docs/decisions/%04s-*.md", m[1])); len(found) != 1 {
+				t.Errorf("%s: there is no %s", path, m[0])
+			}
+		}
+		for _, m := range file.FindAllStringSubmatch(text, -1) {
+			exists("file", path, m[1])
+		}
+		for _, name := range page.FindAllString(text, -1) {
+			looked["page"]++
+			if !pages[strings.TrimSuffix(name, ".md")] {
+				t.Errorf("%s: there is no page %s", path, name)
+			}
+		}
+		if m := inside.FindString(text); m != "" {
+			t.Errorf("%s: %q leads nowhere", path, m)
+		}
+	}
+	eachFile(t, ".md", func(path string, text []byte) {
+		look(path, string(text))
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			name, anchor, _ := strings.Cut(m[1], "#")
+			name = filepath.Join(filepath.Dir(path), name)
+			if m[1][0] == '#' {
+				name = path
+			}
+			exists("link", path, name)
+			if anchor != "" && !slices.Contains(anchors(read(t, name)), anchor) {
+				t.Errorf("%s: %s has no heading %s", path, name, anchor)
+			}
+		}
+	})
+	eachFile(t, ".go", func(path string, text []byte) {
+		if path == "house_test.go" {
+			return
+		}
+		for _, group := range parsed(t, path, text).Comments {
+			for _, line := range group.List {
+				_, ids, tests := strings.Cut(line.Text, "SPEC: ")
+				look(path, line.Text)
+				for _, id := range regexp.MustCompile(`\b[A-Z]{2,}-\d+\b`).FindAllString(ids, -1) {
+					if looked["requirement"]++; tests && !requirement.MatchString(id) {
+						t.Errorf("%s: %s is no requirement", path, id)
+					}
+				}
+			}
+		}
+	})
+	eachFile(t, "Makefile", func(path string, text []byte) { look(path, string(text)) })
+	t.Log(looked)
+	for what, least := range map[string]int{"decision": 2, "file": 40, "page": 15, "link": 12, "requirement": 600} {
+		if looked[what] < least {
+			t.Errorf("only %d of %s were found", looked[what], what)
+		}
+	}
+}
+
+// anchors are what links into a page can name, as GitHub makes them of its headings.
+func anchors(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		slug := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all = append(all, strings.ReplaceAll(slug, " ", "-"))
+	}
+	return all
+}
