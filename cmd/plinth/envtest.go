@@ -62,8 +62,8 @@ func envtest(args []string, out io.Writer) error {
 	return err
 }
 
-// place puts a program in its place as a whole, whether another one is running there or not. A copy costs no space where the
-// file system lets both be the same file, and outlives a program that `go run` has built.
+// place puts a program in its place as a whole, whether another one is running there or not. A copy costs no space
+// where the file system lets both be the same file, and outlives a program that `go run` has built.
 func place(program, at string) error {
 	if there, err := os.Stat(at); err == nil {
 		if is, err := os.Stat(program); err == nil && os.SameFile(there, is) {

@@ -12,8 +12,9 @@ import (
 
 //go:generate go test . -run TestFlagsPage -rewrite
 
-// Flags are tables. A row is a flag and what becomes of it; what the program prints as help, what it does with a command
-// line, and the page docs/flags.md are made from the rows. The reference's flags are all there, under its names.
+// Flags are tables. A row is a flag and what becomes of it; what the program prints as help, what it does with a
+// command line, and the page docs/flags.md are made from the rows. The reference's flags are all there, under its
+// names.
 
 // fate is what becomes of a flag.
 type fate string
@@ -75,7 +76,8 @@ func set(program string, sections ...section) *pflag.FlagSet {
 	return flags
 }
 
-// parse reads a command line. What is refused is an error; what means nothing is returned as pairs of a flag and the reason.
+// parse reads a command line. What is refused is an error; what means nothing is returned as pairs of a flag and the
+// reason.
 func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothing []any, err error) {
 	flags = set(program, t...)
 	flags.Usage = func() {}

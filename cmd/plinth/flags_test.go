@@ -94,8 +94,8 @@ func sample(f *pflag.Flag) string {
 	return "some"
 }
 
-// A flag that works changes the settings, one that means nothing does not and is told with its reason, and one that is refused
-// is an error that names it and what it asks for; but not when it says what would be so without it.
+// A flag that works changes the settings, one that means nothing does not and is told with its reason, and one that is
+// refused is an error that names it and what it asks for; but not when it says what would be so without it.
 //
 // SPEC: RUN-1, RUN-2
 func TestFates(t *testing.T) {

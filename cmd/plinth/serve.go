@@ -17,8 +17,8 @@ import (
 	"plinth/internal/server"
 )
 
-// defaults are the settings under one of the program's names. As kube-apiserver they are the reference's, and objects are kept
-// nowhere but where a flag says.
+// defaults are the settings under one of the program's names. As kube-apiserver they are the reference's, and objects
+// are kept nowhere but where a flag says.
 func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
 	if program == kubeAPIServer {

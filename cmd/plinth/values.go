@@ -13,8 +13,8 @@ import (
 	"plinth/internal/server"
 )
 
-// The types of flags. A variable holds the default, and the value once the flags are parsed. What a flag means nothing of is
-// parsed all the same: a value that the reference refuses is an error here, too.
+// The types of flags. A variable holds the default, and the value once the flags are parsed. What a flag means nothing
+// of is parsed all the same: a value that the reference refuses is an error here, too.
 
 func text(v *string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.StringVar(v, name, *v, usage) }

@@ -31,7 +31,8 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	// No controller manager ran beside the reference: the owners in the scripts are not there. (Without "*" only those run that are named.)
+	// No controller manager ran beside the reference: the owners in the scripts are not there. (Without "*" only those run
+	// that are named.)
 	walk(t, harness.RunTarget(t, "--controllers=-garbage-collector-controller"), func(st *step) string {
 		if st.differs != "" && harness.Target() == harness.Plinth {
 			return st.differently
@@ -71,7 +72,8 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 				case accept && st.differs != "":
 					st.differently = got
 				case got != want(st):
-					t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", s.file, st.line, st.title, st.command, linediff.Diff(want(st), got))
+					t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", s.file, st.line, st.title, st.command,
+						linediff.Diff(want(st), got))
 				}
 				if st.differs != "" && st.differently == st.want && !*rewrite {
 					t.Errorf("%s:%d: %s: there is no difference: %s", s.file, st.line, st.title, st.differs)
@@ -86,8 +88,8 @@ func walk(t *testing.T, server *harness.Server, want func(*step) string, accept 
 	}
 }
 
-// TestExplained: every conflict that Plinth tells of goes on to the values and the ways out (BEY-2), in the shape that the
-// comparison with the reference leaves out.
+// TestExplained: every conflict that Plinth tells of goes on to the values and the ways out (BEY-2), in the shape that
+// the comparison with the reference leaves out.
 //
 // SPEC: BEY-2
 func TestExplained(t *testing.T) {
@@ -110,7 +112,8 @@ func TestExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`Apply failed with 1 conflict: conflict with \"a\": .data.key\n\n`, `configmaps \"shared\" in namespace \"apply-explained\"`,
+	for _, part := range []string{`Apply failed with 1 conflict: conflict with \"a\": .data.key\n\n`,
+		`configmaps \"shared\" in namespace \"apply-explained\"`,
 		`.data.key is \"one\", owned by \"a\" (Apply, 20`, `this apply wants \"two\"`, `--field-manager=b --force-conflicts`} {
 		if !strings.Contains(string(body), part) {
 			t.Errorf("the conflict does not say %s:\n%s", part, body)

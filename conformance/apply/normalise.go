@@ -40,8 +40,8 @@ func (r *runner) normalise(out string) string {
 	return strings.TrimSpace(advice.ReplaceAllString(out, "! (kubectl's advice)"))
 }
 
-// explanation is what Plinth says of a conflict behind what the reference says: the object, the values, the owners, and the ways
-// out.
+// explanation is what Plinth says of a conflict behind what the reference says: the object, the values, the owners, and
+// the ways out.
 var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^"\n]*")?:` +
 	`(\n  \.[^\n]* is [^\n]*, owned by "[^\n]*\); this apply wants [^\n]*)+` +
 	`\nTo take these fields over: kubectl apply --server-side --field-manager=[^\n]* --force-conflicts -f FILE` +
@@ -60,14 +60,15 @@ type look struct {
 	managers      []string
 }
 
-// fullLines is how long an object may be to be printed as a whole again when it has been before, and longEntry is how long the
-// entry of a manager may be.
+// fullLines is how long an object may be to be printed as a whole again when it has been before, and longEntry is how
+// long the entry of a manager may be.
 const (
 	fullLines = 30
 	longEntry = 160
 )
 
-// print prints an object: YAML, as a whole or as the lines that have changed since it was printed before, and its managers.
+// print prints an object: YAML, as a whole or as the lines that have changed since it was printed before, and its
+// managers.
 func (s seen) print(body []byte) (string, error) {
 	var managed struct {
 		Metadata struct{ ManagedFields []entry }
@@ -142,13 +143,15 @@ func (e entry) key() string {
 	return fmt.Sprint(e.Operation, "\x00", e.Manager, "\x00", e.APIVersion, "\x00", e.Subresource)
 }
 
-// ordered says whether the entries stand in the order of the reference: by operation, time, and name. Which order that is depends
-// on whether two steps fall into the same second, so that the entries are printed by operation and name.
+// ordered says whether the entries stand in the order of the reference: by operation, time, and name. Which order that
+// is depends on whether two steps fall into the same second, so that the entries are printed by operation and name.
 func ordered(entries []entry) error {
 	for i := 1; i < len(entries); i++ {
 		a, b := entries[i-1], entries[i]
-		if strings.Join([]string{a.Operation, a.Time, a.key()}, "\x00") >= strings.Join([]string{b.Operation, b.Time, b.key()}, "\x00") {
-			return fmt.Errorf("managedFields are out of order: %s %s %s comes before %s %s %s", a.Operation, a.Time, a.Manager, b.Operation, b.Time, b.Manager)
+		if strings.Join([]string{a.Operation, a.Time, a.key()},
+			"\x00") >= strings.Join([]string{b.Operation, b.Time, b.key()}, "\x00") {
+			return fmt.Errorf("managedFields are out of order: %s %s %s comes before %s %s %s", a.Operation, a.Time, a.Manager,
+				b.Operation, b.Time, b.Manager)
 		}
 	}
 	return nil

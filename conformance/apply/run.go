@@ -56,7 +56,8 @@ type runner struct {
 
 // newRunner makes the script's namespace. home is shared by all scripts: discovery and the schemas are kept there.
 func newRunner(server *harness.Server, client *http.Client, home string, s *script) (*runner, error) {
-	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home, dir: filepath.Join(home, s.name()), seen: seen{}}
+	r := &runner{server: server, client: client, namespace: "apply-" + s.name(), home: home,
+		dir: filepath.Join(home, s.name()), seen: seen{}}
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return nil, err
 	}

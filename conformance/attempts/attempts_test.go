@@ -192,7 +192,8 @@ func (s *target) ask(r row) (int, error) {
 func (s *target) rows(t *testing.T) (all []row, tricks int) {
 	t.Helper()
 	uid := s.create(t, "/api/v1/namespaces/team/serviceaccounts", `{"metadata":{"name":"robot"}}`)
-	credentials := []credential{{name: "nobody", all: true}, {name: "the team", is: team, headers: bearer(harness.UserToken), all: true}}
+	credentials := []credential{{name: "nobody", all: true},
+		{name: "the team", is: team, headers: bearer(harness.UserToken), all: true}}
 	credentials = append(append(credentials, headerTricks()...), teamTricks()...)
 	certs, err := certificates(s.own)
 	if err != nil {
@@ -216,7 +217,8 @@ func (s *target) rows(t *testing.T) (all []row, tricks int) {
 		slices.Sort(urls)
 		urls = slices.Compact(urls)
 	}
-	urls = append(slices.Clone(paths), slices.DeleteFunc(urls, func(url string) bool { return slices.Contains(paths, url) })...)
+	urls = append(slices.Clone(paths), slices.DeleteFunc(urls,
+		func(url string) bool { return slices.Contains(paths, url) })...)
 	for i := range credentials {
 		c := &credentials[i]
 		if !c.all {

@@ -14,24 +14,44 @@ var public = []string{"/healthz", "/livez", "/readyz", "/version", "/version/"}
 
 // paths are those outside of the API, and those that look like something else than they are.
 var paths = []string{
-	"/", "/index.html", "/api", "/api/", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/api/v1", "/apis/nothing.example.com/v1", "/api/v2",
-	"/version", "/version/", "/version/x", "/healthz", "/healthz/", "/healthz/ping", "/livez", "/livez/", "/livez/ping", "/livez/nothing",
-	"/readyz", "/readyz/ping", "/readyz/shutdown", "/healthz?verbose", "/livez?exclude=ping", "/metrics", "/metrics/", "/metrics/slis",
-	"/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/flags/v", "/debug/api_priority_and_fairness/dump_requests",
-	"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/.well-known/openid-configuration", "/openid/v1/jwks", "/logs", "/logs/", "/statusz", "/flagz",
-	"/configz", "/swagger.json", "/ui", "/console", "/console/", "/favicon.ico", "/robots.txt", "/proxy", "/exec", "/token", "/nothing",
-	"//api", "//healthz", "/healthz//", "/api//v1/pods", "/apis//v1/pods", "//api/v1/secrets", "/api/v1//secrets", "/./api/v1/secrets",
-	"/healthz/../metrics", "/healthz/..%2fmetrics", "/healthz/%2e%2e/metrics", "/%68ealthz", "/healthz%00", "/healthz;a=b", "/HEALTHZ", "/healthz%2f",
-	"/healthz?/../../metrics", "/version/../metrics", "/version/..%2f..%2fapi", "/livez/ping/../../metrics", "/readyz%3fverbose", "/metrics%20", "/metrics/.",
-	"/api/v1/namespaces/team/../other/secrets", "/api/v1/namespaces/team%2f..%2fother/secrets", "/api/v1/namespaces/team/configmaps/..%2f..%2fsecrets",
-	"/api/v1/namespaces/team/configmaps/..%2f..%2f..%2fother%2fsecrets%2fx", "/api/v1/namespaces/team/configmaps/x/../../secrets", "/api/v1/namespaces/team//secrets",
-	"/api/v1/namespaces//secrets", "/api/v1/namespaces//configmaps", "/api/v1/namespaces/team/configmaps/", "/api/v1/namespaces/team/configmaps//", "/api/v1/namespaces/team/secrets%00",
-	"/api/v1/namespaces/team/Secrets", "/api/v1/namespaces/TEAM/configmaps", "/api/v1/namespaces/%74eam/configmaps", "/api/v1/namespaces/team/%63onfigmaps", "/api/v1/namespaces/team/configmaps%2fx",
-	"/api/v1/namespaces/team/configmaps;x=secrets", "/api/v1/namespaces/team/configmaps,secrets", "/api/v1/namespaces/team/configmaps?namespace=other", "/api/v1/namespaces/team/configmaps?fieldSelector=metadata.namespace%3Dother",
-	"/api/v1/configmaps?fieldSelector=metadata.namespace%3Dteam", "/api/v1/watch/secrets", "/api/v1/watch/namespaces/team/configmaps", "/api/v1/watch/namespaces/other/configmaps", "/api/v1/watch/namespaces/other/secrets/x",
-	"/api/v1/proxy/namespaces/other/services/x", "/api/v1/nodes/x/proxy/", "/api/v1/nodes/x:10250/proxy/pods", "/api/v1/namespaces/other/services/https:x:443/proxy/a", "/api/v1/namespaces/other/pods/x:80/proxy/../../x",
-	"/api/v1/namespaces/other/pods/x/exec?command=sh", "/api/v1/namespaces/other/pods/x/attach", "/api/v1/namespaces/other/pods/x/portforward", "/api/v1/namespaces/other/pods/x/log?follow=1",
-	"/api/v1/namespaces/other/pods/x/nothing", "/api/v1/namespaces/other/things", "/apis/apps/v7/namespaces/other/deployments", "/apis/nothing.example.com/v1/namespaces/other/things/x",
+	"/", "/index.html", "/api", "/api/", "/apis", "/apis/", "/apis/apps", "/apis/apps/v1", "/api/v1",
+	"/apis/nothing.example.com/v1", "/api/v2",
+	"/version", "/version/", "/version/x", "/healthz", "/healthz/", "/healthz/ping", "/livez", "/livez/", "/livez/ping",
+	"/livez/nothing",
+	"/readyz", "/readyz/ping", "/readyz/shutdown", "/healthz?verbose", "/livez?exclude=ping", "/metrics", "/metrics/",
+	"/metrics/slis",
+	"/debug/pprof", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/cmdline", "/debug/flags/v",
+	"/debug/api_priority_and_fairness/dump_requests",
+	"/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/.well-known/openid-configuration", "/openid/v1/jwks", "/logs",
+	"/logs/", "/statusz", "/flagz",
+	"/configz", "/swagger.json", "/ui", "/console", "/console/", "/favicon.ico", "/robots.txt", "/proxy", "/exec",
+	"/token", "/nothing",
+	"//api", "//healthz", "/healthz//", "/api//v1/pods", "/apis//v1/pods", "//api/v1/secrets", "/api/v1//secrets",
+	"/./api/v1/secrets",
+	"/healthz/../metrics", "/healthz/..%2fmetrics", "/healthz/%2e%2e/metrics", "/%68ealthz", "/healthz%00", "/healthz;a=b",
+	"/HEALTHZ", "/healthz%2f",
+	"/healthz?/../../metrics", "/version/../metrics", "/version/..%2f..%2fapi", "/livez/ping/../../metrics",
+	"/readyz%3fverbose", "/metrics%20", "/metrics/.",
+	"/api/v1/namespaces/team/../other/secrets", "/api/v1/namespaces/team%2f..%2fother/secrets",
+	"/api/v1/namespaces/team/configmaps/..%2f..%2fsecrets",
+	"/api/v1/namespaces/team/configmaps/..%2f..%2f..%2fother%2fsecrets%2fx",
+	"/api/v1/namespaces/team/configmaps/x/../../secrets", "/api/v1/namespaces/team//secrets",
+	"/api/v1/namespaces//secrets", "/api/v1/namespaces//configmaps", "/api/v1/namespaces/team/configmaps/",
+	"/api/v1/namespaces/team/configmaps//", "/api/v1/namespaces/team/secrets%00",
+	"/api/v1/namespaces/team/Secrets", "/api/v1/namespaces/TEAM/configmaps", "/api/v1/namespaces/%74eam/configmaps",
+	"/api/v1/namespaces/team/%63onfigmaps", "/api/v1/namespaces/team/configmaps%2fx",
+	"/api/v1/namespaces/team/configmaps;x=secrets", "/api/v1/namespaces/team/configmaps,secrets",
+	"/api/v1/namespaces/team/configmaps?namespace=other",
+	"/api/v1/namespaces/team/configmaps?fieldSelector=metadata.namespace%3Dother",
+	"/api/v1/configmaps?fieldSelector=metadata.namespace%3Dteam", "/api/v1/watch/secrets",
+	"/api/v1/watch/namespaces/team/configmaps", "/api/v1/watch/namespaces/other/configmaps",
+	"/api/v1/watch/namespaces/other/secrets/x",
+	"/api/v1/proxy/namespaces/other/services/x", "/api/v1/nodes/x/proxy/", "/api/v1/nodes/x:10250/proxy/pods",
+	"/api/v1/namespaces/other/services/https:x:443/proxy/a", "/api/v1/namespaces/other/pods/x:80/proxy/../../x",
+	"/api/v1/namespaces/other/pods/x/exec?command=sh", "/api/v1/namespaces/other/pods/x/attach",
+	"/api/v1/namespaces/other/pods/x/portforward", "/api/v1/namespaces/other/pods/x/log?follow=1",
+	"/api/v1/namespaces/other/pods/x/nothing", "/api/v1/namespaces/other/things",
+	"/apis/apps/v7/namespaces/other/deployments", "/apis/nothing.example.com/v1/namespaces/other/things/x",
 }
 
 // resourceURLs are those of all types that a server serves, in two namespaces: one in which the team has a role, and another.
@@ -82,7 +102,8 @@ func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err err
 				continue
 			}
 			if !nested {
-				urls = append(urls, version+"/"+resource, version+"/namespaces/team/"+resource, version+"/namespaces/other/"+resource)
+				urls = append(urls, version+"/"+resource, version+"/namespaces/team/"+resource,
+					version+"/namespaces/other/"+resource)
 			}
 			urls = append(urls, version+"/namespaces/team/"+resource+tail, version+"/namespaces/other/"+resource+tail)
 		}
@@ -96,10 +117,14 @@ var methods = []string{"GET", "WATCH", "HEAD", "POST", "PUT", "PATCH", "DELETE",
 
 // telling are the rows by which one sees whether a credential is any good.
 var telling = []string{
-	"GET /healthz", "GET /version", "GET /api", "GET /metrics", "GET /nothing", "GET /debug/pprof/", "GET /api/v1/namespaces/other/secrets", "GET /api/v1/namespaces/other/secrets/x",
-	"WATCH /api/v1/secrets", "POST /api/v1/namespaces/other/configmaps", "PUT /api/v1/namespaces/other/configmaps/x", "PATCH /api/v1/namespaces/other/configmaps/x",
-	"DELETE /api/v1/namespaces/other/configmaps/x", "DELETE /api/v1/namespaces/other/configmaps", "GET /api/v1/namespaces/other/pods/x/exec?command=sh", "POST /api/v1/namespaces/other/pods/x/portforward",
-	"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "GET /api/v1/namespaces/team/configmaps/x", "GET /api/v1/nodes/x/proxy/",
+	"GET /healthz", "GET /version", "GET /api", "GET /metrics", "GET /nothing", "GET /debug/pprof/",
+	"GET /api/v1/namespaces/other/secrets", "GET /api/v1/namespaces/other/secrets/x",
+	"WATCH /api/v1/secrets", "POST /api/v1/namespaces/other/configmaps", "PUT /api/v1/namespaces/other/configmaps/x",
+	"PATCH /api/v1/namespaces/other/configmaps/x",
+	"DELETE /api/v1/namespaces/other/configmaps/x", "DELETE /api/v1/namespaces/other/configmaps",
+	"GET /api/v1/namespaces/other/pods/x/exec?command=sh", "POST /api/v1/namespaces/other/pods/x/portforward",
+	"POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "GET /api/v1/namespaces/team/configmaps/x",
+	"GET /api/v1/nodes/x/proxy/",
 }
 
 // gotIn says whether an answer is one that only somebody gets who may have what the row asks for, and is not to be for this
@@ -122,18 +147,21 @@ func gotIn(user, method, url string, code int) bool {
 	// Everybody who is somebody may read discovery documents and ask what they may do.
 	discovery := []string{"/api", "/apis", "/openapi", "/healthz", "/livez", "/readyz", "/version"}
 	for _, prefix := range discovery {
-		if reads && (path == prefix || strings.HasPrefix(path, prefix+"/")) && !strings.Contains(path, "namespaces") && len(strings.Split(strings.Trim(path, "/"), "/")) <= 4 && code < 300 &&
+		if reads && (path == prefix || strings.HasPrefix(path, prefix+"/")) && !strings.Contains(path, "namespaces") &&
+			len(strings.Split(strings.Trim(path, "/"), "/")) <= 4 && code < 300 &&
 			!isResource(path) {
 			return false
 		}
 	}
-	if reads && (path == "/.well-known/openid-configuration" || path == "/openid/v1/jwks") && strings.HasPrefix(user, "system:serviceaccount:") {
+	if reads && (path == "/.well-known/openid-configuration" || path == "/openid/v1/jwks") &&
+		strings.HasPrefix(user, "system:serviceaccount:") {
 		return false
 	}
 	if method == "POST" && strings.HasPrefix(path[strings.LastIndexByte(path, '/')+1:], "selfsubject") {
 		return false
 	}
-	if user == team && (path == teamMaps || strings.HasPrefix(path, teamMaps+"/") || path == "/api/v1/watch/namespaces/team/configmaps") {
+	if user == team && (path == teamMaps || strings.HasPrefix(path, teamMaps+"/") ||
+		path == "/api/v1/watch/namespaces/team/configmaps") {
 		return false
 	}
 	return code < 300 || code == http.StatusSwitchingProtocols

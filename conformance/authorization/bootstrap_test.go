@@ -145,7 +145,8 @@ func (p policy) text() string {
 				fmt.Fprintf(&b, "\tpath %s %s\n", list(slices.Clone(r.Verbs)), list(slices.Clone(r.NonResourceURLs)))
 				continue
 			}
-			fmt.Fprintf(&b, "\trule %s %s %s", list(slices.Clone(r.Verbs)), list(slices.Clone(r.APIGroups)), list(slices.Clone(r.Resources)))
+			fmt.Fprintf(&b, "\trule %s %s %s", list(slices.Clone(r.Verbs)), list(slices.Clone(r.APIGroups)),
+				list(slices.Clone(r.Resources)))
 			if len(r.ResourceNames) > 0 {
 				b.WriteString(" " + list(slices.Clone(r.ResourceNames)))
 			}

@@ -54,7 +54,8 @@ func (r random) pod() *corev1.Pod {
 	case 1:
 		c.EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: local()}}}
 	case 2:
-		c.Env = []corev1.EnvVar{{Name: "a"}, {Name: "b", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local()}}}}
+		c.Env = []corev1.EnvVar{{Name: "a"}, {Name: "b",
+			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local()}}}}
 	case 3:
 		c.Env = []corev1.EnvVar{{Name: "b", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local()}}}}
 	}
@@ -145,7 +146,8 @@ func (r random) persistentVolume() *corev1.PersistentVolume {
 	s := &v.Spec.PersistentVolumeSource
 	switch r.IntN(10) {
 	case 0:
-		s.AzureFile = &corev1.AzureFilePersistentVolumeSource{SecretName: r.name(), SecretNamespace: one(r, []*string{nil, pointer(""), pointer("ns1")})}
+		s.AzureFile = &corev1.AzureFilePersistentVolumeSource{SecretName: r.name(),
+			SecretNamespace: one(r, []*string{nil, pointer(""), pointer("ns1")})}
 	case 1:
 		s.CephFS = &corev1.CephFSPersistentVolumeSource{SecretRef: secret()}
 	case 2:
@@ -159,7 +161,8 @@ func (r random) persistentVolume() *corev1.PersistentVolume {
 	case 6:
 		s.ISCSI = &corev1.ISCSIPersistentVolumeSource{SecretRef: secret()}
 	case 7:
-		s.StorageOS = &corev1.StorageOSPersistentVolumeSource{SecretRef: &corev1.ObjectReference{Namespace: one(r, namespaces), Name: r.name()}}
+		s.StorageOS = &corev1.StorageOSPersistentVolumeSource{SecretRef: &corev1.ObjectReference{Namespace: one(r,
+			namespaces), Name: r.name()}}
 	default:
 		s.CSI = &corev1.CSIPersistentVolumeSource{
 			ControllerPublishSecretRef: secret(), NodePublishSecretRef: secret(), NodeStageSecretRef: secret(),
@@ -258,7 +261,8 @@ func (c *cluster) change(r random) {
 		c.graph.AddResourceSlice(s.Name, *s.Spec.NodeName)
 		c.put("resource.k8s.io/resourceslices", s.Name, s)
 	default:
-		q := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: one(r, namespaces), Name: r.name()}}
+		q := &certificatesv1.PodCertificateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: one(r, namespaces),
+			Name: r.name()}}
 		q.Spec.NodeName = types.NodeName(one(r, nodeNames))
 		c.graph.AddPodCertificateRequest(q)
 		c.put("certificates.k8s.io/podcertificaterequests", q.Namespace+"/"+q.Name, q)
@@ -266,20 +270,25 @@ func (c *cluster) change(r random) {
 }
 
 var (
-	nodeUsers = []string{"system:node:node1", "system:node:node1", "system:node:node2", "system:node:node3", "system:node:", "node1"}
+	nodeUsers = []string{"system:node:node1", "system:node:node1", "system:node:node2", "system:node:node3",
+		"system:node:", "node1"}
 	nodeVerbs = []string{"get", "get", "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	nodeKinds = []string{
-		"/secrets", "/secrets", "/secrets", "/configmaps", "/persistentvolumeclaims", "/persistentvolumeclaims/status", "/persistentvolumes",
+		"/secrets", "/secrets", "/secrets", "/configmaps", "/persistentvolumeclaims", "/persistentvolumeclaims/status",
+		"/persistentvolumes",
 		"resource.k8s.io/resourceclaims", "storage.k8s.io/volumeattachments", "/serviceaccounts", "/serviceaccounts/token",
-		"coordination.k8s.io/leases", "storage.k8s.io/csinodes", "storage.k8s.io/csinodes/status", "resource.k8s.io/resourceslices",
+		"coordination.k8s.io/leases", "storage.k8s.io/csinodes", "storage.k8s.io/csinodes/status",
+		"resource.k8s.io/resourceslices",
 		"/nodes", "/nodes/status", "/nodes/proxy", "/pods", "/pods/status", "/pods/eviction", "/pods/log",
-		"certificates.k8s.io/podcertificaterequests", "certificates.k8s.io/podcertificaterequests/status", "/services", "apps/deployments",
+		"certificates.k8s.io/podcertificaterequests", "certificates.k8s.io/podcertificaterequests/status", "/services",
+		"apps/deployments",
 		"/events", "node.k8s.io/runtimeclasses", "/secrets/x", "authentication.k8s.io/tokenreviews",
 	}
 )
 
 func (r random) nodeRequest() access.Attributes {
-	a := access.Attributes{User: access.User{Name: one(r, nodeUsers), Groups: []string{"system:nodes"}}, Verb: one(r, nodeVerbs)}
+	a := access.Attributes{User: access.User{Name: one(r, nodeUsers), Groups: []string{"system:nodes"}},
+		Verb: one(r, nodeVerbs)}
 	if r.IntN(20) == 0 {
 		a.User.Groups = nil
 	}
@@ -291,7 +300,8 @@ func (r random) nodeRequest() access.Attributes {
 	kind := one(r, nodeKinds)
 	if r.IntN(2) == 0 { // what a kubelet does most
 		a.User.Name, a.User.Groups, a.Verb = "system:node:"+one(r, nodeNames), []string{"system:nodes"}, "get"
-		kind = one(r, []string{"/secrets", "/configmaps", "/persistentvolumeclaims", "/persistentvolumes", "resource.k8s.io/resourceclaims", "/serviceaccounts"})
+		kind = one(r, []string{"/secrets", "/configmaps", "/persistentvolumeclaims", "/persistentvolumes",
+			"resource.k8s.io/resourceclaims", "/serviceaccounts"})
 	}
 	a.Group, a.Resource, _ = strings.Cut(kind, "/")
 	a.Resource, a.Subresource, _ = strings.Cut(a.Resource, "/")
@@ -315,7 +325,8 @@ func (r random) nodeRequest() access.Attributes {
 		}
 	}
 	if r.IntN(4) == 0 {
-		selector := fields.AndSelectors(fields.OneTermEqualSelector("spec.nodeName", one(r, nodeNames)), fields.OneTermNotEqualSelector("a", "b"))
+		selector := fields.AndSelectors(fields.OneTermEqualSelector("spec.nodeName", one(r, nodeNames)),
+			fields.OneTermNotEqualSelector("a", "b"))
 		if r.IntN(3) == 0 {
 			selector = fields.OneTermNotEqualSelector("spec.nodeName", "node1")
 		}

@@ -28,7 +28,8 @@ var policies = flag.Int("policies", 400, "how many policies are made, for each o
 
 const requestsEach = 50
 
-// listed is a policy as the reference's authorizer asks for it. Its listers give bindings in no order; here first comes first.
+// listed is a policy as the reference's authorizer asks for it. Its listers give bindings in no order; here first comes
+// first.
 type listed struct {
 	policy
 	first string
@@ -58,7 +59,10 @@ func (l *listed) ListRoleBindings(_ context.Context, namespace string) (list []*
 			list = append(list, b)
 		}
 	}
-	slices.SortFunc(list, func(a, b *rbacv1.RoleBinding) int { return l.compare(a.Name+"/"+namespace, b.Name+"/"+namespace) })
+	slices.SortFunc(list, func(a, b *rbacv1.RoleBinding) int {
+		return l.compare(a.Name+"/"+namespace,
+			b.Name+"/"+namespace)
+	})
 	return list, nil
 }
 
@@ -89,7 +93,8 @@ func (p policy) reference(first string) *rbac.RBACAuthorizer {
 // stored is our authority over the same objects.
 func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 	t.Helper()
-	s, err := store.Open(store.Config{Log: memlog.New(), Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
+	s, err := store.Open(store.Config{Log: memlog.New(),
+		Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +106,8 @@ func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes = append(changes, store.Change{Key: store.Key{Resource: authz.RBACGroup + "/" + resource, Name: name}, Data: data})
+		changes = append(changes, store.Change{Key: store.Key{Resource: authz.RBACGroup + "/" + resource, Name: name},
+			Data: data})
 	}
 	for _, o := range p.clusterRoles {
 		add("clusterroles", o.ObjectMeta, o)
@@ -128,15 +134,17 @@ func (p policy) stored(t testing.TB, modes ...authz.Mode) *authz.Authority {
 
 // What generated policies and requests are made of. The parts are few, so that they meet.
 var (
-	users      = []string{"alice", "bob", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:sa1", "system:serviceaccount:ns1:sa2", "system:anonymous", ""}
+	users = []string{"alice", "bob", "system:serviceaccount:ns1:sa1", "system:serviceaccount:ns2:sa1",
+		"system:serviceaccount:ns1:sa2", "system:anonymous", ""}
 	groups     = []string{"devs", "ops", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ns1"}
 	namespaces = []string{"ns1", "ns2"}
 	verbs      = []string{"get", "list", "watch", "create", "update", "delete", "impersonate", ""}
 	apiGroups  = []string{"", "apps", "a.example.com"}
-	resources  = []string{"pods", "pods/log", "deployments", "deployments/scale", "deployments/status", "*/scale", "pods/*", "things", "*/", "log"}
-	names      = []string{"a", "b", "c", ""}
-	paths      = []string{"/", "/healthz", "/healthz/ping", "/api", "/apis/apps", "/healthz*", "/metrics", ""}
-	ruleURLs   = []string{"/healthz", "/healthz/*", "/api*", "/*", "/metrics", "/apis/**", "*/x"}
+	resources  = []string{"pods", "pods/log", "deployments", "deployments/scale", "deployments/status", "*/scale",
+		"pods/*", "things", "*/", "log"}
+	names    = []string{"a", "b", "c", ""}
+	paths    = []string{"/", "/healthz", "/healthz/ping", "/api", "/apis/apps", "/healthz*", "/metrics", ""}
+	ruleURLs = []string{"/healthz", "/healthz/*", "/api*", "/*", "/metrics", "/apis/**", "*/x"}
 )
 
 type random struct{ *rand.Rand }
@@ -159,7 +167,8 @@ func (r random) rules() (rules []rbacv1.PolicyRule) {
 			rules = append(rules, rbacv1.PolicyRule{Verbs: some(r, verbs, 0.3), NonResourceURLs: some(r, ruleURLs, 0.1)})
 			continue
 		}
-		rule := rbacv1.PolicyRule{Verbs: some(r, verbs, 0.3), APIGroups: some(r, apiGroups, 0.3), Resources: some(r, resources, 0.15)}
+		rule := rbacv1.PolicyRule{Verbs: some(r, verbs, 0.3), APIGroups: some(r, apiGroups, 0.3),
+			Resources: some(r, resources, 0.15)}
 		if r.IntN(4) == 0 {
 			rule.ResourceNames = some(r, names, 0.05)
 		}
@@ -176,9 +185,11 @@ func (r random) subjects() (list []rbacv1.Subject) {
 		case 3, 4:
 			list = append(list, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: one(r, groups)})
 		case 5:
-			list = append(list, rbacv1.Subject{Kind: "ServiceAccount", Name: one(r, []string{"sa1", "sa2"}), Namespace: one(r, []string{"ns1", "ns2", ""})})
+			list = append(list, rbacv1.Subject{Kind: "ServiceAccount", Name: one(r, []string{"sa1", "sa2"}),
+				Namespace: one(r, []string{"ns1", "ns2", ""})})
 		default:
-			list = append(list, rbacv1.Subject{Kind: one(r, []string{"Robot", "", "user"}), Name: one(r, users), Namespace: "ns1"})
+			list = append(list, rbacv1.Subject{Kind: one(r, []string{"Robot", "", "user"}), Name: one(r, users),
+				Namespace: "ns1"})
 		}
 	}
 	return list
@@ -204,15 +215,18 @@ func (r random) policy() (p policy) {
 		if o := (rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name("r")}, Rules: r.rules()}); free("cr", o.Name) {
 			p.clusterRoles = append(p.clusterRoles, o)
 		}
-		if o := (rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name("r"), Namespace: one(r, namespaces)}, Rules: r.rules()}); free("r", o.Namespace+o.Name) {
+		if o := (rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name("r"), Namespace: one(r, namespaces)},
+			Rules: r.rules()}); free("r", o.Namespace+o.Name) {
 			p.roles = append(p.roles, o)
 		}
 	}
 	for range r.IntN(12) {
-		if o := (rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name("b")}, RoleRef: ref(), Subjects: r.subjects()}); free("crb", o.Name) {
+		if o := (rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name("b")}, RoleRef: ref(),
+			Subjects: r.subjects()}); free("crb", o.Name) {
 			p.clusterRoleBindings = append(p.clusterRoleBindings, o)
 		}
-		if o := (rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name("b"), Namespace: one(r, namespaces)}, RoleRef: ref(), Subjects: r.subjects()}); free("rb", o.Namespace+o.Name) {
+		if o := (rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name("b"), Namespace: one(r, namespaces)},
+			RoleRef: ref(), Subjects: r.subjects()}); free("rb", o.Namespace+o.Name) {
 			p.roleBindings = append(p.roleBindings, o)
 		}
 	}
@@ -236,7 +250,8 @@ func (r random) request() access.Attributes {
 	return a
 }
 
-// aim brings a request near to what a binding of the policy allows: to one of its subjects, and to one of its role's rules.
+// aim brings a request near to what a binding of the policy allows: to one of its subjects, and to one of its role's
+// rules.
 func (r random) aim(a *access.Attributes, p policy) {
 	var subjects []rbacv1.Subject
 	var ref rbacv1.RoleRef
@@ -312,7 +327,8 @@ func TestRBAC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Several bindings may allow a request, and the reference names the one that it comes to first: with ours in front, that.
+			// Several bindings may allow a request, and the reference names the one that it comes to first: with ours in front,
+			// that.
 			by := ""
 			if _, rest, ok := strings.Cut(reason, `Binding "`); ok && decision == access.Allow {
 				by, _, _ = strings.Cut(rest, `"`)
@@ -325,7 +341,8 @@ func TestRBAC(t *testing.T) {
 			want, wantReason, _ := p.reference(by).Authorize(t.Context(), theirs(&a))
 			if decisions[decision] != want || reason != wantReason {
 				if different++; different < 5 {
-					policy, _ := json.Marshal(map[string]any{"clusterRoles": p.clusterRoles, "clusterRoleBindings": p.clusterRoleBindings, "roles": p.roles, "roleBindings": p.roleBindings})
+					policy, _ := json.Marshal(map[string]any{"clusterRoles": p.clusterRoles,
+						"clusterRoleBindings": p.clusterRoleBindings, "roles": p.roles, "roleBindings": p.roleBindings})
 					t.Errorf("policy %d: %+v\nhave %v %q\nwant %v %q\n%s", n, a, decisions[decision], reason, want, wantReason, policy)
 				}
 			}

@@ -65,7 +65,8 @@ func (b *bench) usable(ctx context.Context, path string) error {
 // customCreate adds the custom objects that the rows behind it work on.
 func (b *bench) customCreate(ctx context.Context, from, to int) error {
 	if from == 0 {
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: definitionsPath, Body: ruled("ruled.example.com", "ruleds", "Ruled")})
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: definitionsPath,
+			Body: ruled("ruled.example.com", "ruleds", "Ruled")})
 		if err != nil {
 			return b.refused(err, "custom-create", "custom-get", "custom-list", "custom-apply")
 		}
@@ -73,13 +74,15 @@ func (b *bench) customCreate(ctx context.Context, from, to int) error {
 			return err
 		}
 		// The first one compiles the rules; the reference sleeps two seconds before it.
-		if _, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: ruledPath, Body: ruledObject("first", 0)}); err != nil {
+		if _, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: ruledPath,
+			Body: ruledObject("first", 0)}); err != nil {
 			return err
 		}
 	}
 	return b.spend("custom-create", to-from, func() error {
 		return load.Each(connections, to-from, func(i int) error {
-			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: ruledPath, Body: ruledObject(fmt.Sprintf("r-%05d", from+i), from+i)})
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: ruledPath,
+				Body: ruledObject(fmt.Sprintf("r-%05d", from+i), from+i)})
 			return err
 		})
 	})
@@ -88,7 +91,8 @@ func (b *bench) customCreate(ctx context.Context, from, to int) error {
 func (b *bench) customGet(ctx context.Context, from, to int) error {
 	return b.spend("custom-get", to-from, func() error {
 		return load.Each(8, to-from, func(i int) error {
-			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: fmt.Sprintf("%s/r-%05d", ruledPath, (from+i)%ruledObjects)})
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet,
+				Path: fmt.Sprintf("%s/r-%05d", ruledPath, (from+i)%ruledObjects)})
 			return err
 		})
 	})
@@ -122,7 +126,8 @@ func (b *bench) crdRules(ctx context.Context) error {
 	began := time.Now()
 	for i := range n {
 		group := fmt.Sprintf("g%d.rules.example.com", i)
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: definitionsPath, Body: ruled(group, "ruleds", "Ruled")})
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: definitionsPath,
+			Body: ruled(group, "ruleds", "Ruled")})
 		if err != nil {
 			return b.refused(err, "crd-rules")
 		}

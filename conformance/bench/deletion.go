@@ -25,10 +25,11 @@ func (b *bench) controllers() (stop func(), err error) {
 	if b.kind != harness.Reference {
 		return func() {}, nil
 	}
-	plane, err := controlplane.Start(filepath.Join(b.dir, "controllers"), b.server, controlplane.Options{NoScheduler: true, Manager: []string{
-		"--controllers=garbage-collector-controller,namespace-controller", "--leader-elect=false",
-		"--kube-api-qps=1000", "--kube-api-burst=2000",
-	}})
+	plane, err := controlplane.Start(filepath.Join(b.dir, "controllers"), b.server,
+		controlplane.Options{NoScheduler: true, Manager: []string{
+			"--controllers=garbage-collector-controller,namespace-controller", "--leader-elect=false",
+			"--kube-api-qps=1000", "--kube-api-burst=2000",
+		}})
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +57,8 @@ func (b *bench) collectDependents(ctx context.Context) error {
 			Body: []byte(`{"propagationPolicy":"Background"}`)})
 		return err
 	}, func() (bool, error) {
-		list, err := b.one.Do(ctx, load.Request{Method: http.MethodGet, Path: configMaps(name) + "?limit=1&labelSelector=is%3Ddeleted"})
+		list, err := b.one.Do(ctx, load.Request{Method: http.MethodGet,
+			Path: configMaps(name) + "?limit=1&labelSelector=is%3Ddeleted"})
 		return err == nil && !bytes.Contains(list, []byte(`"name":`)), err
 	})
 }
@@ -105,7 +107,8 @@ func (b *bench) deletion(ctx context.Context, key, namespace, owner string, begi
 		if err := json.Unmarshal(body, &made); err != nil {
 			return err
 		}
-		references = fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q}]`, owner, made.Metadata.UID)
+		references = fmt.Sprintf(`,"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":%q,"uid":%q}]`, owner,
+			made.Metadata.UID)
 	}
 	err = load.Each(connections, deletedObjects, func(i int) error {
 		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: configMaps(namespace),
@@ -178,7 +181,8 @@ func (b *bench) reads() (stop func() (p99 float64, err error)) {
 			defer ticker.Stop()
 			for ctx.Err() == nil {
 				due := <-ticker.C
-				_, err := client.Discard(context.Background(), load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i)})
+				_, err := client.Discard(context.Background(),
+					load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i)})
 				mu.Lock()
 				failed = errors.Join(failed, err)
 				took = append(took, float64(time.Since(due).Microseconds())/1000)

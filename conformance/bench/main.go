@@ -1,12 +1,13 @@
 // Command bench drives the reference and Plinth side by side and prints the budget table: what the same work costs on
 // each, their ratio, and the target. `make bench` runs it; the reference is built first if it is not there.
 //
-// Both servers are driven by the same load generator from the same machine, and sync every write to disk before they answer.
-// They take turns at each row, so that a machine that is slower for a while is slower for both. Server CPU is user and system
-// time of the server's processes (for the reference kube-apiserver and etcd), resident memory is their sum, too.
+// Both servers are driven by the same load generator from the same machine, and sync every write to disk before they
+// answer. They take turns at each row, so that a machine that is slower for a while is slower for both. Server CPU is
+// user and system time of the server's processes (for the reference kube-apiserver and etcd), resident memory is their
+// sum, too.
 //
-// The targets were set on one machine. The column "at this pace" has them at the pace of the machine at hand: by as much
-// as the reference is slower or quicker on it. What misses that is marked.
+// The targets were set on one machine. The column "at this pace" has them at the pace of the machine at hand: by as
+// much as the reference is slower or quicker on it. What misses that is marked.
 package main
 
 import (
@@ -183,7 +184,8 @@ func printTable(results map[harness.Kind]map[string]result) error {
 		if !r.most {
 			bound = "≥"
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %g %s\t%.3g\t%s\n", r.work, reference.print(r.unit, hasReference), ours.print(r.unit, hasOurs),
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s %g %s\t%.3g\t%s\n", r.work, reference.print(r.unit, hasReference),
+			ours.print(r.unit, hasOurs),
 			ratio, bound, r.target, r.unit.name, target, verdict)
 	}
 	return out.Flush()

@@ -21,8 +21,8 @@ func (b *bench) flags() []string {
 	return nil
 }
 
-// profiled runs a measurement, and takes a profile of the server meanwhile if there is to be one. Work that is over sooner
-// leaves a profile of the idle server behind it.
+// profiled runs a measurement, and takes a profile of the server meanwhile if there is to be one. Work that is over
+// sooner leaves a profile of the idle server behind it.
 func (b *bench) profiled(ctx context.Context, key string, measure func() error) error {
 	if !b.profiling() {
 		return measure()
@@ -30,9 +30,11 @@ func (b *bench) profiled(ctx context.Context, key string, measure func() error) 
 	taken := make(chan error, 1)
 	go func() {
 		time.Sleep(500 * time.Millisecond) // the first requests open connections
-		profile, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: "/debug/pprof/profile?seconds=2", Accept: "*/*"})
+		profile, err := b.client.Do(ctx, load.Request{Method: http.MethodGet, Path: "/debug/pprof/profile?seconds=2",
+			Accept: "*/*"})
 		if err == nil {
-			err = errors.Join(os.MkdirAll(b.profiles, 0o755), os.WriteFile(filepath.Join(b.profiles, key+".pprof"), profile, 0o644))
+			err = errors.Join(os.MkdirAll(b.profiles, 0o755),
+				os.WriteFile(filepath.Join(b.profiles, key+".pprof"), profile, 0o644))
 		}
 		taken <- err
 	}()

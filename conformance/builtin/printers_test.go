@@ -128,7 +128,7 @@ func asStored(t *testing.T, r *engine.Resource, value object.Value) *engine.Obje
 	}
 }
 
-var cache = wire.NewEncodedCache(1 << 20)
+var encoded = wire.NewEncodedCache(1 << 20)
 
 func ourList(request *engine.Request, objects []*engine.Object) ([]byte, error) {
 	table := wire.NewTable(request, "v1", wire.IncludeNone)
@@ -144,7 +144,7 @@ func ourList(request *engine.Request, objects []*engine.Object) ([]byte, error) 
 		return nil, err
 	}
 	l := wire.NewList(request.Resource, wire.Media{Form: wire.AsTable, Version: "v1"}, table)
-	l.Cache = cache
+	l.Cache = encoded
 	text := l.Head(nil, wire.ListMeta{Revision: 1})
 	for o := range arranged {
 		if text, err = l.Item(text, o); err != nil {

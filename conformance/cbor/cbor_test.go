@@ -42,7 +42,8 @@ func TestMain(m *testing.M) {
 // run starts a server that speaks CBOR, as the reference does only when told to.
 func run(t *testing.T) *harness.Server {
 	t.Helper()
-	return harness.Run(t, harness.Options{Kind: harness.Target(), Dir: t.TempDir(), Flags: []string{"--feature-gates=CBORServingAndStorage=true"}})
+	return harness.Run(t, harness.Options{Kind: harness.Target(), Dir: t.TempDir(),
+		Flags: []string{"--feature-gates=CBORServingAndStorage=true"}})
 }
 
 // counter counts what goes over the wire, by content type.
@@ -106,7 +107,8 @@ func TestClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Data: map[string][]byte{"bytes": {0, 1, 0xff, '"'}, "none": {}}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Data: map[string][]byte{"bytes": {0, 1, 0xff, '"'}, "none": {}}}
 	made, err := typed.CoreV1().Secrets("default").Create(ctx, secret, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +116,8 @@ func TestClients(t *testing.T) {
 	if got := made.Data["bytes"]; !bytes.Equal(got, secret.Data["bytes"]) {
 		t.Errorf("bytes became %x", got)
 	}
-	if got, err := untyped.Resource(configMaps.GroupVersion().WithResource("secrets")).Namespace("default").Get(ctx, "s", metav1.GetOptions{}); err != nil {
+	if got, err := untyped.Resource(configMaps.GroupVersion().WithResource("secrets")).Namespace("default").Get(ctx, "s",
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	} else if text, _, _ := unstructured.NestedString(got.Object, "data", "bytes"); text != "AAH/Ig==" {
 		t.Errorf("bytes are shown as %q", text)
@@ -135,7 +138,8 @@ func TestClients(t *testing.T) {
 			t.Errorf("applied %q, got %q", value, got)
 		}
 	}
-	if _, err := ours.Apply(ctx, "c", object("three"), metav1.ApplyOptions{FieldManager: "other"}); !apierrors.IsConflict(err) {
+	if _, err := ours.Apply(ctx, "c", object("three"),
+		metav1.ApplyOptions{FieldManager: "other"}); !apierrors.IsConflict(err) {
 		t.Errorf("no conflict but %v", err)
 	}
 	if _, err := ours.Get(ctx, "none", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -157,7 +161,8 @@ func TestInformers(t *testing.T) {
 	defer cancel()
 	write := func(from, to int, value string) {
 		for i := from; i < to; i++ {
-			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%02d", i)}, Data: map[string]string{"k": value}}
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%02d", i)},
+				Data: map[string]string{"k": value}}
 			_, err := typed.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				_, err = typed.CoreV1().ConfigMaps("default").Update(ctx, object, metav1.UpdateOptions{})
@@ -170,7 +175,8 @@ func TestInformers(t *testing.T) {
 	write(0, 30, "before")
 	known := informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithNamespace("default"))
 	unknown := dynamicinformer.NewFilteredDynamicSharedInformerFactory(untyped, 0, "default", nil)
-	stores := []cache.SharedIndexInformer{known.Core().V1().ConfigMaps().Informer(), unknown.ForResource(configMaps).Informer()}
+	stores := []cache.SharedIndexInformer{known.Core().V1().ConfigMaps().Informer(),
+		unknown.ForResource(configMaps).Informer()}
 	known.Start(ctx.Done())
 	unknown.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), stores[0].HasSynced, stores[1].HasSynced) {
@@ -178,7 +184,8 @@ func TestInformers(t *testing.T) {
 	}
 	write(20, 40, "after")
 	for i := range 5 {
-		if err := typed.CoreV1().ConfigMaps("default").Delete(ctx, fmt.Sprintf("c%02d", i), metav1.DeleteOptions{}); err != nil {
+		if err := typed.CoreV1().ConfigMaps("default").Delete(ctx, fmt.Sprintf("c%02d", i),
+			metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +229,8 @@ func TestLargeList(t *testing.T) {
 	s := run(t)
 	typed, untyped, _ := clients(t, s)
 	for i := range 300 {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%03d", i)}, Data: map[string]string{"k": strings.Repeat("ü\n", 1000)}}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%03d", i)},
+			Data: map[string]string{"k": strings.Repeat("ü\n", 1000)}}
 		if _, err := typed.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,8 @@ func BenchmarkTwentyRulesReference(b *testing.B) {
 	theirs, obj := newReference(b, twenty()), document(b, []byte(twentyObject))
 	b.ReportAllocs()
 	for b.Loop() {
-		errs, _ := theirs.validator.Validate(context.Background(), nil, theirs.structural, obj, nil, limits.RuntimeCELCostBudget)
+		errs, _ := theirs.validator.Validate(context.Background(), nil, theirs.structural, obj, nil,
+			limits.RuntimeCELCostBudget)
 		if len(errs) > 0 {
 			b.Fatal(errs)
 		}

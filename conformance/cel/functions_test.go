@@ -21,7 +21,8 @@ func TestFunctions(t *testing.T) {
 	if now := version.MajorMinor(1, 36); !environment.DefaultCompatibilityVersion().EqualTo(now) {
 		t.Fatalf("new rules are compiled as in %s, not as in %s", environment.DefaultCompatibilityVersion(), now)
 	}
-	for file, env := range map[string]*cel.Env{"new.txt": set.NewExpressionsEnv(), "stored.txt": set.StoredExpressionsEnv()} {
+	for file, env := range map[string]*cel.Env{"new.txt": set.NewExpressionsEnv(),
+		"stored.txt": set.StoredExpressionsEnv()} {
 		path := "../../internal/cel/testdata/" + file
 		want := functions(env)
 		if *rewrite {
@@ -47,7 +48,8 @@ func functions(env *cel.Env) string {
 	var lines []string
 	for _, f := range env.Functions() {
 		for _, o := range f.OverloadDecls() {
-			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", f.Name(), o.ID(), o.IsMemberFunction(), o.ArgTypes(), o.ResultType()))
+			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", f.Name(), o.ID(), o.IsMemberFunction(), o.ArgTypes(),
+				o.ResultType()))
 		}
 	}
 	for _, m := range env.Macros() {

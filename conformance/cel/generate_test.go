@@ -78,9 +78,11 @@ func (g generator) node(depth int) node {
 }
 
 func (g generator) plain(depth int) node {
-	kinds := []string{"string", "string", "integer", "integer", "number", "boolean", "ios", "date-time", "duration", "byte", "enum"}
+	kinds := []string{"string", "string", "integer", "integer", "number", "boolean", "ios", "date-time", "duration",
+		"byte", "enum"}
 	if depth > 0 {
-		kinds = append(kinds, "object", "object", "list", "list", "set", "keyed", "keyed", "map", "map", "embedded", "preserve", "empty")
+		kinds = append(kinds, "object", "object", "list", "list", "set", "keyed", "keyed", "map", "map", "embedded",
+			"preserve", "empty")
 	}
 	if depth > 2 {
 		kinds = kinds[11:]
@@ -110,7 +112,8 @@ func (g generator) plain(depth int) node {
 		if g.one(2) {
 			return node{"x-kubernetes-preserve-unknown-fields": true}
 		}
-		return node{"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": node{"a": g.node(depth - 1)}}
+		return node{"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+			"properties": node{"a": g.node(depth - 1)}}
 	case "empty":
 		return node{"type": "object"}
 	case "list":
@@ -120,10 +123,12 @@ func (g generator) plain(depth int) node {
 			"items": node{"type": pick(g, "string", "integer")}}, "maxItems")
 	case "keyed":
 		keys := pick(g, []string{"k"}, []string{"k", "l"}, []string{"x.y"})
-		properties := node{"k": node{"type": "string"}, "l": node{"type": "integer"}, "x.y": node{"type": "string"}, "v": g.node(depth - 1)}
+		properties := node{"k": node{"type": "string"}, "l": node{"type": "integer"}, "x.y": node{"type": "string"},
+			"v": g.node(depth - 1)}
 		items := node{"type": "object", "properties": properties, "required": keys}
 		g.rules(items)
-		return g.bounded(node{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys, "items": items}, "maxItems")
+		return g.bounded(node{"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+			"items": items}, "maxItems")
 	case "map":
 		return g.bounded(node{"type": "object", "additionalProperties": g.node(depth - 1)}, "maxProperties")
 	default:
@@ -162,14 +167,16 @@ func (g generator) rule(s node) node {
 			"oldSelf.hasValue()", "oldSelf.orValue(self) == self")
 	case 3:
 		if g.one(3) {
-			r["rule"] = pick(g, "self.nothing == 1", "1 + 1", "self ==", "other", "self.all(x, x)", "has(self)", "oldSelf.hasValue()")
+			r["rule"] = pick(g, "self.nothing == 1", "1 + 1", "self ==", "other", "self.all(x, x)", "has(self)",
+				"oldSelf.hasValue()")
 		}
 	}
 	if g.one(3) {
 		r["message"] = pick(g, "it is wrong", " padded ")
 	}
 	if g.one(4) {
-		r["messageExpression"] = pick(g, "'is ' + string(self)", "'said'", "''", "'a\nb'", "string(type(self))", "1", "'%s'.format([self])",
+		r["messageExpression"] = pick(g, "'is ' + string(self)", "'said'", "''", "'a\nb'", "string(type(self))", "1",
+			"'%s'.format([self])",
 			"'old ' + string(oldSelf)", "oldSelf.hasValue() ? 'had' : 'had not'", "self", "string(1/0)", "oldSelf == self ? 'same' : 'other'")
 	}
 	if g.one(4) {
@@ -196,7 +203,8 @@ func (g generator) boolean(s node, x string, depth int) string {
 	}
 	n := g.IntN(8) - 2
 	if s["x-kubernetes-int-or-string"] == true {
-		return pick(g, fmt.Sprintf("type(%s) == int ? %s > %d : %s.startsWith('a')", x, x, n, x), fmt.Sprintf("%s == %d", x, n),
+		return pick(g, fmt.Sprintf("type(%s) == int ? %s > %d : %s.startsWith('a')", x, x, n, x),
+			fmt.Sprintf("%s == %d", x, n),
 			fmt.Sprintf("%s + 1 > %d", x, n), fmt.Sprintf("%s in [1, 'a']", x), fmt.Sprintf("string(%s) != '3'", x))
 	}
 	switch s["type"] {
@@ -204,7 +212,8 @@ func (g generator) boolean(s node, x string, depth int) string {
 		return pick(g, fmt.Sprintf("%s > %d", x, n), fmt.Sprintf("%s %% 2 == 0", x), fmt.Sprintf("7 / (%s - %d) < 9", x, n),
 			fmt.Sprintf("string(%s).size() < 2", x), fmt.Sprintf("[%s, %d].sum() > 2", x, n), fmt.Sprintf("%s < 2.5", x))
 	case "number":
-		return pick(g, fmt.Sprintf("%s > %d.5", x, max(n, 0)), fmt.Sprintf("%s < %d", x, n), fmt.Sprintf("int(%s) == %d", x, n))
+		return pick(g, fmt.Sprintf("%s > %d.5", x, max(n, 0)), fmt.Sprintf("%s < %d", x, n),
+			fmt.Sprintf("int(%s) == %d", x, n))
 	case "boolean":
 		return pick(g, x, "!"+x, x+" == false")
 	case "string":
@@ -216,24 +225,29 @@ func (g generator) boolean(s node, x string, depth int) string {
 		case "byte":
 			return pick(g, x+".size() < 3", x+" == b'abc'")
 		}
-		return pick(g, fmt.Sprintf("%s.size() < %d", x, n), x+".startsWith('a')", x+".matches('^[a-c]+$')", x+" < 'b'", x+".substring(1) != 'b'",
+		return pick(g, fmt.Sprintf("%s.size() < %d", x, n), x+".startsWith('a')", x+".matches('^[a-c]+$')", x+" < 'b'",
+			x+".substring(1) != 'b'",
 			x+" in ['a', 'abc']", x+".lowerAscii() == "+x, x+".split('a').size() == 1", x+".contains('b') || isIP("+x+")", "quantity("+x+").isInteger()",
 			x+".find('[a-z]+') == "+x, "'%s'.format(["+x+"]) == "+x)
 	case "array":
 		items := s["items"].(node)
-		return pick(g, fmt.Sprintf("%s.all(x, %s)", x, g.boolean(items, "x", depth-1)), fmt.Sprintf("%s.exists(x, %s)", x, g.boolean(items, "x", depth-1)),
+		return pick(g, fmt.Sprintf("%s.all(x, %s)", x, g.boolean(items, "x", depth-1)),
+			fmt.Sprintf("%s.exists(x, %s)", x, g.boolean(items, "x", depth-1)),
 			fmt.Sprintf("%s.size() < %d", x, n), fmt.Sprintf("%s[0] == %s[1]", x, x), fmt.Sprintf("%s + %s == %s", x, x, x),
-			fmt.Sprintf("%s.filter(x, %s).size() < 2", x, g.boolean(items, "x", depth-1)), fmt.Sprintf("%s.map(x, x) == %s", x, x),
+			fmt.Sprintf("%s.filter(x, %s).size() < 2", x, g.boolean(items, "x", depth-1)), fmt.Sprintf("%s.map(x, x) == %s", x,
+				x),
 			fmt.Sprintf("%s.exists_one(x, %s)", x, g.boolean(items, "x", depth-1)), fmt.Sprintf("%s.all(x, x in %s)", x, x),
 			fmt.Sprintf("%s.all(i, x, i < %d)", x, n))
 	case "object":
 		if of, ok := s["additionalProperties"].(node); ok {
 			return pick(g, fmt.Sprintf("%s.all(k, %s)", x, g.boolean(of, x+"[k]", depth-1)), fmt.Sprintf("'a' in %s", x),
-				fmt.Sprintf("%s.exists(k, k == 'b')", x), fmt.Sprintf("%s.size() < %d", x, n), fmt.Sprintf("%s['a'] == %s['b']", x, x),
+				fmt.Sprintf("%s.exists(k, k == 'b')", x), fmt.Sprintf("%s.size() < %d", x, n), fmt.Sprintf("%s['a'] == %s['b']", x,
+					x),
 				fmt.Sprintf("%s.all(k, v, %s)", x, g.boolean(of, "v", depth-1)))
 		}
 		if s["x-kubernetes-embedded-resource"] == true && g.one(2) {
-			return pick(g, x+".kind == 'K'", x+".metadata.name.size() < 3", "has("+x+".metadata.generateName)", x+".apiVersion == 'v1'")
+			return pick(g, x+".kind == 'K'", x+".metadata.name.size() < 3", "has("+x+".metadata.generateName)",
+				x+".apiVersion == 'v1'")
 		}
 		properties, _ := s["properties"].(node)
 		for name := range properties {

@@ -39,7 +39,8 @@ func TestGenerated(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for what, least := range map[string]uint64{"check: errors": 40, "check: none": 15, "objects: errors": 300, "objects: none": 100,
+	for what, least := range map[string]uint64{"check: errors": 40, "check: none": 15, "objects: errors": 300,
+		"objects: none":   100,
 		"updates: errors": 250, "updates: warnings": 60, "transitions": 80, "over": 8} {
 		if uint64(count[what]) < least**schemas/100 {
 			t.Errorf("%s: %d, too few", what, count[what])
@@ -83,9 +84,9 @@ func generated(t *testing.T, g generator, schema node, theirs *reference, ours *
 	return ""
 }
 
-// untilSame asks again where something differs: the reference goes through maps in the order in which Go does, and what it says
-// of a map with values that are wrong, what an expression costs that ends early, and which of several rules that cost the same
-// it names, depends on that.
+// untilSame asks again where something differs: the reference goes through maps in the order in which Go does, and what
+// it says of a map with values that are wrong, what an expression costs that ends early, and which of several rules
+// that cost the same it names, depends on that.
 func untilSame(count map[string]int, differs func() string) string {
 	told := differs()
 	for n := 0; told != "" && n < 300; n++ {

@@ -22,17 +22,21 @@ func TestLimits(t *testing.T) {
 	over := `self.l.all(x, x == 1) && self.s.size() >= 0`
 	many := strings.TrimSuffix(strings.Repeat(fmt.Sprintf(`{"rule":%q},`, over), 40), ",")
 	message := func(expression string) string {
-		return fmt.Sprintf(`{"rule":"self.i == 99","message":"else","messageExpression":%q},{"rule":"self.i == 98"}`, expression)
+		return fmt.Sprintf(`{"rule":"self.i == 99","message":"else","messageExpression":%q},{"rule":"self.i == 98"}`,
+			expression)
 	}
 	fits := fmt.Sprintf(`{"l":%s,"s":"","i":1}`, list(300))
 	long := fmt.Sprintf(`{"l":%s,"s":%q,"i":1}`, list(700), strings.Repeat("ab", 3000))
 	spent := map[string]int{}
 	for name, c := range map[string]struct{ rules, object, want string }{
-		"it fits":                        {`{"rule":"` + nested + `"}`, fits, ""},
-		"one costs too much":             {`{"rule":"` + nested + `"},{"rule":"false"}`, long, "call cost exceeds limit for rule"},
-		"together they cost much":        {many, long, ""},
-		"a regular expression":           {`{"rule":"self.s.matches('^(a|b)*c(a|b)*d(a|b)*e(a|b)*f(a|b)*$')"}`, long, "failed rule"},
-		"a message costs too much":       {message("self.l.all(x, self.l.all(y, x == y)) ? 'a' : 'b'"), long, "call cost exceeds limit for messageExpression"},
+		"it fits": {`{"rule":"` + nested + `"}`, fits, ""},
+		"one costs too much": {`{"rule":"` + nested + `"},{"rule":"false"}`, long,
+			"call cost exceeds limit for rule"},
+		"together they cost much": {many, long, ""},
+		"a regular expression": {`{"rule":"self.s.matches('^(a|b)*c(a|b)*d(a|b)*e(a|b)*f(a|b)*$')"}`, long,
+			"failed rule"},
+		"a message costs too much": {message("self.l.all(x, self.l.all(y, x == y)) ? 'a' : 'b'"), long,
+			"call cost exceeds limit for messageExpression"},
 		"a message is too long":          {message("self.s"), long, "else"},
 		"a message has lines":            {message("'a\\nb'"), fits, "else"},
 		"a message ends with a line":     {message("'a\\n'"), fits, ": a"},
@@ -53,7 +57,8 @@ func TestLimits(t *testing.T) {
 			if told := compare("errors", got, want); told != "" {
 				t.Errorf("%s (an update: %v): %s", name, old != nil, told)
 			}
-			if told := strings.Join(want, "\n"); old == nil && (c.want == "") != (told == "") && c.want != "" || !strings.Contains(told, c.want) {
+			if told := strings.Join(want, "\n"); old == nil && (c.want == "") != (told == "") && c.want != "" ||
+				!strings.Contains(told, c.want) {
 				t.Errorf("%s: the reference says %s", name, told)
 			}
 		}
@@ -63,7 +68,8 @@ func TestLimits(t *testing.T) {
 			if told := compare("errors of a default", got, want); told != "" || wantLeft != gotLeft {
 				t.Errorf("%s: of %d, %s %d is left, the reference has %d", name, budget, told, gotLeft, wantLeft)
 			}
-			for _, of := range []string{"running out of cost budget, no", "messageExpression evaluation failed due to running out"} {
+			for _, of := range []string{"running out of cost budget, no",
+				"messageExpression evaluation failed due to running out"} {
 				if strings.Contains(strings.Join(want, " "), of) {
 					spent[of]++
 				}
@@ -186,7 +192,8 @@ func definitionsOf(t *testing.T, text []byte) map[string][]byte {
 	return out
 }
 
-// exampleObjects compares what is said of the objects of a file: as they are, and with one field after the other changed.
+// exampleObjects compares what is said of the objects of a file: as they are, and with one field after the other
+// changed.
 func exampleObjects(t *testing.T, file string, known map[string]*pairOf) (compared int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -208,7 +215,10 @@ func exampleObjects(t *testing.T, file string, known map[string]*pairOf) (compar
 		step := max(len(all)/40, 1)
 		for i := 0; i < len(all); i += step {
 			changed := encode(t, all[i])
-			told := untilSame(map[string]int{}, func() string { return objects(t, changed, now, p.theirs, p.ours, map[string]int{}) })
+			told := untilSame(map[string]int{}, func() string {
+				return objects(t, changed, now, p.theirs, p.ours,
+					map[string]int{})
+			})
 			if told != "" {
 				t.Errorf("%s: %s\n%s", file, told, changed)
 			}

@@ -117,7 +117,8 @@ func compare(what string, ours, theirs []string) string {
 	if slices.Equal(ours, theirs) {
 		return ""
 	}
-	return fmt.Sprintf("%s differ:\n     ours %s\n   theirs %s", what, strings.Join(ours, "\n          "), strings.Join(theirs, "\n          "))
+	return fmt.Sprintf("%s differ:\n     ours %s\n   theirs %s", what, strings.Join(ours, "\n          "),
+		strings.Join(theirs, "\n          "))
 }
 
 func fromYAML(t testing.TB, text []byte) []byte {

@@ -82,7 +82,8 @@ func (r *reference) validate(t testing.TB, obj, old []byte) (errs, warnings []st
 	if old != nil {
 		was = document(t, old)
 		before = was
-		options = append(options, celschema.WithRatcheting(common.NewCorrelatedObject(now, was, &model.Structural{Structural: r.structural})))
+		options = append(options, celschema.WithRatcheting(common.NewCorrelatedObject(now, was,
+			&model.Structural{Structural: r.structural})))
 	}
 	told := &recorder{}
 	ctx := warning.WithWarningRecorder(context.Background(), told)
@@ -106,7 +107,8 @@ func (r *reference) cost(t testing.TB, obj []byte, budget int64) ([]string, int6
 
 // definition is a whole definition with this schema.
 func definition(props *apiextensions.JSONSchemaProps) *apiextensions.CustomResourceDefinition {
-	names := apiextensions.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"}
+	names := apiextensions.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget",
+		ListKind: "WidgetList"}
 	no := false
 	return &apiextensions.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com", ResourceVersion: "1"},

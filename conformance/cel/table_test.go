@@ -58,7 +58,8 @@ func encode(t testing.TB, v any) []byte {
 	return text
 }
 
-// typed is an expression's syntax tree, checked as the reference does for the schema of the table; nil if it does not compile.
+// typed is an expression's syntax tree, checked as the reference does for the schema of the table; nil if it does not
+// compile.
 func (c table) typed(t testing.TB, env *cel.Env, expression string) *cel.Ast {
 	t.Helper()
 	tree, issues := env.Compile(expression)
@@ -128,7 +129,8 @@ func TestTable(t *testing.T) {
 		count[outcome(kind, wantErrs)]++
 		gotErrs, gotLeft := ours.cost(t, c.object, limits.RuntimeCELCostBudget)
 		wantErrs, wantLeft := theirs.cost(t, c.object, limits.RuntimeCELCostBudget)
-		// The reference goes through a map in any order, and what it finds in the first member costs less than what it finds in the last.
+		// The reference goes through a map in any order, and what it finds in the first member costs less than what it finds
+		// in the last.
 		for range 64 {
 			if wantLeft == gotLeft {
 				break
@@ -143,7 +145,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	t.Log(count)
-	for what, least := range map[string]int{"true": 140, "false": 40, "error": 40, "broken": 30, "message": 8, "check: false": 40} {
+	for what, least := range map[string]int{"true": 140, "false": 40, "error": 40, "broken": 30, "message": 8,
+		"check: false": 40} {
 		if count[what] < least {
 			t.Errorf("%s: %d rules, at least %d are wanted", what, count[what], least)
 		}
@@ -165,8 +168,8 @@ func outcome(kind string, errs []string) string {
 	return "error"
 }
 
-// estimates compares the estimated cost of a rule, which is told only if it is over a limit: the rule is put below lists of more
-// and more items until it is.
+// estimates compares the estimated cost of a rule, which is told only if it is over a limit: the rule is put below
+// lists of more and more items until it is.
 func estimates(t *testing.T, c table, rule map[string]any, tree *cel.Ast) string {
 	if tree == nil {
 		return ""
@@ -183,7 +186,8 @@ func estimates(t *testing.T, c table, rule map[string]any, tree *cel.Ast) string
 	return ""
 }
 
-// everyFunction says which overloads no rule calls. Those of authorization need a variable that definitions do not have.
+// everyFunction says which overloads no rule calls. Those of authorization need a variable that definitions do not
+// have.
 func everyFunction(t *testing.T, env *cel.Env, called map[string]bool) {
 	t.Helper()
 	all := 0

@@ -49,7 +49,8 @@ func typed(t *testing.T, s *harness.Server) *kubernetes.Clientset {
 
 func namespace(t *testing.T, client kubernetes.Interface, name string) string {
 	t.Helper()
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func TestTyped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if created.UID == "" || created.ResourceVersion == "" || created.CreationTimestamp.IsZero() || created.Status.Phase != corev1.PodPending {
+	if created.UID == "" || created.ResourceVersion == "" || created.CreationTimestamp.IsZero() ||
+		created.Status.Phase != corev1.PodPending {
 		t.Errorf("a created pod lacks something: %+v", created)
 	}
 	if _, err := pods.Create(ctx, pod("a"), metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
@@ -104,7 +106,8 @@ func TestTyped(t *testing.T) {
 	if err != nil || running.Status.Phase != corev1.PodRunning {
 		t.Errorf("status: %v", err)
 	}
-	patched, err := pods.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"annotations":{"x":"y"}}}`), metav1.PatchOptions{})
+	patched, err := pods.Patch(ctx, "a", types.MergePatchType, []byte(`{"metadata":{"annotations":{"x":"y"}}}`),
+		metav1.PatchOptions{})
 	if err != nil || patched.Annotations["x"] != "y" || patched.Status.Phase != corev1.PodRunning {
 		t.Errorf("patch: %v, %+v", err, patched)
 	}
@@ -117,7 +120,8 @@ func TestTyped(t *testing.T) {
 		{metav1.ListOptions{FieldSelector: "status.phase=Running"}, 1},
 		{metav1.ListOptions{FieldSelector: "spec.nodeName=somewhere"}, 0},
 		{metav1.ListOptions{ResourceVersion: "0"}, 1},
-		{metav1.ListOptions{ResourceVersion: patched.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, 1},
+		{metav1.ListOptions{ResourceVersion: patched.ResourceVersion,
+			ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}, 1},
 	} {
 		got, err := pods.List(ctx, list.options)
 		if err != nil || len(got.Items) != list.want || got.ResourceVersion == "" {
@@ -217,7 +221,8 @@ func TestDynamicDiscoveryAndMapping(t *testing.T) {
 	}
 	// A short name and a plural, as kubectl resolves them.
 	expander := restmapper.NewShortcutExpander(mapper, disco, nil)
-	for short, want := range map[string]string{"cm": "ConfigMap", "deploy": "Deployment", "sc": "StorageClass", "po": "Pod"} {
+	for short, want := range map[string]string{"cm": "ConfigMap", "deploy": "Deployment", "sc": "StorageClass",
+		"po": "Pod"} {
 		kind, err := expander.KindFor(schema.GroupVersionResource{Resource: short})
 		if err != nil || kind.Kind != want {
 			t.Errorf("%s is %v, %v", short, kind, err)
@@ -233,13 +238,14 @@ func TestDynamicDiscoveryAndMapping(t *testing.T) {
 	}
 }
 
-// SPEC: WRITE-1: twenty writers count to a hundred together, each retrying its conflicts.
+// SPEC: WRITE-1: ten writers count to a hundred together, each retrying its conflicts.
 func TestRetryOnConflict(t *testing.T) {
 	server := harness.RunTarget(t)
 	client := typed(t, server)
 	ns := namespace(t, client, "conflicts")
 	maps := client.CoreV1().ConfigMaps(ns)
-	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": ""}}, metav1.CreateOptions{}); err != nil {
+	if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"},
+		Data: map[string]string{"n": ""}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const writers, each = 10, 10

@@ -60,7 +60,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // protobufConfig speaks protobuf, as controllers and the nodes do.
 func protobufConfig(t *testing.T, s *harness.Server) (*rest.Config, *spoken) {
 	config := jsonConfig(t, s)
-	config.ContentConfig = rest.ContentConfig{AcceptContentTypes: protobufType + ",application/json", ContentType: protobufType}
+	config.ContentConfig = rest.ContentConfig{AcceptContentTypes: protobufType + ",application/json",
+		ContentType: protobufType}
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	heard := &spoken{types: map[string]int{}}
 	config.Wrap(heard.wrap)
@@ -142,7 +143,8 @@ type fixture struct {
 
 func (f *fixture) request(t *testing.T, config *rest.Config, verb string, kind schema.GroupVersionKind, namespace string) *rest.Request {
 	r := f.resources[kind]
-	return restClient(t, config, kind.GroupVersion()).Verb(verb).NamespaceIfScoped(namespace, r.Namespaced).Resource(r.Name)
+	return restClient(t, config, kind.GroupVersion()).Verb(verb).NamespaceIfScoped(namespace,
+		r.Namespaced).Resource(r.Name)
 }
 
 // create writes every document in protobuf, and reads it again in both formats.
@@ -172,7 +174,8 @@ func (f *fixture) create(t *testing.T) {
 		}
 		var read [2]runtime.Object
 		for i, config := range []*rest.Config{f.protobuf, f.json} {
-			if read[i], err = f.request(t, config, "GET", kind, given.GetNamespace()).Name(given.GetName()).Do(t.Context()).Get(); err != nil {
+			if read[i], err = f.request(t, config, "GET", kind,
+				given.GetNamespace()).Name(given.GetName()).Do(t.Context()).Get(); err != nil {
 				t.Fatalf("%s %s: %v", kind.Kind, given.GetName(), err)
 			}
 			if !apiequality.Semantic.DeepEqual(bare(created), bare(read[i])) {
@@ -204,7 +207,8 @@ func bare(obj runtime.Object) runtime.Object {
 // speaks JSON reads.
 func TestProtobufInformers(t *testing.T) {
 	// The owners of the objects are not there, and must not be missed; one Service wants addresses of both families.
-	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
+	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller",
+		"--service-cluster-ip-range=10.0.0.0/16,fd00::/112")
 	config, heard := protobufConfig(t, server)
 	plain := jsonConfig(t, server)
 	plain.QPS, plain.WarningHandler = -1, rest.NoWarnings{}
@@ -230,7 +234,11 @@ func TestProtobufInformers(t *testing.T) {
 		for store, i := range map[*map[schema.GroupVersionKind]cache.Store]cache.SharedIndexInformer{
 			&stores: informer.Informer(), &partials: partial.ForResource(resource).Informer()} {
 			(*store)[kind] = i.GetStore()
-			if err := i.SetWatchErrorHandler(func(_ *cache.Reflector, err error) { failed.Add(1); t.Logf("%s: %v", kind, err) }); err != nil {
+			if err := i.SetWatchErrorHandler(func(_ *cache.Reflector,
+				err error) {
+				failed.Add(1)
+				t.Logf("%s: %v", kind, err)
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -256,7 +264,8 @@ func TestProtobufInformers(t *testing.T) {
 		kind := kindOf(t, obj)
 		m, _ := meta.Accessor(obj)
 		patch := []byte(`{"metadata":{"annotations":{"told":"in JSON"}}}`)
-		if err := f.request(t, config, "PATCH", kind, m.GetNamespace()).Name(m.GetName()).SetHeader("Content-Type", "application/merge-patch+json").
+		if err := f.request(t, config, "PATCH", kind, m.GetNamespace()).Name(m.GetName()).SetHeader("Content-Type",
+			"application/merge-patch+json").
 			Body(patch).Do(ctx).Error(); err != nil {
 			t.Errorf("patch of %s %s: %v", kind.Kind, m.GetName(), err)
 		}
@@ -266,7 +275,8 @@ func TestProtobufInformers(t *testing.T) {
 		}
 		changed, _ := meta.Accessor(live)
 		changed.SetLabels(map[string]string{"told": "in-protobuf"})
-		if err := f.request(t, config, "PUT", kind, m.GetNamespace()).Name(m.GetName()).Body(live).Do(ctx).Error(); err != nil {
+		if err := f.request(t, config, "PUT", kind,
+			m.GetNamespace()).Name(m.GetName()).Body(live).Do(ctx).Error(); err != nil {
 			t.Errorf("update of %s %s: %v", kind.Kind, m.GetName(), err)
 		}
 	}
@@ -279,7 +289,8 @@ func TestProtobufInformers(t *testing.T) {
 		if kind.Kind == "Namespace" {
 			continue
 		}
-		if err := f.request(t, config, "DELETE", kind, m.GetNamespace()).Name(m.GetName()).Body(&metav1.DeleteOptions{GracePeriodSeconds: &now}).
+		if err := f.request(t, config, "DELETE", kind,
+			m.GetNamespace()).Name(m.GetName()).Body(&metav1.DeleteOptions{GracePeriodSeconds: &now}).
 			Do(ctx).Error(); err != nil && !apierrors.IsNotFound(err) {
 			t.Errorf("delete of %s %s: %v", kind.Kind, m.GetName(), err)
 		}
@@ -368,33 +379,40 @@ func TestProtobufTyped(t *testing.T) {
 	bad := pod("bad")
 	bad.Spec.Containers = nil
 	_, err := client.CoreV1().Pods(ns).Create(ctx, bad, metav1.CreateOptions{})
-	if status, ok := err.(apierrors.APIStatus); !ok || !apierrors.IsInvalid(err) || len(status.Status().Details.Causes) == 0 {
+	if status, ok := err.(apierrors.APIStatus); !ok || !apierrors.IsInvalid(err) ||
+		len(status.Status().Details.Causes) == 0 {
 		t.Errorf("a Pod without containers: %v", err)
 	}
 	if _, err := client.CoreV1().Pods(ns).Create(ctx, pod("a"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	err = client.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, metav1.CreateOptions{})
+	err = client.CoreV1().Pods(ns).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Errorf("bind: %v", err)
 	}
 	for range 4 {
-		if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"}, BinaryData: map[string][]byte{"b": {0, 255}}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().ConfigMaps(ns).Create(ctx,
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "m-"},
+				BinaryData: map[string][]byte{"b": {0, 255}}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	list, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{Limit: 3})
-	if err != nil || len(list.Items) != 3 || list.Continue == "" || list.RemainingItemCount == nil || *list.RemainingItemCount != 1 {
+	if err != nil || len(list.Items) != 3 || list.Continue == "" || list.RemainingItemCount == nil ||
+		*list.RemainingItemCount != 1 {
 		t.Errorf("a chunk: %+v, %v", list.ListMeta, err)
 	}
 	rest, err := client.CoreV1().ConfigMaps(ns).List(ctx, metav1.ListOptions{Limit: 3, Continue: list.Continue})
 	if err != nil || len(rest.Items) != 1 || rest.ResourceVersion != list.ResourceVersion {
 		t.Errorf("the rest: %+v, %v", rest.ListMeta, err)
 	}
-	if err := client.CoreV1().ConfigMaps(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := client.CoreV1().ConfigMaps(ns).DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		t.Errorf("deletecollection: %v", err)
 	}
-	watch, err := client.CoreV1().ConfigMaps(ns).Watch(ctx, metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: new(int64)})
+	watch, err := client.CoreV1().ConfigMaps(ns).Watch(ctx,
+		metav1.ListOptions{ResourceVersion: "1", TimeoutSeconds: new(int64)})
 	if err != nil {
 		t.Errorf("watch: %v", err)
 	} else {

@@ -149,5 +149,8 @@ func checkFired(t *testing.T) {
 	for key := range known {
 		t.Errorf("%q is nothing that upstream says", key)
 	}
+	if len(all) < 100 {
+		t.Errorf("only %d places were found in upstream's source where something is wrong", len(all))
+	}
 	t.Logf("of %d places where upstream says that something is wrong, %d have done so", len(all), seen)
 }

@@ -185,5 +185,8 @@ func TestValidationIsUpstreams(t *testing.T) {
 		}
 	}
 	t.Logf("%d compared, %d refused for %d causes, %d differences", compared, refused, causes, differences)
+	if *objects >= 400 && (refused < compared/4 || compared-refused < compared/20) {
+		t.Errorf("of %d writes %d are refused: the variants are lopsided", compared, refused)
+	}
 	checkFired(t)
 }

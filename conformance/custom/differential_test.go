@@ -30,7 +30,8 @@ func definition(internal *apiextensions.JSONSchemaProps) *apiextensions.CustomRe
 		ObjectMeta: metav1.ObjectMeta{Name: "examples.example.org", ResourceVersion: "1"},
 		Spec: apiextensions.CustomResourceDefinitionSpec{
 			Group: "example.org", Version: "v1", Scope: apiextensions.NamespaceScoped, PreserveUnknownFields: &no,
-			Names:      apiextensions.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example", ListKind: "ExampleList"},
+			Names: apiextensions.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example",
+				ListKind: "ExampleList"},
 			Validation: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: internal}, // where the internal form has that of all versions
 			Versions:   []apiextensions.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
 			Conversion: &apiextensions.CustomResourceConversion{Strategy: apiextensions.NoneConverter},
@@ -53,7 +54,8 @@ func TestGeneratedSchemas(t *testing.T) {
 		if err != nil {
 			t.Fatalf("schema %d: %v", number, err)
 		}
-		if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), definition(internal)); len(errs) > 0 {
+		if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(),
+			definition(internal)); len(errs) > 0 {
 			count.refusedSchemas++
 			for _, err := range errs {
 				count.why[fmt.Sprintf("%s %s", err.Type, err.Detail)]++

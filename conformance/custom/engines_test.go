@@ -73,7 +73,8 @@ func internalSchema(n node) (*apiextensions.JSONSchemaProps, *apiextensionsv1.JS
 		return nil, nil, err
 	}
 	var internal apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&external, &internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(&external, &internal,
+		nil); err != nil {
 		return nil, nil, err
 	}
 	return &internal, &external, nil
@@ -135,7 +136,8 @@ func (r *reference) decode(text string, stored bool) (map[string]any, []string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown = append(unknown, pruning.PruneWithOptions(u, r.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
+	unknown = append(unknown, pruning.PruneWithOptions(u, r.structural, true,
+		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})...)
 	defaulting.PruneNonNullableNullsWithoutDefaults(u, r.structural)
 	wrong, more := structuralmeta.CoerceWithOptions(nil, u, r.structural, false, structuralmeta.CoerceOptions{
 		DropInvalidFields: stored, ReturnUnknownFieldPaths: true,
@@ -179,7 +181,8 @@ func (r *reference) validate(u map[string]any, old any) (errs field.ErrorList) {
 		return append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, u)...)
 	}
 	correlated := common.NewCorrelatedObject(u, before, &model.Structural{Structural: r.structural})
-	errs = append(errs, validation.ValidateCustomResourceUpdate(nil, u, before, r.validator, validation.WithRatcheting(correlated))...)
+	errs = append(errs, validation.ValidateCustomResourceUpdate(nil, u, before, r.validator,
+		validation.WithRatcheting(correlated))...)
 	errs = append(errs, structuralmeta.Validate(context.Background(), nil, u, r.structural, false)...)
 	if len(listtype.ValidateListSetsAndMaps(nil, r.structural, before)) == 0 {
 		errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, u)...)
@@ -190,7 +193,8 @@ func (r *reference) validate(u map[string]any, old any) (errs field.ErrorList) {
 func (r *reference) validateStatus(u, before map[string]any) (errs field.ErrorList) {
 	correlated := common.NewCorrelatedObject(u, before, &model.Structural{Structural: r.structural})
 	if status, ok := u["status"]; ok && r.status != nil {
-		errs = append(errs, validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, before["status"], r.status,
+		errs = append(errs, validation.ValidateCustomResourceUpdate(field.NewPath("status"), status, before["status"],
+			r.status,
 			validation.WithRatcheting(correlated.Key("status")))...)
 	}
 	if found := listtype.ValidateListSetsAndMaps(nil, r.structural, u); len(found) > 0 {

@@ -138,12 +138,15 @@ func (g *generator) word(n node, percent int) string {
 
 // wellFormed has texts of each format, without the dashes of its name.
 var wellFormed = map[string][]string{
-	"bsonobjectid": {"507f1f77bcf86cd799439011"}, "uri": {"http://a.b/c", "/a"}, "email": {"a@b.c"}, "hostname": {"a.bc", "a"}, "ipv4": {"10.0.0.1"},
+	"bsonobjectid": {"507f1f77bcf86cd799439011"}, "uri": {"http://a.b/c", "/a"}, "email": {"a@b.c"}, "hostname": {"a.bc",
+		"a"}, "ipv4": {"10.0.0.1"},
 	"ipv6": {"::1"}, "cidr": {"10.0.0.0/8"}, "mac": {"00:00:5e:00:53:01"}, "uuid": {"a8098c1a-f86e-11da-bd1a-00112444be1e"},
 	"uuid3": {"bcd02e22-68f0-3046-a512-327cca9def8f"}, "uuid4": {"025b0d74-00a2-4048-bf57-227c5111bb34"},
 	"uuid5": {"886313e1-3b8a-5372-9b90-0c9aee199e5d"}, "isbn": {"0321751043", "978-0321751041"}, "isbn10": {"0321751043"},
-	"isbn13": {"978-0321751041"}, "creditcard": {"4111-1111-1111-1111"}, "ssn": {"111-11-1111"}, "hexcolor": {"#FFF", "#a0b1c2"},
-	"rgbcolor": {"rgb(1,2,3)"}, "byte": {"YWJj", "YQ=="}, "password": {"a"}, "date": {"2024-02-29"}, "duration": {"1s", "22 ns"},
+	"isbn13": {"978-0321751041"}, "creditcard": {"4111-1111-1111-1111"}, "ssn": {"111-11-1111"}, "hexcolor": {"#FFF",
+		"#a0b1c2"},
+	"rgbcolor": {"rgb(1,2,3)"}, "byte": {"YWJj", "YQ=="}, "password": {"a"}, "date": {"2024-02-29"}, "duration": {"1s",
+		"22 ns"},
 	"datetime": {"2024-01-02T03:04:05Z"}, "k8sshortname": {"a-b"}, "k8slongname": {"a.b-c"},
 }
 

@@ -49,7 +49,8 @@ func TestRealSchemas(t *testing.T) {
 	}
 	t.Logf("%+v %v", *count, compared)
 	for what, n := range map[string][2]int{
-		"schemas": {count.schemas, 60}, "valid objects": {count.valid, 60}, "invalid objects": {count.invalid, 200}, "ratchets": {count.ratchets, 50},
+		"schemas": {count.schemas, 60}, "valid objects": {count.valid, 60}, "invalid objects": {count.invalid,
+			200}, "ratchets": {count.ratchets, 50},
 		"types compared": {compared["struct"], 2000}, "associative lists": {compared["associative list"], 50},
 	} {
 		if n[0] < n[1] {

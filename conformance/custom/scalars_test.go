@@ -18,7 +18,8 @@ func items(t *testing.T, of node, values []any) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(), definition(internal)); len(errs) > 0 {
+	if errs := apiextensionsvalidation.ValidateCustomResourceDefinition(context.Background(),
+		definition(internal)); len(errs) > 0 {
 		t.Fatalf("%s: %v", encoded(of), errs)
 	}
 	reference, err := newReference(s)
@@ -41,7 +42,8 @@ func items(t *testing.T, of node, values []any) []string {
 // Every format, of every type that may have one, with good and bad texts of each.
 // SPEC: EXT-1
 func TestFormats(t *testing.T) {
-	texts := []any{"", " ", "a", "é", "A_B", "a..b", "-1", "1s1", "2024-02-30", "256.1.1.1", "0000000000", nil, 1, 1.5, true, []any{"a"}, node{}}
+	texts := []any{"", " ", "a", "é", "A_B", "a..b", "-1", "1s1", "2024-02-30", "256.1.1.1", "0000000000", nil, 1, 1.5,
+		true, []any{"a"}, node{}}
 	for _, list := range slices.Sorted(maps.Keys(wellFormed)) {
 		for _, text := range wellFormed[list] {
 			texts = append(texts, text, strings.ToUpper(text), text+"x", text[1:])
@@ -54,7 +56,8 @@ func TestFormats(t *testing.T) {
 		} {
 			of["format"] = format
 			causes := items(t, of, texts)
-			if _, checked := wellFormed[strings.ReplaceAll(format, "-", "")]; !checked || of["type"] != "string" || of["nullable"] == true || format == "password" {
+			if _, checked := wellFormed[strings.ReplaceAll(format, "-", "")]; !checked || of["type"] != "string" ||
+				of["nullable"] == true || format == "password" {
 				continue
 			}
 			refused := 0
@@ -73,7 +76,8 @@ func TestFormats(t *testing.T) {
 // Every rule of numbers, with bounds and values of every sort.
 // SPEC: EXT-1
 func TestNumbers(t *testing.T) {
-	values := []any{0, 1, -1, 2, 3, 65, 1.5, -0.5, 0.1, 0.3, 2147483648, 4294967297, literal("9007199254740993"), literal("9223372036854775807"),
+	values := []any{0, 1, -1, 2, 3, 65, 1.5, -0.5, 0.1, 0.3, 2147483648, 4294967297, literal("9007199254740993"),
+		literal("9223372036854775807"),
 		literal("9223372036854775808"), 1e30, 1e39, -1e39, literal("1.0"), literal("1e2"), 2.0000000001, "A", "1", nil, true}
 	bounds := []any{0, 1, 1.5, -3, 0.1, 1e10, 1e30, 65}
 	refused := map[string]int{}
@@ -81,7 +85,8 @@ func TestNumbers(t *testing.T) {
 		{"type": "integer"}, {"type": "number"}, {"x-kubernetes-int-or-string": true}, {"x-kubernetes-preserve-unknown-fields": true},
 	} {
 		for _, format := range []string{"", "int32", "int64", "float", "double"} {
-			for _, keyword := range []string{"", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum"} {
+			for _, keyword := range []string{"", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+				"enum"} {
 				for _, bound := range bounds {
 					of := maps.Clone(typ)
 					if format != "" {

@@ -130,7 +130,8 @@ func (g *generator) list(depth int) node {
 	n := node{"type": "array"}
 	switch g.IntN(4) {
 	case 0:
-		n["items"] = pick(g, func(int) node { return g.text(node{"type": "string"}) }, func(int) node { return g.number(node{"type": "integer"}) },
+		n["items"] = pick(g, func(int) node { return g.text(node{"type": "string"}) },
+			func(int) node { return g.number(node{"type": "integer"}) },
 			func(int) node { return g.number(node{"type": "number"}) }, g.intOrString, func(int) node {
 				return node{"type": "array", "x-kubernetes-list-type": "atomic", "items": node{"type": "integer"}}
 			})(depth)
@@ -238,8 +239,10 @@ func (g *generator) intOrString(int) node {
 
 var patterns = []string{"^a", "^[a-z]*$", "b$", "^(a|b|ab)+$", "é"}
 
-var formats = []string{"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn", "isbn10",
-	"isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime", "date-time", "k8s-short-name",
+var formats = []string{"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3",
+	"uuid4", "uuid5", "isbn", "isbn10",
+	"isbn13", "creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime", "date-time",
+	"k8s-short-name",
 	"k8s-long-name", "int32", "unheard-of"}
 
 func (g *generator) text(n node) node {

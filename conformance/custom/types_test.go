@@ -62,7 +62,8 @@ func compareTypes(t *testing.T, s node, external *apiextensionsv1.JSONSchemaProp
 func mergeTypes(external *apiextensionsv1.JSONSchemaProps) (map[string]smd.TypeDef, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 		Group: "example.org", Scope: apiextensionsv1.NamespaceScoped,
-		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example", ListKind: "ExampleList"},
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example",
+			ListKind: "ExampleList"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 			Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: external},
 		}},
@@ -114,7 +115,8 @@ func (c *comparison) compare(path string, ref smd.TypeRef, t *schema.Type) {
 	switch {
 	case atom.Scalar != nil && atom.Map != nil:
 		c.compared["any"]++
-		c.equal(path, "kind", true, t.Kind == schema.Any || t.Kind == schema.IntOrString || path == "" && t.Kind == schema.Struct)
+		c.equal(path, "kind", true, t.Kind == schema.Any || t.Kind == schema.IntOrString || path == "" &&
+			t.Kind == schema.Struct)
 		c.fields(path, atom.Map, t)
 	case atom.Scalar != nil:
 		c.scalar(path, *atom.Scalar, t)

@@ -24,7 +24,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Site is the custom resource of a small controller as kubebuilder would begin it: a ConfigMap is made of it and of the Secret that it names.
+// Site is the custom resource of a small controller as kubebuilder would begin it: a ConfigMap is made of it and of the
+// Secret that it names.
 type Site struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -79,7 +80,8 @@ func siteDefinition() *apiextensionsv1.CustomResourceDefinition {
 		ObjectMeta: metav1.ObjectMeta{Name: "sites.web.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: siteVersion.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "sites", Singular: "site", Kind: "Site", ListKind: "SiteList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "sites", Singular: "site", Kind: "Site",
+				ListKind: "SiteList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: siteVersion.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &root},
 				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
@@ -126,7 +128,8 @@ func (r *siteController) Reconcile(ctx context.Context, rq reconcile.Request) (r
 	page := &corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: site.Namespace, Name: site.Name},
-		Data:       map[string]string{"text": fmt.Sprintf("%s, %d: %s", site.Spec.Title, site.Spec.Pages, secret.Data["text"])},
+		Data: map[string]string{"text": fmt.Sprintf("%s, %d: %s", site.Spec.Title, site.Spec.Pages,
+			secret.Data["text"])},
 	}
 	if err := controllerutil.SetControllerReference(&site, page, r.Scheme()); err != nil {
 		return reconcile.Result{}, err
@@ -150,19 +153,23 @@ func (r *siteController) start(t *testing.T, env *envtest.Environment) {
 	}
 	scheme.AddKnownTypes(siteVersion, &Site{}, &SiteList{})
 	metav1.AddToGroupVersion(scheme, siteVersion)
-	manager, err := ctrl.NewManager(env.Config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	manager, err := ctrl.NewManager(env.Config,
+		ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Client = manager.GetClient()
 	ctx, stop := context.WithCancel(t.Context())
-	err = manager.GetFieldIndexer().IndexField(ctx, &Site{}, bySecret, func(o client.Object) []string { return []string{o.(*Site).Spec.Secret} })
+	err = manager.GetFieldIndexer().IndexField(ctx, &Site{}, bySecret,
+		func(o client.Object) []string { return []string{o.(*Site).Spec.Secret} })
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, secret client.Object) (requests []reconcile.Request) {
+	named := handler.EnqueueRequestsFromMapFunc(func(ctx context.Context,
+		secret client.Object) (requests []reconcile.Request) {
 		var sites SiteList
-		if err := r.List(ctx, &sites, client.InNamespace(secret.GetNamespace()), client.MatchingFields{bySecret: secret.GetName()}); err != nil {
+		if err := r.List(ctx, &sites, client.InNamespace(secret.GetNamespace()),
+			client.MatchingFields{bySecret: secret.GetName()}); err != nil {
 			t.Error(err)
 		}
 		for i := range sites.Items {
@@ -170,7 +177,8 @@ func (r *siteController) start(t *testing.T, env *envtest.Environment) {
 		}
 		return requests
 	})
-	if err := ctrl.NewControllerManagedBy(manager).For(&Site{}).Owns(&corev1.ConfigMap{}).Watches(&corev1.Secret{}, named).Complete(r); err != nil {
+	if err := ctrl.NewControllerManagedBy(manager).For(&Site{}).Owns(&corev1.ConfigMap{}).Watches(&corev1.Secret{},
+		named).Complete(r); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
@@ -183,17 +191,19 @@ func (r *siteController) start(t *testing.T, env *envtest.Environment) {
 	})
 }
 
-// A controller as people write them runs on Plinth: with a cache and an index, a finalizer, a status, server-side apply, and watches of what it
-// owns and of what it depends on. SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
+// A controller as people write them runs on Plinth: with a cache and an index, a finalizer, a status, server-side
+// apply, and watches of what it owns and of what it depends on. SPEC: EXT-1, RUN-2, SSA-1, WATCH-1
 func TestController(t *testing.T) {
 	env := environment(t)
-	if _, err := envtest.InstallCRDs(env.Config, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{siteDefinition()}}); err != nil {
+	if _, err := envtest.InstallCRDs(env.Config,
+		envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{siteDefinition()}}); err != nil {
 		t.Fatal(err)
 	}
 	r := &siteController{cleaned: make(chan string, 1)}
 	r.start(t, env)
 	ctx := t.Context()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "words"}, StringData: map[string]string{"text": "hello"}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "words"},
+		StringData: map[string]string{"text": "hello"}}
 	if err := r.Create(ctx, secret); err != nil {
 		t.Fatal(err)
 	}

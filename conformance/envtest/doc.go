@@ -1,5 +1,5 @@
-// Package envtest runs Plinth in the place of kube-apiserver and etcd, as the programs do that start them: controller-runtime's
-// envtest, with the directory that `plinth envtest` writes, and kwokctl's command lines.
+// Package envtest runs Plinth in the place of kube-apiserver and etcd, as the programs do that start them:
+// controller-runtime's envtest, with the directory that `plinth envtest` writes, and kwokctl's command lines.
 //
 // testdata holds the flags of the reference, as its help tells them: a line a flag, with its type and its default.
 //

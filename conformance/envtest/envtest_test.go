@@ -49,7 +49,8 @@ func assets(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(filepath.Dir(plinth), "assets")
-	if out, err := exec.Command(plinth, "envtest", dir).CombinedOutput(); err != nil || !strings.Contains(string(out), "export KUBEBUILDER_ASSETS="+dir+"\n") {
+	if out, err := exec.Command(plinth, "envtest", dir).CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "export KUBEBUILDER_ASSETS="+dir+"\n") {
 		t.Fatalf("plinth envtest: %v\n%s", err, out)
 	}
 	written.dir = dir
@@ -96,7 +97,8 @@ func TestEnvironment(t *testing.T) {
 	for _, c := range []struct {
 		user envtest.User
 		may  bool
-	}{{envtest.User{Name: "jane", Groups: []string{"system:masters"}}, true}, {envtest.User{Name: "joe", Groups: []string{"devs"}}, false}} {
+	}{{envtest.User{Name: "jane", Groups: []string{"system:masters"}},
+		true}, {envtest.User{Name: "joe", Groups: []string{"devs"}}, false}} {
 		user, err := env.AddUser(c.user, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +143,8 @@ func TestRestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	after, err := kubernetes.NewForConfigOrDie(admin.Config()).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{})
+	after, err := kubernetes.NewForConfigOrDie(admin.Config()).CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
+		metav1.GetOptions{})
 	if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion || after.Data["a"] != "b" {
 		t.Errorf("%v, %v; it was %v", after, err, before)
 	}
@@ -201,8 +204,8 @@ func ready(t *testing.T, client *http.Client, url string) {
 	}
 }
 
-// kwokctl's command lines, as its pkg/kwokctl/components builds them: with a secure port and authorization, without limits, and
-// with and without admission.
+// kwokctl's command lines, as its pkg/kwokctl/components builds them: with a secure port and authorization, without
+// limits, and with and without admission.
 //
 // SPEC: RUN-1, RUN-2
 func TestKwokctl(t *testing.T) {
@@ -211,7 +214,8 @@ func TestKwokctl(t *testing.T) {
 	at := fmt.Sprintf("http://127.0.0.1:%d", client)
 	members := fmt.Sprintf("http://127.0.0.1:%d", peer)
 	launch(t, filepath.Join(programs, "etcd"),
-		"--name=node0", "--auto-compaction-retention=1", "--quota-backend-bytes=8589934592", "--data-dir="+filepath.Join(dir, "etcd"),
+		"--name=node0", "--auto-compaction-retention=1", "--quota-backend-bytes=8589934592", "--data-dir="+filepath.Join(dir,
+			"etcd"),
 		"--initial-advertise-peer-urls="+members, "--listen-peer-urls="+members, "--advertise-client-urls="+at, "--listen-client-urls="+at,
 		"--initial-cluster=node0="+members, "--log-level=warn")
 	ready(t, http.DefaultClient, at+"/health")
@@ -222,12 +226,16 @@ func TestKwokctl(t *testing.T) {
 			"--etcd-prefix=/registry", "--allow-privileged=true", "--runtime-config=api/legacy=true,api/alpha=false",
 			"--feature-gates=ComponentStatusz=true,WatchList=true",
 			"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false",
-			"--etcd-servers=" + at, "--authorization-mode=Node,RBAC", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-			"--tls-cert-file=" + filepath.Join(files, "server.crt"), "--tls-private-key-file=" + filepath.Join(files, "server.key"),
-			"--client-ca-file=" + filepath.Join(files, "ca.crt"), "--service-account-key-file=" + filepath.Join(files, "admin.key"),
+			"--etcd-servers=" + at, "--authorization-mode=Node,RBAC", "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d",
+				port),
+			"--tls-cert-file=" + filepath.Join(files, "server.crt"), "--tls-private-key-file=" + filepath.Join(files,
+				"server.key"),
+			"--client-ca-file=" + filepath.Join(files, "ca.crt"), "--service-account-key-file=" + filepath.Join(files,
+				"admin.key"),
 			"--service-account-signing-key-file=" + filepath.Join(files, "admin.key"),
 			"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-			"--proxy-client-key-file=" + filepath.Join(files, "admin.key"), "--proxy-client-cert-file=" + filepath.Join(files, "admin.crt"),
+			"--proxy-client-key-file=" + filepath.Join(files, "admin.key"), "--proxy-client-cert-file=" + filepath.Join(files,
+				"admin.crt"),
 			"--v=4",
 		}, admission...)...)
 		config, err := pki.Config()
@@ -238,7 +246,8 @@ func TestKwokctl(t *testing.T) {
 		insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 		ready(t, insecure, config.Host+"/readyz")
 		insecure.CloseIdleConnections()
-		if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		if _, err := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes().List(t.Context(),
+			metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
@@ -264,7 +273,8 @@ func TestRealEtcd(t *testing.T) {
 	}
 	dir := t.TempDir()
 	at, members := fmt.Sprintf("http://127.0.0.1:%d", freePort(t)), fmt.Sprintf("http://127.0.0.1:%d", freePort(t))
-	real, _ := launch(t, filepath.Join(programs, "etcd"), "--data-dir="+dir, "--listen-client-urls="+at, "--advertise-client-urls="+at,
+	real, _ := launch(t, filepath.Join(programs, "etcd"), "--data-dir="+dir, "--listen-client-urls="+at,
+		"--advertise-client-urls="+at,
 		"--listen-peer-urls="+members, "--log-level=error")
 	ready(t, http.DefaultClient, at+"/health")
 	out, err := exec.Command(filepath.Join(assets(t), "kube-apiserver"), "--etcd-servers="+at).CombinedOutput()
@@ -273,7 +283,8 @@ func TestRealEtcd(t *testing.T) {
 	}
 	_ = real.Process.Kill()
 	_ = real.Wait()
-	out, err = exec.Command(filepath.Join(assets(t), "etcd"), "--data-dir="+dir, "--listen-client-urls="+at).CombinedOutput()
+	out, err = exec.Command(filepath.Join(assets(t), "etcd"), "--data-dir="+dir,
+		"--listen-client-urls="+at).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "is that of a real etcd") {
 		t.Errorf("a stub where etcd was: %v\n%s", err, out)
 	}

@@ -119,8 +119,8 @@ func help(t *testing.T, program string) string {
 	return string(text)
 }
 
-// Every flag of the reference is there, is given in the same way and has the same default; nothing else is there without a reason:
-// docs/flags.md gives it, where a flag is Plinth's own, and where a default differs.
+// Every flag of the reference is there, is given in the same way and has the same default; nothing else is there
+// without a reason: docs/flags.md gives it, where a flag is Plinth's own, and where a default differs.
 //
 // SPEC: RUN-1, RUN-2
 func TestFlags(t *testing.T) {
@@ -180,7 +180,8 @@ func compare(theirs, ours map[string]shape, page string, defaults bool) (differe
 			differences = append(differences, fmt.Sprintf("--%s is a %s, there a %s", name, got.kind, want.kind))
 		case defaults && (got.value != want.value) != strings.Contains(row(name), "The default differs"):
 			if name != "bind-address" && name != "cert-dir" { // which differ under the other name
-				differences = append(differences, fmt.Sprintf("--%s has the default %q, there %q, and docs/flags.md says%s", name, got.value, want.value, row(name)))
+				differences = append(differences, fmt.Sprintf("--%s has the default %q, there %q, and docs/flags.md says%s", name,
+					got.value, want.value, row(name)))
 			}
 		case defaults && got.value != want.value && (name == "bind-address" || name == "cert-dir"):
 			differences = append(differences, fmt.Sprintf("--%s has the default %q, there %q", name, got.value, want.value))
@@ -201,7 +202,8 @@ func TestCompare(t *testing.T) {
 	page := "| `--d` | `y` | works | d. The default differs: so |\n| `--e` | | Plinth only | e |\n"
 	got := compare(theirs, ours, page, true)
 	slices.Sort(got)
-	want := []string{"--a is missing", "--b is a value, there a switch", `--c has the default "y", there "x", and docs/flags.md says`, "--f is there without a reason"}
+	want := []string{"--a is missing", "--b is a value, there a switch",
+		`--c has the default "y", there "x", and docs/flags.md says`, "--f is there without a reason"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -217,7 +219,8 @@ func TestAdmissionPlugins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, rest, _ := strings.Cut(help(t, filepath.Join(dir, "kube-apiserver")), "Comma-delimited list of admission plugins: ")
+		_, rest, _ := strings.Cut(help(t, filepath.Join(dir, "kube-apiserver")),
+			"Comma-delimited list of admission plugins: ")
 		names, _, _ := strings.Cut(rest, ".")
 		is := []byte(strings.ReplaceAll(names, ", ", "\n") + "\n")
 		if *rewrite {

@@ -48,8 +48,9 @@ func (o *outcome) count(state string) (n int) {
 	return n
 }
 
-// controller-runtime's own suites that run on envtest pass here where they pass on the reference. They are built from the module's
-// source, unchanged, once; CONTROLLER_RUNTIME=1 has them run, or the suites that it names, separated by commas.
+// controller-runtime's own suites that run on envtest pass here where they pass on the reference. They are built from
+// the module's source, unchanged, once; CONTROLLER_RUNTIME=1 has them run, or the suites that it names, separated by
+// commas.
 //
 // SPEC: RUN-2
 func TestSuites(t *testing.T) {

@@ -65,10 +65,14 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", ",", " ", "AllAlpha=true", "AllAlpha=false", "AllBeta=true", "AllBeta=false", "AllAlpha=true,AllBeta=true", "AllAlpha=true,AllBeta=false",
-		"kube:AllAlpha=true", " kube : AllAlpha = T ", "kube:", ":", ":AllAlpha=true", "a:b:c=true", "kube:kube:AllAlpha=true",
-		"kube:WatchList=true,ComponentFlagz=false", "kube:AllAlpha=true,", "kube:WatchList=true, ", "wardle:AllAlpha=true", "AllAlpha", "AllAlpha=", "=true", "AllAlpha=true=false",
-		"Nope=true", "AllAlpha=true,AllAlpha=false", "allalpha=true", "ManagedFieldsOptOut", "kube:Nope=true,kube:WatchList=x",
+		"", ",", " ", "AllAlpha=true", "AllAlpha=false", "AllBeta=true", "AllBeta=false", "AllAlpha=true,AllBeta=true",
+		"AllAlpha=true,AllBeta=false",
+		"kube:AllAlpha=true", " kube : AllAlpha = T ", "kube:", ":", ":AllAlpha=true", "a:b:c=true",
+		"kube:kube:AllAlpha=true",
+		"kube:WatchList=true,ComponentFlagz=false", "kube:AllAlpha=true,", "kube:WatchList=true, ", "wardle:AllAlpha=true",
+		"AllAlpha", "AllAlpha=", "=true", "AllAlpha=true=false",
+		"Nope=true", "AllAlpha=true,AllAlpha=false", "allalpha=true", "ManagedFieldsOptOut",
+		"kube:Nope=true,kube:WatchList=x",
 	} {
 		compare(text)
 	}
@@ -84,7 +88,8 @@ func TestParseIsThatOfTheReference(t *testing.T) {
 		compare(strings.Join(entries, ","))
 	}
 	t.Log(accepted, refused)
-	if accepted < 500 || refused["cannot"] < 20 || refused["missing"] < 1 || refused["invalid"] < 2 || refused["unrecognized"] < 3 ||
+	if accepted < 500 || refused["cannot"] < 20 || refused["missing"] < 1 || refused["invalid"] < 2 ||
+		refused["unrecognized"] < 3 ||
 		refused["component"] < 2 || refused["set"] < 1 || refused["depends"] < 20 {
 		t.Errorf("only %d texts were accepted, and %v were refused", accepted, refused)
 	}

@@ -64,7 +64,8 @@ func TestTableIsThatOfTheReference(t *testing.T) {
 	}
 }
 
-var stages = map[string]string{"PRE-ALPHA": "preAlpha", "ALPHA": "alpha", "BETA": "beta", "": "stable", "DEPRECATED": "deprecated"}
+var stages = map[string]string{"PRE-ALPHA": "preAlpha", "ALPHA": "alpha", "BETA": "beta", "": "stable",
+	"DEPRECATED": "deprecated"}
 
 // table is the Go file that says what the reference's registry says.
 func table(t *testing.T, registry featuregate.MutableVersionedFeatureGate) []byte {

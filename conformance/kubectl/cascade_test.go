@@ -18,8 +18,10 @@ const owned = `owned() {
 
 // cascades is what somebody types, and what is printed.
 var cascades = []struct{ command, prints string }{
-	{`kubectl create namespace cascade && kubectl config set-context --current --namespace=cascade >/dev/null`, "namespace/cascade created"},
-	{`kubectl create configmap a -o name; owned b configmap/a; owned c configmap/b`, "configmap/a\nconfigmap/b\nconfigmap/b\nconfigmap/c\nconfigmap/c"},
+	{`kubectl create namespace cascade && kubectl config set-context --current --namespace=cascade >/dev/null`,
+		"namespace/cascade created"},
+	{`kubectl create configmap a -o name; owned b configmap/a; owned c configmap/b`,
+		"configmap/a\nconfigmap/b\nconfigmap/b\nconfigmap/c\nconfigmap/c"},
 	{`kubectl delete configmap a --cascade=orphan`, `configmap "a" deleted from cascade namespace`},
 	{`kubectl get configmaps -l '!x' -o custom-columns=NAME:.metadata.name,OWNER:.metadata.ownerReferences[*].name --no-headers | grep -v kube-root | tr -s ' '`, "b <none>\nc b"},
 	{`kubectl delete configmap b --cascade=foreground && kubectl get configmap b c`,
@@ -32,7 +34,8 @@ var cascades = []struct{ command, prints string }{
 		"deployment.apps/web\nconfigmap/b\nconfigmap/b\n" + `deployment.apps "web" deleted from cascade namespace` + "\ngone"},
 	{`kubectl create configmap x1 -o name; kubectl create configmap x2 -o name; owned y1 configmap/x1; kubectl delete configmap x1 x2 --cascade=orphan; kubectl get configmap y1 -o jsonpath='{.metadata.ownerReferences}'; kubectl delete configmap y1`,
 		"configmap/x1\nconfigmap/x2\nconfigmap/y1\nconfigmap/y1\n" + `configmap "x1" deleted from cascade namespace` + "\n" + `configmap "x2" deleted from cascade namespace` + "\n" + `configmap "y1" deleted from cascade namespace`},
-	{`kubectl delete configmap a --cascade=sideways`, `error: invalid cascade value (sideways). Must be "background", "foreground", or "orphan"`},
+	{`kubectl delete configmap a --cascade=sideways`,
+		`error: invalid cascade value (sideways). Must be "background", "foreground", or "orphan"`},
 	{`kubectl create clusterrole cascade-owner --verb=get --resource=pods -o name; owned b clusterrole/cascade-owner; kubectl delete clusterrole cascade-owner --cascade=foreground; kubectl get configmap b`,
 		"clusterrole.rbac.authorization.k8s.io/cascade-owner\nconfigmap/b\nconfigmap/b\n" + `clusterrole.rbac.authorization.k8s.io "cascade-owner" deleted` + "\n" + `Error from server (NotFound): configmaps "b" not found`},
 	{`kubectl create job j --image=i -o name; kubectl get job j -o jsonpath='{.metadata.name}'; echo; owned b job/j; kubectl delete job j --cascade=orphan; kubectl get configmap b -o jsonpath='{.metadata.ownerReferences}'; kubectl delete configmap b`,
@@ -50,20 +53,23 @@ func TestCascade(t *testing.T) {
 	t.Run("Plinth with the real garbage collector", func(t *testing.T) {
 		t.Parallel()
 		server := harness.RunTarget(t, "--controllers=*,-garbage-collector-controller")
-		controlplane.Run(t, server, controlplane.Options{NoScheduler: true, Manager: []string{"--controllers=garbage-collector-controller"}})
+		controlplane.Run(t, server, controlplane.Options{NoScheduler: true,
+			Manager: []string{"--controllers=garbage-collector-controller"}})
 		cascade(t, server)
 	})
 	t.Run("Plinth with both", func(t *testing.T) {
 		t.Parallel()
 		server := harness.RunTarget(t)
-		controlplane.Run(t, server, controlplane.Options{NoScheduler: true, Manager: []string{"--controllers=garbage-collector-controller"}})
+		controlplane.Run(t, server, controlplane.Options{NoScheduler: true,
+			Manager: []string{"--controllers=garbage-collector-controller"}})
 		cascade(t, server)
 	})
 	if harness.WantReference() {
 		t.Run("the reference", func(t *testing.T) {
 			t.Parallel()
 			server := harness.Run(t, harness.Options{Kind: harness.Reference})
-			controlplane.Run(t, server, controlplane.Options{NoScheduler: true, Manager: []string{"--controllers=garbage-collector-controller"}})
+			controlplane.Run(t, server, controlplane.Options{NoScheduler: true,
+				Manager: []string{"--controllers=garbage-collector-controller"}})
 			cascade(t, server)
 		})
 	}

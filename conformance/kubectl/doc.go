@@ -3,8 +3,8 @@
 // testdata/*.txt are scripts: commands as one types them, each with the output that kubectl gave against the reference,
 // normalised (ages, uids, versions, addresses). Below === and a title stands the command, a shell line after `$ `, then
 // its standard input; below --> what it printed: standard output, then standard error behind `! `, then the exit status
-// if it is not 0. A line `@differs REASON` marks a known difference: below ~~> stands what is printed with Plinth, and the test fails
-// with anything else, and when the difference is gone.
+// if it is not 0. A line `@differs REASON` marks a known difference: below ~~> stands what is printed with Plinth, and
+// the test fails with anything else, and when the difference is gone.
 //
 //	go test ./kubectl                              Plinth behaves as recorded
 //	go test ./kubectl -rewrite [-run Records/x]    record what the reference does

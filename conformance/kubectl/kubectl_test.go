@@ -37,8 +37,8 @@ func TestPlinth(t *testing.T) {
 	if *rewrite {
 		return
 	}
-	// No controller manager ran beside the reference, whose range of addresses this is. (Without "*" only those controllers run that
-	// are named.)
+	// No controller manager ran beside the reference, whose range of addresses this is. (Without "*" only those
+	// controllers run that are named.)
 	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller", "--service-cluster-ip-range=10.0.0.0/16")
 	for _, s := range records.Load(t, parse) {
 		t.Run(records.Name(s.file), func(t *testing.T) { replay(t, server, s) })
@@ -98,7 +98,8 @@ func replay(t *testing.T, server *harness.Server, s *script) {
 		case *accept && st.differs != "":
 			st.differently = got
 		case got != want:
-			t.Errorf("%s:%d: %s\n$ %s\n--- recorded\n+++ here\n%s", s.file, st.line, st.title, st.command, linediff.Diff(want, got))
+			t.Errorf("%s:%d: %s\n$ %s\n--- recorded\n+++ here\n%s", s.file, st.line, st.title, st.command,
+				linediff.Diff(want, got))
 		}
 		if st.differs != "" && st.differently == st.output {
 			t.Errorf("%s:%d: %s: the known difference is gone: %s", s.file, st.line, st.title, st.differs)

@@ -23,19 +23,25 @@ func TestReadmeSessions(t *testing.T) {
 	for chapter, shown := range map[string][]string{
 		"Five minutes with kubectl": {"color: blue", "deployment.apps/web scaled", "web    0/3", `namespace "demo" deleted`},
 		"Five minutes with a custom resource": {
-			"customresourcedefinition.apiextensions.k8s.io/databases.example.com serverside-applied", "database.example.com/orders serverside-applied",
-			"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.", "database.example.com/orders scaled",
-			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows", "refused, as the rule says",
+			"customresourcedefinition.apiextensions.k8s.io/databases.example.com serverside-applied",
+			"database.example.com/orders serverside-applied",
+			"NAME     ENGINE     REPLICAS", "orders   postgres   1", "What the database is meant to be.",
+			"database.example.com/orders scaled",
+			"database.example.com/orders condition met", "there are more replicas than maxReplicas allows",
+			"refused, as the rule says",
 			`customresourcedefinition.apiextensions.k8s.io "databases.example.com" deleted`,
 		},
 		"Five minutes with users and roles": {
-			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "nothing but her namespace", "deployment.apps/web created",
-			"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1", `cannot delete resource "deployments"`, "it may only look",
+			"rolebinding.rbac.authorization.k8s.io/developers created", "yes\n", "no\n", "nothing but her namespace",
+			"deployment.apps/web created",
+			"serviceaccount/robot created", "system:serviceaccount:team-a:robot", "web    0/1",
+			`cannot delete resource "deployments"`, "it may only look",
 			`namespace "team-a" deleted`,
 		},
 		"Who owns each field": {
 			"configmap/shared serverside-applied", "color: blue  ", "# team (Apply)", "size: large  ", "# ops (Update)",
-			`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`, "color: red ", "# ops (Apply)",
+			`conflict with "team": .data.color`, `.data.color is "blue", owned by team (Apply); the intent has "red"`,
+			"color: red ", "# ops (Apply)",
 		},
 	} {
 		t.Run(chapter, func(t *testing.T) {

@@ -1,8 +1,9 @@
 // Command languages reads from a server with the clients of other languages: lists in chunks, watches with resume,
-// informers. `make languages` runs it against Plinth; with -reference it runs against the reference, to prove the scripts.
+// informers. `make languages` runs it against Plinth; with -reference it runs against the reference, to prove the
+// scripts.
 //
-// The clients are fetched by name into a folder of their own: @kubernetes/client-node by npm, python3-kubernetes and what it
-// needs by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 have to be there.
+// The clients are fetched by name into a folder of their own: @kubernetes/client-node by npm, python3-kubernetes and
+// what it needs by apt, unpacked without being installed. Node.js, npm, a Debian and its python3 have to be there.
 package main
 
 import (
@@ -70,7 +71,8 @@ func run(reference bool) error {
 	if err := script(filepath.Join(cache, "node", "reading.mjs"), javascript, server.Kubeconfig, "node"); err != nil {
 		return err
 	}
-	return script(filepath.Join(cache, "python", "reading.py"), python, server.Kubeconfig, "/usr/bin/python3", "PYTHONPATH="+packages,
+	return script(filepath.Join(cache, "python", "reading.py"), python, server.Kubeconfig, "/usr/bin/python3",
+		"PYTHONPATH="+packages,
 		"PYTHONWARNINGS=ignore") // the certificate of the reference is nobody's
 }
 
@@ -135,7 +137,8 @@ func fetchPython(dir string) (packages string, err error) {
 
 // pythonPackages names the client's package and those of Python's that it depends on.
 func pythonPackages() ([]string, error) {
-	out, err := exec.Command("apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks",
+	out, err := exec.Command("apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
+		"--no-breaks",
 		"--no-replaces", "--no-enhances", debianClient).Output()
 	if err != nil {
 		return nil, fmt.Errorf("apt-cache depends %s: %w (apt-get update first?)", debianClient, err)

@@ -57,7 +57,8 @@ func (w *world) agree(t *testing.T, list []*informer) {
 	for i, inf := range list {
 		difference := ""
 		// After a long time without a server client-go may wait for a minute before it tries again.
-		for until := time.Now().Add(scale(time.Minute, 5*time.Minute)); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		for until := time.Now().Add(scale(time.Minute,
+			5*time.Minute)); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
 			if difference = differ(inf.store, want); difference == "" {
 				break
 			}

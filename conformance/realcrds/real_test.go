@@ -1,5 +1,6 @@
-// Package realcrds installs the definitions of real projects, as their users do, and creates the objects that these projects show as
-// examples, of what is right and of what is wrong. What the reference answered is recorded in testdata.
+// Package realcrds installs the definitions of real projects, as their users do, and creates the objects that these
+// projects show as examples, of what is right and of what is wrong. What the reference answered is recorded in
+// testdata.
 package realcrds
 
 import (
@@ -41,8 +42,8 @@ var examples = map[string][]string{
 
 const answersFile = "testdata/answers.txt"
 
-// The definitions of real projects are established, their examples are taken, and those that are wrong are refused with the reference's
-// causes. SPEC: EXT-1 VAL-1
+// The definitions of real projects are established, their examples are taken, and those that are wrong are refused with
+// the reference's causes. SPEC: EXT-1 VAL-1
 func TestRealProjects(t *testing.T) {
 	kind := harness.Target()
 	if *rewrite || harness.WantReference() {
@@ -99,31 +100,32 @@ type example struct {
 func objectsOf(t *testing.T, dir string, folders []string) (found []example) {
 	t.Helper()
 	for _, folder := range folders {
-		err := filepath.WalkDir(filepath.Join(dir, filepath.FromSlash(folder)), func(file string, d fs.DirEntry, err error) error {
-			if errors.Is(err, fs.ErrNotExist) {
-				return nil
-			}
-			if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
-				return err
-			}
-			text, err := os.ReadFile(file)
-			if err != nil {
-				return err
-			}
-			name, err := filepath.Rel(dir, file)
-			reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-			for i := 0; ; i++ {
-				part, err := reader.Read()
-				if err != nil { // the end, or something that is no YAML
+		err := filepath.WalkDir(filepath.Join(dir, filepath.FromSlash(folder)),
+			func(file string, d fs.DirEntry, err error) error {
+				if errors.Is(err, fs.ErrNotExist) {
 					return nil
 				}
-				o := example{where: fmt.Sprintf("%s#%d", filepath.ToSlash(name), i)}
-				if o.json, err = yaml.ToJSON(part); err != nil || json.Unmarshal(o.json, &o) != nil {
-					continue
+				if err != nil || d.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(file)) {
+					return err
 				}
-				found = append(found, o)
-			}
-		})
+				text, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				name, err := filepath.Rel(dir, file)
+				reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+				for i := 0; ; i++ {
+					part, err := reader.Read()
+					if err != nil { // the end, or something that is no YAML
+						return nil
+					}
+					o := example{where: fmt.Sprintf("%s#%d", filepath.ToSlash(name), i)}
+					if o.json, err = yaml.ToJSON(part); err != nil || json.Unmarshal(o.json, &o) != nil {
+						continue
+					}
+					found = append(found, o)
+				}
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -284,7 +284,8 @@ func documents(contentType string, body []byte) (docs []any, ok bool) {
 			return nil, false
 		}
 		body = converted
-	} else if !strings.Contains(contentType, "json") && !strings.Contains(contentType, "protobuf") && !bytes.HasPrefix(body, []byte("{")) {
+	} else if !strings.Contains(contentType, "json") && !strings.Contains(contentType, "protobuf") &&
+		!bytes.HasPrefix(body, []byte("{")) {
 		return nil, false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))

@@ -31,7 +31,8 @@ type Runner struct {
 
 // NewRunner returns a runner for one script.
 func NewRunner(url string, client *http.Client, script *Script) *Runner {
-	r := &Runner{base: url, client: client, names: newNames(), variables: map[string]string{}, streams: map[string]*stream{}}
+	r := &Runner{base: url, client: client, names: newNames(), variables: map[string]string{},
+		streams: map[string]*stream{}}
 	for _, step := range script.Steps {
 		for _, pattern := range []*regexp.Regexp{uuid, clusterIP} {
 			for _, id := range pattern.FindAllString(step.URL+" "+step.Body, -1) {
@@ -114,8 +115,8 @@ type answer struct {
 	present bool
 }
 
-// Do sends a step and returns the normalised answer. record is what is recorded of it, if anything is: its names for uids
-// and versions are taken over.
+// Do sends a step and returns the normalised answer. record is what is recorded of it, if anything is: its names for
+// uids and versions are taken over.
 func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 	var a answer
 	var err error
@@ -123,7 +124,8 @@ func (r *Runner) Do(step *Step, record *Result) (Result, error) {
 		a, err = r.read(step.URL, step)
 	} else {
 		a, err = r.send(step)
-		for end := time.Now().Add(requestTimeout); err == nil && !step.hasCome(a) && time.Now().Before(end); a, err = r.send(step) {
+		for end := time.Now().Add(requestTimeout); err == nil && !step.hasCome(a) &&
+			time.Now().Before(end); a, err = r.send(step) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	}
@@ -246,8 +248,8 @@ func (r *Runner) send(step *Step) (answer, error) {
 	return a, nil
 }
 
-// inflated is a compressed body. A watch may have nothing to say yet: its first byte is not waited for before it is asked
-// for.
+// inflated is a compressed body. A watch may have nothing to say yet: its first byte is not waited for before it is
+// asked for.
 type inflated struct {
 	body   io.ReadCloser
 	reader *gzip.Reader
@@ -266,8 +268,8 @@ func (f *inflated) Read(b []byte) (int, error) {
 
 func (f *inflated) Close() error { return f.body.Close() }
 
-// byTheClock says whether an event is a bookmark that comes when the server likes: all but the one that ends a streaming
-// list.
+// byTheClock says whether an event is a bookmark that comes when the server likes: all but the one that ends a
+// streaming list.
 func byTheClock(event []byte) bool {
 	return clockBookmark.Match(event) && !bytes.Contains(event, []byte("initial-events-end"))
 }
@@ -312,7 +314,8 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	if a.present {
 		contentType = a.header.Get("Content-Type")
 		result.Head = strings.TrimSpace(fmt.Sprintf("%d %s", a.status, contentType))
-		for _, name := range append([]string{"Warning", "Retry-After", "Location", "Www-Authenticate", "Allow"}, step.Also...) {
+		for _, name := range append([]string{"Warning", "Retry-After", "Location", "Www-Authenticate", "Allow"},
+			step.Also...) {
 			for _, value := range a.header.Values(name) {
 				result.Head += "\n" + name + ": " + r.names.text(value)
 			}
@@ -349,7 +352,8 @@ func (r *Runner) print(step *Step, a answer, record *Result) (Result, error) {
 	return result, nil
 }
 
-// Normalise names what is different in every run of documents that belong to a step, and keeps of them what the step keeps.
+// Normalise names what is different in every run of documents that belong to a step, and keeps of them what the step
+// keeps.
 func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 	for i, doc := range docs {
 		if record != nil && i < len(record.Docs) {
@@ -365,8 +369,8 @@ func (r *Runner) Normalise(step *Step, docs []any, record *Result) []any {
 	return docs
 }
 
-// Recorded reads back the printed answer that is expected: the reference's, or Plinth's where it is known to differ. So it can be
-// compared without the paths of known differences.
+// Recorded reads back the printed answer that is expected: the reference's, or Plinth's where it is known to differ. So
+// it can be compared without the paths of known differences.
 func Recorded(step *Step) Result {
 	answer := step.Answer
 	if step.Differs != "" {

@@ -26,8 +26,8 @@ import (
 	"plinth/schema"
 )
 
-// The markers' defaults are some of what upstream's defaulting functions do: what Default fills in, they fill in with the
-// same, and on what they have done Default finds nothing to do. Every marker has to have fired.
+// The markers' defaults are some of what upstream's defaulting functions do: what Default fills in, they fill in with
+// the same, and on what they have done Default finds nothing to do. Every marker has to have fired.
 //
 // SPEC: VAL-4.
 func TestMarkersDefaultAsUpstream(t *testing.T) {
@@ -35,7 +35,8 @@ func TestMarkersDefaultAsUpstream(t *testing.T) {
 	waiting := map[string]bool{}
 	fired := map[string]bool{}
 	for _, v := range vectors.All(t) {
-		if !legacyscheme.Scheme.Recognizes(v.Kind) || strings.Contains(v.Kind.Version, "alpha") || strings.Contains(v.Kind.Version, "beta") {
+		if !legacyscheme.Scheme.Recognizes(v.Kind) || strings.Contains(v.Kind.Version, "alpha") ||
+			strings.Contains(v.Kind.Version, "beta") {
 			continue
 		}
 		goType := v.Type
@@ -54,7 +55,8 @@ func TestMarkersDefaultAsUpstream(t *testing.T) {
 			legacyscheme.Scheme.Default(typed)
 			upstream := parse(t, []byte(sortedJSON(t, typed)))
 			if again := typ.Default(upstream); again != upstream {
-				t.Fatalf("%s: upstream leaves undone what we do:\n%s\n%s", v.Name, object.AppendJSON(nil, upstream), object.AppendJSON(nil, again))
+				t.Fatalf("%s: upstream leaves undone what we do:\n%s\n%s", v.Name, object.AppendJSON(nil, upstream),
+					object.AppendJSON(nil, again))
 			}
 			checkFilled(t, v.Name, typ, decoded.Value, typ.Default(decoded.Value), upstream, fired)
 		}

@@ -19,7 +19,8 @@ import (
 	"plinth/schema"
 )
 
-var rewrite = flag.Bool("rewrite", false, "ask the reference for its OpenAPI documents and record what they say of types")
+var rewrite = flag.Bool("rewrite", false,
+	"ask the reference for its OpenAPI documents and record what they say of types")
 
 const factsFile = "testdata/facts-1.37.txt"
 
@@ -94,8 +95,8 @@ func TestFactsAreTheReferences(t *testing.T) {
 	}
 }
 
-// namedTypes are our types by their OpenAPI name, as they are without what a field says of them: those of all kinds, and
-// these models.
+// namedTypes are our types by their OpenAPI name, as they are without what a field says of them: those of all kinds,
+// and these models.
 func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 	t.Helper()
 	types := map[string]*schema.Type{}
@@ -291,7 +292,8 @@ func writeReference(b *strings.Builder, name string, model openAPI) {
 	if model.MapType != "" {
 		b.WriteString(" map=" + model.MapType)
 	}
-	if word := model.word(); model.Properties == nil && (word != "object" || strings.HasSuffix(name, ".RawExtension") || strings.HasSuffix(name, ".FieldsV1")) {
+	if word := model.word(); model.Properties == nil &&
+		(word != "object" || strings.HasSuffix(name, ".RawExtension") || strings.HasSuffix(name, ".FieldsV1")) {
 		b.WriteString(" " + word)
 	}
 	b.WriteString("\n")

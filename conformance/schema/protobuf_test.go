@@ -47,8 +47,8 @@ func enclose(t *testing.T, message []byte) []byte {
 	return append([]byte("k8s\x00"), b...)
 }
 
-// compareMessages encodes one value with both, as it is and as it is stored, and reads what the other one has written. It
-// says whether the value has the type and the type a message.
+// compareMessages encodes one value with both, as it is and as it is stored, and reads what the other one has written.
+// It says whether the value has the type and the type a message.
 func compareMessages(t *testing.T, typ reflect.Type, input object.Value) bool {
 	t.Helper()
 	compiled := gotypes.OfType(typ)
@@ -83,8 +83,8 @@ func compareMessages(t *testing.T, typ reflect.Type, input object.Value) bool {
 	return true
 }
 
-// forget makes empty bytes that are there into none where JSON leaves them out: what is stored here is what JSON can tell,
-// and so we cannot know of them.
+// forget makes empty bytes that are there into none where JSON leaves them out: what is stored here is what JSON can
+// tell, and so we cannot know of them.
 func forget(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -141,10 +141,11 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 }
 
 // withoutEmpty takes out JSON that is there and empty: the members that hold any.
-var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `"data":null,`, "", `,"parameters":null`, "", `"parameters":null,`, "")
+var withoutEmpty = strings.NewReplacer(`"fieldsV1":null,`, "", `"data":null,`, "", `,"parameters":null`, "",
+	`"parameters":null,`, "")
 
-// quoteManagers makes strings of the fieldsV1 that are no JSON. As JSON, nothing can hold them; in the reference they are read
-// and passed over later, and here a string stands for them.
+// quoteManagers makes strings of the fieldsV1 that are no JSON. As JSON, nothing can hold them; in the reference they
+// are read and passed over later, and here a string stands for them.
 func quoteManagers(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -289,4 +290,7 @@ func TestDamagedMessages(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d damaged messages can be read", read, *cases)
+	if read < *cases/10 || read > *cases*9/10 {
+		t.Errorf("%d of %d damaged messages can be read: the cases are lopsided", read, *cases)
+	}
 }

@@ -105,7 +105,8 @@ func TestKill(t *testing.T) {
 	create := func(round int) error {
 		return load.Each(32, pods, func(i int) error {
 			name := fmt.Sprintf("pod-%02d-%05d", round, i)
-			body, err := client.Do(t.Context(), load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod("soak", name, i)})
+			body, err := client.Do(t.Context(), load.Request{Method: http.MethodPost, Path: podsPath,
+				Body: load.Pod("soak", name, i)})
 			if err != nil {
 				return err
 			}

@@ -72,7 +72,8 @@ func TestListsAtOnce(t *testing.T) {
 		for i := range pods / 100 { // what was answered is no answer to the next
 			path := podsPath + fmt.Sprintf("/pod-%d", i*100)
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{"round":"%d"}}}`, round)
-			if _, err := client.Discard(t.Context(), load.Request{Method: http.MethodPatch, Path: path, Body: patch, ContentType: "application/merge-patch+json"}); err != nil {
+			if _, err := client.Discard(t.Context(), load.Request{Method: http.MethodPatch, Path: path, Body: patch,
+				ContentType: "application/merge-patch+json"}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -30,7 +30,8 @@ func stalled(t *testing.T, server *harness.Server, path string) *bufio.Reader {
 		})
 		return errors.Join(err, failed)
 	}}
-	conn, err := tls.DialWithDialer(&dialer, "tcp", strings.TrimPrefix(server.URL, "https://"), &tls.Config{InsecureSkipVerify: true})
+	conn, err := tls.DialWithDialer(&dialer, "tcp", strings.TrimPrefix(server.URL, "https://"),
+		&tls.Config{InsecureSkipVerify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func fill(t *testing.T, client *load.Client, prefix string, n, weight int) {
 	padding := bytes.Repeat([]byte("x"), weight)
 	err := load.Each(16, n, func(i int) error {
 		body := load.Pod("soak", fmt.Sprintf("%s-%d", prefix, i), i)
-		body = bytes.Replace(body, []byte(`"labels":{`), fmt.Appendf(nil, `"annotations":{"padding":"%s"},"labels":{`, padding), 1)
+		body = bytes.Replace(body, []byte(`"labels":{`),
+			fmt.Appendf(nil, `"annotations":{"padding":"%s"},"labels":{`, padding), 1)
 		_, err := client.Discard(t.Context(), load.Request{Method: http.MethodPost, Path: podsPath, Body: body})
 		return err
 	})

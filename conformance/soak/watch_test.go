@@ -79,8 +79,9 @@ func TestWatchers(t *testing.T) {
 				kind := "ADDED"
 				switch (i / objects) % 3 {
 				case 1:
-					rq = load.Request{Method: http.MethodPatch, Path: podsPath + "/" + name, ContentType: "application/merge-patch+json",
-						Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, i)}
+					rq = load.Request{Method: http.MethodPatch, Path: podsPath + "/" + name,
+						ContentType: "application/merge-patch+json",
+						Body:        fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, i)}
 					kind = "MODIFIED"
 				case 2:
 					rq = load.Request{Method: http.MethodDelete, Path: podsPath + "/" + name}
@@ -134,7 +135,8 @@ func TestWatchers(t *testing.T) {
 		})
 	}
 	writing.Wait()
-	if _, err := client.Do(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod("soak", "last", 0)}); err != nil {
+	if _, err := client.Do(ctx, load.Request{Method: http.MethodPost, Path: podsPath,
+		Body: load.Pod("soak", "last", 0)}); err != nil {
 		t.Fatal(err)
 	}
 	for range watchers {

@@ -1,9 +1,9 @@
-// Command style prints what can be counted of the house style, package by package and in total: `go run ./style ..` in tools/.
-// The argument is the root of a module; modules below it are counted apart (conformance/ counts as tests).
+// Command style prints what can be counted of the house style, package by package and in total: `go run ./style ..` in
+// tools/. The argument is the root of a module; modules below it are counted apart (conformance/ counts as tests).
 //
-// Counted are the files that people write: no generated ones, no testdata. A line is a code line when it is neither blank nor only a
-// comment. The limits that we hold (function length, documentation, columns) are tests in deps_test.go; this program has none, so that
-// it can be run on any checkout and on other people's code.
+// Counted are the files that people write: no generated ones, no testdata. A line is a code line when it is neither
+// blank nor only a comment. The limits that we hold (function length, documentation, columns) are tests in
+// deps_test.go; this program has none, so that it can be run on any checkout and on other people's code.
 package main
 
 import (
@@ -103,7 +103,8 @@ func (f *figures) print(name string) {
 
 func ratio(a, b int) float64 { return float64(a) / float64(max(b, 1)) }
 
-// measure counts the packages of the module below root by their folder, and apart from them those of its folder conformance.
+// measure counts the packages of the module below root by their folder, and apart from them those of its folder
+// conformance.
 func measure(root string) (packages map[string]*figures, conformance figures, err error) {
 	packages = map[string]*figures{}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

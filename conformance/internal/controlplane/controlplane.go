@@ -1,5 +1,6 @@
-// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs. They are who they
-// are in a cluster: users of their own, and each controller a service account, to which the bootstrap policy gives its rights.
+// Package controlplane runs the real kube-controller-manager and kube-scheduler on a server, and reads their logs. They
+// are who they are in a cluster: users of their own, and each controller a service account, to which the bootstrap
+// policy gives its rights.
 package controlplane
 
 import (
@@ -46,7 +47,8 @@ func Run(t testing.TB, server *harness.Server, o Options) *Plane {
 	return p
 }
 
-// Start starts the programs, which write into a folder. They are built if they are not there yet: it takes minutes, once.
+// Start starts the programs, which write into a folder. They are built if they are not there yet: it takes minutes,
+// once.
 func Start(dir string, server *harness.Server, o Options) (*Plane, error) {
 	programs := []string{reference.ControllerManager, reference.Scheduler}
 	if o.NoScheduler {
@@ -103,8 +105,8 @@ func writeKubeconfig(server *harness.Server, file, token string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service accounts,
-// and the authority that Pods are told of.
+// material writes what kube-controller-manager needs of the server's certificates: the key that signs tokens of service
+// accounts, and the authority that Pods are told of.
 func material(dir string, server *harness.Server) (key, ca string, err error) {
 	key, ca = filepath.Join(dir, "sa.key"), filepath.Join(dir, "ca.crt")
 	if err := reference.ServiceAccountKeys(dir); err != nil {
@@ -207,7 +209,8 @@ func (p *Plane) Errors() ([]Error, error) {
 		}
 		for line := range strings.Lines(string(text)) {
 			if m := header.FindStringSubmatch(line); m != nil {
-				found = append(found, Error{Program: strings.TrimSuffix(filepath.Base(name), ".log"), Place: m[1], Message: strings.TrimSpace(m[2])})
+				found = append(found, Error{Program: strings.TrimSuffix(filepath.Base(name), ".log"), Place: m[1],
+					Message: strings.TrimSpace(m[2])})
 			}
 		}
 	}

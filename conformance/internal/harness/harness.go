@@ -171,7 +171,8 @@ func (s *Server) start() error {
 
 func (s *Server) startReference() error {
 	p, err := reference.Start(context.Background(), reference.Options{
-		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir, "tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags})
+		Dir: s.options.Dir, TokenFile: filepath.Join(s.options.Dir,
+			"tokens.csv"), Fsync: s.options.Fsync, Flags: s.options.Flags})
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,8 @@ func (s *Server) LogFile() string {
 }
 
 func (s *Server) waitReady(until time.Time) error {
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
 	first := s.processes[0]
 	last := errors.New("it was never asked")
@@ -442,7 +444,8 @@ func Program() (string, error) {
 func Kubectl() (string, error) {
 	const version = "k8s.io/component-base/version"
 	return build("kubectl", "../tools", "-ldflags",
-		fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=37", version, reference.Kubernetes, version, version), "./kubectl")
+		fmt.Sprintf("-s -w -X %s.gitVersion=v%s -X %s.gitMajor=1 -X %s.gitMinor=37", version, reference.Kubernetes, version,
+			version), "./kubectl")
 }
 
 // Helm returns Helm 4, built from the module tools/helm, which is for it alone.

@@ -1,5 +1,6 @@
-// Package load drives a server with as little client as possible: HTTP/2 through net/http, no client-go, bodies made from
-// templates, watches counted by their newlines. What a client costs is taken from the server that shares its cores.
+// Package load drives a server with as little client as possible: HTTP/2 through net/http, no client-go, bodies made
+// from templates, watches counted by their newlines. What a client costs is taken from the server that shares its
+// cores.
 package load
 
 import (
@@ -181,7 +182,8 @@ func Revision(body []byte) (uint64, error) { return strconv.ParseUint(ResourceVe
 
 // Pod is a Pod of two containers, as controllers make them: 1.3 kB when it is stored.
 func Pod(namespace, name string, serial int) []byte {
-	return []byte(strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "SERIAL", strconv.Itoa(serial)).Replace(podTemplate))
+	return []byte(strings.NewReplacer("NAMESPACE", namespace, "NAME", name, "SERIAL",
+		strconv.Itoa(serial)).Replace(podTemplate))
 }
 
 const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME","namespace":"NAMESPACE","labels":{"app":"web","pod-template-hash":"5d59d67564","serial":"SERIAL"}},` +

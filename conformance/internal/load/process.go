@@ -49,11 +49,12 @@ func RSS(s *harness.Server) (int64, error) {
 	return total, nil
 }
 
-// Held is how many bytes a Plinth's objects and stacks take when all garbage has been collected. Unlike the resident memory
-// it does not depend on when the collector last ran.
+// Held is how many bytes a Plinth's objects and stacks take when all garbage has been collected. Unlike the resident
+// memory it does not depend on when the collector last ran.
 func Held(ctx context.Context, c *Client) (int64, error) {
 	for range 2 { // what lies in a sync.Pool outlives one collection
-		if _, err := c.Discard(ctx, Request{Method: http.MethodGet, Path: "/debug/pprof/heap?gc=1", Accept: "*/*"}); err != nil {
+		if _, err := c.Discard(ctx, Request{Method: http.MethodGet, Path: "/debug/pprof/heap?gc=1",
+			Accept: "*/*"}); err != nil {
 			return 0, err
 		}
 	}

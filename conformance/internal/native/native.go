@@ -9,9 +9,9 @@ import (
 	"plinth/object"
 )
 
-// Of is a value as upstream holds it. Maps are filled in the order of their members, or, with a source of random numbers,
-// in another one. Lists have no room to grow: upstream appends in place where there is, and what it does to lists that hold
-// an item twice depends on it.
+// Of is a value as upstream holds it. Maps are filled in the order of their members, or, with a source of random
+// numbers, in another one. Lists have no room to grow: upstream appends in place where there is, and what it does to
+// lists that hold an item twice depends on it.
 func Of(v object.Value, rng *rand.Rand) any {
 	switch v.Kind() {
 	case object.Bool:

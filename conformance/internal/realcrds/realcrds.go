@@ -1,5 +1,5 @@
-// Package realcrds are the CustomResourceDefinitions of projects that many clusters run, out of their Go modules, whose versions
-// are pinned.
+// Package realcrds are the CustomResourceDefinitions of projects that many clusters run, out of their Go modules, whose
+// versions are pinned.
 package realcrds
 
 import (
@@ -26,11 +26,14 @@ type Project struct {
 
 // Projects are the modules.
 var Projects = []Project{
-	{"gateway-api", "sigs.k8s.io/gateway-api", "v1.5.1", []string{"config/crd/standard/*.yaml", "config/crd/experimental/*.yaml"}, 20},
+	{"gateway-api", "sigs.k8s.io/gateway-api", "v1.5.1",
+		[]string{"config/crd/standard/*.yaml", "config/crd/experimental/*.yaml"}, 20},
 	{"cert-manager", "github.com/cert-manager/cert-manager", "v1.21.2", []string{"deploy/crds/*.yaml"}, 6},
-	{"prometheus-operator", "github.com/prometheus-operator/prometheus-operator", "v0.85.0", []string{"example/prometheus-operator-crd/*.yaml"}, 10},
+	{"prometheus-operator", "github.com/prometheus-operator/prometheus-operator", "v0.85.0",
+		[]string{"example/prometheus-operator-crd/*.yaml"}, 10},
 	{"argo-cd", "github.com/argoproj/argo-cd/v3", "v3.5.0", []string{"manifests/crds/*-crd.yaml"}, 3},
-	{"istio", "istio.io/istio", "v0.0.0-20260827124520-eed52ebb66ad", []string{"manifests/charts/base/files/crd-all.gen.yaml"}, 10},
+	{"istio", "istio.io/istio", "v0.0.0-20260827124520-eed52ebb66ad",
+		[]string{"manifests/charts/base/files/crd-all.gen.yaml"}, 10},
 }
 
 // Definition is one definition as JSON.

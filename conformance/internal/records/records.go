@@ -1,9 +1,9 @@
 // Package records reads and writes the files in which answers of the reference are recorded, which are read as they are
-// compared and written anew by a run against the reference. A file is a script: a head of comments and then sections, each
-// with a title, a step and its answer. What a step says is for the package to know whose script it is.
+// compared and written anew by a run against the reference. A file is a script: a head of comments and then sections,
+// each with a title, a step and its answer. What a step says is for the package to know whose script it is.
 //
-// A step that Plinth is known to answer otherwise has Plinth's answer below the reference's: that a difference is known does
-// not mean that any answer is good.
+// A step that Plinth is known to answer otherwise has Plinth's answer below the reference's: that a difference is known
+// does not mean that any answer is good.
 package records
 
 import (

@@ -1,4 +1,5 @@
-// Package reference builds and runs the reference: the real kube-apiserver on its own etcd, and the programs that run beside it.
+// Package reference builds and runs the reference: the real kube-apiserver on its own etcd, and the programs that run
+// beside it.
 //
 // Everything comes from the Go module proxy. The programs land in a folder that outlives the test (the first build
 // takes minutes); REFERENCE names another one.
@@ -49,8 +50,8 @@ const (
 // Build makes etcd and kube-apiserver, if they are not there yet, and returns their folder.
 func Build(log io.Writer) (string, error) { return BuildPrograms(log, "etcd", APIServer) }
 
-// BuildPrograms makes those of the programs that are not there yet, and returns their folder. Packages of tests, which run at the
-// same time, wait for each other.
+// BuildPrograms makes those of the programs that are not there yet, and returns their folder. Packages of tests, which
+// run at the same time, wait for each other.
 func BuildPrograms(log io.Writer, programs ...string) (string, error) {
 	dir, err := folder()
 	if err != nil {

@@ -20,8 +20,8 @@ type Shell struct {
 	env []string
 }
 
-// New makes a shell in a folder. kubectl keeps what it learns of a server below home. More of the environment can be given
-// as NAME=value.
+// New makes a shell in a folder. kubectl keeps what it learns of a server below home. More of the environment can be
+// given as NAME=value.
 func New(dir, home, kubeconfig string, env ...string) (*Shell, error) {
 	program, err := harness.Kubectl()
 	if err != nil {

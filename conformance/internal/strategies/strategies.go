@@ -1,5 +1,5 @@
-// Package strategies is the table of what the API server calls before it stores an object of a built-in kind. Upstream has
-// no such table: each kind's storage takes its own.
+// Package strategies is the table of what the API server calls before it stores an object of a built-in kind. Upstream
+// has no such table: each kind's storage takes its own.
 package strategies
 
 import (
@@ -118,11 +118,12 @@ func (anybody) Authorize(context.Context, authorizer.Attributes) (authorizer.Dec
 
 // Of has the strategies of every kind that can be written.
 var Of = map[schema.GroupKind]Strategies{
-	{Kind: "ConfigMap"}:             plain(configmap.Strategy),
-	{Kind: "Endpoints"}:             plain(endpoint.Strategy),
-	{Kind: "Event"}:                 plain(event.Strategy),
-	{Kind: "LimitRange"}:            plain(limitrange.Strategy),
-	{Kind: "Namespace"}:             {registrynamespace.Strategy, subresources{"status": registrynamespace.StatusStrategy, "finalize": registrynamespace.FinalizeStrategy}},
+	{Kind: "ConfigMap"}:  plain(configmap.Strategy),
+	{Kind: "Endpoints"}:  plain(endpoint.Strategy),
+	{Kind: "Event"}:      plain(event.Strategy),
+	{Kind: "LimitRange"}: plain(limitrange.Strategy),
+	{Kind: "Namespace"}: {registrynamespace.Strategy,
+		subresources{"status": registrynamespace.StatusStrategy, "finalize": registrynamespace.FinalizeStrategy}},
 	{Kind: "Node"}:                  withStatus(node.Strategy, node.StatusStrategy),
 	{Kind: "PersistentVolume"}:      withStatus(persistentvolume.Strategy, persistentvolume.StatusStrategy),
 	{Kind: "PersistentVolumeClaim"}: withStatus(persistentvolumeclaim.Strategy, persistentvolumeclaim.StatusStrategy),
@@ -147,19 +148,22 @@ var Of = map[schema.GroupKind]Strategies{
 	{Group: "batch", Kind: "CronJob"}: withStatus(cronjob.Strategy, cronjob.StatusStrategy),
 	{Group: "batch", Kind: "Job"}:     withStatus(job.Strategy, job.StatusStrategy),
 
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: withStatus(horizontalpodautoscaler.Strategy, horizontalpodautoscaler.StatusStrategy),
+	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: withStatus(horizontalpodautoscaler.Strategy,
+		horizontalpodautoscaler.StatusStrategy),
 
 	{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: {certificates.Strategy, subresources{
 		"status": certificates.StatusStrategy, "approval": certificates.ApprovalStrategy,
 	}},
-	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}:    plain(clustertrustbundle.Strategy),
-	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: withStatus(requests, podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(chainBegins))),
+	{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}: plain(clustertrustbundle.Strategy),
+	{Group: "certificates.k8s.io", Kind: "PodCertificateRequest"}: withStatus(requests,
+		podcertificaterequest.NewStatusStrategy(requests, anybody{}, clock.NewFakePassiveClock(chainBegins))),
 
 	{Group: "coordination.k8s.io", Kind: "Lease"}: plain(lease.Strategy),
 
 	{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: plain(endpointslice.Strategy),
 
-	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}:                 withStatus(flowschema.Strategy, flowschema.StatusStrategy),
+	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}: withStatus(flowschema.Strategy,
+		flowschema.StatusStrategy),
 	{Group: "flowcontrol.apiserver.k8s.io", Kind: "PriorityLevelConfiguration"}: withStatus(prioritylevelconfiguration.Strategy, prioritylevelconfiguration.StatusStrategy),
 
 	{Group: "networking.k8s.io", Kind: "Ingress"}:       withStatus(ingress.Strategy, ingress.StatusStrategy),
@@ -170,34 +174,39 @@ var Of = map[schema.GroupKind]Strategies{
 
 	{Group: "node.k8s.io", Kind: "RuntimeClass"}: plain(runtimeclass.Strategy),
 
-	{Group: "policy", Kind: "PodDisruptionBudget"}: withStatus(poddisruptionbudget.Strategy, poddisruptionbudget.StatusStrategy),
+	{Group: "policy", Kind: "PodDisruptionBudget"}: withStatus(poddisruptionbudget.Strategy,
+		poddisruptionbudget.StatusStrategy),
 
 	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}:        plain(clusterrole.Strategy),
 	{Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"}: plain(clusterrolebinding.Strategy),
 	{Group: "rbac.authorization.k8s.io", Kind: "Role"}:               plain(role.Strategy),
 	{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}:        plain(rolebinding.Strategy),
 
-	{Group: "resource.k8s.io", Kind: "DeviceClass"}:           plain(deviceclass.Strategy),
-	{Group: "resource.k8s.io", Kind: "DeviceTaintRule"}:       withStatus(devicetaintrule.Strategy, devicetaintrule.StatusStrategy),
+	{Group: "resource.k8s.io", Kind: "DeviceClass"}: plain(deviceclass.Strategy),
+	{Group: "resource.k8s.io", Kind: "DeviceTaintRule"}: withStatus(devicetaintrule.Strategy,
+		devicetaintrule.StatusStrategy),
 	{Group: "resource.k8s.io", Kind: "ResourceClaim"}:         withStatus(claims, resourceclaim.NewStatusStrategy(claims)),
 	{Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: plain(resourceclaimtemplate.NewStrategy(nil)),
 	{Group: "resource.k8s.io", Kind: "ResourceSlice"}:         plain(resourceslice.Strategy),
 
 	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: plain(priorityclass.Strategy),
 
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:             plain(csidriver.Strategy),
-	{Group: "storage.k8s.io", Kind: "CSINode"}:               withStatus(csinode.Strategy, csinode.StatusStrategy),
-	{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}:    plain(csistoragecapacity.Strategy),
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:          plain(storageclass.Strategy),
-	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}:      withStatus(volumeattachment.Strategy, volumeattachment.StatusStrategy),
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:          plain(csidriver.Strategy),
+	{Group: "storage.k8s.io", Kind: "CSINode"}:            withStatus(csinode.Strategy, csinode.StatusStrategy),
+	{Group: "storage.k8s.io", Kind: "CSIStorageCapacity"}: plain(csistoragecapacity.Strategy),
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:       plain(storageclass.Strategy),
+	{Group: "storage.k8s.io", Kind: "VolumeAttachment"}: withStatus(volumeattachment.Strategy,
+		volumeattachment.StatusStrategy),
 	{Group: "storage.k8s.io", Kind: "VolumeAttributesClass"}: plain(volumeattributesclass.Strategy),
 
-	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: withStatus(storagemigration.Strategy, storagemigration.StatusStrategy),
+	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: withStatus(storagemigration.Strategy,
+		storagemigration.StatusStrategy),
 
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:          plain(mutatingadmissionpolicy.NewStrategy(nil, nil)),
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}:   plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:     plain(mutatingwebhookconfiguration.Strategy),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}:        withStatus(policies, validatingadmissionpolicy.NewStatusStrategy(policies)),
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:        plain(mutatingadmissionpolicy.NewStrategy(nil, nil)),
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}: plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
+	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   plain(mutatingwebhookconfiguration.Strategy),
+	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}: withStatus(policies,
+		validatingadmissionpolicy.NewStatusStrategy(policies)),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: plain(validatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   plain(validatingwebhookconfiguration.Strategy),
 }

@@ -1,5 +1,5 @@
-// Package valuediff shows where two objects differ. Whole objects side by side, as linediff shows texts, are too long to
-// find the one field in that makes a comparison with upstream fail.
+// Package valuediff shows where two objects differ. Whole objects side by side, as linediff shows texts, are too long
+// to find the one field in that makes a comparison with upstream fail.
 package valuediff
 
 import (
