@@ -39,6 +39,7 @@ func TestConversionsThatFail(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	total := map[string]int{}
 	synctest.Test(t, func(t *testing.T) {
 		s := &state{kind: h.kind}
 		for i, op := range h.steps {
@@ -50,9 +51,18 @@ func TestConversionsThatFail(t *testing.T) {
 					failed++
 				}
 				t.Logf("%T, operation %d: %d conversions", e, i, failed)
+				total[fmt.Sprintf("%T", e)] += failed
 			}
 		}
 	})
+	if len(total) != 2 {
+		t.Errorf("conversions were counted of %v", total)
+	}
+	for e, failed := range total {
+		if failed < 5 {
+			t.Errorf("%s asks for %d conversions only", e, failed)
+		}
+	}
 }
 
 // failsAt runs an operation whose conversions fail after so many. It reports whether one has.

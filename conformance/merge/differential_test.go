@@ -96,6 +96,28 @@ func TestHistories(t *testing.T) {
 	for _, name := range keysOf(count.explained) {
 		t.Logf("%d times: %s", count.explained[name], name)
 	}
+	if *only > 0 || *alone || *scattered > 0 || *histories < 1000 || t.Failed() {
+		return
+	}
+	// What the histories have to come to, as a share of the operations: a comparison of nothing finds nothing.
+	for _, c := range []struct {
+		what  string
+		n     int64
+		share int64 // one in so many
+	}{
+		{"applies", count.applies.Load(), 4}, {"conflicts", count.conflicts.Load(), 20},
+		{"operations without a change", count.same.Load(), 12}, {"applies that are refused", count.refused.Load(), 100},
+		{"applies that fail", count.internal.Load(), 300}, {"updates that are not tracked", count.untracked.Load(), 300},
+	} {
+		if c.n < count.steps.Load()/c.share {
+			t.Errorf("of %d operations only %d are %s", count.steps.Load(), c.n, c.what)
+		}
+	}
+	for _, e := range explanations {
+		if *histories >= 50_000 && count.explained[e.name] == 0 {
+			t.Errorf("no history is explained by: %s", e.name)
+		}
+	}
 }
 
 // differs runs one history and tells of a difference.

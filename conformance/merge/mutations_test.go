@@ -54,7 +54,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 	if n < 0 || n > len(mutants) {
 		n = len(mutants)
 	}
-	for _, m := range mutants[:n] {
+	for i, m := range mutants {
 		path, err := filepath.Abs(filepath.Join("..", "..", "merge", m.file))
 		if err != nil {
 			t.Fatal(err)
@@ -65,6 +65,9 @@ func TestMutantsAreNoticed(t *testing.T) {
 		}
 		if strings.Count(string(text), m.old) != 1 {
 			t.Errorf("%s: %q stands there %d times", m.file, m.old, strings.Count(string(text), m.old))
+			continue
+		}
+		if i >= n { // that it can be made is checked in every run
 			continue
 		}
 		dir := t.TempDir()
