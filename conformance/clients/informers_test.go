@@ -163,10 +163,19 @@ func TestInformersSurviveKills(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	c := newCrowd(t, ctx, server, ns)
-	done := make(chan struct{})
+	done, killed := make(chan struct{}), make(chan struct{})
 	go func() {
-		churn(t, client, ns, 400, 7)
-		close(done)
+		defer close(done)
+		for seed := uint64(7); ; seed++ { // until the last kill is over, so that none of them meets a server at rest
+			churn(t, client, ns, 50, seed)
+			select {
+			case <-killed:
+				if seed >= 7+8 {
+					return
+				}
+			default:
+			}
+		}
 	}()
 	if server.Kind == harness.Plinth { // the reference comes back on another port
 		for range 3 {
@@ -177,6 +186,7 @@ func TestInformersSurviveKills(t *testing.T) {
 			t.Logf("restarted in %s", server.Ready)
 		}
 	}
+	close(killed)
 	<-done
 	c.agree(t, client, ns)
 }
@@ -250,7 +260,8 @@ func TestLeaderElection(t *testing.T) {
 		c := candidate{cancel, make(chan struct{})}
 		candidates[id] = c
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "leader", Namespace: ns}, Client: client.CoordinationV1(),
+			Lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Name: "leader", Namespace: ns},
+				Client:     client.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: id}},
 			LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 200 * time.Millisecond, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{

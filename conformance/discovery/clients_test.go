@@ -155,8 +155,8 @@ func (c *clients) testDiscovery(t *testing.T) {
 	if !slices.Equal(groups, legacyGroups) {
 		t.Errorf("groups are %q, and the old way %q", groups, legacyGroups)
 	}
-	if !maps.Equal(resources, legacyResources) {
-		for name := range maps.Keys(legacyResources) {
+	for _, in := range []map[string]string{resources, legacyResources} {
+		for name := range in {
 			if resources[name] != legacyResources[name] {
 				t.Errorf("%s is %q, and the old way %q", name, resources[name], legacyResources[name])
 			}
@@ -205,7 +205,8 @@ func (c *clients) testMapper(t *testing.T) {
 			continue
 		}
 		mapped++
-		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != isNamespaced(t, groups, mapping.Resource) {
+		if namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace; namespaced != isNamespaced(t, groups,
+			mapping.Resource) {
 			t.Errorf("%s: namespaced: %v", gvk, namespaced)
 		}
 	}
@@ -267,7 +268,8 @@ func (c *clients) testOpenAPI2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := c.discovery.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept", "application/json").Do(context.Background()).Raw()
+	text, err := c.discovery.RESTClient().Get().AbsPath("/openapi/v2").SetHeader("Accept",
+		"application/json").Do(context.Background()).Raw()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +296,8 @@ func (c *clients) testOpenAPI2(t *testing.T) {
 	compareDocuments(t, document, fromJSON)
 }
 
-// compareDocuments holds two forms of a document against each other, and takes them apart. Extensions are YAML texts, which may be written in
-// different ways: they are compared by what they say.
+// compareDocuments holds two forms of a document against each other, and takes them apart. Extensions are YAML texts,
+// which may be written in different ways: they are compared by what they say.
 func compareDocuments(t *testing.T, a, b *openapi_v2.Document) {
 	t.Helper()
 	paths := func(d *openapi_v2.Document) map[string]proto.Message {
@@ -319,7 +321,8 @@ func compareDocuments(t *testing.T, a, b *openapi_v2.Document) {
 		}
 		return m
 	}
-	for what, of := range map[string]func(*openapi_v2.Document) map[string]proto.Message{"path": paths, "model": models, "parameter": parameters} {
+	for what, of := range map[string]func(*openapi_v2.Document) map[string]proto.Message{"path": paths, "model": models,
+		"parameter": parameters} {
 		inA, inB := of(a), of(b)
 		if len(inA) == 0 || len(inA) != len(inB) {
 			t.Errorf("%d and %d %ss", len(inA), len(inB), what)
@@ -426,6 +429,7 @@ func (c *clients) testTypeConverter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	converted := 0
 	for gvk := range c.served(t) {
 		obj, err := scheme.Scheme.New(gvk)
 		if isCustom(gvk) {
@@ -438,5 +442,9 @@ func (c *clients) testTypeConverter(t *testing.T) {
 		if _, err := converter.ObjectToTyped(obj); err != nil {
 			t.Errorf("%s: %v", gvk, err)
 		}
+		converted++
+	}
+	if converted < 65 {
+		t.Errorf("only %d kinds were converted", converted)
 	}
 }

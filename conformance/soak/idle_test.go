@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"time"
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/load"
@@ -44,9 +45,24 @@ func TestIdleWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// What one holds at least is a request, its stream and the cursor; less than this means that they were not held at all.
+	const least = 1 << 10
 	t.Logf("%d watches on %d connections: %d bytes each; the server has %d MiB", watches, watches/each, one, resident>>20)
-	if one > limit {
+	if one > limit || one < least {
 		t.Errorf("an idle watch holds %d bytes", one)
+	}
+	busy, err := load.CPU(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	after, err := load.CPU(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is polled for them: an idle server needs a few milliseconds a second, whatever is open.
+	if used := after - busy; used > 300*time.Millisecond {
+		t.Errorf("%d idle watches cost %s in 2 s", watches, used)
 	}
 	fill(t, client, "pod", 1, 10)
 	for i, body := range bodies {
@@ -54,7 +70,7 @@ func TestIdleWatches(t *testing.T) {
 		if err != nil {
 			t.Fatalf("watch %d: %v", i, err)
 		}
-		if e, err := parse(line); err != nil || e.kind != "ADDED" {
+		if e, err := parse(line); err != nil || e.kind != "ADDED" || e.name != "pod-0" {
 			t.Fatalf("watch %d: %+v, %v", i, e, err)
 		}
 		if err := body.Close(); err != nil {
