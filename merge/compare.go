@@ -1,46 +1,62 @@
 package merge
 
 import (
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// compare is the difference between what was and what is, as a trie in which touched stands for added and modified and
-// removed for removed paths.
-func compare(was, is object.Value, t *schema.Type, r *room) (Set, error) {
-	c := comparer{room: r}
+// compare is diff(was, is): one trie with the paths that were added or have another value, marked touched, and those that
+// were removed.
+//
+//	touched(diff) ⊆ fields(is)        removed(diff) ⊆ fields(was)        diff(x, x) = ∅
+//
+// where fields includes structs (withStructs). One trie with two marks serves where the reference computes three sets (added,
+// modified, removed) per version: callers ask for either mark, or for both at once.
+//
+// Values of the same memory are equal, and the walk does not descend into them. An apply shares all unchanged subtrees of live
+// (join), so that the comparison takes time proportional to what has changed, not to the object.
+//
+// The order of an associative list is not compared: its items are paths, and a set of paths has no order. A list that is merely
+// reordered has an empty difference, and nobody's ownership changes.
+func compare(was, is object.Value, t *schema.Type, a *arena) (Set, error) {
+	c := comparer{arena: a}
 	_, below := c.values(was, is, t)
+	if invariants.Enabled && c.err == nil {
+		checkDiff(was, is, t, below)
+	}
 	return below, c.err
 }
 
-// comparer holds the first error of a comparison: an item that cannot be identified.
+// comparer is the state of a comparison.
 type comparer struct {
-	err  error
-	room *room
+	err   error // the first one: an item without identity
+	arena *arena
 }
 
-// values compares two values that are both there. The marks are those of the place itself.
+// values compares two values that both exist. The result is the marks of the place itself, and what differs below it.
 func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 	if was == is {
 		return 0, Set{}
 	}
 	old, new := shapeOf(t, was), shapeOf(t, is)
-	m, below := c.as(new, was, is, t)
+	m, below := c.asShape(new, was, is, t)
 	if old != new {
-		// A value of another kind: all that was there has gone, too.
-		m2, below2 := c.as(old, was, is, t)
+		// Only a type that admits several kinds gets here. The place is compared once as each of the two: all paths of the old
+		// value are removed, and all of the new one are added.
+		m2, below2 := c.asShape(old, was, is, t)
 		m, below = m|m2, below.Union(below2)
 	}
 	return m, below
 }
 
-// as compares two values as if both had this shape.
-func (c *comparer) as(s shape, was, is object.Value, t *schema.Type) (marks, Set) {
+// asShape compares two values as if both had this shape. A value of another shape has no members or items then.
+func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks, Set) {
 	kind := object.Map
 	if s == listing {
 		kind = object.List
 	}
-	if s == leaf || atomic(t, s) || !either(was, is, kind) {
+	if s == leaf || atomic(t, s) || !eitherHas(was, is, kind) {
 		if same(was, is) {
 			return 0, Set{}
 		}
@@ -52,8 +68,8 @@ func (c *comparer) as(s shape, was, is object.Value, t *schema.Type) (marks, Set
 	return 0, c.items(was.Items(), is.Items(), t)
 }
 
-// lone is the comparison of a value with none: all of it bears the mark.
-func (c *comparer) lone(v object.Value, t *schema.Type, mark marks) (marks, Set) {
+// oneSided compares a value with nothing: the place and all paths of the value have the mark. It is touched or removed.
+func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, Set) {
 	s := shapeOf(t, v)
 	if s == leaf || v.Len() == 0 || atomic(t, s) {
 		return mark, Set{}
@@ -77,7 +93,7 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 			return
 		}
 		if out == nil {
-			out = c.room.nodes(changes(len(was), len(is)))
+			out = c.arena.nodes(changes(len(was), len(is)))
 		}
 		out = append(out, node{FieldElement(name), m, below})
 	}
@@ -92,12 +108,12 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 			was, is = was[1:], is[1:]
 		case len(is) == 0 || len(was) > 0 && was[0].Key < is[0].Key:
 			of, _ := memberType(t, was[0].Key)
-			m, below := c.lone(was[0].Value, of, removed)
+			m, below := c.oneSided(was[0].Value, of, removed)
 			put(was[0].Key, m, below)
 			was = was[1:]
 		default:
 			of, _ := memberType(t, is[0].Key)
-			m, below := c.lone(is[0].Value, of, touched)
+			m, below := c.oneSided(is[0].Value, of, touched)
 			put(is[0].Key, m, below)
 			is = is[1:]
 		}
@@ -105,15 +121,23 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
+// items compares associative lists by the identities of their items. Identities may be duplicated in objects that have been
+// stored without a schema, or with another one. A duplicated identity is one path, compared as if it were atomic:
+//
+//	before    now       the path                      below it
+//	one       one       compared                      compared
+//	one       several   touched                       removed: several items have no paths below
+//	several   one       touched and removed           added
+//	several   several   touched, unless all are equal
 func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
-	olds, news := newRoster(), newRoster()
+	olds, news := newItemIndex(), newItemIndex()
 	defer olds.free()
 	defer news.free()
-	if err := olds.enroll(t, was); err != nil {
+	if err := olds.build(t, was); err != nil {
 		c.fail(err)
 		return Set{}
 	}
-	if err := news.enroll(t, is); err != nil {
+	if err := news.build(t, is); err != nil {
 		c.fail(err)
 		return Set{}
 	}
@@ -123,7 +147,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			return
 		}
 		if out == nil {
-			out = c.room.nodes(changes(len(was), len(is)))
+			out = c.arena.nodes(changes(len(was), len(is)))
 		}
 		out = append(out, node{elementOf(t, id), m, below})
 	}
@@ -133,25 +157,24 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			continue
 		}
 		j := news.first(id)
-		twice, thrice := olds.next(i) >= 0, j >= 0 && news.next(j) >= 0
+		duplicatedBefore, duplicatedNow := olds.next(i) >= 0, j >= 0 && news.next(j) >= 0
 		var m marks
 		var below Set
 		switch {
-		case twice && thrice:
-			// Several items of one identity are owned together, as if they were atomic.
+		case duplicatedBefore && duplicatedNow:
 			if !sameItems(olds, i, was, news, j, is) {
 				m = touched
 			}
-		case twice:
+		case duplicatedBefore:
 			if j >= 0 {
-				m, below = c.lone(is[j], of, touched)
+				m, below = c.oneSided(is[j], of, touched)
 			}
 			m |= removed
-		case thrice:
-			m, below = c.lone(was[i], of, removed)
+		case duplicatedNow:
+			m, below = c.oneSided(was[i], of, removed)
 			m |= touched
 		case j < 0:
-			m, below = c.lone(was[i], of, removed)
+			m, below = c.oneSided(was[i], of, removed)
 		default:
 			m, below = c.values(was[i], is[j], of)
 		}
@@ -165,10 +188,10 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 			put(id, touched, Set{})
 			continue
 		}
-		m, below := c.lone(is[j], of, touched)
+		m, below := c.oneSided(is[j], of, touched)
 		put(id, m, below)
 	}
-	return gather(out)
+	return sortedSet(out)
 }
 
 func (c *comparer) fail(err error) {
@@ -177,7 +200,7 @@ func (c *comparer) fail(err error) {
 	}
 }
 
-// changes is how many of the members or items on the two sides are likely to differ: few, unless one side has none.
+// changes estimates how many members or items differ, to allocate room for them: few, unless one side has none.
 func changes(was, is int) int {
 	if was == 0 || is == 0 {
 		return was + is
@@ -186,7 +209,7 @@ func changes(was, is int) int {
 }
 
 // sameItems says whether all items of one identity are the same in both lists, and in the same order.
-func sameItems(olds *roster, i int, was []object.Value, news *roster, j int, is []object.Value) bool {
+func sameItems(olds *itemIndex, i int, was []object.Value, news *itemIndex, j int, is []object.Value) bool {
 	for i >= 0 && j >= 0 {
 		if !same(was[i], is[j]) {
 			return false

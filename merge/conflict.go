@@ -14,7 +14,7 @@ import (
 type Conflict struct {
 	Path Path
 	With Entry // without its fields
-	// Live is what the field holds and Wanted what it would hold; null where there is nothing. Both are in the version of With.
+	// Live is the value of the field and Wanted that of the intent; null if there is none. Both are in the version of With.
 	Live, Wanted object.Value
 }
 
@@ -30,9 +30,9 @@ func (c *Conflict) By() string {
 	return text
 }
 
-// ConflictError is an apply that would take fields from other managers. Nothing has changed.
+// ConflictError is the error of an apply that would take fields from other managers.
 type ConflictError struct {
-	Conflicts []Conflict // by manager; the order of managers is that of managedFields
+	Conflicts []Conflict // grouped by manager, in the order of managedFields
 }
 
 // Error is the message of the reference.
@@ -41,7 +41,7 @@ func (e *ConflictError) Error() string {
 		c := &e.Conflicts[0]
 		return fmt.Sprintf("Apply failed with 1 conflict: conflict with %s: %v", c.By(), c.Path)
 	}
-	groups := map[string][]string{} // the lines about a manager
+	groups := map[string][]string{} // the lines of a manager, by its identifier
 	for i := range e.Conflicts {
 		c := &e.Conflicts[i]
 		id := c.With.identifier()
@@ -57,7 +57,7 @@ func (e *ConflictError) Error() string {
 	return fmt.Sprintf("Apply failed with %d conflicts: %s", len(e.Conflicts), strings.Join(lines, "\n"))
 }
 
-// conflict is what one manager would lose.
+// conflict holds the fields that one manager would lose.
 type conflict struct {
 	with *entry
 	lost Set
@@ -73,8 +73,9 @@ func conflictError(all []conflict) *ConflictError {
 	return e
 }
 
-// tell adds the values to conflicts, as far as the objects can be had in the versions of those who own the fields.
-func (o *operation) tell(e *ConflictError, live, merged object.Value) {
+// addValues adds both values to each conflict. If the objects cannot be converted to the version of a manager, its conflicts stay
+// without.
+func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
 	for i := range e.Conflicts {
 		c := &e.Conflicts[i]
 		was, t, err := o.in(live, c.With.APIVersion)
@@ -87,36 +88,45 @@ func (o *operation) tell(e *ConflictError, live, merged object.Value) {
 	}
 }
 
-// valueAt is what a path leads to; null if there is nothing.
+// valueAt is the value at a path; null if there is none.
 func valueAt(v object.Value, t *schema.Type, p Path) object.Value {
+	v, _ = lookup(v, t, p)
+	return v
+}
+
+// lookup is the value at a path, and whether there is one.
+func lookup(v object.Value, t *schema.Type, p Path) (found object.Value, ok bool) {
 	for _, e := range p {
 		switch e.step {
 		case Field:
 			t, _ = memberType(t, e.v.Str())
-			v = v.At(e.v.Str())
+			v, ok = v.Get(e.v.Str())
 		default:
-			v = itemAt(v, t, e)
+			v, ok = itemAt(v, t, e)
 			t = itemType(t)
 		}
+		if !ok {
+			return object.Nil, false
+		}
 	}
-	return v
+	return v, true
 }
 
-func itemAt(v object.Value, t *schema.Type, e Element) object.Value {
+func itemAt(v object.Value, t *schema.Type, e Element) (object.Value, bool) {
 	items := v.Items()
 	if e.step == Index {
 		if i := e.v.Int(); i >= 0 && i < int64(len(items)) {
-			return items[i]
+			return items[i], true
 		}
-		return object.Nil
+		return object.Nil, false
 	}
 	if t.Kind != schema.List || t.ListType == schema.Atomic {
-		return object.Nil
+		return object.Nil, false
 	}
 	for _, item := range items {
 		if id, err := identify(t, item); err == nil && elementOf(t, id).Compare(e) == 0 {
-			return item
+			return item, true
 		}
 	}
-	return object.Nil
+	return object.Nil, false
 }

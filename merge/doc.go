@@ -1,17 +1,48 @@
-// Package merge is server-side apply as a library: who owns which field of an object, what an intent changes, and whose
-// fields it would take. It needs no server: values in, values out, and the time is an argument.
+// Package merge is server-side apply as a library. It decides which manager owns which field of an object, what an apply
+// changes, and which conflicts it has. It needs no server: it takes values and returns values, and the time is an argument.
 //
-// Glossary. A writer is whoever changes an object; a manager is the name under which its fields are owned. An intent is the
-// body of an apply: all that the writer wants to have a say in. Ownership is a [Set] of paths for each entry of
-// metadata.managedFields. A conflict is a field that an intent would change and that somebody else owns. To reconcile is to
-// bring a stored set in line with a schema that has since made a list or a map atomic, or granular. To prune is to remove
-// what a manager owned, and does not want any longer, and nobody else has.
+// The entry points are [Kind.Apply] and [Kind.Update] for writes, [Owners] for questions, and [Replicas] for the scale
+// subresource. [Set] is a set of field paths; [ParseFieldsV1] and [Set.FieldsV1] read and print it.
 //
-// An apply goes this way (SSA-3): the intent is joined into the live object (join.go), what the writer gave up is pruned
-// (prune.go), the result is compared with what was there (compare.go), and where others own a part of the difference, there is a
-// conflict, or the field changes hands. An update is the comparison alone (SSA-6).
+// # Glossary
 //
-// The measure of all this is the field manager of Kubernetes, which conformance/merge runs beside it. Values are compared
-// in their canonical form here and as they were written there, which is the one known difference: `cpu: "0.5"` meets a live
-// `500m` without a conflict (SSA-18).
+//   - writer: whoever makes a request. The writer acts under the name of a manager.
+//   - manager: the name (with operation, API version and subresource) under which fields are owned. Each manager has one entry
+//     in metadata.managedFields, and the entry holds the [Set] of the paths that it owns.
+//   - live: the stored object before the write; null if there is none.
+//   - intent: the body of an apply. It holds exactly those fields that the manager wants to own.
+//   - conflict: a field that an apply would change and that another manager owns.
+//   - associative list: a list whose items are told apart by keys or, in a set, by their values. Its items have owners of their
+//     own. The items of an atomic list have not: the list is owned as a whole.
+//   - identity: what tells an item of an associative list from the others. It is computed by identify.
+//   - to prune: to remove what a manager owned, does not apply any longer, and nobody else owns.
+//   - to reconcile: to adapt a stored set of paths to a schema in which a list or map has become atomic since.
+//
+// # The algorithm
+//
+// Let fields(x) be the set of all paths of a value x, and diff(x, y) the paths whose values were added or changed from x to y
+// (touched), or removed. With M the writing manager and owned(m) the set of a manager m, an apply (SSA-3) computes
+//
+//	merged   = live ∪ intent, where the intent wins                                join.go
+//	pruned   = merged ∖ (owned(M) ∖ fields(intent) ∖ ⋃ owned(m), m ≠ M)           prune.go
+//	conflict = { (m, p) : m ≠ M, p ∈ owned(m) ∩ touched(diff(live, pruned)) }      compare.go, conflict.go
+//
+// It fails if there is a conflict, unless it is forced. Otherwise pruned is stored, and
+//
+//	owned(M) = fields(intent) ∖ unowned ∖ reset        owned(m) = owned(m) ∖ diff(live, pruned), for each other m
+//
+// An update (SSA-6) stores the object that it brings: owned(M) gains touched(diff(live, next)), and every manager, M included,
+// first loses diff(live, next).
+//
+// Managers may have written in different API versions. Their sets name the fields of their own version, so that each
+// comparison is made once per version, on converted objects (SSA-11).
+//
+// # Caveats
+//
+// The reference is the field manager of Kubernetes. conformance/merge runs it beside this package. One difference is known and
+// meant: values are compared in their canonical form here, and as they were written there, so that an intent with `cpu: "0.5"`
+// has no conflict with a live `500m` (SSA-18).
+//
+// Managed fields may be written by clients, too (SSA-7). Nothing may be assumed of the set of another manager: it may hold paths
+// that do not exist. The set that an apply stores for its own manager is the exception; see checkApplied.
 package merge

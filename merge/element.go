@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// Step says how an Element selects what is below.
+// Step is the kind of an [Element]: how it selects a part of a container.
 type Step uint8
 
 // The kinds of elements, in the order in which they sort.
@@ -44,7 +44,8 @@ func (e Element) Step() Step { return e.step }
 // Value is the name of a Field, the keys of a Key, the value of an Item and the position of an Index.
 func (e Element) Value() object.Value { return e.v }
 
-// Compare orders elements: names, then keys, then values, then positions, each by their own order.
+// Compare orders elements: names, then keys, then values, then positions, and each of these by its own order. It is a total order,
+// by which a Set is sorted; the reference lists conflicts in it.
 func (e Element) Compare(f Element) int {
 	if e.step != f.step {
 		return cmp.Compare(e.step, f.step)
@@ -58,7 +59,8 @@ func (e Element) Compare(f Element) int {
 // rank orders the kinds of values: numbers come before strings, null comes last.
 var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2, object.List: 3, object.Map: 4, object.Null: 5}
 
-// compareValues is a total order of values in which the integer 1 and the float 1.0 are one.
+// compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions write
+// either, and an item of a set must stay the same item.
 func compareValues(a, b object.Value) int {
 	if c := cmp.Compare(rank[a.Kind()], rank[b.Kind()]); c != 0 {
 		return c
@@ -102,7 +104,7 @@ func compareValues(a, b object.Value) int {
 	return 0
 }
 
-// compareText is strings.Compare for texts that are nearly always equal, which is found out faster.
+// compareText is strings.Compare, faster for texts that are equal, as most here are.
 func compareText(a, b string) int {
 	if a == b {
 		return 0
@@ -110,13 +112,13 @@ func compareText(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// same says whether two values are equal, where 1 and 1.0 are.
+// same says whether two values are equal by compareValues.
 func same(a, b object.Value) bool { return a == b || compareValues(a, b) == 0 }
 
 // Path is the way from an object to one of its fields.
 type Path []Element
 
-// String is the path as conflicts tell it: `.spec.containers[name="web"].image`.
+// String is the path in the form of conflict messages: `.spec.containers[name="web"].image`.
 func (p Path) String() string {
 	var text []byte
 	for _, e := range p {
@@ -125,7 +127,7 @@ func (p Path) String() string {
 	return string(text)
 }
 
-// String is the element as a Path tells it.
+// String is the element in the form of [Path.String].
 func (e Element) String() string { return string(e.append(nil)) }
 
 func (e Element) append(dst []byte) []byte {
@@ -149,7 +151,7 @@ func (e Element) append(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendReadable prints a value as paths do, which is not quite JSON.
+// appendReadable prints a value in the form of [Path.String]: JSON, but for strings and floats, which Go prints.
 func appendReadable(dst []byte, v object.Value) []byte {
 	switch v.Kind() {
 	case object.String:
@@ -168,12 +170,12 @@ const (
 	indexPrefix = "i:"
 )
 
-// errUnknownElement is an element of a kind that is not known here. Such elements are dropped: a newer version may have
-// written them.
+// errUnknownElement is the error of an element with an unknown prefix. The reader drops such elements, because a newer
+// version of the server may have written them.
 var errUnknownElement = errors.New("unknown path element type")
 
-// parseElement reads an element from FieldsV1, and says whether it would be printed in the same way.
-func parseElement(text string) (e Element, same bool, err error) {
+// parseElement reads an element of FieldsV1. canonical says that fieldsV1 prints it as the same text.
+func parseElement(text string) (e Element, canonical bool, err error) {
 	if rest, ok := strings.CutPrefix(text, fieldPrefix); ok {
 		return FieldElement(rest), true, nil
 	}
@@ -230,12 +232,12 @@ func parseInner(text string) (object.Value, error) {
 	return parsed.Value.Untyped()
 }
 
-// plainKeys reads the keys of almost every list without a parser: strings without escapes and short integers, in the form and
-// order in which they are printed.
+// plainKeys reads the keys of almost all lists without the JSON parser, whose set-up would cost more than the rest: up to four
+// keys, in order, that are strings without escapes or short integers. ok is false for everything else, valid or not.
 func plainKeys(text string) (object.Value, bool) {
 	const most = 4
-	var room [most]object.Member
-	keys := room[:0]
+	var array [most]object.Member // on the stack
+	keys := array[:0]
 	rest, ok := strings.CutPrefix(text, "{")
 	for ok && len(keys) < most {
 		var m object.Member
@@ -256,7 +258,7 @@ func plainKeys(text string) (object.Value, bool) {
 	return object.Nil, false
 }
 
-// plainString takes a string without escapes off the front of a text.
+// plainString cuts a string without escapes off the front of a text.
 func plainString(text string) (s, rest string, ok bool) {
 	if text, ok = strings.CutPrefix(text, `"`); !ok {
 		return "", "", false
@@ -265,7 +267,7 @@ func plainString(text string) (s, rest string, ok bool) {
 	return s, rest, ok && isPlain(s)
 }
 
-// plainScalar takes such a string, or an integer of up to nine digits, off the front of a text.
+// plainScalar cuts such a string, or an integer of up to nine digits, off the front of a text.
 func plainScalar(text string) (v object.Value, rest string, ok bool) {
 	if s, rest, ok := plainString(text); ok {
 		return object.StringOf(s), rest, true
@@ -281,7 +283,7 @@ func plainScalar(text string) (v object.Value, rest string, ok bool) {
 	return object.IntOf(n), text[i:], true
 }
 
-// isPlain says whether JSON has a string without escapes.
+// isPlain says whether a string is printed as JSON without escapes.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

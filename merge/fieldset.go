@@ -4,42 +4,56 @@ import (
 	"fmt"
 	"slices"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// fieldsOf is the set of all that an object says: what an apply of it owns. Structs are owned by their fields, the items of
-// lists and maps both as such and by their fields.
+// fieldsOf is the set of paths of a value, fields(v): what an apply of v owns.
+//
+//	fields(leaf or atomic)    = { the place itself }
+//	fields(struct)            = ⋃ fields(member)              a struct exists wherever one of its fields does
+//	fields(map)               = ⋃ fields(member) ∪ { members that no field of a struct declares }
+//	fields(associative list)  = ⋃ fields(item) ∪ { items }
+//
+// Members of maps and items of lists are owned as such, too, because somebody has to decide that they exist: removing all fields
+// of a container is not removing the container. Empty and null members are owned as leaves.
 func fieldsOf(v object.Value, t *schema.Type) Set {
-	s := surveyor{room: new(room)}
+	s := fieldWalker{arena: new(arena)}
 	_, below := s.at(v, t)
+	if invariants.Enabled {
+		below.check()
+	}
 	return below
 }
 
-// survey is fieldsOf for an object that is not known to be one that can be merged: the error is a *TypeError then.
-func survey(v object.Value, t *schema.Type, r *room) (Set, error) {
-	s := surveyor{strict: true, room: r}
+// checkedFieldsOf is fieldsOf of a value that may violate its schema. The error, a *TypeError, tells of every violation.
+func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
+	s := fieldWalker{strict: true, arena: r}
 	_, below := s.at(v, t)
-	if len(s.found) == 0 {
+	if len(s.errs) == 0 {
+		if invariants.Enabled {
+			below.check()
+		}
 		return below, nil
 	}
-	first := *s.found[0]
-	first.more = s.found[1:]
+	first := *s.errs[0]
+	first.more = s.errs[1:]
 	return Set{}, &first
 }
 
-// surveyor walks an object for what is in it.
-type surveyor struct {
-	strict bool         // look for what is wrong
-	found  []*TypeError // their paths grow on the way back
-	room   *room
+// fieldWalker collects the paths of a value.
+type fieldWalker struct {
+	strict bool         // check the value against the schema, too
+	errs   []*TypeError // each gets the front of its path while the walk returns to the top (prefixErrors)
+	arena  *arena
 }
 
-// at is what is below a place, and whether the place itself is owned whoever holds it.
-func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
+// at is the set below a place, and owned for a leaf or something atomic, which is a path whatever contains it.
+func (s *fieldWalker) at(v object.Value, t *schema.Type) (marks, Set) {
 	if s.strict {
 		if want := expected(t, v); want != "" {
-			s.tell("expected %s, got %s", want, object.AppendJSON(nil, v))
+			s.fail("expected %s, got %s", want, object.AppendJSON(nil, v))
 			return owned, Set{}
 		}
 	}
@@ -49,7 +63,7 @@ func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
 		return owned, Set{}
 	case atomic(t, kind):
 		if s.strict && t.Kind != schema.Any {
-			s.inside(v, t, kind)
+			s.checkAtomic(v, t, kind)
 		}
 		return owned, Set{}
 	case kind == mapping:
@@ -58,7 +72,7 @@ func (s *surveyor) at(v object.Value, t *schema.Type) (marks, Set) {
 	return 0, s.items(v.Items(), t)
 }
 
-// expected is what a value has to be to have its type, or "" if it is that. Null always is.
+// expected is the word of the reference for the values that a type admits, or "" if this is one. Null always is.
 func expected(t *schema.Type, v object.Value) string {
 	is := v.Kind()
 	if is == object.Null {
@@ -84,13 +98,13 @@ func expected(t *schema.Type, v object.Value) string {
 		}
 	case schema.IntOrString, schema.Quantity:
 		if t.Kind == schema.IntOrString && t.GoName == "" {
-			return "" // of a custom type: a merge takes what there is, and validation refuses it
+			return "" // in a custom type any value is merged, and validation refuses it later
 		}
 		if is == object.Map || is == object.List {
 			return "any scalar"
 		}
 	case schema.String, schema.Bytes, schema.Time, schema.MicroTime, schema.Duration:
-		if c := t.Custom; c != nil && c.Format != "" && c.Format != "byte" { // what a format describes may be no text
+		if c := t.Custom; c != nil && c.Format != "" && c.Format != "byte" { // the reference has a scalar of any kind here
 			if is == object.Map || is == object.List {
 				return "any scalar"
 			}
@@ -103,50 +117,51 @@ func expected(t *schema.Type, v object.Value) string {
 	return ""
 }
 
-// inside looks for what is wrong with the content of something atomic, which nobody owns by parts.
-func (s *surveyor) inside(v object.Value, t *schema.Type, kind shape) {
+// checkAtomic checks the content of something atomic, of which no paths are collected.
+func (s *fieldWalker) checkAtomic(v object.Value, t *schema.Type, kind shape) {
 	if kind == mapping {
 		s.members(v.Members(), t)
 		return
 	}
 	for i, item := range v.Items() {
-		before := len(s.found)
+		before := len(s.errs)
 		s.at(item, itemType(t))
-		if len(s.found) > before {
-			s.within(before, Element{Index, object.IntOf(int64(i))})
+		if len(s.errs) > before {
+			s.prefixErrors(before, Element{Index, object.IntOf(int64(i))})
 		}
 	}
 }
 
-func (s *surveyor) tell(format string, args ...any) {
+// fail notes a violation at the place where the walk is. Without strict there are none.
+func (s *fieldWalker) fail(format string, args ...any) {
 	if s.strict {
-		s.found = append(s.found, &TypeError{Message: fmt.Sprintf(format, args...)})
+		s.errs = append(s.errs, &TypeError{Message: fmt.Sprintf(format, args...)})
 	}
 }
 
-// within puts an element before the path of what has been found since.
-func (s *surveyor) within(before int, e Element) {
-	for _, err := range s.found[before:] {
+// prefixErrors puts an element in front of the paths of all errors but the first "before" ones.
+func (s *fieldWalker) prefixErrors(before int, e Element) {
+	for _, err := range s.errs[before:] {
 		err.Path = e.String() + err.Path
 	}
 }
 
-func (s *surveyor) members(members []object.Member, t *schema.Type) Set {
+func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 	if len(members) == 0 {
 		return Set{}
 	}
-	out := s.room.nodes(len(members))
+	out := s.arena.nodes(len(members))
 	for i := range members {
 		m := &members[i]
-		before := len(s.found)
+		before := len(s.errs)
 		of, declared := memberType(t, m.Key)
 		n := node{element: FieldElement(m.Key)}
 		if !declared && t.Kind == schema.Struct && t.Elem == nil && len(t.Fields) > 0 {
-			s.tell("field not declared in schema")
+			s.fail("field not declared in schema")
 		}
 		n.marks, n.below = s.at(m.Value, of)
-		if len(s.found) > before {
-			s.within(before, n.element)
+		if len(s.errs) > before {
+			s.prefixErrors(before, n.element)
 		}
 		if !declared || m.Value.IsNull() || m.Value.Kind() == object.Map && m.Value.Len() == 0 {
 			n.marks = owned
@@ -158,19 +173,22 @@ func (s *surveyor) members(members []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
-// nobody stands for the items of a list that cannot be told apart.
-var nobody = KeyElement(object.Nil)
+// unidentified is the element of all items of a list that have no identity.
+var unidentified = KeyElement(object.Nil)
 
-// items does without the content of items that are there several times. Items that cannot be identified, as pruning leaves
-// them when it takes their keys, are nobody's; but they are there, and so is the list.
-func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
+// items collects the items of an associative list. Items that occur several times are one path without anything below: the
+// paths below could not say which of them they mean. An intent may not have such items, but a live object may.
+//
+// Items without identity occur while prune computes: it may have removed their keys. They share one element that no
+// manager owns; without it the list would look empty, and be removed with its items.
+func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 	if len(items) == 0 {
 		return Set{}
 	}
-	r := newRoster()
+	r := newItemIndex()
 	defer r.free()
-	if err := r.enroll(t, items); err != nil {
-		s.tell("%v", err)
+	if err := r.build(t, items); err != nil {
+		s.fail("%v", err)
 		if s.strict {
 			return Set{}
 		}
@@ -178,22 +196,22 @@ func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
 			_, err := identify(t, item)
 			return err != nil
 		})
-		return s.items(known, t).Union(Set{[]node{{element: nobody, marks: owned}}})
+		return s.items(known, t).Union(Set{[]node{{element: unidentified, marks: owned}}})
 	}
-	out := s.room.nodes(len(items))
+	out := s.arena.nodes(len(items))
 	for i, id := range r.ids {
 		first := r.first(id)
 		n := node{element: elementOf(t, id), marks: owned}
 		if first < i {
-			s.tell("duplicate entries for key %v", n.element)
+			s.fail("duplicate entries for key %v", n.element)
 		}
-		before := len(s.found)
+		before := len(s.errs)
 		var below Set
 		if first == i || s.strict {
 			_, below = s.at(items[i], itemType(t))
 		}
-		if len(s.found) > before {
-			s.within(before, n.element)
+		if len(s.errs) > before {
+			s.prefixErrors(before, n.element)
 		}
 		if first < i {
 			continue
@@ -203,11 +221,11 @@ func (s *surveyor) items(items []object.Value, t *schema.Type) Set {
 		}
 		out = append(out, n)
 	}
-	return gather(out)
+	return sortedSet(out)
 }
 
-// withStructs is the set with all fields of structs that have something of the set below them. Sets do without those: who
-// owns spec.replicas does not own spec.
+// withStructs adds to the set the path of every struct that has a path of the set below it: fieldsOf leaves structs out, as who
+// owns spec.replicas does not own spec. prune needs them, to see that a struct has lost its last field: only then does it go.
 func (s Set) withStructs(t *schema.Type) Set {
 	if len(s.nodes) == 0 {
 		return s
@@ -226,7 +244,7 @@ func (s Set) withStructs(t *schema.Type) Set {
 			case n.element.step == Key && t.Kind == schema.List:
 				of = t.Elem
 			default:
-				of = nil
+				of = nil // the schema says nothing of what is below: no structs there
 			}
 			n.below = n.below.withStructs(of)
 		}

@@ -8,22 +8,25 @@ import (
 	"plinth/object"
 )
 
-// ParseFieldsV1 reads a set from the form in which managedFields holds it (SSA-1): `{"f:spec":{"f:replicas":{}}}`.
+// ParseFieldsV1 reads a set from its form in managedFields (SSA-1). Each level of the trie is a JSON object, whose keys are
+// elements with a prefix. An empty object is a path of the set; a path with others below it has the member "." as well:
+//
+//	{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}    is    .metadata.labels, .metadata.labels.app
 func ParseFieldsV1(v object.Value) (Set, error) {
-	p := fieldsParser{room: new(room)}
+	p := fieldsParser{arena: new(arena)}
 	set, err := p.parse(v)
 	return set, err
 }
 
 // fieldsParser reads FieldsV1.
 type fieldsParser struct {
-	room *room
-	odd  bool // the set would be printed in another way
+	arena        *arena
+	noncanonical bool // FieldsV1 prints the set as another text: the one that was read may not be kept
 }
 
 func (p *fieldsParser) parse(v object.Value) (Set, error) {
 	set, self, err := p.below(v)
-	p.odd = p.odd || self && v.Len() > 0 // nobody owns an object as such
+	p.noncanonical = p.noncanonical || self && v.Len() > 0 // nobody owns an object as such
 	return set, err
 }
 
@@ -33,28 +36,28 @@ func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 		if !v.IsNull() {
 			return Set{}, false, fmt.Errorf("expect { or n, but found %s", v.Kind())
 		}
-		p.odd = true
+		p.noncanonical = true
 	}
 	members := v.Members()
 	if len(members) == 0 {
 		return Set{}, true, nil
 	}
-	nodes := p.room.nodes(len(members))
+	nodes := p.arena.nodes(len(members))
 	for _, m := range members {
 		if m.Key == "." {
 			self = true
-			p.odd = p.odd || m.Value.Kind() != object.Map || m.Value.Len() > 0
+			p.noncanonical = p.noncanonical || m.Value.Kind() != object.Map || m.Value.Len() > 0
 			continue
 		}
 		element, same, err := parseElement(m.Key)
 		if errors.Is(err, errUnknownElement) {
-			p.odd = true
+			p.noncanonical = true
 			continue
 		}
 		if err != nil {
 			return Set{}, false, fmt.Errorf("parsing key as path element: %w", err)
 		}
-		p.odd = p.odd || !same
+		p.noncanonical = p.noncanonical || !same
 		n := node{element: element}
 		var own bool
 		if n.below, own, err = p.below(m.Value); err != nil {
@@ -66,10 +69,10 @@ func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 		nodes = append(nodes, n)
 	}
 	if len(nodes) == 0 {
-		p.odd = true
+		p.noncanonical = true
 		return Set{}, true, nil
 	}
-	return gather(nodes), self, nil
+	return sortedSet(nodes), self, nil
 }
 
 var (
@@ -77,31 +80,32 @@ var (
 	selfField = object.Member{Key: ".", Value: emptyMap}
 )
 
-// FieldsV1 is the form of the set in which managedFields holds it.
+// FieldsV1 is the form of the set in managedFields. ParseFieldsV1 reads an equal set from it.
 func (s Set) FieldsV1() object.Value {
 	var p printer
 	return p.print(s, false)
 }
 
-// printer makes FieldsV1. It sets its memory aside in pieces: a set has some hundred elements.
+// printer makes FieldsV1. A set has some hundred elements: the printer cuts their members and keys from large chunks, so that it
+// takes a few allocations.
 type printer struct {
 	text    strings.Builder
 	members []object.Member
 }
 
-// The pieces in which a printer takes memory, in bytes and members.
+// The chunks that a printer allocates, in bytes and members.
 const (
-	textRoom   = 1024
-	memberRoom = 32
+	textChunk   = 1024
+	memberChunk = 32
 )
 
-// room sets n members aside.
-func (p *printer) room(n int) []object.Member {
-	if n > memberRoom/2 {
+// allocate is an empty slice with a capacity of n.
+func (p *printer) allocate(n int) []object.Member {
+	if n > memberChunk/2 {
 		return make([]object.Member, 0, n)
 	}
 	if len(p.members) < n {
-		p.members = make([]object.Member, memberRoom)
+		p.members = make([]object.Member, memberChunk)
 	}
 	out := p.members[:0:n]
 	p.members = p.members[n:]
@@ -113,7 +117,7 @@ func (p *printer) print(s Set, self bool) object.Value {
 	if self {
 		n++
 	}
-	members := p.room(n)
+	members := p.allocate(n)
 	if self {
 		members = append(members, selfField)
 	}
@@ -128,7 +132,7 @@ func (p *printer) print(s Set, self bool) object.Value {
 	return object.MapOf(members...)
 }
 
-// wire is the element as FieldsV1 has it.
+// wire is Element.wire for the common elements, in the memory of the printer.
 func (p *printer) wire(e Element) string {
 	switch keys := e.v.Members(); {
 	case e.step == Field:
@@ -144,15 +148,15 @@ func (p *printer) wire(e Element) string {
 // isPlainString says whether a value is a string that JSON has without escapes.
 func isPlainString(v object.Value) bool { return v.Kind() == object.String && isPlain(v.Str()) }
 
-// join makes a text of its parts.
+// join concatenates.
 func (p *printer) join(parts ...string) string {
 	need := 0
 	for _, part := range parts {
 		need += len(part)
 	}
 	if p.text.Cap()-p.text.Len() < need {
-		p.text = strings.Builder{} // what it made stays as it is
-		p.text.Grow(max(textRoom, need))
+		p.text = strings.Builder{} // strings that were cut from the old one stay valid
+		p.text.Grow(max(textChunk, need))
 	}
 	from := p.text.Len()
 	for _, part := range parts {

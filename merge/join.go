@@ -3,21 +3,26 @@ package merge
 import (
 	"slices"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// join lays an intent over a live value: the intent wins where both say something, and nothing goes away. What does not
-// change is shared with live. The intent has been checked: its lists have no item twice.
+// join merges an intent into a live value: the intent wins wherever both have a value, and nothing is removed.
+//
+//	fields(join(live, intent)) = fields(live) ∪ fields(intent)        join(join(live, intent), intent) = join(live, intent)
+//
+// What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes "nothing
+// has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs twice in its lists.
 func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	if live == intent {
 		return live, nil
 	}
 	s := shapeOf(t, intent)
 	switch {
-	case s == mapping && !atomic(t, s) && either(live, intent, object.Map):
+	case s == mapping && !atomic(t, s) && eitherHas(live, intent, object.Map):
 		return joinMembers(live, intent, t)
-	case s == listing && !atomic(t, s) && either(live, intent, object.List):
+	case s == listing && !atomic(t, s) && eitherHas(live, intent, object.List):
 		return joinItems(live, intent, t)
 	}
 	if object.Equal(live, intent) {
@@ -26,9 +31,9 @@ func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	return intent, nil
 }
 
-// either says whether one of two values has content of this kind. Between empty ones and null the intent decides, so that
-// the difference of those is kept.
-func either(a, b object.Value, k object.Kind) bool {
+// eitherHas says whether at least one of two values is a container of this kind that is not empty. Two empty ones, or null and an
+// empty one, are not merged but compared as leaves, so that `{}`, `[]` and null stay different values.
+func eitherHas(a, b object.Value, k object.Kind) bool {
 	return a.Kind() == k && a.Len() > 0 || b.Kind() == k && b.Len() > 0
 }
 
@@ -37,7 +42,7 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	if len(old) == 0 {
 		return intent, nil
 	}
-	var out []object.Member // nil for as long as live stays as it is
+	var out []object.Member // nil as long as no member differs from live
 	i := 0
 	for k := range want {
 		w := want[k]
@@ -74,8 +79,7 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	return object.MapOf(append(out, old[i:]...)...), nil
 }
 
-// items merges associative lists. Items of live keep their order for as long as the intent does not order them in
-// another way; items that only the intent has come where it has them.
+// joinItems merges associative lists by identity. The shortcuts need no identities: an empty side has no item to merge with.
 func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Items(), intent.Items()
 	if len(old) == 0 {
@@ -84,18 +88,21 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 	if len(want) == 0 {
 		return live, nil
 	}
-	olds, wants := newRoster(), newRoster()
+	olds, wants := newItemIndex(), newItemIndex()
 	defer olds.free()
 	defer wants.free()
-	if err := olds.enroll(t, old); err != nil {
+	if err := olds.build(t, old); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
-	if err := wants.enroll(t, want); err != nil {
+	if err := wants.build(t, want); err != nil {
 		return object.Nil, &TypeError{Message: err.Error()}
 	}
-	z := zipper{t: t, old: old, want: want, olds: olds, wants: wants}
+	z := listJoiner{t: t, old: old, want: want, olds: olds, wants: wants}
 	if err := z.run(); err != nil {
 		return object.Nil, err
+	}
+	if invariants.Enabled {
+		z.check()
 	}
 	if slices.Equal(z.out, old) {
 		return live, nil
@@ -103,17 +110,35 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 	return object.ListOf(z.out...), nil
 }
 
-// zipper walks down two associative lists at once.
-type zipper struct {
+// listJoiner merges two associative lists into one. With ids(x) the identities of a list in order, the result satisfies
+//
+//	set(ids(out)) = set(ids(old)) ∪ set(ids(want))
+//	ids(want) is a subsequence of ids(out)
+//
+// and each item that both have is merged, unless old has it several times: then the item of the intent replaces them all.
+//
+// This does not fix the places of the items that only live has. The reference keeps their order, and so must we, as lists are
+// compared byte for byte by clients. Simple ways fail here: "live in its order, then the new items" ignores the order that the
+// intent asks for, which matters to containers; "intent in its order, then the rest" moves the items of others with each apply.
+//
+// The lists are walked in parallel, with i and j positions in old and want. In words:
+//
+//   - If the items at i and j are the same, both are taken together.
+//   - An item of old that want has, too, but not as its next shared item, is passed over: it is taken when its turn comes in want.
+//   - An item that only old has is taken as soon as i gets there. So it stays behind the item that it stands behind in old.
+//   - Else the item at j is taken. So a new item stays behind the item that it stands behind in want.
+//
+// Each step advances i or j, and all look-ups go through an index: the walk is linear, but for the sort of large lists.
+type listJoiner struct {
 	t           *schema.Type
 	old, want   []object.Value
-	olds, wants *roster
+	olds, wants *itemIndex
 	out         []object.Value
-	taken       []bool // which items of want are in out
-	shared      int    // position in want of the next item that is in old, too; len(want) if there is none
+	taken       []bool // taken[j]: item j of want is in out. An item of old with its identity is not taken again
+	shared      int    // the least position ≥ j in want whose identity old has; len(want) if there is none
 }
 
-func (z *zipper) run() error {
+func (z *listJoiner) run() error {
 	z.out = make([]object.Value, 0, max(len(z.old), len(z.want)))
 	z.taken = make([]bool, len(z.want))
 	z.shared = -1
@@ -129,7 +154,7 @@ func (z *zipper) run() error {
 				continue
 			}
 			if z.wants.first(z.olds.ids[i]) >= 0 && z.shared < len(z.want) && !same(z.wants.ids[z.shared], z.olds.ids[i]) {
-				i++ // it is shared, and not the one whose turn it is
+				i++ // shared, but its turn in want comes later, or has been
 				continue
 			}
 		}
@@ -157,8 +182,8 @@ func (z *zipper) run() error {
 	return nil
 }
 
-// advance goes to the next item of want that is in old, too.
-func (z *zipper) advance() {
+// advance moves shared to the next item of want whose identity old has.
+func (z *listJoiner) advance() {
 	if z.shared == len(z.want) {
 		return
 	}
@@ -166,8 +191,8 @@ func (z *zipper) advance() {
 	}
 }
 
-// take puts an item of the intent out, merged with the live one where there is just one of its identity.
-func (z *zipper) take(j int) error {
+// take appends item j of the intent, merged with the item of live if there is exactly one of its identity.
+func (z *listJoiner) take(j int) error {
 	z.taken[j] = true
 	k := z.olds.first(z.wants.ids[j])
 	if k < 0 || z.olds.next(k) >= 0 {

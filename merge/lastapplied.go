@@ -7,7 +7,7 @@ import (
 	"plinth/schema"
 )
 
-// kubectl is the manager whose objects may come from client-side apply (SSA-13). Other managers opt out of all this.
+// kubectl is the manager for which objects of client-side apply are migrated (SSA-13). The reference does it for no other.
 const kubectl = "kubectl"
 
 // LastApplied is the annotation in which client-side apply keeps what it applied.
@@ -16,9 +16,14 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // maxAnnotations is how many bytes the annotations of an object may have.
 const maxAnnotations = 256 << 10
 
-// applyAfterClientSide looks at an apply that failed. Conflicts about fields that client-side apply set, and that nobody has
-// changed since, are none: where there are no others the apply is forced.
-func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *room, failed error) (object.Value, []*entry, error) {
+// applyAfterClientSide tries an apply of kubectl that failed a second time. Client-side apply owned its fields by updates, under
+// another manager, so that the first server-side apply of the same user would conflict with all of them. Conflicts about fields
+// whose value is still the one of the annotation are therefore ignored:
+//
+//	conflicts ∩ (fields(annotation) ∖ diff(annotation, live)) = conflicts  ⇒  the apply is forced
+//
+// Otherwise the remaining conflicts are the error. failed is the error of the first attempt.
+func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *arena, failed error) (object.Value, []*entry, error) {
 	var conflicts *ConflictError
 	if !errors.As(failed, &conflicts) {
 		return object.Nil, nil, failed
@@ -40,7 +45,8 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 	return k.apply(live, intent, fields, w, r)
 }
 
-// setClientSide is the fields that client-side apply has set and that still have the same value.
+// setClientSide is fields(annotation) ∖ diff(annotation, live): what client-side apply set and nobody has changed since. ok is false
+// if there is no annotation, or none of this kind and version.
 func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	text := live.At("metadata", "annotations", LastApplied).Str()
 	if text == "" {
@@ -52,27 +58,28 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	}
 	kind := parsed.Value.At("kind").Str()
 	if kind == "" || kind != live.At("kind").Str() && k.Type.Kind != schema.Any {
-		return Set{}, false // it has another type, and says nothing of this one
+		return Set{}, false // the annotation has been copied from an object of another kind
 	}
 	last, err := parsed.Value.Untyped()
 	if err != nil {
 		return Set{}, false
 	}
-	fields, err := survey(last, k.Type, new(room))
+	fields, err := checkedFieldsOf(last, k.Type, new(arena))
 	if err != nil {
 		return Set{}, false
 	}
-	if _, err := survey(withoutManaged(live), k.Type, new(room)); err != nil {
+	if _, err := checkedFieldsOf(withoutManaged(live), k.Type, new(arena)); err != nil {
 		return Set{}, false
 	}
-	diff, err := compare(last, live, k.Type, new(room))
+	diff, err := compare(last, live, k.Type, new(arena))
 	if err != nil {
 		return Set{}, false
 	}
 	return fields.minus(diff, touched|removed, false), true
 }
 
-// withLastApplied keeps the annotation up to date, where there is one, so that client-side apply can go on from here.
+// withLastApplied updates the annotation if there is one, so that a user may go back to client-side apply. It is removed
+// where the annotations would be too long.
 func withLastApplied(merged, intent object.Value) object.Value {
 	annotations := merged.At("metadata", "annotations")
 	if annotations.At(LastApplied).Str() == "" {

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"slices"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
-// The operations by which a manager comes to own something.
+// The operations by which fields come to be owned.
 const (
 	OperationApply  = "Apply"
 	OperationUpdate = "Update"
@@ -21,27 +22,31 @@ type Entry struct {
 	Operation   string // OperationApply or OperationUpdate
 	APIVersion  string // in which the fields are named
 	Subresource string
-	Time        string // of the last change, in UTC as RFC 3339 has it, to the second; "" if it is not known
+	Time        string // of the last change, in UTC and RFC 3339, to the second; "" if unknown
 	Fields      Set
 }
 
-// sameManager says whether two entries are of one manager: an applier is the same one in every version.
+// sameManager says whether two entries are of one manager. The version tells updates apart, but not applies: an applier that
+// moves to a new version gives up what it applied in the old one.
 func (e *Entry) sameManager(f *Entry) bool {
 	return e.Manager == f.Manager && e.Operation == f.Operation && e.Subresource == f.Subresource &&
 		(e.Operation == OperationApply || e.APIVersion == f.APIVersion)
 }
 
-// entry is an Entry at work. It remembers what it was read from, so that one that does not change keeps its text.
+// entry is an Entry during an operation. It keeps what it was read from: most entries do not change, and then neither is their
+// set printed nor their text compared.
+//
+// Invariant: printed ≠ null ⇒ printed = FieldsV1(stored). So set is printed as printed where set.identical(stored).
 type entry struct {
-	Entry
-	set     Set
-	stored  Set          // what fieldsV1 says
-	printed object.Value // fieldsV1
+	Entry                // its Fields are unused
+	set     Set          // what is owned now
+	stored  Set          // what was read
+	printed object.Value // the text that stored was read from, or null if FieldsV1 would print another
 }
 
 // ParseManagedFields reads metadata.managedFields. Of two entries of one manager the later one counts.
 func ParseManagedFields(v object.Value) ([]Entry, error) {
-	entries, err := parseManaged(v, new(room))
+	entries, err := parseManaged(v, new(arena))
 	out := make([]Entry, len(entries))
 	for i, e := range entries {
 		out[i] = e.Entry
@@ -50,7 +55,7 @@ func ParseManagedFields(v object.Value) ([]Entry, error) {
 	return out, err
 }
 
-func parseManaged(v object.Value, r *room) ([]*entry, error) {
+func parseManaged(v object.Value, r *arena) ([]*entry, error) {
 	if v.Kind() != object.List && !v.IsNull() {
 		return nil, errors.New("managedFields must be a list")
 	}
@@ -70,12 +75,12 @@ func parseManaged(v object.Value, r *room) ([]*entry, error) {
 		case fieldsType != "FieldsV1":
 			return nil, fmt.Errorf("invalid fieldsType %q in managed fields entry %d", fieldsType, i)
 		}
-		p := fieldsParser{room: r}
+		p := fieldsParser{arena: r}
 		var err error
 		if e.stored, err = p.parse(item.At("fieldsV1")); err != nil {
 			return nil, fmt.Errorf("fieldsV1 of managed fields entry %d: %w", i, err)
 		}
-		if e.set = e.stored; !p.odd {
+		if e.set = e.stored; !p.noncanonical {
 			e.printed = item.At("fieldsV1")
 		}
 		if at := indexOf(entries, &e.Entry); at >= 0 {
@@ -91,7 +96,7 @@ func indexOf(entries []*entry, e *Entry) int {
 	return slices.IndexFunc(entries, func(f *entry) bool { return f.sameManager(e) })
 }
 
-// printManaged is metadata.managedFields: appliers first, each group by age.
+// printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order total.
 func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(
@@ -110,8 +115,12 @@ func printManaged(entries []*entry) object.Value {
 }
 
 func (e *entry) print() object.Value {
-	if !e.set.is(e.stored) || e.printed.IsNull() {
+	if !e.set.identical(e.stored) || e.printed.IsNull() {
 		e.printed = e.set.FieldsV1()
+	}
+	if invariants.Enabled {
+		again, err := ParseFieldsV1(e.printed)
+		mustHold(err == nil && again.Equal(e.set), "merge: a set is printed as another one", e.Manager, err)
 	}
 	members := make([]object.Member, 0, 7)
 	put := func(key, text string) {
@@ -129,14 +138,20 @@ func (e *entry) print() object.Value {
 	return object.MapOf(members...)
 }
 
-// maxUpdaters is how many entries of updates an object has; the oldest ones become one (SSA-6).
+// maxUpdaters is how many entries of updates an object may have before the oldest of them are merged (SSA-6).
 const maxUpdaters = 10
 
-// ancient is the manager of what was too long ago to tell who did it.
+// ancient is the manager of merged entries.
 const ancient = "ancient-changes"
 
-// cap merges the oldest updaters, each version for itself, until there are few enough.
-func (o *operation) cap() {
+// capUpdaters merges the oldest entries of updates into one entry per version, its bucket, until
+//
+//	updaters ≤ maxUpdaters, or no two updaters have the same version
+//
+// Versions are not merged with each other, as their paths differ. The union of what all updaters of a version own stays the same.
+// A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of the newest
+// that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient changes").
+func (o *operation) capUpdaters() {
 	var updaters []*entry
 	for _, e := range o.entries {
 		if e.Operation == OperationUpdate {
@@ -162,7 +177,7 @@ func (o *operation) cap() {
 		}
 		bucket := &Entry{Manager: ancient, Operation: OperationUpdate, APIVersion: e.APIVersion}
 		if e.sameManager(bucket) {
-			// The bucket is as old as what is to be put into it.
+			// e is the bucket itself, and not the oldest: the older one is merged into it.
 			firsts[e.APIVersion], first, e = e, e, first
 		}
 		at := indexOf(o.entries, bucket)
@@ -178,7 +193,7 @@ func (o *operation) cap() {
 	}
 }
 
-// identifier orders entries of one second as Kubernetes does, which names them by a JSON text.
+// identifier is the JSON text by which the reference names an entry. It decides the order of entries of one second.
 func (e *Entry) identifier() string {
 	text := []byte("{")
 	for _, m := range [...][2]string{{"manager", e.Manager}, {"operation", e.Operation}, {"apiVersion", e.APIVersion}, {"subresource", e.Subresource}} {

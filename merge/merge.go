@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// Versions knows the API versions of a kind and how to get from one to another (SSA-11).
+// Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need not be
+// lossless.
 type Versions interface {
 	// Type is the schema of a version; nil if there is none of this name.
 	Type(apiVersion string) *schema.Type
@@ -16,11 +18,11 @@ type Versions interface {
 	Convert(v object.Value, apiVersion string) (object.Value, error)
 }
 
-// Kind is what is merged: objects of one kind, seen through one endpoint of the API.
+// Kind is a kind of objects as one endpoint of the API sees it.
 type Kind struct {
 	Type     *schema.Type   // of the version of the request
-	Versions Versions       // nil: there is but that version
-	Reset    map[string]Set // by API version: what requests to this endpoint may not touch, with all that is below it
+	Versions Versions       // nil: that version is the only one
+	Reset    map[string]Set // by API version: paths that requests to this endpoint cannot change, nor what is below them
 }
 
 // Writer says who writes, and how.
@@ -28,31 +30,36 @@ type Writer struct {
 	Manager     string // "" is "unknown"
 	APIVersion  string // of the request
 	Subresource string
-	Force       bool   // of an apply: take over the fields that conflict
-	Clear       bool   // of an update: forget all managers, as an empty list of managedFields wants it
-	Now         string // in UTC as RFC 3339 has it, to the second: "2026-01-02T15:04:05Z"
+	Force       bool   // of an apply: conflicting fields change hands
+	Clear       bool   // of an update: remove all managers first, as an empty list of managedFields in the request asks for
+	Now         string // in UTC and RFC 3339, to the second: "2026-01-02T15:04:05Z"
 }
 
-// unknownManager is who writes without a name.
+// unknownManager is the manager of a request without a name.
 const unknownManager = "unknown"
 
-// beforeFirstApply owns what was there when an object that nobody managed is applied to for the first time (SSA-1).
+// beforeFirstApply owns the fields that an object without managers had before it was first applied to (SSA-1).
 const beforeFirstApply = "before-first-apply"
 
-// unowned is what nobody ever owns (SSA-15).
+// unowned are the paths that have no owner, whoever writes them (SSA-15).
 var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.creationTimestamp",
 	"metadata.selfLink", "metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
 	"metadata.resourceVersion")
 
-// operation is one apply or update under way.
+// operation is the state of one apply or update.
 type operation struct {
-	kind    *Kind
-	writer  *Writer
-	room    *room
-	entries []*entry // never changed in place: an entry is replaced
+	kind   *Kind
+	writer *Writer
+	arena  *arena
+
+	// entries are the managers. A set that changes is put into a copy of its entry: conflicts, and last in apply, refer to entries
+	// as they were before.
+	//
+	// Invariants, at the end of an operation: no two are of the same manager, and none has an empty set (checkEntries).
+	entries []*entry
 }
 
-// in gives an object in a version, with its type; a nil type says that there is no such version.
+// in converts an object to a version and returns the type of that version. The type is nil if there is no such version.
 func (o *operation) in(v object.Value, version string) (object.Value, *schema.Type, error) {
 	t := o.typeOf(version)
 	if t == nil || v.At("apiVersion").Str() == version || o.kind.Versions == nil {
@@ -72,46 +79,50 @@ func (o *operation) typeOf(version string) *schema.Type {
 	return o.kind.Versions.Type(version)
 }
 
-// Update tells who owns what after a write that is no apply (SSA-6): next is what is going to be stored, live what was
-// there, null if there was nothing. It returns next with its managedFields. An error says why ownership cannot be told: what
-// is returned beside it has the managedFields of live, for whoever goes on with the write all the same.
+// Update computes the owners after a write that is no apply (SSA-6). next is the object that is going to be stored, live the
+// stored one, null if there is none. The result is next with its new managedFields. If they cannot be computed, the result has
+// the managedFields of live and there is an error: the reference stores that, and so does the engine.
 func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
-	o := operation{kind: k, writer: &w, room: newRoom()}
-	defer o.room.giveBack()
-	o.entries = o.startingPoint(live, next)
+	o := operation{kind: k, writer: &w, arena: newArena()}
+	defer o.arena.release()
+	o.entries = o.entriesBefore(live, next)
 	bare := withoutManaged(next)
 	if len(o.entries) == 0 && live.At("metadata", "uid").Str() != "" {
-		return bare, nil // nobody has begun to manage it
+		return bare, nil // the object exists and has no managers: only an apply, or a new object, starts to have some
 	}
 	if live.IsNull() {
-		live = o.nothing(next)
+		live = o.zeroObject(next)
 	}
 	if err := o.update(withoutManaged(live), bare, w.Manager); err != nil {
 		return withManaged(bare, live.At("metadata", "managedFields")), err
 	}
-	o.cap()
+	o.capUpdaters()
+	if invariants.Enabled {
+		checkEntries(o.entries)
+	}
 	return withManaged(bare, printManaged(o.entries)), nil
 }
 
-// startingPoint is the managers before an update: those that the request tells, or else those of the live object (SSA-7).
-func (o *operation) startingPoint(live, next object.Value) []*entry {
+// entriesBefore are the managers that an update starts from: those of its body if it has any that can be read, else those of the
+// live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them changes nothing.
+func (o *operation) entriesBefore(live, next object.Value) []*entry {
 	if o.writer.Subresource == "" {
-		told := next.At("metadata", "managedFields")
-		if o.writer.Clear || clears(told) {
+		brought := next.At("metadata", "managedFields")
+		if o.writer.Clear || clears(brought) {
 			return nil
 		}
-		if entries, err := parseManaged(told, o.room); err == nil && len(entries) > 0 {
+		if entries, err := parseManaged(brought, o.arena); err == nil && len(entries) > 0 {
 			return entries
 		}
 	}
-	entries, err := parseManaged(live.At("metadata", "managedFields"), o.room)
+	entries, err := parseManaged(live.At("metadata", "managedFields"), o.arena)
 	if err != nil {
 		return nil
 	}
 	return entries
 }
 
-// clears recognises the list with one empty entry, which says that nobody manages anything.
+// clears says whether managedFields is a list of one empty entry, by which a client removes all managers.
 func clears(managed object.Value) bool {
 	return managed.Len() == 1 && managed.Items()[0].Len() == 0
 }
@@ -125,7 +136,12 @@ func withManaged(v, managed object.Value) object.Value {
 	return v.WithAt(managed, "metadata", "managedFields")
 }
 
-// update gives the writer what it changes, and takes that from everybody else, the writer's earlier self included.
+// update gives the manager the paths that differ between live and next, and takes them from every entry, the manager's own
+// included:
+//
+//	owned(m) = owned(m) ∖ diff(live, next) for each m; then owned(manager) ∪= touched(diff(live, next)) ∖ unowned
+//
+// The manager's own entry must lose them, too, because it may own removed paths.
 func (o *operation) update(live, next object.Value, manager string) error {
 	if err := o.reconcile(live); err != nil {
 		return err
@@ -152,18 +168,18 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	return nil
 }
 
-// Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its
-// managedFields; it is live itself where nothing changes. The intent has been brought into the form in which its type holds
-// scalars.
+// Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its managedFields.
+// Where nothing changes it shares the memory of live. The intent must have been decoded: its scalars are in the form in which
+// its type holds them.
 //
-// Errors: *ConflictError, *TypeError, and ErrManaged for an intent that brings managedFields along.
+// Errors are *ConflictError, *TypeError, ErrManaged if the intent has managedFields, and those of Versions.
 func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) {
 	if !intent.At("metadata", "managedFields").IsNull() {
 		return object.Nil, ErrManaged
 	}
-	r := newRoom()
-	defer r.giveBack()
-	set, err := survey(intent, k.Type, r)
+	r := newArena()
+	defer r.release()
+	set, err := checkedFieldsOf(intent, k.Type, r)
 	if err != nil {
 		return object.Nil, err
 	}
@@ -183,28 +199,32 @@ func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) 
 	return withManaged(merged, printManaged(entries)), nil
 }
 
-// ErrManaged is an intent that wants to say who owns what.
+// ErrManaged is the error of an intent that has managedFields.
 var ErrManaged = errors.New("metadata.managedFields must be nil")
 
-// apply merges an intent that has been surveyed.
-func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *room) (object.Value, []*entry, error) {
-	o := operation{kind: k, writer: &w, room: r}
+// apply merges an intent whose paths, set, have been collected and checked. The package comment has the formulas.
+//
+// Two shortcuts keep a repeated apply, which is by far the most frequent one, at the cost of a walk over the intent. join
+// returns live itself if the intent adds nothing; and if the manager owned exactly what it applies now, in the same version,
+// nothing can have been given up, so that there is nothing to prune.
+func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (object.Value, []*entry, error) {
+	o := operation{kind: k, writer: &w, arena: r}
 	var err error
 	if o.entries, err = parseManaged(live.At("metadata", "managedFields"), r); err != nil {
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
 	if live.IsNull() {
-		live = o.nothing(intent)
+		live = o.zeroObject(intent)
 	}
 	live = withoutManaged(live)
 	if len(o.entries) == 0 {
-		if err := o.update(o.nothing(live), live, beforeFirstApply); err != nil {
+		if err := o.update(o.zeroObject(live), live, beforeFirstApply); err != nil {
 			return object.Nil, nil, err
 		}
 	}
 	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion, Subresource: w.Subresource}}
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
-		me.Time = o.entries[at].Time // even if it was in a version that is gone
+		me.Time = o.entries[at].Time // read before reconcile, which drops the entry if its version is gone
 	}
 	if err := o.reconcile(live); err != nil {
 		return object.Nil, nil, err
@@ -223,8 +243,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *room) (obj
 		o.entries = append(o.entries, me)
 	}
 	mine := me.set.Minus(unowned) // as it is going to be stored
-	again := last != nil && mine.Equal(last.stored)
-	if !again || !last.set.is(last.stored) || last.APIVersion != w.APIVersion { // else nothing can have been given up
+	unchanged := last != nil && mine.Equal(last.stored)
+	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion { // else nothing has been given up
 		if merged, err = o.prune(merged, last, me); err != nil {
 			return object.Nil, nil, err
 		}
@@ -232,19 +252,23 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *room) (obj
 	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
-			o.tell(conflict, live, merged)
+			o.addValues(conflict, live, merged)
 		}
 		return object.Nil, nil, err
 	}
-	if again {
-		mine = last.stored
+	if unchanged {
+		mine = last.stored // the same paths, and print reuses their text
 	}
-	o.finish(me, mine, !same(live, merged))
+	o.setApplied(me, mine, !same(live, merged))
+	if invariants.Enabled {
+		checkEntries(o.entries)
+		o.checkApplied(merged, intent, set, me)
+	}
 	return merged, o.entries, nil
 }
 
-// finish gives the writer's entry the set that is stored. The time is that of the last change of the object.
-func (o *operation) finish(me *entry, mine Set, changed bool) {
+// setApplied gives the writer's entry the set that is stored. Its time changes when the object does, not when the set does.
+func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	me.set = mine
 	if me.set.Empty() {
 		o.drop(me)
@@ -255,8 +279,9 @@ func (o *operation) finish(me *entry, mine Set, changed bool) {
 	}
 }
 
-// nothing is what an object is compared with where there was none: Go's zero value of its kind, in its version.
-func (o *operation) nothing(obj object.Value) object.Value {
+// zeroObject is what a new object is compared with: Go's zero value of its kind, in its version. Null would not do: the fields
+// that Go always writes (`status: {}`) would then belong to whoever creates the object, although nobody has written them.
+func (o *operation) zeroObject(obj object.Value) object.Value {
 	zero := o.kind.Type.Zero()
 	if zero.Kind() != object.Map {
 		zero = object.MapOf()
@@ -264,12 +289,13 @@ func (o *operation) nothing(obj object.Value) object.Value {
 	return zero.Edit([]object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}})
 }
 
+// filtered is the set without what requests to this endpoint cannot change.
 func (o *operation) filtered(s Set, version string) Set {
 	return s.MinusAll(o.kind.Reset[version])
 }
 
-// reconcile brings the sets of all managers in line with the schemas of their versions. Managers of versions that are gone
-// are gone.
+// reconcile adapts the sets of all managers to the schemas of their versions, and drops managers whose version does not exist
+// any longer: their paths mean nothing.
 func (o *operation) reconcile(live object.Value) error {
 	kept := make([]*entry, 0, len(o.entries)+1)
 	for _, e := range o.entries {
@@ -280,7 +306,7 @@ func (o *operation) reconcile(live object.Value) error {
 		if t == nil {
 			continue
 		}
-		if set := e.set.reconcile(t); !set.is(e.set) {
+		if set := e.set.reconcile(t); !set.identical(e.set) {
 			changed := *e
 			changed.set = set
 			e = &changed
@@ -291,16 +317,24 @@ func (o *operation) reconcile(live object.Value) error {
 	return nil
 }
 
-// updateOwners compares what was with what is, and takes from everybody but the writer what they do not own any longer: fields
-// that are gone, and by force those that have changed. Without force a changed field that another manager owns is a
-// conflict. It returns the difference in the version of the request. The managers have been reconciled: their versions are
-// there.
+// updateOwners compares live with next and takes the difference from every manager but the writer:
+//
+//	conflicts(m) = owned(m) ∩ touched(diff)        owned(m) = owned(m) ∖ diff
+//
+// with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager that is left with
+// nothing is dropped. The result is diff in the version of the request.
+//
+// Removed fields are no conflict: an apply removes only what nobody else owns (prune), and an update may remove anything. The
+// whole objects are compared, not the intent with live, because pruning changes fields that the intent does not mention.
+//
+// The managers must have been reconciled, so that their versions exist. There are few distinct versions, mostly one: a linear
+// search finds the comparison that has been made for one.
 func (o *operation) updateOwners(live, next object.Value, writer *entry, force bool) (Set, error) {
 	type comparison struct {
 		version string
 		diff    Set
 	}
-	var done []comparison
+	var done []comparison // one for each distinct version so far
 	diffIn := func(version string) (Set, error) {
 		for _, c := range done {
 			if c.version == version {
@@ -315,7 +349,7 @@ func (o *operation) updateOwners(live, next object.Value, writer *entry, force b
 		if err != nil {
 			return Set{}, err
 		}
-		diff, err := compare(was, is, t, o.room)
+		diff, err := compare(was, is, t, o.arena)
 		if err != nil {
 			return Set{}, err
 		}
@@ -338,10 +372,10 @@ func (o *operation) updateOwners(live, next object.Value, writer *entry, force b
 		if err != nil {
 			return Set{}, err
 		}
-		if taken := e.set.both(diff, touched); !taken.Empty() && !force {
+		if taken := e.set.intersect(diff, touched); !taken.Empty() && !force {
 			conflicts = append(conflicts, conflict{e, taken})
 		}
-		if set := e.set.minus(diff, touched|removed, false); !set.is(e.set) {
+		if set := e.set.minus(diff, touched|removed, false); !set.identical(e.set) {
 			changed := *e
 			changed.set = set
 			e = &changed

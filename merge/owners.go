@@ -18,13 +18,13 @@ type Ownership struct {
 type Place struct {
 	Path   Path
 	Value  object.Value
-	Leaf   bool  // nothing below it is owned by itself: a scalar, an empty map or list, something atomic or within that
+	Leaf   bool  // nothing below it has owners of its own: a scalar, an empty map or list, something atomic or inside of that
 	Owners []int // indices into Managers
-	System bool  // it is the server's, and nobody ever owns it (SSA-15)
+	System bool  // set by the server and never owned (SSA-15)
 }
 
-// Owners finds out who owns what. t is the type of the object, or nil where it is not known: the paths that managers own
-// tell then which lists are associative.
+// Owners lists the owners of every place of an object. t is its type, or nil if that is unknown. Then the paths that are owned
+// decide which lists are associative.
 func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
 	entries, err := ParseManagedFields(obj.At("metadata", "managedFields"))
 	if err != nil {
@@ -39,28 +39,28 @@ func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
 		sets[i] = entries[i].Fields
 	}
 	s := search{to: o}
-	s.members(withoutManaged(obj), t, sets, nil, whole{})
+	s.members(withoutManaged(obj), t, sets, nil, enclosing{})
 	return o, nil
 }
 
 // search is one walk of Owners.
 type search struct{ to *Ownership }
 
-// whole is what is above a place that is owned as a whole.
-type whole struct {
+// enclosing is the atomic value around a place, if there is one. The place has its owners.
+type enclosing struct {
 	atomic bool
 	owners []int
 }
 
-func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, above whole) {
+func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, above enclosing) {
 	for _, m := range v.Members() {
 		of, _ := memberType(t, m.Key)
 		s.place(m.Value, of, FieldElement(m.Key), sets, at, above)
 	}
 }
 
-// place tells of one place and of what is below it. sets are what the managers own below at.
-func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above whole) {
+// place adds a place and all below it. sets holds, for each manager, what it owns below the path at.
+func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above enclosing) {
 	p := Place{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
 	below := make([]Set, len(sets))
 	for i, set := range sets {
@@ -72,8 +72,8 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 	}
 	kind := shapeOf(t, v)
 	inside := above
-	if !above.atomic && (kind == leaf || isWhole(t, kind, below, len(p.Owners) > 0)) {
-		inside = whole{true, p.Owners}
+	if !above.atomic && (kind == leaf || ownedAsAWhole(t, kind, below, len(p.Owners) > 0)) {
+		inside = enclosing{true, p.Owners}
 	}
 	p.Leaf = inside.atomic || v.Len() == 0
 	p.System = unowned.Has(p.Path) && len(p.Owners) == 0
@@ -88,8 +88,8 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 	}
 }
 
-// isWhole says whether a map or list is owned as one. Where there is no schema, what the managers own tells.
-func isWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
+// ownedAsAWhole says whether a map or list is owned as a whole. Without a schema it is if it has an owner and no path below it has.
+func ownedAsAWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
 	if t.Kind == schema.Any && !t.AtomicMap {
 		return has && !slices.ContainsFunc(below, func(s Set) bool { return !s.Empty() })
 	}
@@ -113,7 +113,7 @@ func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
 	return Element{Index, object.IntOf(int64(i))}
 }
 
-// selects finds the element of the set that means this item.
+// selects is the element of the set that selects this item.
 func (s Set) selects(item object.Value) (Element, bool) {
 	for _, n := range s.nodes {
 		switch n.element.step {
@@ -139,7 +139,7 @@ func hasKeys(item, keys object.Value) bool {
 	return keys.Len() > 0
 }
 
-// Orphan says whether nobody owns the place, and somebody could.
+// Orphan says whether the place could have an owner and has none.
 func (p *Place) Orphan() bool { return p.Leaf && !p.System && len(p.Owners) == 0 }
 
 // String names a manager: `kubectl (Apply)`, `hpa (Update through /scale)`.
@@ -151,11 +151,11 @@ func (e *Entry) String() string {
 	return text + ")"
 }
 
-// LetGo is what would become of the object if a manager that applies applied nothing any longer: what would go away, as
-// paths of the object as it is.
-func (k *Kind) LetGo(obj object.Value, manager Entry) (Set, error) {
+// RemovedWithout is the set of paths that would be removed from the object if this manager applied an empty intent: those that
+// only this manager keeps there. It is empty for managers of updates, as an apply prunes only what was applied.
+func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	if manager.Operation != OperationApply {
-		return Set{}, nil // nothing goes away with who does not apply
+		return Set{}, nil
 	}
 	intent := object.Fields("apiVersion", obj.At("apiVersion"), "kind", obj.At("kind"))
 	next, err := k.Apply(obj, intent, Writer{
@@ -164,11 +164,11 @@ func (k *Kind) LetGo(obj object.Value, manager Entry) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	diff, err := compare(withoutManaged(obj), withoutManaged(next), k.Type, new(room))
+	diff, err := compare(withoutManaged(obj), withoutManaged(next), k.Type, new(arena))
 	return diff.only(removed), err
 }
 
-// YAML prints the object with the owners of each line behind it.
+// YAML prints the object as YAML with the owners of each line in a comment.
 func (o *Ownership) YAML() string {
 	p := annotator{places: o.Places, of: o}
 	p.level(0, 0, false)
@@ -189,7 +189,7 @@ func (o *Ownership) YAML() string {
 	return b.String()
 }
 
-// maxAligned is how long a line is at most that others are aligned with.
+// maxAligned is the length up to which a line counts for the column of the comments.
 const maxAligned = 60
 
 // annotator prints places as lines of YAML.
@@ -200,7 +200,7 @@ type annotator struct {
 	lines  []struct{ text, owners string }
 }
 
-// level prints the places of one map or list, and what is below them. The first line of an item stands behind its dash.
+// level prints the places of one map or list, and all below them. dashed: the first line of an item follows its dash.
 func (a *annotator) level(depth, indent int, dashed bool) {
 	for a.next < len(a.places) && len(a.places[a.next].Path) == depth+1 {
 		p := &a.places[a.next]
@@ -224,7 +224,7 @@ func (a *annotator) level(depth, indent int, dashed bool) {
 		case element.step == Field:
 			a.line(margin+yamlKey(element.v.Str())+": "+yamlScalar(p.Value), p)
 		case composite && p.Value.Kind() == object.Map:
-			// The item has no line of its own: its owners stand with its first field.
+			// The item has no line of its own: the comment of its first field names its owners, too.
 			before := len(a.lines)
 			a.level(depth+1, indent+2, true)
 			if before < len(a.lines) && len(p.Owners) > 0 && p.Path[depth].step != Index {
@@ -255,7 +255,7 @@ func (a *annotator) names(p *Place) string {
 	return strings.Join(names, ", ")
 }
 
-// yamlKey and yamlScalar print on one line what YAML takes for the same as JSON does.
+// yamlKey prints a key or string on one line. It is quoted as in JSON unless YAML 1.1 reads it as the same string without.
 func yamlKey(name string) string {
 	for i := 0; i < len(name); i++ {
 		switch c := name[i]; {
@@ -270,7 +270,7 @@ func yamlKey(name string) string {
 	return name
 }
 
-// yamlWords are no strings in YAML 1.1.
+// yamlWords are read by YAML 1.1 as something other than strings.
 var yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
 func yamlScalar(v object.Value) string {

@@ -88,13 +88,13 @@ func TestNobodysFields(t *testing.T) {
 }
 
 // SPEC: BEY-1
-func TestLetGo(t *testing.T) {
+func TestRemovedWithout(t *testing.T) {
 	v := shared(t)
 	for manager, want := range map[string]string{
 		"ops":  `.spec.containers[name="web"].ports .spec.containers[name="web"].ports[port=80,protocol="TCP"] .spec.containers[name="web"].ports[port=80,protocol="TCP"].port`,
 		"helm": `.spec.selector .spec.containers[name="web"].args .spec.containers[name="web"].image`,
 	} {
-		gone, err := widgets.LetGo(v, Entry{Manager: manager, Operation: OperationApply})
+		gone, err := widgets.RemovedWithout(v, Entry{Manager: manager, Operation: OperationApply})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestLetGo(t *testing.T) {
 			t.Errorf("%s: %s", manager, got)
 		}
 	}
-	if gone, err := widgets.LetGo(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil || !gone.Empty() {
+	if gone, err := widgets.RemovedWithout(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil || !gone.Empty() {
 		t.Errorf("hpa: %v, %v", gone, err)
 	}
 }

@@ -3,18 +3,20 @@ package merge
 import (
 	"slices"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// without is the value without the fields and items of a set. Where nothing stays of a map or list, null does.
+// without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes null, and
+// whoever calls removes it or not, by its own path in the set.
 func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	s := shapeOf(t, v)
 	switch {
 	case s == leaf:
 		return v
 	case v.Len() == 0 || atomic(t, s):
-		return object.Nil // what is below it has gone, and so has it
+		return object.Nil // gone has paths below, so this was granular when they were owned: it goes with them
 	case s == mapping:
 		return withoutMembers(v, t, gone)
 	}
@@ -61,7 +63,7 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 		stays, value := n.marks == 0, item
 		if stays && !n.below.Empty() {
 			if value = without(value, itemType(t), n.below); value.IsNull() {
-				value = emptyMap // its key has a default; null would not be an item
+				value = emptyMap // an item whose keys all have defaults; null would have no identity
 			}
 		}
 		if !changed && (!stays || value != item) {
@@ -81,14 +83,26 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 	return object.ListOf(out...)
 }
 
-// prune takes out of merged what the writer owned before (last), does not own any longer, and nobody else owns.
+// prune removes from merged what the writer owned before (last), does not own any longer, and nobody else owns:
+//
+//	lost   = owned(last) ∩ fields(merged) ∖ fields(kept)
+//	result = merged ∖ lost        so that lost ∩ owned(m) = ∅ for every manager m, the writer included
+//
+// where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added back.
+//
+// The obvious way is to remove owned(last) ∖ ⋃ owned(m) directly. It fails in three ways. A container that last owned may hold
+// fields that others own, or that nobody owns: it must stay as long as one of the former is in it, and it takes the latter along.
+// A struct is in no set, but has to go with its last field. And the managers may name the same field differently, in their own
+// versions: whether a field of last is owned by m can only be seen by converting the object to the version of m with the field
+// taken out and with it left in. Hence values are computed first (kept), and their sets are compared: fields(kept) says exactly
+// what is still needed.
 func (o *operation) prune(merged object.Value, last *entry, writer *entry) (object.Value, error) {
 	if last == nil || last.set.Empty() {
 		return merged, nil
 	}
 	if last.APIVersion == writer.APIVersion && last.set.within(writer.set) {
-		// Nothing was given up. A set made from an intent holds all list and map items on the way to what it holds, so
-		// that nothing above goes away, either.
+		// Nothing was given up: owned(last) ∖ owned(writer) = ∅. The set of an intent has every list and map item above its paths,
+		// so that no container goes away, either. The way below would come to the same result.
 		return merged, nil
 	}
 	at, t, err := o.in(merged, last.APIVersion)
@@ -103,7 +117,7 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	if err != nil {
 		return object.Nil, err
 	}
-	// What the writer did not own stays, even where what held it has gone: it is added back.
+	// What last did not own is not to be lost, even if a container around it is gone from pruned: hence ∩ owned(last).
 	back, backType, err := o.in(pruned, last.APIVersion)
 	if err != nil {
 		return object.Nil, err
@@ -112,13 +126,17 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 		return at, nil
 	}
 	still := fieldsOf(back, t).withStructs(t)
-	lost := fieldsOf(at, t).withStructs(t).Minus(still).Both(lastSet)
+	lost := fieldsOf(at, t).withStructs(t).Minus(still).Intersect(lastSet)
+	if invariants.Enabled {
+		o.checkPruned(lost)
+	}
 	out, _, err := o.in(without(at, t, lost), writer.APIVersion)
 	return out, err
 }
 
-// addOwned adds back to pruned what others own or the writer owns still: version by version, and that of the last apply
-// first, since another one may need what is missing to be converted to.
+// addOwned adds back to pruned whatever of merged somebody owns, the writer included. It goes version by version, and starts with
+// the version of the last apply: a conversion may need fields that have been taken out, and this version gives them back without
+// one. pruned stays a part of merged throughout.
 func (o *operation) addOwned(merged, pruned object.Value, first string) (object.Value, error) {
 	versions := []string{first}
 	for _, e := range o.entries {

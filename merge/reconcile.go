@@ -2,8 +2,10 @@ package merge
 
 import "plinth/schema"
 
-// reconcile brings a stored set in line with a schema whose lists and maps have become atomic since (SSA-10): who owned parts
-// of one owns the whole. What became granular stays as it is: owned, without its parts.
+// reconcile adapts a stored set to a schema in which lists or maps have become atomic since (SSA-10): whoever owned a part of one
+// owns all of it. In the result, no path leads into something atomic.
+//
+// The other direction needs nothing: of what has become granular the path of the container stays owned, without its parts.
 func (s Set) reconcile(t *schema.Type) Set {
 	var out []node
 	for i := range s.nodes {
@@ -17,7 +19,7 @@ func (s Set) reconcile(t *schema.Type) Set {
 				}
 			}
 		}
-		if out == nil && (n.marks != s.nodes[i].marks || !n.below.is(s.nodes[i].below)) {
+		if out == nil && (n.marks != s.nodes[i].marks || !n.below.identical(s.nodes[i].below)) {
 			out = append(make([]node, 0, len(s.nodes)), s.nodes[:i]...)
 		}
 		if out != nil {
@@ -46,7 +48,8 @@ func belowType(t *schema.Type, e Element) *schema.Type {
 	return nil
 }
 
-// schemaless says whether nothing is known of the members of a map. Such maps are not reconciled, atomic or not.
+// schemaless says whether the schema says nothing of the members of a map. The reference does not reconcile such maps, even if
+// they are atomic.
 func schemaless(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Any:

@@ -2,8 +2,8 @@ package merge
 
 import "plinth/object"
 
-// Replicas says where the scale subresource finds its number (SSA-14): the path in each API version of the main resource.
-// A version without a path has no scale subresource; one that is missing is not known at all.
+// Replicas is the path of the field behind the replicas of the scale subresource, in each API version of the main resource
+// (SSA-14). The path is nil for a version without that subresource; a version that does not exist is not in the map.
 type Replicas map[string]Path
 
 // scaleVersion is the API version of the scale subresource.
@@ -11,10 +11,9 @@ const scaleVersion = "autoscaling/v1"
 
 var replicasInScale = Path{FieldElement("spec"), FieldElement("replicas")}
 
-// ToScale is the managedFields of the scale subresource, made from those of the main resource: who owns the replicas there
-// owns them here.
+// ToScale is the managedFields of the scale subresource: whoever owns the field in the main resource owns spec.replicas here.
 func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
-	entries, err := parseManaged(managed, new(room))
+	entries, err := parseManaged(managed, new(arena))
 	if err != nil {
 		return object.Nil, err
 	}
@@ -29,14 +28,17 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	return printManaged(out), nil
 }
 
-// FromScale brings what a write to the scale subresource did to its managedFields back into those of the main resource,
-// whose API version is given for the managers that come new.
+// FromScale applies to the managedFields of the main resource what a write to the scale subresource has changed in its own:
+//
+//   - an entry that owned the field and is not among those of the scale any longer loses it;
+//   - an entry of the scale that is not in the main resource is added, in the version apiVersion;
+//   - all others stay. Entries of versions that do not exist are dropped.
 func (r Replicas) FromScale(managed, scale object.Value, apiVersion string) (object.Value, error) {
-	parents, err := parseManaged(managed, new(room))
+	parents, err := parseManaged(managed, new(arena))
 	if err != nil {
 		return object.Nil, err
 	}
-	scales, err := parseManaged(scale, new(room))
+	scales, err := parseManaged(scale, new(arena))
 	if err != nil {
 		return object.Nil, err
 	}

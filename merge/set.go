@@ -4,22 +4,32 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"plinth/internal/invariants"
 )
 
-// Set is a set of paths, held as a trie. Having a path says nothing of those above and below it: a manager may own a list
-// item and not all of its fields, or a field in it and not the item. A Set is immutable and shares its parts with others.
+// Set is a set of paths, held as a trie. A path in the set implies neither those above it nor those below: a manager may own a
+// list item but not all of its fields, or a field of it but not the item. A Set is immutable and shares its parts with others.
+//
+// All operations walk the sorted nodes of both tries in parallel and reuse subtrees that they do not change: their cost is that
+// of the parts in which the operands differ or overlap, and `s.identical(t)` then tells at once that nothing has changed.
 type Set struct {
-	nodes []node // by element
+	// Invariant: element(nodes[i]) < element(nodes[i+1]), by Element.Compare.
+	nodes []node
 }
 
-// node is one element of a trie. Nothing marked, and nothing below that is, does not occur.
+// node is one element of a trie.
+//
+// Invariant: marks ≠ 0 ∨ below ≠ ∅. Without it, two tries of the same paths could differ, and neither Equal nor Empty would be
+// a comparison of nodes.
 type node struct {
 	element Element
 	marks   marks
 	below   Set
 }
 
-// marks say in what sense a path is in a trie. A plain Set knows only one.
+// marks say in what sense a path is in a trie. A plain Set has one sense only. The result of a comparison has two, and a path
+// may have both: a value that is replaced by one of another kind is both removed and touched.
 type marks uint8
 
 const (
@@ -51,7 +61,7 @@ func single(p Path) Set {
 	return Set{[]node{n}}
 }
 
-// Fields is the set of these members of the top, and of paths below them: "metadata.name".
+// Fields is the set of paths that consist of names only, written with dots between them: "metadata.name".
 func Fields(paths ...string) Set {
 	all := make([]Path, len(paths))
 	for i, text := range paths {
@@ -77,7 +87,7 @@ func (s Set) Len() int {
 	return n
 }
 
-// find is where the element is or would be.
+// find is the position of the element, or the one where it would have to be inserted.
 func (s Set) find(e Element) (int, bool) {
 	lo, hi := 0, len(s.nodes)
 	for lo < hi {
@@ -94,7 +104,7 @@ func (s Set) find(e Element) (int, bool) {
 	return lo, false
 }
 
-// seek is find for a walk down two sets at once: from a position on, and one by one.
+// seek is find by a linear search from a position on. For a parallel walk of two sets: all its searches together take one pass.
 func (s Set) seek(from int, e Element) (int, bool) {
 	for ; from < len(s.nodes); from++ {
 		if c := s.nodes[from].element.Compare(e); c >= 0 {
@@ -104,7 +114,7 @@ func (s Set) seek(from int, e Element) (int, bool) {
 	return from, false
 }
 
-// at is the node of an element; one without content if there is none.
+// at is the node of an element; the zero node if there is none.
 func (s Set) at(e Element) node {
 	if i, ok := s.find(e); ok {
 		return s.nodes[i]
@@ -124,11 +134,11 @@ func (s Set) Has(p Path) bool {
 	return false
 }
 
-// Each calls f for every path, in order, a path before those below it. The path is good for that call only.
+// Each calls f for every path, in order, a path before those below it. The path is valid during the call only.
 func (s Set) Each(f func(Path)) { s.each(make(Path, 0, 16), f) }
 
 func (s Set) each(at Path, f func(Path)) {
-	// The members of a level come before what is below any of them: this is the order in which conflicts are told.
+	// All elements of a level come before anything below one of them: the reference lists conflicts in this order.
 	for i := range s.nodes {
 		if s.nodes[i].marks&owned != 0 {
 			f(append(at, s.nodes[i].element))
@@ -153,7 +163,7 @@ func (s Set) Equal(t Set) bool {
 	})
 }
 
-// within says whether every path of s is in t.
+// within says whether every path of s is in t: s ⊆ t.
 func (s Set) within(t Set) bool {
 	j := 0
 	for i := range s.nodes {
@@ -166,8 +176,22 @@ func (s Set) within(t Set) bool {
 	return true
 }
 
-// Union is all paths of both.
+// identical says whether two sets are the same memory, which implies that they are equal. Operations return their operand
+// where they change nothing, so that this is a cheap test of "unchanged"; a false result proves nothing.
+func (s Set) identical(t Set) bool {
+	return len(s.nodes) == len(t.nodes) && (len(s.nodes) == 0 || &s.nodes[0] == &t.nodes[0])
+}
+
+// Union is s ∪ t: all paths of both.
 func (s Set) Union(t Set) Set {
+	u := s.union(t)
+	if invariants.Enabled {
+		checkUnion(s, t, u)
+	}
+	return u
+}
+
+func (s Set) union(t Set) Set {
 	switch {
 	case len(s.nodes) == 0:
 		return t
@@ -186,7 +210,7 @@ func (s Set) Union(t Set) Set {
 			out = append(out, *b)
 			j++
 		default:
-			out = append(out, node{a.element, a.marks | b.marks, a.below.Union(b.below)})
+			out = append(out, node{a.element, a.marks | b.marks, a.below.union(b.below)})
 			i++
 			j++
 		}
@@ -195,18 +219,26 @@ func (s Set) Union(t Set) Set {
 	return Set{append(out, t.nodes[j:]...)}
 }
 
-// Minus is the paths of s that are not in t. What is below a path of t stays.
+// Minus is s ∖ t: the paths of s that are not in t. What is below a path of t stays.
 func (s Set) Minus(t Set) Set { return s.minus(t, owned, false) }
 
 // MinusAll is the paths of s that are neither in t nor below a path of t.
 func (s Set) MinusAll(t Set) Set { return s.minus(t, owned, true) }
 
-// minus takes away what bears one of these marks in t, and with deep what is below that.
+// minus removes the paths that have one of these marks in t, and with deep also all paths below those.
 func (s Set) minus(t Set, which marks, deep bool) Set {
+	d := s.subtract(t, which, deep)
+	if invariants.Enabled {
+		checkMinus(s, t, which, deep, d)
+	}
+	return d
+}
+
+func (s Set) subtract(t Set, which marks, deep bool) Set {
 	if len(s.nodes) == 0 || len(t.nodes) == 0 {
 		return s
 	}
-	var out []node // nil for as long as nothing was taken away
+	var out []node // nil until something has been removed: s is returned as it is if nothing is
 	j := 0
 	for i := range s.nodes {
 		a := s.nodes[i]
@@ -217,13 +249,13 @@ func (s Set) minus(t Set, which marks, deep bool) Set {
 			rest := a
 			switch {
 			case b.marks&which == 0:
-				rest.below = a.below.minus(b.below, which, deep)
+				rest.below = a.below.subtract(b.below, which, deep)
 			case deep:
 				rest = node{}
 			default:
-				rest.marks, rest.below = 0, a.below.minus(b.below, which, deep)
+				rest.marks, rest.below = 0, a.below.subtract(b.below, which, deep)
 			}
-			changed = rest.marks != a.marks || !rest.below.is(a.below)
+			changed = rest.marks != a.marks || !rest.below.identical(a.below)
 			a = rest
 		}
 		if changed && out == nil {
@@ -239,16 +271,11 @@ func (s Set) minus(t Set, which marks, deep bool) Set {
 	return Set{out}
 }
 
-// is says whether two sets are one and the same in memory.
-func (s Set) is(t Set) bool {
-	return len(s.nodes) == len(t.nodes) && (len(s.nodes) == 0 || &s.nodes[0] == &t.nodes[0])
-}
+// Intersect is s ∩ t: the paths that are in both.
+func (s Set) Intersect(t Set) Set { return s.intersect(t, owned) }
 
-// Both is the paths that are in both sets.
-func (s Set) Both(t Set) Set { return s.both(t, owned) }
-
-// both is the paths of s that bear this mark in t.
-func (s Set) both(t Set, which marks) Set {
+// intersect is the paths of s that have this mark in t.
+func (s Set) intersect(t Set, which marks) Set {
 	var out []node
 	i, j := 0, 0
 	for i < len(s.nodes) && j < len(t.nodes) {
@@ -259,7 +286,7 @@ func (s Set) both(t Set, which marks) Set {
 		case c > 0:
 			j++
 		default:
-			n := node{element: a.element, below: a.below.both(b.below, which)}
+			n := node{element: a.element, below: a.below.intersect(b.below, which)}
 			if b.marks&which != 0 {
 				n.marks = a.marks
 			}
@@ -270,19 +297,26 @@ func (s Set) both(t Set, which marks) Set {
 			j++
 		}
 	}
+	if invariants.Enabled {
+		checkLevel(out)
+		for _, n := range out {
+			mustHold(n.marks&^s.at(n.element).marks == 0 && (n.marks == 0 || t.at(n.element).marks&which != 0),
+				"merge: (s ∩ t) ⊄ s or ⊄ t", n.element)
+		}
+	}
 	return Set{out}
 }
 
-// only is the set of the paths that bear this mark. A part in which all do is shared.
+// only is the set of the paths that have this mark. A subtree in which all paths have it, and no other, is shared.
 func (s Set) only(which marks) Set {
-	var out []node // nil for as long as all do
+	var out []node // nil until a path without the mark has been found
 	for i := range s.nodes {
 		n := node{element: s.nodes[i].element, below: s.nodes[i].below.only(which)}
 		if s.nodes[i].marks&which != 0 {
 			n.marks = owned
 		}
 		if out == nil {
-			if n.marks == s.nodes[i].marks && n.below.is(s.nodes[i].below) {
+			if n.marks == s.nodes[i].marks && n.below.identical(s.nodes[i].below) {
 				continue
 			}
 			out = append(make([]node, 0, len(s.nodes)), s.nodes[:i]...)
@@ -294,11 +328,15 @@ func (s Set) only(which marks) Set {
 	if out == nil {
 		return s
 	}
+	if invariants.Enabled {
+		checkLevel(out)
+	}
 	return Set{out}
 }
 
-// gather makes a set of nodes in any order; of two of one element, the later one counts.
-func gather(nodes []node) Set {
+// sortedSet makes a set of nodes in any order; of two with the same element, the later one counts. Nodes nearly always come in
+// order, which one pass finds out; only others are sorted.
+func sortedSet(nodes []node) Set {
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i-1].element.Compare(nodes[i].element) >= 0 {
 			slices.SortStableFunc(nodes, func(a, b node) int { return a.element.Compare(b.element) })
@@ -308,48 +346,63 @@ func gather(nodes []node) Set {
 					kept = append(kept, n)
 				}
 			}
-			return Set{kept}
+			nodes = kept
+			break
 		}
+	}
+	if invariants.Enabled {
+		checkLevel(nodes)
 	}
 	return Set{nodes}
 }
 
-// room is where the nodes of an operation are put: those of what it reads and compares. The zero value sets memory aside for
-// many levels of a trie at once.
-type room struct {
-	free []node
-	kept []node // used by one operation after the other
+// arena allocates the nodes of the sets of one operation: those that it reads from managedFields, and those of its comparisons.
+// An operation makes hundreds of small slices of nodes, one per level of each trie; cut from few large ones they cost few
+// allocations. The zero value is an arena whose memory the garbage collector frees.
+//
+// An arena of newArena is used by one operation after the other. Then no Set that was made in it may outlive the operation:
+//
+//	release(a) ⇒ no Set of a is reachable
+//
+// Operations keep this by returning values and texts (FieldsV1) only, never a Set. With invariants on, a released arena is
+// overwritten and dropped, so that a Set that did outlive it fails the check of its order.
+type arena struct {
+	free []node // the rest of the chunk from which slices are cut
+	kept []node // the first chunk, which stays with the arena when it is released
 }
 
 const (
-	roomStep = 48  // how many nodes are set aside at a time
-	roomKept = 160 // how many most operations do with
+	arenaChunk = 48  // nodes per further chunk
+	arenaKept  = 160 // nodes of the first chunk, which suffices for most operations
 )
 
-var rooms = sync.Pool{New: func() any { return &room{kept: make([]node, roomKept)} }}
+var arenas = sync.Pool{New: func() any { return &arena{kept: make([]node, arenaKept)} }}
 
-// newRoom is for an operation of which no Set gets out. It gives the room back at its end.
-func newRoom() *room {
-	r := rooms.Get().(*room)
-	r.free = r.kept
-	return r
+// newArena is an arena for an operation that lets no Set out. Call release at its end.
+func newArena() *arena {
+	a := arenas.Get().(*arena)
+	a.free = a.kept
+	return a
 }
 
-func (r *room) giveBack() {
-	clear(r.kept) // it holds on to nothing
-	r.free = nil
-	rooms.Put(r)
-}
-
-// nodes is an empty slice that n of them fit into.
-func (r *room) nodes(n int) []node {
-	if len(r.free) < n {
-		if n > roomStep/2 {
-			return make([]node, 0, n)
-		}
-		r.free = make([]node, roomStep)
+func (a *arena) release() {
+	clear(a.kept) // the pool must not keep objects alive
+	a.free = nil
+	if invariants.Enabled {
+		return // not into the pool: the zero nodes stay where a Set that outlives the operation finds them
 	}
-	out := r.free[:0:n]
-	r.free = r.free[n:]
+	arenas.Put(a)
+}
+
+// nodes is an empty slice with a capacity of n.
+func (a *arena) nodes(n int) []node {
+	if len(a.free) < n {
+		if n > arenaChunk/2 {
+			return make([]node, 0, n) // the rest of the chunk is worth more than it would save
+		}
+		a.free = make([]node, arenaChunk)
+	}
+	out := a.free[:0:n]
+	a.free = a.free[n:]
 	return out
 }

@@ -6,11 +6,12 @@ import (
 	"slices"
 	"sync"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// shape is what a value is to a merge.
+// shape is how a merge treats a value.
 type shape uint8
 
 const (
@@ -19,10 +20,11 @@ const (
 	listing              // items
 )
 
-// deduced is the type of what no schema describes (SSA-9): maps are granular, lists atomic.
+// deduced is the type of values without a schema (SSA-9): maps are granular, lists atomic.
 var deduced = &schema.Type{Kind: schema.Any}
 
-// shapeOf says what a value of this type is. Where the type leaves that open the value decides, and null is a mapping.
+// shapeOf is the shape of a value. The type decides; the value does only where the type admits several kinds, and null is a
+// mapping then.
 func shapeOf(t *schema.Type, v object.Value) shape {
 	switch t.Kind {
 	case schema.Struct, schema.Map:
@@ -60,7 +62,7 @@ func memberType(t *schema.Type, name string) (of *schema.Type, declared bool) {
 		}
 	case schema.Map:
 		return t.Elem, false
-	case schema.Any: // a custom type may describe members without saying that there has to be a map
+	case schema.Any: // a custom type may describe members without requiring a map
 		if f := t.Field(name); f != nil {
 			return f.Type, true
 		}
@@ -79,8 +81,9 @@ func itemType(t *schema.Type) *schema.Type {
 	return deduced
 }
 
-// identify finds out what tells an item of an associative list from the others: its value in a set, its key where the list
-// has one, a map of the keys where it has several. Missing keys have their default (SSA-8).
+// identify is the identity of an item of an associative list: its value in a set, the value of its key if the list has one key,
+// a map of its keys if the list has several. A missing key has its default; without a default it is left out, unless all are
+// (SSA-8). The errors are worded as those of the reference.
 func identify(t *schema.Type, item object.Value) (object.Value, error) {
 	if t.ListType == schema.Set {
 		switch item.Kind() {
@@ -132,7 +135,7 @@ func keyOf(t *schema.Type, item object.Value, name string) (object.Value, bool) 
 	return v, !v.IsNull()
 }
 
-// elementOf is the element of an item that is identified by id.
+// elementOf is the element of the item with this identity.
 func elementOf(t *schema.Type, id object.Value) Element {
 	switch {
 	case t.ListType == schema.Set:
@@ -143,31 +146,38 @@ func elementOf(t *schema.Type, id object.Value) Element {
 	return KeyElement(id)
 }
 
-// roster is the identities of the items of a list.
-type roster struct {
-	ids    []object.Value // of each item
-	sorted []int32        // indices into ids, by identity and then by position
-	room   [smallList]object.Value
+// itemIndex is an index of the items of an associative list by their identities. An identity may occur several times; the index has
+// all occurrences, in the order of the list: first(id), and from there on by next.
+//
+// Small lists are searched linearly, and nearly all are small. Larger ones have their positions sorted by (identity, position): an
+// apply to a list of thousands of items looks up each of them.
+//
+// Invariant: sorted = nil, or sorted is a permutation of 0 … len(ids)-1 with
+// (ids[sorted[k]], sorted[k]) < (ids[sorted[k+1]], sorted[k+1]).
+type itemIndex struct {
+	ids    []object.Value          // of each item
+	sorted []int32                 // nil for small lists
+	array  [smallList]object.Value // memory of ids for small lists
 }
 
-// rosters are used again: a walk through lists within lists needs as many at a time as these are deep.
-var rosters = sync.Pool{New: func() any { return new(roster) }}
+// itemIndexes keeps unused ones. An operation uses as many at a time as lists are nested.
+var itemIndexes = sync.Pool{New: func() any { return new(itemIndex) }}
 
-func newRoster() *roster { return rosters.Get().(*roster) }
+func newItemIndex() *itemIndex { return itemIndexes.Get().(*itemIndex) }
 
-// free gives the roster back. It holds on to nothing.
-func (r *roster) free() {
-	clear(r.room[:])
+// free returns the index to the pool, without any values that the pool would keep alive.
+func (r *itemIndex) free() {
+	clear(r.array[:])
 	r.ids, r.sorted = nil, nil
-	rosters.Put(r)
+	itemIndexes.Put(r)
 }
 
-// smallList is up to how many items are looked for one by one.
+// smallList is the greatest number of items that are searched linearly.
 const smallList = 12
 
-// enroll identifies all items. An item that cannot be identified is an error.
-func (r *roster) enroll(t *schema.Type, items []object.Value) error {
-	r.ids, r.sorted = r.room[:0], nil
+// build fills the index. An item without identity is an error.
+func (r *itemIndex) build(t *schema.Type, items []object.Value) error {
+	r.ids, r.sorted = r.array[:0], nil
 	if len(items) > smallList {
 		r.ids = make([]object.Value, 0, len(items))
 	}
@@ -181,11 +191,14 @@ func (r *roster) enroll(t *schema.Type, items []object.Value) error {
 	if len(items) > smallList {
 		r.sorted = sortedByIdentity(r.ids)
 	}
+	if invariants.Enabled {
+		r.check()
+	}
 	return nil
 }
 
 // first is the position of the first item of this identity, -1 if there is none.
-func (r *roster) first(id object.Value) int {
+func (r *itemIndex) first(id object.Value) int {
 	if r.sorted == nil {
 		for i := range r.ids {
 			if same(r.ids[i], id) {
@@ -201,7 +214,7 @@ func (r *roster) first(id object.Value) int {
 }
 
 // next is the position of the next item of the same identity as the one at i, -1 if it is the last.
-func (r *roster) next(i int) int {
+func (r *itemIndex) next(i int) int {
 	if r.sorted == nil {
 		for k := i + 1; k < len(r.ids); k++ {
 			if same(r.ids[k], r.ids[i]) {
@@ -218,8 +231,8 @@ func (r *roster) next(i int) int {
 	return -1
 }
 
-// lowest is where the identities begin that are not below id.
-func (r *roster) lowest(id object.Value) int {
+// lowest is the least position in sorted whose identity is not below id.
+func (r *itemIndex) lowest(id object.Value) int {
 	lo, hi := 0, len(r.sorted)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)

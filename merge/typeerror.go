@@ -5,11 +5,12 @@ import (
 	"strings"
 )
 
-// TypeError is an object that cannot be merged: an associative list has an item twice, or one without its keys.
+// TypeError is the error of an object that cannot be merged: a value of the wrong kind, a field that the schema does not have, an
+// associative list with two items of one identity or with one of none.
 type TypeError struct {
 	Path    string
 	Message string
-	more    []*TypeError
+	more    []*TypeError // further violations of the same object
 }
 
 func (e *TypeError) Error() string {
@@ -30,7 +31,7 @@ func (e *TypeError) line() string {
 	return e.Path + ": " + e.Message
 }
 
-// within puts an element before the path of a TypeError.
+// within puts an element in front of the path of a TypeError.
 func within(err error, e Element) error {
 	var typed *TypeError
 	if errors.As(err, &typed) {

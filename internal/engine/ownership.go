@@ -27,7 +27,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	}
 	managers := make([]object.Value, len(owned.Managers))
 	for i := range owned.Managers {
-		gone, err := rq.merging(ctx).LetGo(obj, owned.Managers[i])
+		gone, err := rq.merging(ctx).RemovedWithout(obj, owned.Managers[i])
 		if err != nil {
 			return object.Nil, "", err
 		}

@@ -1,0 +1,158 @@
+package merge
+
+import (
+	"fmt"
+	"slices"
+
+	"plinth/object"
+	"plinth/schema"
+)
+
+// The checks of this file run where invariants.Enabled is set: in every test, and in no release. Each is stated as a formula
+// beside the type or function that keeps it; here is how it is tested. They all panic: a merge that breaks one of them would
+// give a field to somebody who did not write it, or remove one that somebody owns, and nobody would notice.
+
+// mustHold panics with what does not hold, and with that for which it does not.
+func mustHold(ok bool, formula string, of ...any) {
+	if !ok {
+		panic(fmt.Sprint(append([]any{formula, ": "}, of...)...))
+	}
+}
+
+// checkLevel checks one level of a trie: elements strictly ascend, and no node is empty. The levels below have been checked when
+// they were made.
+func checkLevel(nodes []node) {
+	for i := range nodes {
+		n := &nodes[i]
+		mustHold(n.marks != 0 || len(n.below.nodes) > 0, "merge: a node with neither marks nor nodes below", n.element)
+		if i > 0 {
+			mustHold(nodes[i-1].element.Compare(n.element) < 0, "merge: elements out of order", nodes[i-1].element, " ", n.element)
+		}
+	}
+}
+
+// check checks all levels.
+func (s Set) check() {
+	checkLevel(s.nodes)
+	for i := range s.nodes {
+		s.nodes[i].below.check()
+	}
+}
+
+// checkUnion: s ⊆ u ∧ t ⊆ u ∧ |u| ≤ |s| + |t|. The last part excludes paths that are in neither; it counts owned paths only,
+// which is all of them in the sets that are united here, or the result of a comparison.
+func checkUnion(s, t, u Set) {
+	u.check()
+	mustHold(s.within(u) && t.within(u), "merge: s ∪ t lacks a path", s, "\n∪\n", t)
+	mustHold(u.Len() <= s.Len()+t.Len(), "merge: |s ∪ t| > |s| + |t|", s, "\n∪\n", t)
+}
+
+// checkMinus: d ⊆ s ∧ d ∩ t = ∅ ∧ |s| = |d| + |s ∩ t|. With deep, what is below a path of t is missing from d as well, so that
+// only |s| ≥ |d| + |s ∩ t| holds.
+func checkMinus(s, t Set, which marks, deep bool, d Set) {
+	d.check()
+	common := s.intersect(t, which)
+	mustHold(d.within(s), "merge: s ∖ t ⊄ s", s, "\n∖\n", t)
+	mustHold(d.intersect(t, which).Empty(), "merge: (s ∖ t) ∩ t ≠ ∅", s, "\n∖\n", t)
+	mustHold(d.Len()+common.Len() == s.Len() || deep && d.Len()+common.Len() < s.Len(), "merge: |s ∖ t| + |s ∩ t| ≠ |s|", s, "\n∖\n", t)
+}
+
+// check: sorted holds every position once, ordered by identity and then by position. See itemIndex.
+func (x *itemIndex) check() {
+	for i := 1; i < len(x.sorted); i++ {
+		a, b := x.sorted[i-1], x.sorted[i]
+		c := compareValues(x.ids[a], x.ids[b])
+		mustHold(c < 0 || c == 0 && a < b, "merge: an index of items out of order at", i)
+	}
+	mustHold(x.sorted == nil || len(x.sorted) == len(x.ids), "merge: an index of items without some of them")
+}
+
+// check: the items of the result have the identities of live and intent, no others, and those of the intent stand in its order.
+// See listJoiner.
+func (z *listJoiner) check() {
+	out := newItemIndex()
+	defer out.free()
+	if err := out.build(z.t, z.out); err != nil {
+		mustHold(false, "merge: joined items without identity", err)
+	}
+	for _, id := range out.ids {
+		mustHold(z.olds.first(id) >= 0 || z.wants.first(id) >= 0, "merge: a joined list has an item that neither side has", id)
+	}
+	for _, id := range z.olds.ids {
+		mustHold(out.first(id) >= 0, "merge: a joined list lacks an item of live", id)
+	}
+	last := -1
+	for _, id := range z.wants.ids {
+		at := out.first(id)
+		mustHold(at > last, "merge: a joined list lacks an item of the intent, or has it out of order", id)
+		last = at
+	}
+}
+
+// checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes all above it that
+// exists. A path that is in neither object would be owned by whoever makes the next update.
+func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
+	diff.check()
+	there := func(v object.Value, s Set, what string) {
+		s.Each(func(p Path) {
+			_, ok := lookup(v, t, p)
+			mustHold(ok, "merge: a path is "+what+" that is not there", p, " in ", string(object.AppendJSON(nil, v)))
+		})
+	}
+	there(is, diff.only(touched), "touched")
+	there(was, diff.only(removed), "removed")
+}
+
+// checkPruned: lost ∩ owned(m) = ∅ for each manager m. See prune. It is not checked of a kind with several versions: a conversion
+// on the way may drop a container that has become null, and that somebody owns.
+func (o *operation) checkPruned(lost Set) {
+	if o.kind.Versions != nil {
+		return
+	}
+	for _, e := range o.entries {
+		common := lost.Intersect(e.set)
+		mustHold(common.Empty(), "merge: a field is removed that is owned by "+e.Manager, common)
+	}
+}
+
+// checkEntries: no two entries are of the same manager, and no entry is empty.
+func checkEntries(entries []*entry) {
+	for i, e := range entries {
+		e.set.check()
+		mustHold(!e.set.Empty(), "merge: a manager that owns nothing", e.Manager)
+		for _, f := range entries[:i] {
+			mustHold(!e.sameManager(&f.Entry), "merge: a manager with two entries", e.Manager)
+		}
+	}
+}
+
+// checkApplied: for every path p of the intent, p ∈ fields(merged), and where p is a leaf of the intent, merged[p] = intent[p].
+// And owned(M) ⊆ fields(intent), owned(M) ∩ unowned = ∅; so what M owns exists.
+//
+// There is one exception, which is the reference's, too: a container that the intent has empty may become null, if it loses its last
+// field to pruning. And nothing is known of a kind with several versions: its conversions may lose a field on the way to the
+// version of another manager and back.
+func (o *operation) checkApplied(merged, intent object.Value, fields Set, me *entry) {
+	mustHold(me.set.within(fields), "merge: a manager owns what it has not applied", me.set, "\napplied\n", fields)
+	mustHold(me.set.Intersect(unowned).Empty(), "merge: a manager owns what nobody may own", me.set)
+	if o.kind.Versions == nil {
+		o.checkContains(merged, intent, fields, nil)
+	}
+}
+
+func (o *operation) checkContains(merged, intent object.Value, s Set, at Path) {
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		p := append(slices.Clip(at), n.element)
+		got, ok := lookup(merged, o.kind.Type, p)
+		mustHold(ok, "merge: a field of the intent is not in the result", p)
+		if len(n.below.nodes) > 0 {
+			o.checkContains(merged, intent, n.below, p)
+			continue
+		}
+		want, _ := lookup(intent, o.kind.Type, p)
+		empty := want.IsNull() || want.Len() == 0 && (want.Kind() == object.Map || want.Kind() == object.List)
+		mustHold(empty || same(got, want), "merge: a field of the intent has another value in the result", p, " in ",
+			string(object.AppendJSON(nil, merged)))
+	}
+}
