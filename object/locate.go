@@ -4,23 +4,37 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"unicode/utf8"
+
+	"plinth/internal/invariants"
 )
 
-// Places are offsets into a stored object: what one has to know to print it otherwise than as a whole.
+// Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type, or without
+// its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote of a key; or
+// Managed = ManagedEnd = 0.
 type Places struct {
-	// Item is where the object goes on behind its leading apiVersion and kind: '{' and the bytes from there on are the
-	// object without its type.
+	// Item is the first key that is neither apiVersion nor kind: '{' and the bytes from here on are the object without its type.
 	Item int
-	// Splice is where resourceVersion belongs.
+	// Splice is where resourceVersion is inserted: the first key of the metadata that is greater.
 	Splice int
-	// Managed and ManagedEnd are where managedFields begins, and what is behind it and its comma; both are 0 where there
-	// is none.
+	// Managed is the key managedFields, and ManagedEnd is behind its value and comma.
 	Managed, ManagedEnd int
 }
 
 // Locate finds the places of a stored object. ok is false for bytes that are no canonical object with a UID.
+//
+// It reads the object only up to the Splice, without parsing: the canonical form has metadata third at the latest, and every stored
+// object has a UID, a key behind resourceVersion. So a read costs no parse, whatever the size of the object.
 func Locate(data []byte) (at Places, ok bool) {
+	at, ok = locate(data)
+	if invariants.Enabled && ok {
+		at.check(data)
+	}
+	return at, ok
+}
+
+func locate(data []byte) (at Places, ok bool) {
 	if len(data) == 0 || data[0] != '{' {
 		return at, false
 	}
@@ -68,14 +82,30 @@ func (at *Places) inMetadata(data []byte, pos int) bool {
 // keyAt reads the key at pos and returns the offset of its value.
 func keyAt(data []byte, pos int) (string, int) {
 	end := skipString(data, pos)
+	if invariants.Enabled {
+		bytesPassed.Add(int64(end - pos))
+	}
 	if end > len(data) || end-pos < 2 {
 		return "", len(data)
 	}
 	return string(data[pos+1 : end-1]), end + 1
 }
 
+// bytesPassed counts the bytes that skip and keyAt have passed. It is kept where invariants are on: a test that reads of it sees
+// whether a search is linear, which no clock tells for certain.
+var bytesPassed atomic.Int64
+
 // skip returns the offset behind the value at pos.
 func skip(data []byte, pos int) int {
+	end := skipValue(data, pos)
+	if invariants.Enabled {
+		mustHold(pos <= end && end <= len(data), "object: a value ends outside of the input")
+		bytesPassed.Add(int64(end - pos))
+	}
+	return end
+}
+
+func skipValue(data []byte, pos int) int {
 	for depth := 0; pos < len(data); {
 		switch data[pos] {
 		case '"':
@@ -131,9 +161,8 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 // Skip returns the offset behind the value at pos of canonical JSON.
 func Skip(data []byte, pos int) int { return skip(data, pos) }
 
-// AppendOutline appends canonical JSON with null in the place of the value of every member, at any depth, that has one of these keys:
-// what is left of a long object whose greater part is not asked for, at the cost of looking at each byte once. Keys with escapes
-// have no match.
+// AppendOutline appends canonical JSON with null in place of the value of every member, at any depth, that has one of these keys. It
+// takes one pass and no parse, for long objects whose greater part is not needed. Keys with escapes do not match.
 func AppendOutline(dst, data []byte, without ...string) []byte {
 	from := 0
 	for pos := 0; pos < len(data); {
@@ -153,7 +182,7 @@ func AppendOutline(dst, data []byte, without ...string) []byte {
 	return append(dst, data[from:]...)
 }
 
-// MemberText returns the text of the value of a member of a canonical object; nil: it has none of this key.
+// MemberText returns the text of the value of a member of a canonical object; nil if it has no such member.
 func MemberText(data []byte, key string) []byte {
 	if len(data) == 0 || data[0] != '{' {
 		return nil
@@ -174,7 +203,7 @@ func MemberText(data []byte, key string) []byte {
 	return nil
 }
 
-// AppendUnescaped appends what the inside of a string of canonical JSON says.
+// AppendUnescaped appends the text that the inside of a JSON string, in canonical form, stands for.
 func AppendUnescaped(dst, text []byte) []byte {
 	for len(text) > 0 {
 		plain := bytes.IndexByte(text, '\\')

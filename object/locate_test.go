@@ -3,6 +3,8 @@ package object
 import (
 	"strings"
 	"testing"
+
+	"plinth/internal/invariants"
 )
 
 func TestLocate(t *testing.T) {
@@ -87,10 +89,29 @@ func FuzzLocate(f *testing.F) {
 	})
 }
 
+// No byte is passed more than once, in an object or in what is none. The bytes are counted where invariants are on.
+//
+// SPEC: WRITE-6
 func TestLocateIsLinear(t *testing.T) {
-	long := strings.Repeat(`"`, 1<<20)
-	if _, ok := Locate([]byte(`{"a":` + long)); ok {
-		t.Error("located in rubbish")
+	const n = 1 << 16
+	for _, text := range []string{
+		`{"a":` + strings.Repeat(`"`, n),
+		`{` + strings.Repeat(`"a":"",`, n),
+		`{` + strings.Repeat(`"a":[{}],`, n),
+		`{"a":` + strings.Repeat(`[`, n),
+		`{"a":` + strings.Repeat(`]`, n),
+		`{` + strings.Repeat(`"a"`, n),
+		`{"metadata":{` + strings.Repeat(`"a":{"b":[1,2]},`, n),
+		`{"metadata":{` + strings.Repeat(`"managedFields":[],`, n),
+		strings.Repeat(`{"metadata":`, n),
+	} {
+		before := bytesPassed.Load()
+		if _, ok := Locate([]byte(text)); ok {
+			t.Errorf("located in %.40s…", text)
+		}
+		if passed := bytesPassed.Load() - before; passed > int64(len(text)) || invariants.Enabled && passed == 0 {
+			t.Errorf("%.40s…: %d bytes were passed of %d", text, passed, len(text))
+		}
 	}
 }
 

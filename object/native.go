@@ -1,7 +1,7 @@
 package object
 
-// Native is the value as Go's own types hold it, and as unstructured objects of Kubernetes do: bool, int64, float64, string, []any,
-// map[string]any, and nil for null. Messages print values in this form, and libraries ask for it. A list of no items is empty, not nil.
+// Native is the value in Go's own types, as unstructured objects of Kubernetes hold it: bool, int64, float64, string, []any,
+// map[string]any, and nil for null. Messages print values in this form, and some libraries take it. An empty list is not nil.
 func (v Value) Native() any {
 	switch v.Kind() {
 	case Bool:

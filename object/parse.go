@@ -10,23 +10,25 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 	"unsafe"
+
+	"plinth/internal/invariants"
 )
 
 // MaxDepth is how deep lists and maps may be nested (WRITE-6). encoding/json has the same limit.
 const MaxDepth = 10_000
 
-// Parsed is what a body says.
+// Parsed is the result of a parse.
 type Parsed struct {
 	Value Value
-	// Duplicates holds the path of every key that stands twice in its map (`spec.replicas`), in the order of the text, or the
-	// words of the YAML parser for it. The later one of two has won. At most maxDuplicates are listed, and fewer where their
+	// Duplicates holds the path of every key that occurs twice in its map (`spec.replicas`), in the order of the text, or the
+	// message of the YAML parser about it. The later one of two is in Value. At most maxDuplicates are listed, and fewer if their
 	// paths are long.
 	Duplicates []string
 
-	text string // of JSON; "" for what was something else
+	text string // the input, if it was JSON; else ""
 }
 
-// These bound what a hostile body can make the parser look up and remember.
+// These bound the work and memory that duplicates in a hostile body can cost.
 const (
 	maxDuplicates = 100
 	maxTold       = 64 << 10 // bytes and elements of paths; the last one may go beyond
@@ -40,12 +42,16 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return e.Message }
 
-// ParseJSON reads one JSON document in one pass. It takes the input over: strings of the result point into it, so it
-// must not change afterwards. Errors are *SyntaxError, worded as encoding/json words them.
+// ParseJSON parses one JSON document. Strings of the result point into the input, which must not change afterwards. Errors are
+// *SyntaxError, worded as those of encoding/json.
+//
+// One pass finds everything that is wrong with a document, and everything that is to be known of it: syntax errors with their
+// offsets, nesting beyond MaxDepth, duplicate keys with their paths. Passes of their own for each, as the reference has them,
+// would read every body three times.
 func ParseJSON(data []byte) (Parsed, error) { return parse(data, nil) }
 
-// ParseMembers is ParseJSON of an object of which only these members are of interest. The whole text is checked, but of others nothing is
-// kept: they cost no memory and half the time.
+// ParseMembers is ParseJSON of an object of which only these members are kept. The whole text is checked, but other members cost no
+// memory, and half the time.
 func ParseMembers(data []byte, only ...string) (Parsed, error) { return parse(data, only) }
 
 func parse(data []byte, only []string) (Parsed, error) {
@@ -61,6 +67,9 @@ func parse(data []byte, only []string) (Parsed, error) {
 	if p.pos < len(p.in) {
 		return Parsed{}, p.unexpected("after top-level value")
 	}
+	if invariants.Enabled {
+		p.check()
+	}
 	parsed := Parsed{Value: v, Duplicates: p.duplicates, text: p.in}
 	if len(p.duplicates) > 1 {
 		parsed.Duplicates = parsed.inOrder()
@@ -68,25 +77,32 @@ func parse(data []byte, only []string) (Parsed, error) {
 	return parsed, nil
 }
 
-// parser is the state of one pass. Items and members are collected on the two stacks, which serve all depths, and copied
-// out at their exact size when their container ends.
+// parser is the state of one pass.
+//
+// How many items a list has is known only at its end. Growing a slice for each container would allocate several times per container
+// and leave half of that as garbage. So the items of all open containers are collected on one stack, those of the innermost one
+// on top (and members on another), and copied out at their exact size when their container ends:
+//
+//	members[base:] are those of the innermost open map, where base was len(members) when it was opened
+//
+// Both stacks are empty again at the end, and are used for the next document.
 type parser struct {
 	in  string
-	pos int
+	pos int // 0 ≤ pos ≤ len(in): all before it has been read
 	*stacks
 	duplicates []string
-	told       int // how long the paths of duplicates were, listed or not
+	told       int // total length of the paths of duplicates, listed or not
 
 	only []string // the members of the top that are kept; nil: all
-	skim bool     // the value at hand is checked, and not kept
+	skim bool     // the current value is checked, but not kept
 
-	// Small containers are cut from these, as an allocation each would cost more than all the rest. So a small part of a
+	// Small containers are cut from these: an allocation for each would cost more than everything else. So a small part of a
 	// value keeps its neighbours in memory, as its strings keep the input.
 	itemSlab   []Value
 	memberSlab []Member
 }
 
-// stacks is what a parser collects on. It is used again for the next document.
+// stacks is the scratch memory of a parser.
 type stacks struct {
 	items   []Value
 	members []Member
@@ -97,7 +113,7 @@ var pooledStacks = sync.Pool{New: func() any {
 	return &stacks{items: make([]Value, 0, slabSize/4), members: make([]Member, 0, slabSize), path: make([]step, 0, 16)}
 }}
 
-// free gives the stacks back, unless a document has made them large. Nothing of the document stays in them.
+// free returns the stacks to the pool, unless a document has made them large. Nothing of the document stays in them.
 func (s *stacks) free() {
 	if cap(s.items)+cap(s.members)+cap(s.path) > maxPooled {
 		return
@@ -108,7 +124,7 @@ func (s *stacks) free() {
 	pooledStacks.Put(s)
 }
 
-// maxPooled is how long stacks may be, taken together, to be worth keeping, and quick to clear.
+// maxPooled is the total length up to which stacks are kept: longer ones take long to clear.
 const maxPooled = 1024
 
 // slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory.
@@ -205,8 +221,9 @@ func (p *parser) object() (Value, error) {
 	return v, nil
 }
 
-// keep copies what was collected for a container to where it stays. What is left of the input bounds how much more there
-// can be.
+// keep copies what was collected for a container to its final memory: a slab, or an allocation of its own if it is large. left is
+// what remains of the input, which bounds how much of a new slab can be used. The result has no spare capacity: appending to it
+// copies, and cannot write into a neighbour.
 func keep[T any](slab *[]T, collected []T, left int) []T {
 	if len(collected) == 0 {
 		return nil
@@ -230,7 +247,7 @@ func ascend(a, b string) bool {
 	return a < b
 }
 
-// order sorts members and notes the keys that stand there more than once.
+// order sorts members, drops all but the last of each key, and notes the keys that occur more than once.
 func (p *parser) order(members []Member) []Member {
 	slices.SortStableFunc(members, func(a, b Member) int { return strings.Compare(a.Key, b.Key) })
 	for i := 1; i < len(members); i++ {
@@ -304,7 +321,7 @@ func (p *parser) array() (Value, error) {
 	return v, nil
 }
 
-// enter steps over the opening bracket of a container.
+// enter passes the opening bracket of a container.
 func (p *parser) enter(index int) error {
 	p.pos++
 	if len(p.path) == MaxDepth {

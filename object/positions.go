@@ -7,16 +7,20 @@ import (
 	"unsafe"
 )
 
-// Positions is where members stand in the text of a parsed document, by their paths as Duplicates has them: the offset of the nth time
-// that each key stands in its map, counted from 1. It is -1 for a path that does not lead to so many; and nil for a document that was no
-// JSON, which has no positions.
+// Positions are the offsets of members in the text of a parsed document, by their paths in the form of Duplicates: that of the nth
+// occurrence of each key in its map, counted from 1. An offset is -1 if there are fewer. The result is nil if the document was not
+// JSON.
 //
-// The text is read once more, and of each map only what is on the way to one of the paths.
+// The text is read a second time, and only those parts that lead to one of the paths: a parser that kept the offset of every member
+// would cost every request what few need.
 func (p *Parsed) Positions(paths []string, nth int) []int {
 	if p.text == "" {
 		return nil
 	}
-	f := finder{text: p.text, data: unsafe.Slice(unsafe.StringData(p.text), len(p.text)), nth: nth, paths: paths, at: make([]int, len(paths)), seen: make([]int, len(paths))}
+	f := finder{
+		text: p.text, data: unsafe.Slice(unsafe.StringData(p.text), len(p.text)),
+		nth: nth, paths: paths, at: make([]int, len(paths)), seen: make([]int, len(paths)),
+	}
 	all := make([]int, len(paths))
 	for i := range paths {
 		all[i], f.at[i] = i, -1
@@ -25,7 +29,8 @@ func (p *Parsed) Positions(paths []string, nth int) []int {
 	return f.at
 }
 
-// inOrder is the duplicates in the order in which they are found by somebody who reads the text: where the key stands for the second time.
+// inOrder are the duplicates in the order of their second occurrences in the text, which is the order in which the reference
+// reports them. The parser finds them in another order: that in which containers end.
 func (p *Parsed) inOrder() []string {
 	at := p.Positions(p.Duplicates, 2)
 	order := make([]int, len(at))
@@ -50,8 +55,8 @@ type finder struct {
 	at    []int
 }
 
-// value looks below the value at pos for those of the paths that lead through it, which agree in their first length bytes. It returns where
-// the value ends.
+// value searches the value at pos for the paths that lead through it: those with these indices, which agree in their first length
+// bytes. It returns the offset behind the value.
 func (f *finder) value(pos int, through []int, length int) int {
 	if len(through) == 0 || f.text[pos] != '{' && f.text[pos] != '[' {
 		return skip(f.data, pos)

@@ -5,9 +5,12 @@ import (
 	"math/bits"
 	"strconv"
 	"unicode/utf8"
+
+	"plinth/internal/invariants"
 )
 
-// leading are the members that come first at the top of an object.
+// leading are the members that come first at the top of an object: whoever reads only the beginning of stored bytes (Locate, the
+// index of owners) finds type and metadata there, whatever the object holds otherwise.
 var leading = [...]string{"apiVersion", "kind", "metadata"}
 
 // AppendJSON prints a value, members in byte order.
@@ -22,17 +25,24 @@ func AppendObject(dst []byte, v Value) []byte {
 	return p.object(dst, v)
 }
 
-// AppendStored is AppendObject for who wants to keep the value beside its text. Exact says that ParseJSON makes an equal value
-// of the text: there is neither a Float in it, which is read as a Number or as an Int, nor a string that is no Unicode.
+// AppendStored is AppendObject for a caller that keeps the value beside its text. exact says that the value is the one that a reader
+// of the text gets:
+//
+//	exact ⇒ ParseJSON(text) = v
+//
+// It is false if there is a Float, which is read as a Number or an Int, or a string that is not UTF-8.
 func AppendStored(dst []byte, v Value) (text []byte, exact bool) {
 	var p printer
 	text = p.object(dst, v)
+	if invariants.Enabled {
+		checkExact(text[len(dst):], v, !p.changed)
+	}
 	return text, !p.changed
 }
 
 // printer prints values. It is passed by pointer, and stays on the stack.
 type printer struct {
-	changed bool // the text means something else than what was printed
+	changed bool // the text is read as another value
 }
 
 func (p *printer) value(dst []byte, v Value) []byte {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"plinth/internal/invariants"
 )
 
 // Kind says what a Value is.
@@ -89,7 +91,15 @@ func MapOf(members ...Member) Value {
 	return mapOf(members)
 }
 
+// mapOf is MapOf for members that are sorted already:
+//
+//	members[i].Key < members[i+1].Key
+//
+// Get searches by it, merges walk two maps in parallel by it, and the canonical form is printed by it.
 func mapOf(members []Member) Value {
+	if invariants.Enabled {
+		mustHold(strictlySorted(members), "object: members of a map out of order")
+	}
 	return Value{kind: Map, n: uint64(len(members)), p: unsafe.Pointer(unsafe.SliceData(members))}
 }
 

@@ -20,15 +20,21 @@ var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxE
 // errAliasing is what the library says where aliases stand for many nodes.
 var errAliasing = errors.New("yaml: document contains excessive aliasing")
 
-// ParseYAML reads one YAML document the way Kubernetes does: as YAML 1.1, turned into JSON first. What aliases expand to
-// is bounded by MaxExpansion, and how many nodes they stand for by the YAML library.
+// ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. The text that aliases expand to is
+// bounded by MaxExpansion, the number of nodes by the YAML library.
+//
+// A document with duplicate keys, and no other, is parsed twice. The library has no mode that reports duplicates and converts the
+// document: its strict one returns an error in place of the JSON, and would have kept the first of two keys, where the last is to
+// be stored. The reference parses every document
+// twice whose fields are to be validated. Finding duplicates in the syntax tree of go.yaml.in/yaml/v3 instead
+// would compare keys by the rules of another version of YAML, under which `yes` and `true` are different keys.
 func ParseYAML(data []byte) (Parsed, error) {
 	if err := checkExpansion(data); err != nil {
 		return Parsed{}, err
 	}
 	var duplicates []string
 	text, err := yaml.YAMLToJSONStrict(data)
-	if err != nil { // of duplicate keys the first has won here, and the later has to
+	if err != nil {
 		duplicates = yamlDuplicates(err)
 		if text, err = yaml.YAMLToJSON(data); err != nil {
 			return Parsed{}, err

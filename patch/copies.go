@@ -12,18 +12,18 @@ import (
 
 // A JSON Patch is bounded by the number of its operations and by the size of its text, but each copy may double the document:
 // a few dozen that copy a list into itself would fill any memory (WRITE-6). The library bounds what copies add only by a
-// variable of its package, for the whole process. So copies are counted here:
+// variable of its package, for the whole process, and no package may set a variable of another. So copies are counted here:
 //
-//   - Where n copies cannot add more than maxCopied, whatever they copy, nothing is counted. Without copies a document never
-//     grows by more than the text of its patch, and a copy adds at most the document, so the bound on what all of them add is
+//   - Without copies a document never grows by more than the text of its patch, and a copy adds at most the document. So n copies
+//     add at most
 //
 //     (2ⁿ - 1) · maxEscape · (document + patch)
 //
-//     which holds for any patch that people write.
+//     Where that is within maxCopied, as it is for any patch that people write, nothing is counted.
 //
 //   - Otherwise the library gets the operations up to one copy at a time, so that the size of what it is about to copy is known.
-//     This prints and parses the whole document for each copy; maxReprinted bounds that. It also makes a null that was copied one
-//     like any other: an operation that leads through it fails, where the library, all at once, takes it for an empty map.
+//     This prints and parses the whole document for each copy; maxReprinted bounds that. There is one difference: an operation on
+//     a path through a null that was copied fails here. The library, given all operations at once, takes that null for an empty map.
 const (
 	// maxCopied is how many bytes the copies of one patch may add, as in the reference.
 	maxCopied = 3 * 3 << 20
@@ -80,7 +80,7 @@ func applyCounted(operations jsonpatch.Patch, doc []byte) ([]byte, error) {
 	return operations[next:].Apply(doc)
 }
 
-// at is what a JSON pointer (RFC 6901) leads to, read as the library does: indexes below zero count from the end.
+// at is the value at a JSON pointer (RFC 6901), by the rules of the library: an index below zero counts from the end.
 func at(v object.Value, pointer string) (_ object.Value, ok bool) {
 	for step := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if v.Kind() != object.List {

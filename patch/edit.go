@@ -4,38 +4,43 @@ import (
 	"slices"
 	"strings"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
-// edit gathers what changes in one map, each key at most once, and makes the new map in one go.
+// edit collects the changes of one map, and makes the new map in one pass over both:
+//
+//	done() = base with changes; done() is base itself ⇔ there are no changes
+//
+// Changing an immutable map key by key would copy it once per key. Invariant: no key occurs twice in changes.
 type edit struct {
 	base    object.Value
 	changes []change
 }
 
-// change is the new value of a member, or its end.
+// change is the new value of a member, or its removal.
 type change struct {
 	key   string
 	value object.Value
 	gone  bool
 }
 
-// set gives a member its value. One that has it already is left alone, so that it stays shared.
+// set gives a member a value. If it has an equal one already, that stays, and stays shared.
 func (e *edit) set(key string, value object.Value) {
 	if old, ok := e.base.Get(key); !ok || !object.Equal(old, value) {
 		e.changes = append(e.changes, change{key: key, value: value})
 	}
 }
 
-// put gives a member what has been made of its old value. Only the very same value counts as unchanged: what is below has
-// been compared by then, and comparing it again at each level would take quadratic time.
+// put gives a member the value that was made from its old one. Only the same memory counts as unchanged: the levels below have
+// been compared by then, and comparing them again at each level would take time quadratic in the depth.
 func (e *edit) put(key string, old, made object.Value) {
 	if old != made {
 		e.changes = append(e.changes, change{key: key, value: made})
 	}
 }
 
-// drop ends a member, if there is one.
+// drop removes a member, if there is one.
 func (e *edit) drop(key string) {
 	if _, ok := e.base.Get(key); ok {
 		e.changes = append(e.changes, change{key: key, gone: true})
@@ -50,6 +55,13 @@ func (e *edit) done() object.Value {
 	byKey := func(a, b change) int { return strings.Compare(a.key, b.key) }
 	if !slices.IsSortedFunc(e.changes, byKey) {
 		slices.SortFunc(e.changes, byKey)
+	}
+	if invariants.Enabled {
+		for i := 1; i < len(e.changes); i++ {
+			if e.changes[i-1].key == e.changes[i].key {
+				panic("patch: a member is changed twice: " + e.changes[i].key)
+			}
+		}
 	}
 	old := e.base.Members()
 	members := make([]object.Member, 0, len(old)+len(e.changes))

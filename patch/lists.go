@@ -8,8 +8,14 @@ import (
 	"plinth/object"
 )
 
-// lists merges the items of two lists. after is what upstream's live list looks like afterwards: it deletes and appends in
-// place, and whoever enforces an element order then looks at what has become of it.
+// lists merges the items of two lists:
+//
+//	maps: by merge key. Items with a $patch directive are applied first, then items with known keys are merged, new ones appended
+//	scalars: live ∪ patch, each once
+//
+// and then their order is computed (interleaved). after is the state of the live list in the reference at this point: it deletes and
+// appends in place, in the memory of the live list, and a $setElementOrder directive that comes next takes the order from what is
+// left there. So the result depends on that, and after has to be computed as well.
 func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merged, after []object.Value, err error) {
 	if len(live) == 0 && len(patch) == 0 {
 		return live, live, nil
@@ -54,7 +60,7 @@ func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merg
 	return merged, after, err
 }
 
-// items merges the items of a patch into those of the live list that have the same merge key; new ones come last.
+// items merges each item of a patch into the live item with the same merge key. New ones are appended.
 func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, error) {
 	if len(patch) == 0 {
 		return live, nil
@@ -80,22 +86,23 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 			return nil, err
 		}
 		merged[at] = made
-		if _, still := made.Get(f.mergeKey); !still { // a null key ends the key itself
+		if _, still := made.Get(f.mergeKey); !still { // the item's key was null, which removes the key itself
 			index.next(key, at, merged, f.mergeKey)
 		}
 	}
 	return merged, nil
 }
 
-// special is what the items with a $patch directive leave of two lists.
+// special is what is left of two lists after the items with a $patch directive have been applied.
 type special struct {
 	live, patch []object.Value
-	// slots is upstream's live list, in which each deletion has moved what follows and left the end as it was.
+	// slots is the memory of the live list in the reference, in which each deletion moves what follows to the front, and leaves the
+	// end as it was. live is always a prefix of it.
 	slots    []object.Value
-	replaced bool // live is what the patch has
+	replaced bool // live is the list of the patch
 }
 
-// withSpecialItems carries out the items with a $patch directive, and leaves them out.
+// withSpecialItems applies the items with a $patch directive, and removes them from the patch.
 func withSpecialItems(live, patch []object.Value, mergeKey string) (special, error) {
 	s := special{live: live, slots: live}
 	var deleted []object.Value
@@ -137,7 +144,9 @@ func withSpecialItems(live, patch []object.Value, mergeKey string) (special, err
 	return s, nil
 }
 
-// delete takes out the items with these keys.
+// delete removes the items with these keys. Deleting one by one, as the reference does, takes quadratic time; here the items are
+// marked first, and then copied once. slots needs the end of the list as the single deletions would have left it: after each deletion
+// the last slot that was moved keeps its item. tail collects those, from the last one to the first.
 func (s *special) delete(keys []object.Value, mergeKey string) error {
 	if len(keys) == 0 || len(s.live) == 0 {
 		return nil
@@ -194,9 +203,16 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 	return nil
 }
 
-// distinct appends a list to another and keeps the first of each scalar. As upstream, it fills the place of each duplicate
-// with what is last. slots is the live list as the order of the others is told from: a patch that appends nothing has the
-// live list itself put in order.
+// distinct appends a list of scalars to another, and keeps the first of each:
+//
+//	set(merged) = set(live) ∪ set(patch), each once
+//
+// The reference fills the place of each duplicate with the last item of the list, which then may be a duplicate of an earlier one
+// itself, and so on; the order of the result is observable. Done literally, each item is compared with all after it. Here a heap of
+// positions per scalar gives the next duplicate in logarithmic time, and an item that is moved is entered at its new position.
+//
+// slots is the list that decides the order of the other items: the live list, but the result itself if the patch appends nothing, for
+// the reference works in place then.
 func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 	s := append(slices.Clone(live), patch...)
 	places := make(map[scalar]*heapOfInts, len(s))
@@ -248,8 +264,8 @@ func (h *heapOfInts) Pop() any {
 	return x
 }
 
-// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed are
-// the members of the patch that are done with that.
+// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed are the members
+// of the patch that need no further merge.
 func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, placed map[string]bool, err error) {
 	e := edit{base: live}
 	for _, directive := range directives {
@@ -275,7 +291,7 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 	return e.done(), placed, nil
 }
 
-// ordered merges one list and puts it in this order. found is false if there is no such list anywhere.
+// ordered merges one list and puts it in this order. found is false if neither object nor patch has the list.
 func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value, found bool, err error) {
 	ofLive, inLive := live.Get(key)
 	if inLive && ofLive.Kind() != object.List {

@@ -1,25 +1,35 @@
-// Package patch applies the patch languages that name no owner: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and
-// Strategic Merge Patch, which is Kubernetes' own. It is pure: values in, values out. Server-side apply is package merge.
+// Package patch applies patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Strategic Merge Patch, which is Kubernetes'
+// own. It is pure: it takes values and returns values. Server-side apply, which knows owners, is package merge.
 //
-// Strategic Merge Patch is JSON Merge Patch that knows the type: a field whose tags say so has its list merged item by item,
-// told apart by a merge key, instead of replaced. Members that begin with a dollar are directives:
+// # Strategic Merge Patch
 //
-//	"$patch": "replace"                     this map is the new one; in an item of a list: the other items are the new list
-//	"$patch": "delete"                      this map is emptied; an item with this merge key goes
-//	"$retainKeys": ["type", "recreate"]     what this map has beside these goes
-//	"$deleteFromPrimitiveList/f": ["a"]     these scalars go from the list f
-//	"$setElementOrder/f": [{"name": "a"}]   the order of the list f, told by merge keys, or by the items if they are scalars
+// It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of replaced. Items
+// are identified by a merge key. Members that begin with a dollar are directives:
 //
-// A patch is applied to untyped JSON. Whether the result fits the type, and what becomes of fields that the type does not
-// have, is for the decoding that follows (schema.Type.Decode).
+//	"$patch": "replace"                     the rest of this map replaces the live one; in an item: the other items replace the list
+//	"$patch": "delete"                      empties this map; in an item: removes the live items with this merge key
+//	"$retainKeys": ["type", "recreate"]     removes all other keys of the live map
+//	"$deleteFromPrimitiveList/f": ["a"]     removes these scalars from the list f
+//	"$setElementOrder/f": [{"name": "a"}]   the order of the list f: merge keys, or the items if they are scalars
 //
-// Subtrees that no patch changes are shared between the old and the new object.
+// # Glossary
 //
-// Caveats. The reference goes through the members of a patch in the random order of a Go map. Here the order is fixed: retained
-// keys, element orders, deletions from lists, everything else; each by key. What upstream's answer is when a list is both
-// deleted from and added to without an element order is up to chance there; here the additions win. Where the reference
-// crashes, there is an error here, and a patch that would keep it busy for minutes (thousands of items with the same merge
-// key) is refused; conformance/patches lists these differences.
+//   - live: the object that is patched.
+//   - merge key: the member that identifies an item of a list of maps; each list of that kind has one, by its type.
+//   - strategy: what the tags of a field say: merge its list or map, or replace it.
+//   - parallel list: a directive about another member, whose name follows the slash.
+//
+// # Caveats
+//
+// A patch is applied to untyped JSON. Whether the result has the type of the object, and what becomes of unknown fields, is decided
+// by the decoding that follows (schema.Type.Decode). Subtrees that a patch does not change are shared between the old and the new
+// object.
+//
+// The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained keys, element
+// orders, deletions from lists, everything else; each by key. Where a list is both deleted from and added to without an element
+// order, the result is random in the reference; here the additions win. Where the reference crashes there is an error here, and
+// a patch that would take minutes (thousands of items with the same merge key) is refused. conformance/patches lists these
+// differences.
 package patch
 
 import (
@@ -36,12 +46,12 @@ import (
 const MaxOperations = 10_000
 
 var (
-	// ErrMalformed is a patch that is not written in its language.
+	// ErrMalformed is the error of a patch that breaks the rules of its language.
 	ErrMalformed = errors.New("patch: malformed")
-	// ErrUnprocessable is a patch that cannot be applied to this object: a failed test, a path that is not there.
+	// ErrUnprocessable is the error of a patch that cannot be applied to this object: a failed test, a missing path.
 	ErrUnprocessable = errors.New("patch: cannot be applied")
-	// ErrMisfit is a strategic merge patch that does not fit the object or its type, where the reference answers with an
-	// internal error: an item without its merge key, a list whose items differ in kind.
+	// ErrMisfit is the error of a strategic merge patch that does not fit the object or its type, where the reference answers with
+	// an internal error: an item without its merge key, a list whose items differ in kind.
 	ErrMisfit = errors.New("patch: does not fit")
 )
 
@@ -72,8 +82,8 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// apply has the library do its work. It panics on some patches: values that are missing, or null where a container is
-// to be. What it works on is its own, so nothing is left half done. size is that of the patch's text.
+// apply calls the library. It panics on some patches: values that are missing, or null in place of a container. It works on its own
+// copy of the document, so that a panic leaves nothing half done. size is that of the text of the patch.
 func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +96,7 @@ func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, er
 	return operations.Apply(doc)
 }
 
-// IsList says whether a JSON Patch body is a list at all; the reference words that error apart.
+// IsList says whether the body of a JSON Patch is a list at all; the reference has an error of its own for that.
 func IsList(patch []byte) error {
 	var operations []json.RawMessage
 	return json.Unmarshal(patch, &operations)
@@ -94,8 +104,8 @@ func IsList(patch []byte) error {
 
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
 //
-// RFC 7386 takes lists as they are. As in the reference, maps within a list lose their null members, too; unless the list
-// takes the place of a map.
+// There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too, unless the list
+// replaces a map.
 func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map || patch.Kind() != object.Map {
 		whole, _ := plain(patch, nullMembers)

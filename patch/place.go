@@ -8,16 +8,15 @@ import (
 	"plinth/schema"
 )
 
-// place is what the type says of a map or of the items of a list. Where the type says nothing more, as below a scalar, it
-// still has a name, for the errors that tell of it.
+// place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error messages.
 type place struct {
 	kind    schema.Kind
-	t       *schema.Type // nil below what a built-in scalar is made of
+	t       *schema.Type // nil inside of a scalar that is a struct in Go
 	pointer bool
 	golang  string // the name of the Go kind, where t is nil
 }
 
-// member is what the type says of one member of a map.
+// member is the type of one member of a map, with its patch tags.
 type member struct {
 	place
 	patchStrategy, mergeKey string
@@ -25,7 +24,7 @@ type member struct {
 
 func placeOf(t *schema.Type, pointer bool) place { return place{kind: t.Kind, t: t, pointer: pointer} }
 
-// field finds a member of the map by its name, or by a name that differs in case, as decoding once did.
+// field finds a member of the map by its name, or by one that differs in case only, as the reference does here.
 func (p place) field(key string) (member, error) {
 	if !p.isStruct() {
 		return member{}, misfit("merging an object in json but data type is not struct, instead is: %s", p.kindName())
@@ -38,7 +37,7 @@ func (p place) field(key string) (member, error) {
 		if field != nil {
 			return member{placeOf(field.Type, field.Pointer), field.PatchStrategy, field.PatchMergeKey}, nil
 		}
-	} else if kind := innards(p.kind, key); kind != "" {
+	} else if kind := scalarField(p.kind, key); kind != "" {
 		return member{place: place{golang: kind}}, nil
 	}
 	return member{}, misfit("unable to find api field in struct %s for the json field %q", p.t.GoName, key)
@@ -77,7 +76,7 @@ func (p place) list(key string) (member, error) {
 	return field, nil
 }
 
-// strategy is how a member is merged, whether or not it retains keys: that matters only to who makes patches.
+// strategy is how a member is merged. retainKeys in the tag is left out: it matters only to clients that make patches.
 func (f member) strategy() (string, error) {
 	switch f.patchStrategy {
 	case "", merging, replacing:
@@ -99,7 +98,7 @@ func (f member) strategy() (string, error) {
 
 func (p place) isStruct() bool { return p.kindName() == "struct" }
 
-// reflected is the name of the Go kind with pointers seen.
+// reflected is kindName, but "ptr" for a pointer.
 func (p place) reflected() string {
 	if p.pointer {
 		return "ptr"
@@ -129,8 +128,9 @@ func (p place) kindName() string {
 	return "struct" // with a text form of its own, or with untyped content
 }
 
-// innards are the exported Go fields of structs that are scalars in JSON. Upstream finds them when a patch has maps there.
-func innards(k schema.Kind, key string) string {
+// scalarField is the Go kind of an exported field of a struct that is a scalar in JSON. The reference, which works on the Go
+// types, finds it where a patch has a map.
+func scalarField(k schema.Kind, key string) string {
 	for _, f := range goFields[k] {
 		if strings.EqualFold(f[0], key) {
 			return f[1]

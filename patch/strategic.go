@@ -21,8 +21,8 @@ const (
 	orderPrefix  = "$setElementOrder"
 )
 
-// maxWork bounds how many members and items one strategic merge patch may make pass: several times what the largest patch
-// of the largest object needs. Only a patch that merges the same item over and over comes near it (WRITE-6).
+// maxWork bounds the number of members and items that one strategic merge patch may walk over: several times what the largest patch
+// of the largest object needs. Only a patch that merges the same item again and again comes near it (WRITE-6).
 const maxWork = 1 << 24
 
 // Strategic applies a Strategic Merge Patch to an object of a built-in type. Errors are *StrategicError.
@@ -53,10 +53,10 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 
 // merger is one application of a strategic merge patch.
 type merger struct {
-	work int // that may still be done
+	work int // what is left of maxWork
 }
 
-// spend takes the cost of a step off what may still be done.
+// spend subtracts the cost of a step from work. A step is paid before it is done, so work < 0 bounds the time.
 func (m *merger) spend(steps int) error {
 	if m.work -= steps; m.work < 0 {
 		return &StrategicError{kind: ErrUnprocessable, message: "the patch merges the same list items too many times"}
@@ -64,7 +64,10 @@ func (m *merger) spend(steps int) error {
 	return nil
 }
 
-// maps merges a patch into a map of this type.
+// maps merges a patch into a map of this type, in a fixed order: the $patch directive, retained keys, element orders, deletions,
+// all other members. The order is part of the result, as one member may be the subject of several of these.
+//
+// The members of a patch that equal those of the live object leave it unchanged, and shared (edit).
 func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
 	if directive, ok := patch.Get(patchDirective); ok {
 		switch directive.Str() {
@@ -167,9 +170,8 @@ func (m *merger) memberList(key string, live, patch object.Value, p place, delet
 	return made, err
 }
 
-// without takes away what the $deleteFromPrimitiveList directives say. Upstream knows no difference between such a
-// directive and a member, but for lists of scalars and for what does not exist: null ends a list, maps are merged and
-// scalars are replaced.
+// without applies the $deleteFromPrimitiveList directives. The reference handles them by the code for members, and so must we: the
+// value of a directive may be null, which removes the list, a map, which is merged, or a scalar, which replaces.
 func (m *merger) without(live object.Value, p place, deletions []object.Member) (object.Value, error) {
 	e := edit{base: live}
 	for _, d := range deletions {
@@ -202,7 +204,7 @@ func (m *merger) without(live object.Value, p place, deletions []object.Member) 
 	return e.done(), nil
 }
 
-// directives are the members of a patch that are told by their names to be none.
+// directives are the members of a patch that are directives, by their names.
 type directives struct {
 	retain    *object.Value
 	orders    []object.Member
@@ -228,7 +230,7 @@ func directivesOf(patch object.Value) directives {
 	return d
 }
 
-// isParallel says whether a member of a patch is a directive that speaks of another member.
+// isParallel says whether a member of a patch is a directive about another member.
 func isParallel(key string) bool {
 	return strings.HasPrefix(key, orderPrefix) || strings.HasPrefix(key, deletePrefix)
 }
@@ -261,7 +263,7 @@ func retained(live, patch, list object.Value) (object.Value, error) {
 	return e.done(), nil
 }
 
-// unwanted says what a part of a patch loses where the object has nothing to merge it with.
+// unwanted are the parts of a patch that are removed where the object has nothing to merge it with.
 type unwanted uint8
 
 const (
@@ -269,7 +271,7 @@ const (
 	directiveMaps                      // maps with a $patch directive
 )
 
-// plain is a part of a patch without what is unwanted. It is false if that is the whole of it.
+// plain is a part of a patch without what is unwanted; ok is false if nothing is left.
 func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	switch patch.Kind() {
 	case object.Map:

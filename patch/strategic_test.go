@@ -4,14 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
@@ -172,7 +173,9 @@ func TestStrategicShares(t *testing.T) {
 	}
 }
 
-// Lists of many items take no quadratic time, and what would take it is refused.
+// Lists of many items take no quadratic time, and what would take it is refused: four times the items take at most five times the
+// allocations, bytes and comparisons. Comparisons are counted where invariants are on.
+//
 // SPEC: WRITE-6
 func TestStrategicIsBounded(t *testing.T) {
 	list := func(n int, format string) string {
@@ -182,24 +185,45 @@ func TestStrategicIsBounded(t *testing.T) {
 		}
 		return "[" + strings.Join(items, ",") + "]"
 	}
-	const many = 50_000
-	for _, c := range []struct {
+	type costs struct{ allocations, bytes, comparisons int64 }
+	type sized struct {
 		name, live, patch string
 		refused           bool
-	}{
-		{"items", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","tty":true}`) + `}}`, false},
-		{"deletions", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","$patch":"delete"}`) + `}}`, false},
-		{"duplicates", `{"metadata":{"finalizers":` + strings.ReplaceAll(list(many, `"%d"`), "1", "0") + `}}`, `{"metadata":{"finalizers":` + list(many, `"%d"`) + `}}`, false},
-		{"members", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{` + strings.Trim(list(many, `"%d":null`), "[]") + `}}}`, false},
-		{"one item, over and over", `{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":` + list(many, `{"name":"a","x%d":1}`) + `}}`, true},
-	} {
-		start := time.Now()
-		_, err := Strategic(parse(t, c.live), parse(t, c.patch), podType)
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("%s: took %v", c.name, took)
+	}
+	cases := func(many int) []sized {
+		return []sized{
+			{"items", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","tty":true}`) + `}}`, false},
+			{"deletions", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","$patch":"delete"}`) + `}}`, false},
+			{"duplicates", `{"metadata":{"finalizers":` + strings.ReplaceAll(list(many, `"%d"`), "1", "0") + `}}`, `{"metadata":{"finalizers":` + list(many, `"%d"`) + `}}`, false},
+			{"members", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{` + strings.Trim(list(many, `"%d":null`), "[]") + `}}}`, false},
+			{"one item, over and over", `{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":` + list(many, `{"name":"a","x%d":1}`) + `}}`, true},
 		}
+	}
+	measure := func(c sized) costs {
+		live, patch := parse(t, c.live), parse(t, c.patch)
+		var before, after runtime.MemStats
+		compared := scalarsRead.Load()
+		runtime.ReadMemStats(&before)
+		_, err := Strategic(live, patch, podType)
+		runtime.ReadMemStats(&after)
 		if refused := errors.Is(err, ErrUnprocessable); refused != c.refused || err != nil && !c.refused {
 			t.Errorf("%s: %.200v", c.name, err)
+		}
+		return costs{int64(after.Mallocs - before.Mallocs), int64(after.TotalAlloc - before.TotalAlloc), scalarsRead.Load() - compared}
+	}
+	const few = 10_000
+	small, large := cases(few), cases(4*few)
+	for i := range small {
+		one, four := measure(small[i]), measure(large[i])
+		if large[i].refused {
+			continue // the bound on work ends it, wherever it is then
+		}
+		const rest = 10_000 // what other goroutines of the process allocate meanwhile
+		if four.allocations > 5*one.allocations+rest || four.bytes > 5*one.bytes+100*rest || four.comparisons > 5*one.comparisons {
+			t.Errorf("%s: %+v for %d items, %+v for %d", small[i].name, one, few, four, 4*few)
+		}
+		if invariants.Enabled && one.comparisons < few && small[i].name != "members" {
+			t.Errorf("%s: only %d comparisons were counted", small[i].name, one.comparisons)
 		}
 	}
 }

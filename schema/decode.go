@@ -5,19 +5,28 @@ import (
 	"slices"
 	"strconv"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
-// maxUnknown bounds how many unknown fields are told of; the reference stops at the same number.
+// maxUnknown bounds how many unknown fields are reported; the reference stops at the same number.
 const maxUnknown = 100
 
-// Decode checks a value against the type and brings it into the form that the reference's typed codec would print: see
-// the package comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
+// Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the package
+// comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
 //
-// Of several errors it tells the one the reference would: one from the parsing of a scalar (a quantity, a time) ends the
-// walk at once; among others the first counts. First is in the order of keys, as the order of the text is gone by now.
+// The reference gets this form by decoding JSON into a Go struct and encoding it again. That takes a Go struct per kind, and
+// allocates every field. Here one walk does both: it goes down the members of a map and the fields of its type in parallel, both
+// sorted by name, so that
 //
-// A custom type prunes instead: see prune.go.
+//	out = (members ∩ fields, decoded, without those that omitempty leaves out) ∪ { the zero of f : f ∈ always ∖ members }
+//
+// is made in one pass, in order, and copied only from the first member that changes on (edit).
+//
+// Of several errors the result is that of the reference: an error of a parser of scalars (quantity, time) ends the walk; of the
+// others the first counts. First is by the order of keys, since the order of the text is not known any longer.
+//
+// For custom types see prune.go.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		return t.prune(v, pruner{})
@@ -26,12 +35,25 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
-// DecodeFrom is Decode for a value that was made from another one, of the form that Decode and Settle give: what the two share
-// is not looked at. Null is nothing to share.
+// DecodeFrom is Decode for a value that was made from another one, which has been decoded and settled:
+//
+//	DecodeFrom(v, settled) = Decode(v)
+//
+// Subtrees that are the same memory in both, at the same place, are skipped: a patch of one field does not walk the whole object.
+// They need no second look, as decoding the value of a place depends on nothing but the value and the type of the place. Null
+// shares nothing.
 func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	if !settled.IsNull() && v == settled {
 		return Decoded{Value: v}, nil
 	}
+	decoded, err := t.decodeFrom(v, settled)
+	if invariants.Enabled {
+		t.checkDecoded(v, decoded, err)
+	}
+	return decoded, err
+}
+
+func (t *Type) decodeFrom(v, settled object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		return t.prune(v, pruner{settled: settled})
 	}
@@ -39,9 +61,9 @@ func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
-// DecodePart is Decode for what is only a part of an object, the intent of an apply (SSA-2): scalars get their stored form,
-// and nothing else is added or taken away. What is there says that somebody wants it there: null, an empty list, a zero. Of a
-// custom type these are the numbers; what is unknown goes when the object that the merge makes is decoded, and is told to nobody.
+// DecodePart is Decode for a part of an object, the intent of an apply (SSA-2): scalars get their stored form, and nothing else is
+// added or removed. Whatever is there is wanted there: null, an empty list, a zero. In a custom type only numbers have a stored form
+// of their own; its unknown fields are dropped without a report when the object that the merge makes is decoded.
 func (t *Type) DecodePart(v object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		var p pruner
@@ -66,7 +88,7 @@ func (w *walker) decode(v object.Value, t *Type) (Decoded, error) {
 	return Decoded{Value: out, Unknown: w.unknown}, nil
 }
 
-// walker is what one walk has found. It is passed by pointer, and so are the steps: all of it stays on the stack.
+// walker is the state of one walk. It is passed by pointer, and so are the steps: all of them stay on the stack.
 type walker struct {
 	part    bool         // see DecodePart
 	settled object.Value // see DecodeFrom
@@ -75,20 +97,20 @@ type walker struct {
 	fatal   *TypeError // ends the walk
 }
 
-// step is the last element of the way from the top to the value at hand: a field of a struct, an index of a list, or,
-// where field is nil and index is -1, a key of a map. The top is nil. Nobody keeps what a step refers to, only copies of its text: else
-// the compiler could not leave the steps on the stack.
+// step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of a list, or,
+// where field is nil and index is -1, a key of a map. The top is nil. A path is printed only for an error. Nothing may keep a
+// reference to a step: it would move every step of every walk from the stack to the heap.
 type step struct {
 	up    *step
 	owner *Type
 	field *Field
 	key   string
 	index int
-	// settled stands at the same place in what the value was made from; null where nothing does.
+	// settled is the value at the same place in what the current one was made from (DecodeFrom); null if there is none.
 	settled object.Value
 }
 
-// from is what stands at a place in what the value was made from, or null.
+// from is the value at a place of what the current value was made from, or null.
 func (w *walker) from(at *step) object.Value {
 	if at == nil {
 		return w.settled
@@ -96,13 +118,13 @@ func (w *walker) from(at *step) object.Value {
 	return at.settled
 }
 
-// counterpart goes through the members of a map in their order.
+// counterpart finds members of another map in a parallel walk: keys must be asked for in ascending order.
 type counterpart struct {
 	members []object.Member
 	at      int
 }
 
-// find returns the value of a key that comes behind those it was asked for before.
+// find returns the value of a key, which must be greater than those before.
 func (c *counterpart) find(key string) (object.Value, bool) {
 	for c.at < len(c.members) {
 		m := &c.members[c.at]
@@ -236,7 +258,7 @@ func (f *Field) zero() object.Value {
 	return f.Type.zero
 }
 
-// field decodes the value of a field and says whether the field stays.
+// field decodes the value of a field, and says whether Go's encoding writes the field then.
 func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) {
 	if f.Pointer {
 		if v.IsNull() {
@@ -254,7 +276,7 @@ func (w *walker) field(v object.Value, f *Field, at *step) (object.Value, bool) 
 	return v, true
 }
 
-// isEmpty says what omitempty calls empty: structs never are, and so no type that is a struct in Go.
+// isEmpty says whether omitempty leaves a value out. Structs are never empty, nor is any type that is a struct in Go.
 func isEmpty(v object.Value, t *Type) bool {
 	switch t.Kind {
 	case String, List, Map, Bytes:
@@ -290,7 +312,7 @@ func (w *walker) table(v object.Value, t *Type, at *step) object.Value {
 	return out.value(v)
 }
 
-// plain says whether all these values are strings that a map of strings keeps as they are: labels, annotations, data.
+// plain is a shortcut for labels, annotations and data: all values are strings, so that there is nothing to decode.
 func plain(members []object.Member, elem *Type) bool {
 	if elem.Kind != String {
 		return false
@@ -347,7 +369,10 @@ func (e *listEdit) value(old object.Value) object.Value {
 	return object.ListOf(e.new...)
 }
 
-// edit copies members from the first one that changes on. new is nil for as long as nothing has changed.
+// edit makes the new members of a map in one pass over the old ones, and copies them only from the first change on. For each i in
+// turn, keep or drop is called once; insert(i, m) comes before that, with a key between the two neighbours.
+//
+// Invariant: new = nil ⇔ nothing has changed so far. So a map that does not change is returned as it is.
 type edit struct {
 	old   []object.Member
 	new   []object.Member

@@ -36,8 +36,8 @@ func (b *batch) either(t reflect.Type) *Either {
 	return e
 }
 
-// either decodes a value of one of two forms. Its content is read by a decoder of its own, as in Go: what is wrong in it ends
-// the walk, and nobody is told of unknown fields. What has neither form is null, but beside a boolean an error.
+// either decodes a value of one of two forms. As in Go, a decoder of its own reads the content: any error in it ends the walk, and
+// unknown fields are not reported. A value of neither form becomes null, but is an error where the other form is a boolean.
 func (w *walker) either(v object.Value, t *Type, at *step) object.Value {
 	e := t.Either
 	inner := walker{part: w.part}

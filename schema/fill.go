@@ -2,13 +2,18 @@ package schema
 
 import "plinth/object"
 
-// maxFilled bounds the text of all defaults that one object gets. An object of so many bytes is refused for its size;
-// without a bound, a list of a million empty maps would get a million defaults before somebody looks.
+// maxFilled bounds the text of all defaults that one object gets. An object of that size is refused later. Without a bound here, a
+// list of a million empty maps would get a million defaults first.
 const maxFilled = 16 << 20
 
-// filler fills in the defaults of a structural schema: of a declared member that is not there, or that is null where
-// the schema does not say `nullable`; of an additional member or an item only in the latter case. What a default
-// fills in gets defaults of its own. Null without a default stays: pruning has dropped it where it goes.
+// filler fills in the defaults of a structural schema. A place gets its default if
+//
+//	it is a declared member that is absent; or
+//	it is a member or item that is null, and the schema does not say nullable.
+//
+// A value that was filled in gets the defaults below it in turn. Null without a default stays: pruning has dropped it where it has to.
+//
+// Subtrees of types without any default below (fills) are not walked.
 type filler struct{ filled int }
 
 func (f *filler) value(v object.Value, t *Type) object.Value {
@@ -32,7 +37,7 @@ func (f *filler) value(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// null is the default in the place of null, where there is one.
+// null replaces null by the default, if there is one.
 func (f *filler) null(v object.Value, of *Type) object.Value {
 	if !v.IsNull() || of.nullable() || of.fallback().IsNull() {
 		return v
@@ -79,7 +84,7 @@ func (f *filler) members(v object.Value, t *Type) object.Value {
 	return v.Edit(set)
 }
 
-// described is what the schema says of a field: its type, but for metadata, whose type is not the schema's.
+// described is the type that the schema gives a field. That is the field's type but for metadata, which is always an ObjectMeta.
 func (t *Type) described(f *Field) *Type {
 	if f.Name == "metadata" && t.embeds() {
 		return t.Custom.Metadata

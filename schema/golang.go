@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -255,6 +256,9 @@ func (b *batch) finish() {
 	}
 	for t := range done {
 		t.complete = true
+		if invariants.Enabled {
+			t.check()
+		}
 	}
 }
 

@@ -6,10 +6,10 @@ import (
 	"plinth/object"
 )
 
-// This file checks what list types promise: the items of a set, and the keys of a list of type map, stand in it once.
+// This file validates lists by their types: no item of a set, and no keys of an item of a list of type map, may occur twice.
 
-// listErrors checks the lists of an object. An old object that breaks the promise anywhere lets all of the new one
-// pass.
+// listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at all: whoever has
+// such an object must be able to update it.
 func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	var found listChecker
 	found.members(v, t, nil)
@@ -24,7 +24,7 @@ func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	return found.errs
 }
 
-// listChecker walks an object. It stops to tell where maxTold is reached.
+// listChecker walks an object and collects errors, up to a total length of maxTold.
 type listChecker struct {
 	errs field.ErrorList
 	told int
@@ -83,9 +83,8 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	}
 }
 
-// keys checks that no two items have the same keys. An item without any of its keys, which null is, is one of those
-// without; two of those are the same. A single key is compared as an item of a set is, several are compared as the
-// map that they make.
+// keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A single key is
+// compared as the items of a set are, several keys as the map that they make.
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
@@ -118,13 +117,12 @@ func keysOf(t *Type, item object.Value) object.Value {
 	return object.MapOf(members...)
 }
 
-// duplicates finds the items of a list that are there already.
+// duplicates are the indices of items that equal an earlier one.
 func duplicates(items []object.Value) []int {
 	return repeated(len(items), func(dst []byte, i int) []byte { return appendIdentity(dst, items[i]) })
 }
 
-// appendIdentity writes what a value is compared by. Lists and maps are the same if they print alike; scalars must be
-// of one kind, too.
+// appendIdentity appends the bytes by which a value is compared: its kind and its JSON, where lists and maps count as one kind.
 func appendIdentity(dst []byte, v object.Value) []byte {
 	kind := v.Kind()
 	if kind == object.List {
@@ -133,7 +131,8 @@ func appendIdentity(dst []byte, v object.Value) []byte {
 	return object.AppendJSON(append(dst, byte(kind)), v)
 }
 
-// repeated finds, among n texts, those that are there already: of each its second occurrence, in the order of those.
+// repeated are the indices of the second occurrences among n texts, in ascending order. Texts are compared by a map, so that a list
+// of a hundred thousand items takes no quadratic time.
 func repeated(n int, appendText func(dst []byte, i int) []byte) (again []int) {
 	if n < 2 {
 		return nil

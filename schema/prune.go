@@ -9,20 +9,20 @@ import (
 	"plinth/object"
 )
 
-// This file is how a custom object is decoded: what stands in for Go's decoding of built-in types, as the reference
-// has it for objects that it holds as maps. In the order of the reference, though all of it is one walk here:
+// This file decodes custom objects. The reference holds them as maps, and walks them five times, in this order. Here it is one walk.
+// The errors of each step are kept apart, so that the first step with an error decides, as there.
 //
 //  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold is an error.
 //  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and puts it
 //     back in the end, so that nothing below has to do with it.
-//  3. Fields that the schema does not have are dropped and told of, but for those below x-kubernetes-preserve-unknown-fields.
+//  3. Fields that the schema does not have are dropped and reported, but for those below x-kubernetes-preserve-unknown-fields.
 //     That reaches down to the next schema that is written out, which prunes again unless it preserves, too:
 //
 //     kept(member) ⇔ declared ∨ additionalProperties ∨ the map preserves ∨ the map is an item of a list that preserves
 //
 //     This goes by the value alone, whatever type the schema gives it: a map where the schema has a string loses every member,
 //     and is refused for its type only later.
-//  4. Members that are null lose their place where the schema has neither `nullable` nor a default for them. They are no error.
+//  4. Members that are null are dropped where the schema has neither `nullable` nor a default for them. They are no error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
 //
 // Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is
@@ -51,31 +51,32 @@ func (t *Type) prune(v object.Value, p pruner) (Decoded, error) {
 	return Decoded{Value: out, Unknown: unknown[:min(len(unknown), maxUnknown)]}, nil
 }
 
-// pruner is what one walk has found.
+// pruner is the state of one walk.
 type pruner struct {
 	settled object.Value // see DecodeFrom
 	stored  bool         // see DecodeStored
 	nulls   bool         // step 4 is left out
 	keeps   bool         // what step 3 drops stays, and is told of
 
-	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference tells of them one
-	// after the other, the latter two sorted.
+	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference reports them in this order,
+	// the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
 	refused               *field.Error // embedded as it is told of a field
 }
 
-// place is a step on the way from the top to the value at hand; nil is the top. It stays on the stack, like [step].
+// place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the stack, like
+// [step].
 type place struct {
 	up      *place
 	key     string
 	index   int          // of an item; -1 for a member
 	free    bool         // the member is one of additionalProperties
-	settled object.Value // what stands here in what the value was made from
+	settled object.Value // the value here in what the object was made from (DecodeFrom)
 }
 
-// step is the place in the words of [step.String], which are those of unknown fields: a.b[0].c.
+// String is the path in the form of unknown fields, which is that of [step.String]: a.b[0].c.
 func (p *place) String() string {
 	if p == nil {
 		return ""
@@ -89,7 +90,7 @@ func (p *place) String() string {
 	return p.up.String() + "." + p.key
 }
 
-// path is the place in the words of errors about fields: a.b[0][c] for a member that no property declares.
+// path is the path in the form of field errors: a.b[0][c] for a member that no property declares.
 func (p *place) path() *field.Path {
 	switch {
 	case p == nil, p.up == nil && p.index < 0 && p.key == "":
@@ -102,7 +103,7 @@ func (p *place) path() *field.Path {
 	return p.up.path().Child(p.key)
 }
 
-// value decodes what stands at a place. keep says that the place is an item of a list that preserves unknown fields.
+// value decodes the value of a place. keep says that the place is an item of a list that preserves unknown fields.
 func (p *pruner) value(v object.Value, t *Type, keep bool, at *place) object.Value {
 	switch v.Kind() {
 	case object.Number:
@@ -217,11 +218,10 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
 }
 
-// declared says that a schema stands behind the type: `additionalProperties: true` is none, and neither is what every
-// object has.
+// declared says that the type comes from a schema: not from `additionalProperties: true`, nor from what every object has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
-// tell adds a path, up to the number that is told of.
+// tell adds a path, up to maxUnknown.
 func tell(paths []string, path string) []string {
 	if len(paths) >= maxUnknown {
 		return paths
@@ -326,7 +326,7 @@ func (p *pruner) objectMeta(v object.Value, t *Type, at *place) (Decoded, error)
 	return w.decode(object.MapOf(members...), of)
 }
 
-// withoutNulls is step 4 where step 3 does not go.
+// withoutNulls is step 4 for metadata, which step 3 does not walk.
 func withoutNulls(v object.Value, t *Type) object.Value {
 	var p pruner
 	switch v.Kind() {
@@ -358,7 +358,7 @@ func withoutNulls(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// bad is a value as the reference shows it in an error.
+// bad is a value in the form in which errors of the reference print it.
 func bad(v object.Value) any {
 	switch v.Kind() {
 	case object.String:
@@ -375,7 +375,7 @@ func bad(v object.Value) any {
 	return shown{v}
 }
 
-// shown is a list or a map in an error: it is printed only when somebody reads the error.
+// shown is a list or a map in an error. It is printed only when the error is.
 type shown struct{ value object.Value }
 
 // MarshalJSON implements json.Marshaler.

@@ -1,21 +1,32 @@
-// Package schema holds compiled types: what fields an object may have, what they are, and what a list or a map means for
-// merging. Every served type, built-in or custom, is a graph of [Type]s, and one walk serves them all.
+// Package schema holds compiled types: which fields an object may have, what their values may be, and how lists and maps merge. Every
+// served type, built-in or custom, is a graph of [Type]s. It is compiled from Go types by reflection ([Compiler]) or from the
+// schema of a definition ([Structural]), and from then on the same walks serve both.
 //
-// Glossary. To decode is to check a value against a type, bring its scalars into the stored form, drop unknown fields and
-// report them ([Type.Decode]). To default is to fill in what the type's markers give as default ([Type.Default]). To settle
-// is to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what survives a round trip
-// through protobuf, where empty lists and maps are null. The zero value is what Go's encoding of these types prints for a
-// type that nothing was said of ([Type.Zero]). Markers are what the comments of Go sources say of types and fields.
-// Validation of built-in objects beyond their types is not here but with the kinds (package builtin).
+// # Glossary
 //
-// A custom type (structural.go) is made from the schema of a definition. To prune is its way to decode: fields that the
-// schema does not have are dropped and reported, nothing is added.
+//   - to decode: to check a value against a type, bring its scalars into the stored form, drop unknown fields and report them
+//     ([Type.Decode]). The result for a built-in type is what the typed codec of Kubernetes prints after reading the same text:
+//     members that Go always writes are there, empty ones that it leaves out are not.
+//   - to prune: to decode by the rules of custom types. Unknown fields are dropped and reported, nothing is added.
+//   - to default: to fill in the defaults of a type ([Type.Default]).
+//   - to settle: to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what survives a round trip
+//     through protobuf, where empty lists and maps are null.
+//   - zero value: what Go's encoding prints for a type of which no field is set ([Type.Zero]).
+//   - marker: a line of a comment in the Go sources (+listType=map), or the keyword of a schema that says the same.
+//   - place: a field, item or member in an object, with the path from the top.
 //
-// A built-in value after Decode is what the typed codec of Kubernetes would print after reading the same text: the members
-// that Go always writes are there, the empty ones that it leaves out are not.
+// # Invariants
 //
-// Caveat: a built-in type keeps untyped content (RawExtension) as it was written, [object.Number] literals included, for
-// the reference keeps its text.
+// The walks may be repeated, in which case they change nothing, and they return the same memory where they change nothing:
+//
+//	Settle(Settle(v)) = Settle(v)        DecodeFrom(v, settled) = Decode(v)        SettleFrom(v, settled) = Settle(v)
+//
+// # Caveats
+//
+// Validation of built-in objects beyond their types is not here but with the kinds (internal/builtin).
+//
+// A built-in type keeps untyped content (RawExtension) as it was written, [object.Number] literals included, because the reference
+// keeps its text.
 package schema
 
 import (
@@ -55,8 +66,11 @@ const (
 	Associative                 // of maps, told apart by ListKeys
 )
 
-// Type is one compiled type. It is immutable once it has been handed out, and shared: equal types of one Go type or one
-// schema are one pointer. A list, map or struct whose field gives it markers of its own is a Type of that field alone.
+// Type is one compiled type. It is immutable once it has been returned, and shared: a Go type has one Type, and so has each place of
+// a schema. A list, map or struct whose field has markers of its own is a Type of that field alone.
+//
+// Invariants (check): names of Fields strictly ascend; always strictly ascends; an Associative list has ListKeys, which are fields of
+// Elem.
 type Type struct {
 	Kind Kind
 	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec", which
@@ -134,7 +148,7 @@ type TypeError struct {
 
 func (e *TypeError) Error() string { return e.Message }
 
-// Zero is what Go's encoding prints for the zero value of a built-in type: `{"resources":{}}`.
+// Zero is the zero value of a built-in type as Go's encoding prints it: `{"resources":{}}`.
 func (t *Type) Zero() object.Value { return t.zero }
 
 // Field finds a field of a Struct; nil if there is none of that name.
@@ -145,7 +159,7 @@ func (t *Type) Field(name string) *Field {
 	return nil
 }
 
-// find looks for a field at or behind index from, and returns where it is or would be.
+// find is the index of a field, or the one at which it would have to be inserted. from is an index that is not greater than that.
 func (t *Type) find(name string, from int) (int, bool) {
 	if i, ok := t.names.find(t.Fields, name); ok {
 		return i, true
@@ -162,8 +176,8 @@ func (t *Type) find(name string, from int) (int, bool) {
 	return lo, lo < len(t.Fields) && t.Fields[lo].Name == name
 }
 
-// Implied is what a field that is not there means by the document of its type: the marker's default, or else what a scalar
-// that Go always writes holds when nobody sets it. Nil where it means nothing.
+// Implied is the value that an absent field stands for: its default, or the zero value of a scalar that Go always writes. Nil if
+// neither applies.
 func (f *Field) Implied() object.Value {
 	if !f.Default.IsNull() || f.Pointer || f.OmitEmpty {
 		return f.Default

@@ -1,10 +1,20 @@
 package schema
 
-import "plinth/object"
+import (
+	"plinth/internal/invariants"
+	"plinth/object"
+)
 
-// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through protobuf,
-// which cannot tell an empty list or map from none. Subtrees in which nothing changes are shared. Custom objects are
-// stored as they came.
+// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through protobuf. Subtrees
+// in which nothing changes are shared. Custom objects are stored as they came.
+//
+// The reference stores protobuf, which cannot tell an empty list or map from none, and its answers show that: `rules: []` comes back
+// as null. Ownership is computed before, when the list is still empty. So this is a step of its own after decoding, and not a part
+// of it. Encoding protobuf and decoding it again would give the same form at ten times the price. The rules are:
+//
+//	an empty list or map → null                        and its field is left out if it has omitempty
+//	an empty list or bytes as the value of a map       stays empty: the generated code starts from an empty value there
+//	Settle(Settle(v)) = Settle(v)
 //
 // One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and the
 // reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
@@ -13,16 +23,19 @@ func (t *Type) Settle(v object.Value) object.Value {
 	return v
 }
 
-// SettleFrom is Settle for a value that was made from another one, which is settled: what the two share is not looked at. Null
-// is nothing to share. Stable says that Decode has nothing to change in the result, if it had nothing to change in v: it drops the
-// null of a field that is left out when it is empty, and a time that is zero is settled as such a null.
+// SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped, and null shares
+// nothing. stable says that Decode has nothing to change in the result, if it had nothing to change in v. It usually has not; but it
+// drops the null of a field with omitempty, which a zero time is settled as.
 func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool) {
 	if t.golang == nil {
 		return v, true
 	}
 	var s settler
-	v = s.value(v, settled, t)
-	return v, !s.unstable
+	out := s.value(v, settled, t)
+	if invariants.Enabled {
+		t.checkSettled(v, out)
+	}
+	return out, !s.unstable
 }
 
 // IsSettled says that neither Decode nor Settle has anything to change in v.
@@ -31,7 +44,7 @@ func (t *Type) IsSettled(v object.Value) bool {
 	return err == nil && len(decoded.Unknown) == 0 && decoded.Value == v && t.Settle(v) == v
 }
 
-// settler is what one walk has found.
+// settler is the state of one walk.
 type settler struct {
 	unstable bool // see SettleFrom
 }
@@ -102,8 +115,7 @@ func (s *settler) value(v, settled object.Value, t *Type) object.Value {
 	return v
 }
 
-// entry settles a value of a map. The generated code starts from an empty value there and not from none, so lists
-// and bytes come back empty.
+// entry settles a value of a map: empty lists and bytes stay, see Settle.
 func (s *settler) entry(v object.Value, t *Type) object.Value {
 	if v.Len() == 0 {
 		switch t.Kind {

@@ -1,11 +1,17 @@
 // Package cel compiles and runs the validation rules of custom types (x-kubernetes-validations), written in the Common Expression
 // Language, over values ([object.Value]), which are not copied for it.
 //
-// Glossary. A rule is one expression at a place of a schema, with what is told when it is false. Self is the value at that
-// place; the old self is what an update replaces there. A transition rule uses oldSelf, and is skipped where there is nothing to
-// compare with. A shape is a type as CEL sees it ([shape]). The estimated cost of a rule is the worst case over all objects
-// that the schema allows, and bounds what definitions may ask for ([Check]); its actual cost is counted while it runs, and
-// bounds what an object may cost ([Rules.Validate]).
+// # Glossary
+//
+//   - rule: one expression at a place of a schema, with the message for when it is false.
+//   - self: the value at that place. oldSelf: the value that an update replaces there.
+//   - transition rule: a rule that uses oldSelf. It is skipped where there is no old value to compare with.
+//   - shape: a type as CEL sees it.
+//   - estimated cost: the worst case of a rule over all objects that the schema allows. It bounds what a definition may ask for
+//     ([Check]), before there is any object.
+//   - actual cost: what is counted while a rule runs. It bounds what one object may cost ([Rules.Validate]).
+//
+// # Caveats
 //
 // Language, libraries and limits are those of the reference, with its own library packages; see environment.go. Which of its
 // packages are linked, and what that costs, is in docs/decisions/0005-cel.md.

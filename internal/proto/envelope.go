@@ -11,11 +11,11 @@ import (
 // firstTag begins field 1 of a message where it holds bytes.
 const firstTag = 1<<3 | byte(protowire.BytesType)
 
-// Envelope is what is around every object: a magic number, and a runtime.Unknown of apiVersion and kind, the message, and
-// two texts that are always empty and always there.
+// Envelope is what is around the message of an object: a magic number, and a runtime.Unknown with apiVersion and kind, the message,
+// and two texts (contentEncoding, contentType) that are always written and always empty.
 type Envelope struct{ APIVersion, Kind string }
 
-// EnvelopeTail is what comes behind the message.
+// EnvelopeTail is the part of an envelope behind the message.
 const EnvelopeTail = "\x1a\x00\x22\x00"
 
 // typeSize is the size of the message of apiVersion and kind.
@@ -42,7 +42,7 @@ func (v Envelope) Append(dst, message []byte) []byte {
 	return append(dst, EnvelopeTail...)
 }
 
-// EnvelopeOf reads apiVersion and kind of canonical JSON, where they are in front.
+// EnvelopeOf reads apiVersion and kind from canonical JSON, which begins with them.
 func EnvelopeOf(data []byte) (v Envelope) {
 	e := transcoder{in: data, pos: 1, splice: -1}
 	for e.peek() == '"' {

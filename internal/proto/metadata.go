@@ -6,10 +6,10 @@ import (
 	"plinth/schema"
 )
 
-// The message of every object has its metadata as field 1, and begins with it.
+// The metadata of every object is field 1 of its message, which therefore begins with it. So metadata can be replaced or cut without
+// reading the rest.
 
-// Metadata is the field of the metadata, tag and length included, at the beginning of the message of an object. Nil means
-// that the message is not that of an object.
+// Metadata is the field with the metadata, tag and length included, of the message of an object; nil if the message has none.
 func Metadata(message []byte) []byte {
 	if len(message) == 0 || message[0] != firstTag {
 		return nil

@@ -33,10 +33,10 @@ type MessageError struct {
 
 func (e *MessageError) Error() string { return e.Err.Error() }
 
-// Parse reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field numbers of its
-// type. Unknown fields are skipped, as protobuf has it; what the zero value of a field means is for [schema.Type.Decode]
-// to say, which takes the result like any parsed body. Of an object of another kind only apiVersion and kind are read, by
-// which it will be refused. Errors are worded as in the generated code.
+// Parse reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field numbers of its type.
+// Unknown fields are skipped, as in the generated code. The result is a parsed body like one of JSON: [schema.Type.Decode] decides
+// what the zero value of a field means. Of an object of another kind only apiVersion and kind are read; the engine refuses it by
+// those. Errors are worded as those of the generated code.
 func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	switch {
 	case len(body) == 0:
@@ -91,14 +91,14 @@ func wrongWire(f wireField, name string) error {
 	return fmt.Errorf("proto: wrong wireType = %d for field %s", f.typ, name)
 }
 
-// wireField is the value of one field as the wire has it: a number or bytes.
+// wireField is the value of one field on the wire: a number or bytes.
 type wireField struct {
 	typ   protowire.Type
 	n     uint64
 	bytes []byte
 }
 
-// eachField goes through the fields of a message.
+// eachField calls visit for each field of a message, in the order of the message.
 func eachField(name string, b []byte, visit func(protowire.Number, wireField) error) error {
 	for len(b) > 0 {
 		tag, n := protowire.ConsumeVarint(b)

@@ -7,27 +7,57 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"plinth/internal/invariants"
 	"plinth/schema"
 )
 
-// plan is a struct type as an encoder needs it: its fields by their JSON names, and the order in which the message has
-// them. It is immutable once it has been handed out.
+// plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is immutable once it
+// has been handed out.
+//
+// Invariants (check): names strictly ascend, by which find searches; order strictly ascends by number at each level, which is the
+// order of the generated code; and each field that protobuf carries is in order once.
 type plan struct {
 	goName string
-	names  []string  // of fields, sorted
+	names  []string  // of fields
 	fields []planned // by the same index
-	order  []step    // ascending by field number
-	// zero is the message of a struct in which nothing is set: what the generated code writes all the same.
-	zero []byte
+	order  []step
+	zero   []byte // the message of a struct in which nothing is set: the absent bytes of all fields, in order
+}
+
+func (p *plan) check() {
+	mustHold := func(ok bool, formula string) {
+		if !ok {
+			panic("proto: " + formula + " of " + p.goName)
+		}
+	}
+	for i := 1; i < len(p.names); i++ {
+		mustHold(p.names[i-1] < p.names[i], "names out of order")
+	}
+	seen := make([]int, len(p.fields))
+	var level func(steps []step)
+	level = func(steps []step) {
+		for i := range steps {
+			mustHold(i == 0 || steps[i-1].number < steps[i].number, "field numbers out of order")
+			if steps[i].field >= 0 {
+				seen[steps[i].field]++
+			} else {
+				level(steps[i].embedded)
+			}
+		}
+	}
+	level(p.order)
+	for i := range seen {
+		mustHold(seen[i] == 1 || seen[i] == 0 && p.fields[i].none, "a field that is missing, or there twice: "+p.names[i])
+	}
 }
 
 // planned is a field.
 type planned struct {
 	tag []byte // number and wire type
-	// none marks what protobuf does not carry: the apiVersion and kind of an object, which stand in its envelope.
+	// none marks fields that protobuf does not carry: the apiVersion and kind of an object are in its envelope.
 	none   bool
-	absent []byte // what is written where the object does not have the field
-	null   []byte // what is written where the field is there and null
+	absent []byte // what is written if the object does not have the field
+	null   []byte // what is written if the field is null
 	shape  shape
 	of     element // or of the items, or of the values
 }
@@ -41,7 +71,7 @@ const (
 	entries
 )
 
-// element is what stands under a tag once.
+// element is the type of one value behind a tag.
 type element struct {
 	t    *schema.Type
 	plan *plan  // Struct
@@ -84,8 +114,8 @@ func planOf(t *schema.Type) *plan {
 	return p
 }
 
-// makePlan plans a type and everything below it. Types that refer to themselves do so through lists, maps and pointers,
-// of which no zero value is written: so the zero values of what is not complete yet are not needed.
+// makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists, maps and pointers
+// only, of which no zero value is written. So the zero value of a plan that is not complete yet is never needed.
 func makePlan(t *schema.Type) *plan {
 	if p := plans.known[t]; p != nil {
 		return p
@@ -109,10 +139,13 @@ func makePlan(t *schema.Type) *plan {
 	}
 	sortSteps(p.order)
 	p.zero = p.appendZero(nil, p.order)
+	if invariants.Enabled {
+		p.check()
+	}
 	return p
 }
 
-// embeddedAt is the step of an embedded struct.
+// embeddedAt is the step of the embedded struct with this number; it is added if there is none.
 func embeddedAt(steps *[]step, number int) *step {
 	at := slices.IndexFunc(*steps, func(s step) bool { return s.number == number })
 	if at < 0 {
@@ -129,7 +162,7 @@ func sortSteps(steps []step) {
 	}
 }
 
-// appendZero appends what is written of a struct of which nothing is there.
+// appendZero appends the message of a struct in which nothing is set.
 func (p *plan) appendZero(dst []byte, order []step) []byte {
 	for i := range order {
 		s := &order[i]
@@ -164,7 +197,7 @@ func planField(f *schema.Field) planned {
 	}
 	out.null = out.absent
 	if f.Pointer && f.OmitEmpty && (t.Kind == schema.Time || t.Kind == schema.MicroTime) {
-		// A pointer that is not there is left out; so this is one to the zero of all times, which prints as null.
+		// A nil pointer would have been left out of the JSON: null is a pointer to the zero time here.
 		out.null = append(slices.Clone(out.tag), out.of.zero...)
 	}
 	return out
@@ -208,7 +241,7 @@ func planElement(t *schema.Type) element {
 	return e
 }
 
-// wireType is how a value of a type stands on the wire.
+// wireType is the wire type of a value.
 func wireType(t *schema.Type) protowire.Type {
 	switch {
 	case t.Kind == schema.Int, t.Kind == schema.Bool:
@@ -225,7 +258,8 @@ func tagOf(number int, typ protowire.Type) []byte {
 	return protowire.AppendTag(nil, protowire.Number(number), typ)
 }
 
-// find is the index of a field; from is where to look first, for members mostly come in order.
+// find is the index of a field. from is the index to look at first: members come in the order of names, so that it nearly always
+// is the right one.
 func (p *plan) find(name string, from int) (int, bool) {
 	if from >= len(p.names) || p.names[from] > name {
 		if from == 0 || p.names[from-1] < name {

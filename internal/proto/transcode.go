@@ -12,31 +12,38 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
-// transcoder turns the canonical JSON of an object into the message of its type, in one pass over the bytes. JSON has
-// its members by name, and a message its fields by number: so the fields of a struct are written as they come, and put
-// in order when it is complete. That moves each byte once for every message around it, which is less work than to look
-// for every field in turn.
+// transcoder converts the canonical JSON of an object to the message of its type, in one pass over the bytes.
 //
-// The bytes have been checked before they were stored. What does not fit the type all the same (it was stored by a
-// version of the server that knew another one) ends the pass with an error.
+// Members come in the order of names, and have to be written in the order of field numbers. The fields of a struct are therefore
+// appended to buf as they come, with their positions in cuts, and when the struct ends they are copied to tmp in order, and back:
+//
+//	buf[start:] = the fields found so far of the innermost open struct, in the order of its members
+//	cuts[base+i] = the part of buf with field i of that struct
+//
+// Each byte is moved once per message around it, so the work is at most the size of the object times its depth. The obvious
+// alternative, to search the JSON for each field in turn, reads the members of a struct once per field of its type, of which a
+// PodSpec has forty and most are absent. Lengths have the same problem, as they stand in front of what they measure: see insertLength.
+//
+// The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a version of the
+// server with another type), the pass ends with an error.
 type transcoder struct {
-	in  []byte
-	pos int
-	buf []byte // complete messages, and the fields of those that are not
-	tmp []byte // in which fields are put in order, and text is unescaped
-	// cuts are where the fields of incomplete messages stand in buf: for every one a run, by the index of the field.
-	cuts []cut
+	in   []byte
+	pos  int
+	buf  []byte // complete messages, and the fields of open ones
+	tmp  []byte // scratch buffer: for the order of fields, and to unescape text
+	cuts []cut  // for each open message a run, by the index of the field
 	err  error
 
-	splice   int // where resourceVersion belongs, and what it is
+	splice   int // offset at which resourceVersion is inserted; -1: nowhere
 	revision int64
 }
 
-// cut is a part of the buffer; a start of 0 and an end of 0 is none.
+// cut is a part of the buffer; 0, 0 is none.
 type cut struct{ start, end int }
 
 var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
@@ -55,8 +62,8 @@ func AppendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision
 	return dst, err
 }
 
-// Size is how many bytes an object takes in its envelope: what [AppendObject] would append, without appending it. It
-// makes the whole message in a pooled buffer to know, so it takes as long, but allocates only apiVersion and kind.
+// Size is the size of an object in its envelope: of what [AppendObject] would append. It makes the message in a pooled buffer, so it
+// takes as long, but allocates only apiVersion and kind.
 func Size(t *schema.Type, data []byte) (int, error) {
 	e, err := transcode(t, data, 0, 0)
 	message := len(e.buf)
@@ -83,7 +90,7 @@ func transcode(t *schema.Type, data []byte, splice int, revision int64) (*transc
 	return e, e.err
 }
 
-// release gives the buffers to the next object, unless they have grown very large.
+// release returns the buffers to the pool, unless they have grown very large.
 func (e *transcoder) release() {
 	e.in, e.buf, e.tmp, e.cuts = nil, e.buf[:0], e.tmp[:0], e.cuts[:0]
 	if cap(e.buf)+cap(e.tmp) <= maxScratch {
@@ -91,7 +98,7 @@ func (e *transcoder) release() {
 	}
 }
 
-// fail notes the first thing that does not fit, and ends the pass.
+// fail notes the first error, and ends the pass.
 func (e *transcoder) fail(t *schema.Type, what string) {
 	if e.err == nil {
 		e.err = fmt.Errorf("protobuf: offset %d: %s %s", e.pos, t.Kind, what)
@@ -147,12 +154,19 @@ func (e *transcoder) message(p *plan) {
 		return
 	}
 	e.pos++
+	if invariants.Enabled {
+		for _, c := range e.cuts[base:] {
+			if c != (cut{}) && (c.start < start || c.end < c.start || c.end > len(e.buf)) {
+				panic("proto: a field of " + p.goName + " outside of its message")
+			}
+		}
+	}
 	e.tmp = e.arrange(e.tmp[:0], p, p.order, e.cuts[base:])
 	e.buf = append(e.buf[:start], e.tmp...)
 	e.cuts = e.cuts[:base]
 }
 
-// arrange appends the fields that were found, in order, and what stands for those that were not.
+// arrange appends the fields of a message in order: those that were found, and the absent bytes of the others.
 func (e *transcoder) arrange(dst []byte, p *plan, order []step, cuts []cut) []byte {
 	for i := range order {
 		s := &order[i]
@@ -185,7 +199,7 @@ func (e *transcoder) version(p *plan, base int) {
 	e.cuts[base+at] = cut{from, len(e.buf)}
 }
 
-// field appends all that a member makes: one field, or one for each item.
+// field appends the fields of a member: one, or one for each item or entry.
 func (e *transcoder) field(f *planned) {
 	switch f.shape {
 	case single:
@@ -449,7 +463,8 @@ func (e *transcoder) text() []byte {
 // skip goes on behind the value at pos.
 func (e *transcoder) skip() { e.pos = object.Skip(e.in, e.pos) }
 
-// insertLength puts the length of what begins at start in front of it.
+// insertLength inserts the length of b[start:] in front of it. How many bytes a length takes depends on the length, so that no room for
+// it can be left beforehand; nearly always it is one or two.
 func insertLength(b []byte, start int) []byte {
 	size := len(b) - start
 	if size < 0x80 {

@@ -2,11 +2,9 @@ package validation
 
 import (
 	"errors"
-	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"plinth/object"
+	"plinth/schema"
 )
 
 // target is where a path into objects leads.
@@ -16,55 +14,24 @@ type target struct {
 	first string       // its first element
 }
 
-var (
-	errNoField   = errors.New("does not refer to a valid field")
-	errPathEnds  = errors.New("unexpected end of JSON path")
-	errNoBracket = errors.New("array notation is not allowed")
-)
+var errNoField = errors.New("does not refer to a valid field")
 
-// follow goes along a path like .spec.labels['a.b'] into a schema. Names in brackets stand between single quotes and
-// have escapes; they are allowed only where brackets is set. A name is that of a property, or, where there are none,
-// the key of a map.
-func follow(path string, schema object.Value, brackets bool) (target, error) {
-	at := target{node: schema}
-	for rest := path; rest != ""; {
-		var token string
-		token, rest = nextToken(rest)
-		if token != "." && token != "[" {
-			return target{}, fmt.Errorf("expected [ or . but got: %s", token)
-		}
-		if token == "[" && !brackets {
-			return target{}, errNoBracket
-		}
-		if rest == "" {
-			return target{}, errPathEnds
-		}
-		bracket := token == "["
-		token, rest = nextToken(rest)
-		if bracket {
-			if len(token) < 2 || token[0] != '\'' || token[len(token)-1] != '\'' {
-				return target{}, fmt.Errorf("expected single quoted string but got %s", token)
-			}
-			name, err := unescape(token[1 : len(token)-1])
-			if err != nil {
-				return target{}, fmt.Errorf("invalid string literal: %w", err)
-			}
-			token = name
-		}
-		if err := at.enter(token); err != nil {
+// follow goes along a path ([schema.FieldPath]) into the JSON of a schema. A name is that of a property, or, if there
+// are no properties, the key of a map.
+func follow(path string, root object.Value, quoted bool) (target, error) {
+	at := target{node: root}
+	for steps := schema.NewFieldPath(path, quoted); ; {
+		name, ok, err := steps.Next()
+		if err != nil {
 			return target{}, err
 		}
-		if !bracket {
-			continue
+		if !ok {
+			return at, nil
 		}
-		if rest == "" {
-			return target{}, errPathEnds
-		}
-		if token, rest = nextToken(rest); token != "]" {
-			return target{}, fmt.Errorf("expected ] but got %s", token)
+		if err := at.enter(name); err != nil {
+			return target{}, err
 		}
 	}
-	return at, nil
 }
 
 // enter goes one step down.
@@ -93,49 +60,4 @@ func (t *target) enter(name string) error {
 	}
 	t.path += element
 	return nil
-}
-
-// nextToken splits off a delimiter, a text in quotes, or what stands before the next delimiter.
-func nextToken(s string) (token, rest string) {
-	end := len(s)
-	switch {
-	case s[0] == '\'':
-		for i := 1; i < len(s); i++ {
-			if s[i] == '\'' && s[i-1] != '\\' {
-				end = i + 1
-				break
-			}
-		}
-	case strings.IndexByte(".[]", s[0]) >= 0:
-		end = 1
-	default:
-		if i := strings.IndexAny(s, ".[]"); i >= 0 {
-			end = i
-		}
-	}
-	return s[:end], s[end:]
-}
-
-// escapes are pairs: what stands behind the backslash, and what it means.
-const escapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
-
-// unescape resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for itself.
-func unescape(s string) (string, error) {
-	var out strings.Builder
-	var err error
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' || i+1 == len(s) || s[i+1] == '\n' {
-			out.WriteByte(s[i])
-			continue
-		}
-		_, size := utf8.DecodeRuneInString(s[i+1:])
-		escape := s[i+1 : i+1+size]
-		i += size
-		if k := strings.Index(escapes, escape); k >= 0 && k%2 == 0 {
-			out.WriteByte(escapes[k+1])
-		} else {
-			err = fmt.Errorf("invalid escape char \\%s", escape)
-		}
-	}
-	return out.String(), err
 }

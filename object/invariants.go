@@ -1,0 +1,33 @@
+package object
+
+// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They panic: bytes that are not
+// canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
+
+// mustHold panics with what does not hold.
+func mustHold(ok bool, formula string) {
+	if !ok {
+		panic(formula)
+	}
+}
+
+// check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if there is one, lies between them:
+// Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets without another look.
+func (at *Places) check(data []byte) {
+	key := func(pos int) bool { return 0 < pos && pos < len(data) && data[pos] == '"' }
+	mustHold(key(at.Item) && key(at.Splice) && at.Item <= at.Splice, "object: Item or Splice is not at a key")
+	mustHold(at.Managed == 0 && at.ManagedEnd == 0 || key(at.Managed) && key(at.ManagedEnd) &&
+		at.Item < at.Managed && at.Managed < at.ManagedEnd && at.ManagedEnd <= at.Splice, "object: Managed is out of its place")
+}
+
+// checkExact: exact ⇒ ParseJSON(text) = v. What is kept beside its text must be what a reader of the text gets.
+func checkExact(text []byte, v Value, exact bool) {
+	if exact {
+		parsed, err := ParseJSON(append([]byte(nil), text...))
+		mustHold(err == nil && Equal(parsed.Value, v), "object: text that is said to be exact is read as another value")
+	}
+}
+
+// check: the parser has left every container that it entered, and copied everything out of the shared stacks.
+func (p *parser) check() {
+	mustHold(len(p.items) == 0 && len(p.members) == 0 && len(p.path) == 0 && !p.skim, "object: the parser has not left all containers")
+}

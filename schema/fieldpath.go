@@ -1,0 +1,110 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// FieldPath reads a path into objects as definitions write it, one step after the other: .spec.labels['a.b']. A step is a name
+// after a dot, or a name in brackets and single quotes, with the escapes of Go. What a step means (a field, or a key of a map) is for
+// the caller to decide.
+//
+// Steps are read only as they are asked for, because the first error of a path decides what the client is told, and it may be
+// that of the caller, who does not find a name.
+type FieldPath struct {
+	rest   string
+	quoted bool // names in brackets are allowed
+	open   bool // the bracket of the last step has not been closed yet
+}
+
+// NewFieldPath is the path of this text. Without quoted, names in brackets are an error.
+func NewFieldPath(text string, quoted bool) FieldPath { return FieldPath{rest: text, quoted: quoted} }
+
+var (
+	errPathEnds  = errors.New("unexpected end of JSON path")
+	errNoBracket = errors.New("array notation is not allowed")
+)
+
+// Next is the name of the next step. ok is false behind the last one.
+func (p *FieldPath) Next() (name string, ok bool, err error) {
+	var token string
+	if p.open {
+		if p.rest == "" {
+			return "", false, errPathEnds
+		}
+		if token = p.token(); token != "]" {
+			return "", false, fmt.Errorf("expected ] but got %s", token)
+		}
+		p.open = false
+	}
+	if p.rest == "" {
+		return "", false, nil
+	}
+	switch token = p.token(); {
+	case token != "." && token != "[":
+		return "", false, fmt.Errorf("expected [ or . but got: %s", token)
+	case token == "[" && !p.quoted:
+		return "", false, errNoBracket
+	case p.rest == "":
+		return "", false, errPathEnds
+	case token == ".":
+		return p.token(), true, nil
+	}
+	p.open = true
+	token = p.token()
+	if len(token) < 2 || token[0] != '\'' || token[len(token)-1] != '\'' {
+		return "", false, fmt.Errorf("expected single quoted string but got %s", token)
+	}
+	if name, err = unescapeName(token[1 : len(token)-1]); err != nil {
+		return "", false, fmt.Errorf("invalid string literal: %w", err)
+	}
+	return name, true, nil
+}
+
+// token cuts off a delimiter, a text in quotes, or everything before the next delimiter.
+func (p *FieldPath) token() string {
+	s, end := p.rest, len(p.rest)
+	switch {
+	case s[0] == '\'':
+		for i := 1; i < len(s); i++ {
+			if s[i] == '\'' && s[i-1] != '\\' {
+				end = i + 1
+				break
+			}
+		}
+	case strings.IndexByte(".[]", s[0]) >= 0:
+		end = 1
+	default:
+		if i := strings.IndexAny(s, ".[]"); i >= 0 {
+			end = i
+		}
+	}
+	p.rest = s[end:]
+	return s[:end]
+}
+
+// nameEscapes are pairs: the character after the backslash, and the one that both stand for.
+const nameEscapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
+
+// unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for itself.
+func unescapeName(s string) (string, error) {
+	var out strings.Builder
+	var err error
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) || s[i+1] == '\n' {
+			out.WriteByte(s[i])
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(s[i+1:])
+		escape := s[i+1 : i+1+size]
+		i += size
+		if k := strings.Index(nameEscapes, escape); k >= 0 && k%2 == 0 {
+			out.WriteByte(nameEscapes[k+1])
+		} else {
+			err = fmt.Errorf("invalid escape char \\%s", escape)
+		}
+	}
+	return out.String(), err
+}
