@@ -6,19 +6,19 @@ import (
 	"plinth/schema"
 )
 
-// compare is diff(was, is): one trie with the paths that were added or have another value, marked touched, and those that
-// were removed.
+// compare is diff(was, is): one trie with the paths that were added or have another value, marked touched, and those
+// that were removed.
 //
 //	touched(diff) ⊆ fields(is)        removed(diff) ⊆ fields(was)        diff(x, x) = ∅
 //
-// where fields includes structs (withStructs). One trie with two marks serves where the reference computes three sets (added,
-// modified, removed) per version: callers ask for either mark, or for both at once.
+// where fields includes structs (withStructs). One trie with two marks serves where the reference computes three sets
+// (added, modified, removed) per version: callers ask for either mark, or for both at once.
 //
-// Values of the same memory are equal, and the walk does not descend into them. An apply shares all unchanged subtrees of live
-// (join), so that the comparison takes time proportional to what has changed, not to the object.
+// Values of the same memory are equal, and the walk does not descend into them. An apply shares all unchanged subtrees
+// of live (join), so that the comparison takes time proportional to what has changed, not to the object.
 //
-// The order of an associative list is not compared: its items are paths, and a set of paths has no order. A list that is merely
-// reordered has an empty difference, and nobody's ownership changes.
+// The order of an associative list is not compared: its items are paths, and a set of paths has no order. A list that
+// is merely reordered has an empty difference, and nobody's ownership changes.
 func compare(was, is object.Value, t *schema.Type, a *arena) (Set, error) {
 	c := comparer{arena: a}
 	_, below := c.values(was, is, t)
@@ -42,8 +42,8 @@ func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 	old, new := shapeOf(t, was), shapeOf(t, is)
 	m, below := c.asShape(new, was, is, t)
 	if old != new {
-		// Only a type that admits several kinds gets here. The place is compared once as each of the two: all paths of the old
-		// value are removed, and all of the new one are added.
+		// Only a type that admits several kinds gets here. The place is compared once as each of the two: all paths of
+		// the old value are removed, and all of the new one are added.
 		m2, below2 := c.asShape(old, was, is, t)
 		m, below = m|m2, below.Union(below2)
 	}
@@ -68,7 +68,8 @@ func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks
 	return 0, c.items(was.Items(), is.Items(), t)
 }
 
-// oneSided compares a value with nothing: the place and all paths of the value have the mark. It is touched or removed.
+// oneSided compares a value with nothing: the place and all paths of the value have the mark. It is touched or
+// removed.
 func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, Set) {
 	s := shapeOf(t, v)
 	if s == leaf || v.Len() == 0 || atomic(t, s) {
@@ -121,8 +122,8 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
-// items compares associative lists by the identities of their items. Identities may be duplicated in objects that have been
-// stored without a schema, or with another one. A duplicated identity is one path, compared as if it were atomic:
+// items compares associative lists by the identities of their items. Identities may be duplicated in objects that have
+// been stored without a schema, or with another one. A duplicated identity is one path, compared as if it were atomic:
 //
 //	before    now       the path                      below it
 //	one       one       compared                      compared

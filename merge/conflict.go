@@ -14,7 +14,8 @@ import (
 type Conflict struct {
 	Path Path
 	With Entry // without its fields
-	// Live is the value of the field and Wanted that of the intent; null if there is none. Both are in the version of With.
+	// Live is the value of the field and Wanted that of the intent; null if there is none. Both are in the version of
+	// With.
 	Live, Wanted object.Value
 }
 
@@ -73,8 +74,8 @@ func conflictError(all []conflict) *ConflictError {
 	return e
 }
 
-// addValues adds both values to each conflict. If the objects cannot be converted to the version of a manager, its conflicts stay
-// without.
+// addValues adds both values to each conflict. If the objects cannot be converted to the version of a manager, its
+// conflicts stay without.
 func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
 	for i := range e.Conflicts {
 		c := &e.Conflicts[i]

@@ -1,5 +1,6 @@
-// Package merge is server-side apply as a library. It decides which manager owns which field of an object, what an apply
-// changes, and which conflicts it has. It needs no server: it takes values and returns values, and the time is an argument.
+// Package merge is server-side apply as a library. It decides which manager owns which field of an object, what an
+// apply changes, and which conflicts it has. It needs no server: it takes values and returns values, and the time is
+// an argument.
 //
 // The entry points are [Kind.Apply] and [Kind.Update] for writes, [Owners] for questions, and [Replicas] for the scale
 // subresource. [Set] is a set of field paths; [ParseFieldsV1] and [Set.FieldsV1] read and print it.
@@ -7,21 +8,22 @@
 // # Glossary
 //
 //   - writer: whoever makes a request. The writer acts under the name of a manager.
-//   - manager: the name (with operation, API version and subresource) under which fields are owned. Each manager has one entry
-//     in metadata.managedFields, and the entry holds the [Set] of the paths that it owns.
+//   - manager: the name (with operation, API version and subresource) under which fields are owned. Each manager has
+//     one entry in metadata.managedFields, and the entry holds the [Set] of the paths that it owns.
 //   - live: the stored object before the write; null if there is none.
 //   - intent: the body of an apply. It holds exactly those fields that the manager wants to own.
 //   - conflict: a field that an apply would change and that another manager owns.
-//   - associative list: a list whose items are told apart by keys or, in a set, by their values. Its items have owners of their
-//     own. The items of an atomic list have not: the list is owned as a whole.
+//   - associative list: a list whose items are told apart by keys or, in a set, by their values. Its items have owners
+//     of their own. The items of an atomic list have not: the list is owned as a whole.
 //   - identity: what tells an item of an associative list from the others. It is computed by identify.
 //   - to prune: to remove what a manager owned, does not apply any longer, and nobody else owns.
 //   - to reconcile: to adapt a stored set of paths to a schema in which a list or map has become atomic since.
 //
 // # The algorithm
 //
-// Let fields(x) be the set of all paths of a value x, and diff(x, y) the paths whose values were added or changed from x to y
-// (touched), or removed. With M the writing manager and owned(m) the set of a manager m, an apply (SSA-3) computes
+// Let fields(x) be the set of all paths of a value x, and diff(x, y) the paths whose values were added or changed from
+// x to y (touched), or removed. With M the writing manager and owned(m) the set of a manager m, an apply (SSA-3)
+// computes
 //
 //	merged   = live ∪ intent, where the intent wins                                join.go
 //	pruned   = merged ∖ (owned(M) ∖ fields(intent) ∖ ⋃ owned(m), m ≠ M)           prune.go
@@ -31,18 +33,18 @@
 //
 //	owned(M) = fields(intent) ∖ unowned ∖ reset        owned(m) = owned(m) ∖ diff(live, pruned), for each other m
 //
-// An update (SSA-6) stores the object that it brings: owned(M) gains touched(diff(live, next)), and every manager, M included,
-// first loses diff(live, next).
+// An update (SSA-6) stores the object that it brings: owned(M) gains touched(diff(live, next)), and every manager, M
+// included, first loses diff(live, next).
 //
 // Managers may have written in different API versions. Their sets name the fields of their own version, so that each
 // comparison is made once per version, on converted objects (SSA-11).
 //
 // # Caveats
 //
-// The reference is the field manager of Kubernetes. conformance/merge runs it beside this package. One difference is known and
-// meant: values are compared in their canonical form here, and as they were written there, so that an intent with `cpu: "0.5"`
-// has no conflict with a live `500m` (SSA-18).
+// The reference is the field manager of Kubernetes. conformance/merge runs it beside this package. One difference is
+// known and meant: values are compared in their canonical form here, and as they were written there, so that an intent
+// with `cpu: "0.5"` has no conflict with a live `500m` (SSA-18).
 //
-// Managed fields may be written by clients, too (SSA-7). Nothing may be assumed of the set of another manager: it may hold paths
-// that do not exist. The set that an apply stores for its own manager is the exception; see checkApplied.
+// Managed fields may be written by clients, too (SSA-7). Nothing may be assumed of the set of another manager: it may
+// hold paths that do not exist. The set that an apply stores for its own manager is the exception; see checkApplied.
 package merge

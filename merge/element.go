@@ -44,8 +44,8 @@ func (e Element) Step() Step { return e.step }
 // Value is the name of a Field, the keys of a Key, the value of an Item and the position of an Index.
 func (e Element) Value() object.Value { return e.v }
 
-// Compare orders elements: names, then keys, then values, then positions, and each of these by its own order. It is a total order,
-// by which a Set is sorted; the reference lists conflicts in it.
+// Compare orders elements: names, then keys, then values, then positions, and each of these by its own order. It is a
+// total order, by which a Set is sorted; the reference lists conflicts in it.
 func (e Element) Compare(f Element) int {
 	if e.step != f.step {
 		return cmp.Compare(e.step, f.step)
@@ -59,8 +59,8 @@ func (e Element) Compare(f Element) int {
 // rank orders the kinds of values: numbers come before strings, null comes last.
 var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2, object.List: 3, object.Map: 4, object.Null: 5}
 
-// compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions write
-// either, and an item of a set must stay the same item.
+// compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions
+// write either, and an item of a set must stay the same item.
 func compareValues(a, b object.Value) int {
 	if c := cmp.Compare(rank[a.Kind()], rank[b.Kind()]); c != 0 {
 		return c
@@ -232,8 +232,9 @@ func parseInner(text string) (object.Value, error) {
 	return parsed.Value.Untyped()
 }
 
-// plainKeys reads the keys of almost all lists without the JSON parser, whose set-up would cost more than the rest: up to four
-// keys, in order, that are strings without escapes or short integers. ok is false for everything else, valid or not.
+// plainKeys reads the keys of almost all lists without the JSON parser, whose set-up would cost more than the rest: up
+// to four keys, in order, that are strings without escapes or short integers. ok is false for everything else, valid
+// or not.
 func plainKeys(text string) (object.Value, bool) {
 	const most = 4
 	var array [most]object.Member // on the stack

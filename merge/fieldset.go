@@ -16,8 +16,8 @@ import (
 //	fields(map)               = ⋃ fields(member) ∪ { members that no field of a struct declares }
 //	fields(associative list)  = ⋃ fields(item) ∪ { items }
 //
-// Members of maps and items of lists are owned as such, too, because somebody has to decide that they exist: removing all fields
-// of a container is not removing the container. Empty and null members are owned as leaves.
+// Members of maps and items of lists are owned as such, too, because somebody has to decide that they exist: removing
+// all fields of a container is not removing the container. Empty and null members are owned as leaves.
 func fieldsOf(v object.Value, t *schema.Type) Set {
 	s := fieldWalker{arena: new(arena)}
 	_, below := s.at(v, t)
@@ -27,7 +27,8 @@ func fieldsOf(v object.Value, t *schema.Type) Set {
 	return below
 }
 
-// checkedFieldsOf is fieldsOf of a value that may violate its schema. The error, a *TypeError, tells of every violation.
+// checkedFieldsOf is fieldsOf of a value that may violate its schema. The error, a *TypeError, tells of every
+// violation.
 func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 	s := fieldWalker{strict: true, arena: r}
 	_, below := s.at(v, t)
@@ -176,8 +177,8 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 // unidentified is the element of all items of a list that have no identity.
 var unidentified = KeyElement(object.Nil)
 
-// items collects the items of an associative list. Items that occur several times are one path without anything below: the
-// paths below could not say which of them they mean. An intent may not have such items, but a live object may.
+// items collects the items of an associative list. Items that occur several times are one path without anything below:
+// the paths below could not say which of them they mean. An intent may not have such items, but a live object may.
 //
 // Items without identity occur while prune computes: it may have removed their keys. They share one element that no
 // manager owns; without it the list would look empty, and be removed with its items.
@@ -224,8 +225,9 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 	return sortedSet(out)
 }
 
-// withStructs adds to the set the path of every struct that has a path of the set below it: fieldsOf leaves structs out, as who
-// owns spec.replicas does not own spec. prune needs them, to see that a struct has lost its last field: only then does it go.
+// withStructs adds to the set the path of every struct that has a path of the set below it: fieldsOf leaves structs
+// out, as who owns spec.replicas does not own spec. prune needs them, to see that a struct has lost its last field:
+// only then does it go.
 func (s Set) withStructs(t *schema.Type) Set {
 	if len(s.nodes) == 0 {
 		return s

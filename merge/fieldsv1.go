@@ -8,8 +8,9 @@ import (
 	"plinth/object"
 )
 
-// ParseFieldsV1 reads a set from its form in managedFields (SSA-1). Each level of the trie is a JSON object, whose keys are
-// elements with a prefix. An empty object is a path of the set; a path with others below it has the member "." as well:
+// ParseFieldsV1 reads a set from its form in managedFields (SSA-1). Each level of the trie is a JSON object, whose
+// keys are elements with a prefix. An empty object is a path of the set; a path with others below it has the member
+// "." as well:
 //
 //	{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}    is    .metadata.labels, .metadata.labels.app
 func ParseFieldsV1(v object.Value) (Set, error) {
@@ -86,8 +87,8 @@ func (s Set) FieldsV1() object.Value {
 	return p.print(s, false)
 }
 
-// printer makes FieldsV1. A set has some hundred elements: the printer cuts their members and keys from large chunks, so that it
-// takes a few allocations.
+// printer makes FieldsV1. A set has some hundred elements: the printer cuts their members and keys from large chunks,
+// so that it takes a few allocations.
 type printer struct {
 	text    strings.Builder
 	members []object.Member

@@ -8,9 +8,10 @@ import (
 	"plinth/schema"
 )
 
-// The checks of this file run where invariants.Enabled is set: in every test, and in no release. Each is stated as a formula
-// beside the type or function that keeps it; here is how it is tested. They all panic: a merge that breaks one of them would
-// give a field to somebody who did not write it, or remove one that somebody owns, and nobody would notice.
+// The checks of this file run where invariants.Enabled is set: in every test, and in no release. Each is stated as a
+// formula beside the type or function that keeps it; here is how it is tested. They all panic: a merge that breaks one
+// of them would give a field to somebody who did not write it, or remove one that somebody owns, and nobody would
+// notice.
 
 // mustHold panics with what does not hold, and with that for which it does not.
 func mustHold(ok bool, formula string, of ...any) {
@@ -19,8 +20,8 @@ func mustHold(ok bool, formula string, of ...any) {
 	}
 }
 
-// checkLevel checks one level of a trie: elements strictly ascend, and no node is empty. The levels below have been checked when
-// they were made.
+// checkLevel checks one level of a trie: elements strictly ascend, and no node is empty. The levels below have been
+// checked when they were made.
 func checkLevel(nodes []node) {
 	for i := range nodes {
 		n := &nodes[i]
@@ -39,16 +40,16 @@ func (s Set) check() {
 	}
 }
 
-// checkUnion: s ⊆ u ∧ t ⊆ u ∧ |u| ≤ |s| + |t|. The last part excludes paths that are in neither; it counts owned paths only,
-// which is all of them in the sets that are united here, or the result of a comparison.
+// checkUnion: s ⊆ u ∧ t ⊆ u ∧ |u| ≤ |s| + |t|. The last part excludes paths that are in neither; it counts owned paths
+// only, which is all of them in the sets that are united here, or the result of a comparison.
 func checkUnion(s, t, u Set) {
 	u.check()
 	mustHold(s.within(u) && t.within(u), "merge: s ∪ t lacks a path", s, "\n∪\n", t)
 	mustHold(u.Len() <= s.Len()+t.Len(), "merge: |s ∪ t| > |s| + |t|", s, "\n∪\n", t)
 }
 
-// checkMinus: d ⊆ s ∧ d ∩ t = ∅ ∧ |s| = |d| + |s ∩ t|. With deep, what is below a path of t is missing from d as well, so that
-// only |s| ≥ |d| + |s ∩ t| holds.
+// checkMinus: d ⊆ s ∧ d ∩ t = ∅ ∧ |s| = |d| + |s ∩ t|. With deep, what is below a path of t is missing from d as well,
+// so that only |s| ≥ |d| + |s ∩ t| holds.
 func checkMinus(s, t Set, which marks, deep bool, d Set) {
 	d.check()
 	common := s.intersect(t, which)
@@ -67,8 +68,8 @@ func (x *itemIndex) check() {
 	mustHold(x.sorted == nil || len(x.sorted) == len(x.ids), "merge: an index of items without some of them")
 }
 
-// check: the items of the result have the identities of live and intent, no others, and those of the intent stand in its order.
-// See listJoiner.
+// check: the items of the result have the identities of live and intent, no others, and those of the intent stand in
+// its order. See listJoiner.
 func (z *listJoiner) check() {
 	out := newItemIndex()
 	defer out.free()
@@ -89,8 +90,8 @@ func (z *listJoiner) check() {
 	}
 }
 
-// checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes all above it that
-// exists. A path that is in neither object would be owned by whoever makes the next update.
+// checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes all
+// above it that exists. A path that is in neither object would be owned by whoever makes the next update.
 func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	diff.check()
 	there := func(v object.Value, s Set, what string) {
@@ -103,8 +104,8 @@ func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	there(was, diff.only(removed), "removed")
 }
 
-// checkPruned: lost ∩ owned(m) = ∅ for each manager m. See prune. It is not checked of a kind with several versions: a conversion
-// on the way may drop a container that has become null, and that somebody owns.
+// checkPruned: lost ∩ owned(m) = ∅ for each manager m. See prune. It is not checked of a kind with several versions: a
+// conversion on the way may drop a container that has become null, and that somebody owns.
 func (o *operation) checkPruned(lost Set) {
 	if o.kind.Versions != nil {
 		return
@@ -126,12 +127,12 @@ func checkEntries(entries []*entry) {
 	}
 }
 
-// checkApplied: for every path p of the intent, p ∈ fields(merged), and where p is a leaf of the intent, merged[p] = intent[p].
-// And owned(M) ⊆ fields(intent), owned(M) ∩ unowned = ∅; so what M owns exists.
+// checkApplied: for every path p of the intent, p ∈ fields(merged), and where p is a leaf of the intent, merged[p] =
+// intent[p]. And owned(M) ⊆ fields(intent), owned(M) ∩ unowned = ∅; so what M owns exists.
 //
-// There is one exception, which is the reference's, too: a container that the intent has empty may become null, if it loses its last
-// field to pruning. And nothing is known of a kind with several versions: its conversions may lose a field on the way to the
-// version of another manager and back.
+// There is one exception, which is the reference's, too: a container that the intent has empty may become null, if it
+// loses its last field to pruning. And nothing is known of a kind with several versions: its conversions may lose a
+// field on the way to the version of another manager and back.
 func (o *operation) checkApplied(merged, intent object.Value, fields Set, me *entry) {
 	mustHold(me.set.within(fields), "merge: a manager owns what it has not applied", me.set, "\napplied\n", fields)
 	mustHold(me.set.Intersect(unowned).Empty(), "merge: a manager owns what nobody may own", me.set)

@@ -12,8 +12,9 @@ import (
 //
 //	fields(join(live, intent)) = fields(live) ∪ fields(intent)        join(join(live, intent), intent) = join(live, intent)
 //
-// What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes "nothing
-// has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs twice in its lists.
+// What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes
+// "nothing has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs
+// twice in its lists.
 func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	if live == intent {
 		return live, nil
@@ -31,8 +32,8 @@ func join(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	return intent, nil
 }
 
-// eitherHas says whether at least one of two values is a container of this kind that is not empty. Two empty ones, or null and an
-// empty one, are not merged but compared as leaves, so that `{}`, `[]` and null stay different values.
+// eitherHas says whether at least one of two values is a container of this kind that is not empty. Two empty ones, or
+// null and an empty one, are not merged but compared as leaves, so that `{}`, `[]` and null stay different values.
 func eitherHas(a, b object.Value, k object.Kind) bool {
 	return a.Kind() == k && a.Len() > 0 || b.Kind() == k && b.Len() > 0
 }
@@ -79,7 +80,8 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	return object.MapOf(append(out, old[i:]...)...), nil
 }
 
-// joinItems merges associative lists by identity. The shortcuts need no identities: an empty side has no item to merge with.
+// joinItems merges associative lists by identity. The shortcuts need no identities: an empty side has no item to merge
+// with.
 func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Items(), intent.Items()
 	if len(old) == 0 {
@@ -110,25 +112,30 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 	return object.ListOf(z.out...), nil
 }
 
-// listJoiner merges two associative lists into one. With ids(x) the identities of a list in order, the result satisfies
+// listJoiner merges two associative lists into one. With ids(x) the identities of a list in order, the result
+// satisfies
 //
 //	set(ids(out)) = set(ids(old)) ∪ set(ids(want))
 //	ids(want) is a subsequence of ids(out)
 //
-// and each item that both have is merged, unless old has it several times: then the item of the intent replaces them all.
+// and each item that both have is merged, unless old has it several times: then the item of the intent replaces them
+// all.
 //
-// This does not fix the places of the items that only live has. The reference keeps their order, and so must we, as lists are
-// compared byte for byte by clients. Simple ways fail here: "live in its order, then the new items" ignores the order that the
-// intent asks for, which matters to containers; "intent in its order, then the rest" moves the items of others with each apply.
+// This does not fix the places of the items that only live has. Those of the reference are part of its result, and so
+// of ours. Simple ways fail here: "live in its order, then the new items" ignores the order that the intent asks for,
+// which matters to containers; "intent in its order, then the rest" moves the items of others with each apply.
 //
 // The lists are walked in parallel, with i and j positions in old and want. In words:
 //
 //   - If the items at i and j are the same, both are taken together.
-//   - An item of old that want has, too, but not as its next shared item, is passed over: it is taken when its turn comes in want.
-//   - An item that only old has is taken as soon as i gets there. So it stays behind the item that it stands behind in old.
+//   - An item of old that want has, too, but not as its next shared item, is passed over: it is taken when its turn
+//     comes in want.
+//   - An item that only old has is taken as soon as i gets there. So it stays behind the item that it stands behind in
+//     old.
 //   - Else the item at j is taken. So a new item stays behind the item that it stands behind in want.
 //
-// Each step advances i or j, and all look-ups go through an index: the walk is linear, but for the sort of large lists.
+// Each step advances i or j, and all look-ups go through an index: the walk is linear, but for the sort of large
+// lists.
 type listJoiner struct {
 	t           *schema.Type
 	old, want   []object.Value

@@ -7,7 +7,8 @@ import (
 	"plinth/schema"
 )
 
-// kubectl is the manager for which objects of client-side apply are migrated (SSA-13). The reference does it for no other.
+// kubectl is the manager for which objects of client-side apply are migrated (SSA-13). The reference does it for no
+// other.
 const kubectl = "kubectl"
 
 // LastApplied is the annotation in which client-side apply keeps what it applied.
@@ -16,9 +17,9 @@ const LastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // maxAnnotations is how many bytes the annotations of an object may have.
 const maxAnnotations = 256 << 10
 
-// applyAfterClientSide tries an apply of kubectl that failed a second time. Client-side apply owned its fields by updates, under
-// another manager, so that the first server-side apply of the same user would conflict with all of them. Conflicts about fields
-// whose value is still the one of the annotation are therefore ignored:
+// applyAfterClientSide tries an apply of kubectl that failed a second time. Client-side apply owned its fields by
+// updates, under another manager, so that the first server-side apply of the same user would conflict with all of
+// them. Conflicts about fields whose value is still the one of the annotation are therefore ignored:
 //
 //	conflicts ∩ (fields(annotation) ∖ diff(annotation, live)) = conflicts  ⇒  the apply is forced
 //
@@ -45,8 +46,8 @@ func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Wri
 	return k.apply(live, intent, fields, w, r)
 }
 
-// setClientSide is fields(annotation) ∖ diff(annotation, live): what client-side apply set and nobody has changed since. ok is false
-// if there is no annotation, or none of this kind and version.
+// setClientSide is fields(annotation) ∖ diff(annotation, live): what client-side apply set and nobody has changed
+// since. ok is false if there is no annotation, or none of this kind and version.
 func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	text := live.At("metadata", "annotations", LastApplied).Str()
 	if text == "" {
@@ -78,8 +79,8 @@ func (k *Kind) setClientSide(live object.Value, version string) (Set, bool) {
 	return fields.minus(diff, touched|removed, false), true
 }
 
-// withLastApplied updates the annotation if there is one, so that a user may go back to client-side apply. It is removed
-// where the annotations would be too long.
+// withLastApplied updates the annotation if there is one, so that a user may go back to client-side apply. It is
+// removed where the annotations would be too long.
 func withLastApplied(merged, intent object.Value) object.Value {
 	annotations := merged.At("metadata", "annotations")
 	if annotations.At(LastApplied).Str() == "" {

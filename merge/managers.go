@@ -26,15 +26,15 @@ type Entry struct {
 	Fields      Set
 }
 
-// sameManager says whether two entries are of one manager. The version tells updates apart, but not applies: an applier that
-// moves to a new version gives up what it applied in the old one.
+// sameManager says whether two entries are of one manager. The version tells updates apart, but not applies: an
+// applier that moves to a new version gives up what it applied in the old one.
 func (e *Entry) sameManager(f *Entry) bool {
 	return e.Manager == f.Manager && e.Operation == f.Operation && e.Subresource == f.Subresource &&
 		(e.Operation == OperationApply || e.APIVersion == f.APIVersion)
 }
 
-// entry is an Entry during an operation. It keeps what it was read from: most entries do not change, and then neither is their
-// set printed nor their text compared.
+// entry is an Entry during an operation. It keeps what it was read from: most entries do not change, and then neither
+// is their set printed nor their text compared.
 //
 // Invariant: printed ≠ null ⇒ printed = FieldsV1(stored). So set is printed as printed where set.identical(stored).
 type entry struct {
@@ -96,7 +96,8 @@ func indexOf(entries []*entry, e *Entry) int {
 	return slices.IndexFunc(entries, func(f *entry) bool { return f.sameManager(e) })
 }
 
-// printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order total.
+// printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order
+// total.
 func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(
@@ -148,9 +149,10 @@ const ancient = "ancient-changes"
 //
 //	updaters ≤ maxUpdaters, or no two updaters have the same version
 //
-// Versions are not merged with each other, as their paths differ. The union of what all updaters of a version own stays the same.
-// A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of the newest
-// that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient changes").
+// Versions are not merged with each other, as their paths differ. The union of what all updaters of a version own
+// stays the same. A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its
+// time is that of the newest that went into it: the reference merges it with itself then, and so loses it
+// (conformance/merge, "ancient changes").
 func (o *operation) capUpdaters() {
 	var updaters []*entry
 	for _, e := range o.entries {

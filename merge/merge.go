@@ -9,8 +9,8 @@ import (
 	"plinth/schema"
 )
 
-// Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need not be
-// lossless.
+// Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need
+// not be lossless.
 type Versions interface {
 	// Type is the schema of a version; nil if there is none of this name.
 	Type(apiVersion string) *schema.Type
@@ -52,14 +52,16 @@ type operation struct {
 	writer *Writer
 	arena  *arena
 
-	// entries are the managers. A set that changes is put into a copy of its entry: conflicts, and last in apply, refer to entries
-	// as they were before.
+	// entries are the managers. A set that changes is put into a copy of its entry: conflicts, and last in apply,
+	// refer to entries as they were before.
 	//
-	// Invariants, at the end of an operation: no two are of the same manager, and none has an empty set (checkEntries).
+	// Invariants, at the end of an operation: no two are of the same manager, and none has an empty set
+	// (checkEntries).
 	entries []*entry
 }
 
-// in converts an object to a version and returns the type of that version. The type is nil if there is no such version.
+// in converts an object to a version and returns the type of that version. The type is nil if there is no such
+// version.
 func (o *operation) in(v object.Value, version string) (object.Value, *schema.Type, error) {
 	t := o.typeOf(version)
 	if t == nil || v.At("apiVersion").Str() == version || o.kind.Versions == nil {
@@ -79,9 +81,10 @@ func (o *operation) typeOf(version string) *schema.Type {
 	return o.kind.Versions.Type(version)
 }
 
-// Update computes the owners after a write that is no apply (SSA-6). next is the object that is going to be stored, live the
-// stored one, null if there is none. The result is next with its new managedFields. If they cannot be computed, the result has
-// the managedFields of live and there is an error: the reference stores that, and so does the engine.
+// Update computes the owners after a write that is no apply (SSA-6). next is the object that is going to be stored,
+// live the stored one, null if there is none. The result is next with its new managedFields. If they cannot be
+// computed, the result has the managedFields of live and there is an error: the reference stores that, and so does the
+// engine.
 func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	o := operation{kind: k, writer: &w, arena: newArena()}
 	defer o.arena.release()
@@ -103,8 +106,9 @@ func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	return withManaged(bare, printManaged(o.entries)), nil
 }
 
-// entriesBefore are the managers that an update starts from: those of its body if it has any that can be read, else those of the
-// live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them changes nothing.
+// entriesBefore are the managers that an update starts from: those of its body if it has any that can be read, else
+// those of the live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them
+// changes nothing.
 func (o *operation) entriesBefore(live, next object.Value) []*entry {
 	if o.writer.Subresource == "" {
 		brought := next.At("metadata", "managedFields")
@@ -136,8 +140,8 @@ func withManaged(v, managed object.Value) object.Value {
 	return v.WithAt(managed, "metadata", "managedFields")
 }
 
-// update gives the manager the paths that differ between live and next, and takes them from every entry, the manager's own
-// included:
+// update gives the manager the paths that differ between live and next, and takes them from every entry, the manager's
+// own included:
 //
 //	owned(m) = owned(m) ∖ diff(live, next) for each m; then owned(manager) ∪= touched(diff(live, next)) ∖ unowned
 //
@@ -168,9 +172,9 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	return nil
 }
 
-// Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its managedFields.
-// Where nothing changes it shares the memory of live. The intent must have been decoded: its scalars are in the form in which
-// its type holds them.
+// Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its
+// managedFields. Where nothing changes it shares the memory of live. The intent must have been decoded: its scalars
+// are in the form in which its type holds them.
 //
 // Errors are *ConflictError, *TypeError, ErrManaged if the intent has managedFields, and those of Versions.
 func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) {
@@ -204,9 +208,9 @@ var ErrManaged = errors.New("metadata.managedFields must be nil")
 
 // apply merges an intent whose paths, set, have been collected and checked. The package comment has the formulas.
 //
-// Two shortcuts keep a repeated apply, which is by far the most frequent one, at the cost of a walk over the intent. join
-// returns live itself if the intent adds nothing; and if the manager owned exactly what it applies now, in the same version,
-// nothing can have been given up, so that there is nothing to prune.
+// Two shortcuts keep a repeated apply, which is by far the most frequent one, at the cost of a walk over the intent.
+// join returns live itself if the intent adds nothing; and if the manager owned exactly what it applies now, in the
+// same version, nothing can have been given up, so that there is nothing to prune.
 func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (object.Value, []*entry, error) {
 	o := operation{kind: k, writer: &w, arena: r}
 	var err error
@@ -267,7 +271,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	return merged, o.entries, nil
 }
 
-// setApplied gives the writer's entry the set that is stored. Its time changes when the object does, not when the set does.
+// setApplied gives the writer's entry the set that is stored. Its time changes when the object does, not when the set
+// does.
 func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	me.set = mine
 	if me.set.Empty() {
@@ -279,8 +284,9 @@ func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	}
 }
 
-// zeroObject is what a new object is compared with: Go's zero value of its kind, in its version. Null would not do: the fields
-// that Go always writes (`status: {}`) would then belong to whoever creates the object, although nobody has written them.
+// zeroObject is what a new object is compared with: Go's zero value of its kind, in its version. Null would not do:
+// the fields that Go always writes (`status: {}`) would then belong to whoever creates the object, although nobody has
+// written them.
 func (o *operation) zeroObject(obj object.Value) object.Value {
 	zero := o.kind.Type.Zero()
 	if zero.Kind() != object.Map {
@@ -294,8 +300,8 @@ func (o *operation) filtered(s Set, version string) Set {
 	return s.MinusAll(o.kind.Reset[version])
 }
 
-// reconcile adapts the sets of all managers to the schemas of their versions, and drops managers whose version does not exist
-// any longer: their paths mean nothing.
+// reconcile adapts the sets of all managers to the schemas of their versions, and drops managers whose version does
+// not exist any longer: their paths mean nothing.
 func (o *operation) reconcile(live object.Value) error {
 	kept := make([]*entry, 0, len(o.entries)+1)
 	for _, e := range o.entries {
@@ -321,14 +327,15 @@ func (o *operation) reconcile(live object.Value) error {
 //
 //	conflicts(m) = owned(m) ∩ touched(diff)        owned(m) = owned(m) ∖ diff
 //
-// with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager that is left with
-// nothing is dropped. The result is diff in the version of the request.
+// with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager that is
+// left with nothing is dropped. The result is diff in the version of the request.
 //
-// Removed fields are no conflict: an apply removes only what nobody else owns (prune), and an update may remove anything. The
-// whole objects are compared, not the intent with live, because pruning changes fields that the intent does not mention.
+// Removed fields are no conflict: an apply removes only what nobody else owns (prune), and an update may remove
+// anything. The whole objects are compared, not the intent with live, because pruning changes fields that the intent
+// does not mention.
 //
-// The managers must have been reconciled, so that their versions exist. There are few distinct versions, mostly one: a linear
-// search finds the comparison that has been made for one.
+// The managers must have been reconciled, so that their versions exist. There are few distinct versions, mostly one: a
+// linear search finds the comparison that has been made for one.
 func (o *operation) updateOwners(live, next object.Value, writer *entry, force bool) (Set, error) {
 	type comparison struct {
 		version string

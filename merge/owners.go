@@ -23,8 +23,8 @@ type Place struct {
 	System bool  // set by the server and never owned (SSA-15)
 }
 
-// Owners lists the owners of every place of an object. t is its type, or nil if that is unknown. Then the paths that are owned
-// decide which lists are associative.
+// Owners lists the owners of every place of an object. t is its type, or nil if that is unknown. Then the paths that
+// are owned decide which lists are associative.
 func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
 	entries, err := ParseManagedFields(obj.At("metadata", "managedFields"))
 	if err != nil {
@@ -88,7 +88,8 @@ func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at
 	}
 }
 
-// ownedAsAWhole says whether a map or list is owned as a whole. Without a schema it is if it has an owner and no path below it has.
+// ownedAsAWhole says whether a map or list is owned as a whole. Without a schema it is if it has an owner and no path
+// below it has.
 func ownedAsAWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
 	if t.Kind == schema.Any && !t.AtomicMap {
 		return has && !slices.ContainsFunc(below, func(s Set) bool { return !s.Empty() })
@@ -151,8 +152,9 @@ func (e *Entry) String() string {
 	return text + ")"
 }
 
-// RemovedWithout is the set of paths that would be removed from the object if this manager applied an empty intent: those that
-// only this manager keeps there. It is empty for managers of updates, as an apply prunes only what was applied.
+// RemovedWithout is the set of paths that would be removed from the object if this manager applied an empty intent:
+// those that only this manager keeps there. It is empty for managers of updates, as an apply prunes only what was
+// applied.
 func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	if manager.Operation != OperationApply {
 		return Set{}, nil
@@ -255,7 +257,8 @@ func (a *annotator) names(p *Place) string {
 	return strings.Join(names, ", ")
 }
 
-// yamlKey prints a key or string on one line. It is quoted as in JSON unless YAML 1.1 reads it as the same string without.
+// yamlKey prints a key or string on one line. It is quoted as in JSON unless YAML 1.1 reads it as the same string
+// without.
 func yamlKey(name string) string {
 	for i := 0; i < len(name); i++ {
 		switch c := name[i]; {

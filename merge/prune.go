@@ -8,8 +8,8 @@ import (
 	"plinth/schema"
 )
 
-// without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes null, and
-// whoever calls removes it or not, by its own path in the set.
+// without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes
+// null, and whoever calls removes it or not, by its own path in the set.
 func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	s := shapeOf(t, v)
 	switch {
@@ -88,21 +88,22 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 //	lost   = owned(last) ∩ fields(merged) ∖ fields(kept)
 //	result = merged ∖ lost        so that lost ∩ owned(m) = ∅ for every manager m, the writer included
 //
-// where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added back.
+// where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added
+// back.
 //
-// The obvious way is to remove owned(last) ∖ ⋃ owned(m) directly. It fails in three ways. A container that last owned may hold
-// fields that others own, or that nobody owns: it must stay as long as one of the former is in it, and it takes the latter along.
-// A struct is in no set, but has to go with its last field. And the managers may name the same field differently, in their own
-// versions: whether a field of last is owned by m can only be seen by converting the object to the version of m with the field
-// taken out and with it left in. Hence values are computed first (kept), and their sets are compared: fields(kept) says exactly
-// what is still needed.
+// The obvious way is to remove owned(last) ∖ ⋃ owned(m) directly. It fails in three ways. A container that last owned
+// may hold fields that others own, or that nobody owns: it must stay as long as one of the former is in it, and it
+// takes the latter along. A struct is in no set, but has to go with its last field. And the managers may name the same
+// field differently, in their own versions: whether a field of last is owned by m can only be seen by converting the
+// object to the version of m with the field taken out and with it left in. Hence values are computed first (kept), and
+// their sets are compared: fields(kept) says exactly what is still needed.
 func (o *operation) prune(merged object.Value, last *entry, writer *entry) (object.Value, error) {
 	if last == nil || last.set.Empty() {
 		return merged, nil
 	}
 	if last.APIVersion == writer.APIVersion && last.set.within(writer.set) {
-		// Nothing was given up: owned(last) ∖ owned(writer) = ∅. The set of an intent has every list and map item above its paths,
-		// so that no container goes away, either. The way below would come to the same result.
+		// Nothing was given up: owned(last) ∖ owned(writer) = ∅. The set of an intent has every list and map item
+		// above its paths, so that no container goes away, either. The way below would come to the same result.
 		return merged, nil
 	}
 	at, t, err := o.in(merged, last.APIVersion)
@@ -134,9 +135,9 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	return out, err
 }
 
-// addOwned adds back to pruned whatever of merged somebody owns, the writer included. It goes version by version, and starts with
-// the version of the last apply: a conversion may need fields that have been taken out, and this version gives them back without
-// one. pruned stays a part of merged throughout.
+// addOwned adds back to pruned whatever of merged somebody owns, the writer included. It goes version by version, and
+// starts with the version of the last apply: a conversion may need fields that have been taken out, and this version
+// gives them back without one. pruned stays a part of merged throughout.
 func (o *operation) addOwned(merged, pruned object.Value, first string) (object.Value, error) {
 	versions := []string{first}
 	for _, e := range o.entries {

@@ -2,10 +2,11 @@ package merge
 
 import "plinth/schema"
 
-// reconcile adapts a stored set to a schema in which lists or maps have become atomic since (SSA-10): whoever owned a part of one
-// owns all of it. In the result, no path leads into something atomic.
+// reconcile adapts a stored set to a schema in which lists or maps have become atomic since (SSA-10): whoever owned a
+// part of one owns all of it. In the result, no path leads into something atomic.
 //
-// The other direction needs nothing: of what has become granular the path of the container stays owned, without its parts.
+// The other direction needs nothing: of what has become granular the path of the container stays owned, without its
+// parts.
 func (s Set) reconcile(t *schema.Type) Set {
 	var out []node
 	for i := range s.nodes {
@@ -48,8 +49,8 @@ func belowType(t *schema.Type, e Element) *schema.Type {
 	return nil
 }
 
-// schemaless says whether the schema says nothing of the members of a map. The reference does not reconcile such maps, even if
-// they are atomic.
+// schemaless says whether the schema says nothing of the members of a map. The reference does not reconcile such maps,
+// even if they are atomic.
 func schemaless(t *schema.Type) bool {
 	switch t.Kind {
 	case schema.Any:

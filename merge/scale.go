@@ -2,8 +2,9 @@ package merge
 
 import "plinth/object"
 
-// Replicas is the path of the field behind the replicas of the scale subresource, in each API version of the main resource
-// (SSA-14). The path is nil for a version without that subresource; a version that does not exist is not in the map.
+// Replicas is the path of the field behind the replicas of the scale subresource, in each API version of the main
+// resource (SSA-14). The path is nil for a version without that subresource; a version that does not exist is not in
+// the map.
 type Replicas map[string]Path
 
 // scaleVersion is the API version of the scale subresource.
@@ -11,7 +12,8 @@ const scaleVersion = "autoscaling/v1"
 
 var replicasInScale = Path{FieldElement("spec"), FieldElement("replicas")}
 
-// ToScale is the managedFields of the scale subresource: whoever owns the field in the main resource owns spec.replicas here.
+// ToScale is the managedFields of the scale subresource: whoever owns the field in the main resource owns
+// spec.replicas here.
 func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	entries, err := parseManaged(managed, new(arena))
 	if err != nil {
@@ -28,7 +30,8 @@ func (r Replicas) ToScale(managed object.Value) (object.Value, error) {
 	return printManaged(out), nil
 }
 
-// FromScale applies to the managedFields of the main resource what a write to the scale subresource has changed in its own:
+// FromScale applies to the managedFields of the main resource what a write to the scale subresource has changed in its
+// own:
 //
 //   - an entry that owned the field and is not among those of the scale any longer loses it;
 //   - an entry of the scale that is not in the main resource is added, in the version apiVersion;

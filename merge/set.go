@@ -8,11 +8,13 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Set is a set of paths, held as a trie. A path in the set implies neither those above it nor those below: a manager may own a
-// list item but not all of its fields, or a field of it but not the item. A Set is immutable and shares its parts with others.
+// Set is a set of paths, held as a trie. A path in the set implies neither those above it nor those below: a manager
+// may own a list item but not all of its fields, or a field of it but not the item. A Set is immutable and shares its
+// parts with others.
 //
-// All operations walk the sorted nodes of both tries in parallel and reuse subtrees that they do not change: their cost is that
-// of the parts in which the operands differ or overlap, and `s.identical(t)` then tells at once that nothing has changed.
+// All operations walk the sorted nodes of both tries in parallel and reuse subtrees that they do not change: their
+// cost is that of the parts in which the operands differ or overlap, and `s.identical(t)` then tells at once that
+// nothing has changed.
 type Set struct {
 	// Invariant: element(nodes[i]) < element(nodes[i+1]), by Element.Compare.
 	nodes []node
@@ -20,16 +22,16 @@ type Set struct {
 
 // node is one element of a trie.
 //
-// Invariant: marks ≠ 0 ∨ below ≠ ∅. Without it, two tries of the same paths could differ, and neither Equal nor Empty would be
-// a comparison of nodes.
+// Invariant: marks ≠ 0 ∨ below ≠ ∅. Without it, two tries of the same paths could differ, and neither Equal nor Empty
+// would be a comparison of nodes.
 type node struct {
 	element Element
 	marks   marks
 	below   Set
 }
 
-// marks say in what sense a path is in a trie. A plain Set has one sense only. The result of a comparison has two, and a path
-// may have both: a value that is replaced by one of another kind is both removed and touched.
+// marks say in what sense a path is in a trie. A plain Set has one sense only. The result of a comparison has two, and
+// a path may have both: a value that is replaced by one of another kind is both removed and touched.
 type marks uint8
 
 const (
@@ -104,7 +106,8 @@ func (s Set) find(e Element) (int, bool) {
 	return lo, false
 }
 
-// seek is find by a linear search from a position on. For a parallel walk of two sets: all its searches together take one pass.
+// seek is find by a linear search from a position on. For a parallel walk of two sets: all its searches together take
+// one pass.
 func (s Set) seek(from int, e Element) (int, bool) {
 	for ; from < len(s.nodes); from++ {
 		if c := s.nodes[from].element.Compare(e); c >= 0 {
@@ -176,8 +179,8 @@ func (s Set) within(t Set) bool {
 	return true
 }
 
-// identical says whether two sets are the same memory, which implies that they are equal. Operations return their operand
-// where they change nothing, so that this is a cheap test of "unchanged"; a false result proves nothing.
+// identical says whether two sets are the same memory, which implies that they are equal. Operations return their
+// operand where they change nothing, so that this is a cheap test of "unchanged"; a false result proves nothing.
 func (s Set) identical(t Set) bool {
 	return len(s.nodes) == len(t.nodes) && (len(s.nodes) == 0 || &s.nodes[0] == &t.nodes[0])
 }
@@ -334,8 +337,8 @@ func (s Set) only(which marks) Set {
 	return Set{out}
 }
 
-// sortedSet makes a set of nodes in any order; of two with the same element, the later one counts. Nodes nearly always come in
-// order, which one pass finds out; only others are sorted.
+// sortedSet makes a set of nodes in any order; of two with the same element, the later one counts. Nodes nearly always
+// come in order, which one pass finds out; only others are sorted.
 func sortedSet(nodes []node) Set {
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i-1].element.Compare(nodes[i].element) >= 0 {
@@ -356,16 +359,17 @@ func sortedSet(nodes []node) Set {
 	return Set{nodes}
 }
 
-// arena allocates the nodes of the sets of one operation: those that it reads from managedFields, and those of its comparisons.
-// An operation makes hundreds of small slices of nodes, one per level of each trie; cut from few large ones they cost few
-// allocations. The zero value is an arena whose memory the garbage collector frees.
+// arena allocates the nodes of the sets of one operation: those that it reads from managedFields, and those of its
+// comparisons. An operation makes hundreds of small slices of nodes, one per level of each trie; cut from few large
+// ones they cost few allocations. The zero value is an arena whose memory the garbage collector frees.
 //
-// An arena of newArena is used by one operation after the other. Then no Set that was made in it may outlive the operation:
+// An arena of newArena is used by one operation after the other. Then no Set that was made in it may outlive the
+// operation:
 //
 //	release(a) ⇒ no Set of a is reachable
 //
-// Operations keep this by returning values and texts (FieldsV1) only, never a Set. With invariants on, a released arena is
-// overwritten and dropped, so that a Set that did outlive it fails the check of its order.
+// Operations keep this by returning values and texts (FieldsV1) only, never a Set. With invariants on, a released
+// arena is overwritten and dropped, so that a Set that did outlive it fails the check of its order.
 type arena struct {
 	free []node // the rest of the chunk from which slices are cut
 	kept []node // the first chunk, which stays with the arena when it is released

@@ -23,8 +23,8 @@ const (
 // deduced is the type of values without a schema (SSA-9): maps are granular, lists atomic.
 var deduced = &schema.Type{Kind: schema.Any}
 
-// shapeOf is the shape of a value. The type decides; the value does only where the type admits several kinds, and null is a
-// mapping then.
+// shapeOf is the shape of a value. The type decides; the value does only where the type admits several kinds, and null
+// is a mapping then.
 func shapeOf(t *schema.Type, v object.Value) shape {
 	switch t.Kind {
 	case schema.Struct, schema.Map:
@@ -81,9 +81,9 @@ func itemType(t *schema.Type) *schema.Type {
 	return deduced
 }
 
-// identify is the identity of an item of an associative list: its value in a set, the value of its key if the list has one key,
-// a map of its keys if the list has several. A missing key has its default; without a default it is left out, unless all are
-// (SSA-8). The errors are worded as those of the reference.
+// identify is the identity of an item of an associative list: its value in a set, the value of its key if the list has
+// one key, a map of its keys if the list has several. A missing key has its default; without a default it is left out,
+// unless all are (SSA-8). The errors are worded as those of the reference.
 func identify(t *schema.Type, item object.Value) (object.Value, error) {
 	if t.ListType == schema.Set {
 		switch item.Kind() {
@@ -146,14 +146,14 @@ func elementOf(t *schema.Type, id object.Value) Element {
 	return KeyElement(id)
 }
 
-// itemIndex is an index of the items of an associative list by their identities. An identity may occur several times; the index has
-// all occurrences, in the order of the list: first(id), and from there on by next.
+// itemIndex is an index of the items of an associative list by their identities. An identity may occur several times;
+// the index has all occurrences, in the order of the list: first(id), and from there on by next.
 //
-// Small lists are searched linearly, and nearly all are small. Larger ones have their positions sorted by (identity, position): an
-// apply to a list of thousands of items looks up each of them.
+// Small lists are searched linearly, and nearly all are small. Larger ones have their positions sorted by (identity,
+// position): an apply to a list of thousands of items looks up each of them.
 //
-// Invariant: sorted = nil, or sorted is a permutation of 0 … len(ids)-1 with
-// (ids[sorted[k]], sorted[k]) < (ids[sorted[k+1]], sorted[k+1]).
+// Invariant: sorted = nil, or sorted is a permutation of 0 … len(ids)-1 with (ids[sorted[k]], sorted[k]) <
+// (ids[sorted[k+1]], sorted[k+1]).
 type itemIndex struct {
 	ids    []object.Value          // of each item
 	sorted []int32                 // nil for small lists

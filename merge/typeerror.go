@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// TypeError is the error of an object that cannot be merged: a value of the wrong kind, a field that the schema does not have, an
-// associative list with two items of one identity or with one of none.
+// TypeError is the error of an object that cannot be merged: a value of the wrong kind, a field that the schema does
+// not have, an associative list with two items of one identity or with one of none.
 type TypeError struct {
 	Path    string
 	Message string

@@ -20,8 +20,8 @@ import (
 // selfDescribed is the head of the tag that says of what follows that it is CBOR (RFC 8949, 3.4.6).
 const selfDescribed = "\xd9\xd9\xf7"
 
-// cborReader reads CBOR as Kubernetes does: strings of either type, maps without duplicates, numbers that JSON has, and bytes
-// that are to become base64 as such text.
+// cborReader reads CBOR as Kubernetes does: strings of either type, maps without duplicates, numbers that JSON has,
+// and bytes that are to become base64 as such text.
 var cborReader = sync.OnceValue(func() cbor.DecMode {
 	var simple []func(*cbor.SimpleValueRegistry) error
 	for value := range 256 {
@@ -56,8 +56,8 @@ var cborReader = sync.OnceValue(func() cbor.DecMode {
 	return mode
 })
 
-// ParseCBOR reads one item of CBOR as the value that the same thing in JSON would be (MED-4). Keys that stand twice are an
-// error there.
+// ParseCBOR reads one item of CBOR as the value that the same thing in JSON would be (MED-4). Keys that stand twice
+// are an error there.
 func ParseCBOR(data []byte) (Parsed, error) {
 	var read any
 	if err := cborReader().Unmarshal(data, &read); err != nil {
@@ -120,9 +120,9 @@ func validText(s string) string {
 	return string(appendValid(nil, s))
 }
 
-// AppendCBOR prints JSON text, which this package has printed, as CBOR (MED-4). The text may be any part of a document that
-// begins and ends between tokens: lists and maps are of indefinite length, so that a collection can be printed while it is
-// read. Strings are byte strings, as Kubernetes writes them.
+// AppendCBOR prints JSON text, which this package has printed, as CBOR (MED-4). The text may be any part of a document
+// that begins and ends between tokens: lists and maps are of indefinite length, so that a collection can be printed
+// while it is read. Strings are byte strings, as Kubernetes writes them.
 func AppendCBOR(dst []byte, text []byte) []byte {
 	for i := 0; i < len(text); {
 		switch c := text[i]; c {

@@ -1,7 +1,7 @@
 package object
 
-// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They panic: bytes that are not
-// canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
+// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They panic: bytes
+// that are not canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
 
 // mustHold panics with what does not hold.
 func mustHold(ok bool, formula string) {
@@ -10,8 +10,9 @@ func mustHold(ok bool, formula string) {
 	}
 }
 
-// check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if there is one, lies between them:
-// Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets without another look.
+// check: 0 < Item ≤ Splice < len(data), a key starts at each of them, and managedFields, if there is one, lies between
+// them: Item < Managed < ManagedEnd ≤ Splice. Printing in parts relies on it: it cuts the text at these offsets
+// without another look.
 func (at *Places) check(data []byte) {
 	key := func(pos int) bool { return 0 < pos && pos < len(data) && data[pos] == '"' }
 	mustHold(key(at.Item) && key(at.Splice) && at.Item <= at.Splice, "object: Item or Splice is not at a key")

@@ -10,11 +10,12 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type, or without
-// its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote of a key; or
-// Managed = ManagedEnd = 0.
+// Places are offsets into a stored object, at which it is cut to print it with its resourceVersion, without its type,
+// or without its managedFields. Invariant: 0 < Item < Managed < ManagedEnd ≤ Splice < len, each of them at the quote
+// of a key; or Managed = ManagedEnd = 0.
 type Places struct {
-	// Item is the first key that is neither apiVersion nor kind: '{' and the bytes from here on are the object without its type.
+	// Item is the first key that is neither apiVersion nor kind: '{' and the bytes from here on are the object without
+	// its type.
 	Item int
 	// Splice is where resourceVersion is inserted: the first key of the metadata that is greater.
 	Splice int
@@ -24,8 +25,9 @@ type Places struct {
 
 // Locate finds the places of a stored object. ok is false for bytes that are no canonical object with a UID.
 //
-// It reads the object only up to the Splice, without parsing: the canonical form has metadata third at the latest, and every stored
-// object has a UID, a key behind resourceVersion. So a read costs no parse, whatever the size of the object.
+// It reads the object only up to the Splice, without parsing: the canonical form has metadata third at the latest, and
+// every stored object has a UID, a key behind resourceVersion. So a read costs no parse, whatever the size of the
+// object.
 func Locate(data []byte) (at Places, ok bool) {
 	at, ok = locate(data)
 	if invariants.Enabled && ok {
@@ -56,8 +58,8 @@ func locate(data []byte) (at Places, ok bool) {
 	return at, false
 }
 
-// inMetadata finds managedFields and the first key behind resourceVersion in the metadata that starts at pos. It is false
-// if there is no such key.
+// inMetadata finds managedFields and the first key behind resourceVersion in the metadata that starts at pos. It is
+// false if there is no such key.
 func (at *Places) inMetadata(data []byte, pos int) bool {
 	if data[pos] != '{' {
 		return false
@@ -91,8 +93,8 @@ func keyAt(data []byte, pos int) (string, int) {
 	return string(data[pos+1 : end-1]), end + 1
 }
 
-// bytesPassed counts the bytes that skip and keyAt have passed. It is kept where invariants are on: a test that reads of it sees
-// whether a search is linear, which no clock tells for certain.
+// bytesPassed counts the bytes that skip and keyAt have passed. It is kept where invariants are on: a test that reads
+// of it sees whether a search is linear, which no clock tells for certain.
 var bytesPassed atomic.Int64
 
 // skip returns the offset behind the value at pos.
@@ -161,8 +163,9 @@ func AppendVersioned(dst, data []byte, splice int, revision int64) []byte {
 // Skip returns the offset behind the value at pos of canonical JSON.
 func Skip(data []byte, pos int) int { return skip(data, pos) }
 
-// AppendOutline appends canonical JSON with null in place of the value of every member, at any depth, that has one of these keys. It
-// takes one pass and no parse, for long objects whose greater part is not needed. Keys with escapes do not match.
+// AppendOutline appends canonical JSON with null in place of the value of every member, at any depth, that has one of
+// these keys. It takes one pass and no parse, for long objects whose greater part is not needed. Keys with escapes do
+// not match.
 func AppendOutline(dst, data []byte, without ...string) []byte {
 	from := 0
 	for pos := 0; pos < len(data); {

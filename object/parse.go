@@ -20,9 +20,9 @@ const MaxDepth = 10_000
 // Parsed is the result of a parse.
 type Parsed struct {
 	Value Value
-	// Duplicates holds the path of every key that occurs twice in its map (`spec.replicas`), in the order of the text, or the
-	// message of the YAML parser about it. The later one of two is in Value. At most maxDuplicates are listed, and fewer if their
-	// paths are long.
+	// Duplicates holds the path of every key that occurs twice in its map (`spec.replicas`), in the order of the text,
+	// or the message of the YAML parser about it. The later one of two is in Value. At most maxDuplicates are listed,
+	// and fewer if their paths are long.
 	Duplicates []string
 
 	text string // the input, if it was JSON; else ""
@@ -42,16 +42,16 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return e.Message }
 
-// ParseJSON parses one JSON document. Strings of the result point into the input, which must not change afterwards. Errors are
-// *SyntaxError, worded as those of encoding/json.
+// ParseJSON parses one JSON document. Strings of the result point into the input, which must not change afterwards.
+// Errors are *SyntaxError, worded as those of encoding/json.
 //
-// One pass finds everything that is wrong with a document, and everything that is to be known of it: syntax errors with their
-// offsets, nesting beyond MaxDepth, duplicate keys with their paths. Passes of their own for each, as the reference has them,
-// would read every body three times.
+// One pass finds everything that is wrong with a document, and everything that is to be known of it: syntax errors
+// with their offsets, nesting beyond MaxDepth, duplicate keys with their paths. Passes of their own for each, as the
+// reference has them, would read every body three times.
 func ParseJSON(data []byte) (Parsed, error) { return parse(data, nil) }
 
-// ParseMembers is ParseJSON of an object of which only these members are kept. The whole text is checked, but other members cost no
-// memory, and half the time.
+// ParseMembers is ParseJSON of an object of which only these members are kept. The whole text is checked, but other
+// members cost no memory, and half the time.
 func ParseMembers(data []byte, only ...string) (Parsed, error) { return parse(data, only) }
 
 func parse(data []byte, only []string) (Parsed, error) {
@@ -79,9 +79,10 @@ func parse(data []byte, only []string) (Parsed, error) {
 
 // parser is the state of one pass.
 //
-// How many items a list has is known only at its end. Growing a slice for each container would allocate several times per container
-// and leave half of that as garbage. So the items of all open containers are collected on one stack, those of the innermost one
-// on top (and members on another), and copied out at their exact size when their container ends:
+// How many items a list has is known only at its end. Growing a slice for each container would allocate several times
+// per container and leave half of that as garbage. So the items of all open containers are collected on one stack,
+// those of the innermost one on top (and members on another), and copied out at their exact size when their container
+// ends:
 //
 //	members[base:] are those of the innermost open map, where base was len(members) when it was opened
 //
@@ -96,8 +97,8 @@ type parser struct {
 	only []string // the members of the top that are kept; nil: all
 	skim bool     // the current value is checked, but not kept
 
-	// Small containers are cut from these: an allocation for each would cost more than everything else. So a small part of a
-	// value keeps its neighbours in memory, as its strings keep the input.
+	// Small containers are cut from these: an allocation for each would cost more than everything else. So a small
+	// part of a value keeps its neighbours in memory, as its strings keep the input.
 	itemSlab   []Value
 	memberSlab []Member
 }
@@ -130,8 +131,8 @@ const maxPooled = 1024
 // slabSize is how many items or members a slab has; a container of more than a quarter of that has its own memory.
 const slabSize = 64
 
-// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, where the key of a
-// member begins in the input.
+// step is one element of the way from the top to the value being parsed: an index, or, where that is -1, where the key
+// of a member begins in the input.
 type step struct{ index, key int }
 
 func (p *parser) value() (Value, error) {
@@ -221,9 +222,9 @@ func (p *parser) object() (Value, error) {
 	return v, nil
 }
 
-// keep copies what was collected for a container to its final memory: a slab, or an allocation of its own if it is large. left is
-// what remains of the input, which bounds how much of a new slab can be used. The result has no spare capacity: appending to it
-// copies, and cannot write into a neighbour.
+// keep copies what was collected for a container to its final memory: a slab, or an allocation of its own if it is
+// large. left is what remains of the input, which bounds how much of a new slab can be used. The result has no spare
+// capacity: appending to it copies, and cannot write into a neighbour.
 func keep[T any](slab *[]T, collected []T, left int) []T {
 	if len(collected) == 0 {
 		return nil
@@ -420,8 +421,8 @@ func (p *parser) str() (string, error) {
 }
 
 // afterPlain returns the offset of the first byte from pos on that is a quote, a backslash, a control character or no
-// ASCII. It looks at eight bytes at a time: each of the four terms has the top bit of every byte set that it is about, and
-// perhaps of later ones, which does not matter as only the first counts.
+// ASCII. It looks at eight bytes at a time: each of the four terms has the top bit of every byte set that it is about,
+// and perhaps of later ones, which does not matter as only the first counts.
 func afterPlain(in string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(in); pos += 8 {

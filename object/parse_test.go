@@ -178,7 +178,8 @@ func TestDuplicatesAreBounded(t *testing.T) {
 	if p.Value.Len() != 5000 || len(p.Duplicates) != maxDuplicates {
 		t.Errorf("%d members, %d duplicates", p.Value.Len(), len(p.Duplicates))
 	}
-	// Under a long key, the path of each would be as long: neither all of them are kept, nor looked up again and again.
+	// Under a long key, the path of each would be as long: neither all of them are kept, nor looked up again and
+	// again.
 	long := strings.Repeat("k", 1<<20)
 	for _, inner := range []string{strings.Repeat(`"a":1,`, 100_000) + `"a":1`, strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1`} {
 		p, err := ParseJSON([]byte(`{"` + long + `":{` + inner + `}}`))
@@ -240,7 +241,8 @@ func TestUntyped(t *testing.T) {
 	}
 }
 
-// Each list or map of numbers is copied once, however many of its numbers change: a copy per number would take quadratic time.
+// Each list or map of numbers is copied once, however many of its numbers change: a copy per number would take
+// quadratic time.
 //
 // SPEC: WRITE-6.
 func TestUntypedIsLinear(t *testing.T) {

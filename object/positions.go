@@ -7,12 +7,12 @@ import (
 	"unsafe"
 )
 
-// Positions are the offsets of members in the text of a parsed document, by their paths in the form of Duplicates: that of the nth
-// occurrence of each key in its map, counted from 1. An offset is -1 if there are fewer. The result is nil if the document was not
-// JSON.
+// Positions are the offsets of members in the text of a parsed document, by their paths in the form of Duplicates:
+// that of the nth occurrence of each key in its map, counted from 1. An offset is -1 if there are fewer. The result is
+// nil if the document was not JSON.
 //
-// The text is read a second time, and only those parts that lead to one of the paths: a parser that kept the offset of every member
-// would cost every request what few need.
+// The text is read a second time, and only those parts that lead to one of the paths: a parser that kept the offset of
+// every member would cost every request what few need.
 func (p *Parsed) Positions(paths []string, nth int) []int {
 	if p.text == "" {
 		return nil
@@ -29,8 +29,8 @@ func (p *Parsed) Positions(paths []string, nth int) []int {
 	return f.at
 }
 
-// inOrder are the duplicates in the order of their second occurrences in the text, which is the order in which the reference
-// reports them. The parser finds them in another order: that in which containers end.
+// inOrder are the duplicates in the order of their second occurrences in the text, which is the order in which the
+// reference reports them. The parser finds them in another order: that in which containers end.
 func (p *Parsed) inOrder() []string {
 	at := p.Positions(p.Duplicates, 2)
 	order := make([]int, len(at))
@@ -45,7 +45,8 @@ func (p *Parsed) inOrder() []string {
 	return sorted
 }
 
-// finder looks for paths in the text of a document that has been parsed before: it is well-formed, and not nested too deep.
+// finder looks for paths in the text of a document that has been parsed before: it is well-formed, and not nested too
+// deep.
 type finder struct {
 	text  string
 	data  []byte // the same
@@ -55,8 +56,8 @@ type finder struct {
 	at    []int
 }
 
-// value searches the value at pos for the paths that lead through it: those with these indices, which agree in their first length
-// bytes. It returns the offset behind the value.
+// value searches the value at pos for the paths that lead through it: those with these indices, which agree in their
+// first length bytes. It returns the offset behind the value.
 func (f *finder) value(pos int, through []int, length int) int {
 	if len(through) == 0 || f.text[pos] != '{' && f.text[pos] != '[' {
 		return skip(f.data, pos)

@@ -9,8 +9,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// leading are the members that come first at the top of an object: whoever reads only the beginning of stored bytes (Locate, the
-// index of owners) finds type and metadata there, whatever the object holds otherwise.
+// leading are the members that come first at the top of an object: whoever reads only the beginning of stored bytes
+// (Locate, the index of owners) finds type and metadata there, whatever the object holds otherwise.
 var leading = [...]string{"apiVersion", "kind", "metadata"}
 
 // AppendJSON prints a value, members in byte order.
@@ -25,8 +25,8 @@ func AppendObject(dst []byte, v Value) []byte {
 	return p.object(dst, v)
 }
 
-// AppendStored is AppendObject for a caller that keeps the value beside its text. exact says that the value is the one that a reader
-// of the text gets:
+// AppendStored is AppendObject for a caller that keeps the value beside its text. exact says that the value is the one
+// that a reader of the text gets:
 //
 //	exact ⇒ ParseJSON(text) = v
 //
@@ -180,8 +180,8 @@ func (p *printer) text(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// afterPrintable returns the offset of the first byte from pos on that does not stand for itself, or is no ASCII. It looks at
-// eight bytes at a time, as afterPlain does; a < and a > differ in one bit.
+// afterPrintable returns the offset of the first byte from pos on that does not stand for itself, or is no ASCII. It
+// looks at eight bytes at a time, as afterPlain does; a < and a > differ in one bit.
 func afterPrintable(s string, pos int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; pos+8 <= len(s); pos += 8 {

@@ -32,7 +32,8 @@ func (k Kind) String() string { return kindNames[k] }
 
 // Value is one immutable value. It takes 24 bytes: scalars stand in it, everything else is behind the pointer.
 type Value struct {
-	// Bool: 0 or 1. Int: the integer. Float: its bits. Number, String: bytes at p. List: values at p. Map: members at p.
+	// Bool: 0 or 1. Int: the integer. Float: its bits. Number, String: bytes at p. List: values at p. Map: members at
+	// p.
 	n    uint64
 	p    unsafe.Pointer
 	kind Kind
@@ -211,8 +212,8 @@ func (v Value) Members() []Member {
 	return unsafe.Slice((*Member)(v.p), int(v.n))
 }
 
-// few is up to how many members are looked through one by one: keys of different lengths are told apart without a look at
-// them, and that is quicker than the order of a few.
+// few is up to how many members are looked through one by one: keys of different lengths are told apart without a look
+// at them, and that is quicker than the order of a few.
 const few = 12
 
 // Get finds the member of a map with this key. Every other kind has none.
@@ -333,7 +334,8 @@ func (v Value) Untyped() (Value, error) {
 	})
 }
 
-// Scalars is the value with every scalar in it, at every depth, replaced by what change makes of it. It fails where change does.
+// Scalars is the value with every scalar in it, at every depth, replaced by what change makes of it. It fails where
+// change does.
 func (v Value) Scalars(change func(Value) (Value, error)) (Value, error) {
 	switch v.kind {
 	case List:
@@ -385,7 +387,8 @@ func (e *NumberError) Error() string {
 	return "json: cannot unmarshal number " + e.Literal + " into Go value of type float64"
 }
 
-// Equal says whether two values have the same content. An Int and a Float of the same number differ, as their types do.
+// Equal says whether two values have the same content. An Int and a Float of the same number differ, as their types
+// do.
 func Equal(a, b Value) bool {
 	if a.kind != b.kind {
 		return false

@@ -26,8 +26,8 @@ func vectorDir(tb testing.TB) string {
 	return filepath.Join(dir, "testdata", "HEAD")
 }
 
-// Every vector says the same as JSON and as YAML, means what encoding/json reads in it, and prints as bytes that are read
-// and printed as themselves.
+// Every vector says the same as JSON and as YAML, means what encoding/json reads in it, and prints as bytes that are
+// read and printed as themselves.
 //
 // SPEC: MED-1, MED-2.
 func TestVectorsRoundTrip(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxExpansion bounds the text of a YAML document whose aliases are expanded (WRITE-6); a longer document may be as long
-// as it is. It is the limit of a request's body.
+// MaxExpansion bounds the text of a YAML document whose aliases are expanded (WRITE-6); a longer document may be as
+// long as it is. It is the limit of a request's body.
 const MaxExpansion = 3 << 20
 
 // ErrExpansion says that the aliases of a YAML document expand to more than MaxExpansion.
@@ -20,14 +20,14 @@ var ErrExpansion = fmt.Errorf("yaml: aliases expand to more than %d bytes", MaxE
 // errAliasing is what the library says where aliases stand for many nodes.
 var errAliasing = errors.New("yaml: document contains excessive aliasing")
 
-// ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. The text that aliases expand to is
-// bounded by MaxExpansion, the number of nodes by the YAML library.
+// ParseYAML parses one YAML document as Kubernetes does: as YAML 1.1, converted to JSON first. The text that aliases
+// expand to is bounded by MaxExpansion, the number of nodes by the YAML library.
 //
-// A document with duplicate keys, and no other, is parsed twice. The library has no mode that reports duplicates and converts the
-// document: its strict one returns an error in place of the JSON, and would have kept the first of two keys, where the last is to
-// be stored. The reference parses every document
-// twice whose fields are to be validated. Finding duplicates in the syntax tree of go.yaml.in/yaml/v3 instead
-// would compare keys by the rules of another version of YAML, under which `yes` and `true` are different keys.
+// A document with duplicate keys, and no other, is parsed twice. The library has no mode that reports duplicates and
+// converts the document: its strict one returns an error in place of the JSON, and would have kept the first of two
+// keys, where the last is to be stored. The reference parses every document twice whose fields are to be validated.
+// Finding duplicates in the syntax tree of go.yaml.in/yaml/v3 instead would compare keys by the rules of another
+// version of YAML, under which `yes` and `true` are different keys.
 func ParseYAML(data []byte) (Parsed, error) {
 	if err := checkExpansion(data); err != nil {
 		return Parsed{}, err
@@ -50,10 +50,10 @@ func ParseYAML(data []byte) (Parsed, error) {
 
 // checkExpansion refuses a document whose aliases expand to more than MaxExpansion.
 //
-// The library that turns YAML into JSON bounds how many nodes the aliases stand for, but not how long those are: 25,000
-// aliases of one scalar of 100 kB pass there, and take gigabytes. It is too late to count in its result, because binary
-// scalars and those with underscores are decoded anew for each alias. So the aliases are followed in the syntax tree,
-// which only the library's next version shows, before any is expanded.
+// The library that turns YAML into JSON bounds how many nodes the aliases stand for, but not how long those are:
+// 25,000 aliases of one scalar of 100 kB pass there, and take gigabytes. It is too late to count in its result,
+// because binary scalars and those with underscores are decoded anew for each alias. So the aliases are followed in
+// the syntax tree, which only the library's next version shows, before any is expanded.
 func checkExpansion(data []byte) error {
 	if bytes.IndexByte(data, '&') < 0 || bytes.IndexByte(data, '*') < 0 {
 		return nil // there is no anchor or no alias

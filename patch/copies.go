@@ -10,25 +10,27 @@ import (
 	"plinth/object"
 )
 
-// A JSON Patch is bounded by the number of its operations and by the size of its text, but each copy may double the document:
-// a few dozen that copy a list into itself would fill any memory (WRITE-6). The library bounds what copies add only by a
-// variable of its package, for the whole process, and no package may set a variable of another. So copies are counted here:
+// A JSON Patch is bounded by the number of its operations and by the size of its text, but each copy may double the
+// document: a few dozen that copy a list into itself would fill any memory (WRITE-6). The library bounds what copies
+// add only by a variable of its package, for the whole process, and no package may set a variable of another. So
+// copies are counted here:
 //
-//   - Without copies a document never grows by more than the text of its patch, and a copy adds at most the document. So n copies
-//     add at most
+//   - Without copies a document never grows by more than the text of its patch, and a copy adds at most the document.
+//     So n copies add at most
 //
 //     (2ⁿ - 1) · maxEscape · (document + patch)
 //
 //     Where that is within maxCopied, as it is for any patch that people write, nothing is counted.
 //
-//   - Otherwise the library gets the operations up to one copy at a time, so that the size of what it is about to copy is known.
-//     This prints and parses the whole document for each copy; maxReprinted bounds that. There is one difference: an operation on
-//     a path through a null that was copied fails here. The library, given all operations at once, takes that null for an empty map.
+//   - Otherwise the library gets the operations up to one copy at a time, so that the size of what it is about to copy
+//     is known. This prints and parses the whole document for each copy; maxReprinted bounds that. There is one
+//     difference: an operation on a path through a null that was copied fails here. The library, given all operations
+//     at once, takes that null for an empty map.
 const (
 	// maxCopied is how many bytes the copies of one patch may add, as in the reference.
 	maxCopied = 3 * 3 << 20
-	// maxReprinted bounds the work of counting: a second or two. The reference has no such bound; only a patch with dozens of
-	// copies in an object of megabytes, or thousands of them in one of tens of kilobytes, comes near it.
+	// maxReprinted bounds the work of counting: a second or two. The reference has no such bound; only a patch with
+	// dozens of copies in an object of megabytes, or thousands of them in one of tens of kilobytes, comes near it.
 	maxReprinted = 8 * maxCopied
 	// maxEscape is how much longer a byte may become when encoding/json prints it: "<" as "\u003c".
 	maxEscape = 6

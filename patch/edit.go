@@ -32,8 +32,8 @@ func (e *edit) set(key string, value object.Value) {
 	}
 }
 
-// put gives a member the value that was made from its old one. Only the same memory counts as unchanged: the levels below have
-// been compared by then, and comparing them again at each level would take time quadratic in the depth.
+// put gives a member the value that was made from its old one. Only the same memory counts as unchanged: the levels
+// below have been compared by then, and comparing them again at each level would take time quadratic in the depth.
 func (e *edit) put(key string, old, made object.Value) {
 	if old != made {
 		e.changes = append(e.changes, change{key: key, value: made})

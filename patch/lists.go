@@ -13,9 +13,9 @@ import (
 //	maps: by merge key. Items with a $patch directive are applied first, then items with known keys are merged, new ones appended
 //	scalars: live ∪ patch, each once
 //
-// and then their order is computed (interleaved). after is the state of the live list in the reference at this point: it deletes and
-// appends in place, in the memory of the live list, and a $setElementOrder directive that comes next takes the order from what is
-// left there. So the result depends on that, and after has to be computed as well.
+// and then their order is computed (interleaved). after is the state of the live list in the reference at this point:
+// it deletes and appends in place, in the memory of the live list, and a $setElementOrder directive that comes next
+// takes the order from what is left there. So the result depends on that, and after has to be computed as well.
 func (m *merger) lists(live, patch []object.Value, f member, deletes bool) (merged, after []object.Value, err error) {
 	if len(live) == 0 && len(patch) == 0 {
 		return live, live, nil
@@ -96,8 +96,8 @@ func (m *merger) items(live, patch []object.Value, f member) ([]object.Value, er
 // special is what is left of two lists after the items with a $patch directive have been applied.
 type special struct {
 	live, patch []object.Value
-	// slots is the memory of the live list in the reference, in which each deletion moves what follows to the front, and leaves the
-	// end as it was. live is always a prefix of it.
+	// slots is the memory of the live list in the reference, in which each deletion moves what follows to the front,
+	// and leaves the end as it was. live is always a prefix of it.
 	slots    []object.Value
 	replaced bool // live is the list of the patch
 }
@@ -144,9 +144,10 @@ func withSpecialItems(live, patch []object.Value, mergeKey string) (special, err
 	return s, nil
 }
 
-// delete removes the items with these keys. Deleting one by one, as the reference does, takes quadratic time; here the items are
-// marked first, and then copied once. slots needs the end of the list as the single deletions would have left it: after each deletion
-// the last slot that was moved keeps its item. tail collects those, from the last one to the first.
+// delete removes the items with these keys. Deleting one by one, as the reference does, takes quadratic time; here the
+// items are marked first, and then copied once. slots needs the end of the list as the single deletions would have
+// left it: after each deletion the last slot that was moved keeps its item. tail collects those, from the last one to
+// the first.
 func (s *special) delete(keys []object.Value, mergeKey string) error {
 	if len(keys) == 0 || len(s.live) == 0 {
 		return nil
@@ -207,12 +208,13 @@ func (s *special) delete(keys []object.Value, mergeKey string) error {
 //
 //	set(merged) = set(live) ∪ set(patch), each once
 //
-// The reference fills the place of each duplicate with the last item of the list, which then may be a duplicate of an earlier one
-// itself, and so on; the order of the result is observable. Done literally, each item is compared with all after it. Here a heap of
-// positions per scalar gives the next duplicate in logarithmic time, and an item that is moved is entered at its new position.
+// The reference fills the place of each duplicate with the last item of the list, which then may be a duplicate of an
+// earlier one itself, and so on; the order of the result is observable. Done literally, each item is compared with all
+// after it. Here a heap of positions per scalar gives the next duplicate in logarithmic time, and an item that is
+// moved is entered at its new position.
 //
-// slots is the list that decides the order of the other items: the live list, but the result itself if the patch appends nothing, for
-// the reference works in place then.
+// slots is the list that decides the order of the other items: the live list, but the result itself if the patch
+// appends nothing, for the reference works in place then.
 func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 	s := append(slices.Clone(live), patch...)
 	places := make(map[scalar]*heapOfInts, len(s))
@@ -264,8 +266,8 @@ func (h *heapOfInts) Pop() any {
 	return x
 }
 
-// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed are the members
-// of the patch that need no further merge.
+// inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed
+// are the members of the patch that need no further merge.
 func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, placed map[string]bool, err error) {
 	e := edit{base: live}
 	for _, directive := range directives {

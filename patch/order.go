@@ -17,8 +17,8 @@ type scalar struct {
 	text string
 }
 
-// scalarsRead counts the calls of scalarOf, through which all keys and items are compared. It is kept where invariants are on: a
-// test that reads of it sees whether lists are merged in linear time, which no clock tells for certain.
+// scalarsRead counts the calls of scalarOf, through which all keys and items are compared. It is kept where invariants
+// are on: a test that reads of it sees whether lists are merged in linear time, which no clock tells for certain.
 var scalarsRead atomic.Int64
 
 // scalarOf is false for lists and maps, which identify nothing.
@@ -58,12 +58,13 @@ const (
 	incomparable = -2
 )
 
-// indexOf makes the index of a list by a merge key, or, if that is "", by the items themselves. Items without a key are not in it.
+// indexOf makes the index of a list by a merge key, or, if that is "", by the items themselves. Items without a key
+// are not in it.
 //
-// The reference compares each item of a patch with each one of the live list, which takes minutes for lists of some ten thousand items.
-// All searches here go through an index, so that a list is merged in linear time. The results must be the reference's, of
-// which a map alone does not give two: the first of several items with one key counts (add), and keys that are lists or maps are
-// found out, where comparing them crashes the reference (lists, maps).
+// The reference compares each item of a patch with each one of the live list, which takes minutes for lists of some
+// ten thousand items. All searches here go through an index, so that a list is merged in linear time. The results must
+// be the reference's, of which a map alone does not give two: the first of several items with one key counts (add),
+// and keys that are lists or maps are found out, where comparing them crashes the reference (lists, maps).
 func indexOf(list []object.Value, mergeKey string) *index {
 	x := &index{at: make(map[scalar]int, len(list))}
 	for i, item := range list {
@@ -109,8 +110,8 @@ func (x *index) find(key object.Value) int {
 	return missing
 }
 
-// next moves the entry of a key to the next item that has it, since the one at i has lost its key. All calls for one key together
-// pass the list once.
+// next moves the entry of a key to the next item that has it, since the one at i has lost its key. All calls for one
+// key together pass the list once.
 func (x *index) next(key object.Value, i int, list []object.Value, mergeKey string) {
 	id, _ := scalarOf(key)
 	delete(x.at, id)
@@ -192,14 +193,14 @@ type ranked struct {
 	rank int
 }
 
-// interleaved computes the order of a merged list. Items that occur in the patch are in the order of the patch, the others in that of
-// the live list, and the two sequences are merged so that one of the others comes before the next item of the patch if it precedes
-// it in the live list:
+// interleaved computes the order of a merged list. Items that occur in the patch are in the order of the patch, the
+// others in that of the live list, and the two sequences are merged so that one of the others comes before the next
+// item of the patch if it precedes it in the live list:
 //
 //	ofPatch is a subsequence of the result, and so is others
 //
-// This is no sort by one key, since the two orders may contradict each other; it is the greedy merge that the reference does, and
-// clients compare lists with their order.
+// This is no sort by one key, since the two orders may contradict each other; it is the greedy merge that the
+// reference does, and clients compare lists with their order.
 func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey string, kind object.Kind) ([]object.Value, error) {
 	if kind != object.Map {
 		mergeKey = ""
@@ -267,8 +268,8 @@ func inOrderOf(items []object.Value, index *index, mergeKey string) ([]ranked, e
 	}
 	if !sorted {
 		var crash error
-		// Upstream says of two items of which one is missing that either comes before the other. What becomes of them is up to
-		// the algorithm, so this must be the same one.
+		// Upstream says of two items of which one is missing that either comes before the other. What becomes of them
+		// is up to the algorithm, so this must be the same one.
 		sort.SliceStable(list, func(i, j int) bool {
 			if list[i].rank == incomparable || list[i].rank >= 0 && list[j].rank == incomparable {
 				crash = noScalar(keyIn(list[i].item, mergeKey))

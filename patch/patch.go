@@ -1,10 +1,11 @@
-// Package patch applies patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Strategic Merge Patch, which is Kubernetes'
-// own. It is pure: it takes values and returns values. Server-side apply, which knows owners, is package merge.
+// Package patch applies patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Strategic Merge Patch, which
+// is Kubernetes' own. It is pure: it takes values and returns values. Server-side apply, which knows owners, is
+// package merge.
 //
 // # Strategic Merge Patch
 //
-// It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of replaced. Items
-// are identified by a merge key. Members that begin with a dollar are directives:
+// It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of
+// replaced. Items are identified by a merge key. Members that begin with a dollar are directives:
 //
 //	"$patch": "replace"                     the rest of this map replaces the live one; in an item: the other items replace the list
 //	"$patch": "delete"                      empties this map; in an item: removes the live items with this merge key
@@ -21,15 +22,15 @@
 //
 // # Caveats
 //
-// A patch is applied to untyped JSON. Whether the result has the type of the object, and what becomes of unknown fields, is decided
-// by the decoding that follows (schema.Type.Decode). Subtrees that a patch does not change are shared between the old and the new
-// object.
+// A patch is applied to untyped JSON. Whether the result has the type of the object, and what becomes of unknown
+// fields, is decided by the decoding that follows (schema.Type.Decode). Subtrees that a patch does not change are
+// shared between the old and the new object.
 //
-// The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained keys, element
-// orders, deletions from lists, everything else; each by key. Where a list is both deleted from and added to without an element
-// order, the result is random in the reference; here the additions win. Where the reference crashes there is an error here, and
-// a patch that would take minutes (thousands of items with the same merge key) is refused. conformance/patches lists these
-// differences.
+// The reference processes the members of a patch in the random order of a Go map. Here the order is fixed: retained
+// keys, element orders, deletions from lists, everything else; each by key. Where a list is both deleted from and
+// added to without an element order, the result is random in the reference; here the additions win. Where the
+// reference crashes there is an error here, and a patch that would take minutes (thousands of items with the same
+// merge key) is refused. conformance/patches lists these differences.
 package patch
 
 import (
@@ -50,8 +51,8 @@ var (
 	ErrMalformed = errors.New("patch: malformed")
 	// ErrUnprocessable is the error of a patch that cannot be applied to this object: a failed test, a missing path.
 	ErrUnprocessable = errors.New("patch: cannot be applied")
-	// ErrMisfit is the error of a strategic merge patch that does not fit the object or its type, where the reference answers with
-	// an internal error: an item without its merge key, a list whose items differ in kind.
+	// ErrMisfit is the error of a strategic merge patch that does not fit the object or its type, where the reference
+	// answers with an internal error: an item without its merge key, a list whose items differ in kind.
 	ErrMisfit = errors.New("patch: does not fit")
 )
 
@@ -82,8 +83,9 @@ func JSON(obj object.Value, patch []byte) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// apply calls the library. It panics on some patches: values that are missing, or null in place of a container. It works on its own
-// copy of the document, so that a panic leaves nothing half done. size is that of the text of the patch.
+// apply calls the library. It panics on some patches: values that are missing, or null in place of a container. It
+// works on its own copy of the document, so that a panic leaves nothing half done. size is that of the text of the
+// patch.
 func apply(operations jsonpatch.Patch, doc []byte, size int) (patched []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -104,8 +106,8 @@ func IsList(patch []byte) error {
 
 // Merge applies a JSON Merge Patch: members of maps are merged, null removes, everything else replaces.
 //
-// There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too, unless the list
-// replaces a map.
+// There is one deviation from RFC 7386, which is the reference's: maps inside of a list lose their null members, too,
+// unless the list replaces a map.
 func Merge(obj, patch object.Value) object.Value {
 	if obj.Kind() != object.Map || patch.Kind() != object.Map {
 		whole, _ := plain(patch, nullMembers)

@@ -8,7 +8,8 @@ import (
 	"plinth/schema"
 )
 
-// place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error messages.
+// place is the type of a map or of the items of a list. Below a scalar there is no type any more, but a name for error
+// messages.
 type place struct {
 	kind    schema.Kind
 	t       *schema.Type // nil inside of a scalar that is a struct in Go
@@ -128,8 +129,8 @@ func (p place) kindName() string {
 	return "struct" // with a text form of its own, or with untyped content
 }
 
-// scalarField is the Go kind of an exported field of a struct that is a scalar in JSON. The reference, which works on the Go
-// types, finds it where a patch has a map.
+// scalarField is the Go kind of an exported field of a struct that is a scalar in JSON. The reference, which works on
+// the Go types, finds it where a patch has a map.
 func scalarField(k schema.Kind, key string) string {
 	for _, f := range goFields[k] {
 		if strings.EqualFold(f[0], key) {

@@ -21,14 +21,15 @@ const (
 	orderPrefix  = "$setElementOrder"
 )
 
-// maxWork bounds the number of members and items that one strategic merge patch may walk over: several times what the largest patch
-// of the largest object needs. Only a patch that merges the same item again and again comes near it (WRITE-6).
+// maxWork bounds the number of members and items that one strategic merge patch may walk over: several times what the
+// largest patch of the largest object needs. Only a patch that merges the same item again and again comes near it
+// (WRITE-6).
 const maxWork = 1 << 24
 
 // Strategic applies a Strategic Merge Patch to an object of a built-in type. Errors are *StrategicError.
 //
-// Numbers count as they do without a type: 80 and 80.0 are different merge keys. A null patch changes nothing, as in the
-// reference.
+// Numbers count as they do without a type: 80 and 80.0 are different merge keys. A null patch changes nothing, as in
+// the reference.
 func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	if t == nil || t.Kind != schema.Struct {
 		return object.Nil, malformed("strategic merge patch format is not supported")
@@ -43,7 +44,8 @@ func Strategic(live, patch object.Value, t *schema.Type) (object.Value, error) {
 	if err != nil {
 		return object.Nil, malformed("%s", err)
 	}
-	// Untyped content of the live object, kept as it was written, may hold a literal that no number type can: it stays.
+	// Untyped content of the live object, kept as it was written, may hold a literal that no number type can: it
+	// stays.
 	if untyped, err := live.Untyped(); err == nil {
 		live = untyped
 	}
@@ -64,8 +66,8 @@ func (m *merger) spend(steps int) error {
 	return nil
 }
 
-// maps merges a patch into a map of this type, in a fixed order: the $patch directive, retained keys, element orders, deletions,
-// all other members. The order is part of the result, as one member may be the subject of several of these.
+// maps merges a patch into a map of this type, in a fixed order: the $patch directive, retained keys, element orders,
+// deletions, all other members. The order is part of the result, as one member may be the subject of several of these.
 //
 // The members of a patch that equal those of the live object leave it unchanged, and shared (edit).
 func (m *merger) maps(live, patch object.Value, p place) (object.Value, error) {
@@ -170,8 +172,9 @@ func (m *merger) memberList(key string, live, patch object.Value, p place, delet
 	return made, err
 }
 
-// without applies the $deleteFromPrimitiveList directives. The reference handles them by the code for members, and so must we: the
-// value of a directive may be null, which removes the list, a map, which is merged, or a scalar, which replaces.
+// without applies the $deleteFromPrimitiveList directives. The reference handles them by the code for members, and so
+// must we: the value of a directive may be null, which removes the list, a map, which is merged, or a scalar, which
+// replaces.
 func (m *merger) without(live object.Value, p place, deletions []object.Member) (object.Value, error) {
 	e := edit{base: live}
 	for _, d := range deletions {
@@ -309,8 +312,8 @@ func plain(patch object.Value, without unwanted) (object.Value, bool) {
 	return patch, true
 }
 
-// StrategicError is a strategic merge patch that cannot be applied, worded as the reference words it. It wraps ErrMalformed
-// (400), ErrUnprocessable (422) or ErrMisfit (500 in the reference).
+// StrategicError is a strategic merge patch that cannot be applied, worded as the reference words it. It wraps
+// ErrMalformed (400), ErrUnprocessable (422) or ErrMisfit (500 in the reference).
 type StrategicError struct {
 	kind    error
 	message string

@@ -173,8 +173,8 @@ func TestStrategicShares(t *testing.T) {
 	}
 }
 
-// Lists of many items take no quadratic time, and what would take it is refused: four times the items take at most five times the
-// allocations, bytes and comparisons. Comparisons are counted where invariants are on.
+// Lists of many items take no quadratic time, and what would take it is refused: four times the items take at most
+// five times the allocations, bytes and comparisons. Comparisons are counted where invariants are on.
 //
 // SPEC: WRITE-6
 func TestStrategicIsBounded(t *testing.T) {

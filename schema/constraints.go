@@ -37,8 +37,8 @@ type Constraints struct {
 	AllOf, AnyOf, OneOf []*Type
 	Not                 *Type
 
-	// Default is what stands for a value that is not there: pruned as every value is, so that it may be less than what the
-	// schema says. Null where there is none.
+	// Default is what stands for a value that is not there: pruned as every value is, so that it may be less than what
+	// the schema says. Null where there is none.
 	Default     object.Value
 	defaultSize int // of its JSON
 
@@ -48,8 +48,8 @@ type Constraints struct {
 	written Kind                                                          // of an IntOrString: what the schema has for a type, Any if nothing
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList // of the top: see StructuralOptions
 
-	// A schema may speak of the items of what it does not call an array, and of the members of what it does not call an
-	// object. Pruning and validation go by the value, not by the name of its type, so that both count.
+	// A schema may speak of the items of what it does not call an array, and of the members of what it does not call
+	// an object. Pruning and validation go by the value, not by the name of its type, so that both count.
 	items      *Type // of a Kind other than List
 	additional *Type // of a Kind other than Map: what additionalProperties says; Elem of a Struct says what merges make of it
 }

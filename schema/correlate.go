@@ -6,11 +6,12 @@ import (
 	"plinth/object"
 )
 
-// Pair is a value of a custom type and the value that it replaces. Validation of an update goes down pairs: what is wrong with a
-// value that is as it was is not held against the update, and rules compare a value with its old one.
+// Pair is a value of a custom type and the value that it replaces. Validation of an update goes down pairs: what is
+// wrong with a value that is as it was is not held against the update, and rules compare a value with its old one.
 //
-// Which old value belongs to which new one: fields and entries by their names; items of a list of type map by their keys, of
-// the first old item that has them; items of other lists have none. The nil Pair is a value without an old one.
+// Which old value belongs to which new one: fields and entries by their names; items of a list of type map by their
+// keys, of the first old item that has them; items of other lists have none. The nil Pair is a value without an old
+// one.
 type Pair struct {
 	Type       *Type
 	Value, Old object.Value
@@ -63,8 +64,9 @@ func (p *Pair) Item(i int) *Pair {
 	return &Pair{Type: p.Type.Elem, Value: item, Old: old}
 }
 
-// Unchanged says whether a value is as it was. The order of a list of type map does not count. A value of which the schema does not
-// describe a part counts as changed, as in the reference: its parts have no pair. The nil Pair is changed.
+// Unchanged says whether a value is as it was. The order of a list of type map does not count. A value of which the
+// schema does not describe a part counts as changed, as in the reference: its parts have no pair. The nil Pair is
+// changed.
 func (p *Pair) Unchanged() bool {
 	if p == nil {
 		return false
@@ -140,8 +142,8 @@ func (k *Keyed) Get(item object.Value) object.Value {
 	return k.items[string(key)]
 }
 
-// appendKey writes the values of the keys of an item, each with its kind and so that it shows where it ends. It fails on an item
-// that lacks one, or has one that is no scalar.
+// appendKey writes the values of the keys of an item, each with its kind and so that it shows where it ends. It fails
+// on an item that lacks one, or has one that is no scalar.
 func (k *Keyed) appendKey(dst []byte, item object.Value) ([]byte, bool) {
 	for _, name := range k.keys {
 		v, _ := item.Get(name)

@@ -12,19 +12,20 @@ import (
 // maxUnknown bounds how many unknown fields are reported; the reference stops at the same number.
 const maxUnknown = 100
 
-// Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the package
-// comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
+// Decode checks a value against the type and brings it into the form that the reference's typed codec prints: see the
+// package comment. Subtrees in which nothing changes are shared with v. An error is a *TypeError.
 //
-// The reference gets this form by decoding JSON into a Go struct and encoding it again. That takes a Go struct per kind, and
-// allocates every field. Here one walk does both: it goes down the members of a map and the fields of its type in parallel, both
-// sorted by name, so that
+// The reference gets this form by decoding JSON into a Go struct and encoding it again. That takes a Go struct per
+// kind, and allocates every field. Here one walk does both: it goes down the members of a map and the fields of its
+// type in parallel, both sorted by name, so that
 //
 //	out = (members ∩ fields, decoded, without those that omitempty leaves out) ∪ { the zero of f : f ∈ always ∖ members }
 //
 // is made in one pass, in order, and copied only from the first member that changes on (edit).
 //
-// Of several errors the result is that of the reference: an error of a parser of scalars (quantity, time) ends the walk; of the
-// others the first counts. First is by the order of keys, since the order of the text is not known any longer.
+// Of several errors the result is that of the reference: an error of a parser of scalars (quantity, time) ends the
+// walk; of the others the first counts. First is by the order of keys, since the order of the text is not known any
+// longer.
 //
 // For custom types see prune.go.
 func (t *Type) Decode(v object.Value) (Decoded, error) {
@@ -39,9 +40,9 @@ func (t *Type) Decode(v object.Value) (Decoded, error) {
 //
 //	DecodeFrom(v, settled) = Decode(v)
 //
-// Subtrees that are the same memory in both, at the same place, are skipped: a patch of one field does not walk the whole object.
-// They need no second look, as decoding the value of a place depends on nothing but the value and the type of the place. Null
-// shares nothing.
+// Subtrees that are the same memory in both, at the same place, are skipped: a patch of one field does not walk the
+// whole object. They need no second look, as decoding the value of a place depends on nothing but the value and the
+// type of the place. Null shares nothing.
 func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 	if !settled.IsNull() && v == settled {
 		return Decoded{Value: v}, nil
@@ -61,9 +62,10 @@ func (t *Type) decodeFrom(v, settled object.Value) (Decoded, error) {
 	return w.decode(v, t)
 }
 
-// DecodePart is Decode for a part of an object, the intent of an apply (SSA-2): scalars get their stored form, and nothing else is
-// added or removed. Whatever is there is wanted there: null, an empty list, a zero. In a custom type only numbers have a stored form
-// of their own; its unknown fields are dropped without a report when the object that the merge makes is decoded.
+// DecodePart is Decode for a part of an object, the intent of an apply (SSA-2): scalars get their stored form, and
+// nothing else is added or removed. Whatever is there is wanted there: null, an empty list, a zero. In a custom type
+// only numbers have a stored form of their own; its unknown fields are dropped without a report when the object that
+// the merge makes is decoded.
 func (t *Type) DecodePart(v object.Value) (Decoded, error) {
 	if t.Custom != nil {
 		var p pruner
@@ -97,16 +99,17 @@ type walker struct {
 	fatal   *TypeError // ends the walk
 }
 
-// step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of a list, or,
-// where field is nil and index is -1, a key of a map. The top is nil. A path is printed only for an error. Nothing may keep a
-// reference to a step: it would move every step of every walk from the stack to the heap.
+// step is one element of the path from the top to the current value, linked upwards: a field of a struct, an index of
+// a list, or, where field is nil and index is -1, a key of a map. The top is nil. A path is printed only for an error.
+// Nothing may keep a reference to a step: it would move every step of every walk from the stack to the heap.
 type step struct {
 	up    *step
 	owner *Type
 	field *Field
 	key   string
 	index int
-	// settled is the value at the same place in what the current one was made from (DecodeFrom); null if there is none.
+	// settled is the value at the same place in what the current one was made from (DecodeFrom); null if there is
+	// none.
 	settled object.Value
 }
 
@@ -369,8 +372,9 @@ func (e *listEdit) value(old object.Value) object.Value {
 	return object.ListOf(e.new...)
 }
 
-// edit makes the new members of a map in one pass over the old ones, and copies them only from the first change on. For each i in
-// turn, keep or drop is called once; insert(i, m) comes before that, with a key between the two neighbours.
+// edit makes the new members of a map in one pass over the old ones, and copies them only from the first change on.
+// For each i in turn, keep or drop is called once; insert(i, m) comes before that, with a key between the two
+// neighbours.
 //
 // Invariant: new = nil ⇔ nothing has changed so far. So a map that does not change is returned as it is.
 type edit struct {
@@ -459,8 +463,8 @@ func (w *walker) bytes(v object.Value, at *step) object.Value {
 	return v
 }
 
-// isBase64 says whether text is what encoding prints, but for the last group, which must be without padding: the rest of
-// the rules is left to the decoder.
+// isBase64 says whether text is what encoding prints, but for the last group, which must be without padding: the rest
+// of the rules is left to the decoder.
 func isBase64(text string) bool {
 	if len(text)%4 != 0 {
 		return false

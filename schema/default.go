@@ -2,9 +2,9 @@ package schema
 
 import "plinth/object"
 
-// Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other that has its zero
-// value, and at every depth that the value has. Subtrees in which nothing is missing are shared. A custom type fills in what its
-// schema says: see filler.
+// Default fills in the defaults of the type's markers: in a pointer field that is not set, in any other that has its
+// zero value, and at every depth that the value has. Subtrees in which nothing is missing are shared. A custom type
+// fills in what its schema says: see filler.
 func (t *Type) Default(v object.Value) object.Value {
 	if !t.fills {
 		return v

@@ -7,8 +7,8 @@ import (
 )
 
 // Either is what a value may be whose Go type reads its JSON by itself, in one of two forms: in the schema of a
-// CustomResourceDefinition, items is a schema or a list of schemas, and additionalProperties is a schema or a boolean. To OpenAPI and to
-// server-side apply such a value is untyped.
+// CustomResourceDefinition, items is a schema or a list of schemas, and additionalProperties is a schema or a boolean.
+// To OpenAPI and to server-side apply such a value is untyped.
 type Either struct {
 	Object *Type // what it is as a JSON object
 	Other  *Type // what else it may be: a Bool or a List
@@ -16,8 +16,8 @@ type Either struct {
 	ObjectNumber, OtherNumber int
 }
 
-// isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which one
-// is for objects: they have no JSON names, only protobuf ones.
+// isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which
+// one is for objects: they have no JSON names, only protobuf ones.
 func isEither(t reflect.Type) bool {
 	return isRaw(t) && t.NumField() == 2 && t.PkgPath() != "" && t.Field(0).Tag.Get("json") == "" && t.Field(1).Tag.Get("json") == ""
 }
@@ -36,8 +36,9 @@ func (b *batch) either(t reflect.Type) *Either {
 	return e
 }
 
-// either decodes a value of one of two forms. As in Go, a decoder of its own reads the content: any error in it ends the walk, and
-// unknown fields are not reported. A value of neither form becomes null, but is an error where the other form is a boolean.
+// either decodes a value of one of two forms. As in Go, a decoder of its own reads the content: any error in it ends
+// the walk, and unknown fields are not reported. A value of neither form becomes null, but is an error where the other
+// form is a boolean.
 func (w *walker) either(v object.Value, t *Type, at *step) object.Value {
 	e := t.Either
 	inner := walker{part: w.part}

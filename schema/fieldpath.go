@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// FieldPath reads a path into objects as definitions write it, one step after the other: .spec.labels['a.b']. A step is a name
-// after a dot, or a name in brackets and single quotes, with the escapes of Go. What a step means (a field, or a key of a map) is for
-// the caller to decide.
+// FieldPath reads a path into objects as definitions write it, one step after the other: .spec.labels['a.b']. A step
+// is a name after a dot, or a name in brackets and single quotes, with the escapes of Go. What a step means (a field,
+// or a key of a map) is for the caller to decide.
 //
-// Steps are read only as they are asked for, because the first error of a path decides what the client is told, and it may be
-// that of the caller, who does not find a name.
+// Steps are read only as they are asked for, because the first error of a path decides what the client is told, and it
+// may be that of the caller, who does not find a name.
 type FieldPath struct {
 	rest   string
 	quoted bool // names in brackets are allowed
@@ -88,7 +88,8 @@ func (p *FieldPath) token() string {
 // nameEscapes are pairs: the character after the backslash, and the one that both stand for.
 const nameEscapes = "a\ab\bf\fn\nr\rt\tv\v''\\\\"
 
-// unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for itself.
+// unescapeName resolves the escapes of a quoted name. A backslash at the end of a line or of the name stands for
+// itself.
 func unescapeName(s string) (string, error) {
 	var out strings.Builder
 	var err error

@@ -2,8 +2,8 @@ package schema
 
 import "plinth/object"
 
-// maxFilled bounds the text of all defaults that one object gets. An object of that size is refused later. Without a bound here, a
-// list of a million empty maps would get a million defaults first.
+// maxFilled bounds the text of all defaults that one object gets. An object of that size is refused later. Without a
+// bound here, a list of a million empty maps would get a million defaults first.
 const maxFilled = 16 << 20
 
 // filler fills in the defaults of a structural schema. A place gets its default if
@@ -11,7 +11,8 @@ const maxFilled = 16 << 20
 //	it is a declared member that is absent; or
 //	it is a member or item that is null, and the schema does not say nullable.
 //
-// A value that was filled in gets the defaults below it in turn. Null without a default stays: pruning has dropped it where it has to.
+// A value that was filled in gets the defaults below it in turn. Null without a default stays: pruning has dropped it
+// where it has to.
 //
 // Subtrees of types without any default below (fills) are not walked.
 type filler struct{ filled int }
@@ -84,7 +85,8 @@ func (f *filler) members(v object.Value, t *Type) object.Value {
 	return v.Edit(set)
 }
 
-// described is the type that the schema gives a field. That is the field's type but for metadata, which is always an ObjectMeta.
+// described is the type that the schema gives a field. That is the field's type but for metadata, which is always an
+// ObjectMeta.
 func (t *Type) described(f *Field) *Type {
 	if f.Name == "metadata" && t.embeds() {
 		return t.Custom.Metadata

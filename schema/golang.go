@@ -45,8 +45,9 @@ func NewCompiler(facts Facts) *Compiler {
 // FromGo compiles one Go type and everything below it.
 func FromGo(t reflect.Type, facts Facts) *Type { return NewCompiler(facts).Type(t) }
 
-// Type returns the compiled form of a Go type; it compiles it, and everything below it that is not compiled yet, when it
-// is asked for the first time. It panics on a shape of type that no Kubernetes API has, which is a programming error.
+// Type returns the compiled form of a Go type; it compiles it, and everything below it that is not compiled yet, when
+// it is asked for the first time. It panics on a shape of type that no Kubernetes API has, which is a programming
+// error.
 func (c *Compiler) Type(t reflect.Type) *Type {
 	if known, ok := c.asked.Load(t); ok {
 		return known.(*Type)
@@ -63,8 +64,8 @@ func (c *Compiler) Type(t reflect.Type) *Type {
 	return out
 }
 
-// batch is one compilation. Types that refer to themselves are there before they are complete: what depends on complete
-// types waits for finish.
+// batch is one compilation. Types that refer to themselves are there before they are complete: what depends on
+// complete types waits for finish.
 type batch struct {
 	*Compiler
 	made   []*Type

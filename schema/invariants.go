@@ -23,8 +23,8 @@ func mustHold(ok bool, formula string, of ...any) {
 //	a list has Elem                          a built-in map has Elem
 //	an Associative list has ListKeys, and each is a field of Elem where Elem has fields
 //
-// Decoding walks members and fields in parallel by the order of names, and a merge identifies items by their keys: a type that
-// broke one of these would lose fields, or hold different items for the same one.
+// Decoding walks members and fields in parallel by the order of names, and a merge identifies items by their keys: a
+// type that broke one of these would lose fields, or hold different items for the same one.
 func (t *Type) check() {
 	for i := range t.Fields {
 		name := t.Fields[i].Name
@@ -50,8 +50,8 @@ func (t *Type) check() {
 	}
 }
 
-// checkDecoded: DecodeFrom(v, settled) = Decode(v), errors included. What is skipped because both values share it must have been
-// decoded and settled before.
+// checkDecoded: DecodeFrom(v, settled) = Decode(v), errors included. What is skipped because both values share it must
+// have been decoded and settled before.
 func (t *Type) checkDecoded(v object.Value, got Decoded, err error) {
 	want, wantErr := t.Decode(v)
 	var a, b *TypeError
@@ -64,8 +64,8 @@ func (t *Type) checkDecoded(v object.Value, got Decoded, err error) {
 		"schema: DecodeFrom is not Decode", string(object.AppendJSON(nil, got.Value)), " ", string(object.AppendJSON(nil, want.Value)))
 }
 
-// checkSettled: SettleFrom(v, settled) = Settle(v), and Settle(Settle(v)) = Settle(v). Stable ⇒ Decode changes nothing in it, if it
-// changed nothing in v.
+// checkSettled: SettleFrom(v, settled) = Settle(v), and Settle(Settle(v)) = Settle(v). Stable ⇒ Decode changes nothing
+// in it, if it changed nothing in v.
 func (t *Type) checkSettled(v, got object.Value) {
 	var s settler
 	mustHold(object.Equal(got, s.value(v, object.Nil, t)), "schema: SettleFrom is not Settle", t.GoName)

@@ -6,10 +6,11 @@ import (
 	"plinth/object"
 )
 
-// This file validates lists by their types: no item of a set, and no keys of an item of a list of type map, may occur twice.
+// This file validates lists by their types: no item of a set, and no keys of an item of a list of type map, may occur
+// twice.
 
-// listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at all: whoever has
-// such an object must be able to update it.
+// listErrors validates all lists of an object. If the old object is invalid anywhere, the new one is not validated at
+// all: whoever has such an object must be able to update it.
 func (t *Type) listErrors(v, old object.Value) field.ErrorList {
 	var found listChecker
 	found.members(v, t, nil)
@@ -83,8 +84,8 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	}
 }
 
-// keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A single key is
-// compared as the items of a set are, several keys as the map that they make.
+// keys checks that no two items have the same keys. All items without any key, null among them, count as the same. A
+// single key is compared as the items of a set are, several keys as the map that they make.
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
@@ -122,7 +123,8 @@ func duplicates(items []object.Value) []int {
 	return repeated(len(items), func(dst []byte, i int) []byte { return appendIdentity(dst, items[i]) })
 }
 
-// appendIdentity appends the bytes by which a value is compared: its kind and its JSON, where lists and maps count as one kind.
+// appendIdentity appends the bytes by which a value is compared: its kind and its JSON, where lists and maps count as
+// one kind.
 func appendIdentity(dst []byte, v object.Value) []byte {
 	kind := v.Kind()
 	if kind == object.List {
@@ -131,8 +133,8 @@ func appendIdentity(dst []byte, v object.Value) []byte {
 	return object.AppendJSON(append(dst, byte(kind)), v)
 }
 
-// repeated are the indices of the second occurrences among n texts, in ascending order. Texts are compared by a map, so that a list
-// of a hundred thousand items takes no quadratic time.
+// repeated are the indices of the second occurrences among n texts, in ascending order. Texts are compared by a map,
+// so that a list of a hundred thousand items takes no quadratic time.
 func repeated(n int, appendText func(dst []byte, i int) []byte) (again []int) {
 	if n < 2 {
 		return nil

@@ -2,12 +2,13 @@ package schema
 
 import "math/bits"
 
-// names is a hash table from the names of the fields of a struct to their indices, with open addressing. Every walk looks up every
-// member, and most of the cost of a write is walks: BenchmarkSettle takes a quarter less time than with a binary search, and a fifth
-// less than with a map of Go, or with slots by hash/maphash. The zero value finds nothing.
+// names is a hash table from the names of the fields of a struct to their indices, with open addressing. Every walk
+// looks up every member, and most of the cost of a write is walks: BenchmarkSettle takes a quarter less time than with
+// a binary search, and a fifth less than with a map of Go, or with slots by hash/maphash. The zero value finds
+// nothing.
 //
-// Invariants: at least half of the slots are empty, so that each search ends; and no slot is empty between slot(name) and the slot
-// that holds its field.
+// Invariants: at least half of the slots are empty, so that each search ends; and no slot is empty between slot(name)
+// and the slot that holds its field.
 type names struct {
 	slots []uint16 // index of a field + 1; 0: empty
 	shift uint8    // 64 - log2(len(slots))
@@ -41,8 +42,8 @@ func (n *names) find(fields []Field, name string) (int, bool) {
 	return 0, false
 }
 
-// slot is the first slot in which a name may be, by a hash of its length and its first and last bytes: names of one struct differ in
-// these, and a hash of all bytes would take longer than comparing the few names that collide.
+// slot is the first slot in which a name may be, by a hash of its length and its first and last bytes: names of one
+// struct differ in these, and a hash of all bytes would take longer than comparing the few names that collide.
 func (n *names) slot(name string) int {
 	const odd = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, as in Knuth's multiplicative hashing
 	h := uint64(len(name))

@@ -3,10 +3,11 @@ package schema
 import "strings"
 
 // Has says whether the type has a place of this path, which is in the form of [Decoded.Unknown] and of the duplicates
-// that package object reports. It tells the duplicates that the reference reports from those that it never sees, because
-// they are in an unknown field or in untyped content of a built-in type.
+// that package object reports. It tells the duplicates that the reference reports from those that it never sees,
+// because they are in an unknown field or in untyped content of a built-in type.
 //
-// The keys of maps may hold dots and brackets themselves, so that all of what follows may be a key: it is taken for one.
+// The keys of maps may hold dots and brackets themselves, so that all of what follows may be a key: it is taken for
+// one.
 func (t *Type) Has(path string) bool {
 	if path == "" {
 		return true

@@ -9,20 +9,23 @@ import (
 	"plinth/object"
 )
 
-// This file decodes custom objects. The reference holds them as maps, and walks them five times, in this order. Here it is one walk.
-// The errors of each step are kept apart, so that the first step with an error decides, as there.
+// This file decodes custom objects. The reference holds them as maps, and walks them five times, in this order. Here
+// it is one walk. The errors of each step are kept apart, so that the first step with an error decides, as there.
 //
-//  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold is an error.
-//  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and puts it
-//     back in the end, so that nothing below has to do with it.
-//  3. Fields that the schema does not have are dropped and reported, but for those below x-kubernetes-preserve-unknown-fields.
-//     That reaches down to the next schema that is written out, which prunes again unless it preserves, too:
+//  1. Numbers become those that JSON has by itself: integers of 64 bits, else floats. A literal that no float can hold
+//     is an error.
+//  2. metadata is decoded as ObjectMeta, with Go's rules and errors. The reference keeps what this gives aside and
+//     puts it back in the end, so that nothing below has to do with it.
+//  3. Fields that the schema does not have are dropped and reported, but for those below
+//     x-kubernetes-preserve-unknown-fields. That reaches down to the next schema that is written out, which prunes
+//     again unless it preserves, too:
 //
 //     kept(member) ⇔ declared ∨ additionalProperties ∨ the map preserves ∨ the map is an item of a list that preserves
 //
 //     This goes by the value alone, whatever type the schema gives it: a map where the schema has a string loses every member,
 //     and is refused for its type only later.
-//  4. Members that are null are dropped where the schema has neither `nullable` nor a default for them. They are no error.
+//  4. Members that are null are dropped where the schema has neither `nullable` nor a default for them. They are no
+//     error.
 //  5. The metadata of embedded objects is decoded as in 2, and their apiVersion and kind have to be strings.
 //
 // Two things differ from Go's decoding: no field is ever added, and an integer is what has no fraction: `1.0` is
@@ -58,16 +61,16 @@ type pruner struct {
 	nulls   bool         // step 4 is left out
 	keeps   bool         // what step 3 drops stays, and is told of
 
-	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference reports them in this order,
-	// the latter two sorted.
+	// Unknown fields, of the top metadata, of the schema, and of embedded metadata: the reference reports them in this
+	// order, the latter two sorted.
 	unknownTop, unknown, unknownEmbedded []string
 	// The first error of each step, in the order of the steps.
 	number, top, embedded *TypeError
 	refused               *field.Error // embedded as it is told of a field
 }
 
-// place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the stack, like
-// [step].
+// place is one element of the path from the top to the current value, linked upwards; nil is the top. It stays on the
+// stack, like [step].
 type place struct {
 	up      *place
 	key     string
@@ -218,7 +221,8 @@ func (p *pruner) loses(v object.Value, of *Type) bool {
 	return v.IsNull() && !p.nulls && of.declared() && !of.nullable() && of.fallback().IsNull()
 }
 
-// declared says that the type comes from a schema: not from `additionalProperties: true`, nor from what every object has.
+// declared says that the type comes from a schema: not from `additionalProperties: true`, nor from what every object
+// has.
 func (t *Type) declared() bool { return t != emptied && t != closed && t != bareTypeMeta }
 
 // tell adds a path, up to maxUnknown.

@@ -1,23 +1,24 @@
-// Package schema holds compiled types: which fields an object may have, what their values may be, and how lists and maps merge. Every
-// served type, built-in or custom, is a graph of [Type]s. It is compiled from Go types by reflection ([Compiler]) or from the
-// schema of a definition ([Structural]), and from then on the same walks serve both.
+// Package schema holds compiled types: which fields an object may have, what their values may be, and how lists and
+// maps merge. Every served type, built-in or custom, is a graph of [Type]s. It is compiled from Go types by reflection
+// ([Compiler]) or from the schema of a definition ([Structural]), and from then on the same walks serve both.
 //
 // # Glossary
 //
-//   - to decode: to check a value against a type, bring its scalars into the stored form, drop unknown fields and report them
-//     ([Type.Decode]). The result for a built-in type is what the typed codec of Kubernetes prints after reading the same text:
-//     members that Go always writes are there, empty ones that it leaves out are not.
+//   - to decode: to check a value against a type, bring its scalars into the stored form, drop unknown fields and
+//     report them ([Type.Decode]). The result for a built-in type is what the typed codec of Kubernetes prints after
+//     reading the same text: members that Go always writes are there, empty ones that it leaves out are not.
 //   - to prune: to decode by the rules of custom types. Unknown fields are dropped and reported, nothing is added.
 //   - to default: to fill in the defaults of a type ([Type.Default]).
-//   - to settle: to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what survives a round trip
-//     through protobuf, where empty lists and maps are null.
+//   - to settle: to bring a value into the form in which it is stored ([Type.Settle]): for built-in types what
+//     survives a round trip through protobuf, where empty lists and maps are null.
 //   - zero value: what Go's encoding prints for a type of which no field is set ([Type.Zero]).
 //   - marker: a line of a comment in the Go sources (+listType=map), or the keyword of a schema that says the same.
 //   - place: a field, item or member in an object, with the path from the top.
 //
 // # Invariants
 //
-// The walks may be repeated, in which case they change nothing, and they return the same memory where they change nothing:
+// The walks may be repeated, in which case they change nothing, and they return the same memory where they change
+// nothing:
 //
 //	Settle(Settle(v)) = Settle(v)        DecodeFrom(v, settled) = Decode(v)        SettleFrom(v, settled) = Settle(v)
 //
@@ -25,8 +26,8 @@
 //
 // Validation of built-in objects beyond their types is not here but with the kinds (internal/builtin).
 //
-// A built-in type keeps untyped content (RawExtension) as it was written, [object.Number] literals included, because the reference
-// keeps its text.
+// A built-in type keeps untyped content (RawExtension) as it was written, [object.Number] literals included, because
+// the reference keeps its text.
 package schema
 
 import (
@@ -66,15 +67,15 @@ const (
 	Associative                 // of maps, told apart by ListKeys
 )
 
-// Type is one compiled type. It is immutable once it has been returned, and shared: a Go type has one Type, and so has each place of
-// a schema. A list, map or struct whose field has markers of its own is a Type of that field alone.
+// Type is one compiled type. It is immutable once it has been returned, and shared: a Go type has one Type, and so has
+// each place of a schema. A list, map or struct whose field has markers of its own is a Type of that field alone.
 //
-// Invariants (check): names of Fields strictly ascend; always strictly ascends; an Associative list has ListKeys, which are fields of
-// Elem.
+// Invariants (check): names of Fields strictly ascend; always strictly ascends; an Associative list has ListKeys,
+// which are fields of Elem.
 type Type struct {
 	Kind Kind
-	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec", which
-	// error messages use. Both are empty for what has no name of its own.
+	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec",
+	// which error messages use. Both are empty for what has no name of its own.
 	Name, GoName string
 	Bits         uint8 // Int, Float: 32 or 64
 
@@ -84,8 +85,8 @@ type Type struct {
 	ListType  ListType
 	ListKeys  []string // Associative
 	AtomicMap bool     // Map, Struct, Any: owned and replaced as a whole
-	// Marked says that ListType or AtomicMap was said by a marker, so that OpenAPI tells of it; where it is false, they
-	// are what the patch tags or nothing at all make of it.
+	// Marked says that ListType or AtomicMap was said by a marker, so that OpenAPI tells of it; where it is false,
+	// they are what the patch tags or nothing at all make of it.
 	Marked bool
 
 	// Wrapped says that protobuf puts the list into a message of its own: ExtraValue, Verbs.
@@ -93,7 +94,8 @@ type Type struct {
 
 	Enum []string // String: the values there are; OpenAPI tells of them, nobody enforces them
 
-	// Custom is what a structural schema says of the values beyond that; nil where it says nothing, and in a built-in type.
+	// Custom is what a structural schema says of the values beyond that; nil where it says nothing, and in a built-in
+	// type.
 	Custom *Constraints
 
 	Typeless bool    // Any: OpenAPI does not even say that it is an object
@@ -113,9 +115,9 @@ type Type struct {
 type Field struct {
 	Name string
 	Type *Type
-	// What Go's encoding of built-in types does with the zero value (docs/spec.md, VAL-4): a pointer is absent or there, a
-	// non-pointer with omitempty is absent when zero, one without is always written. OmitZero goes by the zero value of
-	// structs, too.
+	// What Go's encoding of built-in types does with the zero value (docs/spec.md, VAL-4): a pointer is absent or
+	// there, a non-pointer with omitempty is absent when zero, one without is always written. OmitZero goes by the
+	// zero value of structs, too.
 	Pointer, OmitEmpty, OmitZero bool
 	Required                     bool         // by the markers; the reference does not enforce it, OpenAPI tells of it
 	Default                      object.Value // by the +default marker; Nil where there is none
@@ -136,7 +138,8 @@ type Field struct {
 // Decoded is a value that has its type.
 type Decoded struct {
 	Value object.Value
-	// Unknown holds the path of every field that the type does not have, at most maxUnknown; they are no longer in Value.
+	// Unknown holds the path of every field that the type does not have, at most maxUnknown; they are no longer in
+	// Value.
 	Unknown []string
 }
 
@@ -159,7 +162,8 @@ func (t *Type) Field(name string) *Field {
 	return nil
 }
 
-// find is the index of a field, or the one at which it would have to be inserted. from is an index that is not greater than that.
+// find is the index of a field, or the one at which it would have to be inserted. from is an index that is not greater
+// than that.
 func (t *Type) find(name string, from int) (int, bool) {
 	if i, ok := t.names.find(t.Fields, name); ok {
 		return i, true
@@ -176,8 +180,8 @@ func (t *Type) find(name string, from int) (int, bool) {
 	return lo, lo < len(t.Fields) && t.Fields[lo].Name == name
 }
 
-// Implied is the value that an absent field stands for: its default, or the zero value of a scalar that Go always writes. Nil if
-// neither applies.
+// Implied is the value that an absent field stands for: its default, or the zero value of a scalar that Go always
+// writes. Nil if neither applies.
 func (f *Field) Implied() object.Value {
 	if !f.Default.IsNull() || f.Pointer || f.OmitEmpty {
 		return f.Default

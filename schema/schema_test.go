@@ -11,8 +11,8 @@ import (
 	"plinth/object"
 )
 
-// The types of these tests have every shape that an API type has. Types of apimachinery that are recognised by name are
-// tested in package conformance/schema, next to the originals.
+// The types of these tests have every shape that an API type has. Types of apimachinery that are recognised by name
+// are tested in package conformance/schema, next to the originals.
 type (
 	thing struct {
 		typeMeta `json:",inline"`

@@ -5,27 +5,28 @@ import (
 	"plinth/object"
 )
 
-// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through protobuf. Subtrees
-// in which nothing changes are shared. Custom objects are stored as they came.
+// Settle brings a value into the form in which a built-in object is stored: what survives a round trip through
+// protobuf. Subtrees in which nothing changes are shared. Custom objects are stored as they came.
 //
-// The reference stores protobuf, which cannot tell an empty list or map from none, and its answers show that: `rules: []` comes back
-// as null. Ownership is computed before, when the list is still empty. So this is a step of its own after decoding, and not a part
-// of it. Encoding protobuf and decoding it again would give the same form at ten times the price. The rules are:
+// The reference stores protobuf, which cannot tell an empty list or map from none, and its answers show that: `rules:
+// []` comes back as null. Ownership is computed before, when the list is still empty. So this is a step of its own
+// after decoding, and not a part of it. Encoding protobuf and decoding it again would give the same form at ten times
+// the price. The rules are:
 //
 //	an empty list or map → null                        and its field is left out if it has omitempty
 //	an empty list or bytes as the value of a map       stays empty: the generated code starts from an empty value there
 //	Settle(Settle(v)) = Settle(v)
 //
-// One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and the
-// reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
+// One thing is not as protobuf has it: it does not carry the apiVersion and kind of an object within an object, and
+// the reference sets them again when it writes out a StatefulSet's volumeClaimTemplates. Here they stay.
 func (t *Type) Settle(v object.Value) object.Value {
 	v, _ = t.SettleFrom(v, object.Nil)
 	return v
 }
 
-// SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped, and null shares
-// nothing. stable says that Decode has nothing to change in the result, if it had nothing to change in v. It usually has not; but it
-// drops the null of a field with omitempty, which a zero time is settled as.
+// SettleFrom is Settle for a value that was made from a settled one; as in DecodeFrom, shared subtrees are skipped,
+// and null shares nothing. stable says that Decode has nothing to change in the result, if it had nothing to change in
+// v. It usually has not; but it drops the null of a field with omitempty, which a zero time is settled as.
 func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool) {
 	if t.golang == nil {
 		return v, true

@@ -12,7 +12,8 @@ import (
 // microLayout is how a MicroTime is written.
 const microLayout = "2006-01-02T15:04:05.000000Z07:00"
 
-// special decodes the types that bring their own decoding along in Go. What they refuse ends the walk, as it does there.
+// special decodes the types that bring their own decoding along in Go. What they refuse ends the walk, as it does
+// there.
 func (w *walker) special(v object.Value, t *Type, at *step) object.Value {
 	switch t.Kind {
 	case Quantity:
@@ -54,8 +55,8 @@ func (w *walker) quantity(v object.Value, t *Type, at *step) object.Value {
 	return object.StringOf(canonical)
 }
 
-// isCanonicalQuantity recognises the usual quantities that are in canonical form already: a few digits whose suffix can
-// not be a bigger one. Everything else is left to the library.
+// isCanonicalQuantity recognises the usual quantities that are in canonical form already: a few digits whose suffix
+// can not be a bigger one. Everything else is left to the library.
 func isCanonicalQuantity(text string) bool {
 	n, i := 0, 0
 	for ; i < len(text) && i < 9 && text[i] >= '0' && text[i] <= '9'; i++ {

@@ -32,8 +32,8 @@ var (
 	dateTimes   = &Type{Kind: String, Custom: &Constraints{Format: "date-time", format: "date-time"}}
 	// anything is what no schema describes: a merge takes its maps apart and its lists as a whole.
 	anything = &Type{Kind: Any}
-	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning knows no
-	// field there: scalars and lists stay, maps lose all their members.
+	// emptied is what `additionalProperties: true` says of a member, to a merge the same as anything. But pruning
+	// knows no field there: scalars and lists stay, maps lose all their members.
 	emptied = &Type{Kind: Any}
 	// closed is what `additionalProperties: false` says: pruning takes it for true, as the reference does, validation
 	// refuses it.

@@ -87,7 +87,8 @@ func TestStructuralKinds(t *testing.T) {
 			t.Errorf("%s is %+v, not %v", path, got, want)
 		}
 	}
-	// What merges make of members that are not declared: nothing in a closed struct, anything in one that is open or empty.
+	// What merges make of members that are not declared: nothing in a closed struct, anything in one that is open or
+	// empty.
 	for path, open := range map[string]bool{
 		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true, "spec.template": true, "spec.items.[]": false,
 	} {

@@ -72,9 +72,9 @@ const maxTold = 1 << 20
 // that library:
 //
 //   - Everything that is wrong with a value is told, a text only once.
-//   - Where anyOf or oneOf has no valid branch, the errors of one branch are told: of the first that has the most matches,
-//     which is a count of the checks that took place in it and below it. So matches have to be counted as there, though they
-//     mean little.
+//   - Where anyOf or oneOf has no valid branch, the errors of one branch are told: of the first that has the most
+//     matches, which is a count of the checks that took place in it and below it. So matches have to be counted as
+//     there, though they mean little.
 //   - What is wrong with a branch that is not told of may not be lost: it is not valid.
 //
 // The obvious way, one list that all checks write to, gets the second wrong; so each value has findings of its own,
@@ -508,8 +508,8 @@ func (c *checker) members(f *findings, v object.Value, t *Type, said *Constraint
 		}
 		part := c.ratcheted(members[i].Value, of, &here, below)
 		if part.failed && pair != nil && ratchets {
-			// A member that has changed, or has no old one, has changed the map: no need to compare what is as large as all that
-			// is below, once for each step up.
+			// A member that has changed, or has no old one, has changed the map: no need to compare what is as large
+			// as all that is below, once for each step up.
 			pair.compared, pair.unchanged = true, false
 		}
 		c.merge(f, part)
@@ -555,8 +555,8 @@ func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place
 	})
 }
 
-// converted is a value in the kind that it is compared with, by the rules of Go's conversions, as the reference's enum has them:
-// 1.5 is 1 among integers, and 65 is "A" among strings.
+// converted is a value in the kind that it is compared with, by the rules of Go's conversions, as the reference's enum
+// has them: 1.5 is 1 among integers, and 65 is "A" among strings.
 func converted(v object.Value, to object.Kind) object.Value {
 	switch {
 	case v.Kind() == object.Float && to == object.Int:

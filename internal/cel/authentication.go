@@ -19,9 +19,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/lazy"
 )
 
-// This file is what an AuthenticationConfiguration says in CEL: expressions over the claims of a token, which make a user of it or
-// demand something of it, and expressions over that user. An administrator writes them, and they are compiled once, when the
-// configuration is read. What they are run on comes from a stranger: a token that its issuer has signed, with claims of any form.
+// This file is what an AuthenticationConfiguration says in CEL: expressions over the claims of a token, which make a
+// user of it or demand something of it, and expressions over that user. An administrator writes them, and they are
+// compiled once, when the configuration is read. What they are run on comes from a stranger: a token that its issuer
+// has signed, with claims of any form.
 
 const (
 	claimsVariable = "claims"
@@ -67,8 +68,8 @@ type TokenExpression struct {
 	tree    *ast.AST
 }
 
-// CompileClaims compiles an expression over the variable claims. A condition has to be of type bool; what other expressions come to
-// is known only when they are run. Path is where the expression stands.
+// CompileClaims compiles an expression over the variable claims. A condition has to be of type bool; what other
+// expressions come to is known only when they are run. Path is where the expression stands.
 func CompileClaims(source string, condition bool, path *field.Path) (*TokenExpression, *field.Error) {
 	return compileTokenExpression(claimsEnvironment, source, condition, path)
 }
@@ -217,9 +218,9 @@ func (r Result) Texts() ([]string, error) {
 	return texts, nil
 }
 
-// A claim like example.com/role cannot be written as a field; claims.example__dot__com__slash__role is. The checker knows of no
-// fields in a claim, whose type it does not know, so the names are taken back to what they stand for when they are looked up: in the
-// map of claims by package lazy, and in maps at any depth below by what follows.
+// A claim like example.com/role cannot be written as a field; claims.example__dot__com__slash__role is. The checker
+// knows of no fields in a claim, whose type it does not know, so the names are taken back to what they stand for when
+// they are looked up: in the map of claims by package lazy, and in maps at any depth below by what follows.
 
 func unescaping(v ref.Val) ref.Val {
 	switch v := v.(type) {

@@ -31,12 +31,12 @@ type made struct {
 // Compile makes the rules of a custom type that are kept as long as the Rules are. Nothing is compiled yet.
 func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
 
-// Validate runs the rules on an object, or on the object that is to replace old; old is null for a new one. What is wrong with a
-// part that the update does not change is a warning.
+// Validate runs the rules on an object, or on the object that is to replace old; old is null for a new one. What is
+// wrong with a part that the update does not change is a warning.
 //
-// found is what else is wrong with the object, which is to be known before: rules are not run on one whose values are of other
-// types than the schema's, are missing, or are longer than it allows. What rules cost is bounded on that condition alone. One
-// error then says that they have not been run. The end of the context is an error as well.
+// found is what else is wrong with the object, which is to be known before: rules are not run on one whose values are
+// of other types than the schema's, are missing, or are longer than it allows. What rules cost is bounded on that
+// condition alone. One error then says that they have not been run. The end of the context is an error as well.
 func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string) {
 	root := r.root()
 	if root == nil {
@@ -67,8 +67,9 @@ func blocks(err *field.Error) bool {
 // Budget is what the rules of one object may cost together, or those of all defaults of one schema.
 const Budget int64 = limits.RuntimeCELCostBudget
 
-// ValidateDefault runs the rules on the default of a schema node, which path leads to: as a value that replaces itself, and, if
-// that is right, as a new one. It returns what is left of the budget, which is negative when it is used up.
+// ValidateDefault runs the rules on the default of a schema node, which path leads to: as a value that replaces
+// itself, and, if that is right, as a new one. It returns what is left of the budget, which is negative when it is
+// used up.
 func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
 	root := r.root()
 	if root == nil {
@@ -138,7 +139,8 @@ const (
 	most = 512
 )
 
-// Rules makes the rules of a custom type, which is asked for when they are compiled, and is not held when they are let go.
+// Rules makes the rules of a custom type, which is asked for when they are compiled, and is not held when they are let
+// go.
 func (c *Cache) Rules(t func() *schema.Type) *Rules { return &Rules{t: t, cache: c} }
 
 // add notes that rules have been compiled.

@@ -66,8 +66,8 @@ func TestCacheIsBounded(t *testing.T) {
 	})
 }
 
-// SPEC: EXT-1: an expression that is nested too deeply, too long, or too expensive is an error, and so is one whose evaluation
-// breaks down; none of it reaches the caller.
+// SPEC: EXT-1: an expression that is nested too deeply, too long, or too expensive is an error, and so is one whose
+// evaluation breaks down; none of it reaches the caller.
 func TestRulesAreBounded(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("(", n) + "true" + strings.Repeat(")", n) }
 	for name, rule := range map[string]string{

@@ -20,19 +20,20 @@ const (
 
 // CheckOptions is what else is known of a definition whose rules are checked.
 type CheckOptions struct {
-	// Skip says of a path whether the rules of the schema there are not to be looked at, because something else is wrong there
-	// or below. Nil: none are skipped.
+	// Skip says of a path whether the rules of the schema there are not to be looked at, because something else is
+	// wrong there or below. Nil: none are skipped.
 	Skip func(path string) bool
 	// Unchanged says that the schema is stored already: each of its rules may cost what it costs.
 	Unchanged bool
-	// Stored says whether an expression (a messageExpression if message is set) stands in the definition that is replaced. It is
-	// compiled with all that this version knows, others with what the version before knows as well. Nil: none does.
+	// Stored says whether an expression (a messageExpression if message is set) stands in the definition that is
+	// replaced. It is compiled with all that this version knows, others with what the version before knows as well.
+	// Nil: none does.
 	Stored func(expression string, message bool) bool
 }
 
-// Check says what is wrong with the rules of a custom type, which path leads to: rules that do not compile, that may cost too
-// much, each or together, or that use oldSelf where nothing can be compared. How rules are written down (that they are not empty, have
-// a reason that there is) is not looked at.
+// Check says what is wrong with the rules of a custom type, which path leads to: rules that do not compile, that may
+// cost too much, each or together, or that use oldSelf where nothing can be compared. How rules are written down (that
+// they are not empty, have a reason that there is) is not looked at.
 func Check(t *schema.Type, path *field.Path, o CheckOptions) field.ErrorList {
 	if !hasRules(t) {
 		return nil
@@ -86,8 +87,8 @@ func (s *spot) within() bool {
 	return s != nil && (s.t.Custom != nil && len(s.t.Custom.Rules) > 0 || s.up.within())
 }
 
-// declared is the shape that the rules of the spot are compiled against. It is the one that rules above see there, if there are
-// any and they can see it.
+// declared is the shape that the rules of the spot are compiled against. It is the one that rules above see there, if
+// there are any and they can see it.
 func (k *check) declared(s *spot) (*shape, error) {
 	if s.resolved {
 		return s.shape, s.err
@@ -141,7 +142,8 @@ func (k *check) at(s *spot) {
 	}
 }
 
-// below is how many values there can be directly below all values of a spot together; nil where the schema does not bound it.
+// below is how many values there can be directly below all values of a spot together; nil where the schema does not
+// bound it.
 func (s *spot) below() *uint64 {
 	c := s.t.Custom
 	if c == nil {

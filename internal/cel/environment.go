@@ -13,13 +13,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The two environments differ in what was added in the current minor version. A rule that is new in a definition is checked in
-// the one of the version before, so that definitions still compile after the server has been taken back by one version; a
-// rule that is stored already is compiled and run in the current one. Both are built once, for the first rule that needs them,
-// and stay: 0.1 MiB of heap each.
+// The two environments differ in what was added in the current minor version. A rule that is new in a definition is
+// checked in the one of the version before, so that definitions still compile after the server has been taken back by
+// one version; a rule that is stored already is compiled and run in the current one. Both are built once, for the
+// first rule that needs them, and stay: 0.1 MiB of heap each.
 //
-// This list is the one of k8s.io/apiserver/pkg/cel/environment at its versions 1.36 and 1.37. That package itself is not
-// linked; conformance/cel compares both environments with it, function by function.
+// This list is the one of k8s.io/apiserver/pkg/cel/environment at its versions 1.36 and 1.37. That package itself is
+// not linked; conformance/cel compares both environments with it, function by function.
 var (
 	newRules    = sync.OnceValues(func() (*cel.Env, error) { return environment(library.Lists(library.ListsVersion(0))) })
 	storedRules = sync.OnceValues(func() (*cel.Env, error) { return environment(library.Lists(library.ListsVersion(1))) })

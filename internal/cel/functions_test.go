@@ -10,8 +10,8 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// SPEC: EXT-1: the functions, macros and variables of both environments are those of the reference, no more and no fewer. The
-// tables are written by conformance/cel.
+// SPEC: EXT-1: the functions, macros and variables of both environments are those of the reference, no more and no
+// fewer. The tables are written by conformance/cel.
 func TestFunctions(t *testing.T) {
 	for file, make := range map[string]func() (*cel.Env, error){"new.txt": newRules, "stored.txt": storedRules} {
 		env, err := make()

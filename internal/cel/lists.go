@@ -127,9 +127,9 @@ func all(l traits.Lister) []ref.Val {
 	return items
 }
 
-// Lists of type set and map have no order when they are compared, and `+` of them is a union: what is in both stays at its place, of
-// objects with the same keys the right one wins, and what is new comes behind. The sum is such a list again. Both rules go by
-// an identity of the items: see setIdentity and keyIdentity.
+// Lists of type set and map have no order when they are compared, and `+` of them is a union: what is in both stays at
+// its place, of objects with the same keys the right one wins, and what is new comes behind. The sum is such a list
+// again. Both rules go by an identity of the items: see setIdentity and keyIdentity.
 
 // setOf is a list of type set.
 type setOf struct{ sequence }
@@ -142,9 +142,9 @@ type keyedBy struct{ sequence }
 
 func (l *keyedBy) Add(other ref.Val) ref.Val { return union(l, other, l.s.keys) }
 
-// Equal compares items by what is stored under the escaped names of the keys, so that a key that needs escaping is never found:
-// items of such a list are all the same to it, and it is equal to another one only if it has a single item. The reference
-// does so.
+// Equal compares items by what is stored under the escaped names of the keys, so that a key that needs escaping is
+// never found: items of such a list are all the same to it, and it is equal to another one only if it has a single
+// item. The reference does so.
 func (l *keyedBy) Equal(other ref.Val) ref.Val {
 	o, ok := other.(traits.Lister)
 	if !ok {

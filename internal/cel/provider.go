@@ -8,8 +8,8 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// provider tells the checker of the types below self. The name of a type is the way to it: `selfType7.spec.ports.@idx` is
-// the type of the items of spec.ports. Nothing is made ahead: most of a large schema is never asked for.
+// provider tells the checker of the types below self. The name of a type is the way to it: `selfType7.spec.ports.@idx`
+// is the type of the items of spec.ports. Nothing is made ahead: most of a large schema is never asked for.
 type provider struct {
 	types.Provider // of the environment: everything else
 	self           *shape
@@ -97,7 +97,8 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 // FindStructFieldNames tells of no names, as in the reference.
 func (p *provider) FindStructFieldNames(string) ([]string, bool) { return []string{}, false }
 
-// FindStructFieldType finds a field. One whose name is a word that the language keeps for itself may be written as it is.
+// FindStructFieldType finds a field. One whose name is a word that the language keeps for itself may be written as it
+// is.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	s := p.find(name)
 	if s == nil {

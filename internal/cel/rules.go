@@ -12,8 +12,8 @@ type place struct {
 	rules []schema.Rule
 	t     *schema.Type // of the values
 	self  *shape       // of the values
-	// declared is the shape that rules are compiled against: self, but for metadata, of which more is declared than its schema
-	// says. Nil if expressions cannot get at the values.
+	// declared is the shape that rules are compiled against: self, but for metadata, of which more is declared than
+	// its schema says. Nil if expressions cannot get at the values.
 	declared *shape
 
 	fields     []child // by name
@@ -69,7 +69,8 @@ func (m shapes) build(t *schema.Type, declared *shape) *place {
 	return p
 }
 
-// buildField makes the place of a field. Fields that expressions cannot get at have none, and so none of their rules is run.
+// buildField makes the place of a field. Fields that expressions cannot get at have none, and so none of their rules
+// is run.
 func (m shapes) buildField(p *place, name string) {
 	t := fieldType(p.t, name)
 	if t == nil {

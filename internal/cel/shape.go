@@ -33,24 +33,24 @@ const (
 	intOrString // of dynamic type
 )
 
-// shape is a type as CEL sees it: what values become in expressions, what the checker knows of them, and the bounds of their sizes
-// that costs are estimated with. A shape is made from a [schema.Type] once and not changed; equal types of one definition share
-// one.
+// shape is a type as CEL sees it: what values become in expressions, what the checker knows of them, and the bounds of
+// their sizes that costs are estimated with. A shape is made from a [schema.Type] once and not changed; equal types of
+// one definition share one.
 type shape struct {
 	form     form
 	nullable bool
 	// hidden shapes are those that expressions do not get at: unknown ones, and lists and maps of such.
 	hidden bool
-	// typed says that an object has declared fields: then keys are names of fields, escaped to be identifiers, and a field that
-	// is null is a field that is not there.
+	// typed says that an object has declared fields: then keys are names of fields, escaped to be identifiers, and a
+	// field that is null is a field that is not there.
 	typed  bool
 	fields []property // object: sorted by name
 	elem   *shape     // map_, list, set, keyed
 	keys   []string   // keyed: names of the fields, escaped
 	listOf string     // list, set, keyed: the type of the items as schemas name it
 
-	// maxElements is how many bytes, items or entries a value can have at most, minSize how many bytes of JSON it takes at
-	// least.
+	// maxElements is how many bytes, items or entries a value can have at most, minSize how many bytes of JSON it
+	// takes at least.
 	maxElements, minSize int64
 }
 
@@ -183,8 +183,8 @@ func (s *shape) text(c *schema.Constraints) {
 	}
 }
 
-// object makes the shape of an object. One that is a whole object of the API, the top or an embedded one, has a type, a kind, a name and
-// a generateName, whatever its schema says, and nothing else of its metadata is to be seen.
+// object makes the shape of an object. One that is a whole object of the API, the top or an embedded one, has a type,
+// a kind, a name and a generateName, whatever its schema says, and nothing else of its metadata is to be seen.
 func (m shapes) object(s *shape, t *schema.Type, c *schema.Constraints) {
 	s.form, s.minSize = object_, 2
 	s.typed = len(t.Fields) > 0

@@ -17,8 +17,8 @@ import (
 	"plinth/schema"
 )
 
-// validation is one validation of one object. The rules of a place come before those below it, members in the order of their
-// names. They share a budget; when it is used up, or a single rule costs too much, no further rule is run.
+// validation is one validation of one object. The rules of a place come before those below it, members in the order of
+// their names. They share a budget; when it is used up, or a single rule costs too much, no further rule is run.
 type validation struct {
 	ctx      context.Context
 	root     *field.Path
@@ -28,8 +28,9 @@ type validation struct {
 	warnings []string
 }
 
-// ratchet says how the value at a place goes together with the old one. What is wrong with a value that has not changed is a
-// warning and no error. A value without a pair counts as unchanged where the next value around it that has one is so.
+// ratchet says how the value at a place goes together with the old one. What is wrong with a value that has not
+// changed is a warning and no error. A value without a pair counts as unchanged where the next value around it that
+// has one is so.
 type ratchet struct{ here, around *schema.Pair }
 
 func (r ratchet) unchanged() bool {
@@ -255,8 +256,8 @@ type fatal struct {
 
 func (f *fatal) Error() string { return f.text }
 
-// detail is what to tell of a rule that is false: what its messageExpression makes, or, if that fails or makes nothing that can
-// be told, its message.
+// detail is what to tell of a rule that is false: what its messageExpression makes, or, if that fails or makes nothing
+// that can be told, its message.
 func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
 	if rule.message != nil {
 		out := evaluate(d.ctx, rule.message, vars)
@@ -285,8 +286,8 @@ func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
 	return rule.name(), nil
 }
 
-// variables are self and oldSelf. Where no rule of the place uses oldSelf, it is not there; that a messageExpression uses it does
-// not count, and what it gets is never an optional, as in the reference.
+// variables are self and oldSelf. Where no rule of the place uses oldSelf, it is not there; that a messageExpression
+// uses it does not count, and what it gets is never an optional, as in the reference.
 type variables struct {
 	self, old ref.Val // old is nil if there is none
 	usesOld   bool

@@ -15,9 +15,9 @@ import (
 	"plinth/object"
 )
 
-// Values become values of CEL when an expression gets at them, one level at a time: an object is the [object.Value] and its shape, and
-// its fields are made when they are asked for. What a value has that its shape does not allow is an error of evaluation; it is
-// met only where a schema has changed since the object was stored.
+// Values become values of CEL when an expression gets at them, one level at a time: an object is the [object.Value]
+// and its shape, and its fields are made when they are asked for. What a value has that its shape does not allow is an
+// error of evaluation; it is met only where a schema has changed since the object was stored.
 
 // value is what a value of this shape is to an expression.
 func (s *shape) value(v object.Value) ref.Val {
@@ -270,8 +270,9 @@ func (m *mapping) Find(key ref.Val) (ref.Val, bool) {
 	return of.value(v), true
 }
 
-// Iterator goes through the keys that the schema knows, in order. For each member that the schema does not know comes a nil, as in
-// the reference: libraries count on as many keys as Size says, and an expression that gets at one of these ends with an error.
+// Iterator goes through the keys that the schema knows, in order. For each member that the schema does not know comes
+// a nil, as in the reference: libraries count on as many keys as Size says, and an expression that gets at one of
+// these ends with an error.
 func (m *mapping) Iterator() traits.Iterator {
 	keys := make([]ref.Val, 0, m.v.Len())
 	for _, member := range m.v.Members() {

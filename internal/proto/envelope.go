@@ -11,8 +11,8 @@ import (
 // firstTag begins field 1 of a message where it holds bytes.
 const firstTag = 1<<3 | byte(protowire.BytesType)
 
-// Envelope is what is around the message of an object: a magic number, and a runtime.Unknown with apiVersion and kind, the message,
-// and two texts (contentEncoding, contentType) that are always written and always empty.
+// Envelope is what is around the message of an object: a magic number, and a runtime.Unknown with apiVersion and kind,
+// the message, and two texts (contentEncoding, contentType) that are always written and always empty.
 type Envelope struct{ APIVersion, Kind string }
 
 // EnvelopeTail is the part of an envelope behind the message.

@@ -6,10 +6,11 @@ import (
 	"plinth/schema"
 )
 
-// The metadata of every object is field 1 of its message, which therefore begins with it. So metadata can be replaced or cut without
-// reading the rest.
+// The metadata of every object is field 1 of its message, which therefore begins with it. So metadata can be replaced
+// or cut without reading the rest.
 
-// Metadata is the field with the metadata, tag and length included, of the message of an object; nil if the message has none.
+// Metadata is the field with the metadata, tag and length included, of the message of an object; nil if the message
+// has none.
 func Metadata(message []byte) []byte {
 	if len(message) == 0 || message[0] != firstTag {
 		return nil
@@ -21,8 +22,8 @@ func Metadata(message []byte) []byte {
 	return message[:1+n]
 }
 
-// AppendMetadata appends the same field, made from the metadata alone: meta is the compiled ObjectMeta, data its canonical
-// JSON, which may go on behind it.
+// AppendMetadata appends the same field, made from the metadata alone: meta is the compiled ObjectMeta, data its
+// canonical JSON, which may go on behind it.
 func AppendMetadata(dst []byte, meta *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
 	dst = append(dst, firstTag)
 	start := len(dst)

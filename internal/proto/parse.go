@@ -33,10 +33,10 @@ type MessageError struct {
 
 func (e *MessageError) Error() string { return e.Err.Error() }
 
-// Parse reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field numbers of its type.
-// Unknown fields are skipped, as in the generated code. The result is a parsed body like one of JSON: [schema.Type.Decode] decides
-// what the zero value of a field means. Of an object of another kind only apiVersion and kind are read; the engine refuses it by
-// those. Errors are worded as those of the generated code.
+// Parse reads an object in Kubernetes' protobuf envelope as the value that its JSON would be, by the field numbers of
+// its type. Unknown fields are skipped, as in the generated code. The result is a parsed body like one of JSON:
+// [schema.Type.Decode] decides what the zero value of a field means. Of an object of another kind only apiVersion and
+// kind are read; the engine refuses it by those. Errors are worded as those of the generated code.
 func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	switch {
 	case len(body) == 0:
@@ -516,8 +516,8 @@ func special(t *schema.Type, b []byte) (object.Value, error) {
 		}
 		parsed, err := object.ParseJSON(slices.Clone(texts[1]))
 		if err != nil && t.GoName == "FieldsV1" {
-			// It is no set of fields, and a string is none either: managedFields that cannot be read are passed over, and
-			// do not keep the object from being written.
+			// It is no set of fields, and a string is none either: managedFields that cannot be read are passed over,
+			// and do not keep the object from being written.
 			return object.StringOf(textOf(texts[1])), nil
 		}
 		return parsed.Value, err

@@ -11,11 +11,11 @@ import (
 	"plinth/schema"
 )
 
-// plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is immutable once it
-// has been handed out.
+// plan is a struct type as the transcoder needs it: its fields by JSON name, and their order in the message. It is
+// immutable once it has been handed out.
 //
-// Invariants (check): names strictly ascend, by which find searches; order strictly ascends by number at each level, which is the
-// order of the generated code; and each field that protobuf carries is in order once.
+// Invariants (check): names strictly ascend, by which find searches; order strictly ascends by number at each level,
+// which is the order of the generated code; and each field that protobuf carries is in order once.
 type plan struct {
 	goName string
 	names  []string  // of fields
@@ -114,8 +114,9 @@ func planOf(t *schema.Type) *plan {
 	return p
 }
 
-// makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists, maps and pointers
-// only, of which no zero value is written. So the zero value of a plan that is not complete yet is never needed.
+// makePlan makes the plan of a type and of everything below it. Recursive types refer to themselves through lists,
+// maps and pointers only, of which no zero value is written. So the zero value of a plan that is not complete yet is
+// never needed.
 func makePlan(t *schema.Type) *plan {
 	if p := plans.known[t]; p != nil {
 		return p
@@ -258,8 +259,8 @@ func tagOf(number int, typ protowire.Type) []byte {
 	return protowire.AppendTag(nil, protowire.Number(number), typ)
 }
 
-// find is the index of a field. from is the index to look at first: members come in the order of names, so that it nearly always
-// is the right one.
+// find is the index of a field. from is the index to look at first: members come in the order of names, so that it
+// nearly always is the right one.
 func (p *plan) find(name string, from int) (int, bool) {
 	if from >= len(p.names) || p.names[from] > name {
 		if from == 0 || p.names[from-1] < name {

@@ -19,18 +19,20 @@ import (
 
 // transcoder converts the canonical JSON of an object to the message of its type, in one pass over the bytes.
 //
-// Members come in the order of names, and have to be written in the order of field numbers. The fields of a struct are therefore
-// appended to buf as they come, with their positions in cuts, and when the struct ends they are copied to tmp in order, and back:
+// Members come in the order of names, and have to be written in the order of field numbers. The fields of a struct are
+// therefore appended to buf as they come, with their positions in cuts, and when the struct ends they are copied to
+// tmp in order, and back:
 //
 //	buf[start:] = the fields found so far of the innermost open struct, in the order of its members
 //	cuts[base+i] = the part of buf with field i of that struct
 //
-// Each byte is moved once per message around it, so the work is at most the size of the object times its depth. The obvious
-// alternative, to search the JSON for each field in turn, reads the members of a struct once per field of its type, of which a
-// PodSpec has forty and most are absent. Lengths have the same problem, as they stand in front of what they measure: see insertLength.
+// Each byte is moved once per message around it, so the work is at most the size of the object times its depth. The
+// obvious alternative, to search the JSON for each field in turn, reads the members of a struct once per field of its
+// type, of which a PodSpec has forty and most are absent. Lengths have the same problem, as they stand in front of
+// what they measure: see insertLength.
 //
-// The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a version of the
-// server with another type), the pass ends with an error.
+// The bytes were checked before they were stored. If they do not fit the type nevertheless (they were stored by a
+// version of the server with another type), the pass ends with an error.
 type transcoder struct {
 	in   []byte
 	pos  int
@@ -51,8 +53,8 @@ var transcoders = sync.Pool{New: func() any { return new(transcoder) }}
 // maxScratch is the size of the buffers that a transcoder keeps for the next object.
 const maxScratch = 256 << 10
 
-// AppendMessage appends the message of an object, given as canonical JSON. With a revision above 0 its resourceVersion is
-// inserted at the offset splice.
+// AppendMessage appends the message of an object, given as canonical JSON. With a revision above 0 its resourceVersion
+// is inserted at the offset splice.
 func AppendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision int64) ([]byte, error) {
 	e, err := transcode(t, data, splice, revision)
 	if err == nil {
@@ -62,8 +64,8 @@ func AppendMessage(dst []byte, t *schema.Type, data []byte, splice int, revision
 	return dst, err
 }
 
-// Size is the size of an object in its envelope: of what [AppendObject] would append. It makes the message in a pooled buffer, so it
-// takes as long, but allocates only apiVersion and kind.
+// Size is the size of an object in its envelope: of what [AppendObject] would append. It makes the message in a pooled
+// buffer, so it takes as long, but allocates only apiVersion and kind.
 func Size(t *schema.Type, data []byte) (int, error) {
 	e, err := transcode(t, data, 0, 0)
 	message := len(e.buf)
@@ -463,8 +465,8 @@ func (e *transcoder) text() []byte {
 // skip goes on behind the value at pos.
 func (e *transcoder) skip() { e.pos = object.Skip(e.in, e.pos) }
 
-// insertLength inserts the length of b[start:] in front of it. How many bytes a length takes depends on the length, so that no room for
-// it can be left beforehand; nearly always it is one or two.
+// insertLength inserts the length of b[start:] in front of it. How many bytes a length takes depends on the length, so
+// that no room for it can be left beforehand; nearly always it is one or two.
 func insertLength(b []byte, start int) []byte {
 	size := len(b) - start
 	if size < 0x80 {
