@@ -39,6 +39,7 @@ func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 	if was == is {
 		return 0, Set{}
 	}
+	// The type decides the shape of both. They differ only where it admits several kinds.
 	old, new := shapeOf(t, was), shapeOf(t, is)
 	m, below := c.asShape(new, was, is, t)
 	if old != new {
@@ -87,6 +88,8 @@ func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, 
 	return mark, c.items(nil, v.Items(), t)
 }
 
+// members compares two maps in one pass, since both are sorted by key. Nodes are allocated when the first difference is
+// found, as most maps have none.
 func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 	var out []node
 	put := func(name string, m marks, below Set) {

@@ -164,6 +164,7 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 		if len(s.errs) > before {
 			s.prefixErrors(before, n.element)
 		}
+		// The member itself is a path if it belongs to a map, or if there is nothing below it that could stand for it.
 		if !declared || m.Value.IsNull() || m.Value.Kind() == object.Map && m.Value.Len() == 0 {
 			n.marks = owned
 		}

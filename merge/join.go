@@ -152,6 +152,7 @@ func (z *listJoiner) run() error {
 	z.advance()
 	for i, j := 0, 0; i < len(z.old) || j < len(z.want); {
 		if i < len(z.old) && j < len(z.want) {
+			// Both orders agree here.
 			if same(z.olds.ids[i], z.wants.ids[j]) {
 				if err := z.take(j); err != nil {
 					return err
@@ -167,11 +168,13 @@ func (z *listJoiner) run() error {
 		}
 		if i < len(z.old) {
 			k := z.wants.first(z.olds.ids[i])
-			if k < 0 {
+			if k < 0 { // only live has it
 				z.out = append(z.out, z.old[i])
 				i++
 				continue
 			}
+			// Both have it, and it is not the item at j: if it has been taken already, i leaves it behind. Otherwise i waits
+			// here while items that only the intent has are taken, until j reaches it.
 			if z.taken[k] {
 				i++
 			}
@@ -202,6 +205,7 @@ func (z *listJoiner) advance() {
 func (z *listJoiner) take(j int) error {
 	z.taken[j] = true
 	k := z.olds.first(z.wants.ids[j])
+	// With several items of this identity in live, there is no telling with which to merge.
 	if k < 0 || z.olds.next(k) >= 0 {
 		z.out = append(z.out, z.want[j])
 		return nil

@@ -217,6 +217,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	if o.entries, err = parseManaged(live.At("metadata", "managedFields"), r); err != nil {
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
+	// 1. The object and its managers as they are. An object that others have made without managers gets one for all that
+	// they have written, so that this apply does not own it by accident, or take it without a conflict.
 	if live.IsNull() {
 		live = o.zeroObject(intent)
 	}
@@ -233,6 +235,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	if err := o.reconcile(live); err != nil {
 		return object.Nil, nil, err
 	}
+	// 2. The object as the intent wants it.
 	merged, err := join(live, intent, k.Type)
 	if err != nil {
 		return object.Nil, nil, err
@@ -246,6 +249,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	} else {
 		o.entries = append(o.entries, me)
 	}
+	// 3. What the writer has given up since its last apply goes, unless somebody else owns it. me.set still has the unowned
+	// paths here: what the intent has there must not be pruned.
 	mine := me.set.Minus(unowned) // as it is going to be stored
 	unchanged := last != nil && mine.Equal(last.stored)
 	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion { // else nothing has been given up
@@ -253,6 +258,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 			return object.Nil, nil, err
 		}
 	}
+	// 4. What has changed by now is taken from the others, or is a conflict with them.
 	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {

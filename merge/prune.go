@@ -23,6 +23,8 @@ func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	return withoutItems(v, t, gone)
 }
 
+// withoutMembers removes members, and copies the others only once a member has changed: most of an object stays, and
+// has to stay the same memory for the comparison that follows.
 func withoutMembers(v object.Value, t *schema.Type, gone Set) object.Value {
 	members := v.Members()
 	var out []object.Member
@@ -51,6 +53,7 @@ func withoutMembers(v object.Value, t *schema.Type, gone Set) object.Value {
 	return object.MapOf(out...)
 }
 
+// withoutItems removes items by their identities. An item without identity is selected by no path, and stays.
 func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 	items := v.Items()
 	var out []object.Value
@@ -113,12 +116,13 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	if t == nil {
 		return merged, nil
 	}
+	// 1. Take out all that last owned, with the structs that it went through, and add back what is owned now.
 	lastSet := last.set.withStructs(t)
 	pruned, err := o.addOwned(at, without(at, t, lastSet), last.APIVersion)
 	if err != nil {
 		return object.Nil, err
 	}
-	// What last did not own is not to be lost, even if a container around it is gone from pruned: hence ∩ owned(last).
+	// 2. Whatever did not come back is lost. What last did not own is not to be lost, even if a container around it is gone from pruned: hence ∩ owned(last).
 	back, backType, err := o.in(pruned, last.APIVersion)
 	if err != nil {
 		return object.Nil, err
@@ -163,6 +167,7 @@ func (o *operation) addOwned(merged, pruned object.Value, first string) (object.
 		if err != nil {
 			return pruned, err
 		}
+		// What is still there, or owned. The structs are added to both: a struct stays while anything in it does.
 		still := fieldsOf(p, t).withStructs(t).Union(set.withStructs(t))
 		merged, pruned = m, without(m, t, fieldsOf(m, t).withStructs(t).Minus(still))
 	}

@@ -227,6 +227,8 @@ func distinct(live, patch []object.Value) (merged, slots []object.Value) {
 		}
 		*at = append(*at, i) // ascending, so that it is a heap
 	}
+	// Each step removes one duplicate j > i of the item at i, by moving the last item into its place: [0, last] shrinks by
+	// one and loses no scalar. Positions behind last stay in the heaps, and are recognised by that.
 	last := len(s) - 1
 	if len(places) <= last {
 		for i := 0; i < last; i++ {
