@@ -258,7 +258,7 @@ func (b *batch) finish() {
 	for t := range done {
 		t.complete = true
 		if invariants.Enabled {
-			t.check()
+			t.checkCompiled()
 		}
 	}
 }

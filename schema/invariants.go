@@ -17,7 +17,7 @@ func mustHold(ok bool, formula string, of ...any) {
 	}
 }
 
-// check checks one compiled type, without those below it:
+// checkCompiled checks one compiled type, without those below it:
 //
 //	Fields[i].Name < Fields[i+1].Name        find(Fields[i].Name) = i        always ascends
 //	a list has Elem                          a built-in map has Elem
@@ -25,7 +25,7 @@ func mustHold(ok bool, formula string, of ...any) {
 //
 // Decoding walks members and fields in parallel by the order of names, and a merge identifies items by their keys: a
 // type that broke one of these would lose fields, or hold different items for the same one.
-func (t *Type) check() {
+func (t *Type) checkCompiled() {
 	for i := range t.Fields {
 		name := t.Fields[i].Name
 		mustHold(i == 0 || t.Fields[i-1].Name < name, "schema: fields out of order", t.GoName, ".", name)

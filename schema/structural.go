@@ -116,7 +116,7 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 		return nil, err
 	}
 	if invariants.Enabled {
-		t.check()
+		t.checkCompiled()
 	}
 	if n.constraints > 0 {
 		c := n.c
