@@ -119,6 +119,13 @@ func TestHistories(t *testing.T) {
 			{apply: "a", body: "spec: {replicas: 1}",
 				owners: "a Apply .spec.replicas\nbefore-first-apply Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
 		}},
+		{"who updates again has one entry still", []step{ // SPEC: SSA-6
+			{update: "a", body: "metadata: {managedFields: [{}]}"},
+			{apply: "b", body: "spec: {selector: {a: b}}"},
+			{update: "c", body: "spec: {replicas: 1, selector: {a: b}}"},
+			{update: "c", body: "spec: {replicas: 1, selector: {a: b}, template: {x: 1}}",
+				owners: "b Apply .spec.selector\nc Update .spec.replicas .spec.template .spec.template.x"},
+		}},
 		{"an empty list of managers and an empty entry", []step{ // SPEC: SSA-7
 			{apply: "a", body: "spec: {replicas: 1}"},
 			{update: "b", body: "metadata: {managedFields: [{manager: c, operation: Update}]}\nspec: {replicas: 1}", owners: "a Apply .spec.replicas"},
@@ -190,6 +197,39 @@ func ownersOf(t *testing.T, v object.Value) string {
 		return "none"
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Lists of more than smallList items are searched by a sorted index.
+//
+// SPEC: SSA-8
+func TestLargeLists(t *testing.T) {
+	const n = 4 * smallList
+	items := func(from, step int, more string) string {
+		var names []string
+		for i := range n {
+			names = append(names, fmt.Sprintf("{name: c%02d%s}", (from+i*step)%n, more))
+		}
+		return "spec: {containers: [" + strings.Join(names, ", ") + "]}"
+	}
+	apply := func(live object.Value, manager, body string) object.Value {
+		t.Helper()
+		v, err := widgets.Apply(live, yaml(t, head+body), Writer{Manager: manager, APIVersion: "v1", Now: "2026-01-02T03:04:05Z"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	v := apply(object.Nil, "a", items(n/2, 5, ", image: x"))
+	v = apply(v, "b", items(0, 1, ", args: [y]"))
+	got := v.At("spec", "containers").Items()
+	if len(got) != n {
+		t.Fatalf("%d items", len(got))
+	}
+	for i, item := range got {
+		if want := fmt.Sprintf(`{"args":["y"],"image":"x","name":"c%02d"}`, i); string(object.AppendJSON(nil, item)) != want {
+			t.Errorf("item %d is %s, want %s", i, object.AppendJSON(nil, item), want)
+		}
+	}
 }
 
 func TestManagedFieldsInAnIntent(t *testing.T) { // SPEC: SSA-7

@@ -29,7 +29,6 @@ func (t *Type) checkCompiled() {
 	for i := range t.Fields {
 		name := t.Fields[i].Name
 		mustHold(i == 0 || t.Fields[i-1].Name < name, "schema: fields out of order", t.GoName, ".", name)
-		mustHold(t.Fields[i].Type != nil, "schema: a field without a type", t.GoName, ".", name)
 		at, ok := t.find(name, 0)
 		mustHold(ok && at == i, "schema: a field that is not found", t.GoName, ".", name)
 	}
