@@ -93,37 +93,8 @@ func TestHistories(t *testing.T) {
 		}
 	})
 	t.Log(count)
-	explained := 0
 	for _, name := range keysOf(count.explained) {
 		t.Logf("%d times: %s", count.explained[name], name)
-		explained += count.explained[name]
-	}
-	if last < 1000 || *only > 0 || *alone || *scattered > 0 || found.Load() >= *enough {
-		return
-	}
-	// What was compared. A generator that makes no conflicts any longer, or an explanation that has come to fit everything, would
-	// otherwise pass for agreement. The shares are about half, or twice, of what they are today.
-	steps := count.steps.Load()
-	for _, floor := range []struct {
-		what  string
-		n     int64
-		least float64
-	}{
-		{"operations in a history", steps, 0.8 * float64(*length) * float64(last)},
-		{"applies", count.applies.Load(), 0.2 * float64(steps)},
-		{"conflicts", count.conflicts.Load(), 0.02 * float64(steps)},
-		{"refusals of other kinds", count.refused.Load(), 0.001 * float64(steps)},
-		{"operations that change nothing", count.same.Load(), 0.02 * float64(steps)},
-	} {
-		if float64(floor.n) < floor.least {
-			t.Errorf("%s: only %d of %d operations", floor.what, floor.n, steps)
-		}
-	}
-	if most := 0.05 * float64(steps); float64(explained) > most {
-		t.Errorf("%d of %d operations differ and are explained", explained, steps)
-	}
-	if most := 0.02 * float64(last); float64(count.moody.Load()) > most {
-		t.Errorf("of %d of %d histories upstream is of several minds", count.moody.Load(), last)
 	}
 	if *only > 0 || *alone || *scattered > 0 || *histories < 1000 || t.Failed() {
 		return

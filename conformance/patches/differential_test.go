@@ -87,17 +87,6 @@ func TestStrategicIsUpstreams(t *testing.T) {
 			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
 		}
 	}
-	explained := 0
-	for _, e := range explanations {
-		explained += count.counts["explained: "+e.name]
-	}
-	if *cases >= 1000 && (explained > int(*cases/50) || count.counts["of which upstream is of several minds"] > int(*cases/10)) {
-		t.Errorf("%d of %d cases differ and are explained, and of %d upstream is of several minds", explained, *cases,
-			count.counts["of which upstream is of several minds"])
-	}
-	if *cases >= 1000 && count.counts["applied"] < int(*cases/4) {
-		t.Errorf("only %d of %d patches were applied", count.counts["applied"], *cases)
-	}
 	for _, met := range []string{"applied", "applied without a change", "status 400", "status 422", "status 500"} {
 		if *cases >= 10_000 && count.counts[met] == 0 {
 			t.Errorf("no case has come to: %s", met)

@@ -17,7 +17,7 @@ type merge struct{ live, patch object.Value }
 func TestMergeIsUpstreams(t *testing.T) {
 	kinds := kindsOf(t)
 	prepare := func(number uint64) family { return newGenerator(*seed+1<<32, number).family(kinds) }
-	count := run(t, prepare, func(number uint64, f family, count *tally) string {
+	run(t, prepare, func(number uint64, f family, count *tally) string {
 		g := newGenerator(*seed+2<<32, number)
 		c := g.merge(f)
 		want, got := c.upstream(), c.plinth()
@@ -34,9 +34,6 @@ func TestMergeIsUpstreams(t *testing.T) {
 		return fmt.Sprintf("%s\nlive      %s\npatch     %s\nupstream  %s\nplinth    %s", f.kind.name,
 			object.AppendJSON(nil, c.live), object.AppendJSON(nil, c.patch), c.upstream(), c.plinth())
 	})
-	if *cases >= 1000 && (count.counts["applied"] < int(*cases/2) || count.counts["applied without a change"] < int(*cases/200)) {
-		t.Errorf("of %d patches %d were applied, and %d without a change", *cases, count.counts["applied"], count.counts["applied without a change"])
-	}
 }
 
 // merge makes a case: a patch from one object to another, or a random one.
