@@ -220,13 +220,13 @@ func TestLargeLists(t *testing.T) {
 		return v
 	}
 	v := apply(object.Nil, "a", items(n/2, 5, ", image: x"))
-	v = apply(v, "b", items(0, 1, ", args: [y]"))
+	v = apply(v, "b", items(0, 1, ", args: [z]"))
 	got := v.At("spec", "containers").Items()
 	if len(got) != n {
 		t.Fatalf("%d items", len(got))
 	}
 	for i, item := range got {
-		if want := fmt.Sprintf(`{"args":["y"],"image":"x","name":"c%02d"}`, i); string(object.AppendJSON(nil, item)) != want {
+		if want := fmt.Sprintf(`{"args":["z"],"image":"x","name":"c%02d"}`, i); string(object.AppendJSON(nil, item)) != want {
 			t.Errorf("item %d is %s, want %s", i, object.AppendJSON(nil, item), want)
 		}
 	}
