@@ -167,7 +167,7 @@ func TestServersWithConfiguration(t *testing.T) {
 func TestServersWithFlags(t *testing.T) {
 	i, other := issuertest.Start(t), issuertest.Start(t)
 	servers := both(t, "--oidc-issuer-url", i.URL, "--oidc-client-id", "me", "--oidc-ca-file", i.CAFile(), "--oidc-username-claim", "sub",
-		"--oidc-groups-claim", "groups", "--oidc-groups-prefix", "g:", "--oidc-required-claim", "email=jane@example.com", "--oidc-required-claim", "jti=id-1",
+		"--oidc-groups-claim", "groups", "--oidc-groups-prefix", "g:", "--oidc-required-claim", "email=jane@example.com",
 		"--oidc-signing-algs", "RS256,ES256", "--anonymous-auth=false")
 	until(t, servers, i.Token(full()), i.URL+"#jane")
 	keys := []*issuertest.Key{i.Key(), i.NewKey("ES256"), i.NewKey("ES384")}
