@@ -41,9 +41,11 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 	}
 	switch {
 	case head.Kind == "":
-		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", text) //nolint:staticcheck // the reference's words
+		//lint:ignore ST1005 the reference's words
+		return nil, fmt.Errorf("Object 'Kind' is missing in '%s'", text)
 	case head.APIVersion == "":
-		return nil, fmt.Errorf("Object 'apiVersion' is missing in '%s'", text) //nolint:staticcheck // the reference's words
+		//lint:ignore ST1005 the reference's words
+		return nil, fmt.Errorf("Object 'apiVersion' is missing in '%s'", text)
 	case head.Kind != kind || !slices.Contains(versions, head.APIVersion):
 		return nil, fmt.Errorf("no kind %q is registered for version %q", head.Kind, head.APIVersion)
 	}

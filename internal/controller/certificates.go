@@ -280,6 +280,7 @@ func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) e
 	case !serves && len(request.DNSNames) > 0:
 		return errors.New("DNS subjectAltNames are not allowed")
 	case len(request.EmailAddresses) > 0:
+		//lint:ignore ST1005 the reference's words
 		return errors.New("Email subjectAltNames are not allowed")
 	case !serves && len(request.IPAddresses) > 0:
 		return errors.New("IP subjectAltNames are not allowed")
@@ -288,6 +289,7 @@ func ofKubelet(request *x509.CertificateRequest, usages []string, serves bool) e
 	case !slices.Equal(sorted, long) && !slices.Equal(sorted, short):
 		return fmt.Errorf("usages did not match %v", long)
 	case !strings.HasPrefix(request.Subject.CommonName, "system:node:"):
+		//lint:ignore ST1005 the reference's words
 		return errors.New("subject common name does not begin with system:node:")
 	}
 	return nil
