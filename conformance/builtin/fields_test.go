@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
 
 	"plinth/internal/builtin"
+	"plinth/internal/store"
 	"plinth/object"
 )
 
@@ -79,6 +80,8 @@ func TestSelectableValues(t *testing.T) {
 			}
 			return
 		}
+		compared := 0
+		defer func() { k.enough(t, compared) }()
 		for round := range *objects {
 			p, ok := k.make(t, k.mutator(round).variant(k.vector))
 			if !ok {
@@ -98,6 +101,14 @@ func TestSelectableValues(t *testing.T) {
 				}
 				if pair.Value != set.Get(label) {
 					t.Fatalf("round %d: %s is %q, want %q", round, pair.Name, pair.Value, set.Get(label))
+				}
+			}
+			compared++
+			for name := range set { // what upstream can select by
+				ours := slices.ContainsFunc(k.resource.Fields(p.ours), func(f store.Pair) bool { return f.Name == name })
+				_, _, err := legacyscheme.Scheme.ConvertFieldLabel(k.gvk, name, "")
+				if !ours && err == nil && name != "metadata.name" && name != "metadata.namespace" {
+					t.Fatalf("%s can be selected upstream, and not here", name)
 				}
 			}
 		}
