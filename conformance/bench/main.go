@@ -125,6 +125,8 @@ var budget = []row{
 	{"list-table", "LIST 5,000 Pods, Table, 1 % changed", lists, 50, false, 4.7},
 	{"list-gzip", "LIST 5,000 Pods, gzip JSON, 1 % changed", lists, 40, false, 5.5},
 	{"apply", "server-side apply over HTTP, server CPU", millis, 0.25, true, 3.6},
+	{"user-get", "GET of a user with roles, server CPU against the administrator's", times, 1.05, true, 0},
+	{"user-apply", "apply of a user with roles, server CPU against the administrator's", times, 1.05, true, 0},
 	{"watch", "watch events of 1.3 kB to 200 watchers", perSec, 250000, false, 69000},
 	{"watch-idle", "an idle watch, 100 on a connection", kilobyte, 15, true, 0},
 	{"custom-create", "server CPU per custom object with 20 rules created", millis, 0.75, true, 3.77},

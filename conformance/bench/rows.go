@@ -127,6 +127,8 @@ func (b *bench) steps() []step {
 		changed("list-table", load.Request{Accept: "application/json;as=Table;g=meta.k8s.io;v=v1"}, "Content-Type", "json"),
 		changed("list-gzip", load.Request{Header: http.Header{"Accept-Encoding": {"gzip"}}}, "Content-Encoding", "gzip"),
 		{key: "apply", n: 2000, measure: b.apply},
+		{key: "user-get", n: 40000, measure: b.userGet},
+		{key: "user-apply", n: 8000, measure: b.userApply},
 		whole("watch", b.watch),
 		{key: "custom-create", n: ruledObjects, measure: b.customCreate},
 		{key: "custom-get", n: 10000, measure: b.customGet},
@@ -353,19 +355,20 @@ func (b *bench) change(ctx context.Context, n int) error {
 	})
 }
 
-// apply applies a Deployment whose image changes every time.
+// applied is a Deployment to apply, whose image changes every time.
+func applied(i int) load.Request {
+	return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
+		Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
+		Body: fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
+}
+
 func (b *bench) apply(ctx context.Context, from, to int) error {
-	body := func(i int) load.Request {
-		return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
-			Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
-			Body: fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
-	}
-	if _, err := b.one.Discard(ctx, body(-1)); err != nil {
+	if _, err := b.one.Discard(ctx, applied(-1)); err != nil {
 		return b.refused(err, "apply")
 	}
 	return b.spend("apply", to-from, func() error {
 		for i := from; i < to; i++ {
-			if _, err := b.one.Discard(ctx, body(i)); err != nil {
+			if _, err := b.one.Discard(ctx, applied(i)); err != nil {
 				return err
 			}
 		}

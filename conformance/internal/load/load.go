@@ -5,6 +5,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type Request struct {
 	Body                []byte
 	ContentType, Accept string
 	Header              http.Header
+	Token               string // "": the administrator's
 }
 
 // Start sends a request on the next connection and returns the open response. Any status but 2xx is a StatusError.
@@ -62,7 +64,7 @@ func (c *Client) Start(ctx context.Context, rq Request) (*http.Response, error) 
 	for name, values := range rq.Header {
 		request.Header[name] = values
 	}
-	request.Header.Set("Authorization", "Bearer "+harness.AdminToken)
+	request.Header.Set("Authorization", "Bearer "+cmp.Or(rq.Token, harness.AdminToken))
 	request.Header.Set("User-Agent", "load/1.0")
 	request.Header.Set("Accept", "application/json")
 	if rq.Accept != "" {
