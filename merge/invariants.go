@@ -104,15 +104,25 @@ func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	there(was, diff.only(removed), "removed")
 }
 
-// checkPruned: lost ∩ owned(m) = ∅ for each manager m. See prune. It is not checked of a kind with several versions: a
-// conversion on the way may drop a container that has become null, and that somebody owns.
-func (o *operation) checkPruned(lost Set) {
+// checkPruned: no leaf of fields is in lost ∩ owned(m), for any manager m. See prune. Containers are excepted: a
+// struct or map of which only empty lists are left has no path in it any more, and goes, even if a manager owns the
+// container itself. The reference does the same. It is not checked of a kind with several versions, as a conversion on
+// the way may drop a field.
+func (o *operation) checkPruned(fields, lost Set) {
 	if o.kind.Versions != nil {
 		return
 	}
 	for _, e := range o.entries {
-		common := lost.Intersect(e.set)
-		mustHold(common.Empty(), "merge: a field is removed that is owned by "+e.Manager, common)
+		checkNoLeaf(fields, lost.Intersect(e.set), e)
+	}
+}
+
+func checkNoLeaf(fields, common Set, e *entry) {
+	for i := range common.nodes {
+		n := &common.nodes[i]
+		below := fields.at(n.element).below
+		mustHold(n.marks == 0 || !below.Empty(), "merge: a field is removed that is owned by "+e.Manager, n.element)
+		checkNoLeaf(below, n.below, e)
 	}
 }
 
@@ -130,9 +140,9 @@ func checkEntries(entries []*entry) {
 // checkApplied: for every path p of the intent, p ∈ fields(merged), and where p is a leaf of the intent, merged[p] =
 // intent[p]. And owned(M) ⊆ fields(intent), owned(M) ∩ unowned = ∅; so what M owns exists.
 //
-// There is one exception, which is the reference's, too: a container that the intent has empty may become null, if it
-// loses its last field to pruning. And nothing is known of a kind with several versions: its conversions may lose a
-// field on the way to the version of another manager and back.
+// There is one exception, which is the reference's, too: a container that the intent has empty may become null, or go,
+// if it loses its last field to pruning. And nothing is known of a kind with several versions: its conversions may
+// lose a field on the way to the version of another manager and back.
 func (o *operation) checkApplied(merged, intent object.Value, fields Set, me *entry) {
 	mustHold(me.set.within(fields), "merge: a manager owns what it has not applied", me.set, "\napplied\n", fields)
 	mustHold(me.set.Intersect(unowned).Empty(), "merge: a manager owns what nobody may own", me.set)
@@ -145,15 +155,18 @@ func (o *operation) checkContains(merged, intent object.Value, s Set, at Path) {
 	for i := range s.nodes {
 		n := &s.nodes[i]
 		p := append(slices.Clip(at), n.element)
+		want, _ := lookup(intent, o.kind.Type, p)
+		if want.IsNull() || want.Len() == 0 && (want.Kind() == object.Map || want.Kind() == object.List) {
+			continue
+		}
 		got, ok := lookup(merged, o.kind.Type, p)
 		mustHold(ok, "merge: a field of the intent is not in the result", p)
 		if len(n.below.nodes) > 0 {
 			o.checkContains(merged, intent, n.below, p)
 			continue
 		}
-		want, _ := lookup(intent, o.kind.Type, p)
-		empty := want.IsNull() || want.Len() == 0 && (want.Kind() == object.Map || want.Kind() == object.List)
-		mustHold(empty || same(got, want), "merge: a field of the intent has another value in the result", p, " in ",
+		container := want.Kind() == object.Map || want.Kind() == object.List // one of empty lists has no paths below, either
+		mustHold(container || same(got, want), "merge: a field of the intent has another value in the result", p, " in ",
 			string(object.AppendJSON(nil, merged)))
 	}
 }

@@ -89,7 +89,7 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 // prune removes from merged what the writer owned before (last), does not own any longer, and nobody else owns:
 //
 //	lost   = owned(last) ∩ fields(merged) ∖ fields(kept)
-//	result = merged ∖ lost        so that lost ∩ owned(m) = ∅ for every manager m, the writer included
+//	result = merged ∖ lost        so that no leaf of lost is in owned(m), for every manager m, the writer included
 //
 // where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added
 // back.
@@ -122,7 +122,8 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	if err != nil {
 		return object.Nil, err
 	}
-	// 2. Whatever did not come back is lost. What last did not own is not to be lost, even if a container around it is gone from pruned: hence ∩ owned(last).
+	// 2. Whatever did not come back is lost. What last did not own is not to be lost, even if a container around it is
+	// gone from pruned: hence ∩ owned(last).
 	back, backType, err := o.in(pruned, last.APIVersion)
 	if err != nil {
 		return object.Nil, err
@@ -131,9 +132,10 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 		return at, nil
 	}
 	still := fieldsOf(back, t).withStructs(t)
-	lost := fieldsOf(at, t).withStructs(t).Minus(still).Intersect(lastSet)
+	fields := fieldsOf(at, t).withStructs(t)
+	lost := fields.Minus(still).Intersect(lastSet)
 	if invariants.Enabled {
-		o.checkPruned(lost)
+		o.checkPruned(fields, lost)
 	}
 	out, _, err := o.in(without(at, t, lost), writer.APIVersion)
 	return out, err
