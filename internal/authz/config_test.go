@@ -15,6 +15,8 @@ import (
 const configHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n"
 
 // The texts of conformance/authorization are many more, and compared with the reference's.
+//
+// SPEC: AUTH-2
 func TestConfigsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "authorizers: Required value: at least one authorization mode must be defined",
@@ -61,6 +63,8 @@ func TestConfigsThatAreRefused(t *testing.T) {
 }
 
 // A new configuration holds when it is sound and asks for nothing that was not there at the start; else the one from before does.
+//
+// SPEC: AUTH-2
 func TestReload(t *testing.T) {
 	d := newDecider(t)
 	d.says(`{"allowed":true}`)

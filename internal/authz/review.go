@@ -1,9 +1,10 @@
 package authz
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"path"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"plinth/internal/access"
+	"plinth/internal/configfile"
 	"plinth/object"
 )
 
@@ -166,35 +168,42 @@ const (
 	reviewGroup = "authorization.k8s.io/"
 )
 
-// SubjectAccessReviewStatus is what counts of an answer. Errors of its JSON show the name, which is the reference's.
+// SubjectAccessReviewStatus is the decision of a webhook. Errors of its JSON show the names of the types, which are the reference's.
 type SubjectAccessReviewStatus struct {
 	Allowed bool   `json:"allowed"`
 	Denied  bool   `json:"denied,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 }
 
+// SubjectAccessReview is what counts of an answer.
+type SubjectAccessReview struct {
+	Status SubjectAccessReviewStatus `json:"status"`
+}
+
 // readAnswer reads what a webhook has answered. It need not say what it is, but may not say that it is something else.
 func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) {
-	var answer struct {
-		Kind       string                    `json:"kind"`
-		APIVersion string                    `json:"apiVersion"`
-		Status     SubjectAccessReviewStatus `json:"status"`
-	}
+	none := SubjectAccessReviewStatus{}
 	if len(text) == 0 {
-		return answer.Status, errors.New("0-length response")
+		return none, errors.New("0-length response")
 	}
 	if text[0] != '{' {
 		converted, err := yaml.YAMLToJSON(text)
 		if err != nil {
-			return answer.Status, err
+			return none, err
 		}
-		text = bytes.TrimSpace(converted)
+		text = converted
 	}
+	head, err := configfile.HeadOf(text)
+	if err != nil {
+		return none, err
+	}
+	kind, given := cmp.Or(head.Kind, reviewKind), cmp.Or(head.APIVersion, reviewGroup+version)
+	if kind != reviewKind || given != reviewGroup+version {
+		return none, fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", path.Base(given), kind, version, reviewKind)
+	}
+	var answer SubjectAccessReview
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, &answer); err != nil {
-		return SubjectAccessReviewStatus{}, err
-	}
-	if k, v := answer.Kind, answer.APIVersion; k != "" && k != reviewKind || v != "" && v != reviewGroup+version {
-		return SubjectAccessReviewStatus{}, fmt.Errorf("the answer is a %s of %s, and not a %s of %s", k, v, reviewKind, reviewGroup+version)
+		return none, err
 	}
 	return answer.Status, nil
 }

@@ -106,6 +106,7 @@ func (d *decider) authority(t *testing.T, text string, m Metrics) *Authority {
 	return y
 }
 
+// SPEC: AUTH-2
 func TestWebhookDecides(t *testing.T) {
 	d := newDecider(t)
 	counts := map[string]int{}
@@ -166,6 +167,7 @@ func TestWebhookDecides(t *testing.T) {
 	}
 }
 
+// SPEC: AUTH-2
 func TestWebhookRemembers(t *testing.T) {
 	d := newDecider(t)
 	ask := func(y *Authority, request string) {
@@ -210,6 +212,8 @@ func TestWebhookRemembers(t *testing.T) {
 }
 
 // The review says what is asked; what of a selector is not understood is left out.
+//
+// SPEC: AUTH-2
 func TestReviews(t *testing.T) {
 	user := access.User{Name: "alice", UID: "7", Groups: []string{"a", "b"}, Extra: map[string][]string{"k": {"v", "w"}}}
 	list := &access.Attributes{
@@ -242,6 +246,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
+// SPEC: AUTH-2
 func TestMatchConditions(t *testing.T) {
 	d := newDecider(t)
 	for _, c := range []struct {

@@ -5,6 +5,7 @@ package configfile
 import (
 	"bytes"
 	"context"
+	stdjson "encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -29,12 +30,9 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 			return nil, err
 		}
 	}
-	var head struct {
-		Kind       string `json:"kind"`
-		APIVersion string `json:"apiVersion"`
-	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(converted, &head); err != nil {
-		return nil, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	head, err := HeadOf(converted)
+	if err != nil {
+		return nil, err
 	}
 	if _, err := schema.ParseGroupVersion(head.APIVersion); err != nil {
 		return nil, err
@@ -54,6 +52,21 @@ func Decode(text []byte, kind string, versions []string, into any) (lenient []er
 		return nil, err
 	}
 	return append(lenient, unknown...), nil
+}
+
+// Head says what a configuration, or another object of an API, is.
+type Head struct{ APIVersion, Kind string }
+
+// HeadOf reads the head of an object in JSON. Unlike elsewhere, the case of its members does not count.
+func HeadOf(text []byte) (Head, error) {
+	var head struct { // as errors show it
+		APIVersion string `json:"apiVersion,omitempty"`
+		Kind       string `json:"kind,omitempty"`
+	}
+	if err := stdjson.Unmarshal(text, &head); err != nil {
+		return Head{}, fmt.Errorf("couldn't get version/kind; json parse error: %w", err)
+	}
+	return Head(head), nil
 }
 
 // Strict is the error of what Decode found that a lenient reader would pass over; nil where it found nothing.
