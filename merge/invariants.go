@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"slices"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 	"plinth/schema"
 )
 
 // The checks of this file run where invariants.Enabled is set: in every test, and in no release. Each is stated as a
-// formula beside the type or function that keeps it; here is how it is tested. They all panic: a merge that breaks one
-// of them would give a field to somebody who did not write it, or remove one that somebody owns, and nobody would
-// notice.
+// formula beside the type or function that keeps it; here is how it is tested. They end the process: a merge that
+// breaks one of them would give a field to somebody who did not write it, or remove one that somebody owns, and nobody
+// would notice.
 
-// mustHold panics with what does not hold, and with that for which it does not.
+// mustHold fails with what does not hold, and with that for which it does not.
 func mustHold(ok bool, formula string, of ...any) {
 	if !ok {
-		panic(fmt.Sprint(append([]any{formula, ": "}, of...)...))
+		invariants.Fail("%s: %s", formula, fmt.Sprint(of...))
 	}
 }
 

@@ -1,12 +1,14 @@
 package object
 
-// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They panic: bytes
-// that are not canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
+import "plinth/internal/invariants"
 
-// mustHold panics with what does not hold.
+// The checks of this file run where invariants.Enabled is set: in every test, and in no release. They end the process:
+// bytes that are not canonical, or an offset that is off by one, would be stored, and read by everybody from then on.
+
+// mustHold fails with what does not hold.
 func mustHold(ok bool, formula string) {
 	if !ok {
-		panic(formula)
+		invariants.Fail("%s", formula)
 	}
 }
 

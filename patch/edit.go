@@ -59,7 +59,7 @@ func (e *edit) done() object.Value {
 	if invariants.Enabled {
 		for i := 1; i < len(e.changes); i++ {
 			if e.changes[i-1].key == e.changes[i].key {
-				panic("patch: a member is changed twice: " + e.changes[i].key)
+				invariants.Fail("patch: a member is changed twice: %s", e.changes[i].key)
 			}
 		}
 	}

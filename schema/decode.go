@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -47,6 +48,9 @@ func (t *Type) DecodeFrom(v, settled object.Value) (Decoded, error) {
 		return Decoded{Value: v}, nil
 	}
 	decoded, err := t.decodeFrom(v, settled)
+	if invariants.Enabled {
+		t.checkDecoded(v, settled, decoded, err)
+	}
 	return decoded, err
 }
 
@@ -205,8 +209,9 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 	out := edit{old: members, extra: len(always)}
 	here := step{up: at, owner: t}
 	was := counterpart{members: w.from(at).Members()}
-	// next is the first of always that has not been passed, from the index of the last field. Both only grow, as members
-	// come in the order of fields: members × fields is one pass, and a field is found where the last one was left.
+	// next is the first of always that has not been passed, from the index of the last field. Both only grow, as
+	// members come in the order of fields: members × fields is one pass, and a field is found where the last one was
+	// left.
 	next, from := 0, 0
 	for i := range members {
 		key := members[i].Key
@@ -223,8 +228,8 @@ func (w *walker) structure(v object.Value, t *Type, at *step) object.Value {
 		if next < len(always) && int(always[next]) == index {
 			next++
 		}
-		// A member that is the same memory as in what v was made from has been decoded and settled. The value must be the
-		// same one and at the same key: one that was moved here from elsewhere had another type.
+		// A member that is the same memory as in what v was made from has been decoded and settled. The value must be
+		// the same one and at the same key: one that was moved here from elsewhere had another type.
 		same := false
 		if here.settled, same = was.find(key); same && here.settled == members[i].Value {
 			out.keep(i, members[i].Value)

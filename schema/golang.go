@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -256,6 +257,9 @@ func (b *batch) finish() {
 	}
 	for t := range done {
 		t.complete = true
+		if invariants.Enabled {
+			t.checkCompiled()
+		}
 	}
 }
 

@@ -70,8 +70,8 @@ const (
 // Type is one compiled type. It is immutable once it has been returned, and shared: a Go type has one Type, and so has
 // each place of a schema. A list, map or struct whose field has markers of its own is a Type of that field alone.
 //
-// Invariants: names of Fields strictly ascend; always strictly ascends; an Associative list has ListKeys,
-// which are fields of Elem.
+// Invariants (checkCompiled): names of Fields strictly ascend; always strictly ascends; an Associative list has
+// ListKeys, which are fields of Elem.
 type Type struct {
 	Kind Kind
 	// Name is the OpenAPI model name, "io.k8s.api.apps.v1.DeploymentSpec"; GoName the Go type's, "DeploymentSpec",

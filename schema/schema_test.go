@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -291,6 +292,33 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 		changed := full.WithAt(object.ListOf(), "spec", "children").WithoutAt("spec", "replicas")
 		if got := walk(changed); got.At("spec", "ports") != full.At("spec", "ports") || got.At("spec", "labels") != full.At("spec", "labels") {
 			t.Errorf("%s copies what is beside a change", what)
+		}
+	}
+}
+
+// A value that was made from a decoded one is decoded as if nothing were known of that: what is new is checked,
+// however deep it is.
+func TestDecodeFromIsDecode(t *testing.T) {
+	typ := compiled(t)
+	decoded, err := typ.Decode(parse(t, `{"spec":{"labels":{"a":"b"},"names":["x"],"ports":[{"inner":{"mode":"m"},"number":1},{"number":2}],"replicas":1}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := typ.Settle(decoded.Value)
+	port := old.At("spec", "ports").Items()[1]
+	for _, made := range []object.Value{
+		old.WithAt(object.IntOf(1), "spec", "unknown"),
+		old.WithAt(object.IntOf(1), "spec", "labels", "a"),
+		old.WithAt(object.StringOf("1"), "spec", "replicas"),
+		old.WithAt(object.ListOf(object.StringOf("y"), object.IntOf(1)), "spec", "names"),
+		old.WithAt(old.At("spec", "ports").WithItem(1, port.With("unknown", object.Nil)), "spec", "ports"),
+		old.WithAt(old.At("spec", "ports").WithItem(1, port.WithAt(object.IntOf(1), "inner", "mode")), "spec", "ports"),
+		old.WithAt(object.ListOf(port, port), "spec", "ports"),
+	} {
+		want, wantErr := typ.Decode(made)
+		got, err := typ.DecodeFrom(made, old)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || printed(got.Value) != printed(want.Value) || !slices.Equal(got.Unknown, want.Unknown) {
+			t.Errorf("%s: %s, %v, %v; want %s, %v, %v", printed(made), printed(got.Value), got.Unknown, err, printed(want.Value), want.Unknown, wantErr)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -32,6 +33,9 @@ func (t *Type) SettleFrom(v, settled object.Value) (_ object.Value, stable bool)
 	}
 	var s settler
 	out := s.value(v, settled, t)
+	if invariants.Enabled {
+		t.checkSettled(v, settled, out)
+	}
 	return out, !s.unstable
 }
 

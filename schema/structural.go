@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -113,6 +114,9 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 	}
 	if err := s.junctors(&n); err != nil {
 		return nil, err
+	}
+	if invariants.Enabled {
+		t.checkCompiled()
 	}
 	if n.constraints > 0 {
 		c := n.c

@@ -27,7 +27,7 @@ type plan struct {
 func (p *plan) check() {
 	mustHold := func(ok bool, formula string) {
 		if !ok {
-			panic("proto: " + formula + " of " + p.goName)
+			invariants.Fail("proto: %s of %s", formula, p.goName)
 		}
 	}
 	for i := 1; i < len(p.names); i++ {

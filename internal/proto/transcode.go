@@ -159,7 +159,7 @@ func (e *transcoder) message(p *plan) {
 	if invariants.Enabled {
 		for _, c := range e.cuts[base:] {
 			if c != (cut{}) && (c.start < start || c.end < c.start || c.end > len(e.buf)) {
-				panic("proto: a field of " + p.goName + " outside of its message")
+				invariants.Fail("proto: a field of %s outside of its message", p.goName)
 			}
 		}
 	}
