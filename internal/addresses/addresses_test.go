@@ -347,7 +347,7 @@ func TestFinalizers(t *testing.T) {
 	}
 }
 
-// A Service with as many ports as a body can hold is answered without much work, whether it is accepted or refused. What is
+// A Service with thousands of ports is answered without much work, whether it is accepted or refused. What is
 // measured is processor time, which a busy machine does not make longer.
 func TestManyPorts(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -363,7 +363,7 @@ func TestManyPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body strings.Builder
-			for i := range 20_000 {
+			for i := range 5000 {
 				fmt.Fprintf(&body, ","+test.port, i+1)
 			}
 			for _, kind := range []string{"NodePort", "LoadBalancer", "ClusterIP"} {
@@ -375,7 +375,7 @@ func TestManyPorts(t *testing.T) {
 				began := cpu(t)
 				_, made := c.create("t", spec)
 				_, changed := c.patch("s", `{"spec":`+spec+`}`)
-				if took := cpu(t) - began; took > 10*time.Second {
+				if took := cpu(t) - began; took > 5*time.Second {
 					t.Errorf("%s: %s, until %.100v and %.100v", kind, took, made, changed)
 				}
 				if refused, known := test.refused[kind]; known && (refused != (made != nil) || refused != (changed != nil)) {
