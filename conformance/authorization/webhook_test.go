@@ -240,7 +240,7 @@ var differentInHooks = []struct {
 	as    string
 }{
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "ADDRESS"},
-	{regexp.MustCompile(`^0-length response.*`), "0-length response"},
+	{regexp.MustCompile(`0-length response with status code: \d+ and content type: [a-z/]*`), "0-length response"},
 	{regexp.MustCompile(`of type (v1|v1beta1|authz)\.`), "of type "},
 }
 
