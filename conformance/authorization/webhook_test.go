@@ -252,6 +252,13 @@ func hookError(err error) string {
 	for _, d := range differentInHooks {
 		text = d.found.ReplaceAllString(text, d.as)
 	}
+	// Errors that are the same but for such words are listed once here, where their words are the same, and twice there.
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		parts := slices.Compact(strings.Split(strings.TrimSuffix(inner, "]"), ", "))
+		if text = "[" + strings.Join(parts, ", ") + "]"; len(parts) == 1 {
+			text = parts[0]
+		}
+	}
 	return text
 }
 
