@@ -20,28 +20,6 @@ import (
 // maxColumns is the house limit of a line of Go (CONTRIBUTING); a tab counts as one.
 const maxColumns = 120
 
-// wide says how many longer lines the folders have that are left from before there was a limit. A folder that is not
-// listed has none; a number here only falls.
-var wide = map[string]int{
-	".": 32, "cmd/plinth": 41, "conformance/apply": 15, "conformance/attempts": 61, "conformance/audit": 15,
-	"conformance/authentication": 115, "conformance/authorization": 15, "conformance/bench": 36,
-	"conformance/builtin": 40, "conformance/cel": 18, "conformance/certificates": 53, "conformance/clients": 17,
-	"conformance/cluster": 68, "conformance/collection": 41, "conformance/columns": 28, "conformance/crd": 11,
-	"conformance/custom": 26, "conformance/discovery": 11, "conformance/envtest": 21, "conformance/initial": 13,
-	"conformance/internal/authority": 15, "conformance/internal/harness": 11, "conformance/internal/kubelet": 26,
-	"conformance/internal/load": 11, "conformance/internal/strategies": 17, "conformance/kubectl": 16,
-	"conformance/merge": 90, "conformance/patches": 42, "conformance/reading": 11, "conformance/realcrds": 11,
-	"conformance/requests": 11, "conformance/schema": 11, "conformance/soak": 12, "conformance/tokens": 86,
-	"internal/addresses": 30, "internal/apierr": 13, "internal/audit": 52, "internal/auth": 71,
-	"internal/auth/oidc": 46, "internal/auth/oidc/issuertest": 13, "internal/auth/serviceaccount": 40,
-	"internal/auth/tokencache": 16, "internal/auth/tokenwebhook": 15, "internal/authz": 96, "internal/builtin": 15,
-	"internal/builtin/gotypes": 11, "internal/cel": 102, "internal/configfile": 18, "internal/controller": 22,
-	"internal/crd": 15, "internal/discovery": 60, "internal/engine": 120, "internal/etcdstub": 15,
-	"internal/features": 20, "internal/fielderrors": 15, "internal/httpapi": 162, "internal/impersonation": 20,
-	"internal/objectmeta": 26, "internal/proto": 27, "internal/server": 387, "internal/store/storetest": 11,
-	"internal/webhook": 37, "internal/wire": 38, "merge": 67, "object": 80, "patch": 92, "schema": 121,
-}
-
 // longString is how long a string is that cannot be broken without being harder to read: a line may be longer for its
 // sake.
 const longString = 60
@@ -49,8 +27,7 @@ const longString = 60
 var quoted = regexp.MustCompile("\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`?")
 
 func TestLinesAreShort(t *testing.T) {
-	found, lines := map[string]int{}, 0
-	last := map[string]string{}
+	lines := 0
 	eachFile(t, ".go", func(path string, text []byte) {
 		raw := false // within a raw string of several lines
 		for i, line := range strings.Split(string(text), "\n") {
@@ -67,24 +44,12 @@ func TestLinesAreShort(t *testing.T) {
 				longest = max(longest, utf8.RuneCountInString(s))
 			}
 			if longest < longString && !ast.IsGenerated(parsed(t, path, text)) {
-				folder := filepath.ToSlash(filepath.Dir(path))
-				found[folder]++
-				last[folder] = fmt.Sprintf("%s:%d", path, i+1)
+				t.Errorf("%s:%d: the line has %d columns; %d are the limit", path, i+1, utf8.RuneCountInString(line), maxColumns)
 			}
 		}
 	})
 	if lines < 100_000 {
 		t.Errorf("only %d lines were read", lines)
-	}
-	for _, folder := range slices.Sorted(maps.Keys(found)) {
-		if found[folder] > wide[folder] {
-			t.Errorf("%s: %d lines are longer than %d columns, %d may be; the last is %s", folder, found[folder], maxColumns, wide[folder], last[folder])
-		}
-	}
-	for folder, n := range wide {
-		if found[folder] < n {
-			t.Logf("%s: %d of %d lines are left that are too long; the number in this test can fall", folder, found[folder], n)
-		}
 	}
 }
 
@@ -120,7 +85,9 @@ func TestWhatIsExportedIsDocumented(t *testing.T) {
 		t.Errorf("only %d exported names were found", exported)
 	}
 	n := 0
-	bad := parsed(t, "bad.go", []byte("package p\nfunc F() {}\ntype T int\nfunc (T) M() {}\nfunc (t) M() {}\nvar V, w = 1, 2\n// G does.\nfunc G() {}\n"))
+	bad := parsed(t, "bad.go",
+		[]byte(
+			"package p\nfunc F() {}\ntype T int\nfunc (T) M() {}\nfunc (t) M() {}\nvar V, w = 1, 2\n// G does.\nfunc G() {}\n"))
 	if got := undocumented(bad, &n); len(got) != 4 || n != 5 {
 		t.Errorf("of a file with 4 such names, %v were found, of %d", got, n)
 	}
@@ -307,7 +274,8 @@ var (
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	decision = regexp.MustCompile(`\b[Dd]ecision (\d+)`)
 	// A file of the repository, by its path from the root.
-	file = regexp.MustCompile("(?:^|[\\s`(\"])((?:internal|docs|cmd|merge|object|schema|patch|conformance|tools)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|txt|yaml))\\b")
+	file = regexp.MustCompile(
+		"(?:^|[\\s`(\"])((?:internal|docs|cmd|merge|object|schema|patch|conformance|tools)/[A-Za-z0-9_./-]+\\.(?:go|md|sh|txt|yaml))\\b")
 	// A page of documentation, by its name alone.
 	page = regexp.MustCompile(`\b(?:[A-Z]{4,}\.md|(?:SPEC|DESIGN|STYLE|ARCHITECTURE|CONTRIBUTING|README)\b(?:\.md)?)`)
 	// What only those know who were there.

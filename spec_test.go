@@ -48,7 +48,8 @@ func TestRequirementsHaveTests(t *testing.T) {
 		}
 	}
 	known := map[string]bool{}
-	out := bytes.NewBufferString(body + testsTitle + "\nWritten by `go test . -update`.\n\n| requirement | tests |\n|---|---|\n")
+	out := bytes.NewBufferString(body + testsTitle +
+		"\nWritten by `go test . -update`.\n\n| requirement | tests |\n|---|---|\n")
 	for _, d := range defined.FindAllStringSubmatch(body, -1) {
 		id := d[1]
 		if known[id] {
@@ -96,7 +97,8 @@ func testsOf(t *testing.T) map[string][]string {
 		folder := filepath.ToSlash(filepath.Dir(path))
 		for _, f := range file.Decls {
 			f, ok := f.(*ast.FuncDecl)
-			if !ok || f.Recv != nil || f.Doc == nil || !regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`).MatchString(f.Name.Name) {
+			if !ok || f.Recv != nil || f.Doc == nil ||
+				!regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`).MatchString(f.Name.Name) {
 				continue
 			}
 			_, ids, ok := strings.Cut(f.Doc.Text(), "SPEC: ")

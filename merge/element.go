@@ -57,7 +57,8 @@ func (e Element) Compare(f Element) int {
 }
 
 // rank orders the kinds of values: numbers come before strings, null comes last.
-var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2, object.List: 3, object.Map: 4, object.Null: 5}
+var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2,
+	object.List: 3, object.Map: 4, object.Null: 5}
 
 // compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions
 // write either, and an item of a set must stay the same item.

@@ -22,7 +22,8 @@ var kind = &merge.Kind{Type: &schema.Type{Kind: schema.Any}}
 // Two managers apply to one object; the second one wants another value for a field of the first.
 func Example() {
 	team := merge.Writer{Manager: "team", APIVersion: "v1", Now: "2026-01-02T03:04:05Z"}
-	live, err := kind.Apply(object.Nil, parse(`{apiVersion: v1, kind: Site, metadata: {name: s}, spec: {pages: 3, theme: dark}}`), team)
+	live, err := kind.Apply(object.Nil,
+		parse(`{apiVersion: v1, kind: Site, metadata: {name: s}, spec: {pages: 3, theme: dark}}`), team)
 	if err != nil {
 		panic(err)
 	}

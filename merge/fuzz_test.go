@@ -98,18 +98,22 @@ func setOf(data []byte) (Set, bool) {
 
 // FuzzMerge lets one manager apply, and another one update and apply, whatever comes.
 func FuzzMerge(f *testing.F) {
-	f.Add([]byte(`{"spec":{"replicas":1,"containers":[{"name":"a","image":"x"}]}}`), []byte(`{"spec":{"containers":[{"name":"b"},{"name":"a","ports":[{"port":1}]}]}}`))
-	f.Add([]byte(`{"metadata":{"finalizers":["a","b"]},"spec":{"selector":{"a":"b"}}}`), []byte(`{"metadata":{"finalizers":["b"]},"spec":{"selector":null,"template":{"x":[1]}}}`))
+	f.Add([]byte(`{"spec":{"replicas":1,"containers":[{"name":"a","image":"x"}]}}`),
+		[]byte(`{"spec":{"containers":[{"name":"b"},{"name":"a","ports":[{"port":1}]}]}}`))
+	f.Add([]byte(`{"metadata":{"finalizers":["a","b"]},"spec":{"selector":{"a":"b"}}}`),
+		[]byte(`{"metadata":{"finalizers":["b"]},"spec":{"selector":null,"template":{"x":[1]}}}`))
 	f.Add([]byte(`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`), []byte(`{}`))
 	f.Add([]byte(`{}`), []byte(`{"spec":{"containers":[{}]}}`))
-	f.Add([]byte(`{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`), []byte(`{"spec":{"containers":[{"ports":[{"port":1},{"port":1,"protocol":"TCP"}]}]}}`))
+	f.Add([]byte(`{"spec":{"containers":[{"name":"a"},{"name":"a"}]}}`),
+		[]byte(`{"spec":{"containers":[{"ports":[{"port":1},{"port":1,"protocol":"TCP"}]}]}}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		a, ok := intentOf(first)
 		b, ok2 := intentOf(second)
 		if !ok || !ok2 {
 			return
 		}
-		one, two := Writer{Manager: "one", APIVersion: "v1", Now: "2026-01-01T00:00:00Z"}, Writer{Manager: "kubectl", APIVersion: "v1", Force: true, Now: "2026-01-01T00:00:01Z"}
+		one, two := Writer{Manager: "one", APIVersion: "v1", Now: "2026-01-01T00:00:00Z"},
+			Writer{Manager: "kubectl", APIVersion: "v1", Force: true, Now: "2026-01-01T00:00:01Z"}
 		live, err := widgets.Apply(object.Nil, a, one)
 		if err != nil {
 			return
@@ -117,7 +121,8 @@ func FuzzMerge(f *testing.F) {
 		live = live.WithAt(object.StringOf("u"), "metadata", "uid")
 		holds(t, live, a)
 		if again, err := widgets.Apply(live, a, one); err != nil || !object.Equal(again, live) {
-			t.Fatalf("%s applied again: %v\n%s\nwas\n%s", first, err, object.AppendJSON(nil, again), object.AppendJSON(nil, live))
+			t.Fatalf("%s applied again: %v\n%s\nwas\n%s", first, err, object.AppendJSON(nil, again),
+				object.AppendJSON(nil, live))
 		}
 		if both, err := widgets.Apply(live, b, two); err == nil {
 			holds(t, both, b)
@@ -129,7 +134,9 @@ func FuzzMerge(f *testing.F) {
 			}
 			return
 		}
-		if again, err := widgets.Update(updated, updated, Writer{Manager: "idle", APIVersion: "v1", Now: "2026-01-01T00:00:02Z"}); err != nil || !object.Equal(again, updated) {
+		if again,
+			err := widgets.Update(updated, updated, Writer{Manager: "idle", APIVersion: "v1",
+			Now: "2026-01-01T00:00:02Z"}); err != nil || !object.Equal(again, updated) {
 			t.Fatalf("an update of nothing made %s of %s", object.AppendJSON(nil, again), object.AppendJSON(nil, updated))
 		}
 		if _, err := Owners(updated, widget); err != nil {

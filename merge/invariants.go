@@ -37,7 +37,8 @@ func checkLevel(nodes []node) {
 		n := &nodes[i]
 		mustHold(n.marks != 0 || len(n.below.nodes) > 0, "merge: a node with neither marks nor nodes below", n.element)
 		if i > 0 {
-			mustHold(nodes[i-1].element.Compare(n.element) < 0, "merge: elements out of order", nodes[i-1].element, " ", n.element)
+			mustHold(nodes[i-1].element.Compare(n.element) < 0, "merge: elements out of order", nodes[i-1].element,
+				" ", n.element)
 		}
 	}
 }
@@ -65,7 +66,8 @@ func checkMinus(s, t Set, which marks, deep bool, d Set) {
 	common := s.intersect(t, which)
 	mustHold(d.within(s), "merge: s ∖ t ⊄ s", s, "\n∖\n", t)
 	mustHold(d.intersect(t, which).Empty(), "merge: (s ∖ t) ∩ t ≠ ∅", s, "\n∖\n", t)
-	mustHold(d.Len()+common.Len() == s.Len() || deep && d.Len()+common.Len() < s.Len(), "merge: |s ∖ t| + |s ∩ t| ≠ |s|", s, "\n∖\n", t)
+	mustHold(d.Len()+common.Len() == s.Len() || deep && d.Len()+common.Len() < s.Len(), "merge: |s ∖ t| + |s ∩ t| ≠ |s|",
+		s, "\n∖\n", t)
 }
 
 // check: sorted holds every position once, ordered by identity and then by position. See itemIndex.
@@ -87,7 +89,8 @@ func (z *listJoiner) check() {
 		mustHold(false, "merge: joined items without identity", err)
 	}
 	for _, id := range out.ids {
-		mustHold(z.olds.first(id) >= 0 || z.wants.first(id) >= 0, "merge: a joined list has an item that neither side has", id)
+		mustHold(z.olds.first(id) >= 0 || z.wants.first(id) >= 0, "merge: a joined list has an item that neither side has",
+			id)
 	}
 	for _, id := range z.olds.ids {
 		mustHold(out.first(id) >= 0, "merge: a joined list lacks an item of live", id)

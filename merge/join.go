@@ -10,7 +10,7 @@ import (
 
 // join merges an intent into a live value: the intent wins wherever both have a value, and nothing is removed.
 //
-//	fields(join(live, intent)) = fields(live) ∪ fields(intent)        join(join(live, intent), intent) = join(live, intent)
+//	fields(join(live, intent)) = fields(live) ∪ fields(intent)   join(join(live, intent), intent) = join(live, intent)
 //
 // What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes
 // "nothing has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs

@@ -24,7 +24,8 @@ const maxAnnotations = 256 << 10
 //	conflicts ∩ (fields(annotation) ∖ diff(annotation, live)) = conflicts  ⇒  the apply is forced
 //
 // Otherwise the remaining conflicts are the error. failed is the error of the first attempt.
-func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *arena, failed error) (object.Value, []*entry, error) {
+func (k *Kind) applyAfterClientSide(live, intent object.Value, fields Set, w Writer, r *arena,
+	failed error) (object.Value, []*entry, error) {
 	var conflicts *ConflictError
 	if !errors.As(failed, &conflicts) {
 		return object.Nil, nil, failed

@@ -198,7 +198,8 @@ func (o *operation) capUpdaters() {
 // identifier is the JSON text by which the reference names an entry. It decides the order of entries of one second.
 func (e *Entry) identifier() string {
 	text := []byte("{")
-	for _, m := range [...][2]string{{"manager", e.Manager}, {"operation", e.Operation}, {"apiVersion", e.APIVersion}, {"subresource", e.Subresource}} {
+	for _, m := range [...][2]string{{"manager", e.Manager}, {"operation", e.Operation}, {"apiVersion", e.APIVersion},
+		{"subresource", e.Subresource}} {
 		if m[1] == "" || m[0] == "apiVersion" && e.Operation == OperationApply {
 			continue
 		}

@@ -30,9 +30,10 @@ type Writer struct {
 	Manager     string // "" is "unknown"
 	APIVersion  string // of the request
 	Subresource string
-	Force       bool   // of an apply: conflicting fields change hands
-	Clear       bool   // of an update: remove all managers first, as an empty list of managedFields in the request asks for
-	Now         string // in UTC and RFC 3339, to the second: "2026-01-02T15:04:05Z"
+	Force       bool // of an apply: conflicting fields change hands
+	// of an update: remove all managers first, as an empty list of managedFields in the request asks for
+	Clear bool
+	Now   string // in UTC and RFC 3339, to the second: "2026-01-02T15:04:05Z"
 }
 
 // unknownManager is the manager of a request without a name.
@@ -42,7 +43,8 @@ const unknownManager = "unknown"
 const beforeFirstApply = "before-first-apply"
 
 // unowned are the paths that have no owner, whoever writes them (SSA-15).
-var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace", "metadata.creationTimestamp",
+var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadata.namespace",
+	"metadata.creationTimestamp",
 	"metadata.selfLink", "metadata.uid", "metadata.clusterName", "metadata.generation", "metadata.managedFields",
 	"metadata.resourceVersion")
 
@@ -150,7 +152,8 @@ func (o *operation) update(live, next object.Value, manager string) error {
 	if err := o.reconcile(live); err != nil {
 		return err
 	}
-	now := &entry{Entry: Entry{Manager: manager, Operation: OperationUpdate, APIVersion: o.writer.APIVersion, Subresource: o.writer.Subresource}}
+	now := &entry{Entry: Entry{Manager: manager, Operation: OperationUpdate, APIVersion: o.writer.APIVersion,
+		Subresource: o.writer.Subresource}}
 	if now.Manager == "" {
 		now.Manager = unknownManager
 	}
@@ -228,7 +231,8 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 			return object.Nil, nil, err
 		}
 	}
-	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion, Subresource: w.Subresource}}
+	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion,
+		Subresource: w.Subresource}}
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
 		me.Time = o.entries[at].Time // read before reconcile, which drops the entry if its version is gone
 	}
@@ -249,11 +253,12 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 	} else {
 		o.entries = append(o.entries, me)
 	}
-	// 3. What the writer has given up since its last apply goes, unless somebody else owns it. me.set still has the unowned
-	// paths here: what the intent has there must not be pruned.
+	// 3. What the writer has given up since its last apply goes, unless somebody else owns it. me.set still has the
+	// unowned paths here: what the intent has there must not be pruned.
 	mine := me.set.Minus(unowned) // as it is going to be stored
 	unchanged := last != nil && mine.Equal(last.stored)
-	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion { // else nothing has been given up
+	// else nothing has been given up
+	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion {
 		if merged, err = o.prune(merged, last, me); err != nil {
 			return object.Nil, nil, err
 		}
@@ -298,7 +303,8 @@ func (o *operation) zeroObject(obj object.Value) object.Value {
 	if zero.Kind() != object.Map {
 		zero = object.MapOf()
 	}
-	return zero.Edit([]object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}})
+	return zero.Edit([]object.Member{{Key: "apiVersion", Value: obj.At("apiVersion")},
+		{Key: "kind", Value: obj.At("kind")}})
 }
 
 // filtered is the set without what requests to this endpoint cannot change.

@@ -23,7 +23,8 @@ var (
 		{Name: "args", Type: &schema.Type{Kind: schema.List, Elem: text}, OmitEmpty: true},
 		{Name: "image", Type: text, OmitEmpty: true},
 		{Name: "name", Type: text},
-		{Name: "ports", Type: &schema.Type{Kind: schema.List, Elem: port, ListType: schema.Associative, ListKeys: []string{"port", "protocol"}}, OmitEmpty: true},
+		{Name: "ports", Type: &schema.Type{Kind: schema.List, Elem: port, ListType: schema.Associative,
+			ListKeys: []string{"port", "protocol"}}, OmitEmpty: true},
 	}}
 	labels = &schema.Type{Kind: schema.Map, Elem: text}
 	widget = &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
@@ -37,7 +38,8 @@ var (
 			{Name: "uid", Type: text, OmitEmpty: true},
 		}}},
 		{Name: "spec", Type: &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
-			{Name: "containers", Type: &schema.Type{Kind: schema.List, Elem: container, ListType: schema.Associative, ListKeys: []string{"name"}}, OmitEmpty: true},
+			{Name: "containers", Type: &schema.Type{Kind: schema.List, Elem: container, ListType: schema.Associative,
+				ListKeys: []string{"name"}}, OmitEmpty: true},
 			{Name: "replicas", Type: number, OmitEmpty: true, Pointer: true},
 			{Name: "selector", Type: &schema.Type{Kind: schema.Map, Elem: text, AtomicMap: true}, OmitEmpty: true},
 			{Name: "template", Type: &schema.Type{Kind: schema.Any}, OmitEmpty: true},
@@ -96,24 +98,29 @@ func TestHistories(t *testing.T) {
 			{apply: "b", body: "spec: {containers: [{name: z}, {name: w, args: [q]}]}",
 				spec:   `{"containers":[{"image":"i","name":"x"},{"name":"z"},{"args":["q"],"name":"w"}]}`,
 				owners: "a Apply .spec.containers[name=\"w\"] .spec.containers[name=\"x\"] .spec.containers[name=\"w\"].name .spec.containers[name=\"x\"].image .spec.containers[name=\"x\"].name\nb Apply .spec.containers[name=\"w\"] .spec.containers[name=\"z\"] .spec.containers[name=\"w\"].args .spec.containers[name=\"w\"].name .spec.containers[name=\"z\"].name"},
-			{apply: "b", body: "spec: {containers: [{name: w}]}", spec: `{"containers":[{"image":"i","name":"x"},{"name":"w"}]}`},
+			{apply: "b", body: "spec: {containers: [{name: w}]}",
+				spec: `{"containers":[{"image":"i","name":"x"},{"name":"w"}]}`},
 		}},
 		{"keys have defaults", []step{ // SPEC: SSA-8
 			{apply: "a", body: "spec: {containers: [{name: x, ports: [{port: 80}]}]}"},
-			{apply: "b", body: "spec: {containers: [{name: x, ports: [{port: 80, protocol: TCP, name: web}, {port: 80, protocol: UDP}]}]}",
+			{apply: "b",
+				body: "spec: {containers: [{name: x, ports: [{port: 80, protocol: TCP, name: web}, {port: 80, protocol: UDP}]}]}",
 				spec: `{"containers":[{"name":"x","ports":[{"name":"web","port":80,"protocol":"TCP"},{"port":80,"protocol":"UDP"}]}]}`},
 		}},
 		{"an intent has no item twice", []step{ // SPEC: SSA-18
-			{apply: "a", body: "spec: {containers: [{name: x}, {name: x}]}", err: `.spec.containers: duplicate entries for key [name="x"]`},
+			{apply: "a", body: "spec: {containers: [{name: x}, {name: x}]}",
+				err: `.spec.containers: duplicate entries for key [name="x"]`},
 		}},
 		{"what has no schema is granular, and its lists are atomic", []step{ // SPEC: SSA-9
 			{apply: "a", body: "spec: {template: {x: {a: 1, l: [1]}}}",
 				owners: "a Apply .spec.template.x .spec.template.x.a .spec.template.x.l"},
-			{apply: "b", body: "spec: {template: {x: {l: [2]}}}", err: `Apply failed with 1 conflict: conflict with "a": .spec.template.x.l`},
+			{apply: "b", body: "spec: {template: {x: {l: [2]}}}",
+				err: `Apply failed with 1 conflict: conflict with "a": .spec.template.x.l`},
 			{apply: "b", body: "spec: {template: {x: {z: 1}}}", spec: `{"template":{"x":{"a":1,"l":[1],"z":1}}}`},
 		}},
 		{"what nobody managed belongs to before-first-apply", []step{ // SPEC: SSA-1
-			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}", owners: "nobody Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
+			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}",
+				owners: "nobody Update .spec .metadata.labels .metadata.labels.x .spec.replicas"},
 			{update: "nobody", body: "metadata: {labels: {x: z}, managedFields: [{}]}\nspec: {replicas: 1}", owners: "none"},
 			{update: "nobody", body: "metadata: {labels: {x: z}}\nspec: {replicas: 1}", owners: "none"},
 			{apply: "a", body: "spec: {replicas: 1}",
@@ -128,7 +135,8 @@ func TestHistories(t *testing.T) {
 		}},
 		{"an empty list of managers and an empty entry", []step{ // SPEC: SSA-7
 			{apply: "a", body: "spec: {replicas: 1}"},
-			{update: "b", body: "metadata: {managedFields: [{manager: c, operation: Update}]}\nspec: {replicas: 1}", owners: "a Apply .spec.replicas"},
+			{update: "b", body: "metadata: {managedFields: [{manager: c, operation: Update}]}\nspec: {replicas: 1}",
+				owners: "a Apply .spec.replicas"},
 			{update: "b", body: "metadata: {managedFields: [{}]}\nspec: {replicas: 2}", owners: "none"},
 		}},
 		{"client-side apply goes on as server-side apply", []step{ // SPEC: SSA-13
@@ -213,7 +221,8 @@ func TestLargeLists(t *testing.T) {
 	}
 	apply := func(live object.Value, manager, body string) object.Value {
 		t.Helper()
-		v, err := widgets.Apply(live, yaml(t, head+body), Writer{Manager: manager, APIVersion: "v1", Now: "2026-01-02T03:04:05Z"})
+		v, err := widgets.Apply(live, yaml(t, head+body), Writer{Manager: manager, APIVersion: "v1",
+			Now: "2026-01-02T03:04:05Z"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +242,8 @@ func TestLargeLists(t *testing.T) {
 }
 
 func TestManagedFieldsInAnIntent(t *testing.T) { // SPEC: SSA-7
-	_, err := widgets.Apply(object.Nil, yaml(t, head+"spec: {}").WithAt(object.ListOf(object.MapOf()), "metadata", "managedFields"), Writer{APIVersion: "v1"})
+	_, err := widgets.Apply(object.Nil, yaml(t, head+"spec: {}").WithAt(object.ListOf(object.MapOf()), "metadata",
+		"managedFields"), Writer{APIVersion: "v1"})
 	if !errors.Is(err, ErrManaged) {
 		t.Errorf("error %v", err)
 	}

@@ -16,9 +16,10 @@ type Ownership struct {
 
 // Place is one field or item of an object.
 type Place struct {
-	Path   Path
-	Value  object.Value
-	Leaf   bool  // nothing below it has owners of its own: a scalar, an empty map or list, something atomic or inside of that
+	Path  Path
+	Value object.Value
+	// nothing below it has owners of its own: a scalar, an empty map or list, something atomic or inside of that
+	Leaf   bool
 	Owners []int // indices into Managers
 	System bool  // set by the server and never owned (SSA-15)
 }
@@ -262,7 +263,8 @@ func (a *annotator) names(p *Place) string {
 func yamlKey(name string) string {
 	for i := 0; i < len(name); i++ {
 		switch c := name[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '.' || c == '/' || c == '_'):
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', i > 0 && ('0' <= c && c <= '9' || c == '-' || c == '.' ||
+			c == '/' || c == '_'):
 		default:
 			return string(object.AppendString(nil, name))
 		}

@@ -11,16 +11,19 @@ import (
 func shared(t testing.TB) object.Value {
 	t.Helper()
 	write := func(live object.Value, manager, spec string, force bool) object.Value {
-		v, err := widgets.Apply(live, yaml(t, "apiVersion: v1\nkind: Widget\n"+spec), Writer{Manager: manager, APIVersion: "v1", Force: force, Now: "2026-01-02T03:04:05Z"})
+		v, err := widgets.Apply(live, yaml(t, "apiVersion: v1\nkind: Widget\n"+spec),
+			Writer{Manager: manager, APIVersion: "v1", Force: force, Now: "2026-01-02T03:04:05Z"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return v
 	}
-	v := write(object.Nil, "helm", "metadata: {name: w, labels: {app: web}}\nspec: {replicas: 1, selector: {a: b, c: d}, containers: [{name: web, image: a, args: [x, 'yes']}]}", false)
+	v := write(object.Nil, "helm",
+		"metadata: {name: w, labels: {app: web}}\nspec: {replicas: 1, selector: {a: b, c: d}, containers: [{name: web, image: a, args: [x, 'yes']}]}", false)
 	v = write(v, "ops", "metadata: {labels: {app: web}}\nspec: {containers: [{name: web, ports: [{port: 80}]}]}", false)
 	v = v.WithAt(object.StringOf("u"), "metadata", "uid")
-	v, err := widgets.Update(v, v.WithAt(object.IntOf(3), "spec", "replicas").WithAt(yaml(t, "{x: {z: 1}}"), "spec", "template"),
+	v, err := widgets.Update(v, v.WithAt(object.IntOf(3), "spec", "replicas").WithAt(yaml(t, "{x: {z: 1}}"), "spec",
+		"template"),
 		Writer{Manager: "hpa", APIVersion: "v1", Subresource: "scale", Now: "2026-01-02T03:04:05Z"})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +106,8 @@ func TestRemovedWithout(t *testing.T) {
 			t.Errorf("%s: %s", manager, got)
 		}
 	}
-	if gone, err := widgets.RemovedWithout(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil || !gone.Empty() {
+	if gone, err := widgets.RemovedWithout(v, Entry{Manager: "hpa", Operation: OperationUpdate}); err != nil ||
+		!gone.Empty() {
 		t.Errorf("hpa: %v, %v", gone, err)
 	}
 }

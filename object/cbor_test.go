@@ -56,7 +56,8 @@ func TestCBORValues(t *testing.T) {
 		{"00", "0"},
 		{"1b7fffffffffffffff", "9223372036854775807"},
 		{"3b7fffffffffffffff", "-9223372036854775808"},
-		{"1b8000000000000000", "cbor: cannot unmarshal positive integer into Go value of type int64 (9223372036854775808 overflows Go's int64)"},
+		{"1b8000000000000000",
+			"cbor: cannot unmarshal positive integer into Go value of type int64 (9223372036854775808 overflows Go's int64)"},
 		{"f93c00", "1.0"},
 		{"fa47c35000", "100000.0"},
 		{"fb3ff8000000000000", "1.5"},
@@ -125,7 +126,8 @@ func unescaped(v Value) string {
 }
 
 func FuzzParseCBOR(f *testing.F) {
-	for _, seed := range []string{"a1416101", "bf6161016162f6ff", "9f00f93c00ff", "d643616263", "d9d9f7a0", "c11a514b67b0", "c2420100"} {
+	for _, seed := range []string{"a1416101", "bf6161016162f6ff", "9f00f93c00ff", "d643616263", "d9d9f7a0", "c11a514b67b0",
+		"c2420100"} {
 		data, _ := hex.DecodeString(seed)
 		f.Add(data)
 	}

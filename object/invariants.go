@@ -19,7 +19,8 @@ func (at *Places) check(data []byte) {
 	key := func(pos int) bool { return 0 < pos && pos < len(data) && data[pos] == '"' }
 	mustHold(key(at.Item) && key(at.Splice) && at.Item <= at.Splice, "object: Item or Splice is not at a key")
 	mustHold(at.Managed == 0 && at.ManagedEnd == 0 || key(at.Managed) && key(at.ManagedEnd) &&
-		at.Item < at.Managed && at.Managed < at.ManagedEnd && at.ManagedEnd <= at.Splice, "object: Managed is out of its place")
+		at.Item < at.Managed && at.Managed < at.ManagedEnd && at.ManagedEnd <= at.Splice,
+		"object: Managed is out of its place")
 }
 
 // checkExact: exact ⇒ ParseJSON(text) = v. What is kept beside its text must be what a reader of the text gets.
@@ -32,5 +33,6 @@ func checkExact(text []byte, v Value, exact bool) {
 
 // check: the parser has left every container that it entered, and copied everything out of the shared stacks.
 func (p *parser) check() {
-	mustHold(len(p.items) == 0 && len(p.members) == 0 && len(p.path) == 0 && !p.skim, "object: the parser has not left all containers")
+	mustHold(len(p.items) == 0 && len(p.members) == 0 && len(p.path) == 0 && !p.skim,
+		"object: the parser has not left all containers")
 }

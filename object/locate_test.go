@@ -15,7 +15,8 @@ func TestLocate(t *testing.T) {
 			`"metadata":{"labels":{"z":"}"},"name":"n","uid":"u"},"spec":{"a":[1,"x\"}",{}]}}`,
 			`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"z":"}"},"name":"n","resourceVersion":"42","uid":"u"},"spec":{"a":[1,"x\"}",{}]}}`,
 		},
-		{"only a UID", `{"metadata":{"uid":"u"}}`, `"metadata":{"uid":"u"}}`, `{"metadata":{"resourceVersion":"42","uid":"u"}}`},
+		{"only a UID", `{"metadata":{"uid":"u"}}`, `"metadata":{"uid":"u"}}`,
+			`{"metadata":{"resourceVersion":"42","uid":"u"}}`},
 		{
 			"brackets in strings",
 			`{"apiVersion":"v1","kind":"K","metadata":{"annotations":{"a":"}]\\","b":"\\\"{"},"name":"[","uid":"u"}}`,
@@ -79,7 +80,8 @@ func FuzzLocate(f *testing.F) {
 		if got := AppendVersioned(nil, data, at.Splice, 7); string(got) != string(want) {
 			t.Fatalf("versioned %s, not %s", got, want)
 		}
-		if lean := string(data[:at.Managed]) + string(data[at.ManagedEnd:]); lean != string(AppendObject(nil, v.WithoutAt("metadata", "managedFields"))) {
+		if lean := string(data[:at.Managed]) + string(data[at.ManagedEnd:]); lean != string(AppendObject(nil,
+			v.WithoutAt("metadata", "managedFields"))) {
 			t.Fatalf("without managedFields %s", lean)
 		}
 		bare := string(AppendObject(nil, v.Without("apiVersion").Without("kind")))

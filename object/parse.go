@@ -440,7 +440,8 @@ func afterPlain(in string, pos int) int {
 
 // eight is eight bytes as one word, the first one lowest.
 func eight(b string) uint64 {
-	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+	return uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(
+		b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
 // appendValid appends text with U+FFFD for every byte that is no UTF-8.

@@ -13,13 +13,22 @@ import (
 
 // texts are JSON and what is nearly JSON; the fuzz test starts from them, too.
 var texts = []string{
-	``, ` `, `null`, `true`, `false`, `nul`, `nulx`, `tru`, `truth`, `falsy`, `f`, `0`, `-0`, `-`, `-x`, `00`, `01`, `1.`, `1.x`, `1.5`, `1e`, `1e+`, `1e+x`, `1E-7`, `1e400`, `-1.25e-3`, `+1`, `.5`, `1 2`,
-	`9223372036854775807`, `9223372036854775808`, `-9223372036854775808`, `-9223372036854775809`, `123456789012345678`, `1234567890123456789`, `12345678901234567890`,
-	`""`, `"`, `"a`, `"a\`, `"\"`, `"\x"`, `"\u"`, `"\u12"`, `"\u123`, `"\u00e9"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83dx"`, `"\ud83d\n"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ude00"`, `"\ud83d\u00`, `"\uD83D\uDE00"`, `"\u00g0"`, `"\b\f\n\r\t\/\\\""`,
-	"\"a\x01b\"", "\"tab\tbed\"", "\"\x7f\"", "\"\xff\"", "\"a\xffb\xfe\xfdc\"", "\"\xe2\x82\"", "\"\xe2\x82\\u00ac\"", "\"\\n\xc3\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", `"é<>&` + "\u2028\u2029" + `"`, "\xef\xbb\xbf{}",
-	`"12345678"`, `"1234567\"8"`, `"123456\\78901234567"`, `"1234567é8"`, "\"1234567\x1f\"", `"seventeen letters"`, `"fifteen letters!\"`,
-	`[]`, `[`, `[1`, `[1,`, `[1,]`, `[,1]`, `[1 2]`, `[1}`, `[[]`, `[[],[[]]]`, `[null,true,"x",{}]`, `]`, "[\n\t\r 1 , 2 ]", "[\v1]",
-	`{}`, `{`, `{"a"`, `{"a" 1}`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a":1 "b":2}`, `{"a":1]`, `{1:2}`, `{null:1}`, `{"b":1,"a":2}`, `{"":1}`, `{"a":{"b":{"c":[{"d":1}]}}}`, `}`, `{"a":1}}`, `{"a":1} x`, `//`, `'a'`, `{"a":'b'}`, `{"a\u0062":1}`,
+	``, ` `, `null`, `true`, `false`, `nul`, `nulx`, `tru`, `truth`, `falsy`, `f`, `0`, `-0`, `-`, `-x`, `00`, `01`, `1.`,
+	`1.x`, `1.5`, `1e`, `1e+`, `1e+x`, `1E-7`, `1e400`, `-1.25e-3`, `+1`, `.5`, `1 2`,
+	`9223372036854775807`, `9223372036854775808`, `-9223372036854775808`, `-9223372036854775809`, `123456789012345678`,
+	`1234567890123456789`, `12345678901234567890`,
+	`""`, `"`, `"a`, `"a\`, `"\"`, `"\x"`, `"\u"`, `"\u12"`, `"\u123`, `"\u00e9"`, `"\ud83d\ude00"`, `"\ud83d"`,
+	`"\ud83dx"`, `"\ud83d\n"`, `"\ud83d\ud83d\ude00"`, `"\ud83d\u0041"`, `"\ude00"`, `"\ud83d\u00`, `"\uD83D\uDE00"`,
+	`"\u00g0"`, `"\b\f\n\r\t\/\\\""`,
+	"\"a\x01b\"", "\"tab\tbed\"", "\"\x7f\"", "\"\xff\"", "\"a\xffb\xfe\xfdc\"", "\"\xe2\x82\"", "\"\xe2\x82\\u00ac\"",
+	"\"\\n\xc3\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", `"é<>&` + "\u2028\u2029" + `"`, "\xef\xbb\xbf{}",
+	`"12345678"`, `"1234567\"8"`, `"123456\\78901234567"`, `"1234567é8"`, "\"1234567\x1f\"", `"seventeen letters"`,
+	`"fifteen letters!\"`,
+	`[]`, `[`, `[1`, `[1,`, `[1,]`, `[,1]`, `[1 2]`, `[1}`, `[[]`, `[[],[[]]]`, `[null,true,"x",{}]`, `]`,
+	"[\n\t\r 1 , 2 ]", "[\v1]",
+	`{}`, `{`, `{"a"`, `{"a" 1}`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a":1 "b":2}`, `{"a":1]`,
+	`{1:2}`, `{null:1}`, `{"b":1,"a":2}`, `{"":1}`, `{"a":{"b":{"c":[{"d":1}]}}}`, `}`, `{"a":1}}`, `{"a":1} x`, `//`,
+	`'a'`, `{"a":'b'}`, `{"a\u0062":1}`,
 }
 
 // Whatever encoding/json says of a text, we say: whether it is JSON, the words and the place of the error, and what it
@@ -150,7 +159,8 @@ func TestDuplicates(t *testing.T) {
 		{`{"a":1,"a":2,"a":3}`, `{"a":3}`, []string{"a"}},
 		{`{"b":1,"a":0,"b":2,"a":3}`, `{"a":3,"b":2}`, []string{"b", "a"}},
 		{`{"spec":{"replicas":1,"replicas":2}}`, `{"spec":{"replicas":2}}`, []string{"spec.replicas"}},
-		{`{"spec":{"containers":[{},{"name":"a","name":"b"}]}}`, `{"spec":{"containers":[{},{"name":"b"}]}}`, []string{"spec.containers[1].name"}},
+		{`{"spec":{"containers":[{},{"name":"a","name":"b"}]}}`, `{"spec":{"containers":[{},{"name":"b"}]}}`,
+			[]string{"spec.containers[1].name"}},
 		{`[[{"a":1,"a":2}]]`, `[[{"a":2}]]`, []string{"[0][0].a"}},
 		{`{"x":{"a":1,"a":1},"x":{"a":1,"a":1}}`, `{"x":{"a":1}}`, []string{"x.a", "x"}},
 		{`{"a":1,"\u0061":2}`, `{"a":2}`, []string{"a"}},
@@ -181,13 +191,15 @@ func TestDuplicatesAreBounded(t *testing.T) {
 	// Under a long key, the path of each would be as long: neither all of them are kept, nor looked up again and
 	// again.
 	long := strings.Repeat("k", 1<<20)
-	for _, inner := range []string{strings.Repeat(`"a":1,`, 100_000) + `"a":1`, strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1`} {
+	for _, inner := range []string{strings.Repeat(`"a":1,`, 100_000) + `"a":1`,
+		strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1`} {
 		p, err := ParseJSON([]byte(`{"` + long + `":{` + inner + `}}`))
 		if err != nil || len(p.Duplicates) != 1 || len(p.Duplicates[0]) > len(long)+len(".a.x") {
 			t.Errorf("%d duplicates, %v", len(p.Duplicates), err)
 		}
 	}
-	deep := strings.Repeat(`{"":`, 5000) + "{" + strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1}` + strings.Repeat("}", 5000)
+	deep := strings.Repeat(`{"":`, 5000) + "{" + strings.Repeat(`"a":{"x":1,"x":2},`, 100_000) + `"a":1}` +
+		strings.Repeat("}", 5000)
 	if p, err := ParseJSON([]byte(deep)); err != nil || len(p.Duplicates) != 1 {
 		t.Errorf("%d duplicates, %v", len(p.Duplicates), err)
 	}
@@ -208,7 +220,8 @@ func TestParsedContainersAreApart(t *testing.T) {
 
 func TestUntyped(t *testing.T) {
 	for text, want := range map[string]string{
-		`1`: `1`, `1.0`: `1`, `1e3`: `1000`, `-0.0`: `-0`, `9223372036854775808`: `9223372036854776000`, `0.1`: `0.1`, `1e21`: `1e+21`, `1e-7`: `1e-7`,
+		`1`: `1`, `1.0`: `1`, `1e3`: `1000`, `-0.0`: `-0`, `9223372036854775808`: `9223372036854776000`, `0.1`: `0.1`,
+		`1e21`: `1e+21`, `1e-7`: `1e-7`,
 		`{"a":[1.50,"1.50",{"b":2.0,"c":1}],"d":null}`: `{"a":[1.5,"1.50",{"b":2,"c":1}],"d":null}`,
 		`[1.0,2.0,3]`: `[1,2,3]`,
 	} {
@@ -299,7 +312,8 @@ func TestParseMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(AppendJSON(nil, parsed.Value)); got != `{"apiVersion":"v1","metadata":{"name":"x","l":[{}]}}` && got != `{"apiVersion":"v1","metadata":{"l":[{}],"name":"x"}}` {
+	if got := string(AppendJSON(nil, parsed.Value)); got != `{"apiVersion":"v1","metadata":{"name":"x","l":[{}]}}` &&
+		got != `{"apiVersion":"v1","metadata":{"l":[{}],"name":"x"}}` {
 		t.Error(got)
 	}
 	for i := range text {

@@ -187,7 +187,8 @@ func afterPrintable(s string, pos int) int {
 	for ; pos+8 <= len(s); pos += 8 {
 		w := eight(s[pos : pos+8])
 		quote, backslash, and, angle := w^('"'*ones), w^('\\'*ones), w^('&'*ones), (w|('<'^'>')*ones)^('>'*ones)
-		if found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones) | (and - ones) | (angle - ones)) & tops; found != 0 {
+		found := (w | (w - 0x20*ones) | (quote - ones) | (backslash - ones) | (and - ones) | (angle - ones)) & tops
+		if found != 0 {
 			return pos + bits.TrailingZeros64(found)/8
 		}
 	}

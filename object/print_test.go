@@ -8,7 +8,8 @@ import (
 )
 
 func FuzzAppendString(f *testing.F) {
-	for _, s := range []string{"", "plain", `"\/`, "\b\f\n\r\t\x00\x1f\x7f", "<é>&", "\u2027\u2028\u2029\u202a", "\xff\xe2\x82", "\U0001F600", "\uFFFD", "\xed\xa0\x80"} {
+	for _, s := range []string{"", "plain", `"\/`, "\b\f\n\r\t\x00\x1f\x7f", "<é>&", "\u2027\u2028\u2029\u202a",
+		"\xff\xe2\x82", "\U0001F600", "\uFFFD", "\xed\xa0\x80"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -23,7 +24,8 @@ func FuzzAppendString(f *testing.F) {
 }
 
 func FuzzAppendFloat(f *testing.F) {
-	for _, x := range []float64{0, math.Copysign(0, -1), 1, 0.1, 1e21, 1e20, 999999999999999999999, 1e-6, 1e-7, 1.5e-9, 5e-324, math.MaxFloat64, -2.5e+100, 1 << 53} {
+	for _, x := range []float64{0, math.Copysign(0, -1), 1, 0.1, 1e21, 1e20, 999999999999999999999, 1e-6, 1e-7, 1.5e-9,
+		5e-324, math.MaxFloat64, -2.5e+100, 1 << 53} {
 		f.Add(math.Float64bits(x))
 	}
 	f.Fuzz(func(t *testing.T, bits uint64) {
@@ -101,7 +103,9 @@ func TestAppendStored(t *testing.T) {
 func TestCanonicalOrder(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"spec":{},"kind":"K","Alpha":1,"metadata":{"uid":"u","name":"n"},"apiVersion":"v1"}`: `{"apiVersion":"v1","kind":"K","metadata":{"name":"n","uid":"u"},"Alpha":1,"spec":{}}`,
-		`{"status":{"metadata":1,"kind":2,"a":3},"kind":"K"}`:                                  `{"kind":"K","status":{"a":3,"kind":2,"metadata":1}}`,
+
+		`{"status":{"metadata":1,"kind":2,"a":3},"kind":"K"}`: `{"kind":"K","status":{"a":3,"kind":2,"metadata":1}}`,
+
 		`{"z":1}`: `{"z":1}`, `{}`: `{}`, `{"metadata":null}`: `{"metadata":null}`, `[1]`: `[1]`,
 	} {
 		p, err := ParseJSON([]byte(text))
@@ -117,7 +121,8 @@ func TestCanonicalOrder(t *testing.T) {
 // 64-bit integers are exact; every other literal stays as it was written.
 func TestNumbersAreExact(t *testing.T) {
 	for _, literal := range []string{
-		"0", "-1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551615",
+		"0", "-1", "9007199254740993", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+		"18446744073709551615",
 		"123456789012345678", "1234567890123456789", "999999999999999999", "1000000000000000000", "-999999999999999999",
 		"123456789012345678901234567890", "1.0", "1.50", "1e3", "-0.0", "0.1000000000000000055511151231257827",
 	} {

@@ -421,7 +421,8 @@ func parseInt(literal string) (int64, bool) {
 // Edit is the map with these members set and those keys dropped, made in one go. Null counts as an empty map.
 func (v Value) Edit(set []Member, drop ...string) Value {
 	old := v.Members()
-	if len(set) == 0 && v.kind == Map && !slices.ContainsFunc(old, func(m Member) bool { return slices.Contains(drop, m.Key) }) {
+	if len(set) == 0 && v.kind == Map && !slices.ContainsFunc(old,
+		func(m Member) bool { return slices.Contains(drop, m.Key) }) {
 		return v
 	}
 	members := make([]Member, 0, len(old)+len(set))

@@ -147,7 +147,8 @@ func TestWays(t *testing.T) {
 	if got := printed(v); got != `{"spec":{"template":{"replicas":1}}}` {
 		t.Error(got)
 	}
-	if v.At("spec", "template", "replicas").Int() != 1 || !v.At("spec", "none", "replicas").IsNull() || !v.At("spec", "template", "replicas", "deeper").IsNull() {
+	if v.At("spec", "template", "replicas").Int() != 1 || !v.At("spec", "none", "replicas").IsNull() ||
+		!v.At("spec", "template", "replicas", "deeper").IsNull() {
 		t.Error("At")
 	}
 	for _, c := range []struct {
@@ -183,8 +184,9 @@ func TestAccessors(t *testing.T) {
 		want := map[Kind][]any{
 			Null: {Null, true, false, int64(0), 0.0, "", 0, 0, 0}, Bool: {Bool, false, true, int64(0), 0.0, "", 0, 0, 0},
 			Int: {Int, false, false, int64(-7), -7.0, "", 0, 0, 0}, Float: {Float, false, false, int64(0), 2.5, "", 0, 0, 0},
-			Number: {Number, false, false, int64(0), 100.0, "1e2", 0, 0, 3}, String: {String, false, false, int64(0), 0.0, "s", 0, 0, 1},
-			List: {List, false, false, int64(0), 0.0, "", 1, 0, 1}, Map: {Map, false, false, int64(0), 0.0, "", 0, 1, 1},
+			Number: {Number, false, false, int64(0), 100.0, "1e2", 0, 0, 3},
+			String: {String, false, false, int64(0), 0.0, "s", 0, 0, 1},
+			List:   {List, false, false, int64(0), 0.0, "", 1, 0, 1}, Map: {Map, false, false, int64(0), 0.0, "", 0, 1, 1},
 		}[kind]
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v: %v, not %v", kind, got, want)

@@ -95,9 +95,10 @@ func TestYAMLBombs(t *testing.T) {
 func TestYAMLExpansion(t *testing.T) {
 	scalar := strings.Repeat("x", 100_000)
 	for name, text := range map[string]string{
-		"a long scalar":      "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
-		"a long key":         "a: &a " + scalar + "\nb: [" + strings.Repeat("{*a : 1},", 10_000) + "]",
-		"a binary scalar":    "a: &a !!binary " + strings.Repeat("eHh4", 25_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"a long scalar": "a: &a " + scalar + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
+		"a long key":    "a: &a " + scalar + "\nb: [" + strings.Repeat("{*a : 1},", 10_000) + "]",
+		"a binary scalar": "a: &a !!binary " + strings.Repeat("eHh4", 25_000) + "\nb: [" + strings.Repeat("*a,",
+			25_000) + "]",
 		"a number of a sort": "a: &a 1" + strings.Repeat("_1", 50_000) + "\nb: [" + strings.Repeat("*a,", 25_000) + "]",
 		"aliases of aliases": "a: &a " + scalar + "\nb: &b [" + strings.Repeat("*a,", 20) + "]\nc: [*b,*b]",
 		"merged maps":        "a: &a {k: " + scalar + "}\nb: [" + strings.Repeat("{<<: *a},", 10_000) + "]",
@@ -131,8 +132,10 @@ func TestYAMLExpansion(t *testing.T) {
 }
 
 func FuzzParseYAML(f *testing.F) {
-	for _, text := range []string{"a: 1", "a: [1, {b: c}]\n", "a: &x {b: 1}\nc: *x\n<<: *x", "- 1.0\n- 0o7\n- .inf\n- .nan", "a: 1\na: 2", "? a\n: b", "%YAML 1.1\n---\na\n...\n",
-		"a: &a [1]\nb: &b {c: *a, <<: {d: *a}}\ne: [*b, *a]", "a: &a [*a]", "a: &a b\na: &a c\n? *a\n: *a", "a: &a !!binary eHh4\nb: *a # *c &d\n"} {
+	for _, text := range []string{"a: 1", "a: [1, {b: c}]\n", "a: &x {b: 1}\nc: *x\n<<: *x",
+		"- 1.0\n- 0o7\n- .inf\n- .nan", "a: 1\na: 2", "? a\n: b", "%YAML 1.1\n---\na\n...\n",
+		"a: &a [1]\nb: &b {c: *a, <<: {d: *a}}\ne: [*b, *a]", "a: &a [*a]", "a: &a b\na: &a c\n? *a\n: *a",
+		"a: &a !!binary eHh4\nb: *a # *c &d\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

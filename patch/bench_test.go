@@ -27,22 +27,27 @@ func benchmarks(b *testing.B) map[string]struct {
 		}
 		return "[" + strings.Join(items, ",") + "]"
 	}
-	containers := many(20, `{"name":"c#","image":"a:1","env":`+many(10, `{"name":"E#","value":"x"}`)+`,"ports":[{"containerPort":80}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}`)
+	containers := many(20, `{"name":"c#","image":"a:1","env":`+many(10, `{"name":"E#","value":"x"}`)+
+		`,"ports":[{"containerPort":80}],"volumeMounts":[{"name":"v","mountPath":"/v"}]}`)
 	return map[string]struct {
 		live, patch object.Value
 		typ         *schema.Type
 	}{
 		"Deployment": {
 			parse(b, deploymentText),
-			parse(b, `{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"web"},{"name":"log"}],"containers":[{"name":"web","image":"web:2"}]}}}}`), deploymentType,
+			parse(b,
+				`{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"web"},{"name":"log"}],"containers":[{"name":"web","image":"web:2"}]}}}}`), deploymentType,
 		},
 		"Pod of 20 containers": {
 			parse(b, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"containers":`+containers+`}}`),
-			parse(b, `{"spec":{"containers":[{"name":"c7","image":"a:2"},{"name":"c9","env":[{"name":"E3","$patch":"delete"},{"name":"N","value":"1"}]}]}}`), podType,
+			parse(b,
+				`{"spec":{"containers":[{"name":"c7","image":"a:2"},{"name":"c9","env":[{"name":"E3","$patch":"delete"},{"name":"N","value":"1"}]}]}}`), podType,
 		},
 		"500 items": {
-			parse(b, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"a","env":`+many(500, `{"name":"E#","value":"x"}`)+`}]}}`),
-			parse(b, `{"spec":{"containers":[{"name":"a","env":`+many(500, `{"name":"E#","value":"y"}`)+`,"$setElementOrder/env":`+many(500, `{"name":"E#"}`)+`}]}}`), podType,
+			parse(b, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"a","env":`+many(500,
+				`{"name":"E#","value":"x"}`)+`}]}}`),
+			parse(b, `{"spec":{"containers":[{"name":"a","env":`+many(500, `{"name":"E#","value":"y"}`)+
+				`,"$setElementOrder/env":`+many(500, `{"name":"E#"}`)+`}]}}`), podType,
 		},
 	}
 }

@@ -28,10 +28,14 @@ func TestCopiesAreBounded(t *testing.T) {
 	}{
 		{"as much as may be", patch(many(3, toList)), nil},
 		{"one more", patch(many(4, toList)), over},
-		{"into the same place", patch(many(4, `{"op":"copy","from":"/big","path":"/list/0"},{"op":"remove","path":"/list/0"}`)), over},
-		{"moved about", patch(`{"op":"move","from":"/big","path":"/small/-"}`, many(4, `{"op":"copy","from":"/small/-1","path":"/list/-"}`)), over},
-		{"with much between", patch(many(20, `{"op":"copy","from":"/small","path":"/list/-"},{"op":"remove","path":"/list/0"}`)), nil},
-		{"small ones in a large document", patch(many(40, `{"op":"copy","from":"/small/0","path":"/list/-"}`)), errTooManyCopies},
+		{"into the same place",
+			patch(many(4, `{"op":"copy","from":"/big","path":"/list/0"},{"op":"remove","path":"/list/0"}`)), over},
+		{"moved about", patch(`{"op":"move","from":"/big","path":"/small/-"}`,
+			many(4, `{"op":"copy","from":"/small/-1","path":"/list/-"}`)), over},
+		{"with much between",
+			patch(many(20, `{"op":"copy","from":"/small","path":"/list/-"},{"op":"remove","path":"/list/0"}`)), nil},
+		{"small ones in a large document", patch(many(40, `{"op":"copy","from":"/small/0","path":"/list/-"}`)),
+			errTooManyCopies},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := JSON(doc, []byte(c.patch))
@@ -54,7 +58,8 @@ func TestCopiesAreBounded(t *testing.T) {
 // SPEC: WRITE-2
 func TestCountedCopiesChangeNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	places := []string{"/a", "/a/b", "/a/-", "/a/0", "/a/-1", "/c", "/c/d~1e", "/c/d~0e", "/c/x/y", "", "/zzz", "/l/1", "/l/-", "/l/-2", "/l/9"}
+	places := []string{"/a", "/a/b", "/a/-", "/a/0", "/a/-1", "/c", "/c/d~1e", "/c/d~0e", "/c/x/y", "", "/zzz", "/l/1",
+		"/l/-", "/l/-2", "/l/9"}
 	values := []string{`1`, `"a<b"`, `{"b":1}`, `["x",{"y":2.50}]`, `[]`}
 	pick := func(list []string) string { return list[random.IntN(len(list))] }
 	done, copies := 0, 0
@@ -108,8 +113,9 @@ func TestCopiesAreCountedAsTheLibraryCounts(t *testing.T) {
 	doc := `{"a":["q",{"r":1000}],"c":{"d/e":{"n":null},"d~e":"e"},"l":[1,2,3]}`
 	value := parse(t, doc)
 	for from, want := range map[string]string{
-		"/a": `["q",{"r":1000}]`, "/a/0": `"q"`, "/a/-1/r": `1000`, "/c/d~1e": `{"n":null}`, "/c/d~0e": `"e"`, "/c/d~1e/n": `null`,
-		"/l/-3": `1`, "/l/-4": ``, "/l/3": ``, "/l/x": ``, "/c/none": ``,
+		"/a": `["q",{"r":1000}]`, "/a/0": `"q"`, "/a/-1/r": `1000`, "/c/d~1e": `{"n":null}`, "/c/d~0e": `"e"`,
+		"/c/d~1e/n": `null`,
+		"/l/-3":     `1`, "/l/-4": ``, "/l/3": ``, "/l/x": ``, "/c/none": ``,
 	} {
 		got, ok := at(value, from)
 		if text := string(object.AppendJSON(nil, got)); ok != (want != "") || ok && text != want {

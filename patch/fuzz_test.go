@@ -14,14 +14,20 @@ import (
 func FuzzJSON(f *testing.F) {
 	for _, doc := range []string{`{"a":{"b":[1,null,{"c":"d"}]},"m":null,"/~":1}`, `{}`, `{"a":[]}`} {
 		for _, patch := range []string{
-			`[]`, `[null]`, `null`, `{}`, `[{}]`, `[{"op":"add"}]`, `[{"op":"add","path":null,"value":1}]`, `[{"op":"test","path":"/a"}]`,
+			`[]`, `[null]`, `null`, `{}`, `[{}]`, `[{"op":"add"}]`, `[{"op":"add","path":null,"value":1}]`,
+			`[{"op":"test","path":"/a"}]`,
 			`[{"op":"test","path":"","value":{}}]`, `[{"op":"remove","path":""}]`, `[{"op":"replace","path":"","value":null}]`,
 			`[{"op":"add","path":"","value":null},{"op":"add","path":"/a","value":1}]`,
-			`[{"op":"add","path":"/a/b/-1","value":1}]`, `[{"op":"add","path":"/a/b/99999999999","value":1}]`, `[{"op":"remove","path":"/a/b/-9"}]`,
-			`[{"op":"copy","from":"/a","path":"/a/b/0"}]`, `[{"op":"copy","from":"","path":"/a"}]`, `[{"op":"move","from":"/a","path":"/a/b"}]`,
-			`[{"op":"move","from":"/a/b/1","path":"/m/x"}]`, `[{"op":"add","path":"/m/x","value":1}]`, `[{"op":"test","path":"/m","value":null}]`,
-			`[{"op":"test","path":"/a/b/1","value":null}]`, `[{"op":"copy","from":null,"path":"/a"}]`, `[{"op":"move","path":"/a"}]`,
-			`[{"op":"add","path":"/~2~","value":"\ud800"}]`, `[{"op":1,"path":[],"value":{}}]`, `[{"op":"replace","path":"/a/b/1/c","value":1}]`,
+			`[{"op":"add","path":"/a/b/-1","value":1}]`, `[{"op":"add","path":"/a/b/99999999999","value":1}]`,
+			`[{"op":"remove","path":"/a/b/-9"}]`,
+			`[{"op":"copy","from":"/a","path":"/a/b/0"}]`, `[{"op":"copy","from":"","path":"/a"}]`,
+			`[{"op":"move","from":"/a","path":"/a/b"}]`,
+			`[{"op":"move","from":"/a/b/1","path":"/m/x"}]`, `[{"op":"add","path":"/m/x","value":1}]`,
+			`[{"op":"test","path":"/m","value":null}]`,
+			`[{"op":"test","path":"/a/b/1","value":null}]`, `[{"op":"copy","from":null,"path":"/a"}]`,
+			`[{"op":"move","path":"/a"}]`,
+			`[{"op":"add","path":"/~2~","value":"\ud800"}]`, `[{"op":1,"path":[],"value":{}}]`,
+			`[{"op":"replace","path":"/a/b/1/c","value":1}]`,
 		} {
 			f.Add(doc, patch)
 		}
@@ -49,7 +55,8 @@ func FuzzStrategic(f *testing.F) {
 		`{"spec":{"ports":[{"port":80},{"port":81.5},{}],"strategy":{"type":"x"},"selector":{"a":{}}},"data":{"a":[1e2]}}`,
 	} {
 		for _, patch := range []string{
-			`{}`, `null`, `[]`, `{"$patch":"replace","a":null}`, `{"$patch":"delete"}`, `{"$patch":{}}`, `{"metadata":{"$retainKeys":["labels"],"labels":{"b":null}}}`,
+			`{}`, `null`, `[]`, `{"$patch":"replace","a":null}`, `{"$patch":"delete"}`, `{"$patch":{}}`,
+			`{"metadata":{"$retainKeys":["labels"],"labels":{"b":null}}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"finalizers":["c"],"$setElementOrder/finalizers":["c","b"]}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":null,"$deleteFromPrimitiveList/labels":{"a":"2"}}}`,
 			`{"spec":{"containers":[{"name":"b","$patch":"delete"},{"name":"b"},{"name":"b","ports":[{"containerPort":1},{"containerPort":{}}]}]}}`,

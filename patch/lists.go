@@ -10,7 +10,8 @@ import (
 
 // lists merges the items of two lists:
 //
-//	maps: by merge key. Items with a $patch directive are applied first, then items with known keys are merged, new ones appended
+//	maps: by merge key. Items with a $patch directive are applied first, then items with known keys are merged, new
+//	      ones appended
 //	scalars: live ∪ patch, each once
 //
 // and then their order is computed (interleaved). after is the state of the live list in the reference at this point:
@@ -270,7 +271,8 @@ func (h *heapOfInts) Pop() any {
 
 // inOrder merges the lists for which the patch has a $setElementOrder directive, and puts them in that order. placed
 // are the members of the patch that need no further merge.
-func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value, placed map[string]bool, err error) {
+func (m *merger) inOrder(live, patch object.Value, p place, directives []object.Member) (_ object.Value,
+	placed map[string]bool, err error) {
 	e := edit{base: live}
 	for _, directive := range directives {
 		if directive.Value.Kind() != object.List {
@@ -296,7 +298,8 @@ func (m *merger) inOrder(live, patch object.Value, p place, directives []object.
 }
 
 // ordered merges one list and puts it in this order. found is false if neither object nor patch has the list.
-func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value, found bool, err error) {
+func (m *merger) ordered(live, patch object.Value, p place, key string, order []object.Value) (made []object.Value,
+	found bool, err error) {
 	ofLive, inLive := live.Get(key)
 	if inLive && ofLive.Kind() != object.List {
 		return nil, false, notA(object.List, ofLive)

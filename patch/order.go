@@ -201,7 +201,8 @@ type ranked struct {
 //
 // This is no sort by one key, since the two orders may contradict each other; it is the greedy merge that the
 // reference does, and clients compare lists with their order.
-func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey string, kind object.Kind) ([]object.Value, error) {
+func interleaved(ofPatch, others, patchOrder, liveOrder []object.Value, mergeKey string,
+	kind object.Kind) ([]object.Value, error) {
 	if kind != object.Map {
 		mergeKey = ""
 	} else if err := haveKeys(mergeKey, ofPatch, patchOrder, others, liveOrder); err != nil {
@@ -316,7 +317,8 @@ func inThatOrder(patch, order []object.Value, mergeKey string) error {
 		j++
 	}
 	if i < len(items) {
-		return misfit("The order in patch list:\n%v\n doesn't match %s list:\n%v\n", natives(patch), orderPrefix, natives(order))
+		return misfit("The order in patch list:\n%v\n doesn't match %s list:\n%v\n", natives(patch), orderPrefix,
+			natives(order))
 	}
 	return nil
 }

@@ -7,7 +7,8 @@
 // It is JSON Merge Patch with a type: where the tags of a field say so, its list is merged item by item instead of
 // replaced. Items are identified by a merge key. Members that begin with a dollar are directives:
 //
-//	"$patch": "replace"                     the rest of this map replaces the live one; in an item: the other items replace the list
+//	"$patch": "replace"                     the rest of this map replaces the live one; in an item: the
+//	                                        other items replace the list
 //	"$patch": "delete"                      empties this map; in an item: removes the live items with this merge key
 //	"$retainKeys": ["type", "recreate"]     removes all other keys of the live map
 //	"$deleteFromPrimitiveList/f": ["a"]     removes these scalars from the list f

@@ -217,7 +217,10 @@ type directives struct {
 func directivesOf(patch object.Value) directives {
 	var d directives
 	members := patch.Members()
-	first, _ := slices.BinarySearchFunc(members, "$", func(m object.Member, key string) int { return strings.Compare(m.Key, key) })
+	first, _ := slices.BinarySearchFunc(members, "$", func(m object.Member,
+		key string) int {
+		return strings.Compare(m.Key, key)
+	})
 	for _, m := range members[first:] {
 		switch {
 		case !strings.HasPrefix(m.Key, "$"):

@@ -36,23 +36,27 @@ func TestStrategic(t *testing.T) {
 		{"a null patch", podType, `{"spec":{"x":1}}`, `null`, `{"spec":{"x":1}}`},
 		{"null removes", podType, `{"metadata":{"labels":{"a":"1","b":"2"}}}`, `{"metadata":{"labels":{"a":null,"c":null}}}`,
 			`{"metadata":{"labels":{"b":"2"}}}`},
-		{"nulls of what is new are dropped", podType, `{}`, `{"spec":{"a":null,"b":[null,{"c":null}]}}`, `{"spec":{"b":[null,{}]}}`},
+		{"nulls of what is new are dropped", podType, `{}`, `{"spec":{"a":null,"b":[null,{"c":null}]}}`,
+			`{"spec":{"b":[null,{}]}}`},
 		{"kinds may change", podType, `{"spec":{"a":1,"b":[1],"c":{}}}`, `{"spec":{"a":{"x":1},"b":"s","c":[1]}}`,
 			`{"spec":{"a":{"x":1},"b":"s","c":[1]}}`},
 
-		{"replace a map", podType, `{"metadata":{"labels":{"a":"1"}}}`, `{"metadata":{"labels":{"$patch":"replace","b":null}}}`,
+		{"replace a map", podType, `{"metadata":{"labels":{"a":"1"}}}`,
+			`{"metadata":{"labels":{"$patch":"replace","b":null}}}`,
 			`{"metadata":{"labels":{"b":null}}}`},
 		{"delete a map", podType, `{"metadata":{"labels":{"a":"1"}}}`, `{"metadata":{"labels":{"$patch":"delete","b":"1"}}}`,
 			`{"metadata":{"labels":{}}}`},
 		{"a directive on what is not there", podType, `{}`, `{"metadata":{"labels":{"$patch":"replace","b":"1"},"name":"n"}}`,
 			`{"metadata":{"name":"n"}}`},
-		{"replace by strategy", budgetType, `{"spec":{"selector":{"matchLabels":{"a":"1"}}}}`, `{"spec":{"selector":{"matchLabels":{"b":"2"}}}}`,
+		{"replace by strategy", budgetType, `{"spec":{"selector":{"matchLabels":{"a":"1"}}}}`,
+			`{"spec":{"selector":{"matchLabels":{"b":"2"}}}}`,
 			`{"spec":{"selector":{"matchLabels":{"b":"2"}}}}`},
 
 		{"merge items", podType, `{"spec":{"containers":[{"name":"a","image":"1"},{"name":"b","image":"1"}]}}`,
 			`{"spec":{"containers":[{"name":"b","image":"2"},{"name":"c"}]}}`,
 			`{"spec":{"containers":[{"image":"1","name":"a"},{"image":"2","name":"b"},{"name":"c"}]}}`},
-		{"new items keep their nulls", podType, `{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":[{"name":"b","image":null}]}}`,
+		{"new items keep their nulls", podType, `{"spec":{"containers":[{"name":"a"}]}}`,
+			`{"spec":{"containers":[{"name":"b","image":null}]}}`,
 			`{"spec":{"containers":[{"image":null,"name":"b"},{"name":"a"}]}}`},
 		{"delete an item", podType, `{"spec":{"containers":[{"name":"a"},{"name":"b"},{"name":"a"}]}}`,
 			`{"spec":{"containers":[{"$patch":"delete","name":"a"}]}}`, `{"spec":{"containers":[{"name":"b"}]}}`},
@@ -64,33 +68,41 @@ func TestStrategic(t *testing.T) {
 		{"the same item twice", podType, `{"spec":{"containers":[{"name":"a"}]}}`,
 			`{"spec":{"containers":[{"name":"b","image":"1"},{"name":"b","tty":true}]}}`,
 			`{"spec":{"containers":[{"image":"1","name":"b","tty":true},{"name":"a"}]}}`},
-		{"integers are keys", serviceType, `{"spec":{"ports":[{"port":80,"name":"a"},{"port":81}]}}`, `{"spec":{"ports":[{"port":80,"name":"b"}]}}`,
+		{"integers are keys", serviceType, `{"spec":{"ports":[{"port":80,"name":"a"},{"port":81}]}}`,
+			`{"spec":{"ports":[{"port":80,"name":"b"}]}}`,
 			`{"spec":{"ports":[{"name":"b","port":80},{"port":81}]}}`},
-		{"a list without a strategy", podType, `{"spec":{"tolerations":[{"key":"a"},{"key":"b"}]}}`, `{"spec":{"tolerations":[{"key":"c"}]}}`,
+		{"a list without a strategy", podType, `{"spec":{"tolerations":[{"key":"a"},{"key":"b"}]}}`,
+			`{"spec":{"tolerations":[{"key":"c"}]}}`,
 			`{"spec":{"tolerations":[{"key":"c"}]}}`},
 
 		{"scalars", podType, `{"metadata":{"finalizers":["a/a","b/b"]}}`, `{"metadata":{"finalizers":["c/c","b/b"]}}`,
 			`{"metadata":{"finalizers":["c/c","a/a","b/b"]}}`},
-		{"delete scalars", podType, `{"metadata":{"finalizers":["a/a","b/b"]}}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b","x"]}}`,
+		{"delete scalars", podType, `{"metadata":{"finalizers":["a/a","b/b"]}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b","x"]}}`,
 			`{"metadata":{"finalizers":["a/a"]}}`},
 		{"delete scalars that are not there", podType, `{}`, `{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["b/b"]}}`}, // as upstream: what is new keeps its directives
 		{"delete before adding", podType, `{"metadata":{"finalizers":["a","b"]}}`,
-			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"finalizers":["a"]}}`, `{"metadata":{"finalizers":["a","b"]}}`},
-		{"duplicates are filled with the last", podType, `{"metadata":{"finalizers":["a","b","a","c","d"]}}`, `{"metadata":{"finalizers":[]}}`,
+			`{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"],"finalizers":["a"]}}`,
+			`{"metadata":{"finalizers":["a","b"]}}`},
+		{"duplicates are filled with the last", podType, `{"metadata":{"finalizers":["a","b","a","c","d"]}}`,
+			`{"metadata":{"finalizers":[]}}`,
 			`{"metadata":{"finalizers":["a","b","d","c"]}}`},
 
 		{"order", podType, `{"spec":{"containers":[{"name":"a"},{"name":"b"},{"name":"c"}]}}`,
-			`{"spec":{"$setElementOrder/containers":[{"name":"c"},{"name":"a"}]}}`, `{"spec":{"containers":[{"name":"b"},{"name":"c"},{"name":"a"}]}}`},
+			`{"spec":{"$setElementOrder/containers":[{"name":"c"},{"name":"a"}]}}`,
+			`{"spec":{"containers":[{"name":"b"},{"name":"c"},{"name":"a"}]}}`},
 		{"order and items", podType, `{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`,
 			`{"spec":{"$setElementOrder/containers":[{"name":"n"},{"name":"b"},{"name":"a"}],"containers":[{"name":"n"},{"name":"b","image":"1"}]}}`,
 			`{"spec":{"containers":[{"name":"n"},{"image":"1","name":"b"},{"name":"a"}]}}`},
-		{"order of scalars", podType, `{"metadata":{"finalizers":["a","b","c"]}}`, `{"metadata":{"$setElementOrder/finalizers":["c","b"]}}`,
+		{"order of scalars", podType, `{"metadata":{"finalizers":["a","b","c"]}}`,
+			`{"metadata":{"$setElementOrder/finalizers":["c","b"]}}`,
 			`{"metadata":{"finalizers":["a","c","b"]}}`},
 		{"order of a new list", podType, `{"spec":{}}`,
 			`{"spec":{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"containers":[{"name":"a"},{"name":"b"}]}}`,
 			`{"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`},
-		{"order of what is not there", podType, `{"spec":{}}`, `{"spec":{"$setElementOrder/containers":[{"name":"a"}]}}`, `{"spec":{}}`},
+		{"order of what is not there", podType, `{"spec":{}}`, `{"spec":{"$setElementOrder/containers":[{"name":"a"}]}}`,
+			`{"spec":{}}`},
 
 		{"retain keys", deploymentType, `{"spec":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}`,
 			`{"spec":{"strategy":{"$retainKeys":["type"],"type":"Recreate"}}}`, `{"spec":{"strategy":{"type":"Recreate"}}}`},
@@ -125,22 +137,30 @@ func TestStrategicErrors(t *testing.T) {
 		{`{"spec":{}}`, `{"spec":{"$retainKeys":[{}]}}`, ErrMalformed, "a list is merged by scalars, and this is none: {}"},
 		{`{"spec":{}}`, `{"spec":{"$deleteFromPrimitiveList":[]}}`, ErrMalformed, "invalid patch format of primitive list"},
 		{`{"spec":{}}`, `{"spec":{"$setElementOrderX/a":[]}}`, ErrMalformed, "invalid patch format of setElementOrder list"},
-		{`{"spec":{}}`, `{"spec":{"$setElementOrder/containers":{}}}`, ErrMisfit, "expected a []interface {}, but received a map[string]interface {}"},
-		{`{"spec":{}}`, `{"spec":{"$setElementOrder/a":[]}}`, ErrMisfit, `unable to find api field in struct PodSpec for the json field "a"`},
-		{`{"spec":{}}`, `{"spec":{"$setElementOrder/hostname":[]}}`, ErrMisfit, "expected slice or array type, but got: struct"},
+		{`{"spec":{}}`, `{"spec":{"$setElementOrder/containers":{}}}`, ErrMisfit,
+			"expected a []interface {}, but received a map[string]interface {}"},
+		{`{"spec":{}}`, `{"spec":{"$setElementOrder/a":[]}}`, ErrMisfit,
+			`unable to find api field in struct PodSpec for the json field "a"`},
+		{`{"spec":{}}`, `{"spec":{"$setElementOrder/hostname":[]}}`, ErrMisfit,
+			"expected slice or array type, but got: struct"},
 		{`{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":[{"image":"x"}]}}`, ErrMisfit,
 			"map: map[image:x] does not contain declared merge key: name"},
 		{`{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":["x"]}}`, ErrMisfit,
 			"list element types are not identical: [[map[name:a]] [x]]"},
 		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[[]]}}`, ErrUnprocessable, "lists of lists are not supported"},
-		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[null]}}`, ErrMalformed, "a list that begins with null cannot be merged"},
-		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[{"$patch":"merge","name":"a"}]}}`, ErrMisfit, "merging lists cannot yet be specified in the patch"},
-		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[{"$patch":"x","name":"a"}]}}`, ErrMisfit, "unknown patch type: x in map: map[$patch:x name:a]"},
+		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[null]}}`, ErrMalformed,
+			"a list that begins with null cannot be merged"},
+		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[{"$patch":"merge","name":"a"}]}}`, ErrMisfit,
+			"merging lists cannot yet be specified in the patch"},
+		{`{"spec":{"containers":[]}}`, `{"spec":{"containers":[{"$patch":"x","name":"a"}]}}`, ErrMisfit,
+			"unknown patch type: x in map: map[$patch:x name:a]"},
 		{`{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":[{"name":{}}]}}`, ErrMalformed,
 			"a list is merged by scalars, and this is none: {}"},
-		{`{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"name":"a"}]}}`, ErrMisfit,
+		{`{"spec":{"containers":[{"name":"a"}]}}`,
+			`{"spec":{"$setElementOrder/containers":[{"name":"b"}],"containers":[{"name":"a"}]}}`, ErrMisfit,
 			"The order in patch list:\n[map[name:a]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"},
-		{`{"spec":{"x":{"y":{"z":{}}}}}`, `{"spec":{"x":{"y":{"z":{}}}}}`, ErrMisfit, `unable to find api field in struct PodSpec for the json field "x"`},
+		{`{"spec":{"x":{"y":{"z":{}}}}}`, `{"spec":{"x":{"y":{"z":{}}}}}`, ErrMisfit,
+			`unable to find api field in struct PodSpec for the json field "x"`},
 	} {
 		_, err := Strategic(parse(t, c.live), parse(t, c.patch), podType)
 		if err == nil || !errors.Is(err, c.kind) || err.Error() != c.message {
@@ -154,8 +174,10 @@ func TestStrategicErrors(t *testing.T) {
 
 // What a patch does not change is not copied.
 func TestStrategicShares(t *testing.T) {
-	live := parse(t, `{"metadata":{"labels":{"a":"1"},"finalizers":["a"]},"spec":{"containers":[{"name":"a","env":[{"name":"x"}]},{"name":"b"}]}}`)
-	for _, same := range []string{`{}`, `{"metadata":{"labels":{"a":"1"},"finalizers":["a"]}}`, `{"spec":{"containers":[{"name":"b"}]}}`,
+	live := parse(t,
+		`{"metadata":{"labels":{"a":"1"},"finalizers":["a"]},"spec":{"containers":[{"name":"a","env":[{"name":"x"}]},{"name":"b"}]}}`)
+	for _, same := range []string{`{}`, `{"metadata":{"labels":{"a":"1"},"finalizers":["a"]}}`,
+		`{"spec":{"containers":[{"name":"b"}]}}`,
 		`{"spec":{"$setElementOrder/containers":[{"name":"a"},{"name":"b"}],"tolerations":null}}`} {
 		if got, err := Strategic(live, parse(t, same), podType); err != nil || got != live {
 			t.Errorf("%s: made a copy, %v", same, err)
@@ -168,7 +190,8 @@ func TestStrategicShares(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.At("metadata") != live.At("metadata") || got.At("spec", "containers").Items()[0] != live.At("spec", "containers").Items()[0] {
+	if got.At("metadata") != live.At("metadata") || got.At("spec", "containers").Items()[0] != live.At("spec",
+		"containers").Items()[0] {
 		t.Errorf("what has not changed is not shared")
 	}
 }
@@ -192,11 +215,16 @@ func TestStrategicIsBounded(t *testing.T) {
 	}
 	cases := func(many int) []sized {
 		return []sized{
-			{"items", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","tty":true}`) + `}}`, false},
-			{"deletions", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`, `{"spec":{"containers":` + list(many, `{"name":"%d","$patch":"delete"}`) + `}}`, false},
-			{"duplicates", `{"metadata":{"finalizers":` + strings.ReplaceAll(list(many, `"%d"`), "1", "0") + `}}`, `{"metadata":{"finalizers":` + list(many, `"%d"`) + `}}`, false},
-			{"members", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{` + strings.Trim(list(many, `"%d":null`), "[]") + `}}}`, false},
-			{"one item, over and over", `{"spec":{"containers":[{"name":"a"}]}}`, `{"spec":{"containers":` + list(many, `{"name":"a","x%d":1}`) + `}}`, true},
+			{"items", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`,
+				`{"spec":{"containers":` + list(many, `{"name":"%d","tty":true}`) + `}}`, false},
+			{"deletions", `{"spec":{"containers":` + list(many, `{"name":"%d"}`) + `}}`,
+				`{"spec":{"containers":` + list(many, `{"name":"%d","$patch":"delete"}`) + `}}`, false},
+			{"duplicates", `{"metadata":{"finalizers":` + strings.ReplaceAll(list(many, `"%d"`), "1", "0") + `}}`,
+				`{"metadata":{"finalizers":` + list(many, `"%d"`) + `}}`, false},
+			{"members", `{"metadata":{"labels":{}}}`, `{"metadata":{"labels":{` + strings.Trim(list(many, `"%d":null`), "[]") +
+				`}}}`, false},
+			{"one item, over and over", `{"spec":{"containers":[{"name":"a"}]}}`,
+				`{"spec":{"containers":` + list(many, `{"name":"a","x%d":1}`) + `}}`, true},
 		}
 	}
 	measure := func(c sized) costs {
@@ -209,7 +237,8 @@ func TestStrategicIsBounded(t *testing.T) {
 		if refused := errors.Is(err, ErrUnprocessable); refused != c.refused || err != nil && !c.refused {
 			t.Errorf("%s: %.200v", c.name, err)
 		}
-		return costs{int64(after.Mallocs - before.Mallocs), int64(after.TotalAlloc - before.TotalAlloc), scalarsRead.Load() - compared}
+		return costs{int64(after.Mallocs - before.Mallocs), int64(after.TotalAlloc - before.TotalAlloc),
+			scalarsRead.Load() - compared}
 	}
 	const few = 10_000
 	small, large := cases(few), cases(4*few)
@@ -219,7 +248,8 @@ func TestStrategicIsBounded(t *testing.T) {
 			continue // the bound on work ends it, wherever it is then
 		}
 		const rest = 10_000 // what other goroutines of the process allocate meanwhile
-		if four.allocations > 5*one.allocations+rest || four.bytes > 5*one.bytes+100*rest || four.comparisons > 5*one.comparisons {
+		if four.allocations > 5*one.allocations+rest || four.bytes > 5*one.bytes+100*rest ||
+			four.comparisons > 5*one.comparisons {
 			t.Errorf("%s: %+v for %d items, %+v for %d", small[i].name, one, few, four, 4*few)
 		}
 		if invariants.Enabled && one.comparisons < few && small[i].name != "members" {

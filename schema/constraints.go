@@ -44,14 +44,16 @@ type Constraints struct {
 
 	Rules []Rule // x-kubernetes-validations; package cel compiles and runs them
 
-	format  string                                                        // Format, where it is one that is checked
-	written Kind                                                          // of an IntOrString: what the schema has for a type, Any if nothing
+	format string // Format, where it is one that is checked
+	// of an IntOrString: what the schema has for a type, Any if nothing
+	written Kind
 	inspect func(metadata object.Value, path *field.Path) field.ErrorList // of the top: see StructuralOptions
 
 	// A schema may speak of the items of what it does not call an array, and of the members of what it does not call
 	// an object. Pruning and validation go by the value, not by the name of its type, so that both count.
-	items      *Type // of a Kind other than List
-	additional *Type // of a Kind other than Map: what additionalProperties says; Elem of a Struct says what merges make of it
+	items *Type // of a Kind other than List
+	// of a Kind other than Map: what additionalProperties says; Elem of a Struct says what merges make of it
+	additional *Type
 }
 
 // Rule is one rule of x-kubernetes-validations, as written.

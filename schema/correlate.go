@@ -50,7 +50,8 @@ func (t *Type) member(name string) *Type {
 
 // Item is the pair of an item of a list of type map; nil if there is no old item with its keys.
 func (p *Pair) Item(i int) *Pair {
-	if p == nil || p.Type.Kind != List || p.Type.ListType != Associative || p.Old.Kind() != object.List || i >= p.Value.Len() {
+	if p == nil || p.Type.Kind != List || p.Type.ListType != Associative || p.Old.Kind() != object.List ||
+		i >= p.Value.Len() {
 		return nil
 	}
 	if p.old == nil {

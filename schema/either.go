@@ -19,7 +19,8 @@ type Either struct {
 // isEither says whether a Go type is a struct that reads JSON by itself, with a field for each of two forms, of which
 // one is for objects: they have no JSON names, only protobuf ones.
 func isEither(t reflect.Type) bool {
-	return isRaw(t) && t.NumField() == 2 && t.PkgPath() != "" && t.Field(0).Tag.Get("json") == "" && t.Field(1).Tag.Get("json") == ""
+	return isRaw(t) && t.NumField() == 2 && t.PkgPath() != "" && t.Field(0).Tag.Get("json") == "" &&
+		t.Field(1).Tag.Get("json") == ""
 }
 
 func (b *batch) either(t reflect.Type) *Either {

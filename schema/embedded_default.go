@@ -13,7 +13,8 @@ import (
 // unknown fields stay, and says what is wrong with the objects in it, or with the value if that is one. unknown says
 // that there are fields that the schema does not have; those that metadata does not have are dropped without a word.
 // inspect is as in [StructuralOptions].
-func (t *Type) CheckEmbedded(v object.Value, path *field.Path, inspect func(object.Value, *field.Path) field.ErrorList) (
+func (t *Type) CheckEmbedded(v object.Value, path *field.Path,
+	inspect func(object.Value, *field.Path) field.ErrorList) (
 	decoded object.Value, unknown bool, errs field.ErrorList) {
 	top := place{index: -1}
 	if path != nil {

@@ -13,7 +13,8 @@ func TestFieldPath(t *testing.T) {
 		{".a['b'].c", "a|b|c"},
 		{`['it\'s'].x`, "it's|x"},
 		{`['a\tb'].c`, "a\tb|c"},
-		{`['b\\']`, `expected single quoted string but got 'b\\']`}, // a quote after a backslash is no end, in the reference either
+		// a quote after a backslash is no end, in the reference either
+		{`['b\\']`, `expected single quoted string but got 'b\\']`},
 		{"a", "expected [ or . but got: a"},
 		{".", "unexpected end of JSON path"},
 		{".a[", "a|unexpected end of JSON path"},

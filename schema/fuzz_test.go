@@ -14,7 +14,8 @@ import (
 func FuzzStructural(f *testing.F) {
 	objects := []string{
 		`{"spec":{"a":"b","n":1.0,"list":[{"a":1},null],"template":{"kind":1,"metadata":{"labels":{"a":null}}}},"status":{"count":9}}`,
-		`{"spec":{"byKey":[{"k":"a"},{"k":"a"}],"set":[1,1.0,"1"],"map":{"k":1e999},"union":{}}}`, `{"metadata":[],"kind":{}}`, `{"spec":[[[{}]]]}`,
+		`{"spec":{"byKey":[{"k":"a"},{"k":"a"}],"set":[1,1.0,"1"],"map":{"k":1e999},"union":{}}}`,
+		`{"metadata":[],"kind":{}}`, `{"spec":[[[{}]]]}`,
 	}
 	for _, s := range []string{everyKind, pruned, validated} {
 		p, err := object.ParseYAML([]byte(s))
@@ -26,8 +27,12 @@ func FuzzStructural(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"type":"object","not":{"allOf":[{"oneOf":[{"anyOf":[{"not":{}}]}]}]}}`), []byte(`{}`))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"number","multipleOf":0,"minimum":1e999,"enum":[{},null]}}}`), []byte(`{"a":0}`))
-	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"string","pattern":"(((((a{9}){9}){9}){9}){9})*$","maxLength":-1}}}`), []byte(`{"a":"aaaa"}`))
+	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"number","multipleOf":0,"minimum":1e999,"enum":[{},null]}}}`),
+		[]byte(`{"a":0}`))
+	f.Add(
+		[]byte(
+			`{"type":"object","properties":{"a":{"type":"string","pattern":"(((((a{9}){9}){9}){9}){9})*$","maxLength":-1}}}`),
+		[]byte(`{"a":"aaaa"}`))
 	metadata := FromGo(metadataType, nil)
 	f.Fuzz(func(t *testing.T, schema, text []byte) {
 		from, err := object.ParseJSON(schema)
@@ -53,7 +58,8 @@ func FuzzStructural(f *testing.F) {
 		}
 		again, err := typ.Decode(decoded.Value)
 		if err != nil || len(again.Unknown) > 0 || !object.Equal(again.Value, decoded.Value) {
-			t.Fatalf("decoded %s\nagain %s %v: %v", object.AppendJSON(nil, decoded.Value), object.AppendJSON(nil, again.Value), again.Unknown, err)
+			t.Fatalf("decoded %s\nagain %s %v: %v", object.AppendJSON(nil, decoded.Value), object.AppendJSON(nil, again.Value),
+				again.Unknown, err)
 		}
 		if from, err := typ.DecodeFrom(in.Value, decoded.Value); err != nil || !object.Equal(from.Value, decoded.Value) {
 			t.Fatalf("decoded from what it becomes: %s: %v", object.AppendJSON(nil, from.Value), err)
@@ -125,7 +131,8 @@ func TestStructuralDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, in := range []string{
-		nest(`{"a":`, `1`, `}`, levels), nest(`{"a":`, `1`, `}`, object.MaxDepth-10), `{"a":` + nest(`[`, ``, `]`, object.MaxDepth-10) + `}`,
+		nest(`{"a":`, `1`, `}`, levels), nest(`{"a":`, `1`, `}`, object.MaxDepth-10),
+		`{"a":` + nest(`[`, ``, `]`, object.MaxDepth-10) + `}`,
 	} {
 		v := parsedJSON(t, in)
 		decoded, err := typ.Decode(v)
@@ -142,7 +149,8 @@ func TestStructuralDepth(t *testing.T) {
 	}
 	// Junctors within junctors are checked once each, however deep they are.
 	typ, err = Structural(parsedJSON(t, `{"type":"object","properties":{"a":{"type":"string","anyOf":[`+
-		nest(`{"anyOf":[{"maxLength":1},`, `{"minLength":9}`, `]}`, levels/2)+`]}}}`), StructuralOptions{Metadata: FromGo(metadataType, nil)})
+		nest(`{"anyOf":[{"maxLength":1},`, `{"minLength":9}`, `]}`, levels/2)+`]}}}`),
+		StructuralOptions{Metadata: FromGo(metadataType, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,8 @@ func (b *batch) fields(out *Type, t reflect.Type, markers map[string]Markers, em
 			if b.facts != nil {
 				_, below = b.facts.Of(f.Type)
 			}
-			b.fields(out, f.Type, below, embedded+f.Name+".", append(slices.Clone(within), protobufNumber(f.Tag.Get("protobuf"))))
+			b.fields(out, f.Type, below, embedded+f.Name+".", append(slices.Clone(within),
+				protobufNumber(f.Tag.Get("protobuf"))))
 			continue
 		}
 		if name == "" {
@@ -327,7 +328,8 @@ func isRaw(t reflect.Type) bool {
 // isTypeless says whether a type tells OpenAPI that it has no type.
 func isTypeless(t reflect.Type) bool {
 	type typed interface{ OpenAPISchemaType() []string }
-	return t.Kind() == reflect.Struct && t.Implements(reflect.TypeFor[typed]()) && len(reflect.Zero(t).Interface().(typed).OpenAPISchemaType()) == 0
+	return t.Kind() == reflect.Struct && t.Implements(reflect.TypeFor[typed]()) &&
+		len(reflect.Zero(t).Interface().(typed).OpenAPISchemaType()) == 0
 }
 
 // isMessage says whether a type that is no struct has a protobuf message of its own.
@@ -383,7 +385,8 @@ func (t *Type) goString() string {
 	return t.golang.String()
 }
 
-var kindNames = [...]string{"any", "struct", "map", "list", "string", "bool", "int", "float", "bytes", "quantity", "int-or-string", "time", "micro-time", "duration"}
+var kindNames = [...]string{"any", "struct", "map", "list", "string", "bool", "int", "float", "bytes", "quantity",
+	"int-or-string", "time", "micro-time", "duration"}
 
 // String names the kind.
 func (k Kind) String() string { return kindNames[k] }

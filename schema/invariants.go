@@ -69,7 +69,8 @@ func (t *Type) checkDecoded(v, settled object.Value, got Decoded, err error) {
 		invariants.Fail("schema: DecodeFrom and Decode disagree: %v, not %v", err, wantErr)
 	}
 	if err == nil && (!object.Equal(got.Value, want.Value) || !slices.Equal(got.Unknown, want.Unknown)) {
-		invariants.Fail("schema: DecodeFrom is not Decode: %s, not %s", object.AppendJSON(nil, got.Value), object.AppendJSON(nil, want.Value))
+		invariants.Fail("schema: DecodeFrom is not Decode: %s, not %s", object.AppendJSON(nil, got.Value),
+			object.AppendJSON(nil, want.Value))
 	}
 }
 
@@ -80,7 +81,8 @@ func (t *Type) checkSettled(v, settled, got object.Value) {
 	if !object.Equal(got, s.value(got, object.Nil, t)) {
 		invariants.Fail("schema: Settle changes what is settled: %s", t.GoName)
 	}
-	if !settled.IsNull() && object.Equal(settled, s.value(settled, object.Nil, t)) && !object.Equal(got, s.value(v, object.Nil, t)) {
+	if !settled.IsNull() && object.Equal(settled, s.value(settled, object.Nil, t)) &&
+		!object.Equal(got, s.value(v, object.Nil, t)) {
 		invariants.Fail("schema: SettleFrom is not Settle: %s", t.GoName)
 	}
 }

@@ -62,7 +62,8 @@ func (n *names) after(at int) int { return (at + 1) & (len(n.slots) - 1) }
 
 // word and half are the first eight and four bytes of a text.
 func word(t string) uint64 {
-	return uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 | uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
+	return uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 | uint64(t[4])<<32 | uint64(
+		t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
 }
 
 func half(t string) uint64 {

@@ -34,24 +34,34 @@ func TestPruning(t *testing.T) {
 	typ := structuralType(t, pruned)
 	for _, c := range []struct{ name, in, out, unknown, err string }{
 		{name: "nothing to do", in: `{"spec":{"a":"b","n":1}}`, out: `{"spec":{"a":"b","n":1}}`},
-		{"unknown fields", `{"x":1,"spec":{"b":1,"a":"","list":[{"c":{"d":1}},1]}}`, `{"spec":{"a":"","list":[{},1]}}`, "spec.b spec.list[0].c x", ""},
+		{"unknown fields", `{"x":1,"spec":{"b":1,"a":"","list":[{"c":{"d":1}},1]}}`, `{"spec":{"a":"","list":[{},1]}}`,
+			"spec.b spec.list[0].c x", ""},
 		{"the order of unknown fields", `{"spec":{"a":{"x":1},"a-b":1}}`, `{"spec":{"a":{}}}`, "spec.a-b spec.a.x", ""},
-		{"a value of another type", `{"spec":{"a":{"b":{}},"n":[{"c":1}]}}`, `{"spec":{"a":{},"n":[{}]}}`, "spec.a.b spec.n[0].c", ""},
-		{"preserved down to the next schema", `{"spec":{"open":{"x":{"y":1},"in":{"a":"","b":1}},"opens":[{"x":1,"in":{"y":1}}]}}`,
+		{"a value of another type", `{"spec":{"a":{"b":{}},"n":[{"c":1}]}}`, `{"spec":{"a":{},"n":[{}]}}`,
+			"spec.a.b spec.n[0].c", ""},
+		{"preserved down to the next schema",
+			`{"spec":{"open":{"x":{"y":1},"in":{"a":"","b":1}},"opens":[{"x":1,"in":{"y":1}}]}}`,
 			`{"spec":{"open":{"in":{"a":""},"x":{"y":1}},"opens":[{"in":{},"x":1}]}}`, "spec.open.in.b spec.opens[0].in.y", ""},
 		{"additional", `{"spec":{"map":{"k":{"a":"","b":1}},"free":{"s":1,"l":[1,{"a":1}],"m":{"a":1}}}}`,
-			`{"spec":{"free":{"l":[1,{}],"m":{},"s":1},"map":{"k":{"a":""}}}}`, "spec.free.l[1].a spec.free.m.a spec.map.k.b", ""},
-		{"nulls", `{"spec":{"a":null,"nullable":null,"filled":null,"map":{"k":null},"free":{"k":null},"list":[null],"open":{"x":null,"in":null}}}`,
+			`{"spec":{"free":{"l":[1,{}],"m":{},"s":1},"map":{"k":{"a":""}}}}`, "spec.free.l[1].a spec.free.m.a spec.map.k.b",
+			""},
+		{"nulls",
+			`{"spec":{"a":null,"nullable":null,"filled":null,"map":{"k":null},"free":{"k":null},"list":[null],"open":{"x":null,"in":null}}}`,
 			`{"spec":{"filled":null,"free":{"k":null},"list":[null],"map":{},"nullable":null,"open":{"x":null}}}`, "", ""},
-		{"numbers", `{"spec":{"n":1.0,"open":{"e":1e3,"big":12345678901234567890}}}`, `{"spec":{"n":1,"open":{"big":12345678901234567000,"e":1000}}}`, "", ""},
+		{"numbers", `{"spec":{"n":1.0,"open":{"e":1e3,"big":12345678901234567890}}}`,
+			`{"spec":{"n":1,"open":{"big":12345678901234567000,"e":1000}}}`, "", ""},
 		{"a number that is none", `{"spec":{"unknown":[1e999]}}`, "", "", "number 1e999"},
 		{"metadata", `{"metadata":{"name":"n","x":1,"generation":2.0,"labels":{"a":"b"},"creationTimestamp":null}}`,
 			`{"metadata":{"generation":2,"labels":{"a":"b"},"name":"n"}}`, "metadata.x", ""},
-		{"metadata that is none", `{"metadata":{"labels":1}}`, "", "", "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type map[string]string"},
+		{"metadata that is none", `{"metadata":{"labels":1}}`, "", "",
+			"json: cannot unmarshal number into Go struct field ObjectMeta.labels of type map[string]string"},
 		{"a kind that is none", `{"kind":5}`, "", "", ".kind accessor error: 5 is of the type int64, expected string"},
-		{"an embedded object", `{"spec":{"template":{"kind":"K","apiVersion":"v1","metadata":{"name":"n","x":1},"x":1,"spec":{"a":"","b":1}}}}`,
-			`{"spec":{"template":{"apiVersion":"v1","kind":"K","metadata":{"name":"n"},"spec":{"a":""}}}}`, "spec.template.spec.b spec.template.x spec.template.metadata.x", ""},
-		{"an embedded kind that is none", `{"spec":{"template":{"kind":{"a":1}}}}`, "", "", `spec.template.kind: Invalid value: {"a":1}: must be a string`},
+		{"an embedded object",
+			`{"spec":{"template":{"kind":"K","apiVersion":"v1","metadata":{"name":"n","x":1},"x":1,"spec":{"a":"","b":1}}}}`,
+			`{"spec":{"template":{"apiVersion":"v1","kind":"K","metadata":{"name":"n"},"spec":{"a":""}}}}`,
+			"spec.template.spec.b spec.template.x spec.template.metadata.x", ""},
+		{"an embedded kind that is none", `{"spec":{"template":{"kind":{"a":1}}}}`, "", "",
+			`spec.template.kind: Invalid value: {"a":1}: must be a string`},
 		{"embedded metadata that is none", `{"spec":{"template":{"metadata":{"name":1}}}}`, "", "",
 			`spec.template.metadata: Invalid value: {"name":1}: json: cannot unmarshal number into Go struct field ObjectMeta.name of type string`},
 	} {
@@ -94,12 +104,14 @@ func parsedJSON(t testing.TB, text string) object.Value {
 // SPEC: EXT-1
 func TestDecodeStoredDropsMalformedMetadata(t *testing.T) {
 	typ := structuralType(t, pruned)
-	in := parsedJSON(t, `{"spec":{"template":{"kind":1,"apiVersion":null,"metadata":{"name":"n","labels":1,"finalizers":["f"]}},"b":1}}`)
+	in := parsedJSON(t,
+		`{"spec":{"template":{"kind":1,"apiVersion":null,"metadata":{"name":"n","labels":1,"finalizers":["f"]}},"b":1}}`)
 	got, err := typ.DecodeStored(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(object.AppendJSON(nil, got.Value)); text != `{"spec":{"template":{"metadata":{"finalizers":["f"],"name":"n"}}}}` {
+	if text := string(object.AppendJSON(nil,
+		got.Value)); text != `{"spec":{"template":{"metadata":{"finalizers":["f"],"name":"n"}}}}` {
 		t.Error(text)
 	}
 }
@@ -167,8 +179,9 @@ properties:
 
 // A default for each of many items must not make an object of any size.
 func TestDefaultsAreBounded(t *testing.T) {
-	typ := structuralType(t, `{type: object, properties: {l: {type: array, items: {type: object, properties: {s: {type: string, default: "`+
-		strings.Repeat("x", 1<<16)+`"}}}}}}`)
+	typ := structuralType(t,
+		`{type: object, properties: {l: {type: array, items: {type: object, properties: {s: {type: string, default: "`+
+			strings.Repeat("x", 1<<16)+`"}}}}}}`)
 	got := typ.Default(parsedJSON(t, `{"l":[`+strings.Repeat("{},", 10_000)+`{}]}`))
 	if n := len(object.AppendJSON(nil, got)); n < maxFilled-1<<17 || n > maxFilled+1<<17 {
 		t.Errorf("defaults make an object of %d bytes", n)

@@ -29,9 +29,10 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 	}
 	switch {
 	case said.MaxLength != nil && length > *said.MaxLength:
-		c.put(f, at, "should be at most %d chars long", []any{*said.MaxLength}, func(path *field.Path, _ string) *field.Error {
-			return field.TooLong(path, "", int(*said.MaxLength))
-		})
+		c.put(f, at, "should be at most %d chars long", []any{*said.MaxLength},
+			func(path *field.Path, _ string) *field.Error {
+				return field.TooLong(path, "", int(*said.MaxLength))
+			})
 	case said.MinLength != nil && length < *said.MinLength:
 		c.invalid(f, at, text, "should be at least %d chars long", *said.MinLength)
 	case said.Pattern != "":
@@ -42,7 +43,8 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 		}
 	}
 	format := c.format(said)
-	if format == "" || format == "int32" || format == "int64" || format == "float" || format == "double" || c.asDefault && !KnowsFormat("string", format) {
+	if format == "" || format == "int32" || format == "int64" || format == "float" || format == "double" || c.asDefault &&
+		!KnowsFormat("string", format) {
 		return
 	}
 	if f.matches++; !hasFormat(format, text) {
@@ -53,7 +55,8 @@ func (c *checker) text(f *findings, v object.Value, said *Constraints, at *place
 // textFormats are the formats of strings that a server of this version checks, without the dashes that they may be
 // written with. Others mean nothing.
 var textFormats = []string{
-	"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn", "isbn10", "isbn13",
+	"bsonobjectid", "uri", "email", "hostname", "ipv4", "ipv6", "cidr", "mac", "uuid", "uuid3", "uuid4", "uuid5", "isbn",
+	"isbn10", "isbn13",
 	"creditcard", "ssn", "hexcolor", "rgbcolor", "byte", "password", "date", "duration", "datetime",
 	"k8sshortname", "k8slongname", // since 1.34
 }

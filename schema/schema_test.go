@@ -65,7 +65,8 @@ func (m markersOf) Of(t reflect.Type) (Markers, map[string]Markers) {
 
 var facts = markersOf{
 	"thingSpec": {
-		"Replicas": {Default: "1", Optional: true}, "Text": {Required: true}, "Big": {Default: "0"}, "Ratio": {Default: "0.5"},
+		"Replicas": {Default: "1", Optional: true}, "Text": {Required: true}, "Big": {Default: "0"},
+		"Ratio":  {Default: "0.5"},
 		"Labels": {MapType: "atomic"}, "Self": {MapType: "atomic"},
 	},
 	"port":  {"Protocol": {Default: `"TCP"`}},
@@ -104,8 +105,9 @@ func TestFromGo(t *testing.T) {
 		t.Errorf("fields %s", got)
 	}
 	for name, kind := range map[string]Kind{
-		"big": Int, "children": List, "data": Bytes, "extra": Map, "labels": Map, "names": List, "paused": Bool, "ratio": Float,
-		"raw": Any, "replicas": Int, "self": Struct, "text": String,
+		"big": Int, "children": List, "data": Bytes, "extra": Map, "labels": Map, "names": List, "paused": Bool,
+		"ratio": Float,
+		"raw":   Any, "replicas": Int, "self": Struct, "text": String,
 	} {
 		if got := spec.Field(name).Type.Kind; got != kind {
 			t.Errorf("%s is of kind %v", name, got)
@@ -124,7 +126,8 @@ func TestFromGo(t *testing.T) {
 	if got := spec.Field("names").Type; got.ListType != Set || got.Marked {
 		t.Errorf("names: %+v", got)
 	}
-	if got := spec.Field("ports").Type; got.ListType != Associative || !slices.Equal(got.ListKeys, []string{"number"}) || got.Marked {
+	if got := spec.Field("ports").Type; got.ListType != Associative || !slices.Equal(got.ListKeys, []string{"number"}) ||
+		got.Marked {
 		t.Errorf("ports: %+v", got)
 	}
 	if got := spec.Field("labels").Type; !got.AtomicMap || !got.Marked {
@@ -150,24 +153,33 @@ func TestDecode(t *testing.T) {
 		{"nothing", `{}`, `{"spec":{` + rest + `}}`, ""},
 		{"nulls", `{"kind":null,"spec":null,"status":null}`, `{"spec":{` + rest + `}}`, ""},
 		{
-			"nulls inside", `{"spec":{"replicas":null,"paused":null,"text":null,"names":[null],"labels":{"a":null},"limits":{"a":null},"extra":{"a":null},"secrets":{"a":null},"raw":null,"ports":[null]}}`,
+			"nulls inside",
+			`{"spec":{"replicas":null,"paused":null,"text":null,"names":[null],"labels":{"a":null},"limits":{"a":null},"extra":{"a":null},"secrets":{"a":null},"raw":null,"ports":[null]}}`,
 			`{"spec":{"extra":{"a":null},"labels":{"a":""},"limits":{"a":{"inner":{},"number":0}},"names":[""],"ports":[{"inner":{},"number":0}],"raw":null,"secrets":{"a":null},"text":""}}`, "",
 		},
 		{
-			"empty ones", `{"spec":{"replicas":0,"paused":false,"text":"","big":0,"ratio":0,"data":"","names":[],"ports":[],"labels":{},"status":{}},"status":{}}`,
+			"empty ones",
+			`{"spec":{"replicas":0,"paused":false,"text":"","big":0,"ratio":0,"data":"","names":[],"ports":[],"labels":{},"status":{}},"status":{}}`,
 			`{"spec":{"names":[],"raw":null,"replicas":0,"text":""},"status":{` + rest + `}}`, "spec.status",
 		},
 		{
-			"unknown fields", `{"Kind":"x","kind":"K","zz":{"spec":1},"spec":{"a":1,"ports":[{},{"x":[]}],"limits":{"m":{"y":1}},"labels":{"any":"thing"}}}`,
+			"unknown fields",
+			`{"Kind":"x","kind":"K","zz":{"spec":1},"spec":{"a":1,"ports":[{},{"x":[]}],"limits":{"m":{"y":1}},"labels":{"any":"thing"}}}`,
 			`{"kind":"K","spec":{"labels":{"any":"thing"},"limits":{"m":{"inner":{},"number":0}},"names":null,"ports":[{"inner":{},"number":0},{"inner":{},"number":0}],"raw":null,"text":""}}`,
 			"Kind spec.a spec.limits.m.y spec.ports[1].x zz",
 		},
-		{"numbers", `{"spec":{"big":9223372036854775807,"ratio":1.50,"replicas":-2147483648}}`, `{"spec":{"big":9223372036854775807,"names":null,"ratio":1.5,"raw":null,"replicas":-2147483648,"text":""}}`, ""},
+		{"numbers", `{"spec":{"big":9223372036854775807,"ratio":1.50,"replicas":-2147483648}}`,
+			`{"spec":{"big":9223372036854775807,"names":null,"ratio":1.5,"raw":null,"replicas":-2147483648,"text":""}}`, ""},
 		{"a float that is an integer", `{"spec":{"ratio":3}}`, `{"spec":{"names":null,"ratio":3,"raw":null,"text":""}}`, ""},
-		{"a float beyond its integers", `{"spec":{"ratio":9007199254740993}}`, `{"spec":{"names":null,"ratio":9007199254740992,"raw":null,"text":""}}`, ""},
-		{"bytes", `{"spec":{"data":"YW\nJj","secrets":{"l":[97,98,null],"s":"YQ=="}}}`, `{"spec":{"data":"YWJj","names":null,"raw":null,"secrets":{"l":"YWIA","s":"YQ=="},"text":""}}`, ""},
-		{"raw content", `{"spec":{"raw":{"b":1.0,"a":[1e3,null]}}}`, `{"spec":{"names":null,"raw":{"a":[1e3,null],"b":1.0},"text":""}}`, ""},
-		{"itself", `{"spec":{"self":{"self":{}},"children":[{"children":[{}]}]}}`, `{"spec":{"children":[{"children":[{` + rest + `}],` + rest + `}],"names":null,"raw":null,"self":{"names":null,"raw":null,"self":{` + rest + `},"text":""},"text":""}}`, ""},
+		{"a float beyond its integers", `{"spec":{"ratio":9007199254740993}}`,
+			`{"spec":{"names":null,"ratio":9007199254740992,"raw":null,"text":""}}`, ""},
+		{"bytes", `{"spec":{"data":"YW\nJj","secrets":{"l":[97,98,null],"s":"YQ=="}}}`,
+			`{"spec":{"data":"YWJj","names":null,"raw":null,"secrets":{"l":"YWIA","s":"YQ=="},"text":""}}`, ""},
+		{"raw content", `{"spec":{"raw":{"b":1.0,"a":[1e3,null]}}}`,
+			`{"spec":{"names":null,"raw":{"a":[1e3,null],"b":1.0},"text":""}}`, ""},
+		{"itself", `{"spec":{"self":{"self":{}},"children":[{"children":[{}]}]}}`,
+			`{"spec":{"children":[{"children":[{` + rest + `}],` + rest +
+				`}],"names":null,"raw":null,"self":{"names":null,"raw":null,"self":{` + rest + `},"text":""},"text":""}}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := compiled(t).Decode(parse(t, c.in))
@@ -216,23 +228,39 @@ func TestTypeErrors(t *testing.T) {
 		{`[]`, "", "json: cannot unmarshal array into Go value of type schema.thing"},
 		{`{"spec":"x"}`, "spec", "json: cannot unmarshal string into Go struct field thing.spec of type schema.thingSpec"},
 		{`{"kind":1}`, "kind", "json: cannot unmarshal number into Go struct field thing.typeMeta.kind of type string"},
-		{`{"spec":{"replicas":"x"}}`, "spec.replicas", "json: cannot unmarshal string into Go struct field thingSpec.spec.replicas of type int32"},
-		{`{"spec":{"replicas":1.0}}`, "spec.replicas", "json: cannot unmarshal number 1.0 into Go struct field thingSpec.spec.replicas of type int32"},
-		{`{"spec":{"replicas":2147483648}}`, "spec.replicas", "json: cannot unmarshal number 2147483648 into Go struct field thingSpec.spec.replicas of type int32"},
-		{`{"spec":{"big":9223372036854775808}}`, "spec.big", "json: cannot unmarshal number 9223372036854775808 into Go struct field thingSpec.spec.big of type int64"},
-		{`{"spec":{"ratio":1e400}}`, "spec.ratio", "json: cannot unmarshal number 1e400 into Go struct field thingSpec.spec.ratio of type float64"},
-		{`{"spec":{"paused":"true"}}`, "spec.paused", "json: cannot unmarshal string into Go struct field thingSpec.spec.paused of type bool"},
-		{`{"spec":{"text":{}}}`, "spec.text", "json: cannot unmarshal object into Go struct field thingSpec.spec.text of type string"},
-		{`{"spec":{"names":{}}}`, "spec.names", "json: cannot unmarshal object into Go struct field thingSpec.spec.names of type []string"},
-		{`{"spec":{"names":["a",true]}}`, "spec.names[1]", "json: cannot unmarshal bool into Go struct field thingSpec.spec.names of type string"},
-		{`{"spec":{"labels":[]}}`, "spec.labels", "json: cannot unmarshal array into Go struct field thingSpec.spec.labels of type map[string]string"},
-		{`{"spec":{"labels":{"a.b/c":1}}}`, "spec.labels.a.b/c", "json: cannot unmarshal number into Go struct field thingSpec.spec.labels of type string"},
-		{`{"spec":{"limits":{"m":{"number":"x"}}}}`, "spec.limits.m.number", "json: cannot unmarshal string into Go struct field port.spec.limits.number of type int32"},
-		{`{"spec":{"ports":[{"inner":{"mode":1}}]}}`, "spec.ports[0].inner.mode", "json: cannot unmarshal number into Go struct field inner.spec.ports.inner.mode of type string"},
+		{`{"spec":{"replicas":"x"}}`, "spec.replicas",
+			"json: cannot unmarshal string into Go struct field thingSpec.spec.replicas of type int32"},
+		{`{"spec":{"replicas":1.0}}`, "spec.replicas",
+			"json: cannot unmarshal number 1.0 into Go struct field thingSpec.spec.replicas of type int32"},
+		{`{"spec":{"replicas":2147483648}}`, "spec.replicas",
+			"json: cannot unmarshal number 2147483648 into Go struct field thingSpec.spec.replicas of type int32"},
+		{`{"spec":{"big":9223372036854775808}}`, "spec.big",
+			"json: cannot unmarshal number 9223372036854775808 into Go struct field thingSpec.spec.big of type int64"},
+		{`{"spec":{"ratio":1e400}}`, "spec.ratio",
+			"json: cannot unmarshal number 1e400 into Go struct field thingSpec.spec.ratio of type float64"},
+		{`{"spec":{"paused":"true"}}`, "spec.paused",
+			"json: cannot unmarshal string into Go struct field thingSpec.spec.paused of type bool"},
+		{`{"spec":{"text":{}}}`, "spec.text",
+			"json: cannot unmarshal object into Go struct field thingSpec.spec.text of type string"},
+		{`{"spec":{"names":{}}}`, "spec.names",
+			"json: cannot unmarshal object into Go struct field thingSpec.spec.names of type []string"},
+		{`{"spec":{"names":["a",true]}}`, "spec.names[1]",
+			"json: cannot unmarshal bool into Go struct field thingSpec.spec.names of type string"},
+		{`{"spec":{"labels":[]}}`, "spec.labels",
+			"json: cannot unmarshal array into Go struct field thingSpec.spec.labels of type map[string]string"},
+		{`{"spec":{"labels":{"a.b/c":1}}}`, "spec.labels.a.b/c",
+			"json: cannot unmarshal number into Go struct field thingSpec.spec.labels of type string"},
+		{`{"spec":{"limits":{"m":{"number":"x"}}}}`, "spec.limits.m.number",
+			"json: cannot unmarshal string into Go struct field port.spec.limits.number of type int32"},
+		{`{"spec":{"ports":[{"inner":{"mode":1}}]}}`, "spec.ports[0].inner.mode",
+			"json: cannot unmarshal number into Go struct field inner.spec.ports.inner.mode of type string"},
 		{`{"spec":{"data":"?"}}`, "spec.data", "illegal base64 data at input byte 0"},
-		{`{"spec":{"data":[1,300]}}`, "spec.data[1]", "json: cannot unmarshal number 300 into Go struct field thingSpec.spec.data of type uint8"},
-		{`{"spec":{"data":1}}`, "spec.data", "json: cannot unmarshal number into Go struct field thingSpec.spec.data of type []uint8"},
-		{`{"spec":{"names":1,"text":2}}`, "spec.names", "json: cannot unmarshal number into Go struct field thingSpec.spec.names of type []string"},
+		{`{"spec":{"data":[1,300]}}`, "spec.data[1]",
+			"json: cannot unmarshal number 300 into Go struct field thingSpec.spec.data of type uint8"},
+		{`{"spec":{"data":1}}`, "spec.data",
+			"json: cannot unmarshal number into Go struct field thingSpec.spec.data of type []uint8"},
+		{`{"spec":{"names":1,"text":2}}`, "spec.names",
+			"json: cannot unmarshal number into Go struct field thingSpec.spec.names of type []string"},
 	} {
 		_, err := compiled(t).Decode(parse(t, c.in))
 		typed, ok := err.(*TypeError)
@@ -253,7 +281,8 @@ func TestUntypedContent(t *testing.T) {
 	if err != nil || printed(got.Value) != `{"a":[1,1000,7,"x"]}` {
 		t.Errorf("%s, %v", printed(got.Value), err)
 	}
-	if _, err := anything.Decode(parse(t, `{"a":1e400}`)); err == nil || err.Error() != "json: cannot unmarshal number 1e400 into Go value of type float64" {
+	if _, err := anything.Decode(parse(t, `{"a":1e400}`)); err == nil ||
+		err.Error() != "json: cannot unmarshal number 1e400 into Go value of type float64" {
 		t.Errorf("1e400: %v", err)
 	}
 }
@@ -261,7 +290,8 @@ func TestUntypedContent(t *testing.T) {
 func TestUnknownFieldsAreBounded(t *testing.T) {
 	members := make([]object.Member, 0, 5000)
 	for i := range 5000 {
-		members = append(members, object.Member{Key: "x" + strings.Repeat("y", i%7) + string(rune('a'+i%26)) + strings.Repeat("z", i/26), Value: object.Nil})
+		members = append(members, object.Member{Key: "x" + strings.Repeat("y",
+			i%7) + string(rune('a'+i%26)) + strings.Repeat("z", i/26), Value: object.Nil})
 	}
 	got, err := compiled(t).Decode(object.MapOf(members...))
 	if err != nil || len(got.Unknown) != maxUnknown || printed(got.Value) != printed(compiled(t).Zero()) {
@@ -272,7 +302,8 @@ func TestUnknownFieldsAreBounded(t *testing.T) {
 // Where nothing changes, nothing is copied.
 func TestUnchangedPartsAreShared(t *testing.T) {
 	typ := compiled(t)
-	full := parse(t, `{"spec":{"labels":{"a":"b"},"names":["x"],"ports":[{"inner":{"mode":"m"},"number":1,"protocol":"UDP"}],"ratio":2,"raw":{"a":1},"replicas":1,"text":"t"}}`)
+	full := parse(t,
+		`{"spec":{"labels":{"a":"b"},"names":["x"],"ports":[{"inner":{"mode":"m"},"number":1,"protocol":"UDP"}],"ratio":2,"raw":{"a":1},"replicas":1,"text":"t"}}`)
 	for what, walk := range map[string]func(object.Value) object.Value{
 		"Decode": func(v object.Value) object.Value {
 			d, err := typ.Decode(v)
@@ -290,7 +321,8 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 			t.Errorf("%s: %v allocations for nothing", what, n)
 		}
 		changed := full.WithAt(object.ListOf(), "spec", "children").WithoutAt("spec", "replicas")
-		if got := walk(changed); got.At("spec", "ports") != full.At("spec", "ports") || got.At("spec", "labels") != full.At("spec", "labels") {
+		if got := walk(changed); got.At("spec", "ports") != full.At("spec", "ports") ||
+			got.At("spec", "labels") != full.At("spec", "labels") {
 			t.Errorf("%s copies what is beside a change", what)
 		}
 	}
@@ -300,7 +332,8 @@ func TestUnchangedPartsAreShared(t *testing.T) {
 // however deep it is.
 func TestDecodeFromIsDecode(t *testing.T) {
 	typ := compiled(t)
-	decoded, err := typ.Decode(parse(t, `{"spec":{"labels":{"a":"b"},"names":["x"],"ports":[{"inner":{"mode":"m"},"number":1},{"number":2}],"replicas":1}}`))
+	decoded, err := typ.Decode(parse(t,
+		`{"spec":{"labels":{"a":"b"},"names":["x"],"ports":[{"inner":{"mode":"m"},"number":1},{"number":2}],"replicas":1}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,8 +350,10 @@ func TestDecodeFromIsDecode(t *testing.T) {
 	} {
 		want, wantErr := typ.Decode(made)
 		got, err := typ.DecodeFrom(made, old)
-		if fmt.Sprint(err) != fmt.Sprint(wantErr) || printed(got.Value) != printed(want.Value) || !slices.Equal(got.Unknown, want.Unknown) {
-			t.Errorf("%s: %s, %v, %v; want %s, %v, %v", printed(made), printed(got.Value), got.Unknown, err, printed(want.Value), want.Unknown, wantErr)
+		if fmt.Sprint(err) != fmt.Sprint(wantErr) || printed(got.Value) != printed(want.Value) ||
+			!slices.Equal(got.Unknown, want.Unknown) {
+			t.Errorf("%s: %s, %v, %v; want %s, %v, %v", printed(made), printed(got.Value), got.Unknown, err, printed(want.Value),
+				want.Unknown, wantErr)
 		}
 	}
 }
@@ -369,9 +404,11 @@ func TestHas(t *testing.T) {
 	typ := compiled(t)
 	for path, want := range map[string]bool{
 		"spec": true, "spec.replicas": true, "kind": true, "nope": false, "spec.nope": false, "spec.replicas.x": false,
-		"spec.ports": true, "spec.ports[3].number": true, "spec.ports[3].nope": false, "spec.ports.number": false, "spec.children[0].children[1].text": true,
-		"spec.labels.a.b/c[0]": true, "spec.limits.a.b/c.number": true, "spec.limits.a.b/c.nope": true, "spec.extra.a.b[0]": true,
-		"spec.raw": true, "spec.raw.a": false, "": true,
+		"spec.ports": true, "spec.ports[3].number": true, "spec.ports[3].nope": false, "spec.ports.number": false,
+		"spec.children[0].children[1].text": true,
+		"spec.labels.a.b/c[0]":              true, "spec.limits.a.b/c.number": true, "spec.limits.a.b/c.nope": true,
+		"spec.extra.a.b[0]": true,
+		"spec.raw":          true, "spec.raw.a": false, "": true,
 	} {
 		if got := typ.Has(path); got != want {
 			t.Errorf("%q: %v", path, got)
@@ -383,13 +420,15 @@ func TestHas(t *testing.T) {
 }
 
 func TestFind(t *testing.T) {
-	names := []string{"a", "abcdefgh", "abcdefghi", "abcdefghij", "abcdefgi", "b", "terminationMessagePath", "terminationMessagePolicy", "zz"}
+	names := []string{"a", "abcdefgh", "abcdefghi", "abcdefghij", "abcdefgi", "b", "terminationMessagePath",
+		"terminationMessagePolicy", "zz"}
 	var scanned, hashed Type
 	for _, name := range names {
 		scanned.Fields = append(scanned.Fields, Field{Name: name})
 	}
 	hashed.Fields, hashed.names = scanned.Fields, namesOf(scanned.Fields)
-	for _, name := range append(names, "", "A", "abcdefg", "abcdefgh\x00", "abcdefghh", "terminationMessageP", "terminationMessagePb", "zzz", "é") {
+	for _, name := range append(names, "", "A", "abcdefg", "abcdefgh\x00", "abcdefghh", "terminationMessageP",
+		"terminationMessagePb", "zzz", "é") {
 		wantAt, wantFound := slices.BinarySearch(names, name)
 		for _, typ := range []*Type{&scanned, &hashed} {
 			if at, found := typ.find(name, 0); at != wantAt || found != wantFound {
@@ -401,7 +440,8 @@ func TestFind(t *testing.T) {
 
 // What is taken for canonical without asking the library is canonical.
 func FuzzCanonicalQuantity(f *testing.F) {
-	for _, text := range []string{"0", "1", "100m", "1000m", "1024Mi", "1Ki", "12345678k", "999999999", "1000000001", "0m", "1.5", "1e3", "", "+1", "5G", "1024", "7Ki"} {
+	for _, text := range []string{"0", "1", "100m", "1000m", "1024Mi", "1Ki", "12345678k", "999999999", "1000000001", "0m",
+		"1.5", "1e3", "", "+1", "5G", "1024", "7Ki"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

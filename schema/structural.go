@@ -133,7 +133,8 @@ func (s *structural) compile(from object.Value, open, root bool) (*Type, error) 
 
 // shared is the type of a schema that says no more than the name of a scalar.
 func (n *node) shared() *Type {
-	if n.constraints > 1 || n.constraints == 1 && n.c.Format == "" || n.intOrString || !n.properties.IsNull() || !n.items.IsNull() || !n.additional.IsNull() || n.junctor() {
+	if n.constraints > 1 || n.constraints == 1 && n.c.Format == "" || n.intOrString || !n.properties.IsNull() ||
+		!n.items.IsNull() || !n.additional.IsNull() || n.junctor() {
 		return nil
 	}
 	switch [2]string{n.kind, n.c.Format} {
@@ -160,7 +161,8 @@ func (n *node) junctor() bool {
 }
 
 // writtenKinds are the names of types.
-var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": String, "boolean": Bool, "integer": Int, "number": Float}
+var writtenKinds = map[string]Kind{"object": Struct, "array": List, "string": String, "boolean": Bool, "integer": Int,
+	"number": Float}
 
 // shape fills in what the structure of the schema says: the kind, members, items, and how they merge.
 func (s *structural) shape(t *Type, n *node, open, root bool) error {
@@ -392,7 +394,8 @@ func read(from object.Value) (node, error) {
 			continue
 		}
 		switch m.Key {
-		case "description", "title", "example", "externalDocs", "nullable", "uniqueItems", "exclusiveMinimum", "exclusiveMaximum",
+		case "description", "title", "example", "externalDocs", "nullable", "uniqueItems", "exclusiveMinimum",
+			"exclusiveMaximum",
 			"x-kubernetes-embedded-resource", "format", "pattern", "required", "enum", "x-kubernetes-validations":
 		default:
 			return node{}, fmt.Errorf("a structural schema has no %q", m.Key)
@@ -509,8 +512,9 @@ func rules(v object.Value) []Rule {
 	out := make([]Rule, 0, v.Len())
 	for _, item := range v.Items() {
 		r := Rule{
-			Rule: item.At("rule").Str(), Message: item.At("message").Str(), MessageExpression: item.At("messageExpression").Str(),
-			Reason: item.At("reason").Str(), FieldPath: item.At("fieldPath").Str(),
+			Rule: item.At("rule").Str(), Message: item.At("message").Str(),
+			MessageExpression: item.At("messageExpression").Str(),
+			Reason:            item.At("reason").Str(), FieldPath: item.At("fieldPath").Str(),
 		}
 		if optional := item.At("optionalOldSelf"); optional.Kind() == object.Bool {
 			b := optional.Bool()

@@ -79,9 +79,12 @@ properties:
 func TestStructuralKinds(t *testing.T) {
 	root := structuralType(t, everyKind)
 	for path, want := range map[string]Kind{
-		"": Struct, "apiVersion": String, "metadata": Struct, "metadata.labels": Map, "spec": Struct, "spec.count": Int, "spec.port": IntOrString,
-		"spec.empty": Struct, "spec.labels": Map, "spec.labels.{}": String, "spec.free": Struct, "spec.open": Struct, "spec.any": Any,
-		"spec.atoms": List, "spec.atoms.[]": String, "spec.items.[].k": String, "spec.template.metadata": Struct, "spec.template.kind": String,
+		"": Struct, "apiVersion": String, "metadata": Struct, "metadata.labels": Map, "spec": Struct, "spec.count": Int,
+		"spec.port":  IntOrString,
+		"spec.empty": Struct, "spec.labels": Map, "spec.labels.{}": String, "spec.free": Struct, "spec.open": Struct,
+		"spec.any":   Any,
+		"spec.atoms": List, "spec.atoms.[]": String, "spec.items.[].k": String, "spec.template.metadata": Struct,
+		"spec.template.kind": String,
 	} {
 		if got := at(root, path); got == nil || got.Kind != want {
 			t.Errorf("%s is %+v, not %v", path, got, want)
@@ -90,7 +93,8 @@ func TestStructuralKinds(t *testing.T) {
 	// What merges make of members that are not declared: nothing in a closed struct, anything in one that is open or
 	// empty.
 	for path, open := range map[string]bool{
-		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true, "spec.template": true, "spec.items.[]": false,
+		"": false, "spec": false, "spec.empty": true, "spec.free": true, "spec.open": true, "spec.open.in": true,
+		"spec.template": true, "spec.items.[]": false,
 	} {
 		if got := at(root, path).Elem; (got != nil) != open || open && got.Kind != Any {
 			t.Errorf("members of %q that are not declared are %+v", path, got)
@@ -106,10 +110,12 @@ func TestStructuralKinds(t *testing.T) {
 	if l := at(root, "spec.items"); l.ListType != Associative || len(l.ListKeys) != 1 || l.ListKeys[0] != "k" {
 		t.Errorf("a list by keys: %+v", l)
 	}
-	if c := at(root, "spec.count").Custom; c == nil || *c.Minimum != 1 || c.Format != "int32" || c.Default != object.IntOf(3) {
+	if c := at(root, "spec.count").Custom; c == nil || *c.Minimum != 1 || c.Format != "int32" ||
+		c.Default != object.IntOf(3) {
 		t.Errorf("constraints of count: %+v", c)
 	}
-	if r := at(root, "spec.ruled").Custom.Rules; len(r) != 1 || r[0].Rule != "self != ''" || r[0].Message != "m" || !*r[0].OptionalOldSelf {
+	if r := at(root, "spec.ruled").Custom.Rules; len(r) != 1 || r[0].Rule != "self != ''" || r[0].Message != "m" ||
+		!*r[0].OptionalOldSelf {
 		t.Errorf("rules: %+v", r)
 	}
 	if m := root.Custom.Metadata; at(m, "name").Custom.Pattern != "^a" || at(root, "metadata.name").Custom != nil {
@@ -123,10 +129,12 @@ func TestStructuralKinds(t *testing.T) {
 // SPEC: EXT-1
 func TestStructuralRefusesWhatIsNone(t *testing.T) {
 	for _, text := range []string{
-		`[]`, `{type: file}`, `{type: object, properties: {a: {type: file}}}`, `{type: object, $ref: x}`, `{type: object, properties: {a: {type: array}}}`,
+		`[]`, `{type: file}`, `{type: object, properties: {a: {type: file}}}`, `{type: object, $ref: x}`,
+		`{type: object, properties: {a: {type: array}}}`,
 		`{type: object, properties: {a: {type: array, items: [{type: string}]}}}`, `{type: object, patternProperties: {}}`,
 		`{type: object, properties: {a: {type: object, x-kubernetes-map-type: none}}}`, `{type: object, properties: {a: 1}}`,
-		`{type: object, properties: {a: {type: array, x-kubernetes-list-type: map, items: {type: object}}}}`, `{type: object, allOf: [1]}`, `{type: object, anyOf: [1]}`, `{type: object, oneOf: [1]}`, `{type: object, not: 1}`,
+		`{type: object, properties: {a: {type: array, x-kubernetes-list-type: map, items: {type: object}}}}`,
+		`{type: object, allOf: [1]}`, `{type: object, anyOf: [1]}`, `{type: object, oneOf: [1]}`, `{type: object, not: 1}`,
 	} {
 		if _, err := Structural(parsed(t, text), StructuralOptions{Metadata: FromGo(metadataType, nil)}); err == nil {
 			t.Errorf("accepted: %s", text)

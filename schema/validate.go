@@ -444,7 +444,8 @@ func (c *checker) oneOf(f *findings, v object.Value, branches []*Type, at *place
 	case 1:
 		f.matches += matches
 	default:
-		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found %d valid alternatives", at.name(), valid))
+		c.say(f, fmt.Sprintf("%q must validate one and only one schema (oneOf). Found %d valid alternatives",
+			at.name(), valid))
 	}
 }
 

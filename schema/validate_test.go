@@ -65,24 +65,33 @@ func TestValidate(t *testing.T) {
 		{`{}`, "spec: Required value"},
 		{`{"spec":{"a":"b"}}`, `spec.a: Invalid value: "b": spec.a in body should match '^a'`},
 		{`{"spec":{"a":"aééé"}}`, `spec.a: Too long: may not be more than 3 bytes`},
-		{`{"spec":{"a":"a","i":1.5}}`, `spec.i: Invalid value: "number": spec.i in body must be of type integer: "number"` + "\n" +
+		{`{"spec":{"a":"a","i":1.5}}`, `spec.i: Invalid value: "number": spec.i in body must be of type integer: "number"` +
+			"\n" +
 			`<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.i`},
 		{`{"spec":{"a":"a","i":9}}`, `spec.i: Invalid value: 9: spec.i in body should be less than or equal to 5`},
-		{`{"spec":{"a":"a","port":true}}`, `spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"` + "\n" +
-			`<nil>: Invalid value: "": "spec.port" must validate at least one schema (anyOf)` + "\n" +
-			`spec.port: Invalid value: "boolean": spec.port in body must be of type integer: "boolean"`},
-		{`{"spec":{"a":null,"when":"now"}}`, `spec.a: Invalid value: "null": spec.a in body must be of type string: "null"` + "\n" +
+		{`{"spec":{"a":"a","port":true}}`,
+			`spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"` + "\n" +
+				`<nil>: Invalid value: "": "spec.port" must validate at least one schema (anyOf)` + "\n" +
+				`spec.port: Invalid value: "boolean": spec.port in body must be of type integer: "boolean"`},
+		{`{"spec":{"a":null,"when":"now"}}`, `spec.a: Invalid value: "null": spec.a in body must be of type string: "null"` +
+			"\n" +
 			`spec.when: Invalid value: "now": spec.when in body must be of type date-time: "now"`},
 		{`{"spec":{"a":"a","one":"c"}}`, `spec.one: Unsupported value: "c": supported values: "a", "b"`},
-		{`{"spec":{"a":"a","atoms":[1,2,9]}}`, `spec.atoms[2]: Invalid value: 9: spec.atoms[2] in body should be less than or equal to 5` + "\n" +
-			`spec.atoms: Too many: 3: must have at most 2 items`},
-		{`{"spec":{"a":"a","set":["a","b","a","a"],"byKey":[{"k":"a"},{"k":"a"}]}}`, `spec.byKey[1]: Duplicate value: {"k":"a"}` + "\n" + `spec.set[2]: Duplicate value: "a"`},
-		{`{"spec":{"a":"a","map":{"k":"v"}}}`, `spec.map.k: Invalid value: "string": spec.map.k in body must be of type integer: "string"`},
-		{`{"spec":{"a":"a","union":{}}}`, `<nil>: Invalid value: "": "spec.union" must validate one and only one schema (oneOf). Found none valid` + "\n" +
-			`spec.union.x: Required value`},
-		{`{"spec":{"a":"a","union":{"x":"","z":""}}}`, `<nil>: Invalid value: "": "spec.union" must validate one and only one schema (oneOf). Found 2 valid alternatives`},
+		{`{"spec":{"a":"a","atoms":[1,2,9]}}`,
+			`spec.atoms[2]: Invalid value: 9: spec.atoms[2] in body should be less than or equal to 5` + "\n" +
+				`spec.atoms: Too many: 3: must have at most 2 items`},
+		{`{"spec":{"a":"a","set":["a","b","a","a"],"byKey":[{"k":"a"},{"k":"a"}]}}`,
+			`spec.byKey[1]: Duplicate value: {"k":"a"}` + "\n" + `spec.set[2]: Duplicate value: "a"`},
+		{`{"spec":{"a":"a","map":{"k":"v"}}}`,
+			`spec.map.k: Invalid value: "string": spec.map.k in body must be of type integer: "string"`},
+		{`{"spec":{"a":"a","union":{}}}`,
+			`<nil>: Invalid value: "": "spec.union" must validate one and only one schema (oneOf). Found none valid` + "\n" +
+				`spec.union.x: Required value`},
+		{`{"spec":{"a":"a","union":{"x":"","z":""}}}`,
+			`<nil>: Invalid value: "": "spec.union" must validate one and only one schema (oneOf). Found 2 valid alternatives`},
 		{`{"spec":{"a":"a","template":{"kind":"","metadata":{"name":"bad"}}}}`, "spec.template.apiVersion: Required value\n" +
-			`spec.template.kind: Invalid value: "": must not be empty` + "\n" + `spec.template.metadata.name: Invalid value: "bad": is bad`},
+			`spec.template.kind: Invalid value: "": must not be empty` + "\n" +
+			`spec.template.metadata.name: Invalid value: "bad": is bad`},
 	} {
 		if got := lines(typ.Validate(parsedJSON(t, c.in), object.Nil)); got != c.want {
 			t.Errorf("%s\n%s", c.in, got)
@@ -141,8 +150,9 @@ func TestWhatIsToldIsBounded(t *testing.T) {
 	typ := validatedType(t)
 	long := strings.Repeat("x", 10_000)
 	for name, in := range map[string]string{
-		"many errors":          `{"spec":{"a":"a","atoms":[` + strings.Repeat(`"",`, 300_000) + `""]}}`,
-		"long names":           `{"spec":{"a":"a","map":{` + strings.Repeat(`"`+long+`":"",`, 1) + manyKeys(long, 1000) + `}}}`,
+		"many errors": `{"spec":{"a":"a","atoms":[` + strings.Repeat(`"",`, 300_000) + `""]}}`,
+		"long names": `{"spec":{"a":"a","map":{` + strings.Repeat(`"`+long+`":"",`, 1) + manyKeys(long,
+			1000) + `}}}`,
 		"one value, long":      `{"spec":{"a":"` + strings.Repeat("x", 3<<20) + `"}}`,
 		"duplicates":           `{"spec":{"a":"a","set":["` + long + manyItems(long, 1000) + `"]}}`,
 		"embedded":             `{"spec":{"a":"a","template":{"kind":"` + strings.Repeat("!", 2<<20) + `"}}}`,

@@ -24,7 +24,8 @@ const (
 	works      fate = "works"         // it does what it says
 	plinthOnly fate = "Plinth only"   // it works, and the reference does not have it
 	ignored    fate = "means nothing" // it is taken, and the log says that it means nothing here
-	refused    fate = "error"         // it asks for something that is not there, and that nobody must be left to believe in
+	// it asks for something that is not there, and that nobody must be left to believe in
+	refused fate = "error"
 )
 
 // row is one flag.

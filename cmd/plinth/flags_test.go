@@ -59,7 +59,8 @@ func TestFlagsPage(t *testing.T) {
 
 // samples are values that are not the default, for flags that do not take the one of their type.
 var samples = map[string]string{
-	"storage-backend": "etcd3", "storage-media-type": "application/json", "audit-log-format": "legacy", "audit-log-mode": "batch",
+	"storage-backend": "etcd3", "storage-media-type": "application/json", "audit-log-format": "legacy",
+	"audit-log-mode":     "batch",
 	"audit-webhook-mode": "blocking", "log-level": "warn", "logging-format": "json", "endpoint-reconciler-type": "none",
 	"log-format": "console", "logger": "zap", "tls-min-version TLS1.2": "TLS1.3", "tls-max-version": "TLS1.2",
 }
@@ -123,7 +124,8 @@ func TestFates(t *testing.T) {
 						t.Errorf("%s --%s=%s: changed %v, %v, %v", program, r.name, value, changed, nothing, err)
 					}
 				case refused:
-					if err == nil || !strings.Contains(err.Error(), "--"+r.name) || !strings.Contains(err.Error(), r.says) || r.says == "" {
+					if err == nil || !strings.Contains(err.Error(), "--"+r.name) || !strings.Contains(err.Error(), r.says) ||
+						r.says == "" {
 						t.Errorf("%s --%s=%s: %v", program, r.name, value, err)
 					}
 					_, all := make()
@@ -134,7 +136,8 @@ func TestFates(t *testing.T) {
 				}
 			}
 		}
-		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 40 || count[refused] < 3 || count[plinthOnly] != 6) ||
+		if program == kubeAPIServer && (count[works] < 75 || count[ignored] < 40 || count[refused] < 3 ||
+			count[plinthOnly] != 6) ||
 			program == etcd && count[works]+count[ignored]+count[refused] < 100 {
 			t.Errorf("%s has %v", program, count)
 		}
@@ -154,12 +157,15 @@ func TestParse(t *testing.T) {
 		"--peer-advertise-ip=here":                        "no IP address",
 	} {
 		var out strings.Builder
-		if _, err := configure(kubeAPIServer, strings.Fields(line), &out); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := configure(kubeAPIServer, strings.Fields(line), &out); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
 	}
-	s, err := configure(kubeAPIServer, []string{"--tls_cert_file", "a", "--tls-private-key-file=b", "-v=5", "--feature-gates=A=true", "--feature-gates", "B=false"}, nil)
-	if err != nil || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.verbosity != "5" || fmt.Sprint(s.FeatureGates) != "[A=true B=false]" {
+	s, err := configure(kubeAPIServer, []string{"--tls_cert_file", "a", "--tls-private-key-file=b", "-v=5",
+		"--feature-gates=A=true", "--feature-gates", "B=false"}, nil)
+	if err != nil || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.verbosity != "5" ||
+		fmt.Sprint(s.FeatureGates) != "[A=true B=false]" {
 		t.Errorf("got %+v, %v", s, err)
 	}
 	var log strings.Builder
@@ -167,7 +173,8 @@ func TestParse(t *testing.T) {
 	s.verbosity, s.logFormat = "3", "json"
 	s.logger(&log).Debug("unseen")
 	s.logger(&log).Info("json")
-	if text := log.String(); !strings.Contains(text, "msg=seen") || strings.Contains(text, "unseen") || !strings.Contains(text, `"msg":"json"`) {
+	if text := log.String(); !strings.Contains(text, "msg=seen") || strings.Contains(text, "unseen") ||
+		!strings.Contains(text, `"msg":"json"`) {
 		t.Errorf("the log has\n%s", text)
 	}
 	if got := twoDashes([]string{"-data-dir", "x", "--name", "-v", "-"}); fmt.Sprint(got) != "[--data-dir x --name -v -]" {
@@ -179,12 +186,16 @@ func TestParse(t *testing.T) {
 //
 // SPEC: RUN-2
 func TestHelpAndVersion(t *testing.T) {
-	for program, want := range map[string]string{kubeAPIServer: "\n      --etcd-servers ", etcd: "\n      --unsafe-no-fsync "} {
+	for program, want := range map[string]string{kubeAPIServer: "\n      --etcd-servers ",
+		etcd: "\n      --unsafe-no-fsync "} {
 		var help, version strings.Builder
-		if err := run(program, []string{"--help"}, &help); err != nil || !strings.Contains(help.String(), want) || strings.Contains(help.String(), "--insecure-port") {
+		if err := run(program, []string{"--help"}, &help); err != nil || !strings.Contains(help.String(), want) ||
+			strings.Contains(help.String(), "--insecure-port") {
 			t.Errorf("%s --help: %v\n%s", program, err, help.String())
 		}
-		if err := run(program, []string{"--version"}, &version); err != nil || !strings.Contains(strings.ToLower(version.String()), "version") && !strings.HasPrefix(version.String(), "Kubernetes v1.37.") {
+		if err := run(program, []string{"--version"}, &version); err != nil ||
+			!strings.Contains(strings.ToLower(version.String()), "version") &&
+				!strings.HasPrefix(version.String(), "Kubernetes v1.37.") {
 			t.Errorf("%s --version: %v\n%s", program, err, version.String())
 		}
 	}

@@ -19,11 +19,13 @@ import (
 func mergeFiles(args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("plinth merge", pflag.ContinueOnError)
 	flags.SetOutput(out)
-	liveFile := flags.String("live", "", "the object as it is, a file of YAML or JSON with its managedFields; none: there is no object yet")
+	liveFile := flags.String("live", "",
+		"the object as it is, a file of YAML or JSON with its managedFields; none: there is no object yet")
 	applyFile := flags.String("apply", "", "the intent")
 	manager := flags.String("manager", "plinth", "the manager that applies")
 	force := flags.Bool("force", false, "take over the fields that conflict")
-	managed := flags.Bool("show-managed-fields", false, "print the result with its managedFields, instead of the owners behind each line")
+	managed := flags.Bool("show-managed-fields", false,
+		"print the result with its managedFields, instead of the owners behind each line")
 	if done, err := parseFlags(flags, args); done || err != nil {
 		return err
 	}
@@ -54,7 +56,8 @@ func mergeFiles(args []string, out io.Writer) error {
 		}
 	}
 	result, err := kind.Apply(live, intent, merge.Writer{
-		Manager: *manager, APIVersion: intent.At("apiVersion").Str(), Force: *force, Now: time.Now().UTC().Format(time.RFC3339),
+		Manager: *manager, APIVersion: intent.At("apiVersion").Str(), Force: *force,
+		Now: time.Now().UTC().Format(time.RFC3339),
 	})
 	if err != nil {
 		return explained(err)
@@ -86,7 +89,8 @@ func explained(err error) error {
 	text := err.Error()
 	for i := range conflicts.Conflicts {
 		c := &conflicts.Conflicts[i]
-		text += fmt.Sprintf("\n  %s is %s, owned by %s; the intent has %s", c.Path, object.AppendJSON(nil, c.Live), &c.With, object.AppendJSON(nil, c.Wanted))
+		text += fmt.Sprintf("\n  %s is %s, owned by %s; the intent has %s", c.Path, object.AppendJSON(nil, c.Live), &c.With,
+			object.AppendJSON(nil, c.Wanted))
 	}
 	return errors.New(text)
 }

@@ -14,10 +14,12 @@ import (
 func owners(args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("plinth owners", pflag.ContinueOnError)
 	flags.SetOutput(out)
-	file := flags.StringP("filename", "f", "", "read the object, with its managedFields, from a file of YAML or JSON; - is the standard input")
+	file := flags.StringP("filename", "f", "",
+		"read the object, with its managedFields, from a file of YAML or JSON; - is the standard input")
 	namespace := flags.StringP("namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
 	kubeconfig := flags.String("kubeconfig", defaultKubeconfig(), "how to reach the server")
-	document := flags.Bool("json", false, "print a JSON document, which tells in addition what goes away with each manager")
+	document := flags.Bool("json", false,
+		"print a JSON document, which tells in addition what goes away with each manager")
 	if done, err := parseFlags(flags, args); done || err != nil {
 		return err
 	}

@@ -34,26 +34,31 @@ const config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: 
 
 // SPEC: BEY-1, SSA-3, SSA-4
 func TestMergeWithoutAServer(t *testing.T) {
-	first, err := plinth("merge", "--apply", file(t, "a.yaml", config+"data: {a: x, b: z}"), "--manager", "one", "--show-managed-fields")
+	first, err := plinth("merge", "--apply", file(t, "a.yaml", config+"data: {a: x, b: z}"), "--manager", "one",
+		"--show-managed-fields")
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := file(t, "live.yaml", first)
-	second, err := plinth("merge", "--live", live, "--apply", file(t, "b.yaml", config+"data: {b: z, c: w}"), "--manager", "two")
+	second, err := plinth("merge", "--live", live, "--apply", file(t, "b.yaml", config+"data: {b: z, c: w}"),
+		"--manager", "two")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"a: x", "# one (Apply)\n", "b: z", "# one (Apply), two (Apply)\n", "c: w", "# two (Apply)\n"} {
+	for _, line := range []string{"a: x", "# one (Apply)\n", "b: z", "# one (Apply), two (Apply)\n", "c: w",
+		"# two (Apply)\n"} {
 		if !strings.Contains(second, line) {
 			t.Errorf("no %q in\n%s", line, second)
 		}
 	}
 	conflict := file(t, "c.yaml", config+"data: {a: other}")
 	_, err = plinth("merge", "--live", live, "--apply", conflict, "--manager", "two")
-	if err == nil || !strings.Contains(err.Error(), `conflict with "one": .data.a`) || !strings.Contains(err.Error(), `.data.a is "x", owned by one (Apply); the intent has "other"`) {
+	if err == nil || !strings.Contains(err.Error(), `conflict with "one": .data.a`) ||
+		!strings.Contains(err.Error(), `.data.a is "x", owned by one (Apply); the intent has "other"`) {
 		t.Errorf("conflict: %v", err)
 	}
-	if forced, err := plinth("merge", "--live", live, "--apply", conflict, "--manager", "two", "--force"); err != nil || !strings.Contains(forced, "a: other") {
+	if forced, err := plinth("merge", "--live", live, "--apply", conflict, "--manager", "two", "--force"); err != nil ||
+		!strings.Contains(forced, "a: other") {
 		t.Errorf("forced: %v\n%s", err, forced)
 	}
 	owned, err := plinth("owners", "-f", live)
@@ -114,7 +119,8 @@ func TestOwnersOnAServer(t *testing.T) {
 		t.Errorf("document: %v\n%s", err, document)
 	}
 	for name, want := range map[string]string{
-		"cm/none": `configmaps "none" not found`, "nothing/x": "no type of the name", "x": "is no TYPE/NAME", "leases.coordination.k8s.io/l": "not found",
+		"cm/none": `configmaps "none" not found`, "nothing/x": "no type of the name", "x": "is no TYPE/NAME",
+		"leases.coordination.k8s.io/l": "not found",
 	} {
 		if _, err := plinth("owners", "--kubeconfig", kubeconfig, name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)

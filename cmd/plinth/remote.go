@@ -34,14 +34,16 @@ func connect(kubeconfig string) (*remote, error) {
 	context := named(config, "contexts", config.At("current-context").Str()).At("context")
 	cluster := named(config, "clusters", context.At("cluster").Str()).At("cluster")
 	user := named(config, "users", context.At("user").Str()).At("user")
-	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(), namespace: context.At("namespace").Str()}
+	c := &remote{url: strings.TrimSuffix(cluster.At("server").Str(), "/"), token: user.At("token").Str(),
+		namespace: context.At("namespace").Str()}
 	if c.url == "" {
 		return nil, fmt.Errorf("%s: the current context names no server", kubeconfig)
 	}
 	if c.namespace == "" {
 		c.namespace = "default"
 	}
-	security := &tls.Config{InsecureSkipVerify: cluster.At("insecure-skip-tls-verify").Bool(), ServerName: cluster.At("tls-server-name").Str()}
+	security := &tls.Config{InsecureSkipVerify: cluster.At("insecure-skip-tls-verify").Bool(),
+		ServerName: cluster.At("tls-server-name").Str()}
 	authority, err := content(cluster, "certificate-authority")
 	if err != nil {
 		return nil, err
@@ -67,7 +69,8 @@ func connect(kubeconfig string) (*remote, error) {
 		}
 		security.Certificates = []tls.Certificate{pair}
 	}
-	c.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: security, Proxy: http.ProxyFromEnvironment}}
+	c.client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: security,
+		Proxy: http.ProxyFromEnvironment}}
 	return c, nil
 }
 
@@ -178,7 +181,8 @@ func (c *remote) findIn(root, kind, namespace string) (string, error) {
 // isCalled says whether a type has this name: plural, singular, short, or its kind.
 func isCalled(r object.Value, name string) bool {
 	name = strings.ToLower(name)
-	if r.At("resource").Str() == name || r.At("singularResource").Str() == name || strings.ToLower(r.At("responseKind", "kind").Str()) == name {
+	if r.At("resource").Str() == name || r.At("singularResource").Str() == name ||
+		strings.ToLower(r.At("responseKind", "kind").Str()) == name {
 		return true
 	}
 	return slices.ContainsFunc(r.At("shortNames").Items(), func(short object.Value) bool { return short.Str() == name })

@@ -208,7 +208,8 @@ func auditFlags(c *settings) []row {
 		{"audit-log-batch-throttle-qps", float(&log.QPS), works, rate, ""},
 		{"audit-log-compress", boolean(&log.Compress), works, "compress old files of the audit log by gzip", ""},
 		{"audit-log-format", text(&log.Format), works, "json, or legacy: a line of text for each event", ""},
-		{"audit-log-maxage", integer(&log.MaxAge), works, "how many days an old file of the audit log is kept; 0: for ever", ""},
+		{"audit-log-maxage", integer(&log.MaxAge), works, "how many days an old file of the audit log is kept; 0: for ever",
+			""},
 		{"audit-log-maxbackup", integer(&log.MaxBackup), works, "how many old files of the audit log are kept; 0: all", ""},
 		{"audit-log-maxsize", integer(&log.MaxSize), works,
 			"how many megabytes the audit log may have before it is renamed and another one begun; 0: any number", ""},
@@ -293,7 +294,8 @@ func authenticationFlags(c *settings) []row {
 				"none: nobody is believed", ""},
 		{"requestheader-extra-headers-prefix", list(&c.FrontProxy.ExtraPrefixes), works,
 			"what the headers begin with that name extra attributes of the user", ""},
-		{"requestheader-group-headers", list(&c.FrontProxy.GroupHeaders), works, "the headers that name groups of the user", ""},
+		{"requestheader-group-headers", list(&c.FrontProxy.GroupHeaders), works, "the headers that name groups of the user",
+			""},
 		{"requestheader-uid-headers", list(&c.FrontProxy.UIDHeaders), works, "the headers that name the UID of the user", ""},
 		{"requestheader-username-headers", list(&c.FrontProxy.UserHeaders), works, "the headers that name the user", ""},
 		{"service-account-extend-token-expiration", boolean(&c.ServiceAccounts.Extend), works,
@@ -331,7 +333,8 @@ func authorizationFlags(c *settings) []row {
 			"how long an answer of the webhook that does not is remembered", ""},
 		{"authorization-webhook-config-file", text(&hook.ConfigFile), works,
 			"for --authorization-mode=Webhook: a kubeconfig that says where SubjectAccessReviews are posted, and as whom", ""},
-		{"authorization-webhook-version", text(&hook.Version), works, "the version of these SubjectAccessReviews: v1 or v1beta1", ""},
+		{"authorization-webhook-version", text(&hook.Version), works,
+			"the version of these SubjectAccessReviews: v1 or v1beta1", ""},
 	}
 }
 
@@ -347,7 +350,8 @@ func conflict(flags *pflag.FlagSet) error {
 		"mode", "webhook-config-file", "webhook-version", "webhook-cache-authorized-ttl", "webhook-cache-unauthorized-ttl",
 	} {
 		if flags.Changed("authorization-" + name) {
-			return errors.New("--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
+			return errors.New(
+				"--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags are defined")
 		}
 	}
 	return nil
@@ -435,7 +439,9 @@ func miscFlags(c *settings) []row {
 			"the private key that signs tokens of service accounts; by default one is made in the data directory, unless " +
 				"--service-account-key-file is set", ""},
 		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
-			"where the addresses of Services come from: one range, or two of different families; 10.0.0.0/24 if it is empty", ""},
-		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "where the ports of Services on nodes come from", ""},
+			"where the addresses of Services come from: one range, or two of different families; 10.0.0.0/24 if it is empty",
+			""},
+		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "where the ports of Services on nodes come from",
+			""},
 	}
 }

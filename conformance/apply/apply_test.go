@@ -114,7 +114,8 @@ func TestExplained(t *testing.T) {
 	}
 	for _, part := range []string{`Apply failed with 1 conflict: conflict with \"a\": .data.key\n\n`,
 		`configmaps \"shared\" in namespace \"apply-explained\"`,
-		`.data.key is \"one\", owned by \"a\" (Apply, 20`, `this apply wants \"two\"`, `--field-manager=b --force-conflicts`} {
+		`.data.key is \"one\", owned by \"a\" (Apply, 20`, `this apply wants \"two\"`,
+		`--field-manager=b --force-conflicts`} {
 		if !strings.Contains(string(body), part) {
 			t.Errorf("the conflict does not say %s:\n%s", part, body)
 		}

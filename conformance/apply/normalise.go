@@ -50,7 +50,8 @@ var explanation = regexp.MustCompile(`\n\n[a-z0-9.]+ "[^"\n]*"( in namespace "[^
 func withoutExplanation(text string) string { return explanation.ReplaceAllString(text, "") }
 
 // advice is what kubectl says of every conflict.
-var advice = regexp.MustCompile(`(?s)! Please review the fields above--they currently have other managers\. Here\n.*?/server-side-apply/#conflicts`)
+var advice = regexp.MustCompile(
+	`(?s)! Please review the fields above--they currently have other managers\. Here\n.*?/server-side-apply/#conflicts`)
 
 // seen is how objects, by kind and uid, looked when they were last printed.
 type seen map[string]look

@@ -33,11 +33,14 @@ var methods = map[string]struct{ method, contentType string }{
 
 // homes are where resources stand that scripts name without their whole path; ~ is the script's namespace.
 var homes = map[string]string{
-	"configmaps": "/api/v1/~/", "secrets": "/api/v1/~/", "pods": "/api/v1/~/", "services": "/api/v1/~/", "events": "/api/v1/~/",
-	"replicationcontrollers": "/api/v1/~/", "serviceaccounts": "/api/v1/~/", "endpoints": "/api/v1/~/", "persistentvolumeclaims": "/api/v1/~/",
-	"resourcequotas": "/api/v1/~/",
-	"namespaces":     "/api/v1/", "nodes": "/api/v1/", "persistentvolumes": "/api/v1/",
-	"deployments": "/apis/apps/v1/~/", "replicasets": "/apis/apps/v1/~/", "statefulsets": "/apis/apps/v1/~/", "daemonsets": "/apis/apps/v1/~/",
+	"configmaps": "/api/v1/~/", "secrets": "/api/v1/~/", "pods": "/api/v1/~/", "services": "/api/v1/~/",
+	"events":                 "/api/v1/~/",
+	"replicationcontrollers": "/api/v1/~/", "serviceaccounts": "/api/v1/~/", "endpoints": "/api/v1/~/",
+	"persistentvolumeclaims": "/api/v1/~/",
+	"resourcequotas":         "/api/v1/~/",
+	"namespaces":             "/api/v1/", "nodes": "/api/v1/", "persistentvolumes": "/api/v1/",
+	"deployments": "/apis/apps/v1/~/", "replicasets": "/apis/apps/v1/~/", "statefulsets": "/apis/apps/v1/~/",
+	"daemonsets":               "/apis/apps/v1/~/",
 	"horizontalpodautoscalers": "/apis/autoscaling/v2/~/", "jobs": "/apis/batch/v1/~/", "cronjobs": "/apis/batch/v1/~/",
 	"networkpolicies": "/apis/networking.k8s.io/v1/~/", "ingresses": "/apis/networking.k8s.io/v1/~/",
 	"roles": "/apis/rbac.authorization.k8s.io/v1/~/", "rolebindings": "/apis/rbac.authorization.k8s.io/v1/~/",

@@ -34,7 +34,8 @@ const (
 	leastTricks = 80
 )
 
-// differs are rows that Plinth is known to answer otherwise, by how they begin, with the reason. None of them gets anybody in.
+// differs are rows that Plinth is known to answer otherwise, by how they begin, with the reason. None of them gets
+// anybody in.
 var differs = map[string]string{}
 
 // row is one attempt.
@@ -45,7 +46,8 @@ type row struct {
 
 func (r row) String() string { return rowName(r.credential.name, r.method, r.url) }
 
-// target is a server with what the rows need: two namespaces, somebody who has a role in one of them, and a service account.
+// target is a server with what the rows need: two namespaces, somebody who has a role in one of them, and a service
+// account.
 type target struct {
 	*harness.Server
 	dir     string
@@ -142,7 +144,10 @@ func (s *target) client(c *credential) *http.Client {
 	}
 	client := s.OldClient()
 	client.Timeout, client.CheckRedirect = s.plain.Timeout, s.plain.CheckRedirect
-	client.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return c.cert, nil }
+	client.Transport.(*http.Transport).TLSClientConfig.GetClientCertificate = func(
+		*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return c.cert, nil
+	}
 	kept, _ := s.clients.LoadOrStore(c.name, client)
 	return kept.(*http.Client)
 }

@@ -49,7 +49,8 @@ func headerTricks() []credential {
 	admin := harness.AdminToken
 	protocol := "base64url.bearer.authorization.k8s.io."
 	encoded := func(token string) string { return base64.RawURLEncoding.EncodeToString([]byte(token)) }
-	upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13", "Sec-Websocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="}
+	upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-Websocket-Version", "13",
+		"Sec-Websocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="}
 	with := func(more ...string) []string { return append(append([]string{}, upgrade...), more...) }
 	return []credential{
 		{name: "a wrong token", headers: bearer("wrong")},
@@ -62,30 +63,45 @@ func headerTricks() []credential {
 		{name: "quotes", headers: []string{"Authorization", `Bearer "` + admin + `"`}},
 		{name: "no scheme", headers: []string{"Authorization", admin}},
 		{name: "another scheme", headers: []string{"Authorization", "Token " + admin}},
-		{name: "a password", headers: []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+admin))}},
+		{name: "a password", headers: []string{"Authorization",
+			"Basic " + base64.StdEncoding.EncodeToString([]byte("admin:"+admin))}},
 		{name: "a prefix of the token", headers: bearer(admin[:len(admin)-1])},
 		{name: "the token and more", headers: bearer(admin + "x")},
 		{name: "the token in another case", headers: bearer(strings.ToUpper(admin))},
 		{name: "a very long token", headers: bearer(strings.Repeat("x", 100_000))},
 		{name: "a wrong token, then the right one", headers: append(bearer("wrong"), bearer(admin)...)},
-		{name: "another scheme, then the right token", headers: []string{"Authorization", "Basic x", "Authorization", "Bearer " + admin}},
-		{name: "cookies", headers: []string{"Cookie", "token=" + admin + "; Authorization=Bearer " + admin + "; session=" + admin}},
-		{name: "other headers for tokens", headers: []string{"X-Auth-Token", admin, "X-Access-Token", admin, "X-Api-Key", admin, "Proxy-Authorization", "Bearer " + admin, "Token", admin}},
-		{name: "a proxy's headers", headers: []string{"X-Remote-User", "admin", "X-Remote-Group", masters, "X-Remote-Extra-A", "b", "X-Remote-Uid", "1"}},
-		{name: "other proxies' headers", headers: []string{"X-Forwarded-User", "admin", "X-Forwarded-Groups", masters, "X-User", "admin", "Remote-User", "admin", "X-Forwarded-For", "127.0.0.1", "X-Real-Ip", "127.0.0.1", "Forwarded", "for=127.0.0.1"}},
-		{name: "a certificate in a header", headers: []string{"X-Ssl-Client-Cert", "x", "X-Forwarded-Client-Cert", `Subject="O=system:masters,CN=admin"`, "Ssl-Client-Verify", "SUCCESS"}},
-		{name: "another URL in headers", headers: []string{"X-Original-Url", "/healthz", "X-Rewrite-Url", "/healthz", "X-Forwarded-Prefix", "/healthz", "X-Http-Method-Override", "GET"}},
-		{name: "impersonation of a master by nobody", headers: []string{"Impersonate-User", "admin", "Impersonate-Group", masters}},
+		{name: "another scheme, then the right token", headers: []string{"Authorization", "Basic x", "Authorization",
+			"Bearer " + admin}},
+		{name: "cookies", headers: []string{"Cookie", "token=" + admin + "; Authorization=Bearer " + admin +
+			"; session=" + admin}},
+		{name: "other headers for tokens", headers: []string{"X-Auth-Token", admin, "X-Access-Token", admin, "X-Api-Key",
+			admin, "Proxy-Authorization", "Bearer " + admin, "Token", admin}},
+		{name: "a proxy's headers", headers: []string{"X-Remote-User", "admin", "X-Remote-Group", masters, "X-Remote-Extra-A",
+			"b", "X-Remote-Uid", "1"}},
+		{name: "other proxies' headers", headers: []string{"X-Forwarded-User", "admin", "X-Forwarded-Groups", masters,
+			"X-User", "admin", "Remote-User", "admin", "X-Forwarded-For", "127.0.0.1", "X-Real-Ip", "127.0.0.1", "Forwarded",
+			"for=127.0.0.1"}},
+		{name: "a certificate in a header", headers: []string{"X-Ssl-Client-Cert", "x", "X-Forwarded-Client-Cert",
+			`Subject="O=system:masters,CN=admin"`, "Ssl-Client-Verify", "SUCCESS"}},
+		{name: "another URL in headers", headers: []string{"X-Original-Url", "/healthz", "X-Rewrite-Url", "/healthz",
+			"X-Forwarded-Prefix", "/healthz", "X-Http-Method-Override", "GET"}},
+		{name: "impersonation of a master by nobody", headers: []string{"Impersonate-User", "admin",
+			"Impersonate-Group", masters}},
 		{name: "impersonation without a user by nobody", headers: []string{"Impersonate-Group", masters}},
 		{name: "impersonation with a uid by nobody", headers: []string{"Impersonate-User", "admin", "Impersonate-Uid", "1"}},
-		{name: "a WebSocket with a wrong token", headers: with("Sec-Websocket-Protocol", protocol+encoded("wrong")+", v4.channel.k8s.io")},
+		{name: "a WebSocket with a wrong token", headers: with("Sec-Websocket-Protocol",
+			protocol+encoded("wrong")+", v4.channel.k8s.io")},
 		{name: "a WebSocket with nothing but the token", headers: with("Sec-Websocket-Protocol", protocol+encoded(admin))},
-		{name: "a WebSocket with the token twice", headers: with("Sec-Websocket-Protocol", protocol+encoded(admin)+", "+protocol+encoded(admin)+", a")},
-		{name: "a WebSocket with a token that is not encoded", headers: with("Sec-Websocket-Protocol", protocol+admin+"!, a")},
-		{name: "the token of a WebSocket without one", headers: []string{"Sec-Websocket-Protocol", protocol + encoded(admin) + ", a"}},
+		{name: "a WebSocket with the token twice", headers: with("Sec-Websocket-Protocol",
+			protocol+encoded(admin)+", "+protocol+encoded(admin)+", a")},
+		{name: "a WebSocket with a token that is not encoded", headers: with("Sec-Websocket-Protocol",
+			protocol+admin+"!, a")},
+		{name: "the token of a WebSocket without one", headers: []string{"Sec-Websocket-Protocol",
+			protocol + encoded(admin) + ", a"}},
 		{name: "a WebSocket", headers: with()},
 		{name: "SPDY", headers: []string{"Connection", "Upgrade", "Upgrade", "SPDY/3.1"}},
-		{name: "HTTP/2 by upgrade", headers: []string{"Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "Http2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"}},
+		{name: "HTTP/2 by upgrade", headers: []string{"Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c",
+			"Http2-Settings", "AAMAAABkAARAAAAAAAIAAAAA"}},
 	}
 }
 
@@ -94,17 +110,21 @@ func teamTricks() []credential {
 	own := bearer(harness.UserToken)
 	with := func(more ...string) []string { return append(append([]string{}, own...), more...) }
 	return []credential{
-		{name: "the team: impersonation of a master", is: team, headers: with("Impersonate-User", "admin", "Impersonate-Group", "system:masters")},
+		{name: "the team: impersonation of a master", is: team,
+			headers: with("Impersonate-User", "admin", "Impersonate-Group", "system:masters")},
 		{name: "the team: impersonation of itself", is: team, headers: with("Impersonate-User", team)},
 		{name: "the team: impersonation of a group", is: team, headers: with("Impersonate-Group", "system:masters")},
 		{name: "the team: impersonation of a uid", is: team, headers: with("Impersonate-Uid", "1")},
 		{name: "the team: impersonation of an extra", is: team, headers: with("Impersonate-Extra-Scopes", "all")},
 		{name: "the team: impersonation of a service account", is: team, headers: with("Impersonate-User", robot)},
-		{name: "the team: impersonation of a node", is: team, headers: with("Impersonate-User", "system:node:a", "Impersonate-Group", "system:nodes")},
+		{name: "the team: impersonation of a node", is: team, headers: with("Impersonate-User", "system:node:a",
+			"Impersonate-Group", "system:nodes")},
 		{name: "the team: impersonation of nobody", is: team, headers: with("Impersonate-User", "system:anonymous")},
-		{name: "the team: a proxy's headers", is: team, headers: with("X-Remote-User", "admin", "X-Remote-Group", "system:masters")},
+		{name: "the team: a proxy's headers", is: team, headers: with("X-Remote-User", "admin", "X-Remote-Group",
+			"system:masters")},
 		{name: "the team: a second token", is: team, headers: with("Authorization", "Bearer "+harness.AdminToken)},
-		{name: "the team: more behind the token", is: team, headers: []string{"Authorization", "Bearer " + harness.UserToken + " " + harness.AdminToken}},
+		{name: "the team: more behind the token", is: team, headers: []string{"Authorization",
+			"Bearer " + harness.UserToken + " " + harness.AdminToken}},
 	}
 }
 
@@ -125,8 +145,10 @@ func certificates(own *authority.Authority) ([]credential, error) {
 		{"the team's certificate", team, own, pkix.Name{CommonName: team}, nil},
 		{"a certificate of another authority", "", foreign, master, nil},
 		{"an expired certificate", "", own, master, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }},
-		{"a certificate of tomorrow", "", own, master, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(30 * time.Minute) }},
-		{"a server's certificate", "", own, master, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }},
+		{"a certificate of tomorrow", "", own, master,
+			func(c *x509.Certificate) { c.NotBefore = time.Now().Add(30 * time.Minute) }},
+		{"a server's certificate", "", own, master,
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }},
 		{"a certificate without a name", "", own, pkix.Name{Organization: []string{"system:masters"}}, nil},
 	} {
 		signed, err := c.by.Sign(c.subject, c.change)
@@ -141,7 +163,8 @@ func certificates(own *authority.Authority) ([]credential, error) {
 		return nil, err
 	}
 	self := &x509.Certificate{
-		SerialNumber: big.NewInt(3), Subject: master, Issuer: own.Cert.Subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(3), Subject: master, Issuer: own.Cert.Subject, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, self, self, &stolen.PublicKey, stolen)
@@ -149,8 +172,10 @@ func certificates(own *authority.Authority) ([]credential, error) {
 		return nil, err
 	}
 	return append(all,
-		credential{name: "a certificate that has signed itself", cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: stolen}},
-		credential{name: "one that has signed itself, beside the authority's", cert: &tls.Certificate{Certificate: [][]byte{der, own.Cert.Raw}, PrivateKey: stolen}},
+		credential{name: "a certificate that has signed itself", cert: &tls.Certificate{Certificate: [][]byte{der},
+			PrivateKey: stolen}},
+		credential{name: "one that has signed itself, beside the authority's",
+			cert: &tls.Certificate{Certificate: [][]byte{der, own.Cert.Raw}, PrivateKey: stolen}},
 	), nil
 }
 
@@ -222,8 +247,10 @@ func tokens(key *ecdsa.PrivateKey, public []byte, uid string) ([]credential, err
 		return map[string]any{"namespace": "team", "serviceaccount": map[string]any{"name": name, "uid": uid}}
 	}
 	claims := map[string]any{
-		"iss": issuer, "aud": []string{issuer}, "sub": robot, "iat": now.Add(-time.Minute).Unix(), "nbf": now.Add(-time.Minute).Unix(),
-		"exp": now.Add(time.Hour).Unix(), "jti": "00000000-0000-4000-8000-000000000000", "kubernetes.io": account("robot", uid),
+		"iss": issuer, "aud": []string{issuer}, "sub": robot, "iat": now.Add(-time.Minute).Unix(),
+		"nbf": now.Add(-time.Minute).Unix(),
+		"exp": now.Add(time.Hour).Unix(), "jti": "00000000-0000-4000-8000-000000000000",
+		"kubernetes.io": account("robot", uid),
 	}
 	with := func(of map[string]any, changes ...any) map[string]any {
 		made := maps.Clone(of)
@@ -247,11 +274,13 @@ func tokens(key *ecdsa.PrivateKey, public []byte, uid string) ([]credential, err
 	admin := with(claims, "sub", "system:serviceaccount:kube-system:admin")
 	valid := jwt(header, claims, good)
 	parts := strings.Split(valid, ".")
-	podOf := with(claims, "kubernetes.io", map[string]any{"namespace": "team", "serviceaccount": map[string]any{"name": "robot", "uid": uid}, "pod": map[string]any{"name": "gone", "uid": "1"}})
+	podOf := with(claims, "kubernetes.io", map[string]any{"namespace": "team",
+		"serviceaccount": map[string]any{"name": "robot", "uid": uid}, "pod": map[string]any{"name": "gone", "uid": "1"}})
 	var all []credential
 	for _, c := range []struct{ name, is, token string }{
 		{"a service account's token", robot, valid},
-		{"an expired token", "", jwt(header, with(claims, "exp", now.Add(-10*time.Minute).Unix(), "nbf", now.Add(-time.Hour).Unix(), "iat", now.Add(-time.Hour).Unix()), good)},
+		{"an expired token", "", jwt(header, with(claims, "exp", now.Add(-10*time.Minute).Unix(), "nbf",
+			now.Add(-time.Hour).Unix(), "iat", now.Add(-time.Hour).Unix()), good)},
 		{"a token that expires before it is valid", "", jwt(header, with(claims, "exp", 1), good)},
 		{"a token of tomorrow", "", jwt(header, with(claims, "nbf", now.Add(time.Hour).Unix()), good)},
 		{"a token for another audience", "", jwt(header, with(claims, "aud", []string{"https://elsewhere"}), good)},
@@ -259,8 +288,10 @@ func tokens(key *ecdsa.PrivateKey, public []byte, uid string) ([]credential, err
 		{"a token of another issuer", "", jwt(header, with(claims, "iss", "https://elsewhere"), good)},
 		{"a token of no issuer", "", jwt(header, with(claims, "iss", nil), good)},
 		{"a token of another key", "", jwt(header, claims, es256(other))},
-		{"a token of another key that says which", "", jwt(with(header, "kid", keyID(&other.PublicKey)), claims, es256(other))},
-		{"a token that brings its key", "", jwt(with(header, "kid", nil, "jwk", map[string]any{"kty": "EC", "crv": "P-256"}), claims, es256(other))},
+		{"a token of another key that says which", "", jwt(with(header, "kid", keyID(&other.PublicKey)), claims,
+			es256(other))},
+		{"a token that brings its key", "", jwt(with(header, "kid", nil, "jwk", map[string]any{"kty": "EC", "crv": "P-256"}),
+			claims, es256(other))},
 		{"a token whose key is a file", "", jwt(with(header, "kid", "../../../../dev/null"), claims, hs256(nil))},
 		{"alg none", "", jwt(with(header, "alg", "none"), claims, none)},
 		{"alg None", "", jwt(with(header, "alg", "None"), claims, none)},
@@ -272,13 +303,17 @@ func tokens(key *ecdsa.PrivateKey, public []byte, uid string) ([]credential, err
 		{"alg ES384", "", jwt(with(header, "alg", "ES384"), claims, good)},
 		{"no signature", "", parts[0] + "." + parts[1] + "."},
 		{"a signature of zeros", "", jwt(header, claims, func([]byte) []byte { return make([]byte, 64) })},
-		{"the claims of another token", "", parts[0] + "." + strings.Split(jwt(header, admin, good), ".")[1] + "." + parts[2]},
+		{"the claims of another token", "", parts[0] + "." + strings.Split(jwt(header, admin, good), ".")[1] +
+			"." + parts[2]},
 		{"two parts", "", parts[0] + "." + parts[1]},
 		{"four parts", "", valid + "." + parts[2]},
 		{"an encrypted token", "", "eyJhbGciOiJkaXIiLCJlbmMiOiJBMTI4R0NNIn0...." + parts[2]},
-		{"a token of an account that is not there", "", jwt(header, with(claims, "sub", "system:serviceaccount:team:gone", "kubernetes.io", account("gone", uid)), good)},
-		{"a token of an account that has been made anew", "", jwt(header, with(claims, "kubernetes.io", account("robot", "00000000-0000-4000-8000-000000000009")), good)},
-		{"a token that says two accounts", robot, jwt(header, with(claims, "sub", "system:serviceaccount:kube-system:admin"), good)},
+		{"a token of an account that is not there", "", jwt(header,
+			with(claims, "sub", "system:serviceaccount:team:gone", "kubernetes.io", account("gone", uid)), good)},
+		{"a token of an account that has been made anew", "",
+			jwt(header, with(claims, "kubernetes.io", account("robot", "00000000-0000-4000-8000-000000000009")), good)},
+		{"a token that says two accounts", robot, jwt(header, with(claims, "sub", "system:serviceaccount:kube-system:admin"),
+			good)},
 		{"a token of a Pod that is gone", "", jwt(header, podOf, good)},
 		{"a token without an account", "", jwt(header, with(claims, "kubernetes.io", nil), good)},
 		{"a token without claims", "", jwt(header, map[string]any{}, good)},

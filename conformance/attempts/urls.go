@@ -54,7 +54,8 @@ var paths = []string{
 	"/apis/apps/v7/namespaces/other/deployments", "/apis/nothing.example.com/v1/namespaces/other/things/x",
 }
 
-// resourceURLs are those of all types that a server serves, in two namespaces: one in which the team has a role, and another.
+// resourceURLs are those of all types that a server serves, in two namespaces: one in which the team has a role, and
+// another.
 func resourceURLs(get func(path string) ([]byte, error)) (urls []string, err error) {
 	versions := []string{"/api/v1"}
 	text, err := get("/apis")
@@ -127,8 +128,8 @@ var telling = []string{
 	"GET /api/v1/nodes/x/proxy/",
 }
 
-// gotIn says whether an answer is one that only somebody gets who may have what the row asks for, and is not to be for this
-// user. It knows nothing of what is recorded.
+// gotIn says whether an answer is one that only somebody gets who may have what the row asks for, and is not to be for
+// this user. It knows nothing of what is recorded.
 func gotIn(user, method, url string, code int) bool {
 	if code >= 300 && code < 500 && code != http.StatusSwitchingProtocols && code != http.StatusNotModified {
 		return false

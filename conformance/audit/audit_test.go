@@ -126,7 +126,8 @@ func message(t *testing.T, text string) string {
 	return out.String()
 }
 
-// events reads the log until nothing is added to it any more: some events are written when the client has got its answer.
+// events reads the log until nothing is added to it any more: some events are written when the client has got its
+// answer.
 func events(t *testing.T, file string, steps int) [][]any {
 	t.Helper()
 	size := int64(-1)

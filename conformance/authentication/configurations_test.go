@@ -120,30 +120,50 @@ func indent(lines string, n int) string {
 var expressions = []string{
 	`claims.sub`, `claims.email`, `claims.?email.orValue('')`, `claims.email_verified ? claims.email : ''`,
 	`claims.?email_verified.orValue(true) ? claims.?email.orValue('x') : 'y'`, `'x:' + claims.sub`, `claims['email']`,
-	`claims.groups`, `claims.groups + ['x']`, `claims.groups.map(g, 'p:' + g)`, `[claims.sub, '']`, `['a', 'b']`, `[]`, `''`, `null`, `1`, `1.5`,
-	`true`, `claims`, `claims.nested.role`, `claims.nested.list`, `claims.nested.deep.deeper`, `claims.example__dot__com__slash__role`,
-	`claims.nested.example__dot__com__slash__role`, `claims.list_of_maps[0].example__dot__com__slash__role`, `claims.list_of_maps.map(m, m.name)`,
-	`claims.missing`, `has(claims.missing) ? claims.missing : 'none'`, `has(claims.nested.role)`, `claims.number`, `claims.number > 1.0`, `claims.number == 3`,
-	`claims.boolean`, `claims.nothing`, `claims.nothing == null`, `string(claims.number)`, `int(claims.number)`, `claims.sub == 'jane'`, `claims.sub != 'jane'`,
-	`claims.sub.startsWith('j')`, `claims.sub.size() > 3`, `size(claims.groups)`, `claims.groups.exists(g, g == 'devs')`, `'devs' in claims.groups`,
-	`claims.groups.all(g, g.startsWith('d'))`, `sets.equivalent(claims.groups, ['devs', 'ops'])`, `claims.aud == 'me'`, `claims.exp - claims.iat <= 3600.0`,
-	`claims.sub.matches('^j')`, `claims.sub.matches('(')`, `url(claims.iss).getHost()`, `quantity('1') == quantity('1')`, `claims.sub.split('')`,
-	`claims.sub.split('').map(c, c == 'j' ? '' : c)`, `claims.groups[0]`, `claims.groups[9]`, `claims.nested`, `dyn([1, 'a'])`, `[dyn(1), dyn('a')]`,
-	`claims.map(k, k)`, `claims.exists(k, k == 'sub')`, `size(claims) > 0`, `'sub' in claims`, `type(claims.sub) == string`, `type(claims) == map`, `b'abc'`,
-	`duration('1h')`, `timestamp('2020-01-01T00:00:00Z')`, `optional.of('x')`, `claims.?sub`, `claims[?'sub'].orValue('y')`, `claims.sub + 1`,
-	`claims.email + (has(claims.email_verified) ? '' : '')`, `{'email': claims.email}.email`, `[claims.email].filter(e, claims.email_verified)[0]`,
-	`other`, `user.username`, `self`, `(`, `claims.`, `claims.sub ==`, `"`, `request.user`, `kubernetes.UserInfo{username: 'x'}`,
-	`ip('1.2.3.4').family() == 4`, `isIP(claims.sub)`, `format.dns1123Label().validate(claims.sub).hasValue()`, `semver('1.2.3').major() == 1`,
-	`authorizer.group('').resource('pods').check('get').allowed()`, `lists.range(3)`, `claims.groups.sort()`, `claims.groups.join(',')`,
+	`claims.groups`, `claims.groups + ['x']`, `claims.groups.map(g, 'p:' + g)`, `[claims.sub, '']`, `['a', 'b']`, `[]`,
+	`''`, `null`, `1`, `1.5`,
+	`true`, `claims`, `claims.nested.role`, `claims.nested.list`, `claims.nested.deep.deeper`,
+	`claims.example__dot__com__slash__role`,
+	`claims.nested.example__dot__com__slash__role`, `claims.list_of_maps[0].example__dot__com__slash__role`,
+	`claims.list_of_maps.map(m, m.name)`,
+	`claims.missing`, `has(claims.missing) ? claims.missing : 'none'`, `has(claims.nested.role)`, `claims.number`,
+	`claims.number > 1.0`, `claims.number == 3`,
+	`claims.boolean`, `claims.nothing`, `claims.nothing == null`, `string(claims.number)`, `int(claims.number)`,
+	`claims.sub == 'jane'`, `claims.sub != 'jane'`,
+	`claims.sub.startsWith('j')`, `claims.sub.size() > 3`, `size(claims.groups)`, `claims.groups.exists(g, g == 'devs')`,
+	`'devs' in claims.groups`,
+	`claims.groups.all(g, g.startsWith('d'))`, `sets.equivalent(claims.groups, ['devs', 'ops'])`, `claims.aud == 'me'`,
+	`claims.exp - claims.iat <= 3600.0`,
+	`claims.sub.matches('^j')`, `claims.sub.matches('(')`, `url(claims.iss).getHost()`, `quantity('1') == quantity('1')`,
+	`claims.sub.split('')`,
+	`claims.sub.split('').map(c, c == 'j' ? '' : c)`, `claims.groups[0]`, `claims.groups[9]`, `claims.nested`,
+	`dyn([1, 'a'])`, `[dyn(1), dyn('a')]`,
+	`claims.map(k, k)`, `claims.exists(k, k == 'sub')`, `size(claims) > 0`, `'sub' in claims`,
+	`type(claims.sub) == string`, `type(claims) == map`, `b'abc'`,
+	`duration('1h')`, `timestamp('2020-01-01T00:00:00Z')`, `optional.of('x')`, `claims.?sub`,
+	`claims[?'sub'].orValue('y')`, `claims.sub + 1`,
+	`claims.email + (has(claims.email_verified) ? '' : '')`, `{'email': claims.email}.email`,
+	`[claims.email].filter(e, claims.email_verified)[0]`,
+	`other`, `user.username`, `self`, `(`, `claims.`, `claims.sub ==`, `"`, `request.user`,
+	`kubernetes.UserInfo{username: 'x'}`,
+	`ip('1.2.3.4').family() == 4`, `isIP(claims.sub)`, `format.dns1123Label().validate(claims.sub).hasValue()`,
+	`semver('1.2.3').major() == 1`,
+	`authorizer.group('').resource('pods').check('get').allowed()`, `lists.range(3)`, `claims.groups.sort()`,
+	`claims.groups.join(',')`,
 }
 
 // conditions are expressions over a user.
 var conditions = []string{
-	`user.username == 'jane'`, `user.username != 'jane'`, `!user.username.startsWith('system:')`, `user.groups.all(g, !g.startsWith('system:'))`, `user.uid == ''`,
-	`user.uid != ''`, `size(user.groups) > 0`, `user.groups[0] == 'devs'`, `'example.com/role' in user.extra`, `user.extra['example.com/role'][0] == 'boss'`,
-	`user.extra.example__dot__com__slash__role[0] == 'boss'`, `has(user.extra)`, `has(user.missing)`, `user.missing == 1`, `user.username`, `user`, `claims.sub == 'x'`, `1`,
-	`true`, `false`, `size(user.extra) == 0`, `user.extra.all(k, k.size() > 3)`, `user.groups.exists(g, g == 'system:authenticated')`, `user.groups[7] == 'x'`,
-	`user == user`, `type(user) == kubernetes.UserInfo`, `dyn(user.username)`, `user.username.matches(user.uid)`, `user.groups == ['devs', 'ops']`, `(`,
+	`user.username == 'jane'`, `user.username != 'jane'`, `!user.username.startsWith('system:')`,
+	`user.groups.all(g, !g.startsWith('system:'))`, `user.uid == ''`,
+	`user.uid != ''`, `size(user.groups) > 0`, `user.groups[0] == 'devs'`, `'example.com/role' in user.extra`,
+	`user.extra['example.com/role'][0] == 'boss'`,
+	`user.extra.example__dot__com__slash__role[0] == 'boss'`, `has(user.extra)`, `has(user.missing)`, `user.missing == 1`,
+	`user.username`, `user`, `claims.sub == 'x'`, `1`,
+	`true`, `false`, `size(user.extra) == 0`, `user.extra.all(k, k.size() > 3)`,
+	`user.groups.exists(g, g == 'system:authenticated')`, `user.groups[7] == 'x'`,
+	`user == user`, `type(user) == kubernetes.UserInfo`, `dyn(user.username)`, `user.username.matches(user.uid)`,
+	`user.groups == ['devs', 'ops']`, `(`,
 	`{'a': user.username}.a == 'jane'`, `kubernetes.UserInfo{username: 'x'}.username == 'x'`,
 }
 
@@ -151,67 +171,91 @@ var conditions = []string{
 func configurations() []string {
 	quoted := func(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 	all := []string{
-		good, "", "{", "a: b: c", "x", "[]", "kind: AuthenticationConfiguration\n", "apiVersion: apiserver.config.k8s.io/v1\n",
-		with("v1", "v1beta1"), with("v1", "v1alpha1"), with("v1", "v2"), with("apiserver.config.k8s.io/v1", "v1"), with("apiserver.config.k8s.io/v1", "a/b/c"),
-		with("kind: AuthenticationConfiguration", "kind: Authentication"), with("jwt:", "JWT:"), with("jwt:", "jwts:"), with("- issuer:", "- x: 1\n  issuer:"),
-		with("    audiences: [me]", "    audiences: me"), with("    audiences: [me]", "    audiences: [1]"), with("audiences: [me]", "audiences: [me]\n    audiences: [you]"),
-		with("claim: sub", "claim: 1"), with("claim: sub", "Claim: sub"), with("claim: sub", "claim: sub, claim: sub"), good + "anonymous: {enabled: true}\n",
-		"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: null\n",
+		good, "", "{", "a: b: c", "x", "[]", "kind: AuthenticationConfiguration\n",
+		"apiVersion: apiserver.config.k8s.io/v1\n",
+		with("v1", "v1beta1"), with("v1", "v1alpha1"), with("v1", "v2"), with("apiserver.config.k8s.io/v1", "v1"),
+		with("apiserver.config.k8s.io/v1", "a/b/c"),
+		with("kind: AuthenticationConfiguration", "kind: Authentication"), with("jwt:", "JWT:"), with("jwt:", "jwts:"),
+		with("- issuer:", "- x: 1\n  issuer:"),
+		with("    audiences: [me]", "    audiences: me"), with("    audiences: [me]", "    audiences: [1]"),
+		with("audiences: [me]", "audiences: [me]\n    audiences: [you]"),
+		with("claim: sub", "claim: 1"), with("claim: sub", "Claim: sub"), with("claim: sub", "claim: sub, claim: sub"),
+		good + "anonymous: {enabled: true}\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: null\n",
 		good + "anonymous: {enabled: false}\n", good + "anonymous: {enabled: true, conditions: [{path: /livez}]}\n",
-		good + "anonymous: {enabled: false, conditions: [{path: /livez}, {path: \"\"}]}\n", good + "anonymous: {enabled: 1}\n", good + "anonymous: {conditions: []}\n",
+		good + "anonymous: {enabled: false, conditions: [{path: /livez}, {path: \"\"}]}\n",
+		good + "anonymous: {enabled: 1}\n", good + "anonymous: {conditions: []}\n",
 		good + "anonymous: {enabled: false, conditions: [{path: /livez, x: 1}]}\n",
 		`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[]}`,
 		` {"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":[],"jwt":[],"x":1}`,
 		`{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AuthenticationConfiguration","jwt":{}}`,
 		good + strings.TrimPrefix(good, good[:strings.Index(good, "- issuer")]),
-		good + strings.Replace(strings.TrimPrefix(good, good[:strings.Index(good, "- issuer")]), "issuer.example", "other.example", 1),
+		good + strings.Replace(strings.TrimPrefix(good, good[:strings.Index(good, "- issuer")]), "issuer.example",
+			"other.example", 1),
 	}
 	for _, url := range []string{
-		"https://a.example.com", "http://a.example.com", "https://u:p@a.example.com", "https://a.example.com?x=1", "https://a.example.com/#f", "::", "\"\"", "a",
-		"https://a.example.com/%zz", ownIssuer, ownIssuer + "/", "HTTPS://a.example.com", "ftp://u@a/?x#y", "https://", "\"https://a.example.com\\u0000\"",
+		"https://a.example.com", "http://a.example.com", "https://u:p@a.example.com", "https://a.example.com?x=1",
+		"https://a.example.com/#f", "::", "\"\"", "a",
+		"https://a.example.com/%zz", ownIssuer, ownIssuer + "/", "HTTPS://a.example.com", "ftp://u@a/?x#y", "https://",
+		"\"https://a.example.com\\u0000\"",
 	} {
-		all = append(all, issuer("url: "+url+"\naudiences: [me]"), issuer("url: https://b.example.com\naudiences: [me]\ndiscoveryURL: "+url),
-			issuer("url: https://a.example.com\naudiences: [me]\ndiscoveryURL: "+url), issuer("audiences: [me]\ndiscoveryURL: "+url))
+		all = append(all, issuer("url: "+url+"\naudiences: [me]"),
+			issuer("url: https://b.example.com\naudiences: [me]\ndiscoveryURL: "+url),
+			issuer("url: https://a.example.com\naudiences: [me]\ndiscoveryURL: "+url),
+			issuer("audiences: [me]\ndiscoveryURL: "+url))
 	}
 	for _, audiences := range []string{"[]", "[a]", "[a, b]", "[a, a]", "[\"\"]", "[a, \"\", \"\"]", "null"} {
-		for _, policy := range []string{"", "\naudienceMatchPolicy: MatchAny", "\naudienceMatchPolicy: MatchAll", "\naudienceMatchPolicy: \"\""} {
+		for _, policy := range []string{"", "\naudienceMatchPolicy: MatchAny", "\naudienceMatchPolicy: MatchAll",
+			"\naudienceMatchPolicy: \"\""} {
 			all = append(all, issuer("url: https://a.example.com\naudiences: "+audiences+policy))
 		}
 	}
 	const pem = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 	for _, extra := range []string{
-		"certificateAuthority: x", "certificateAuthority: |\n  " + strings.ReplaceAll(strings.TrimSpace(pem), "\n", "\n  "), "egressSelectorType: cluster",
-		"egressSelectorType: controlplane", "egressSelectorType: master", "egressSelectorType: etcd", "certificateAuthority: \"\"",
+		"certificateAuthority: x", "certificateAuthority: |\n  " + strings.ReplaceAll(strings.TrimSpace(pem), "\n", "\n  "),
+		"egressSelectorType: cluster",
+		"egressSelectorType: controlplane", "egressSelectorType: master", "egressSelectorType: etcd",
+		"certificateAuthority: \"\"",
 	} {
 		all = append(all, issuer("url: https://a.example.com\naudiences: [me]\n"+extra))
 	}
 	for _, user := range []string{
-		"{}", "{claim: sub}", "{prefix: x}", "{claim: sub, prefix: \"\"}", "{claim: sub, expression: claims.sub}", "{expression: claims.sub, prefix: x}",
+		"{}", "{claim: sub}", "{prefix: x}", "{claim: sub, prefix: \"\"}", "{claim: sub, expression: claims.sub}",
+		"{expression: claims.sub, prefix: x}",
 		"{expression: claims.sub, prefix: \"\"}", "{expression: (, prefix: x}", "{claim: \"\", expression: \"\"}", "null",
 	} {
-		for _, rest := range []string{"", "\ngroups: " + user, "\nuid: {claim: a}", "\nuid: {claim: a, expression: b}", "\nuid: {expression: (}"} {
+		for _, rest := range []string{"", "\ngroups: " + user, "\nuid: {claim: a}", "\nuid: {claim: a, expression: b}",
+			"\nuid: {expression: (}"} {
 			all = append(all, mappings("username: "+user+rest))
 		}
 		all = append(all, mappings("username: {claim: a, prefix: b}\ngroups: "+user))
 	}
 	for _, key := range []string{
-		"example.com/a", "a", "/a", "a/", "\"\"", "Example.com/a", "example.com/A", "k8s.io/a", "x.k8s.io/a", "kubernetes.io/a", "x.kubernetes.io/b", "xkubernetes.io/b",
-		"K8s.io/a", "example.com/a b", "example.com/a/b", "example..com/a", "example.com/ä", "-x/a", "authentication.kubernetes.io/credential-id",
+		"example.com/a", "a", "/a", "a/", "\"\"", "Example.com/a", "example.com/A", "k8s.io/a", "x.k8s.io/a",
+		"kubernetes.io/a", "x.kubernetes.io/b", "xkubernetes.io/b",
+		"K8s.io/a", "example.com/a b", "example.com/a/b", "example..com/a", "example.com/ä", "-x/a",
+		"authentication.kubernetes.io/credential-id",
 	} {
 		all = append(all, mappings("username: {claim: a, prefix: b}\nextra:\n- {key: "+key+", valueExpression: claims.a}"),
 			mappings("username: {claim: a, prefix: b}\nextra:\n- {key: "+key+"}\n- {key: "+key+", valueExpression: \"1\"}"),
-			mappings("username: {claim: a, prefix: b}\nextra:\n- {key: example.com/a, valueExpression: claims.a}\n- {key: "+key+", valueExpression: (}"))
+			mappings("username: {claim: a, prefix: b}\nextra:\n- {key: example.com/a, valueExpression: claims.a}\n- {key: "+key+
+				", valueExpression: (}"))
 	}
 	for _, e := range expressions {
 		q := quoted(e)
-		all = append(all, mappings("username: {expression: "+q+"}"), mappings("username: {claim: a, prefix: b}\ngroups: {expression: "+q+"}"),
+		all = append(all, mappings("username: {expression: "+q+"}"),
+			mappings("username: {claim: a, prefix: b}\ngroups: {expression: "+q+"}"),
 			mappings("username: {claim: a, prefix: b}\nuid: {expression: "+q+"}"),
 			mappings("username: {expression: claims.email}\nextra:\n- {key: example.com/a, valueExpression: "+q+"}"),
-			more("claimValidationRules:\n- {expression: "+q+"}\n- {expression: "+q+", message: x}\n- {expression: "+q+", requiredValue: x}"),
-			with("username: {claim: sub, prefix: \"x:\"}", "username: {expression: claims.email}")+indent("claimValidationRules:\n- {expression: "+q+"}", 2))
+			more("claimValidationRules:\n- {expression: "+q+"}\n- {expression: "+q+", message: x}\n- {expression: "+q+
+				", requiredValue: x}"),
+			with("username: {claim: sub, prefix: \"x:\"}",
+				"username: {expression: claims.email}")+indent("claimValidationRules:\n- {expression: "+q+"}", 2))
 	}
 	for _, rule := range []string{
-		"{}", "{claim: a}", "{claim: a, requiredValue: b}", "{claim: a, message: b}", "{claim: a, expression: b}", "{requiredValue: b}", "{message: b}",
+		"{}", "{claim: a}", "{claim: a, requiredValue: b}", "{claim: a, message: b}", "{claim: a, expression: b}",
+		"{requiredValue: b}", "{message: b}",
 		"{expression: \"true\", requiredValue: b}", "{expression: \"true\", message: b}",
 	} {
 		for _, other := range []string{"", "\n- {claim: a}", "\n- {expression: \"true\"}"} {

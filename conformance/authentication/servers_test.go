@@ -27,7 +27,8 @@ func both(t *testing.T, flags ...string) []*harness.Server {
 	return []*harness.Server{
 		harness.Run(t, harness.Options{Kind: harness.Reference, Dir: dir, Flags: flags}),
 		harness.Run(t, harness.Options{Kind: harness.Plinth, Flags: append([]string{
-			"--service-account-key-file", filepath.Join(dir, "sa.pub"), "--service-account-signing-key-file", filepath.Join(dir, "sa.key"),
+			"--service-account-key-file", filepath.Join(dir, "sa.pub"), "--service-account-signing-key-file",
+			filepath.Join(dir, "sa.key"),
 			"--service-account-issuer", "https://kubernetes.default.svc",
 		}, flags...)}),
 	}
@@ -64,7 +65,8 @@ func answer(t *testing.T, s *harness.Server, method, path, body, token string) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	return version.ReplaceAllString(aTime.ReplaceAllString(fmt.Sprint(response.StatusCode, " ", string(told)), "<time>"), "go-jose/go-jose")
+	return version.ReplaceAllString(aTime.ReplaceAllString(fmt.Sprint(response.StatusCode, " ", string(told)), "<time>"),
+		"go-jose/go-jose")
 }
 
 const (
@@ -100,7 +102,8 @@ func bothUnreadable(said ...string) bool {
 func until(t *testing.T, servers []*harness.Server, token, want string) {
 	t.Helper()
 	for _, s := range servers {
-		for deadline := time.Now().Add(90 * time.Second); !strings.Contains(reviewed(t, s, token, ""), want); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(90 * time.Second); !strings.Contains(reviewed(t, s, token, ""), want); time.Sleep(
+			50 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s does not say %q but %s", s.Kind, want, reviewed(t, s, token, ""))
 			}
@@ -121,8 +124,10 @@ func TestServersWithConfiguration(t *testing.T) {
 		}
 	}
 	const anonymous = "anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}, {path: /version}]}\n"
-	text := setUp(one, mappings("username: {claim: sub, prefix: \"x:\"}\ngroups: {claim: groups, prefix: \"g:\"}\nuid: {expression: claims.jti}\n"+
-		"extra:\n- {key: example.com/role, valueExpression: claims.nested.role}"))
+	text := setUp(one,
+		mappings(
+			"username: {claim: sub, prefix: \"x:\"}\ngroups: {claim: groups, prefix: \"g:\"}\nuid: {expression: claims.jti}\n"+
+				"extra:\n- {key: example.com/role, valueExpression: claims.nested.role}"))
 	write(text + anonymous)
 	servers := both(t, "--authentication-config", file)
 	until(t, servers, one.Token(full()), "x:jane")
@@ -147,7 +152,8 @@ func TestServersWithConfiguration(t *testing.T) {
 	if compared < 100 || somebody < 20 {
 		t.Errorf("only %d tokens were compared, and %d were somebody's", compared, somebody)
 	}
-	for _, path := range []string{"/livez", "/readyz", "/version", "/livez/ping", "/healthz", "/version/", "/livez?verbose", "/api", "/", "/LIVEZ", "/livez/", "/%6civez"} {
+	for _, path := range []string{"/livez", "/readyz", "/version", "/livez/ping", "/healthz", "/version/",
+		"/livez?verbose", "/api", "/", "/LIVEZ", "/livez/", "/%6civez"} {
 		their, our := answer(t, servers[0], "GET", path, "", ""), answer(t, servers[1], "GET", path, "", "")
 		if their[:3] != our[:3] {
 			t.Errorf("%s without credentials\nreference: %s\nplinth:    %s", path, their, our)
@@ -166,7 +172,8 @@ func TestServersWithConfiguration(t *testing.T) {
 // SPEC: AUTH-1
 func TestServersWithFlags(t *testing.T) {
 	i, other := issuertest.Start(t), issuertest.Start(t)
-	servers := both(t, "--oidc-issuer-url", i.URL, "--oidc-client-id", "me", "--oidc-ca-file", i.CAFile(), "--oidc-username-claim", "sub",
+	servers := both(t, "--oidc-issuer-url", i.URL, "--oidc-client-id", "me", "--oidc-ca-file", i.CAFile(),
+		"--oidc-username-claim", "sub",
 		"--oidc-groups-claim", "groups", "--oidc-groups-prefix", "g:", "--oidc-required-claim", "email=jane@example.com",
 		"--oidc-signing-algs", "RS256,ES256", "--anonymous-auth=false")
 	until(t, servers, i.Token(full()), i.URL+"#jane")
@@ -183,7 +190,8 @@ func TestServersWithFlags(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/livez", "/version", "/api"} {
-		if their, our := answer(t, servers[0], "GET", path, "", ""), answer(t, servers[1], "GET", path, "", ""); their != our {
+		if their, our := answer(t, servers[0], "GET", path, "", ""),
+			answer(t, servers[1], "GET", path, "", ""); their != our {
 			t.Errorf("%s without credentials\nreference: %s\nplinth:    %s", path, their, our)
 		}
 	}

@@ -31,7 +31,8 @@ type pair struct {
 	ours   *oidc.Authenticators
 }
 
-// start makes both authenticators of a configuration with one issuer. Algorithms are those of the reference's flag; none: all.
+// start makes both authenticators of a configuration with one issuer. Algorithms are those of the reference's flag;
+// none: all.
 func start(t *testing.T, i *issuertest.Issuer, text string, algorithms []string) *pair {
 	t.Helper()
 	their, err := theirs(text)
@@ -47,7 +48,8 @@ func start(t *testing.T, i *issuertest.Issuer, text string, algorithms []string)
 	}
 	p := &pair{}
 	p.theirs, err = reference.New(t.Context(), reference.Options{
-		JWTAuthenticator: their.JWT[0], CAContentProvider: authority(i.CA), SupportedSigningAlgs: algorithms, APIServerID: "x",
+		JWTAuthenticator: their.JWT[0], CAContentProvider: authority(i.CA), SupportedSigningAlgs: algorithms,
+		APIServerID: "x",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +60,8 @@ func start(t *testing.T, i *issuertest.Issuer, text string, algorithms []string)
 	}
 	t.Cleanup(p.ours.Close)
 	p.ours.Start()
-	for deadline := time.Now().Add(20 * time.Second); p.theirs.HealthCheck() != nil || p.ours.Healthy() != nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); p.theirs.HealthCheck() != nil ||
+		p.ours.Healthy() != nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(p.theirs.HealthCheck(), p.ours.Healthy())
 		}
@@ -89,7 +92,8 @@ func (p *pair) ask(ctx context.Context, token string) (their, our string) {
 	response, known, err := p.theirs.AuthenticateToken(ctx, token)
 	var u access.User
 	if known {
-		u = access.User{Name: response.User.GetName(), UID: response.User.GetUID(), Groups: response.User.GetGroups(), Extra: response.User.GetExtra()}
+		u = access.User{Name: response.User.GetName(), UID: response.User.GetUID(), Groups: response.User.GetGroups(),
+			Extra: response.User.GetExtra()}
 	}
 	their = describe(err, known, u)
 	id, err := p.ours.Token(ctx, token, nil)
@@ -102,11 +106,13 @@ func (p *pair) ask(ctx context.Context, token string) (their, our string) {
 // full are the claims that expressions and conditions ask for.
 func full() issuertest.Claims {
 	return issuertest.Claims{
-		"sub": "jane", "aud": "me", "email": "jane@example.com", "email_verified": true, "groups": []string{"devs", "ops"}, "number": 3, "boolean": true,
+		"sub": "jane", "aud": "me", "email": "jane@example.com", "email_verified": true, "groups": []string{"devs", "ops"},
+		"number": 3, "boolean": true,
 		"nothing": nil, "jti": "id-1", "nested": map[string]any{
 			"role": "boss", "list": []any{"a", "b"}, "deep": map[string]any{"deeper": "x"}, "example.com/role": "nested boss",
 		},
-		"example.com/role": "slashed boss", "list_of_maps": []any{map[string]any{"example.com/role": "listed boss", "name": "n"}},
+		"example.com/role": "slashed boss", "list_of_maps": []any{map[string]any{"example.com/role": "listed boss",
+			"name": "n"}},
 	}
 }
 
@@ -114,21 +120,26 @@ func full() issuertest.Claims {
 func sets() []issuertest.Claims {
 	all := []issuertest.Claims{full(), {"sub": "jane", "aud": "me"}, {"aud": "me"}}
 	for name, values := range map[string][]any{
-		"sub":            {"", nil, 1, []string{"a"}, map[string]any{}, "system:admin", "ä", "a\u0000b", strings.Repeat("x", 3000)},
+		"sub": {"", nil, 1, []string{"a"}, map[string]any{}, "system:admin", "ä", "a\u0000b",
+			strings.Repeat("x", 3000)},
 		"email":          {"", 1, "x", []string{"a"}},
 		"email_verified": {false, "true", nil, 1, []string{"x"}},
-		"groups":         {"devs", "", []string{}, []string{""}, []any{1}, []any{"a", 1}, nil, 1, map[string]any{"a": 1}, [][]string{{"a"}}, []any{nil, "a"}, true},
-		"jti":            {"", 1, nil, "x"},
-		"number":         {0, -1.5, 1e30, "3", 9007199254740993},
-		"nested":         {"x", nil, []any{1}, map[string]any{}, map[string]any{"role": 1}, map[string]any{"role": nil, "list": "x"}},
-		"boolean":        {false, "x"},
-		"list_of_maps":   {[]any{}, []any{"x"}, "x"},
-		"aud":            {"you", []string{"you", "me"}, []string{}, 1, "", []any{1}, map[string]any{}},
-		"iat":            {"x", 0, time.Now().Add(time.Hour).Unix(), 1.5, nil, -1},
-		"exp":            {0, -1, "x", 1e10, 1.5e10, time.Now().Add(-time.Second).Unix(), 1e300, false},
-		"nbf":            {0, "x", time.Now().Add(30 * time.Second).Unix(), time.Now().Add(90 * time.Second).Unix(), 1e10, 1.5, 1e300},
-		"nonce":          {1, "x"}, "at_hash": {1, "x"}, "iss": {1, "https://other.example.com"},
-		"_claim_names":   {1, map[string]any{"groups": "src"}, map[string]any{"groups": ""}, map[string]any{"groups": 1}, map[string]any{"other": "src"}},
+		"groups": {"devs", "", []string{}, []string{""}, []any{1}, []any{"a", 1}, nil, 1, map[string]any{"a": 1},
+			[][]string{{"a"}}, []any{nil, "a"}, true},
+		"jti":    {"", 1, nil, "x"},
+		"number": {0, -1.5, 1e30, "3", 9007199254740993},
+		"nested": {"x", nil, []any{1}, map[string]any{}, map[string]any{"role": 1},
+			map[string]any{"role": nil, "list": "x"}},
+		"boolean":      {false, "x"},
+		"list_of_maps": {[]any{}, []any{"x"}, "x"},
+		"aud":          {"you", []string{"you", "me"}, []string{}, 1, "", []any{1}, map[string]any{}},
+		"iat":          {"x", 0, time.Now().Add(time.Hour).Unix(), 1.5, nil, -1},
+		"exp":          {0, -1, "x", 1e10, 1.5e10, time.Now().Add(-time.Second).Unix(), 1e300, false},
+		"nbf": {0, "x", time.Now().Add(30 * time.Second).Unix(), time.Now().Add(90 * time.Second).Unix(), 1e10,
+			1.5, 1e300},
+		"nonce": {1, "x"}, "at_hash": {1, "x"}, "iss": {1, "https://other.example.com"},
+		"_claim_names": {1, map[string]any{"groups": "src"}, map[string]any{"groups": ""}, map[string]any{"groups": 1},
+			map[string]any{"other": "src"}},
 		"_claim_sources": {1, map[string]any{"src": 1}, map[string]any{}},
 	} {
 		for _, value := range values {
@@ -139,8 +150,10 @@ func sets() []issuertest.Claims {
 			all = append(all, claims)
 		}
 	}
-	for _, names := range []any{map[string]any{"groups": "src"}, map[string]any{"groups": "other"}, map[string]any{"role": "src"}} {
-		for _, source := range []any{map[string]any{}, map[string]any{"JWT": "x"}, map[string]any{"endpoint": ":"}, map[string]any{"endpoint": "https://127.0.0.1:1/"}} {
+	for _, names := range []any{map[string]any{"groups": "src"}, map[string]any{"groups": "other"},
+		map[string]any{"role": "src"}} {
+		for _, source := range []any{map[string]any{}, map[string]any{"JWT": "x"}, map[string]any{"endpoint": ":"},
+			map[string]any{"endpoint": "https://127.0.0.1:1/"}} {
 			claims := full()
 			delete(claims, "groups")
 			claims["_claim_names"], claims["_claim_sources"] = names, map[string]any{"src": source}
@@ -163,25 +176,37 @@ func hostile(t *testing.T, i, other *issuertest.Issuer, also ...*issuertest.Key)
 	good := key.Sign(t, "", payload)
 	parts := strings.Split(good, ".")
 	all := []string{
-		good, "", ".", "..", "...", "a.b.c", good + ".", "." + good, good + "x", good[:len(good)-2], parts[0] + "." + parts[1] + ".", parts[0] + ".." + parts[2],
-		"." + parts[1] + "." + parts[2], parts[0] + "." + parts[1], good + "=", " " + good, good + "\n", strings.Replace(good, ".", " .", 1), strings.ToUpper(good),
-		"{" + good, `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`, other.Key().Sign(t, "", payload),
+		good, "", ".", "..", "...", "a.b.c", good + ".", "." + good, good + "x", good[:len(good)-2],
+		parts[0] + "." + parts[1] + ".", parts[0] + ".." + parts[2],
+		"." + parts[1] + "." + parts[2], parts[0] + "." + parts[1], good + "=", " " + good, good + "\n",
+		strings.Replace(good, ".", " .", 1), strings.ToUpper(good),
+		"{" + good, `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
+		other.Key().Sign(t, "", payload),
 		other.Key().Sign(t, head(""), payload),
 	}
 	for _, header := range []string{
-		`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":""}`, `{}`, `{"alg":"HS256"}`, fmt.Sprintf(`{"alg":"RS512","kid":%q}`, key.ID), fmt.Sprintf(`{"alg":"PS256","kid":%q}`, key.ID),
-		fmt.Sprintf(`{"alg":"ES256","kid":%q}`, key.ID), `{"alg":"EdDSA"}`, `{"alg":"RS256"}`, `{"alg":"RS256","kid":""}`, `{"alg":"RS256","kid":"x"}`, `{"alg":"RS256","kid":1}`,
-		`{"alg":1}`, `{"alg":null}`, `[]`, `null`, `1`, `x`, `{"alg":"RS256"`, head(`,"crit":["x"],"x":1`), head(`,"crit":["exp"]`), head(`,"crit":[]`), head(`,"b64":false,"crit":["b64"]`),
-		head(`,"typ":"x"`), head(`,"jwk":{"kty":"RSA","n":"AQAB","e":"AQAB"}`), head(`,"jwk":1`), head(`,"x5c":["x"]`), head(`,"zip":"DEF"`), head(`,"cty":"JWT"`), head(`,"nonce":"x"`),
-		head(`,"alg":"none"`), `{"alg":"RS256","kid":"` + strings.Repeat("x", 5000) + `"}`, head(`,"url":1`), head(`,"jku":"https://127.0.0.1:1/"`), head(`,"x5u":"https://127.0.0.1:1/"`),
+		`{"alg":"none"}`, `{"alg":"None"}`, `{"alg":""}`, `{}`, `{"alg":"HS256"}`,
+		fmt.Sprintf(`{"alg":"RS512","kid":%q}`, key.ID), fmt.Sprintf(`{"alg":"PS256","kid":%q}`, key.ID),
+		fmt.Sprintf(`{"alg":"ES256","kid":%q}`, key.ID), `{"alg":"EdDSA"}`, `{"alg":"RS256"}`, `{"alg":"RS256","kid":""}`,
+		`{"alg":"RS256","kid":"x"}`, `{"alg":"RS256","kid":1}`,
+		`{"alg":1}`, `{"alg":null}`, `[]`, `null`, `1`, `x`, `{"alg":"RS256"`, head(`,"crit":["x"],"x":1`),
+		head(`,"crit":["exp"]`), head(`,"crit":[]`), head(`,"b64":false,"crit":["b64"]`),
+		head(`,"typ":"x"`), head(`,"jwk":{"kty":"RSA","n":"AQAB","e":"AQAB"}`), head(`,"jwk":1`), head(`,"x5c":["x"]`),
+		head(`,"zip":"DEF"`), head(`,"cty":"JWT"`), head(`,"nonce":"x"`),
+		head(`,"alg":"none"`), `{"alg":"RS256","kid":"` + strings.Repeat("x", 5000) + `"}`, head(`,"url":1`),
+		head(`,"jku":"https://127.0.0.1:1/"`), head(`,"x5u":"https://127.0.0.1:1/"`),
 	} {
 		all = append(all, key.Sign(t, header, payload))
 	}
 	for _, p := range []string{
-		`{}`, `[]`, `null`, `1`, `x`, ``, `{"iss":"` + i.URL + `"}`, `{"iss":"` + i.URL + `","iss":"x"}`, `{"iss":"x","iss":"` + i.URL + `"}`, `{"ISS":"` + i.URL + `"}`,
-		strings.Replace(payload, `"sub":"jane"`, `"sub":"jane","sub":"joe"`, 1), strings.Replace(payload, `"sub"`, `"Sub"`, 1), payload + "x", payload[:len(payload)-1],
-		strings.Replace(payload, `"aud"`, `"AUD"`, 1), strings.Replace(payload, `"exp"`, `"EXP"`, 1), " " + payload, strings.Replace(payload, `"jane"`, "\"\xff\"", 1),
-		strings.Replace(payload, `"jane"`, `"\ud800"`, 1), `{"iss":"` + i.URL + `","a":` + strings.Repeat("[", 11000) + strings.Repeat("]", 11000) + `}`,
+		`{}`, `[]`, `null`, `1`, `x`, ``, `{"iss":"` + i.URL + `"}`, `{"iss":"` + i.URL + `","iss":"x"}`,
+		`{"iss":"x","iss":"` + i.URL + `"}`, `{"ISS":"` + i.URL + `"}`,
+		strings.Replace(payload, `"sub":"jane"`, `"sub":"jane","sub":"joe"`, 1),
+		strings.Replace(payload, `"sub"`, `"Sub"`, 1), payload + "x", payload[:len(payload)-1],
+		strings.Replace(payload, `"aud"`, `"AUD"`, 1), strings.Replace(payload, `"exp"`, `"EXP"`, 1), " " + payload,
+		strings.Replace(payload, `"jane"`, "\"\xff\"", 1),
+		strings.Replace(payload, `"jane"`, `"\ud800"`, 1), `{"iss":"` + i.URL + `","a":` + strings.Repeat("[",
+			11000) + strings.Repeat("]", 11000) + `}`,
 	} {
 		all = append(all, key.Sign(t, "", p))
 	}
@@ -191,13 +216,14 @@ func hostile(t *testing.T, i, other *issuertest.Issuer, also ...*issuertest.Key)
 	return all
 }
 
-// malformed is how both begin to say that the header of a token cannot be read. What follows is their library's, which is another
-// version: it says less of bad JSON, and of a header that is null.
+// malformed is how both begin to say that the header of a token cannot be read. What follows is their library's, which
+// is another version: it says less of bad JSON, and of a header that is null.
 const malformed = "oidc: verify token: oidc: malformed jwt: "
 
 // unreadable says whether an error is one of a header that cannot be read, or that names no algorithm.
 func unreadable(said string) bool {
-	return strings.HasPrefix(said, malformed) || strings.HasPrefix(said, "oidc: verify token: oidc: id token signed with unsupported algorithm") &&
+	return strings.HasPrefix(said, malformed) || strings.HasPrefix(said,
+		"oidc: verify token: oidc: id token signed with unsupported algorithm") &&
 		strings.HasSuffix(said, `got ""`)
 }
 
@@ -218,7 +244,8 @@ func setUp(i *issuertest.Issuer, text string) string {
 	if err != nil {
 		panic(err)
 	}
-	return strings.Replace(text, "    url: https://issuer.example.com\n", "    url: "+i.URL+"\n    certificateAuthority: "+string(ca)+"\n", 1)
+	return strings.Replace(text, "    url: https://issuer.example.com\n", "    url: "+i.URL+"\n    certificateAuthority: "+
+		string(ca)+"\n", 1)
 }
 
 // SPEC: AUTH-1
@@ -241,10 +268,14 @@ func TestTokensOfIssuers(t *testing.T) {
 	const byClaims = "username: {claim: sub, prefix: \"x:\"}\ngroups: {claim: groups, prefix: \"g:\"}\nuid: {claim: jti}"
 	for _, text := range []string{
 		good, mappings(byClaims), mappings("username: {claim: email, prefix: \"\"}\ngroups: {claim: nested, prefix: \"\"}"),
-		mappings(byClaims + "\nextra:\n- {key: example.com/role, valueExpression: claims.nested.role}\n- {key: example.com/n, valueExpression: string(claims.number)}"),
-		more("claimValidationRules:\n- {claim: email, requiredValue: jane@example.com}\n- {expression: claims.boolean == true, message: refused}\n- {expression: \"claims.number > 1.0\"}"),
-		mappings("username: {expression: \"claims.email + (claims.email_verified ? '' : '?')\"}\ngroups: {expression: claims.groups}\nuid: {expression: claims.jti}") +
-			indent("userValidationRules:\n- {expression: \"!user.username.startsWith('system:')\", message: reserved}\n- {expression: \"user.groups.all(g, g != 'ops')\"}", 2),
+		mappings(byClaims +
+			"\nextra:\n- {key: example.com/role, valueExpression: claims.nested.role}\n- {key: example.com/n, valueExpression: string(claims.number)}"),
+		more(
+			"claimValidationRules:\n- {claim: email, requiredValue: jane@example.com}\n- {expression: claims.boolean == true, message: refused}\n- {expression: \"claims.number > 1.0\"}"),
+		mappings(
+			"username: {expression: \"claims.email + (claims.email_verified ? '' : '?')\"}\ngroups: {expression: claims.groups}\nuid: {expression: claims.jti}") +
+			indent(
+				"userValidationRules:\n- {expression: \"!user.username.startsWith('system:')\", message: reserved}\n- {expression: \"user.groups.all(g, g != 'ops')\"}", 2),
 		strings.Replace(good, "audiences: [me]", "audiences: [me, them]\n    audienceMatchPolicy: MatchAny", 1),
 		mappings("username: {claim: \"\", expression: \"'fixed'\"}"),
 	} {
@@ -275,10 +306,13 @@ func TestExpressionsOverClaims(t *testing.T) {
 	for n, e := range expressions {
 		quoted := "'" + strings.ReplaceAll(e, "'", "''") + "'"
 		for _, text := range []string{
-			mappings("username: {expression: " + quoted + "}"), mappings("username: {claim: aud, prefix: b}\ngroups: {expression: " + quoted + "}"),
+			mappings("username: {expression: " + quoted + "}"),
+			mappings("username: {claim: aud, prefix: b}\ngroups: {expression: " + quoted + "}"),
 			mappings("username: {claim: iss, prefix: \"\"}\nuid: {expression: " + quoted + "}"),
-			mappings("username: {claim: iss, prefix: \"\"}\ngroups: {expression: " + quoted + "}\nextra:\n- {key: example.com/a, valueExpression: " + quoted + "}"),
-			with("claim: sub", "claim: iss") + indent("claimValidationRules:\n- {expression: "+quoted+", message: \"must hold\"}", 2),
+			mappings("username: {claim: iss, prefix: \"\"}\ngroups: {expression: " + quoted +
+				"}\nextra:\n- {key: example.com/a, valueExpression: " + quoted + "}"),
+			with("claim: sub", "claim: iss") + indent("claimValidationRules:\n- {expression: "+quoted+
+				", message: \"must hold\"}", 2),
 		} {
 			if _, err := theirs(text); err != nil {
 				continue
@@ -291,14 +325,16 @@ func TestExpressionsOverClaims(t *testing.T) {
 		}
 	}
 	for _, e := range conditions {
-		text := with("    username: {claim: sub, prefix: \"x:\"}\n", indent("username: {claim: sub, prefix: \"\"}\ngroups: {claim: groups, prefix: \"\"}\n"+
-			"extra:\n- {key: example.com/role, valueExpression: claims.nested.role}", 4)) +
+		text := with("    username: {claim: sub, prefix: \"x:\"}\n",
+			indent("username: {claim: sub, prefix: \"\"}\ngroups: {claim: groups, prefix: \"\"}\n"+
+				"extra:\n- {key: example.com/role, valueExpression: claims.nested.role}", 4)) +
 			indent("userValidationRules:\n- {expression: '"+strings.ReplaceAll(e, "'", "''")+"', message: \"must hold\"}", 2)
 		if _, err := theirs(text); err != nil {
 			continue
 		}
 		p := start(t, i, setUp(i, text), nil)
-		for _, claims := range []issuertest.Claims{full(), {"sub": "joe", "aud": "me", "nested": map[string]any{"role": ""}}} {
+		for _, claims := range []issuertest.Claims{full(), {"sub": "joe", "aud": "me",
+			"nested": map[string]any{"role": ""}}} {
 			p.compared(t, e, i.Token(claims))
 			compared++
 		}
@@ -313,7 +349,8 @@ func TestExpressionsOverClaims(t *testing.T) {
 // SPEC: AUTH-1
 func TestDistributedClaims(t *testing.T) {
 	i := issuertest.Start(t)
-	p := start(t, i, setUp(i, mappings("username: {claim: sub, prefix: \"\"}\ngroups: {claim: groups, prefix: \"g:\"}")), nil)
+	p := start(t, i, setUp(i, mappings("username: {claim: sub, prefix: \"\"}\ngroups: {claim: groups, prefix: \"g:\"}")),
+		nil)
 	for path, text := range map[string]func() string{
 		"/good":     func() string { return i.Token(issuertest.Claims{"aud": "me", "groups": []string{"a", "b"}}) },
 		"/text":     func() string { return i.Token(issuertest.Claims{"aud": "me", "groups": "a"}) },
@@ -322,7 +359,8 @@ func TestDistributedClaims(t *testing.T) {
 		"/audience": func() string { return i.Token(issuertest.Claims{"aud": "you", "groups": "a"}) },
 		"/expired":  func() string { return i.Token(issuertest.Claims{"aud": "me", "exp": 1, "groups": "a"}) },
 		"/stranger": func() string { return i.NewKey("RS256").Sign(t, "", `{"iss":"`+i.URL+`","aud":"me"}`) },
-		"/nothing":  func() string { return "" }, "/garbage": func() string { return "x.y.z" }, "/object": func() string { return "{}" },
+		"/nothing":  func() string { return "" }, "/garbage": func() string { return "x.y.z" },
+		"/object": func() string { return "{}" },
 	} {
 		i.Handle(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text())) })
 	}
@@ -334,13 +372,15 @@ func TestDistributedClaims(t *testing.T) {
 	}
 	p.compared(t, "before the issuer is known", token("/good"))
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if their, our := p.ask(t.Context(), token("/good")); strings.HasPrefix(their, "name") && strings.HasPrefix(our, "name") {
+		if their, our := p.ask(t.Context(), token("/good")); strings.HasPrefix(their, "name") &&
+			strings.HasPrefix(our, "name") {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatal(their, our)
 		}
 	}
-	for _, path := range []string{"/good", "/text", "/number", "/none", "/audience", "/expired", "/stranger", "/nothing", "/garbage", "/object", "/missing"} {
+	for _, path := range []string{"/good", "/text", "/number", "/none", "/audience", "/expired", "/stranger", "/nothing",
+		"/garbage", "/object", "/missing"} {
 		p.compared(t, path, token(path))
 	}
 }

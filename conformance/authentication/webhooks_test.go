@@ -43,7 +43,8 @@ func newHook(t *testing.T, answers map[string]hookAnswer) *hook {
 			t.Error(err)
 		}
 		h.mu.Lock()
-		h.asked = append(h.asked, fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Content-Type"), " ", r.Header.Get("Authorization"), " ", strings.TrimSpace(string(body))))
+		h.asked = append(h.asked, fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Content-Type"), " ",
+			r.Header.Get("Authorization"), " ", strings.TrimSpace(string(body))))
 		h.mu.Unlock()
 		a := h.answers[review.Spec.Token]
 		if a.contentType == "" {
@@ -74,7 +75,8 @@ func (h *hook) kubeconfig(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	ca, file := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "kubeconfig")
-	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"x","contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}],
@@ -93,21 +95,23 @@ func TestTokenWebhooks(t *testing.T) {
 		}
 		const jane = `"authenticated":true,"user":{"username":"jane","uid":"7","groups":["devs"],"extra":{"Example.com/A":["b","c"]}}`
 		answers := map[string]hookAnswer{
-			"good":        {body: review(`{` + jane + `}`)},
-			"bare":        {body: `{"status":{` + jane + `}}`},
-			"here":        {body: review(`{` + jane + `,"audiences":["https://kubernetes.default.svc"]}`)},
-			"elsewhere":   {body: review(`{` + jane + `,"audiences":["elsewhere"]}`)},
-			"nobody":      {body: review(`{"authenticated":false}`)},
-			"silent":      {body: review(`{}`)},
-			"why":         {body: review(`{"error":"no such token"}`)},
-			"both":        {body: review(`{` + jane + `,"error":"what of it"}`)},
-			"case":        {body: review(`{"Authenticated":true,"User":{"Username":"jane"}}`)},
-			"nameless":    {body: review(`{"authenticated":true,"user":{"groups":["devs"]}}`)},
-			"reserved":    {body: review(`{"authenticated":true,"user":{"username":"system:admin","groups":["system:authenticated"]}}`)},
-			"masters":     {body: review(`{"authenticated":true,"user":{"username":"x","groups":["system:masters"]}}`)},
-			"created":     {code: 201, body: review(`{` + jane + `}`)},
-			"forbidden":   {code: 403, body: "no", contentType: "text/plain"},
-			"missing":     {code: 404, body: `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nothing here","reason":"NotFound","code":404}`},
+			"good":      {body: review(`{` + jane + `}`)},
+			"bare":      {body: `{"status":{` + jane + `}}`},
+			"here":      {body: review(`{` + jane + `,"audiences":["https://kubernetes.default.svc"]}`)},
+			"elsewhere": {body: review(`{` + jane + `,"audiences":["elsewhere"]}`)},
+			"nobody":    {body: review(`{"authenticated":false}`)},
+			"silent":    {body: review(`{}`)},
+			"why":       {body: review(`{"error":"no such token"}`)},
+			"both":      {body: review(`{` + jane + `,"error":"what of it"}`)},
+			"case":      {body: review(`{"Authenticated":true,"User":{"Username":"jane"}}`)},
+			"nameless":  {body: review(`{"authenticated":true,"user":{"groups":["devs"]}}`)},
+			"reserved": {body: review(
+				`{"authenticated":true,"user":{"username":"system:admin","groups":["system:authenticated"]}}`)},
+			"masters":   {body: review(`{"authenticated":true,"user":{"username":"x","groups":["system:masters"]}}`)},
+			"created":   {code: 201, body: review(`{` + jane + `}`)},
+			"forbidden": {code: 403, body: "no", contentType: "text/plain"},
+			"missing": {code: 404,
+				body: `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nothing here","reason":"NotFound","code":404}`},
 			"unavailable": {code: 503, body: "later", contentType: "text/plain"},
 			"redirected":  {code: 304},
 			"empty":       {},
@@ -120,10 +124,12 @@ func TestTokenWebhooks(t *testing.T) {
 			"broken":      {code: 500, body: "broken", contentType: "text/plain"},
 		}
 		h := newHook(t, answers)
-		servers := both(t, "--authentication-token-webhook-config-file", h.kubeconfig(t), "--authentication-token-webhook-version", version)
+		servers := both(t, "--authentication-token-webhook-config-file", h.kubeconfig(t),
+			"--authentication-token-webhook-version", version)
 		compared := 0
 		for _, token := range slices.Sorted(maps.Keys(answers)) {
-			for _, audiences := range []string{"", `,"audiences":["elsewhere"]`, `,"audiences":["https://kubernetes.default.svc","elsewhere"]`} {
+			for _, audiences := range []string{"", `,"audiences":["elsewhere"]`,
+				`,"audiences":["https://kubernetes.default.svc","elsewhere"]`} {
 				if token == "broken" && audiences != "" {
 					continue // each takes the pauses between five attempts
 				}
@@ -150,6 +156,7 @@ func TestTokenWebhooks(t *testing.T) {
 // sameFailure says whether both say that the answer cannot be read, which each words as its own library does.
 func sameFailure(said []string) bool {
 	return !slices.ContainsFunc(said, func(s string) bool {
-		return strings.Contains(s, `"authenticated":true`) || !strings.Contains(s, `"error":"[invalid bearer token, `) || strings.Contains(s, "201 ") && strings.Contains(s, "userInfo")
+		return strings.Contains(s, `"authenticated":true`) || !strings.Contains(s, `"error":"[invalid bearer token, `) ||
+			strings.Contains(s, "201 ") && strings.Contains(s, "userInfo")
 	})
 }

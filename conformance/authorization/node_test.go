@@ -57,13 +57,15 @@ func (r random) pod() *corev1.Pod {
 		c.Env = []corev1.EnvVar{{Name: "a"}, {Name: "b",
 			ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: local()}}}}
 	case 3:
-		c.Env = []corev1.EnvVar{{Name: "b", ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local()}}}}
+		c.Env = []corev1.EnvVar{{Name: "b",
+			ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: local()}}}}
 	}
 	switch r.IntN(3) {
 	case 0:
 		p.Spec.InitContainers = []corev1.Container{c}
 	case 1:
-		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(c)}}
+		p.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon(
+			c)}}
 	default:
 		p.Spec.Containers = []corev1.Container{c}
 	}

@@ -299,14 +299,16 @@ func (r random) aim(a *access.Attributes, p policy) {
 func theirs(a *access.Attributes) authorizer.AttributesRecord {
 	return authorizer.AttributesRecord{
 		User: &user.DefaultInfo{Name: a.User.Name, UID: a.User.UID, Groups: a.User.Groups, Extra: a.User.Extra},
-		Verb: a.Verb, Path: a.Path, ResourceRequest: a.IsResource, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource,
+		Verb: a.Verb, Path: a.Path, ResourceRequest: a.IsResource, APIGroup: a.Group, APIVersion: a.Version,
+		Resource:    a.Resource,
 		Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
 		FieldSelectorRequirements: a.Fields, LabelSelectorRequirements: a.Labels,
 	}
 }
 
 var decisions = map[access.Decision]authorizer.Decision{
-	access.Allow: authorizer.DecisionAllow, access.Deny: authorizer.DecisionDeny, access.NoOpinion: authorizer.DecisionNoOpinion,
+	access.Allow: authorizer.DecisionAllow, access.Deny: authorizer.DecisionDeny,
+	access.NoOpinion: authorizer.DecisionNoOpinion,
 }
 
 // The same policy gives the same verdict on the same request, for the same reason.

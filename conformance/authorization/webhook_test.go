@@ -39,12 +39,17 @@ var hookAnswers = []struct {
 	again bool
 }{
 	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":true}}`, false},
-	{201, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"as you like"}}`, false},
+	{201,
+		`{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":true,"reason":"as you like"}}`, false},
 	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false}}`, false},
-	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"reason":"who knows"}}`, false},
-	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"denied":true,"reason":"never"}}`, false},
-	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":true,"denied":true,"reason":"both"}}`, false},
-	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"evaluationError":"failed"}}`, false},
+	{200,
+		`{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"reason":"who knows"}}`, false},
+	{200,
+		`{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"denied":true,"reason":"never"}}`, false},
+	{200,
+		`{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":true,"denied":true,"reason":"both"}}`, false},
+	{200,
+		`{"apiVersion":"authorization.k8s.io/VERSION","kind":"SubjectAccessReview","status":{"allowed":false,"evaluationError":"failed"}}`, false},
 	{200, `{"status":{"allowed":true}}`, false},
 	{200, `{"status":{"Allowed":true}}`, false},
 	{200, `{}`, false},
@@ -58,14 +63,18 @@ var hookAnswers = []struct {
 	{200, `{"status":{"allowed":true}`, false},
 	{200, "status:\n  allowed: true\n", false},
 	{200, `{"apiVersion":"authorization.k8s.io/OTHER","kind":"SubjectAccessReview","status":{"allowed":true}}`, false},
-	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SelfSubjectAccessReview","status":{"allowed":true}}`, false},
+	{200, `{"apiVersion":"authorization.k8s.io/VERSION","kind":"SelfSubjectAccessReview","status":{"allowed":true}}`,
+		false},
 	{200, `{"apiVersion":"v1","kind":"Status","status":"Failure","message":"no","code":500}`, false},
 	{400, `no`, false}, {401, ``, false}, {403,
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"get out","reason":"Forbidden","code":403}`, false},
 	{404, `page not found`, false}, {302, ``, false},
 	{500, `broken`, true}, {503, ``, true}, {504, `slow`, true}, {429, `later`, true},
-	{500, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"internal","reason":"InternalError","code":500}`, true},
-	{409, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"wait","reason":"Conflict","code":409,"details":{"retryAfterSeconds":1}}`, true},
+	{500,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"internal","reason":"InternalError","code":500}`,
+		true},
+	{409,
+		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"wait","reason":"Conflict","code":409,"details":{"retryAfterSeconds":1}}`, true},
 }
 
 // decider is the webhook of one of the two: what it answers follows from what it is asked and how often it was.
@@ -117,8 +126,9 @@ func newDecider(t *testing.T) *decider {
 	}))
 	t.Cleanup(d.Close)
 	d.kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: sesame}}]\n"+
-		"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", d.URL+"/decide")
+	text := fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {token: sesame}}]\n"+
+			"contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n", d.URL+"/decide")
 	if err := os.WriteFile(d.kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

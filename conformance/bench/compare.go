@@ -16,11 +16,11 @@ import (
 	"plinth/conformance/internal/load"
 )
 
-// A comparison of builds of Plinth: what does a change cost, or save, on a machine that is not quiet? All of them run at the same
-// time and take short turns at the same work, in an order that changes with every turn, so that whatever else the machine does
-// hits each of them. What counts is not the sums but the ratios of the turns: the median of them, with the quartiles. Two copies of
-// one build show what the method cannot tell apart. Behind the name of a build may stand flags, with blanks between them: one build
-// with and without a flag shows what that costs.
+// A comparison of builds of Plinth: what does a change cost, or save, on a machine that is not quiet? All of them run
+// at the same time and take short turns at the same work, in an order that changes with every turn, so that whatever
+// else the machine does hits each of them. What counts is not the sums but the ratios of the turns: the median of them,
+// with the quartiles. Two copies of one build show what the method cannot tell apart. Behind the name of a build may
+// stand flags, with blanks between them: one build with and without a flag shows what that costs.
 
 // compared is one row: n units of work a turn, and what a unit is.
 type compared struct {
@@ -47,7 +47,8 @@ func compare(ctx context.Context, dir string, programs []string, turns int, want
 		if len(words) == 0 {
 			return fmt.Errorf("-compare: the name of a build is missing")
 		}
-		b := &bench{kind: harness.Plinth, program: words[0], more: words[1:], dir: filepath.Join(dir, fmt.Sprint(i)), results: map[string]result{}, tallies: map[string]*tally{}}
+		b := &bench{kind: harness.Plinth, program: words[0], more: words[1:], dir: filepath.Join(dir, fmt.Sprint(i)),
+			results: map[string]result{}, tallies: map[string]*tally{}}
 		if err := b.start("main"); err != nil {
 			return fmt.Errorf("%s: %w", program, err)
 		}
@@ -130,7 +131,8 @@ const hot = "/api/v1/namespaces/default/configmaps"
 func (b *bench) prepare(ctx context.Context) error {
 	b.pods = 100
 	err := load.Each(8, b.pods, func(i int) error {
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, podName(i), 0)})
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath,
+			Body: load.Pod(namespace, podName(i), 0)})
 		return err
 	})
 	if err != nil {
@@ -164,7 +166,8 @@ func (b *bench) prepare(ctx context.Context) error {
 
 const comparedWatchers = 50
 
-// watchTurn changes objects one after the other, each as soon as all watchers have seen the one before. A unit is a delivered event.
+// watchTurn changes objects one after the other, each as soon as all watchers have seen the one before. A unit is a
+// delivered event.
 func (b *bench) watchTurn(ctx context.Context, from, to int) error {
 	return b.spend("watch", (to-from)*comparedWatchers, func() error {
 		for i := from; i < to; i++ {
@@ -190,7 +193,8 @@ func (b *bench) watchTurn(ctx context.Context, from, to int) error {
 func (b *bench) createAlone(ctx context.Context, from, to int) error {
 	return b.spend("create", to-from, func() error {
 		for i := from; i < to; i++ {
-			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, fmt.Sprint("lone-", i), 0)})
+			_, err := b.one.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath,
+				Body: load.Pod(namespace, fmt.Sprint("lone-", i), 0)})
 			if err != nil {
 				return err
 			}
@@ -202,7 +206,9 @@ func (b *bench) createAlone(ctx context.Context, from, to int) error {
 func (b *bench) getAlone(ctx context.Context, from, to int) error {
 	return b.spend("get", to-from, func() error {
 		for i := from; i < to; i++ {
-			if _, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods)}); err != nil {
+			if _,
+				err := b.one.Discard(ctx, load.Request{Method: http.MethodGet,
+				Path: podsPath + "/" + podName(i%b.pods)}); err != nil {
 				return err
 			}
 		}

@@ -21,8 +21,11 @@ const (
 func ruled(group, plural, kind string) []byte {
 	var properties, rules []string
 	for i := range 10 {
-		properties = append(properties, fmt.Sprintf(`"n%d":{"type":"integer","minimum":0,"maximum":1000},"s%d":{"type":"string","maxLength":64}`, i, i))
-		rules = append(rules, fmt.Sprintf(`{"rule":"self.n%d <= self.limit","message":"n%d is above the limit"},{"rule":"self.s%d.startsWith('s') && self.s%d.size() < 60"}`, i, i, i, i))
+		properties = append(properties,
+			fmt.Sprintf(`"n%d":{"type":"integer","minimum":0,"maximum":1000},"s%d":{"type":"string","maxLength":64}`, i, i))
+		rules = append(rules,
+			fmt.Sprintf(
+				`{"rule":"self.n%d <= self.limit","message":"n%d is above the limit"},{"rule":"self.s%d.startsWith('s') && self.s%d.size() < 60"}`, i, i, i, i))
 	}
 	return fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[2]s.%[1]s"},
 "spec":{"group":"%[1]s","scope":"Namespaced","names":{"plural":"%[2]s","singular":"%[4]s","kind":"%[3]s","listKind":"%[3]sList"},
@@ -39,7 +42,8 @@ func ruledObject(name string, n int) []byte {
 	for i := range 10 {
 		fields = append(fields, fmt.Sprintf(`"n%d":%d,"s%d":"s%d"`, i, (n+i)%1000, i, n))
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"ruled.example.com/v1","kind":"Ruled","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"limit":1000,%s,"ports":[{"port":80,"name":"http"},{"port":443,"name":"https"}]}}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"ruled.example.com/v1","kind":"Ruled","metadata":{"name":"%s","labels":{"app":"web"}},"spec":{"limit":1000,%s,"ports":[{"port":80,"name":"http"},{"port":443,"name":"https"}]}}`,
 		name, strings.Join(fields, ","))
 }
 

@@ -63,7 +63,8 @@ func (b *bench) collectDependents(ctx context.Context) error {
 	})
 }
 
-// orphanDependents measures how long an owner takes to go that leaves its dependents, each of which has to forget it before.
+// orphanDependents measures how long an owner takes to go that leaves its dependents, each of which has to forget it
+// before.
 func (b *bench) orphanDependents(ctx context.Context) error {
 	const name = "orphaned"
 	return b.deletion(ctx, "orphan", name, "owner", func() error {
@@ -87,7 +88,8 @@ func configMaps(namespace string) string { return "/api/v1/namespaces/" + namesp
 
 // deletion makes objects in a namespace, those of an owner if one is named, has them deleted, and waits until they are
 // gone. Beside that it reads: as it does before, when nothing else happens.
-func (b *bench) deletion(ctx context.Context, key, namespace, owner string, begin func() error, gone func() (bool, error)) error {
+func (b *bench) deletion(ctx context.Context, key, namespace, owner string, begin func() error,
+	gone func() (bool, error)) error {
 	stop, err := b.controllers()
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ func run() error {
 	only := flag.String("only", "", "measure only this server: plinth or reference")
 	rows := flag.String("rows", "", "measure only the rows whose key this regular expression matches")
 	profile := flag.String("profile", "", "write a processor profile of Plinth during each row into this folder")
-	against := flag.String("compare", "", "compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
+	against := flag.String("compare", "",
+		"compare builds of Plinth, a comma between them, with the first of them, instead of Plinth with the reference; flags may stand behind a build")
 	turns := flag.Int("turns", 200, "the number of turns of such a comparison")
 	pods := flag.Int("pods", 5000, "the number of Pods")
 	flag.Parse()

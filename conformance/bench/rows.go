@@ -61,8 +61,8 @@ func (b *bench) refused(err error, keys ...string) error {
 	return nil
 }
 
-// takeTurns measures the wanted rows: how each server starts, with no other beside it, and then, with both of them up, one step
-// after the other.
+// takeTurns measures the wanted rows: how each server starts, with no other beside it, and then, with both of them up,
+// one step after the other.
 func takeTurns(ctx context.Context, benches []*bench, wanted func(key string) bool) error {
 	for _, b := range benches {
 		if err := b.comings(ctx, wanted); err != nil {
@@ -177,7 +177,8 @@ func (b *bench) comings(ctx context.Context, wanted func(key string) bool) error
 // start runs the server on its own folder.
 func (b *bench) start(folder string) error {
 	var err error
-	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder), Fsync: true, Flags: append(b.flags(), b.more...)})
+	b.server, err = harness.Start(harness.Options{Kind: b.kind, Program: b.program, Dir: filepath.Join(b.dir, folder),
+		Fsync: true, Flags: append(b.flags(), b.more...)})
 	if err != nil {
 		return err
 	}
@@ -185,8 +186,8 @@ func (b *bench) start(folder string) error {
 	return nil
 }
 
-// starts measures first starts: the median of five, each in a new folder. The last one stands idle for a while, and with
-// watches: later there would be memory left over for them from other work.
+// starts measures first starts: the median of five, each in a new folder. The last one stands idle for a while, and
+// with watches: later there would be memory left over for them from other work.
 func (b *bench) starts(ctx context.Context) error {
 	var took []time.Duration
 	for i := range 5 {
@@ -222,8 +223,10 @@ func (b *bench) startAgain(ctx context.Context) error {
 		return err
 	}
 	err := load.Each(connections, 10000, func(i int) error {
-		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%d"},"data":{"k":"%s"}}`, i, strings.Repeat("x", 1000))
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: "/api/v1/namespaces/" + namespace + "/configmaps", Body: body})
+		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c-%d"},"data":{"k":"%s"}}`, i,
+			strings.Repeat("x", 1000))
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost,
+			Path: "/api/v1/namespaces/" + namespace + "/configmaps", Body: body})
 		return err
 	})
 	if err != nil {
@@ -260,7 +263,8 @@ func (b *bench) create(ctx context.Context, from, to int) error {
 	return b.spend("create", to-from, func() error {
 		return load.Each(connections, to-from, func(i int) error {
 			name := podName(from + i)
-			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath, Body: load.Pod(namespace, name, 0)})
+			_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPost, Path: podsPath,
+				Body: load.Pod(namespace, name, 0)})
 			return err
 		})
 	})
@@ -349,7 +353,8 @@ func (b *bench) change(ctx context.Context, n int) error {
 	from := b.serial * n
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, b.serial)
 	return load.Each(8, n, func(i int) error {
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, Path: podsPath + "/" + podName((from+i)%b.pods),
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch,
+			Path: podsPath + "/" + podName((from+i)%b.pods),
 			Body: patch, ContentType: "application/merge-patch+json"})
 		return err
 	})
@@ -359,7 +364,8 @@ func (b *bench) change(ctx context.Context, n int) error {
 func applied(i int) load.Request {
 	return load.Request{Method: http.MethodPatch, ContentType: "application/apply-patch+yaml",
 		Path: "/apis/apps/v1/namespaces/" + namespace + "/deployments/applied?fieldManager=bench",
-		Body: fmt.Appendf(nil, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
+		Body: fmt.Appendf(nil,
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"applied","labels":{"app":"web"}},"spec":{"replicas":3,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"web","image":"web:v%d","ports":[{"containerPort":8080,"name":"http"}],"env":[{"name":"A","value":"b"}],"resources":{"limits":{"cpu":"1","memory":"1Gi"}}},{"name":"proxy","image":"proxy:v1"}]}}}}`, i)}
 }
 
 func (b *bench) apply(ctx context.Context, from, to int) error {
@@ -376,7 +382,8 @@ func (b *bench) apply(ctx context.Context, from, to int) error {
 	})
 }
 
-// watchedSize is how big the events are. The reference's objects carry managedFields: less of other things makes up for it.
+// watchedSize is how big the events are. The reference's objects carry managedFields: less of other things makes up for
+// it.
 const watchedSize = 1300
 
 // watched creates objects whose events have the right size, and returns the path of their collection.
@@ -384,7 +391,8 @@ func (b *bench) watched(ctx context.Context, n int) (string, error) {
 	path := "/api/v1/namespaces/" + namespace + "/configmaps"
 	create := func(name string, payload int) ([]byte, error) {
 		return b.client.Do(ctx, load.Request{Method: http.MethodPost, Path: path,
-			Body: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"serial":"0"}},"data":{"k":"%s"}}`,
+			Body: fmt.Appendf(nil,
+				`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%s","labels":{"serial":"0"}},"data":{"k":"%s"}}`,
 				name, strings.Repeat("x", payload))})
 	}
 	empty, err := create("watched", 0)
@@ -436,7 +444,8 @@ func (b *bench) watch(ctx context.Context) error {
 		for events.Load() < int64(i*watchers-lag) && time.Since(began) < time.Minute {
 			time.Sleep(100 * time.Microsecond)
 		}
-		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch, Path: fmt.Sprintf("%s/watched-%d", path, i%objects),
+		_, err := b.client.Discard(ctx, load.Request{Method: http.MethodPatch,
+			Path: fmt.Sprintf("%s/watched-%d", path, i%objects),
 			Body: fmt.Appendf(nil, `{"metadata":{"labels":{"serial":"%d"}}}`, i+1), ContentType: "application/merge-patch+json"})
 		return err
 	})
@@ -468,7 +477,8 @@ type watcher struct {
 }
 
 func (w *watcher) open(ctx context.Context) error {
-	response, err := w.client.Start(ctx, load.Request{Method: http.MethodGet, Path: w.path + "?watch=1&resourceVersion=" + w.version})
+	response, err := w.client.Start(ctx, load.Request{Method: http.MethodGet,
+		Path: w.path + "?watch=1&resourceVersion=" + w.version})
 	if err == nil {
 		w.stream = response.Body
 	}
@@ -510,7 +520,8 @@ func (b *bench) watchIdle(ctx context.Context) error {
 	readers := load.New(b.server, n/100)
 	defer readers.Close()
 	for range n {
-		response, err := readers.Start(ctx, load.Request{Method: http.MethodGet, Path: "/api/v1/namespaces/" + namespace + "/secrets?watch=1"})
+		response, err := readers.Start(ctx, load.Request{Method: http.MethodGet,
+			Path: "/api/v1/namespaces/" + namespace + "/secrets?watch=1"})
 		if err != nil {
 			return err
 		}
@@ -560,9 +571,11 @@ func definition(i int) []byte {
 		if p > 0 {
 			properties.WriteByte(',')
 		}
-		fmt.Fprintf(&properties, `"field%d":{"type":"object","description":"%s","properties":{"name":{"type":"string"},"count":{"type":"integer","minimum":0},"items":{"type":"array","items":{"type":"string"}}}}`,
+		fmt.Fprintf(&properties,
+			`"field%d":{"type":"object","description":"%s","properties":{"name":{"type":"string"},"count":{"type":"integer","minimum":0},"items":{"type":"array","items":{"type":"string"}}}}`,
 			p, strings.Repeat("what it is for, ", 13))
 	}
-	return fmt.Appendf(nil, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"thing%[1]ds.bench.example.com"},"spec":{"group":"bench.example.com","scope":"Cluster","names":{"plural":"thing%[1]ds","singular":"thing%[1]d","kind":"Thing%[1]d","listKind":"Thing%[1]dList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%[2]s}}}}}}]}}`,
+	return fmt.Appendf(nil,
+		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"thing%[1]ds.bench.example.com"},"spec":{"group":"bench.example.com","scope":"Cluster","names":{"plural":"thing%[1]ds","singular":"thing%[1]d","kind":"Thing%[1]d","listKind":"Thing%[1]dList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object","properties":{%[2]s}}}}}}]}}`,
 		i, properties.String())
 }

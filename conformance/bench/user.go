@@ -13,8 +13,10 @@ import (
 func (b *bench) rules(ctx context.Context) error {
 	const group = "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
 	for path, body := range map[string]string{
-		group + "/roles": `{"metadata":{"name":"bench"},"rules":[{"apiGroups":["","apps"],"resources":["pods","deployments"],"verbs":["*"]}]}`,
-		group + "/rolebindings": `{"metadata":{"name":"bench"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"bench"},` +
+		group +
+			"/roles": `{"metadata":{"name":"bench"},"rules":[{"apiGroups":["","apps"],"resources":["pods","deployments"],"verbs":["*"]}]}`,
+		group +
+			"/rolebindings": `{"metadata":{"name":"bench"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"bench"},` +
 			`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"somebody"}]}`,
 	} {
 		_, err := b.one.Discard(ctx, load.Request{Method: http.MethodPost, Path: path, Body: []byte(body)})
@@ -26,9 +28,11 @@ func (b *bench) rules(ctx context.Context) error {
 	return nil
 }
 
-// against measures what the server spends on requests of a user with roles, divided by what it spends on those of the administrator. The two
-// take turns in pieces of less than a second, each of them first every other time, so that what else the machine does falls on both.
-func (b *bench) against(ctx context.Context, key string, from, to, piece int, ask func(i int, token string) error) error {
+// against measures what the server spends on requests of a user with roles, divided by what it spends on those of the
+// administrator. The two take turns in pieces of less than a second, each of them first every other time, so that what
+// else the machine does falls on both.
+func (b *bench) against(ctx context.Context, key string, from, to, piece int,
+	ask func(i int, token string) error) error {
 	if from == 0 {
 		if err := b.rules(ctx); err != nil {
 			return err
@@ -60,7 +64,8 @@ func (b *bench) against(ctx context.Context, key string, from, to, piece int, as
 
 func (b *bench) userGet(ctx context.Context, from, to int) error {
 	return b.against(ctx, "user-get", from, to, 1000, func(i int, token string) error {
-		_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods), Token: token})
+		_, err := b.one.Discard(ctx, load.Request{Method: http.MethodGet, Path: podsPath + "/" + podName(i%b.pods),
+			Token: token})
 		return err
 	})
 }

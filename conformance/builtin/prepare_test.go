@@ -60,7 +60,8 @@ func each(t *testing.T, f func(t *testing.T, k kindUnderTest)) {
 	}
 }
 
-// enough fails a test of a kind that has compared less than a third of its variants: then it is the generator that is tested.
+// enough fails a test of a kind that has compared less than a third of its variants: then it is the generator that is
+// tested.
 func (k kindUnderTest) enough(t *testing.T, compared int) {
 	t.Helper()
 	if compared < *objects/3 {
@@ -139,7 +140,8 @@ func justNow(v object.Value, now time.Time) object.Value {
 	return v
 }
 
-// compare compares what both sides have made of an object, and says whether that could be done. The generation is compared apart.
+// compare compares what both sides have made of an object, and says whether that could be done. The generation is
+// compared apart.
 func (k kindUnderTest) compare(
 	t *testing.T, round int, what string, theirs runtime.Object, ours object.Value, now time.Time,
 ) bool {
@@ -298,7 +300,8 @@ func (k kindUnderTest) oldAndNew(t *testing.T, round int) (old, new pair, ok boo
 	return old, new, true
 }
 
-// otherwise are the subresources that are written, and of which upstream makes no update by a strategy: conformance/requests has them.
+// otherwise are the subresources that are written, and of which upstream makes no update by a strategy:
+// conformance/requests has them.
 var otherwise = []string{"scale", "binding", "eviction", "token"}
 
 // SPEC: WRITE-4, URI-7

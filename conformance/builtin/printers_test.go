@@ -29,7 +29,8 @@ import (
 // noPrinter lists the kinds that the reference prints with the common columns.
 var noPrinter = map[string]bool{"LimitRange": true, "ClusterRole": true, "Role": true, "CSIStorageCapacity": true}
 
-var generated = printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(printersinternal.AddHandlers)}
+var generated = printerstorage.TableConvertor{TableGenerator: printers.NewTableGenerator().With(
+	printersinternal.AddHandlers)}
 
 // tables are upstream's printers of a kind.
 func tables(gvk schema.GroupVersionKind) rest.TableConvertor {
@@ -104,7 +105,8 @@ func TestTablesOfComponentStatuses(t *testing.T) {
 //
 // It says whether there was a Table to compare: upstream panics on some objects.
 func compareTables(
-	t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource, round int, rng *rand.Rand, variant func(*mutator) document,
+	t *testing.T, gvk schema.GroupVersionKind, r *engine.Resource, round int, rng *rand.Rand,
+	variant func(*mutator) document,
 ) bool {
 	t.Helper()
 	k := kindUnderTest{gvk: gvk, resource: r}
@@ -189,7 +191,8 @@ func ourList(request *engine.Request, objects []*engine.Object) ([]byte, error) 
 // moment, so that a difference has to show several times.
 //
 // It says whether upstream made one.
-func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime.Object, ours func() ([]byte, error)) bool {
+func sameTable(t *testing.T, round int, gvk schema.GroupVersionKind, obj runtime.Object,
+	ours func() ([]byte, error)) bool {
 	t.Helper()
 	var got, want string
 	for range 3 {

@@ -115,7 +115,8 @@ func TestResets(t *testing.T) {
 }
 
 // compareFilters runs both filters on what all of a vector's fields make, and on parts of it.
-func compareFilters(t *testing.T, name string, gvk schema.GroupVersionKind, vector document, ours merge.Set, theirs fieldpath.Filter) {
+func compareFilters(t *testing.T, name string, gvk schema.GroupVersionKind, vector document, ours merge.Set,
+	theirs fieldpath.Filter) {
 	t.Helper()
 	if vector == nil {
 		t.Errorf("no vector of %v", gvk)
@@ -277,7 +278,9 @@ func apiServer(t *testing.T) (*controlplane.Config, *kubernetes.Clientset) {
 	}
 	encoding := kubeapiserver.NewStorageFactoryConfig()
 	encoding.DefaultResourceEncoding.SetEffectiveVersion(g.EffectiveVersion)
-	connected := storagebackend.Config{Transport: storagebackend.TransportConfig{ServerList: []string{listener.Addr().String()}}}
+	connected := storagebackend.Config{
+		Transport: storagebackend.TransportConfig{ServerList: []string{listener.Addr().String()}},
+	}
 	c := &controlplane.Config{}
 	c.ControlPlane.Generic = g
 	c.ControlPlane.APIResourceConfigSource = controlplane.DefaultAPIResourceConfigSource()
@@ -298,7 +301,8 @@ func (withoutStorage) GetRESTOptions(resource schema.GroupResource, _ runtime.Ob
 		ResourcePrefix: resource.String(),
 		Decorator: func(*storagebackend.ConfigForResource, string, func(runtime.Object) (string, error),
 			func() runtime.Object,
-			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface, factory.DestroyFunc, error) {
+			func() runtime.Object, storage.AttrFunc, storage.IndexerFuncs, *cache.Indexers) (storage.Interface,
+			factory.DestroyFunc, error) {
 			return nil, func() {}, nil
 		},
 	}, nil

@@ -29,8 +29,8 @@ func vectorsByKind(t testing.TB) map[schema.GroupVersionKind]document {
 	return all
 }
 
-// mutator makes variants of a document: fields removed, nulled and emptied, list items repeated and reordered, and words
-// put in at which something branches.
+// mutator makes variants of a document: fields removed, nulled and emptied, list items repeated and reordered, and
+// words put in at which something branches.
 type mutator struct {
 	rng  *rand.Rand
 	rate float64
@@ -122,13 +122,16 @@ var times = []any{"2001-01-01T01:01:01Z", "2020-02-03T04:05:06Z", "2026-01-02T03
 // words are the values at which something branches, by the name of the field.
 var words = map[string][]any{
 	"type": {
-		"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Ready", "Initialized", "PodScheduled", "Approved", "Denied",
-		"Failed", "Issued", "Complete", "Suspended", "FailureTarget", "SuccessCriteriaMet", "Dangling", "Running", "Succeeded",
+		"", "ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "Ready", "Initialized", "PodScheduled",
+		"Approved", "Denied",
+		"Failed", "Issued", "Complete", "Suspended", "FailureTarget", "SuccessCriteriaMet", "Dangling", "Running",
+		"Succeeded",
 		"Resource", "Pods", "Object", "External", "ContainerResource", "InternalIP", "ExternalIP", "Limited", "Exempt",
 	},
-	"status":                        {"True", "False", "Unknown"},
-	"phase":                         {"Pending", "Running", "Succeeded", "Failed", "Bound", "Active", ""},
-	"reason":                        {"", "Completed", "Error", "CrashLoopBackOff", "SchedulingGated", "NodeLost", "PodInitializing"},
+	"status": {"True", "False", "Unknown"},
+	"phase":  {"Pending", "Running", "Succeeded", "Failed", "Bound", "Active", ""},
+	"reason": {"", "Completed", "Error", "CrashLoopBackOff", "SchedulingGated", "NodeLost",
+		"PodInitializing"},
 	"exitCode":                      {0.0, 1.0},
 	"signal":                        {0.0, 9.0},
 	"ready":                         {true, false},
@@ -192,14 +195,15 @@ var words = map[string][]any{
 // annotations and labels that mean something, put into variants now and then.
 var meaningful = map[string]map[string][]string{
 	"annotations": {
-		"container.apparmor.security.beta.kubernetes.io/nameValue": {"runtime/default", "unconfined", "localhost/a", "localhost/", "x"},
-		"container.apparmor.security.beta.kubernetes.io/a":         {"runtime/default", "localhost/b"},
-		"deprecated.daemonset.template.generation":                 {"0", "7"},
-		"deprecated.deployment.rollback.to":                        {"3"},
-		"volume.beta.kubernetes.io/storage-class":                  {"", "beta"},
-		"ingressclass.kubernetes.io/is-default-class":              {"true", "false"},
-		"storageclass.kubernetes.io/is-default-class":              {"true", "false"},
-		"storageclass.beta.kubernetes.io/is-default-class":         {"true", "false"},
+		"container.apparmor.security.beta.kubernetes.io/nameValue": {"runtime/default", "unconfined", "localhost/a",
+			"localhost/", "x"},
+		"container.apparmor.security.beta.kubernetes.io/a": {"runtime/default", "localhost/b"},
+		"deprecated.daemonset.template.generation":         {"0", "7"},
+		"deprecated.deployment.rollback.to":                {"3"},
+		"volume.beta.kubernetes.io/storage-class":          {"", "beta"},
+		"ingressclass.kubernetes.io/is-default-class":      {"true", "false"},
+		"storageclass.kubernetes.io/is-default-class":      {"true", "false"},
+		"storageclass.beta.kubernetes.io/is-default-class": {"true", "false"},
 	},
 	"labels": {
 		"node-role.kubernetes.io/worker": {""}, "node-role.kubernetes.io/": {""}, "kubernetes.io/role": {"", "r"},
@@ -227,7 +231,8 @@ func (m *mutator) variant(doc document) document {
 		}
 		meta[where] = in
 	}
-	for _, key := range []string{"managedFields", "selfLink", "resourceVersion", "generateName", "deletionGracePeriodSeconds"} {
+	for _, key := range []string{"managedFields", "selfLink", "resourceVersion", "generateName",
+		"deletionGracePeriodSeconds"} {
 		delete(meta, key)
 	}
 	meta["name"], meta["namespace"], meta["uid"] = "n", "default", "u"
@@ -240,7 +245,8 @@ func (m *mutator) variant(doc document) document {
 
 // received is a document as both sides' strategies see it: decoded, defaulted, and converted where that is done. ok is
 // false for a document that cannot be decoded.
-func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object, ours object.Value, ok bool) {
+func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc document) (theirs runtime.Object,
+	ours object.Value, ok bool) {
 	t.Helper()
 	text, err := json.Marshal(doc)
 	if err != nil {
@@ -270,7 +276,8 @@ func received(t testing.TB, r *engine.Resource, gvk schema.GroupVersionKind, doc
 }
 
 // stored is an object as the reference reads it back from its store: what survives protobuf, and defaulted.
-func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (theirs runtime.Object, ours object.Value, ok bool) {
+func stored(t testing.TB, gvk schema.GroupVersionKind, obj runtime.Object) (theirs runtime.Object,
+	ours object.Value, ok bool) {
 	t.Helper()
 	typed, err := scheme.Scheme.ConvertToVersion(obj.DeepCopyObject(), gvk.GroupVersion())
 	if err != nil {

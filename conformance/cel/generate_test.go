@@ -177,7 +177,8 @@ func (g generator) rule(s node) node {
 	if g.one(4) {
 		r["messageExpression"] = pick(g, "'is ' + string(self)", "'said'", "''", "'a\nb'", "string(type(self))", "1",
 			"'%s'.format([self])",
-			"'old ' + string(oldSelf)", "oldSelf.hasValue() ? 'had' : 'had not'", "self", "string(1/0)", "oldSelf == self ? 'same' : 'other'")
+			"'old ' + string(oldSelf)", "oldSelf.hasValue() ? 'had' : 'had not'", "self", "string(1/0)",
+			"oldSelf == self ? 'same' : 'other'")
 	}
 	if g.one(4) {
 		r["reason"] = pick(g, "FieldValueInvalid", "FieldValueRequired", "FieldValueForbidden", "FieldValueDuplicate")
@@ -227,7 +228,8 @@ func (g generator) boolean(s node, x string, depth int) string {
 		}
 		return pick(g, fmt.Sprintf("%s.size() < %d", x, n), x+".startsWith('a')", x+".matches('^[a-c]+$')", x+" < 'b'",
 			x+".substring(1) != 'b'",
-			x+" in ['a', 'abc']", x+".lowerAscii() == "+x, x+".split('a').size() == 1", x+".contains('b') || isIP("+x+")", "quantity("+x+").isInteger()",
+			x+" in ['a', 'abc']", x+".lowerAscii() == "+x, x+".split('a').size() == 1", x+".contains('b') || isIP("+x+")",
+			"quantity("+x+").isInteger()",
 			x+".find('[a-z]+') == "+x, "'%s'.format(["+x+"]) == "+x)
 	case "array":
 		items := s["items"].(node)

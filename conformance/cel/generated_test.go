@@ -16,8 +16,8 @@ var (
 	enough  = flag.Int("enough", 5, "how many differences end the run")
 )
 
-// SPEC: EXT-1: generated schemas, rules, objects and updates of them: the same verdict on the definition, new and updated, and
-// the same errors, warnings and costs of objects.
+// SPEC: EXT-1: generated schemas, rules, objects and updates of them: the same verdict on the definition, new and
+// updated, and the same errors, warnings and costs of objects.
 func TestGenerated(t *testing.T) {
 	count := map[string]int{}
 	found := 0

@@ -14,8 +14,8 @@ import (
 	limits "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// SPEC: EXT-1: rules that cost too much, each or together, end the validation where they end it in the reference, and messages
-// that cannot be told are replaced by what the reference has instead.
+// SPEC: EXT-1: rules that cost too much, each or together, end the validation where they end it in the reference, and
+// messages that cannot be told are replaced by what the reference has instead.
 func TestLimits(t *testing.T) {
 	list := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]" }
 	const nested = `self.l.all(x, self.l.all(y, x == y))`
@@ -81,17 +81,20 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// SPEC: EXT-1: what is stored already is compiled with all that this version knows, and what is new with what the version before
-// knows as well.
+// SPEC: EXT-1: what is stored already is compiled with all that this version knows, and what is new with what the
+// version before knows as well.
 func TestStoredRules(t *testing.T) {
 	const properties = `"type":"object","properties":{"l":{"type":"array","maxItems":3,"items":{"type":"integer"}}}`
-	now := []byte(`{` + properties + `,"x-kubernetes-validations":[{"rule":"self.l.includes(1)","messageExpression":"self.l.includes(2) ? 'a' : 'b'"}]}`)
+	now := []byte(`{` + properties +
+		`,"x-kubernetes-validations":[{"rule":"self.l.includes(1)","messageExpression":"self.l.includes(2) ? 'a' : 'b'"}]}`)
 	for name, was := range map[string]string{
-		"nothing is stored":     `{` + properties + `}`,
-		"the rule is":           `{` + properties + `,"x-kubernetes-validations":[{"rule":"self.l.includes(1)"}]}`,
-		"the message is":        `{` + properties + `,"x-kubernetes-validations":[{"rule":"true","messageExpression":"self.l.includes(2) ? 'a' : 'b'"}]}`,
-		"the message is a rule": `{` + properties + `,"x-kubernetes-validations":[{"rule":"self.l.includes(2) ? 'a' : 'b'"}]}`,
-		"both are":              string(now),
+		"nothing is stored": `{` + properties + `}`,
+		"the rule is":       `{` + properties + `,"x-kubernetes-validations":[{"rule":"self.l.includes(1)"}]}`,
+		"the message is": `{` + properties +
+			`,"x-kubernetes-validations":[{"rule":"true","messageExpression":"self.l.includes(2) ? 'a' : 'b'"}]}`,
+		"the message is a rule": `{` + properties +
+			`,"x-kubernetes-validations":[{"rule":"self.l.includes(2) ? 'a' : 'b'"}]}`,
+		"both are": string(now),
 	} {
 		want, other := newReference(t, now).check(newReference(t, []byte(was)))
 		if len(other) > 0 {
@@ -110,8 +113,8 @@ func TestStoredRules(t *testing.T) {
 // gateway is where the definitions of Gateway API are.
 const gateway = "sigs.k8s.io/gateway-api@v1.6.3"
 
-// SPEC: EXT-1: the definitions of Gateway API, whose rules are the most intricate that are in wide use, are right, and their
-// examples, and objects made from their schemas, are told the same of.
+// SPEC: EXT-1: the definitions of Gateway API, whose rules are the most intricate that are in wide use, are right, and
+// their examples, and objects made from their schemas, are told the same of.
 func TestGatewayAPI(t *testing.T) {
 	out, err := exec.Command("go", "mod", "download", "-json", gateway).Output()
 	if err != nil {

@@ -85,8 +85,8 @@ func (c table) environment(t testing.TB) *cel.Env {
 	return set.StoredExpressionsEnv()
 }
 
-// SPEC: EXT-1: each rule of the table compiles, or does not, with the same errors, says the same of an object, new and updated,
-// and costs the same; and the table calls every function of the language that definitions can call.
+// SPEC: EXT-1: each rule of the table compiles, or does not, with the same errors, says the same of an object, new and
+// updated, and costs the same; and the table calls every function of the language that definitions can call.
 func TestTable(t *testing.T) {
 	c := readTable(t)
 	env := c.environment(t)

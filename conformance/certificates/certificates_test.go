@@ -92,30 +92,46 @@ func wants() []want {
 		{name: "a usage twice", signer: client, usages: "client auth,client auth", template: subject("jane")},
 		{name: "a master", signer: client, usages: asClient, template: subject("jane", "system:masters")},
 		{name: "a user without a name", signer: client, usages: asClient, template: subject("", "team")},
-		{name: "a user with all names", signer: client, usages: asClient, template: edit(edit(edit(edit(subject("jane"), dns), ips), mail), uris)},
-		{name: "a long subject", signer: client, usages: asClient, template: x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane", Country: []string{"DE"},
-			Locality: []string{"B"}, Province: []string{"B"}, OrganizationalUnit: []string{"u"}, SerialNumber: "7", StreetAddress: []string{"s"}, PostalCode: []string{"1"}}}},
-		{name: "a subject with another attribute", signer: client, usages: asClient, template: x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane",
-			ExtraNames: []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: "uid-7"}}}}},
-		{name: "an authority", signer: client, usages: asClient, template: edit(subject("jane"), func(r *x509.CertificateRequest) {
-			r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}}
-		})},
-		{name: "an extension", signer: client, usages: asClient, template: edit(subject("jane"), func(r *x509.CertificateRequest) {
-			r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}}
-		})},
+		{name: "a user with all names", signer: client, usages: asClient,
+			template: edit(edit(edit(edit(subject("jane"), dns), ips), mail), uris)},
+		{name: "a long subject", signer: client, usages: asClient,
+			template: x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane", Country: []string{"DE"},
+				Locality: []string{"B"}, Province: []string{"B"}, OrganizationalUnit: []string{"u"}, SerialNumber: "7",
+				StreetAddress: []string{"s"}, PostalCode: []string{"1"}}}},
+		{name: "a subject with another attribute", signer: client, usages: asClient,
+			template: x509.CertificateRequest{Subject: pkix.Name{CommonName: "jane",
+				ExtraNames: []pkix.AttributeTypeAndValue{{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2},
+					Value: "uid-7"}}}}},
+		{name: "an authority", signer: client, usages: asClient,
+			template: edit(subject("jane"), func(r *x509.CertificateRequest) {
+				r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true,
+					Value: []byte{0x30, 0x03, 0x01, 0x01, 0xff}}}
+			})},
+		{name: "an extension", signer: client, usages: asClient,
+			template: edit(subject("jane"), func(r *x509.CertificateRequest) {
+				r.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}}
+			})},
 		{name: "denied", signer: client, usages: asClient, template: subject("jane"), decide: "Denied"},
 		{name: "undecided", signer: client, usages: asClient, template: subject("jane"), decide: "-"},
 		{name: "another signer", signer: foreign, usages: asClient, template: subject("jane")},
 
-		{name: "a node, for itself", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.NodeToken("node-0"), decide: "-"},
-		{name: "a node, for itself, short", signer: kubeletClient, usages: "digital signature,client auth", template: nodeName, by: harness.NodeToken("node-0"), decide: "-"},
-		{name: "another node", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.NodeToken("node-1"), decide: "-"},
-		{name: "somebody who may, for a node", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.UserToken, decide: "-"},
+		{name: "a node, for itself", signer: kubeletClient, usages: asClient, template: nodeName,
+			by: harness.NodeToken("node-0"), decide: "-"},
+		{name: "a node, for itself, short", signer: kubeletClient, usages: "digital signature,client auth",
+			template: nodeName, by: harness.NodeToken("node-0"), decide: "-"},
+		{name: "another node", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.NodeToken("node-1"),
+			decide: "-"},
+		{name: "somebody who may, for a node", signer: kubeletClient, usages: asClient, template: nodeName,
+			by: harness.UserToken, decide: "-"},
 		{name: "the administrator, for a node", signer: kubeletClient, usages: asClient, template: nodeName, decide: "-"},
-		{name: "the scheduler, for a node", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.SchedulerToken, decide: "-"},
-		{name: "a node denied", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.SchedulerToken, decide: "Denied"},
-		{name: "a node that serves, for itself", signer: kubeletServes, usages: asServer, template: edit(edit(nodeName, dns), ips), by: harness.NodeToken("node-0"), decide: "-"},
-		{name: "legacy of a node, for itself", signer: legacy, usages: asClient, template: nodeName, by: harness.NodeToken("node-0"), decide: "-"},
+		{name: "the scheduler, for a node", signer: kubeletClient, usages: asClient, template: nodeName,
+			by: harness.SchedulerToken, decide: "-"},
+		{name: "a node denied", signer: kubeletClient, usages: asClient, template: nodeName, by: harness.SchedulerToken,
+			decide: "Denied"},
+		{name: "a node that serves, for itself", signer: kubeletServes, usages: asServer,
+			template: edit(edit(nodeName, dns), ips), by: harness.NodeToken("node-0"), decide: "-"},
+		{name: "legacy of a node, for itself", signer: legacy, usages: asClient, template: nodeName,
+			by: harness.NodeToken("node-0"), decide: "-"},
 	}
 	for _, signer := range []string{kubeletClient, kubeletServes, legacy} {
 		usages, other := asClient, asServer
@@ -155,15 +171,19 @@ func wants() []want {
 			}
 		}
 	}
-	every := []string{"signing", "digital signature", "content commitment", "key encipherment", "key agreement", "data encipherment", "cert sign", "crl sign",
-		"encipher only", "decipher only", "any", "server auth", "client auth", "code signing", "email protection", "s/mime", "ipsec end system",
+	every := []string{"signing", "digital signature", "content commitment", "key encipherment", "key agreement",
+		"data encipherment", "cert sign", "crl sign",
+		"encipher only", "decipher only", "any", "server auth", "client auth", "code signing", "email protection", "s/mime",
+		"ipsec end system",
 		"ipsec tunnel", "ipsec user", "timestamping", "ocsp signing", "microsoft sgc", "netscape sgc"}
 	for _, usage := range every {
 		all = append(all, want{name: "usage " + usage, signer: legacy, usages: usage, template: subject("x")})
 	}
 	all = append(all, want{name: "all usages", signer: legacy, usages: strings.Join(every, ","), template: subject("x")})
-	for _, seconds := range []int{600, 601, 3600, 8*3600 - 1, 8 * 3600, 8*3600 + 1, 86400, 364 * 86400, 365 * 86400, 366 * 86400, 2147483647} {
-		all = append(all, want{name: fmt.Sprint(seconds, " s"), signer: client, usages: asClient, template: subject("jane"), seconds: seconds})
+	for _, seconds := range []int{600, 601, 3600, 8*3600 - 1, 8 * 3600, 8*3600 + 1, 86400, 364 * 86400, 365 * 86400,
+		366 * 86400, 2147483647} {
+		all = append(all, want{name: fmt.Sprint(seconds, " s"), signer: client, usages: asClient, template: subject("jane"),
+			seconds: seconds})
 	}
 	return all
 }
@@ -215,11 +235,13 @@ func (s *server) prepare() {
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	group := `"apiGroup":"rbac.authorization.k8s.io"`
 	bind := func(name, role, kind, subject string) string {
-		return fmt.Sprintf(`{"metadata":{"name":%q},"roleRef":{%s,"kind":"ClusterRole","name":%q},"subjects":[{%[2]s,"kind":%[4]q,"name":%[5]q}]}`, name, group, role, kind, subject)
+		return fmt.Sprintf(
+			`{"metadata":{"name":%q},"roleRef":{%s,"kind":"ClusterRole","name":%q},"subjects":[{%[2]s,"kind":%[4]q,"name":%[5]q}]}`, name, group, role, kind, subject)
 	}
 	const own = "system:certificates.k8s.io:certificatesigningrequests:"
 	for _, o := range [][2]string{
-		{"clusterroles", `{"metadata":{"name":"ask"},"rules":[{"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests"],"verbs":["create"]}]}`},
+		{"clusterroles",
+			`{"metadata":{"name":"ask"},"rules":[{"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests"],"verbs":["create"]}]}`},
 		{"clusterrolebindings", bind("ask", "ask", "Group", "system:authenticated")},
 		{"clusterrolebindings", bind("self", own+"selfnodeclient", "Group", "system:nodes")},
 		{"clusterrolebindings", bind("other", own+"nodeclient", "User", "somebody")},
@@ -268,12 +290,16 @@ func (r *request) describe() string {
 	if err != nil {
 		return out.String() + err.Error()
 	}
-	fmt.Fprintf(&out, "version %d, %s, serial number of %v bits\n", c.Version, c.SignatureAlgorithm, c.SerialNumber.BitLen() > 64 && c.SerialNumber.BitLen() <= 128)
-	fmt.Fprintf(&out, "subject %s, %x, as asked for: %v\n", c.Subject, c.RawSubject, bytes.Equal(c.RawSubject, csr.RawSubject))
+	fmt.Fprintf(&out, "version %d, %s, serial number of %v bits\n", c.Version, c.SignatureAlgorithm,
+		c.SerialNumber.BitLen() > 64 && c.SerialNumber.BitLen() <= 128)
+	fmt.Fprintf(&out, "subject %s, %x, as asked for: %v\n", c.Subject, c.RawSubject,
+		bytes.Equal(c.RawSubject, csr.RawSubject))
 	fmt.Fprintf(&out, "names %q %v %q %v\n", c.DNSNames, c.IPAddresses, c.EmailAddresses, c.URIs)
 	fmt.Fprintf(&out, "usages %b %v %v\n", c.KeyUsage, c.ExtKeyUsage, c.UnknownExtKeyUsage)
-	fmt.Fprintf(&out, "valid from %s to %s\n", c.NotBefore.Sub(created).Round(time.Minute), c.NotAfter.Sub(created).Round(time.Minute))
-	fmt.Fprintf(&out, "authority %v %v %d, the key that was sent: %v\n", c.BasicConstraintsValid, c.IsCA, c.MaxPathLen, sameKey(c.PublicKey, csr.PublicKey))
+	fmt.Fprintf(&out, "valid from %s to %s\n", c.NotBefore.Sub(created).Round(time.Minute),
+		c.NotAfter.Sub(created).Round(time.Minute))
+	fmt.Fprintf(&out, "authority %v %v %d, the key that was sent: %v\n", c.BasicConstraintsValid, c.IsCA, c.MaxPathLen,
+		sameKey(c.PublicKey, csr.PublicKey))
 	for _, e := range c.Extensions {
 		value := fmt.Sprintf("%x", e.Value)
 		if e.Id.String() == "2.5.29.35" { // who has signed it
@@ -343,7 +369,8 @@ func start(t *testing.T) []*server {
 	}
 	controlplane.Run(t, theirs, controlplane.Options{NoScheduler: true, Manager: []string{"--leader-elect=false",
 		"--controllers=certificatesigningrequest-signing-controller,certificatesigningrequest-approving-controller,certificatesigningrequest-cleaner-controller",
-		"--cluster-signing-cert-file=" + filepath.Join(dir, "signer.crt"), "--cluster-signing-key-file=" + filepath.Join(dir, "signer.key")}})
+		"--cluster-signing-cert-file=" + filepath.Join(dir, "signer.crt"),
+		"--cluster-signing-key-file=" + filepath.Join(dir, "signer.key")}})
 	return []*server{{theirs, t}, {ours, t}}
 }
 
@@ -382,7 +409,8 @@ func TestCertificates(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		name := fmt.Sprintf("r%d", i)
-		spec := map[string]any{"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), "signerName": c.signer, "usages": strings.Split(c.usages, ",")}
+		spec := map[string]any{"request": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			"signerName": c.signer, "usages": strings.Split(c.usages, ",")}
 		if c.seconds > 0 {
 			spec["expirationSeconds"] = c.seconds
 		}
@@ -405,7 +433,8 @@ func TestCertificates(t *testing.T) {
 			if decision == "" {
 				decision = "Approved"
 			}
-			obj["status"] = map[string]any{"conditions": []any{map[string]any{"type": decision, "status": "True", "reason": "Test", "message": "by the test"}}}
+			obj["status"] = map[string]any{"conditions": []any{map[string]any{"type": decision, "status": "True",
+				"reason": "Test", "message": "by the test"}}}
 			delete(obj["metadata"].(map[string]any), "resourceVersion")
 			if code, answer := s.do("PUT", path+"/"+name+"/approval", harness.AdminToken, obj); code != 200 {
 				t.Errorf("%s: %s: %d %s", s.Kind, c.name, code, answer)
@@ -417,7 +446,8 @@ func TestCertificates(t *testing.T) {
 	}
 	// Nothing is to be done any more when nothing has changed for a while.
 	var last []map[string]string
-	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < 4*time.Second && time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for quiet, end := time.Now(), time.Now().Add(time.Minute); time.Since(quiet) < 4*time.Second &&
+		time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
 		var now []map[string]string
 		for _, s := range servers {
 			now = append(now, s.states())
@@ -443,7 +473,8 @@ func TestCertificates(t *testing.T) {
 			approved++
 		}
 	}
-	t.Logf("%d requests: %d are signed, %d have failed, %d are approved by a controller", len(cases), signed, failed, approved)
+	t.Logf("%d requests: %d are signed, %d have failed, %d are approved by a controller", len(cases), signed,
+		failed, approved)
 	if len(cases) < 110 || signed < 50 || failed < 25 || approved < 3 {
 		t.Error("that is too little to have compared anything")
 	}
@@ -464,11 +495,14 @@ func TestSigners(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprintf(`,{"apiGroups":["certificates.k8s.io"],"resources":["signers"],"verbs":[%q],"resourceNames":%s}`, verb, list)
+		return fmt.Sprintf(`,{"apiGroups":["certificates.k8s.io"],"resources":["signers"],"verbs":[%q],"resourceNames":%s}`,
+			verb, list)
 	}
 	roles := []string{
-		"", rule("approve", client), rule("approve", "kubernetes.io/*"), rule("approve", "*"), rule("approve", foreign), rule("approve", "example.com/*"), rule("approve"),
-		rule("sign", client), rule("sign", "kubernetes.io/*"), rule("sign", foreign), rule("sign"), rule("*", client), rule("approve", "kubernetes.io"),
+		"", rule("approve", client), rule("approve", "kubernetes.io/*"), rule("approve", "*"), rule("approve", foreign),
+		rule("approve", "example.com/*"), rule("approve"),
+		rule("sign", client), rule("sign", "kubernetes.io/*"), rule("sign", foreign), rule("sign"), rule("*", client),
+		rule("approve", "kubernetes.io"),
 	}
 	const rbac = "/apis/rbac.authorization.k8s.io/v1/"
 	for i, role := range roles {
@@ -506,10 +540,14 @@ func TestSigners(t *testing.T) {
 	writes := []struct{ name, subresource, contentType, body string }{
 		{"approves", "/approval", "application/merge-patch+json", `{"status":{` + condition("Approved") + `}}`},
 		{"denies", "/approval", "application/merge-patch+json", `{"status":{` + condition("Denied") + `}}`},
-		{"approves by apply", "/approval", "application/apply-patch+yaml", `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","status":{` + condition("Approved") + `}}`},
+		{"approves by apply", "/approval", "application/apply-patch+yaml",
+			`{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","status":{` +
+				condition("Approved") + `}}`},
 		{"writes nothing to approval", "/approval", "application/merge-patch+json", `{}`},
-		{"approves a dry one", "/approval?dryRun=All", "application/merge-patch+json", `{"status":{` + condition("Approved") + `}}`},
-		{"changes the signer in approval", "/approval", "application/merge-patch+json", `{"spec":{"signerName":"` + foreign + `"},"status":{` + condition("Approved") + `}}`},
+		{"approves a dry one", "/approval?dryRun=All", "application/merge-patch+json",
+			`{"status":{` + condition("Approved") + `}}`},
+		{"changes the signer in approval", "/approval", "application/merge-patch+json",
+			`{"spec":{"signerName":"` + foreign + `"},"status":{` + condition("Approved") + `}}`},
 		{"signs", "/status", "application/merge-patch+json", `{"status":{"certificate":` + string(certificate) + `}}`},
 		{"has it fail", "/status", "application/merge-patch+json", `{"status":{` + condition("Failed") + `}}`},
 		{"approves by status", "/status", "application/merge-patch+json", `{"status":{` + condition("Approved") + `}}`},
@@ -536,14 +574,16 @@ func TestSigners(t *testing.T) {
 					}
 					code, answer = s.send("PATCH", target, []byte(w.body), "Authorization", "Bearer "+harness.AdminToken,
 						"Impersonate-User", fmt.Sprint("u", i), "Content-Type", w.contentType)
-					answers = append(answers, fmt.Sprintf("%d %s", code, sorted(t, dated.ReplaceAll(changing.ReplaceAll(answer, nil), []byte(`"<time>"`)))))
+					answers = append(answers, fmt.Sprintf("%d %s", code,
+						sorted(t, dated.ReplaceAll(changing.ReplaceAll(answer, nil), []byte(`"<time>"`)))))
 					if code == 403 {
 						refused++
 					}
 				}
 				compared++
 				if answers[0] != answers[1] {
-					t.Errorf("who has %q %s a request for %s\n--- reference\n+++ here\n%s", role, w.name, signer, linediff.Diff(answers[0], answers[1]))
+					t.Errorf("who has %q %s a request for %s\n--- reference\n+++ here\n%s", role, w.name, signer,
+						linediff.Diff(answers[0], answers[1]))
 				}
 			}
 		}

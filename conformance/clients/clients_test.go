@@ -129,7 +129,8 @@ func TestTyped(t *testing.T) {
 		}
 	}
 	uid := types.UID("another")
-	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); !apierrors.IsConflict(err) {
+	if err := pods.Delete(ctx, "a",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); !apierrors.IsConflict(err) {
 		t.Errorf("delete of another uid: %v", err)
 	}
 	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {

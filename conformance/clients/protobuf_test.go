@@ -141,7 +141,8 @@ type fixture struct {
 	created        []runtime.Object // as protobuf told
 }
 
-func (f *fixture) request(t *testing.T, config *rest.Config, verb string, kind schema.GroupVersionKind, namespace string) *rest.Request {
+func (f *fixture) request(t *testing.T, config *rest.Config, verb string, kind schema.GroupVersionKind,
+	namespace string) *rest.Request {
 	r := f.resources[kind]
 	return restClient(t, config, kind.GroupVersion()).Verb(verb).NamespaceIfScoped(namespace,
 		r.Namespaced).Resource(r.Name)
@@ -203,8 +204,8 @@ func bare(obj runtime.Object) runtime.Object {
 	return set
 }
 
-// SPEC: MED-3 WATCH-1 WATCH-5: typed informers that speak protobuf follow every built-in type, and hold what a client that
-// speaks JSON reads.
+// SPEC: MED-3 WATCH-1 WATCH-5: typed informers that speak protobuf follow every built-in type, and hold what a client
+// that speaks JSON reads.
 func TestProtobufInformers(t *testing.T) {
 	// The owners of the objects are not there, and must not be missed; one Service wants addresses of both families.
 	server := harness.RunTarget(t, "--controllers=-garbage-collector-controller",
@@ -222,7 +223,8 @@ func TestProtobufInformers(t *testing.T) {
 	stores, partials := map[schema.GroupVersionKind]cache.Store{}, map[schema.GroupVersionKind]cache.Store{}
 	var failed atomic.Int64
 	for kind, r := range f.resources {
-		if kind.Group == "apiextensions.k8s.io" { // its informers are in a module of its own; internal/proto has a test of its messages
+		// its informers are in a module of its own; internal/proto has a test of its messages
+		if kind.Group == "apiextensions.k8s.io" {
 			continue
 		}
 		resource := kind.GroupVersion().WithResource(r.Name)

@@ -9,8 +9,8 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// SPEC: STORE-1 WATCH-6: SIGTERM ends watches and the server, cleanly and soon; what was written is there afterwards, for
-// the same credentials.
+// SPEC: STORE-1 WATCH-6: SIGTERM ends watches and the server, cleanly and soon; what was written is there afterwards,
+// for the same credentials.
 func TestStop(t *testing.T) {
 	server := harness.RunTarget(t)
 	if server.Kind == harness.Reference {

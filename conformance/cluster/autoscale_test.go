@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	podMetrics  = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}
+	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
+	podMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "pods"}
 )
 
 // podMetricsDefinition makes a custom type of what a metrics server serves.
@@ -75,7 +76,8 @@ func (s *scene) measureOnce(ctx context.Context, app string, usage int) error {
 			"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics",
 			"metadata":  map[string]any{"name": pod.Name, "labels": map[string]any{"app": app}},
 			"timestamp": time.Now().UTC().Format(time.RFC3339), "window": "1s",
-			"containers": []any{map[string]any{"name": "main", "usage": map[string]any{"cpu": fmt.Sprintf("%dm", usage), "memory": "10Mi"}}},
+			"containers": []any{map[string]any{"name": "main", "usage": map[string]any{"cpu": fmt.Sprintf("%dm", usage),
+				"memory": "10Mi"}}},
 		}}
 		if _, err := metrics.Apply(ctx, pod.Name, intent, meta.ApplyOptions{FieldManager: "metrics-server"}); err != nil {
 			return err
@@ -92,7 +94,8 @@ func (s *scene) applyDeployment(manager string, manifest map[string]any) error {
 		return err
 	}
 	name := manifest["metadata"].(map[string]any)["name"].(string)
-	_, err = s.client.AppsV1().Deployments(s.namespace).Patch(s.Context(), name, types.ApplyPatchType, body, meta.PatchOptions{FieldManager: manager})
+	_, err = s.client.AppsV1().Deployments(s.namespace).Patch(s.Context(), name, types.ApplyPatchType, body,
+		meta.PatchOptions{FieldManager: manager})
 	return err
 }
 
@@ -113,16 +116,18 @@ func (s *scene) owners(app string) (managers []string) {
 	return managers
 }
 
-// A Deployment that was applied with a number of replicas is handed over to an autoscaler, as the documentation of server-side
-// apply has it; then the autoscaler follows the metrics of a custom resource, and applies of the rest leave it alone.
+// A Deployment that was applied with a number of replicas is handed over to an autoscaler, as the documentation of
+// server-side apply has it; then the autoscaler follows the metrics of a custom resource, and applies of the rest leave
+// it alone.
 func (s *scene) autoscale() {
 	const app = "elastic"
 	manifest := func(image string, replicas int) map[string]any {
 		spec := map[string]any{
 			"selector": map[string]any{"matchLabels": map[string]any{"app": app}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": app}},
-				"spec": map[string]any{"terminationGracePeriodSeconds": 1, "containers": []any{map[string]any{"name": "main", "image": image,
-					"resources": map[string]any{"requests": map[string]any{"cpu": "100m"}}}}}},
+				"spec": map[string]any{"terminationGracePeriodSeconds": 1,
+					"containers": []any{map[string]any{"name": "main", "image": image,
+						"resources": map[string]any{"requests": map[string]any{"cpu": "100m"}}}}}},
 		}
 		if replicas > 0 {
 			spec["replicas"] = replicas
@@ -139,7 +144,8 @@ func (s *scene) autoscale() {
 	owned("[kubectl Apply]")
 	s.rolledOut(app, 2)
 
-	s.must(s.applyDeployment("handover-to-hpa", map[string]any{"metadata": map[string]any{"name": app}, "spec": map[string]any{"replicas": 2}}))
+	s.must(s.applyDeployment("handover-to-hpa", map[string]any{"metadata": map[string]any{"name": app},
+		"spec": map[string]any{"replicas": 2}}))
 	owned("[handover-to-hpa Apply kubectl Apply]")
 	s.must(s.applyDeployment("kubectl", manifest("registry.example/elastic:1", 0)))
 	owned("[handover-to-hpa Apply]")
@@ -168,7 +174,8 @@ func (s *scene) autoscale() {
 	s.rolledOut(app, 2)
 }
 
-// hpa makes an autoscaler that keeps the use of CPU at half of what is requested, with 2 to 6 replicas, and waits until it works.
+// hpa makes an autoscaler that keeps the use of CPU at half of what is requested, with 2 to 6 replicas, and waits until
+// it works.
 func (s *scene) hpa(app string) {
 	s.Helper()
 	hpas := s.client.AutoscalingV2().HorizontalPodAutoscalers(s.namespace)
@@ -177,8 +184,10 @@ func (s *scene) hpa(app string) {
 		Spec: autoscaling.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscaling.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: app},
 			MinReplicas:    &least, MaxReplicas: 6,
-			Metrics: []autoscaling.MetricSpec{{Type: autoscaling.ResourceMetricSourceType, Resource: &autoscaling.ResourceMetricSource{
-				Name: core.ResourceCPU, Target: autoscaling.MetricTarget{Type: autoscaling.UtilizationMetricType, AverageUtilization: &half}}}},
+			Metrics: []autoscaling.MetricSpec{{Type: autoscaling.ResourceMetricSourceType,
+				Resource: &autoscaling.ResourceMetricSource{
+					Name: core.ResourceCPU, Target: autoscaling.MetricTarget{Type: autoscaling.UtilizationMetricType,
+						AverageUtilization: &half}}}},
 			Behavior: &autoscaling.HorizontalPodAutoscalerBehavior{
 				ScaleDown: &autoscaling.HPAScalingRules{StabilizationWindowSeconds: &none}},
 		}}, meta.CreateOptions{})

@@ -15,11 +15,13 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-var rewrite = flag.Bool("rewrite", false, "run the scenario on the reference and add to testdata/errors.txt what is logged there")
+var rewrite = flag.Bool("rewrite", false,
+	"run the scenario on the reference and add to testdata/errors.txt what is logged there")
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// The real controllers and the real scheduler do on Plinth what they do on the reference, alone and beside Plinth's own controllers.
+// The real controllers and the real scheduler do on Plinth what they do on the reference, alone and beside Plinth's own
+// controllers.
 //
 // SPEC: AUTH-2, DEL-5, SSA-12
 func TestPlinth(t *testing.T) {
@@ -48,7 +50,8 @@ func TestReference(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference, Flags: []string{"--authorization-mode=Node"}})) // beside RBAC
+	// beside RBAC
+	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference, Flags: []string{"--authorization-mode=Node"}}))
 	s.scenario()
 	if !*rewrite {
 		s.compareErrors()
@@ -61,7 +64,8 @@ func TestReference(t *testing.T) {
 		known[kind(e)] = true
 	}
 	var text strings.Builder
-	text.WriteString("# Kinds of errors that kube-controller-manager and kube-scheduler log on the reference: program, place, what.\n")
+	text.WriteString(
+		"# Kinds of errors that kube-controller-manager and kube-scheduler log on the reference: program, place, what.\n")
 	for _, line := range slices.Sorted(maps.Keys(known)) {
 		text.WriteString(line + "\n")
 	}
@@ -89,7 +93,8 @@ func (s *scene) scenario() {
 	}
 }
 
-// classes are the errors that controllers log where others were faster than they are. Of which objects depends on the moment.
+// classes are the errors that controllers log where others were faster than they are. Of which objects depends on the
+// moment.
 var classes = []string{
 	"the object has been modified",
 	"is not as new as written version",
@@ -97,10 +102,12 @@ var classes = []string{
 	"unexpected items still remain in namespace",
 }
 
-// fleeting are errors that come or not, by who is faster, on both servers: by program and place, and what is wrong there. A Pod is
-// deleted while the scheduler binds it, or the autoscaler looks before a Pod has metrics. Anywhere else they are none of these.
-var fleeting = regexp.MustCompile(`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
-	`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
+// fleeting are errors that come or not, by who is faster, on both servers: by program and place, and what is wrong
+// there. A Pod is deleted while the scheduler binds it, or the autoscaler looks before a Pod has metrics. Anywhere else
+// they are none of these.
+var fleeting = regexp.MustCompile(
+	`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
+		`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
 
 // names are the parts of messages that differ from run to run.
 var names = regexp.MustCompile(`\\\\?"[^"\\\\]*\\\\?"|[a-z]+/[a-z0-9./-]+|[0-9]+`)

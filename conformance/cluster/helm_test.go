@@ -19,8 +19,8 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// helm is Helm 4 with a chart as `helm create` writes it: installed, upgraded, rolled back and removed by server-side apply, each of
-// which waits until it has come about.
+// helm is Helm 4 with a chart as `helm create` writes it: installed, upgraded, rolled back and removed by server-side
+// apply, each of which waits until it has come about.
 func (s *scene) helm() {
 	const release, name = "spring", "spring-boutique"
 	program, err := harness.Helm()
@@ -28,7 +28,8 @@ func (s *scene) helm() {
 	home := s.TempDir()
 	run := func(args ...string) (string, error) {
 		cmd := exec.CommandContext(s.Context(), program, append(args, "--namespace", s.namespace)...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.kubeconfig, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home,
+			"HELM_DATA_HOME="+home)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -46,8 +47,8 @@ func (s *scene) helm() {
 		s.must(err)
 		return d
 	}
-	// available demands that what was waited for has come about: a Deployment with this image, all of whose Pods are new and there. The
-	// autoscaler may change the number of them meanwhile, which is seen to a moment later.
+	// available demands that what was waited for has come about: a Deployment with this image, all of whose Pods are new
+	// and there. The autoscaler may change the number of them meanwhile, which is seen to a moment later.
 	available := func(image string) {
 		s.Helper()
 		d := deployment()
@@ -88,12 +89,14 @@ func (s *scene) helm() {
 		s.must(get())
 	}
 
-	do("upgrade", release, "testdata/chart", "--wait", "--timeout=60s", "--set", "image.tag=2", "--set", "podAnnotations.color=green")
+	do("upgrade", release, "testdata/chart", "--wait", "--timeout=60s", "--set", "image.tag=2", "--set",
+		"podAnnotations.color=green")
 	available("2")
 
 	// Somebody else sets the image: an upgrade that sets another one is refused, and forced.
 	patch := `{"spec":{"template":{"spec":{"containers":[{"name":"boutique","image":"registry.example/boutique:hot"}]}}}}`
-	_, err = s.client.AppsV1().Deployments(s.namespace).Patch(s.Context(), name, types.StrategicMergePatchType, []byte(patch),
+	_, err = s.client.AppsV1().Deployments(s.namespace).Patch(s.Context(), name, types.StrategicMergePatchType,
+		[]byte(patch),
 		meta.PatchOptions{FieldManager: "operator"})
 	s.must(err)
 	out, err := run("upgrade", release, "testdata/chart", "--set", "image.tag=3")
@@ -116,7 +119,8 @@ func (s *scene) helm() {
 		Status   string `json:"status"`
 	}
 	s.must(json.Unmarshal([]byte(do("history", release, "--output=json")), &history))
-	if have, want := fmt.Sprint(history), "[{1 superseded} {2 superseded} {3 failed} {4 superseded} {5 deployed}]"; have != want {
+	if have, want := fmt.Sprint(history),
+		"[{1 superseded} {2 superseded} {3 failed} {4 superseded} {5 deployed}]"; have != want {
 		s.Errorf("the history is %s, and not %s", have, want)
 	}
 
@@ -138,7 +142,8 @@ func (s *scene) helm() {
 		}
 		return same("what is left", len(pods.Items)+len(sets.Items)+len(secrets.Items), 0)
 	})
-	if _, err := s.client.CoreV1().Services(s.namespace).Get(s.Context(), name, meta.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := s.client.CoreV1().Services(s.namespace).Get(s.Context(), name, meta.GetOptions{}); !apierrors.IsNotFound(
+		err) {
 		s.Errorf("the Service of the release: %v", err)
 	}
 }

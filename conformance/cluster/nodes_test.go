@@ -15,24 +15,30 @@ import (
 	"plinth/conformance/internal/harness"
 )
 
-// nodes has Pods that refer to objects, which their nodes read, as nobody but themselves: what belongs to no Pod of theirs is kept
-// from them, and so is what a Pod referred to that is gone.
+// nodes has Pods that refer to objects, which their nodes read, as nobody but themselves: what belongs to no Pod of
+// theirs is kept from them, and so is what a Pod referred to that is gone.
 func (s *scene) nodes() {
 	const app = "reader"
 	for _, name := range []string{"password", "of-nobody"} {
-		_, err := s.client.CoreV1().Secrets(s.namespace).Create(s.Context(), &core.Secret{ObjectMeta: meta.ObjectMeta{Name: name},
-			StringData: map[string]string{"a": "b"}}, meta.CreateOptions{})
+		_, err := s.client.CoreV1().Secrets(s.namespace).Create(s.Context(),
+			&core.Secret{ObjectMeta: meta.ObjectMeta{Name: name},
+				StringData: map[string]string{"a": "b"}}, meta.CreateOptions{})
 		s.must(err)
 	}
-	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.Context(), &core.ConfigMap{ObjectMeta: meta.ObjectMeta{Name: "settings"}}, meta.CreateOptions{})
+	_, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(s.Context(),
+		&core.ConfigMap{ObjectMeta: meta.ObjectMeta{Name: "settings"}}, meta.CreateOptions{})
 	s.must(err)
-	_, err = s.client.CoreV1().ServiceAccounts(s.namespace).Create(s.Context(), &core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: app}}, meta.CreateOptions{})
+	_, err = s.client.CoreV1().ServiceAccounts(s.namespace).Create(s.Context(),
+		&core.ServiceAccount{ObjectMeta: meta.ObjectMeta{Name: app}}, meta.CreateOptions{})
 	s.must(err)
 	readers := deployment(app, 6)
 	pod := &readers.Spec.Template.Spec
 	pod.ServiceAccountName = app
 	pod.Volumes = []core.Volume{
-		{Name: "settings", VolumeSource: core.VolumeSource{ConfigMap: &core.ConfigMapVolumeSource{LocalObjectReference: core.LocalObjectReference{Name: "settings"}}}},
+		{Name: "settings",
+			VolumeSource: core.VolumeSource{ConfigMap: &core.ConfigMapVolumeSource{
+				LocalObjectReference: core.LocalObjectReference{Name: "settings"},
+			}}},
 		{Name: "password", VolumeSource: core.VolumeSource{Secret: &core.SecretVolumeSource{SecretName: "password"}}},
 	}
 	_, err = s.client.AppsV1().Deployments(s.namespace).Create(s.Context(), readers, meta.CreateOptions{})
@@ -71,13 +77,18 @@ func (s *scene) forbidden(node kubernetes.Interface, name string) map[string]err
 	_, answers["reads a Secret of no Pod of its own"] = c.Secrets(s.namespace).Get(ctx, "of-nobody", meta.GetOptions{})
 	_, answers["lists Secrets"] = c.Secrets(s.namespace).List(ctx, meta.ListOptions{})
 	_, answers["lists all Pods"] = c.Pods("").List(ctx, meta.ListOptions{})
-	_, answers["lists the Pods of another node"] = c.Pods("").List(ctx, meta.ListOptions{FieldSelector: "spec.nodeName=" + another})
+	_, answers["lists the Pods of another node"] = c.Pods("").List(ctx,
+		meta.ListOptions{FieldSelector: "spec.nodeName=" + another})
 	_, answers["reads another node"] = c.Nodes().Get(ctx, another, meta.GetOptions{})
 	_, answers["lists nodes"] = c.Nodes().List(ctx, meta.ListOptions{})
-	_, answers["makes a Secret"] = c.Secrets(s.namespace).Create(ctx, &core.Secret{ObjectMeta: meta.ObjectMeta{Name: "x"}}, meta.CreateOptions{})
-	_, answers["makes a token of an account of no Pod of its own"] = c.ServiceAccounts(s.namespace).CreateToken(ctx, "default",
+	_, answers["makes a Secret"] = c.Secrets(s.namespace).Create(ctx, &core.Secret{ObjectMeta: meta.ObjectMeta{Name: "x"}},
+		meta.CreateOptions{})
+	_, answers["makes a token of an account of no Pod of its own"] = c.ServiceAccounts(s.namespace).CreateToken(ctx,
+		"default",
 		&authentication.TokenRequest{}, meta.CreateOptions{})
-	_, answers["makes a Deployment"] = node.AppsV1().Deployments(s.namespace).Create(ctx, deployment("x", 1), meta.CreateOptions{})
-	_, answers[fmt.Sprintf("reads a Lease in %s", s.namespace)] = node.CoordinationV1().Leases(s.namespace).Get(ctx, name, meta.GetOptions{})
+	_, answers["makes a Deployment"] = node.AppsV1().Deployments(s.namespace).Create(ctx, deployment("x", 1),
+		meta.CreateOptions{})
+	_, answers[fmt.Sprintf("reads a Lease in %s", s.namespace)] = node.CoordinationV1().Leases(s.namespace).Get(ctx, name,
+		meta.GetOptions{})
 	return answers
 }

@@ -50,7 +50,8 @@ func raise(t *testing.T, server *harness.Server) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config), namespace: "shop", kubeconfig: server.Kubeconfig}
+	s := &scene{T: t, client: kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
+		namespace: "shop", kubeconfig: server.Kubeconfig}
 	s.plane = controlplane.Run(t, server, controlplane.Options{Manager: manager})
 	s.read = &sync.Map{}
 	s.node = func(name string) (kubernetes.Interface, error) {

@@ -50,7 +50,8 @@ func deployment(app string, replicas int32) *apps.Deployment {
 // deploy creates a Deployment and waits until it is there.
 func (s *scene) deploy(app string, replicas int32) {
 	s.Helper()
-	_, err := s.client.AppsV1().Deployments(s.namespace).Create(s.Context(), deployment(app, replicas), meta.CreateOptions{})
+	_, err := s.client.AppsV1().Deployments(s.namespace).Create(s.Context(), deployment(app, replicas),
+		meta.CreateOptions{})
 	s.must(err)
 	s.rolledOut(app, replicas)
 }
@@ -65,7 +66,8 @@ func (s *scene) rolledOut(app string, replicas int32) {
 		}
 		return errors.Join(same("spec.replicas", *d.Spec.Replicas, replicas),
 			same("observedGeneration", d.Status.ObservedGeneration, d.Generation), same("replicas", d.Status.Replicas, replicas),
-			same("updatedReplicas", d.Status.UpdatedReplicas, replicas), same("availableReplicas", d.Status.AvailableReplicas, replicas))
+			same("updatedReplicas", d.Status.UpdatedReplicas, replicas),
+			same("availableReplicas", d.Status.AvailableReplicas, replicas))
 	})
 }
 
@@ -140,7 +142,8 @@ func (s *scene) deployments() {
 	}
 	deployments := s.client.AppsV1().Deployments(s.namespace)
 	for _, replicas := range []int32{25, 10} {
-		scale := &autoscaling.Scale{ObjectMeta: meta.ObjectMeta{Name: app, Namespace: s.namespace}, Spec: autoscaling.ScaleSpec{Replicas: replicas}}
+		scale := &autoscaling.Scale{ObjectMeta: meta.ObjectMeta{Name: app, Namespace: s.namespace},
+			Spec: autoscaling.ScaleSpec{Replicas: replicas}}
 		_, err = deployments.UpdateScale(s.Context(), app, scale, meta.UpdateOptions{})
 		s.must(err)
 		s.rolledOut(app, replicas)
@@ -171,7 +174,8 @@ func (s *scene) roll(app string) {
 		}
 		return d.ResourceVersion == after.ResourceVersion
 	})
-	sets, err := s.client.AppsV1().ReplicaSets(s.namespace).List(s.Context(), meta.ListOptions{LabelSelector: "app=" + app})
+	sets, err := s.client.AppsV1().ReplicaSets(s.namespace).List(s.Context(),
+		meta.ListOptions{LabelSelector: "app=" + app})
 	s.must(err)
 	if len(sets.Items) != 2 {
 		s.Errorf("after the roll there are %d ReplicaSets", len(sets.Items))
@@ -229,7 +233,8 @@ func (s *scene) cronJobs() {
 		})
 		return errors.Join(same("lastSuccessfulTime", c.Status.LastSuccessfulTime != nil, true), same("a Job", done, true))
 	})
-	_, err = crons.Patch(s.Context(), "tick", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`), meta.PatchOptions{})
+	_, err = crons.Patch(s.Context(), "tick", types.MergePatchType, []byte(`{"spec":{"suspend":true}}`),
+		meta.PatchOptions{})
 	s.must(err)
 }
 
@@ -240,12 +245,14 @@ func (s *scene) statefulSets() {
 	pods := s.client.CoreV1().Pods(s.namespace)
 	list, err := pods.List(s.Context(), meta.ListOptions{LabelSelector: "app=" + app})
 	s.must(err)
-	events, err := pods.Watch(s.Context(), meta.ListOptions{LabelSelector: "app=" + app, ResourceVersion: list.ResourceVersion})
+	events, err := pods.Watch(s.Context(), meta.ListOptions{LabelSelector: "app=" + app,
+		ResourceVersion: list.ResourceVersion})
 	s.must(err)
 	replicas := int32(3)
 	sets := s.client.AppsV1().StatefulSets(s.namespace)
 	_, err = sets.Create(s.Context(), &apps.StatefulSet{ObjectMeta: meta.ObjectMeta{Name: app}, Spec: apps.StatefulSetSpec{
-		Replicas: &replicas, ServiceName: app, Selector: selector(app), Template: template(app, core.RestartPolicyAlways)}}, meta.CreateOptions{})
+		Replicas: &replicas, ServiceName: app, Selector: selector(app), Template: template(app, core.RestartPolicyAlways)}},
+		meta.CreateOptions{})
 	s.must(err)
 	ready := func(n int32) {
 		s.wait(fmt.Sprintf("the StatefulSet has %d replicas", n), func(ctx context.Context) error {
@@ -277,7 +284,8 @@ func (s *scene) statefulSets() {
 		}
 		return event.Type == watch.Deleted && pod.Name == "base-1"
 	})
-	if have, want := strings.Join(order, " "), "+base-0 base-0 +base-1 base-1 +base-2 base-2 -base-2 -base-1"; have != want {
+	if have, want := strings.Join(order, " "),
+		"+base-0 base-0 +base-1 base-1 +base-2 base-2 -base-2 -base-1"; have != want {
 		s.Errorf("the Pods came and went as %s, and not as %s", have, want)
 	}
 }
@@ -294,7 +302,8 @@ func (s *scene) daemonSets() {
 		if err != nil {
 			return err
 		}
-		return errors.Join(same("desiredNumberScheduled", set.Status.DesiredNumberScheduled, int32(len(harness.Nodes))), same("numberReady", set.Status.NumberReady, int32(len(harness.Nodes))))
+		return errors.Join(same("desiredNumberScheduled", set.Status.DesiredNumberScheduled, int32(len(harness.Nodes))),
+			same("numberReady", set.Status.NumberReady, int32(len(harness.Nodes))))
 	})
 }
 
@@ -316,19 +325,22 @@ func (s *scene) disruptions() {
 			}
 			return errors.Join(same("observedGeneration", b.Status.ObservedGeneration, b.Generation),
 				same("expectedPods", b.Status.ExpectedPods, 3),
-				same("currentHealthy", b.Status.CurrentHealthy, healthy), same("disruptionsAllowed", b.Status.DisruptionsAllowed, allowed))
+				same("currentHealthy", b.Status.CurrentHealthy, healthy),
+				same("disruptionsAllowed", b.Status.DisruptionsAllowed, allowed))
 		})
 	}
 	budget(3, 0)
 	pods, err := s.client.CoreV1().Pods(s.namespace).List(s.Context(), meta.ListOptions{LabelSelector: "app=" + app})
 	s.must(err)
 	evict := func(pod core.Pod) error {
-		return s.client.PolicyV1().Evictions(s.namespace).Evict(s.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: pod.Name, Namespace: s.namespace}})
+		return s.client.PolicyV1().Evictions(s.namespace).Evict(s.Context(),
+			&policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: pod.Name, Namespace: s.namespace}})
 	}
 	if err := evict(pods.Items[0]); !apierrors.IsTooManyRequests(err) {
 		s.Fatalf("an eviction that the budget does not allow is answered with %v", err)
 	}
-	_, err = budgets.Patch(s.Context(), app, types.MergePatchType, []byte(`{"spec":{"minAvailable":2}}`), meta.PatchOptions{})
+	_, err = budgets.Patch(s.Context(), app, types.MergePatchType, []byte(`{"spec":{"minAvailable":2}}`),
+		meta.PatchOptions{})
 	s.must(err)
 	budget(3, 1)
 	s.must(evict(pods.Items[0]))

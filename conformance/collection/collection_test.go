@@ -43,7 +43,8 @@ func here(t *testing.T) *runner {
 func onReference(t *testing.T) *runner {
 	t.Helper()
 	server := harness.Run(t, harness.Options{Kind: harness.Reference})
-	r, err := newRunner(t.Context(), server, quietReference) // its garbage collector looks for new types every 30 s: they are there before
+	// its garbage collector looks for new types every 30 s: they are there before
+	r, err := newRunner(t.Context(), server, quietReference)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,9 +93,11 @@ func TestFiles(t *testing.T) {
 // floor is what the recorded cases have to come to at least: a comparison of nothing finds nothing.
 func (t *tally) floor(tb testing.TB, factor int) {
 	tb.Helper()
-	tb.Logf("looked at %d objects: %d went, %d of them by themselves; %d lost owners, %d were held; %d looks at deleted namespaces",
+	tb.Logf(
+		"looked at %d objects: %d went, %d of them by themselves; %d lost owners, %d were held; %d looks at deleted namespaces",
 		t.objects, t.gone, t.collected, t.orphaned, t.waiting, t.namespaces)
-	if t.gone < 100*factor || t.collected < 40*factor || t.orphaned < 10*factor || t.waiting < 10*factor || t.namespaces < factor {
+	if t.gone < 100*factor || t.collected < 40*factor || t.orphaned < 10*factor || t.waiting < 10*factor ||
+		t.namespaces < factor {
 		tb.Error("that is too little to have compared anything")
 	}
 }
@@ -124,7 +127,8 @@ func TestRecorded(t *testing.T) {
 				want = g.differently
 			}
 			if got.outcome() != want {
-				t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", f.name, g.line, g.title, g.text(), linediff.Diff(want, got.outcome()))
+				t.Errorf("%s:%d: %s\n%s\n--- recorded\n+++ here\n%s", f.name, g.line, g.title, g.text(),
+					linediff.Diff(want, got.outcome()))
 			}
 			if g.differs != "" && g.differently == g.want {
 				t.Errorf("%s:%d: %s: the known difference is gone: %s", f.name, g.line, g.title, g.differs)
@@ -178,9 +182,9 @@ func TestRecords(t *testing.T) {
 // More than one thing can be left where steps follow each other without a wait, which depends on how far the collector
 // has come, and where the reference's collector looks at two objects at the same time: a dependent keeps its reference
 // to an owner that is deleted in the foreground and then held by others, if the owner's finalizer was gone before the
-// dependent was looked at. So graphs that differ are run again on both, several times side by side, and on the reference
-// also with a wait after each step, since its collector is the slower one. They do differ if what is left here has never
-// been left there.
+// dependent was looked at. So graphs that differ are run again on both, several times side by side, and on the
+// reference also with a wait after each step, since its collector is the slower one. They do differ if what is left
+// here has never been left there.
 func TestGraphs(t *testing.T) {
 	if *rewrite || !harness.WantReference() {
 		return
@@ -228,7 +232,8 @@ func TestGraphs(t *testing.T) {
 		differ = slices.DeleteFunc(differ, func(g *graph) bool { return left[g.title].meet() })
 		t.Logf("round %d: %d graphs differ", round, len(differ))
 		for _, g := range differ {
-			t.Logf("%s: %d outcomes here, %d on the reference", g.title, distinct(left[g.title].here), distinct(left[g.title].there))
+			t.Logf("%s: %d outcomes here, %d on the reference", g.title, distinct(left[g.title].here),
+				distinct(left[g.title].there))
 		}
 	}
 	for _, g := range differ {

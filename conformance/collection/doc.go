@@ -23,5 +23,5 @@
 //
 //	go test ./collection                              Plinth answers as recorded
 //	go test ./collection -rewrite                     ask the reference again and write its answers into the files
-//	CONFORMANCE_REFERENCE=1 go test ./collection      and 500 random graphs are compared with the reference itself (-graphs, -seed)
+//	CONFORMANCE_REFERENCE=1 go test ./collection  and 500 random graphs, against the reference (-graphs, -seed)
 package collection

@@ -42,7 +42,8 @@ func generated(seed uint64, calm bool) *graph {
 			from, to := r.IntN(n), r.IntN(n)
 			from, to = min(from, to), max(from, to)
 			if mayOwn(objects[to], objects[from]) {
-				g.steps = append(g.steps, step{verb: "own", name: objects[from].name, owners: []reference{{to: objects[to].name, block: r.IntN(2) == 0}}})
+				g.steps = append(g.steps, step{verb: "own", name: objects[from].name,
+					owners: []reference{{to: objects[to].name, block: r.IntN(2) == 0}}})
 			}
 		}
 	}
@@ -97,7 +98,8 @@ func randomKind(r *rand.Rand) string {
 		kind   string
 		weight int
 	}{
-		{"configmap", 30}, {"link", 20}, {"hub", 14}, {"replicaset", 8}, {"secret", 7}, {"clusterrole", 6}, {"job", 5}, {"controller", 5}, {"pod", 5},
+		{"configmap", 30}, {"link", 20}, {"hub", 14}, {"replicaset", 8}, {"secret", 7}, {"clusterrole", 6}, {"job", 5},
+		{"controller", 5}, {"pod", 5},
 	}
 	at := r.IntN(100)
 	for _, w := range weights {

@@ -248,7 +248,8 @@ func (f *fall) allocated() {
 		made++
 	}
 	if ports != killNodePorts || made != killAddresses {
-		f.Errorf("there is room for %d ports and %d addresses, and was for %d and %d", ports, made, killNodePorts, killAddresses)
+		f.Errorf("there is room for %d ports and %d addresses, and was for %d and %d", ports, made, killNodePorts,
+			killAddresses)
 	}
 	var list struct {
 		Items []struct {

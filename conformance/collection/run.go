@@ -85,7 +85,8 @@ func newRunner(ctx context.Context, server *harness.Server, quiet time.Duration)
 			return nil, err
 		}
 		for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-			if _, err = r.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: k.path + "/" + k.resource}); err == nil {
+			if _,
+				err = r.client.Discard(ctx, load.Request{Method: http.MethodGet, Path: k.path + "/" + k.resource}); err == nil {
 				break
 			}
 			if time.Now().After(end) {
@@ -103,7 +104,8 @@ func (r *runner) run(ctx context.Context, graphs []*graph) ([]*running, error) {
 	defer watches.Wait()
 	defer cancel()
 	for _, path := range r.watched() {
-		response, err := r.client.Start(watching, load.Request{Method: http.MethodGet, Path: path + "?watch=1", Accept: metadataOf("PartialObjectMetadata")})
+		response, err := r.client.Start(watching, load.Request{Method: http.MethodGet, Path: path + "?watch=1",
+			Accept: metadataOf("PartialObjectMetadata")})
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +115,8 @@ func (r *runner) run(ctx context.Context, graphs []*graph) ([]*running, error) {
 	most := 0
 	for _, g := range graphs {
 		r.serial++
-		c := &running{graph: g, serial: r.serial, prefix: fmt.Sprintf("case%d", r.serial), phases: g.phases(), uids: map[string]string{}}
+		c := &running{graph: g, serial: r.serial, prefix: fmt.Sprintf("case%d", r.serial), phases: g.phases(),
+			uids: map[string]string{}}
 		most = max(most, len(c.phases))
 		all = append(all, c)
 	}
@@ -241,7 +244,8 @@ func (c *running) do(ctx context.Context, r *runner, s step) error {
 		return c.create(ctx, r, s)
 	}
 	if s.verb == "empty" {
-		_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.prefix + "-" + s.namespace})
+		_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.prefix + "-" +
+			s.namespace})
 		return err
 	}
 	m, err := c.latest(s.name)
@@ -267,7 +271,8 @@ func (c *running) do(ctx context.Context, r *runner, s step) error {
 		}
 		err = c.edit(ctx, r, path, m, func(meta *metadata) { meta.OwnerReferences = append(meta.OwnerReferences, owners...) })
 	}
-	if status := (*load.StatusError)(nil); errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusConflict) {
+	if status := (*load.StatusError)(nil); errors.As(err, &status) &&
+		(status.Code == http.StatusNotFound || status.Code == http.StatusConflict) {
 		return nil
 	}
 	return err
@@ -330,7 +335,8 @@ func (c *running) edit(ctx context.Context, r *runner, path string, m *made, cha
 		if err != nil {
 			return err
 		}
-		_, err = r.client.Do(ctx, load.Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json", Body: patch})
+		_, err = r.client.Do(ctx, load.Request{Method: http.MethodPatch, Path: path,
+			ContentType: "application/merge-patch+json", Body: patch})
 		if status := (*load.StatusError)(nil); !errors.As(err, &status) || status.Code != http.StatusConflict {
 			return err
 		}
@@ -349,7 +355,8 @@ func (c *running) references(wanted []reference) ([]ownerReference, error) {
 			return nil, err
 		}
 		k := kinds[m.kind]
-		o := ownerReference{APIVersion: k.apiVersion, Kind: k.kind, Name: c.objectName(m.step), UID: m.uid, BlockOwnerDeletion: w.block}
+		o := ownerReference{APIVersion: k.apiVersion, Kind: k.kind, Name: c.objectName(m.step), UID: m.uid,
+			BlockOwnerDeletion: w.block}
 		switch w.wrong {
 		case "name":
 			o.Name += "-wrong"
@@ -577,19 +584,23 @@ func (r *runner) clear(ctx context.Context, all []*running) error {
 				continue
 			}
 			path := c.collection(m.step) + "/" + c.objectName(m.step)
-			_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete, Path: path, Body: []byte(`{"propagationPolicy":"Background"}`)})
+			_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete, Path: path,
+				Body: []byte(`{"propagationPolicy":"Background"}`)})
 			if gone(err) != nil {
 				return err
 			}
-			_, err = r.client.Do(ctx, load.Request{Method: http.MethodPatch, Path: path, ContentType: "application/merge-patch+json",
-				Body: []byte(`{"metadata":{"finalizers":null}}`)})
+			_, err = r.client.Do(ctx, load.Request{Method: http.MethodPatch, Path: path,
+				ContentType: "application/merge-patch+json",
+				Body:        []byte(`{"metadata":{"finalizers":null}}`)})
 			if gone(err) != nil {
 				return err
 			}
 		}
 		for _, name := range c.spaces {
-			_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete, Path: "/api/v1/namespaces/" + c.prefix + "-" + name})
-			if status := (*load.StatusError)(nil); gone(err) != nil && !(errors.As(err, &status) && status.Code == http.StatusConflict) {
+			_, err := r.client.Do(ctx, load.Request{Method: http.MethodDelete,
+				Path: "/api/v1/namespaces/" + c.prefix + "-" + name})
+			if status := (*load.StatusError)(nil); gone(err) != nil &&
+				!(errors.As(err, &status) && status.Code == http.StatusConflict) {
 				return err
 			}
 		}

@@ -10,7 +10,8 @@ import (
 
 // kind is a type of which cases make objects.
 type kind struct {
-	apiVersion, kind, path string // path is the part of the URL before the resource, and resource the one behind the namespace
+	// path is the part of the URL before the resource, and resource the one behind the namespace
+	apiVersion, kind, path string
 	resource               string
 	cluster                bool
 	body                   string // the members of an object beside its metadata
@@ -18,15 +19,21 @@ type kind struct {
 
 // kinds are built-in and custom, in namespaces and not, and with each of the defaults of propagation.
 var kinds = map[string]kind{
-	"configmap":   {apiVersion: "v1", kind: "ConfigMap", path: "/api/v1", resource: "configmaps"},
-	"secret":      {apiVersion: "v1", kind: "Secret", path: "/api/v1", resource: "secrets"},
-	"pod":         {apiVersion: "v1", kind: "Pod", path: "/api/v1", resource: "pods", body: `"spec":{"containers":[{"name":"c","image":"i"}]}`},
-	"controller":  {apiVersion: "v1", kind: "ReplicationController", path: "/api/v1", resource: "replicationcontrollers", body: `"spec":{"replicas":0,"selector":{"a":"b"},` + template},
-	"replicaset":  {apiVersion: "apps/v1", kind: "ReplicaSet", path: "/apis/apps/v1", resource: "replicasets", body: `"spec":{"replicas":0,"selector":{"matchLabels":{"a":"b"}},` + template},
-	"job":         {apiVersion: "batch/v1", kind: "Job", path: "/apis/batch/v1", resource: "jobs", body: `"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}`},
-	"clusterrole": {apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", path: "/apis/rbac.authorization.k8s.io/v1", resource: "clusterroles", cluster: true},
-	"link":        {apiVersion: group + "/v1", kind: "Link", path: "/apis/" + group + "/v1", resource: "links"},
-	"hub":         {apiVersion: group + "/v1", kind: "Hub", path: "/apis/" + group + "/v1", resource: "hubs", cluster: true},
+	"configmap": {apiVersion: "v1", kind: "ConfigMap", path: "/api/v1", resource: "configmaps"},
+	"secret":    {apiVersion: "v1", kind: "Secret", path: "/api/v1", resource: "secrets"},
+	"pod": {apiVersion: "v1", kind: "Pod", path: "/api/v1", resource: "pods",
+		body: `"spec":{"containers":[{"name":"c","image":"i"}]}`},
+	"controller": {apiVersion: "v1", kind: "ReplicationController", path: "/api/v1", resource: "replicationcontrollers",
+		body: `"spec":{"replicas":0,"selector":{"a":"b"},` + template},
+	"replicaset": {apiVersion: "apps/v1", kind: "ReplicaSet", path: "/apis/apps/v1", resource: "replicasets",
+		body: `"spec":{"replicas":0,"selector":{"matchLabels":{"a":"b"}},` + template},
+	"job": {apiVersion: "batch/v1", kind: "Job", path: "/apis/batch/v1", resource: "jobs",
+		body: `"spec":{"suspend":true,"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}`},
+	"clusterrole": {apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole",
+		path: "/apis/rbac.authorization.k8s.io/v1", resource: "clusterroles", cluster: true},
+	"link": {apiVersion: group + "/v1", kind: "Link", path: "/apis/" + group + "/v1", resource: "links"},
+	"hub": {apiVersion: group + "/v1", kind: "Hub", path: "/apis/" + group + "/v1", resource: "hubs",
+		cluster: true},
 }
 
 const (

@@ -28,8 +28,8 @@ import (
 
 const (
 	pairs = 8000
-	// tries is how often upstream is asked about paths whose result depends on the order in which Go goes through a map: where the answers
-	// differ, any is right.
+	// tries is how often upstream is asked about paths whose result depends on the order in which Go goes through a map:
+	// where the answers differ, any is right.
 	tries = 20
 )
 
@@ -37,12 +37,14 @@ const (
 func define(t *testing.T, version map[string]any) *engine.Resource {
 	t.Helper()
 	version["name"], version["served"], version["storage"] = "v1", true, true
-	version["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+	version["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object",
+		"x-kubernetes-preserve-unknown-fields": true}}
 	names := map[string]any{"plural": "gadgets", "singular": "gadget", "kind": "Gadget", "listKind": "GadgetList"}
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": map[string]any{"name": "gadgets.columns.example.com", "uid": "u"},
-		"spec":     map[string]any{"group": "columns.example.com", "scope": "Namespaced", "names": names, "versions": []any{version}},
+		"spec": map[string]any{"group": "columns.example.com", "scope": "Namespaced", "names": names,
+			"versions": []any{version}},
 		"status": map[string]any{"acceptedNames": names, "conditions": []any{
 			map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"},
 		}},
@@ -59,7 +61,8 @@ func define(t *testing.T, version map[string]any) *engine.Resource {
 	if !ok {
 		t.Fatal("the definition is not canonical")
 	}
-	v := &store.Version{Key: store.Key{Resource: crd.Path, Name: "gadgets.columns.example.com"}, Data: data, Sidecar: engine.NewSidecar(at)}
+	v := &store.Version{Key: store.Key{Resource: crd.Path, Name: "gadgets.columns.example.com"}, Data: data,
+		Sidecar: engine.NewSidecar(at)}
 	defined := crd.New(gotypes.Of[metav1.ObjectMeta]).Define(v, nil)
 	if len(defined) != 1 {
 		t.Fatalf("%d types are defined by %s", len(defined), data)
@@ -122,9 +125,11 @@ func (g generator) step() string {
 	case 0:
 		return fmt.Sprintf("[%d]", g.IntN(5)-2)
 	case 1:
-		return g.pick("[*]", "[:]", "[1:]", "[:1]", "[0:2]", "[-2:]", "[:-1]", "[::2]", "[0:3:2]", "[::0]", "[2:1]", "[1:1]", "[0:9]")
+		return g.pick("[*]", "[:]", "[1:]", "[:1]", "[0:2]", "[-2:]", "[:-1]", "[::2]", "[0:3:2]", "[::0]", "[2:1]",
+			"[1:1]", "[0:9]")
 	case 2, 3:
-		return fmt.Sprintf("[?(@.%s%s%s)]", g.pick("a", "type", "b.c", "a[0]"), g.pick("==", "!=", "<", ">", "<=", ">=", "=~"),
+		return fmt.Sprintf("[?(@.%s%s%s)]", g.pick("a", "type", "b.c", "a[0]"),
+			g.pick("==", "!=", "<", ">", "<=", ">=", "=~"),
 			g.pick(`"Ready"`, `'1'`, "1", "1.5", "true", "@.b"))
 	case 4:
 		return fmt.Sprintf("[?(@.%s)]", g.pick("a", "type", "a[7]", "b.c"))
@@ -141,7 +146,8 @@ func (g generator) step() string {
 }
 
 func (g generator) object() (raw []byte, u *unstructured.Unstructured) {
-	obj := map[string]any{"apiVersion": "columns.example.com/v1", "kind": "Gadget", "metadata": map[string]any{"name": "g", "namespace": "n"}}
+	obj := map[string]any{"apiVersion": "columns.example.com/v1", "kind": "Gadget",
+		"metadata": map[string]any{"name": "g", "namespace": "n"}}
 	for _, name := range []string{"a", "b", "c", "type"} {
 		obj[name] = g.value(3)
 	}
@@ -159,7 +165,8 @@ func (g generator) object() (raw []byte, u *unstructured.Unstructured) {
 // typeOf is the type of a column: half of the time one that fits what the path finds, else any.
 func (g generator) typeOf(path string, u *unstructured.Unstructured) string {
 	if g.IntN(2) == 0 {
-		c, err := tableconvertor.New([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "C", Type: "string", JSONPath: path}})
+		c, err := tableconvertor.New([]apiextensionsv1.CustomResourceColumnDefinition{{Name: "C", Type: "string",
+			JSONPath: path}})
 		if err == nil {
 			if table, err := c.ConvertToTable(context.Background(), u, nil); err == nil {
 				text, _ := table.Rows[0].Cells[1].(string)
@@ -232,11 +239,13 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-func compareTable(t *testing.T, i int, column apiextensionsv1.CustomResourceColumnDefinition, raw []byte, r *engine.Resource, table *metav1.Table) {
+func compareTable(t *testing.T, i int, column apiextensionsv1.CustomResourceColumnDefinition, raw []byte,
+	r *engine.Resource, table *metav1.Table) {
 	t.Helper()
 	headers := make([]engine.Column, len(table.ColumnDefinitions))
 	for i, c := range table.ColumnDefinitions {
-		headers[i] = engine.Column{Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority}
+		headers[i] = engine.Column{Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description,
+			Priority: c.Priority}
 	}
 	if !reflect.DeepEqual(r.Columns, headers) {
 		t.Errorf("%d: %s: columns\nhave %v\nwant %v", i, column.JSONPath, r.Columns, headers)
@@ -253,7 +262,8 @@ func compareTable(t *testing.T, i int, column apiextensionsv1.CustomResourceColu
 		}
 	}
 	// Upstream finds the bytes of a string where a path asks for all that is in it; here a string has nothing in it.
-	if n := len(cells); n > 1 && cells[1] == nil && isByte(table.Rows[0].Cells[1]) && strings.Contains(column.JSONPath, "*") {
+	if n := len(cells); n > 1 && cells[1] == nil && isByte(table.Rows[0].Cells[1]) &&
+		strings.Contains(column.JSONPath, "*") {
 		return
 	}
 	if !reflect.DeepEqual(cells, table.Rows[0].Cells) {
@@ -311,17 +321,20 @@ func TestScaleErrors(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(5, 6))}
 	kind := schema.GroupVersionKind{Group: "columns.example.com", Version: "v1", Kind: "Gadget"}
 	selector := ".c.type"
-	scale := &apiextensions.CustomResourceSubresourceScale{SpecReplicasPath: ".a.b", StatusReplicasPath: ".b", LabelSelectorPath: &selector}
+	scale := &apiextensions.CustomResourceSubresourceScale{SpecReplicasPath: ".a.b", StatusReplicasPath: ".b",
+		LabelSelectorPath: &selector}
 	strategy := customresource.NewStrategy(nil, true, kind, nil, nil, &structuralschema.Structural{}, nil, scale, nil)
 	r := define(t, map[string]any{"subresources": map[string]any{"scale": map[string]any{
-		"specReplicasPath": scale.SpecReplicasPath, "statusReplicasPath": scale.StatusReplicasPath, "labelSelectorPath": selector,
+		"specReplicasPath": scale.SpecReplicasPath, "statusReplicasPath": scale.StatusReplicasPath,
+		"labelSelectorPath": selector,
 	}}})
 	refused := 0
 	for i := range pairs / 10 {
 		raw, u := g.object()
 		if g.IntN(2) == 0 { // one that fits nearly everywhere
 			fits := map[string]any{"a": map[string]any{"b": g.IntN(9)}, "b": g.IntN(9), "c": map[string]any{"type": "a=b"}}
-			fits[g.pick("a", "b", "c")] = []any{nil, -1, 1 << 40, map[string]any{"b": -1}, map[string]any{"type": 1}, "x"}[g.IntN(6)]
+			fits[g.pick("a", "b", "c")] = []any{nil, -1, 1 << 40, map[string]any{"b": -1}, map[string]any{"type": 1},
+				"x"}[g.IntN(6)]
 			for key, value := range fits {
 				u.Object[key] = value
 			}

@@ -43,7 +43,8 @@ func text(t testing.TB, doc any) []byte {
 // neverFired are errors that upstream has words for and that a definition of version v1 does not get, by parts of their
 // words, with the reason.
 var neverFired = map[string]string{
-	"top-level and per-version schemas are mutually exclusive":                                                                                moved,
+	"top-level and per-version schemas are mutually exclusive": moved,
+
 	"top-level and per-version subresources are mutually exclusive":                                                                           moved,
 	"top-level and per-version additionalPrinterColumns are mutually exclusive":                                                               moved,
 	"per-version schemas may not all be set to identical values (top-level validation should be used instead)":                                moved,

@@ -23,11 +23,16 @@ func (c *tally) schema(node) { c.schemas++ }
 
 // words are what the causes of a keyword have in them.
 var words = map[string]string{
-	"minimum": "greater than or equal to", "exclusiveMinimum": "should be greater than ", "maximum": "less than or equal to",
-	"exclusiveMaximum": "should be less than ", "multipleOf": "should be a multiple of", "minLength": "chars long", "maxLength": "Too long",
-	"pattern": "should match", "enum": "Unsupported value", "minItems": "should have at least", "maxItems": "must have at most",
-	"minProperties": "properties", "maxProperties": "must have at most", "required": "Required value", "allOf": "(allOf)", "anyOf": "(anyOf)", "oneOf": "(oneOf)",
-	"not": "(not)", "type": "must be of type", "format": "must be of type", "set": "Duplicate value", "map": "Duplicate value", "embedded": "metadata.",
+	"minimum": "greater than or equal to", "exclusiveMinimum": "should be greater than ",
+	"maximum":          "less than or equal to",
+	"exclusiveMaximum": "should be less than ", "multipleOf": "should be a multiple of", "minLength": "chars long",
+	"maxLength": "Too long",
+	"pattern":   "should match", "enum": "Unsupported value", "minItems": "should have at least",
+	"maxItems":      "must have at most",
+	"minProperties": "properties", "maxProperties": "must have at most", "required": "Required value", "allOf": "(allOf)",
+	"anyOf": "(anyOf)", "oneOf": "(oneOf)",
+	"not": "(not)", "type": "must be of type", "format": "must be of type", "set": "Duplicate value",
+	"map": "Duplicate value", "embedded": "metadata.",
 }
 
 // object counts the keywords that a valid object has passed, or those that have refused it.

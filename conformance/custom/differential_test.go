@@ -32,7 +32,8 @@ func definition(internal *apiextensions.JSONSchemaProps) *apiextensions.CustomRe
 			Group: "example.org", Version: "v1", Scope: apiextensions.NamespaceScoped, PreserveUnknownFields: &no,
 			Names: apiextensions.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example",
 				ListKind: "ExampleList"},
-			Validation: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: internal}, // where the internal form has that of all versions
+			// where the internal form has that of all versions
+			Validation: &apiextensions.CustomResourceValidation{OpenAPIV3Schema: internal},
 			Versions:   []apiextensions.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true}},
 			Conversion: &apiextensions.CustomResourceConversion{Strategy: apiextensions.NoneConverter},
 		},

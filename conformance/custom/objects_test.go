@@ -140,7 +140,8 @@ func (g *generator) word(n node, percent int) string {
 var wellFormed = map[string][]string{
 	"bsonobjectid": {"507f1f77bcf86cd799439011"}, "uri": {"http://a.b/c", "/a"}, "email": {"a@b.c"}, "hostname": {"a.bc",
 		"a"}, "ipv4": {"10.0.0.1"},
-	"ipv6": {"::1"}, "cidr": {"10.0.0.0/8"}, "mac": {"00:00:5e:00:53:01"}, "uuid": {"a8098c1a-f86e-11da-bd1a-00112444be1e"},
+	"ipv6": {"::1"}, "cidr": {"10.0.0.0/8"}, "mac": {"00:00:5e:00:53:01"},
+	"uuid":  {"a8098c1a-f86e-11da-bd1a-00112444be1e"},
 	"uuid3": {"bcd02e22-68f0-3046-a512-327cca9def8f"}, "uuid4": {"025b0d74-00a2-4048-bf57-227c5111bb34"},
 	"uuid5": {"886313e1-3b8a-5372-9b90-0c9aee199e5d"}, "isbn": {"0321751043", "978-0321751041"}, "isbn10": {"0321751043"},
 	"isbn13": {"978-0321751041"}, "creditcard": {"4111-1111-1111-1111"}, "ssn": {"111-11-1111"}, "hexcolor": {"#FFF",
@@ -240,7 +241,8 @@ func (g *generator) damage(v any, depth int) any {
 		keys := sortedKeys(v)
 		switch {
 		case len(keys) == 0 || g.chance(10):
-			if name := pick(g, names...); depth > 0 || name != "apiVersion" && name != "kind" { // which the API server checks before
+			// which the API server checks before
+			if name := pick(g, names...); depth > 0 || name != "apiVersion" && name != "kind" {
 				v[name] = g.anything(1)
 			}
 		case g.chance(10) && depth > 0:

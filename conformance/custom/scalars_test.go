@@ -51,7 +51,8 @@ func TestFormats(t *testing.T) {
 	}
 	for _, format := range formats {
 		for _, of := range []node{
-			{"type": "string"}, {"type": "string", "nullable": true}, {"x-kubernetes-preserve-unknown-fields": true}, {"x-kubernetes-int-or-string": true},
+			{"type": "string"}, {"type": "string", "nullable": true}, {"x-kubernetes-preserve-unknown-fields": true},
+			{"x-kubernetes-int-or-string": true},
 			{"type": "integer"}, {"type": "boolean"}, {"type": "object"},
 		} {
 			of["format"] = format
@@ -82,7 +83,8 @@ func TestNumbers(t *testing.T) {
 	bounds := []any{0, 1, 1.5, -3, 0.1, 1e10, 1e30, 65}
 	refused := map[string]int{}
 	for _, typ := range []node{
-		{"type": "integer"}, {"type": "number"}, {"x-kubernetes-int-or-string": true}, {"x-kubernetes-preserve-unknown-fields": true},
+		{"type": "integer"}, {"type": "number"}, {"x-kubernetes-int-or-string": true},
+		{"x-kubernetes-preserve-unknown-fields": true},
 	} {
 		for _, format := range []string{"", "int32", "int64", "float", "double"} {
 			for _, keyword := range []string{"", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",

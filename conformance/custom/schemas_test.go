@@ -61,7 +61,8 @@ func (g *generator) node(depth int) (n node) {
 	}
 	scalars := []func(depth int) node{
 		func(int) node { return g.text(node{"type": "string"}) }, func(int) node { return g.text(node{"type": "string"}) },
-		func(int) node { return g.number(node{"type": "integer"}) }, func(int) node { return g.number(node{"type": "number"}) },
+		func(int) node { return g.number(node{"type": "integer"}) },
+		func(int) node { return g.number(node{"type": "number"}) },
 		func(int) node { return node{"type": "boolean"} }, g.intOrString,
 	}
 	if depth > 0 || len(kinds) == 0 {

@@ -33,7 +33,8 @@ func TestTypesOfMerges(t *testing.T) {
 	}
 	t.Log(compared)
 	for what, least := range map[string]int{
-		"struct": 200, "open": 40, "map": 20, "atomic list": 40, "set": 20, "associative list": 10, "deduced": 40, "numeric": 100, "string": 60,
+		"struct": 200, "open": 40, "map": 20, "atomic list": 40, "set": 20, "associative list": 10, "deduced": 40,
+		"numeric": 100, "string": 60,
 		"any scalar": 20, "atomic map": 10, "any": 20, "boolean": 10,
 	} {
 		if *schemas >= 200 && compared[what] < least {
@@ -65,7 +66,8 @@ func mergeTypes(external *apiextensionsv1.JSONSchemaProps) (map[string]smd.TypeD
 		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "examples", Singular: "example", Kind: "Example",
 			ListKind: "ExampleList"},
 		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-			Name: "v1", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: external},
+			Name: "v1", Served: true, Storage: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: external},
 		}},
 	}}
 	document, err := builder.BuildOpenAPIV3(crd, "v1", builder.Options{})

@@ -83,8 +83,11 @@ func siteDefinition() *apiextensionsv1.CustomResourceDefinition {
 			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "sites", Singular: "site", Kind: "Site",
 				ListKind: "SiteList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: siteVersion.Version, Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &root},
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Name: siteVersion.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &root},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
 			}},
 		},
 	}
@@ -134,7 +137,8 @@ func (r *siteController) Reconcile(ctx context.Context, rq reconcile.Request) (r
 	if err := controllerutil.SetControllerReference(&site, page, r.Scheme()); err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := r.Patch(ctx, page, client.Apply, client.FieldOwner("site-controller"), client.ForceOwnership); err != nil { //nolint:staticcheck // as most controllers have it
+	// nolint:staticcheck // as most controllers have it
+	if err := r.Patch(ctx, page, client.Apply, client.FieldOwner("site-controller"), client.ForceOwnership); err != nil {
 		return reconcile.Result{}, err
 	}
 	if site.Status.Phase != "Ready" {

@@ -139,7 +139,8 @@ func TestRestart(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	admin, err := env.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{}) // it has new certificates
+	// it has new certificates
+	admin, err := env.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +217,8 @@ func TestKwokctl(t *testing.T) {
 	launch(t, filepath.Join(programs, "etcd"),
 		"--name=node0", "--auto-compaction-retention=1", "--quota-backend-bytes=8589934592", "--data-dir="+filepath.Join(dir,
 			"etcd"),
-		"--initial-advertise-peer-urls="+members, "--listen-peer-urls="+members, "--advertise-client-urls="+at, "--listen-client-urls="+at,
+		"--initial-advertise-peer-urls="+members, "--listen-peer-urls="+members, "--advertise-client-urls="+at,
+		"--listen-client-urls="+at,
 		"--initial-cluster=node0="+members, "--log-level=warn")
 	ready(t, http.DefaultClient, at+"/health")
 	pki := harness.Run(t, harness.Options{Kind: harness.Plinth, Dir: filepath.Join(dir, "pki")}) // for its certificates

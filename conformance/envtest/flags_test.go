@@ -251,7 +251,8 @@ func TestAdmissionPlugins(t *testing.T) {
 			missing++
 		}
 	}
-	if missing != len(plugins)-5 || !strings.Contains(string(out), `no admission plugin "Nobody"`) { // NamespaceLifecycle, AlwaysAdmit, and three of certificates
+	// NamespaceLifecycle, AlwaysAdmit, and three of certificates
+	if missing != len(plugins)-5 || !strings.Contains(string(out), `no admission plugin "Nobody"`) {
 		t.Errorf("%d of %d are refused:\n%s", missing, len(plugins), out)
 	}
 }

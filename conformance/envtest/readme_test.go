@@ -47,7 +47,8 @@ func TestReadmeSession(t *testing.T) {
 		t.Fatalf("%v:\n%s", err, out)
 	}
 	for _, line := range []string{
-		"kube-apiserver and etcd are in " + dir, "the API server is ready after", "settings has the resourceVersion ", "--- PASS: TestSuite",
+		"kube-apiserver and etcd are in " + dir, "the API server is ready after", "settings has the resourceVersion ",
+		"--- PASS: TestSuite",
 	} {
 		if !strings.Contains(string(out), line) {
 			t.Errorf("the session does not show %q:\n%s", line, out)

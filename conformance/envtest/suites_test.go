@@ -79,7 +79,8 @@ func TestSuites(t *testing.T) {
 			there := run(t, program, filepath.Join(source, suite), theirs)
 			here := run(t, program, filepath.Join(source, suite), assets(t))
 			t.Logf("%s: the reference passes %d tests in %s, Plinth %d in %s", suite,
-				there.count("passed"), there.took.Round(100*time.Millisecond), here.count("passed"), here.took.Round(100*time.Millisecond))
+				there.count("passed"), there.took.Round(100*time.Millisecond), here.count("passed"),
+				here.took.Round(100*time.Millisecond))
 			if there.count("passed") < 5 {
 				t.Fatalf("only %d tests pass on the reference:\n%v", there.count("passed"), there.whys)
 			}

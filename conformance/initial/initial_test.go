@@ -173,7 +173,8 @@ func start(t *testing.T, kind harness.Kind) *harness.Server {
 	}
 	// The reference runs with the range of the harness.
 	flags := []string{"--client-ca-file=" + ca, "--service-cluster-ip-range=10.0.0.0/16"}
-	if kind == harness.Plinth { // no controller manager runs beside the reference, and without "*" only those run that are named
+	// no controller manager runs beside the reference, and without "*" only those run that are named
+	if kind == harness.Plinth {
 		flags = append(flags, "--controllers=-service-cidr-controller")
 	}
 	return harness.Run(t, harness.Options{Kind: kind, Flags: flags})

@@ -25,21 +25,27 @@ var cascades = []struct{ command, prints string }{
 	{`kubectl delete configmap a --cascade=orphan`, `configmap "a" deleted from cascade namespace`},
 	{`kubectl get configmaps -l '!x' -o custom-columns=NAME:.metadata.name,OWNER:.metadata.ownerReferences[*].name --no-headers | grep -v kube-root | tr -s ' '`, "b <none>\nc b"},
 	{`kubectl delete configmap b --cascade=foreground && kubectl get configmap b c`,
-		`configmap "b" deleted from cascade namespace` + "\n" + `Error from server (NotFound): configmaps "b" not found` + "\n" + `Error from server (NotFound): configmaps "c" not found`},
+		`configmap "b" deleted from cascade namespace` + "\n" + `Error from server (NotFound): configmaps "b" not found` +
+			"\n" + `Error from server (NotFound): configmaps "c" not found`},
 	{`kubectl create configmap a -o name; owned b configmap/a; kubectl patch configmap b -o name -p '{"metadata":{"finalizers":["example.com/held"]}}'`, "configmap/a\nconfigmap/b\nconfigmap/b\nconfigmap/b"},
 	{`kubectl delete configmap a --cascade=foreground --wait=false; kubectl wait configmap/b --for=jsonpath='{.metadata.deletionTimestamp}' -o name; kubectl get configmap a -o jsonpath='{.metadata.finalizers}'`,
 		`configmap "a" deleted from cascade namespace` + "\nconfigmap/b\n" + `["foregroundDeletion"]`},
 	{`kubectl patch configmap b -o name --type=merge -p '{"metadata":{"finalizers":null}}'; kubectl wait --for=delete configmap/a configmap/b && echo gone`, "configmap/b\ngone"},
 	{`kubectl create deployment web --image=i --replicas=0 -o name; owned b deployment/web; kubectl delete deployment web; kubectl wait --for=delete configmap/b && echo gone`,
-		"deployment.apps/web\nconfigmap/b\nconfigmap/b\n" + `deployment.apps "web" deleted from cascade namespace` + "\ngone"},
+		"deployment.apps/web\nconfigmap/b\nconfigmap/b\n" + `deployment.apps "web" deleted from cascade namespace` +
+			"\ngone"},
 	{`kubectl create configmap x1 -o name; kubectl create configmap x2 -o name; owned y1 configmap/x1; kubectl delete configmap x1 x2 --cascade=orphan; kubectl get configmap y1 -o jsonpath='{.metadata.ownerReferences}'; kubectl delete configmap y1`,
-		"configmap/x1\nconfigmap/x2\nconfigmap/y1\nconfigmap/y1\n" + `configmap "x1" deleted from cascade namespace` + "\n" + `configmap "x2" deleted from cascade namespace` + "\n" + `configmap "y1" deleted from cascade namespace`},
+		"configmap/x1\nconfigmap/x2\nconfigmap/y1\nconfigmap/y1\n" + `configmap "x1" deleted from cascade namespace` + "\n" +
+			`configmap "x2" deleted from cascade namespace` + "\n" + `configmap "y1" deleted from cascade namespace`},
 	{`kubectl delete configmap a --cascade=sideways`,
 		`error: invalid cascade value (sideways). Must be "background", "foreground", or "orphan"`},
 	{`kubectl create clusterrole cascade-owner --verb=get --resource=pods -o name; owned b clusterrole/cascade-owner; kubectl delete clusterrole cascade-owner --cascade=foreground; kubectl get configmap b`,
-		"clusterrole.rbac.authorization.k8s.io/cascade-owner\nconfigmap/b\nconfigmap/b\n" + `clusterrole.rbac.authorization.k8s.io "cascade-owner" deleted` + "\n" + `Error from server (NotFound): configmaps "b" not found`},
+		"clusterrole.rbac.authorization.k8s.io/cascade-owner\nconfigmap/b\nconfigmap/b\n" +
+			`clusterrole.rbac.authorization.k8s.io "cascade-owner" deleted` + "\n" +
+			`Error from server (NotFound): configmaps "b" not found`},
 	{`kubectl create job j --image=i -o name; kubectl get job j -o jsonpath='{.metadata.name}'; echo; owned b job/j; kubectl delete job j --cascade=orphan; kubectl get configmap b -o jsonpath='{.metadata.ownerReferences}'; kubectl delete configmap b`,
-		"job.batch/j\nj\nconfigmap/b\nconfigmap/b\n" + `job.batch "j" deleted from cascade namespace` + "\n" + `configmap "b" deleted from cascade namespace`},
+		"job.batch/j\nj\nconfigmap/b\nconfigmap/b\n" + `job.batch "j" deleted from cascade namespace` + "\n" +
+			`configmap "b" deleted from cascade namespace`},
 }
 
 // What kubectl's --cascade says of the dependents comes to pass: by Plinth's garbage collector, and by the real one.

@@ -38,7 +38,8 @@ var manifests = []struct {
 // refused are objects that Plinth is known not to take, with the reason. One that it takes after all fails the test.
 var refused = map[string]string{}
 
-// unserved are kinds that are not served yet (EXT-2). One that is served after all, or of which there is no manifest, fails the test.
+// unserved are kinds that are not served yet (EXT-2). One that is served after all, or of which there is no manifest,
+// fails the test.
 var unserved = map[string]int{"APIService": 0}
 
 // preRelease versions are none that the reference serves by default.

@@ -86,7 +86,8 @@ var different = []struct {
 	{regexp.MustCompile(`(nodePort"?: |NodePort: +\S+ +)3[0-2]\d{3}`), "${1}<nodePort>"},
 	{regexp.MustCompile(`(-[a-z]*)[bcdfghjklmnpqrstvwxz2456789]{5}( created)`), "${1}<random>${2}"},
 	// An age, at the end of a cell: alone, or in brackets.
-	{regexp.MustCompile(`(?m)( |^|\()(\d{1,3}s|\d{1,2}m(\d{1,2}s)?|\d{1,2}h(\d{1,2}m)?|\d{1,4}d(\d{1,2}h)?|\d{1,3}y(\d{1,3}d)?)( ago\)|\)| {2,}|$)`), "${1}<age>${7}"},
+	{regexp.MustCompile(
+		`(?m)( |^|\()(\d{1,3}s|\d{1,2}m(\d{1,2}s)?|\d{1,2}h(\d{1,2}m)?|\d{1,4}d(\d{1,2}h)?|\d{1,3}y(\d{1,3}d)?)( ago\)|\)| {2,}|$)`), "${1}<age>${7}"},
 	// The widths of columns follow the longest cell, ages too.
 	{regexp.MustCompile(`(\S) {2,}`), "${1}  "},
 	{regexp.MustCompile(`(?m) +$`), ""},

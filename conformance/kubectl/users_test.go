@@ -42,7 +42,8 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 	{`kubectl --context=jane auth whoami -o jsonpath='{.status.userInfo.username} {.status.userInfo.groups}'`,
 		[]string{`jane ["devs","system:authenticated"]`}},
 	{`kubectl --context=jane auth can-i create deployments -n team; kubectl --context=jane get pods -n team`,
-		[]string{"no\n", `pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "team"`}},
+		[]string{"no\n",
+			`pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "team"`}},
 
 	// Her team may do everything in its namespace, and nothing elsewhere.
 	{`kubectl create rolebinding devs --clusterrole=cluster-admin --group=devs -n team`,
@@ -50,7 +51,8 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 	{`for verb in get create '*'; do kubectl --context=jane auth can-i "$verb" '*' -n team; kubectl --context=jane auth can-i "$verb" '*' -n other; kubectl --context=jane auth can-i "$verb" '*' -A; done`,
 		[]string{"yes\nno\nno\nyes\nno\nno\nyes\nno\nno"}},
 	{`kubectl --context=jane auth can-i --list -n team | sort`, []string{"*.*  []  []  [*]"}},
-	{`kubectl --context=jane auth can-i --list -n other | sort; kubectl auth can-i --list -n other --as=nobody | sort`, []string{"selfsubjectreviews.authentication.k8s.io"}},
+	{`kubectl --context=jane auth can-i --list -n other | sort; kubectl auth can-i --list -n other --as=nobody | sort`,
+		[]string{"selfsubjectreviews.authentication.k8s.io"}},
 	{`kubectl --context=jane -n team create deployment web --image=i --replicas=0; kubectl --context=jane -n team create configmap a --from-literal=k=v; kubectl --context=jane -n team get secrets; kubectl --context=jane -n team create role pods --verb=get --resource=pods; kubectl --context=jane -n team create rolebinding pods --role=pods --user=bob; kubectl --context=jane -n team delete configmap a`,
 		[]string{"deployment.apps/web created", "configmap/a created", "No resources found in team namespace.",
 			"role.rbac.authorization.k8s.io/pods created", "rolebinding.rbac.authorization.k8s.io/pods created",
@@ -90,7 +92,8 @@ kubectl config set-context jane --user=jane --cluster="$(kubectl config view -o 
 	{`kubectl --context=ann get deployments -A -o name; kubectl --context=ann get secrets -A; kubectl --context=ann -n team delete deployment web; kubectl --context=ann auth can-i list pods -A; kubectl --context=ann auth can-i delete pods`,
 		[]string{"deployment.apps/web\n", `User "oidc:ann" cannot list resource "secrets"`,
 			`cannot delete resource "deployments"`, "yes\nno"}},
-	{`kubectl config set-credentials ann --token="$(cat expired.token)" >/dev/null; kubectl --context=ann get pods`, []string{"Unauthorized"}},
+	{`kubectl config set-credentials ann --token="$(cat expired.token)" >/dev/null; kubectl --context=ann get pods`,
+		[]string{"Unauthorized"}},
 }
 
 // leastPrinted is how many characters the session prints at least.
@@ -149,8 +152,9 @@ func session(t *testing.T, server *harness.Server, issuer *issuertest.Issuer) (p
 	key, request := certificateRequest(t)
 	for name, text := range map[string]string{
 		"jane.key": key,
-		"jane.yaml": fmt.Sprintf("apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: jane}\n"+
-			"spec:\n  signerName: kubernetes.io/kube-apiserver-client\n  usages: [client auth]\n  request: %s\n",
+		"jane.yaml": fmt.Sprintf(
+			"apiVersion: certificates.k8s.io/v1\nkind: CertificateSigningRequest\nmetadata: {name: jane}\n"+
+				"spec:\n  signerName: kubernetes.io/kube-apiserver-client\n  usages: [client auth]\n  request: %s\n",
 			base64.StdEncoding.EncodeToString([]byte(request))),
 		"roles.yaml": `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -68,7 +68,8 @@ func containers(n int, image string) string {
 
 func subjects() []subject {
 	deployment := func(image string) object.Value {
-		v := must("metadata: {labels: {app: web, tier: front}}\nspec:\n  replicas: 3\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      volumes: [{name: data, emptyDir: {}}]\n")
+		v := must(
+			"metadata: {labels: {app: web, tier: front}}\nspec:\n  replicas: 3\n  selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      volumes: [{name: data, emptyDir: {}}]\n")
 		return v.WithAt(must(containers(2, image)), "spec", "template", "spec", "containers")
 	}
 	pod := func(image string) object.Value {
@@ -81,11 +82,14 @@ func subjects() []subject {
 			labels = labels.With(fmt.Sprintf("topology.example.com/label-%02d", i), object.StringOf("x"))
 		}
 		for i := range 50 {
-			images = append(images, must(fmt.Sprintf("names: [registry.example.com/team/image-%02d:v1]\nsizeBytes: %d", i, 1000000+i)))
+			images = append(images, must(fmt.Sprintf("names: [registry.example.com/team/image-%02d:v1]\nsizeBytes: %d", i,
+				1000000+i)))
 		}
-		v := must("metadata: {}\nspec: {podCIDR: 10.0.0.0/24, taints: [{key: a, effect: NoSchedule}]}\nstatus:\n  capacity: {cpu: \"8\", memory: 32Gi, pods: \"110\"}\n  conditions:\n" +
-			"  - {type: Ready, status: \"True\", reason: KubeletReady}\n  - {type: DiskPressure, status: \"False\"}\n  addresses:\n  - {type: InternalIP, address: 10.0.0.1}\n")
-		return v.WithAt(labels.With("zone", object.StringOf(zone)), "metadata", "labels").WithAt(object.ListOf(images...), "status", "images")
+		v := must(
+			"metadata: {}\nspec: {podCIDR: 10.0.0.0/24, taints: [{key: a, effect: NoSchedule}]}\nstatus:\n  capacity: {cpu: \"8\", memory: 32Gi, pods: \"110\"}\n  conditions:\n" +
+				"  - {type: Ready, status: \"True\", reason: KubeletReady}\n  - {type: DiskPressure, status: \"False\"}\n  addresses:\n  - {type: InternalIP, address: 10.0.0.1}\n")
+		return v.WithAt(labels.With("zone", object.StringOf(zone)), "metadata", "labels").WithAt(object.ListOf(images...),
+			"status", "images")
 	}
 	items := func(value string) object.Value {
 		var list []object.Value
@@ -99,7 +103,9 @@ func subjects() []subject {
 		var members []object.Member
 		for i := range 1500 {
 			text := strings.Repeat("0123456789", 12)
-			members = append(members, object.Member{Key: fmt.Sprintf("entry-%04d", i), Value: object.Fields("host", object.StringOf(text), "weight", object.IntOf(int64(i)), "tags", object.Strings("a", "b"))})
+			members = append(members, object.Member{Key: fmt.Sprintf("entry-%04d", i),
+				Value: object.Fields("host", object.StringOf(text), "weight", object.IntOf(int64(i)), "tags",
+					object.Strings("a", "b"))})
 		}
 		return object.Fields("spec", object.Fields("mode", object.StringOf(value), "entries", object.MapOf(members...)))
 	}
@@ -111,8 +117,10 @@ func subjects() []subject {
 		k.finish()
 		return k
 	}
-	listKind := custom("spec: {type: object, properties: {items: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, properties: {name: {type: string}, port: {type: integer}, value: {type: string}}}}}}")
-	largeKind := custom("spec: {type: object, properties: {mode: {type: string}, entries: {type: object, additionalProperties: {type: object, properties: {host: {type: string}, weight: {type: integer}, tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}}}}}}")
+	listKind := custom(
+		"spec: {type: object, properties: {items: {type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [name], items: {type: object, properties: {name: {type: string}, port: {type: integer}, value: {type: string}}}}}}")
+	largeKind := custom(
+		"spec: {type: object, properties: {mode: {type: string}, entries: {type: object, additionalProperties: {type: object, properties: {host: {type: string}, weight: {type: integer}, tags: {type: array, x-kubernetes-list-type: set, items: {type: string}}}}}}}")
 	return []subject{
 		{"Deployment", kindOf("Deployment"), deployment("v1"), deployment("v2")},
 		{"Pod20", kindOf("Pod"), pod("v1"), pod("v2")},
@@ -122,7 +130,8 @@ func subjects() []subject {
 	}
 }
 
-// live is the object with so many managers: alice has applied the intent, each of the others a label and what alice has first.
+// live is the object with so many managers: alice has applied the intent, each of the others a label and what alice has
+// first.
 func (s subject) live(b *testing.B, managers int) object.Value {
 	on := &state{kind: s.kind}
 	now := time.Unix(1_700_000_000, 0)
@@ -145,11 +154,13 @@ func (s subject) live(b *testing.B, managers int) object.Value {
 
 // whole is a body as it comes to the engines.
 func (s subject) whole(body object.Value) object.Value {
-	return body.With("apiVersion", object.StringOf(s.kind.apiVersion(s.kind.versions[0].name))).With("kind", object.StringOf(s.kind.name)).
+	return body.With("apiVersion", object.StringOf(s.kind.apiVersion(s.kind.versions[0].name))).With("kind",
+		object.StringOf(s.kind.name)).
 		WithAt(object.StringOf("x"), "metadata", "name")
 }
 
-// prepared is an upstream field manager with everything that is not its work done before: built-in objects are Go structs.
+// prepared is an upstream field manager with everything that is not its work done before: built-in objects are Go
+// structs.
 type prepared struct {
 	*managedfields.FieldManager
 	kind *kind

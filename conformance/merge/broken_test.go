@@ -10,7 +10,8 @@ import (
 	"plinth/object"
 )
 
-// turns are operations on an object that three managers share through two API versions, after what they have done before.
+// turns are operations on an object that three managers share through two API versions, after what they have done
+// before.
 const turns = `
 -- kind example.com/Thing --
 -- version v1 --
@@ -31,9 +32,9 @@ spec: {a: 3}
 spec: {a: 3, c: 5}
 `
 
-// TestConversionsThatFail takes the webhook of a conversion away in the middle of an operation: before the first conversion
-// that an engine asks for, before the second, and so on. An apply is refused and changes nothing; an update is stored with
-// the managedFields from before, or with those that it would have had.
+// TestConversionsThatFail takes the webhook of a conversion away in the middle of an operation: before the first
+// conversion that an engine asks for, before the second, and so on. An apply is refused and changes nothing; an update
+// is stored with the managedFields from before, or with those that it would have had.
 func TestConversionsThatFail(t *testing.T) {
 	h, err := readHistory(sections(turns))
 	if err != nil {
@@ -47,7 +48,8 @@ func TestConversionsThatFail(t *testing.T) {
 			whole := s.do(upstream{}, op, time.Now())
 			for _, e := range []engine{upstream{}, plinth{}} {
 				failed := 0
-				for failed < 100 && before.failsAt(t, fmt.Sprintf("%T, operation %d, conversion %d", e, i, failed+1), e, op, failed, whole) {
+				for failed < 100 && before.failsAt(t, fmt.Sprintf("%T, operation %d, conversion %d", e, i, failed+1), e, op,
+					failed, whole) {
 					failed++
 				}
 				t.Logf("%T, operation %d: %d conversions", e, i, failed)

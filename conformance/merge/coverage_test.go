@@ -18,11 +18,13 @@ import (
 	"golang.org/x/tools/cover"
 )
 
-var coverage = flag.Bool("coverage", false, "run scenarios and histories once more, and see that they reach what of upstream a server can reach")
+var coverage = flag.Bool("coverage", false,
+	"run scenarios and histories once more, and see that they reach what of upstream a server can reach")
 
 const (
 	smd = "sigs.k8s.io/structured-merge-diff/v6"
-	// wanted is how many percent of the statements that are not listed as unreachable have to be reached, in either package.
+	// wanted is how many percent of the statements that are not listed as unreachable have to be reached, in either
+	// package.
 	wanted = 95
 )
 
@@ -243,8 +245,8 @@ func (c tallied) rest() int { return c.all - c.listed }
 
 func (c tallied) percent() float64 { return 100 * float64(c.reached) / float64(c.rest()) }
 
-// measure holds profiles of upstream's packages against the list: what has been reached of the rest, and which entries are
-// for nothing, because a block of theirs has been reached, or because the profiles have none.
+// measure holds profiles of upstream's packages against the list: what has been reached of the rest, and which entries
+// are for nothing, because a block of theirs has been reached, or because the profiles have none.
 func measure(profiles []*cover.Profile, upstream sources, entries []entry) (map[string]*tallied, []string) {
 	counts := map[string]*tallied{}
 	for _, name := range upstreamPackages {
@@ -266,7 +268,8 @@ func measure(profiles []*cover.Profile, upstream sources, entries []entry) (map[
 				used[i] = true
 				count.listed += b.NumStmt
 				if b.Count > 0 {
-					problems = append(problems, fmt.Sprintf("unreachable.txt:%d: this has been reached, %d times: %s", entries[i].line, b.Count, where))
+					problems = append(problems, fmt.Sprintf("unreachable.txt:%d: this has been reached, %d times: %s", entries[i].line,
+						b.Count, where))
 				}
 				continue
 			}
@@ -305,7 +308,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	for _, name := range upstreamPackages {
 		c := counts[name]
-		t.Logf("%s: %d statements, %d of them listed as unreachable; of the other %d, %d have been reached: %.1f %% (of all: %.1f %%)",
+		t.Logf(
+			"%s: %d statements, %d of them listed as unreachable; of the other %d, %d have been reached: %.1f %% (of all: %.1f %%)",
 			name, c.all, c.listed, c.rest(), c.reached, c.percent(), 100*float64(c.reached)/float64(max(c.all, 1)))
 		for _, where := range c.missed {
 			t.Logf("not reached: %s", where)
@@ -324,7 +328,8 @@ func profile(t *testing.T) []*cover.Profile {
 	for _, name := range upstreamPackages {
 		packages = append(packages, smd+"/"+name)
 	}
-	said, err := exec.Command("go", "test", "-count=1", "-timeout", "3h", "-v", "-coverprofile", out, "-coverpkg", strings.Join(packages, ","), ".",
+	said, err := exec.Command("go", "test", "-count=1", "-timeout", "3h", "-v", "-coverprofile", out, "-coverpkg",
+		strings.Join(packages, ","), ".",
 		"-run", "^(TestScenarios|TestGoStructs|TestConversionsThatFail|TestHistories)$",
 		"-histories", fmt.Sprint(*histories), "-seed", fmt.Sprint(*seed), "-length", fmt.Sprint(*length),
 		"-scattered", fmt.Sprint(*scattered)).CombinedOutput()
@@ -371,13 +376,16 @@ func left() {
 		{StartLine: 15, StartCol: 2, EndLine: 15, EndCol: 12, NumStmt: 1, Count: 1},
 		{StartLine: 18, StartCol: 13, EndLine: 20, EndCol: 2, NumStmt: 1, Count: 0},
 	}}}
-	const why, first, same, all = "Because.\n", "  merge/update.go Updater.update | 1 of 2: if err := compare(old, new); err != nil { return err\n",
+	const why, first, same, all = "Because.\n",
+		"  merge/update.go Updater.update | 1 of 2: if err := compare(old, new); err != nil { return err\n",
 		"  merge/update.go Updater.update | case old == new: return nil\n", "  merge/update.go left\n"
 	for _, c := range []struct{ list, code, want string }{
 		{why + first + same + "\n" + why + all, code, "reached 5 of 5"},
 		{why + first + same, code, "reached 5 of 6; missed merge/update.go:18: func left() {"},
-		{why + all, code, "reached 5 of 7; missed merge/update.go:4: if err := compare(old, new); err != nil {; missed merge/update.go:8: case old == new:"},
-		{why + strings.Replace(first, "1 of", "2 of", 1), code, "unreachable.txt:2: this has been reached, 1 times: merge/update.go:12: if err := compare(old, new); err != nil {"},
+		{why + all, code,
+			"reached 5 of 7; missed merge/update.go:4: if err := compare(old, new); err != nil {; missed merge/update.go:8: case old == new:"},
+		{why + strings.Replace(first, "1 of", "2 of", 1), code,
+			"unreachable.txt:2: this has been reached, 1 times: merge/update.go:12: if err := compare(old, new); err != nil {"},
 		{why + "  merge/update.go Updater.update\n", code, "this has been reached, 2 times"},
 		{why + "  merge/update.go Updater.update | return err\n", code, "upstream has this 2 times"},
 		{why + "  merge/update.go Updater.update | 2 of 2: return err\n", code, "no block begins there"},
@@ -401,11 +409,13 @@ func left() {
 		upstream := sources{"merge/update.go": s}
 		entries, problems := readUnreachable(c.list, upstream)
 		counts, more := measure(profiles, upstream, entries)
-		got := append(append(problems, more...), fmt.Sprintf("reached %d of %d", counts["merge"].reached, counts["merge"].rest()))
+		got := append(append(problems, more...), fmt.Sprintf("reached %d of %d", counts["merge"].reached,
+			counts["merge"].rest()))
 		for _, where := range counts["merge"].missed {
 			got = append(got, "missed "+where)
 		}
-		if told := strings.Join(got, "; "); !strings.Contains(told, c.want) || strings.HasPrefix(c.want, "reached") && told != c.want {
+		if told := strings.Join(got, "; "); !strings.Contains(told, c.want) || strings.HasPrefix(c.want, "reached") &&
+			told != c.want {
 			t.Errorf("%s\n%s\nwant: %s", c.list, told, c.want)
 		}
 	}

@@ -58,8 +58,10 @@ func (c *tally) add(op step, o outcome) {
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d operations: %d applies, %d conflicts, %d failed, %d refused otherwise, %d without a change, %d updates not tracked, %d where upstream is of two minds",
-		c.steps.Load(), c.applies.Load(), c.conflicts.Load(), c.internal.Load(), c.refused.Load(), c.same.Load(), c.untracked.Load(), c.moody.Load())
+	return fmt.Sprintf(
+		"%d operations: %d applies, %d conflicts, %d failed, %d refused otherwise, %d without a change, %d updates not tracked, %d where upstream is of two minds",
+		c.steps.Load(), c.applies.Load(), c.conflicts.Load(), c.internal.Load(), c.refused.Load(), c.same.Load(),
+		c.untracked.Load(), c.moody.Load())
 }
 
 // SPEC: SSA-1 SSA-3 SSA-4 SSA-5 SSA-6 SSA-7 SSA-8 SSA-9 SSA-10 SSA-11 SSA-13 SSA-14 SSA-15 SSA-16
@@ -169,8 +171,8 @@ type difference struct {
 	moody     bool  // upstream has answers of several kinds
 }
 
-// difference runs a history through upstream and another engine; nil if they agree, or differ in what is explained. After
-// such a difference both go on from where upstream is.
+// difference runs a history through upstream and another engine; nil if they agree, or differ in what is explained.
+// After such a difference both go on from where upstream is.
 func (h *history) difference(e engine, explain func(string)) *difference {
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // every run begins with a second
 	theirs, ours := &state{kind: h.kind}, &state{kind: h.kind}

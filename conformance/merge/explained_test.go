@@ -86,7 +86,8 @@ var explanations = []explained{
 			"null, and takes it out of the list although others own it or the intent has it. kubernetes-sigs/structured-merge-diff#305",
 		is: func(_ *history, d *difference) bool {
 			v := d.kinds.version(d.kinds.apiVersion(d.op.version))
-			return d.op.verb == apply && d.want.err == nil && v != nil && (omitsKey(v.typ, d.op.body) || omitsKey(v.typ, d.got.live))
+			return d.op.verb == apply && d.want.err == nil && v != nil &&
+				(omitsKey(v.typ, d.op.body) || omitsKey(v.typ, d.got.live))
 		},
 	},
 	{
@@ -96,7 +97,8 @@ var explanations = []explained{
 			"upstream panics. Here what is not given up is not taken out. kubernetes/kubernetes#117260",
 		is: func(_ *history, d *difference) bool {
 			why := d.want.why()
-			return d.op.verb == apply && (strings.Contains(why, prunes+": failed add back owned items: failed to convert pruned object") ||
+			return d.op.verb == apply && (strings.Contains(why,
+				prunes+": failed add back owned items: failed to convert pruned object") ||
 				strings.Contains(why, "panic: ") && strings.Contains(why, ".addBackDanglingItems("))
 		},
 	},
@@ -149,7 +151,8 @@ func loses(theirs, ours, intent object.Value) bool {
 	})
 }
 
-// omitsKey says whether an associative list has an item that leaves a key to its default, or says what it would be anyway.
+// omitsKey says whether an associative list has an item that leaves a key to its default, or says what it would be
+// anyway.
 func omitsKey(t *schema.Type, v object.Value) bool {
 	switch {
 	case t == nil:

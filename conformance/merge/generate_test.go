@@ -31,7 +31,8 @@ func (g *generator) kind() *kind {
 	if g.chance(0.15) {
 		return pick(g, builtinKinds()...)
 	}
-	k := &kind{group: "example.com", name: "Thing", versions: []*version{{name: "v1"}}, status: g.chance(0.4), forgetful: g.chance(0.2)}
+	k := &kind{group: "example.com", name: "Thing", versions: []*version{{name: "v1"}}, status: g.chance(0.4),
+		forgetful: g.chance(0.2)}
 	deduced := g.chance(0.08)
 	if !deduced {
 		k.versions[0].root = g.root(k.status)
@@ -232,7 +233,8 @@ func (g *generator) turn(n *node) bool {
 // value is a random value of a type. Lists may hold an item twice if dup is set, which an intent may not.
 func (g *generator) value(t *schema.Type, depth int, dup bool) object.Value {
 	if g.wrong > 0 && g.chance(g.wrong) {
-		return pick(g, object.StringOf("wrong"), object.IntOf(7), object.ListOf(object.IntOf(1)), object.Fields("wrong", object.IntOf(1)), object.BoolOf(true))
+		return pick(g, object.StringOf("wrong"), object.IntOf(7), object.ListOf(object.IntOf(1)),
+			object.Fields("wrong", object.IntOf(1)), object.BoolOf(true))
 	}
 	if g.chance(0.02) {
 		return object.Nil
@@ -372,7 +374,8 @@ func (g *generator) anything(depth int) object.Value {
 			return object.ListOf(g.anything(depth-1), g.anything(depth-1))
 		}
 	}
-	return pick(g, object.IntOf(1), object.IntOf(2), object.StringOf("a"), object.StringOf("b"), object.BoolOf(true), object.MapOf(),
+	return pick(g, object.IntOf(1), object.IntOf(2), object.StringOf("a"), object.StringOf("b"), object.BoolOf(true),
+		object.MapOf(),
 		object.ListOf(), object.Nil, object.FloatOf(1.5))
 }
 
@@ -503,7 +506,8 @@ func (g *generator) metadata(dup bool) object.Value {
 		m = m.With("labels", g.value(&schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}, 1, false))
 	}
 	if g.chance(0.2) {
-		m = m.With("annotations", withoutNulls(g.value(&schema.Type{Kind: schema.Map, Elem: &schema.Type{Kind: schema.String}}, 1, false)))
+		m = m.With("annotations", withoutNulls(g.value(&schema.Type{Kind: schema.Map,
+			Elem: &schema.Type{Kind: schema.String}}, 1, false)))
 	}
 	if g.chance(0.15) {
 		finalizers := &schema.Type{Kind: schema.List, ListType: schema.Set, Elem: &schema.Type{Kind: schema.String}}
@@ -511,7 +515,8 @@ func (g *generator) metadata(dup bool) object.Value {
 	}
 	if g.chance(0.1) {
 		owner := func(uid string) object.Value {
-			return object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("ConfigMap"), "name", object.StringOf(pick(g, "a", "b")), "uid", object.StringOf(uid))
+			return object.Fields("apiVersion", object.StringOf("v1"), "kind", object.StringOf("ConfigMap"), "name",
+				object.StringOf(pick(g, "a", "b")), "uid", object.StringOf(uid))
 		}
 		m = m.With("ownerReferences", object.ListOf(owner("1"), owner(pick(g, "2", "3"))))
 	}
@@ -534,7 +539,8 @@ func withoutNulls(v object.Value) object.Value {
 // managers is who writes. The same few, so that they meet; a second handful for the cap.
 var managers = []string{"alice", "bob", "carol", "kubectl"}
 
-var manyManagers = []string{"m01", "m02", "m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11", "m12", "m13", "m14",
+var manyManagers = []string{"m01", "m02", "m03", "m04", "m05", "m06", "m07", "m08", "m09", "m10", "m11", "m12",
+	"m13", "m14",
 	"before-first-apply", "ancient-changes", "", "kubectl-client-side-apply", strings.Repeat("long", 32), `quo"ted`, "ü"}
 
 // history makes a kind and what some managers do to an object of it. It runs along with upstream, because an update
@@ -563,8 +569,8 @@ func (g *generator) history(steps int, now func() time.Time) (*history, []outcom
 	return h, outcomes
 }
 
-// pruned is the object without the fields that its version does not have, as the API server has it before it comes to the
-// field manager; names differ between versions.
+// pruned is the object without the fields that its version does not have, as the API server has it before it comes to
+// the field manager; names differ between versions.
 func (g *generator) pruned(k *kind, op step) object.Value {
 	v := k.version(k.apiVersion(op.version))
 	if v == nil || v.root == nil || g.wrong > 0 {
@@ -597,7 +603,8 @@ func (n *node) prune(v object.Value) object.Value {
 
 // step makes one operation.
 func (g *generator) step(s *state, intents map[string]object.Value, crowd bool) step {
-	op := step{manager: pick(g, managers...), version: pick(g, s.kind.versions...).name, wait: time.Duration(g.IntN(3)) * 400 * time.Millisecond}
+	op := step{manager: pick(g, managers...), version: pick(g, s.kind.versions...).name,
+		wait: time.Duration(g.IntN(3)) * 400 * time.Millisecond}
 	if crowd && g.chance(0.8) || g.chance(0.05) {
 		op.manager = pick(g, manyManagers...)
 	}
@@ -630,7 +637,8 @@ func (g *generator) reschema(s *state, op *step) bool {
 	if s.kind.builtin || s.kind.versions[0].root == nil {
 		return false
 	}
-	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, forgetful: s.kind.forgetful, fragile: s.kind.fragile, scale: s.kind.scale}
+	k := &kind{group: s.kind.group, name: s.kind.name, status: s.kind.status, forgetful: s.kind.forgetful,
+		fragile: s.kind.fragile, scale: s.kind.scale}
 	for _, v := range s.kind.versions {
 		k.versions = append(k.versions, &version{name: v.name, root: v.root.clone(), renames: v.renames})
 	}
@@ -717,7 +725,8 @@ func (g *generator) scatter(s *state) object.Value {
 			fields = fields.With(pick(g, "f:kind", "f:apiVersion", "f:metadata", "f:spec", "f:zz"), object.MapOf())
 		}
 		if g.chance(0.15) {
-			fields = fields.WithAt(object.MapOf(), "f:spec", pick(g, "f:a", "f:b", "f:c", "."), pick(g, "f:k1", "v:1", "i:0", "f:a", "."))
+			fields = fields.WithAt(object.MapOf(), "f:spec", pick(g, "f:a", "f:b", "f:c", "."),
+				pick(g, "f:k1", "v:1", "i:0", "f:a", "."))
 		}
 		e = e.With("fieldsV1", fields)
 		if g.chance(0.3) {
@@ -754,7 +763,8 @@ func (g *generator) annotate(s *state, body object.Value, version string) object
 	text := string(object.AppendJSON(nil, body.WithoutAt("metadata", "annotations").WithoutAt("metadata", "managedFields").
 		With("apiVersion", object.StringOf(s.kind.apiVersion(version))).With("kind", object.StringOf(s.kind.name))))
 	if g.chance(0.1) {
-		text = pick(g, "", "{", "{}", `{"apiVersion":"example.com/v1","kind":"Other"}`, "[]", strings.Replace(text, "v1", "v9", 1))
+		text = pick(g, "", "{", "{}", `{"apiVersion":"example.com/v1","kind":"Other"}`, "[]",
+			strings.Replace(text, "v1", "v9", 1))
 	}
 	if k := body.At("metadata", "annotations").Kind(); k != object.Map && k != object.Null {
 		return body
@@ -766,7 +776,8 @@ func (g *generator) annotate(s *state, body object.Value, version string) object
 func (g *generator) managed(s *state) object.Value {
 	live := s.live.At("metadata", "managedFields").Items()
 	entry := func(fields string) object.Value {
-		return object.Fields("manager", object.StringOf(pick(g, managers...)), "operation", object.StringOf(pick(g, "Apply", "Update")),
+		return object.Fields("manager", object.StringOf(pick(g, managers...)), "operation",
+			object.StringOf(pick(g, "Apply", "Update")),
 			"apiVersion", object.StringOf(pick(g, s.kind.apiVersion("v1"), s.kind.apiVersion("v2"), "example.com/v0")),
 			"fieldsType", object.StringOf("FieldsV1"), "fieldsV1", parse(fields))
 	}
@@ -778,19 +789,23 @@ func (g *generator) managed(s *state) object.Value {
 	case 3:
 		return object.ListOf(object.Fields("manager", object.StringOf("x")))
 	case 4:
-		return object.ListOf(entry(`{"f:spec":{"f:a":{},"f:b":{".":{},"f:k1":{}},"x:odd":{}},"f:metadata":{"f:labels":{"f:k1":{}}}}`))
+		return object.ListOf(
+			entry(`{"f:spec":{"f:a":{},"f:b":{".":{},"f:k1":{}},"x:odd":{}},"f:metadata":{"f:labels":{"f:k1":{}}}}`))
 	case 5:
 		if len(live) > 0 {
 			return object.ListOf(live[g.IntN(len(live)):]...)
 		}
 		return object.ListOf(entry(`{}`))
 	case 6:
-		return object.ListOf(append(slices.Clone(live), entry(`{"f:spec":{".":{},"f:a":{"k:{\"key\":\"a\"}":{".":{},"f:key":{}},"v:\"a\"":{},"i:0":{}}}}`))...)
+		return object.ListOf(append(slices.Clone(live),
+			entry(`{"f:spec":{".":{},"f:a":{"k:{\"key\":\"a\"}":{".":{},"f:key":{}},"v:\"a\"":{},"i:0":{}}}}`))...)
 	case 7:
-		return object.ListOf(append(slices.Clone(live), entry(`{"f:spec":{"f:a":{"v:1":{},"v:1.0":{},"v:true":{},"v:null":{}}}}`).
-			With("subresource", object.StringOf("status")), entry(`{"f:status":{}}`))...)
+		return object.ListOf(append(slices.Clone(live),
+			entry(`{"f:spec":{"f:a":{"v:1":{},"v:1.0":{},"v:true":{},"v:null":{}}}}`).
+				With("subresource", object.StringOf("status")), entry(`{"f:status":{}}`))...)
 	}
-	return object.ListOf(entry(pick(g, `{"bad":{}}`, `{"f:spec":1}`, `{"k:{":{}}`, `{"v:":{}}`, `{"i:x":{}}`, `{"f:spec":[]}`, `{"f:spec":null}`)))
+	return object.ListOf(entry(pick(g, `{"bad":{}}`, `{"f:spec":1}`, `{"k:{":{}}`, `{"v:":{}}`, `{"i:x":{}}`,
+		`{"f:spec":[]}`, `{"f:spec":null}`)))
 }
 
 // intent makes the body of an apply: a new one, a changed one, the same one again, or some of what is there.

@@ -53,7 +53,8 @@ func (s *state) do(e engine, op step, now time.Time) outcome {
 		s.kind = op.kind
 		return outcome{live: s.live, same: true}
 	}
-	w := write{kind: s.kind, version: op.version, manager: op.manager, subresource: op.subresource, force: op.force, now: now}
+	w := write{kind: s.kind, version: op.version, manager: op.manager, subresource: op.subresource,
+		force: op.force, now: now}
 	if s.kind.version(w.apiVersion()) == nil {
 		return outcome{live: s.live, err: &refusal{kind: "not served"}, same: true}
 	}

@@ -18,8 +18,8 @@ import (
 	"plinth/schema"
 )
 
-// node is a structural schema, in the words of a CustomResourceDefinition. It is the one description that both engines get
-// their types from.
+// node is a structural schema, in the words of a CustomResourceDefinition. It is the one description that both engines
+// get their types from.
 type node struct {
 	Type       string           `json:"type,omitempty"` // "object", "array", a scalar, or "" for whatever there is
 	Properties map[string]*node `json:"properties,omitempty"`
@@ -81,7 +81,8 @@ func (n *node) compile() *schema.Type {
 		}
 		for _, name := range n.names() {
 			p := n.Properties[name]
-			t.Fields = append(t.Fields, schema.Field{Name: name, Type: p.compile(), Pointer: true, OmitEmpty: true, Default: valueOf(p.Default)})
+			t.Fields = append(t.Fields, schema.Field{Name: name, Type: p.compile(), Pointer: true, OmitEmpty: true,
+				Default: valueOf(p.Default)})
 		}
 		return t
 	case "array":
@@ -197,8 +198,8 @@ func (k *kind) convert(v object.Value, to string) (object.Value, error) {
 	return v.With("spec", object.MapOf(members...)), nil
 }
 
-// renamed is what a field of spec is called in the first version if it has this name here, and the other way round: names
-// are swapped, so that nothing is lost on the way to another version and back.
+// renamed is what a field of spec is called in the first version if it has this name here, and the other way round:
+// names are swapped, so that nothing is lost on the way to another version and back.
 func (v *version) renamed(name string) string {
 	for first, here := range v.renames {
 		switch name {

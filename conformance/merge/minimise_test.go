@@ -69,7 +69,8 @@ func (d *difference) kind() string {
 		return o.String()
 	}
 	undeclared := strings.Contains(d.want.why(), "not declared in schema")
-	return strconv.FormatBool(undeclared) + "|" + of(d.want) + "|" + of(d.got) + "|" + strconv.FormatBool(bare(d.want) == bare(d.got))
+	return strconv.FormatBool(undeclared) + "|" + of(d.want) + "|" + of(d.got) + "|" +
+		strconv.FormatBool(bare(d.want) == bare(d.got))
 }
 
 // simpler is the step with one of its particulars left out.
@@ -180,7 +181,8 @@ func (h *history) withoutUnusedFields(shows func(*history) bool) *history {
 
 // clone is a copy that shares no schema with the kind.
 func (k *kind) clone() *kind {
-	c := &kind{group: k.group, name: k.name, builtin: k.builtin, forgetful: k.forgetful, fragile: k.fragile, status: k.status, scale: k.scale}
+	c := &kind{group: k.group, name: k.name, builtin: k.builtin, forgetful: k.forgetful, fragile: k.fragile,
+		status: k.status, scale: k.scale}
 	for _, v := range k.versions {
 		c.versions = append(c.versions, &version{name: v.name, root: v.root.clone(), renames: v.renames, typ: v.typ})
 	}

@@ -10,25 +10,30 @@ import (
 	"testing"
 )
 
-var mutations = flag.Int("mutations", 0, "break plinth/merge in this many ways, one after the other, and see that the histories tell; -1: in all of them")
+var mutations = flag.Int("mutations", 0,
+	"break plinth/merge in this many ways, one after the other, and see that the histories tell; -1: in all of them")
 
-// mutants are changes to plinth/merge that the histories or the scenarios have to notice: file, what stands there, and what
-// is put in its place.
+// mutants are changes to plinth/merge that the histories or the scenarios have to notice: file, what stands there, and
+// what is put in its place.
 var mutants = []struct{ file, old, new string }{
 	{"set.go", "			case deep:\n				rest = node{}", "			case deep:\n				rest.marks = 0"},
 	{"set.go", "			if b.marks&which != 0 {\n				n.marks = a.marks", "			if b.marks != 0 {\n				n.marks = a.marks"},
-	{"set.go", "out = append(out, node{a.element, a.marks | b.marks, a.below.union(b.below)})", "out = append(out, node{a.element, a.marks | b.marks, a.below})"},
+	{"set.go", "out = append(out, node{a.element, a.marks | b.marks, a.below.union(b.below)})",
+		"out = append(out, node{a.element, a.marks | b.marks, a.below})"},
 	{"fieldset.go", "if first == i || s.strict {", "if s.strict {"},
 	{"fieldset.go", "!declared || m.Value.IsNull() ||", "!declared ||"},
-	{"fieldset.go", "m.Value.Kind() == object.Map && m.Value.Len() == 0", "m.Value.Kind() == object.List && m.Value.Len() == 0"},
+	{"fieldset.go", "m.Value.Kind() == object.Map && m.Value.Len() == 0",
+		"m.Value.Kind() == object.List && m.Value.Len() == 0"},
 	{"compare.go", "m |= removed", "m |= touched"},
 	{"compare.go", "	if old != new {", "	if false {"},
 	{"compare.go", "			if !sameItems(olds, i, was, news, j, is) {", "			if false {"},
-	{"compare.go", "if s == leaf || atomic(t, s) || !eitherHas(was, is, kind) {", "if s == leaf || atomic(t, s) || kind == object.Null {"},
+	{"compare.go", "if s == leaf || atomic(t, s) || !eitherHas(was, is, kind) {",
+		"if s == leaf || atomic(t, s) || kind == object.Null {"},
 	{"join.go", "z.shared < len(z.want) && !same(z.wants.ids[z.shared], z.olds.ids[i])", "z.shared < 0"},
 	{"join.go", "if k < 0 || z.olds.next(k) >= 0 {", "if k < 0 {"},
 	{"prune.go", "if last.APIVersion == writer.APIVersion && last.set.within(writer.set) {", "if true {"},
-	{"prune.go", "still := fieldsOf(p, t).withStructs(t).Union(set.withStructs(t))", "still := fieldsOf(p, t).withStructs(t)"},
+	{"prune.go", "still := fieldsOf(p, t).withStructs(t).Union(set.withStructs(t))",
+		"still := fieldsOf(p, t).withStructs(t)"},
 	{"prune.go", "Minus(still).Intersect(lastSet)", "Minus(still)"},
 	{"reconcile.go", "of != nil && !schemaless(of)", "of != nil"},
 	{"reconcile.go", "n.marks, n.below = owned, Set{}", "n.marks = owned"},
@@ -38,10 +43,12 @@ var mutants = []struct{ file, old, new string }{
 	{"merge.go", "now.set = diff.only(touched).Minus(unowned)", "now.set = diff.only(touched)"},
 	{"merge.go", "	if changed {\n", "	if true {\n"},
 	{"merge.go", "e.set.minus(diff, touched|removed, false)", "e.set.minus(diff, touched, false)"},
-	{"merge.go", "		if t == nil {\n			continue\n		}\n		if set", "		if t == nil {\n			kept = append(kept, e)\n			continue\n		}\n		if set"},
+	{"merge.go", "		if t == nil {\n			continue\n		}\n		if set",
+		"		if t == nil {\n			kept = append(kept, e)\n			continue\n		}\n		if set"},
 	{"merge.go", "len(o.entries) == 0 && live.At(\"metadata\", \"uid\").Str() != \"\"", "false"},
 	{"lastapplied.go", "		if !set.Has(c.Path) {\n", "		if set.Empty() {\n"},
-	{"lastapplied.go", "	if annotations.At(LastApplied).Str() == \"\" {\n		return merged\n	}\n", "	if true {\n		return merged\n	}\n"},
+	{"lastapplied.go", "	if annotations.At(LastApplied).Str() == \"\" {\n		return merged\n	}\n",
+		"	if true {\n		return merged\n	}\n"},
 	{"scale.go", "main.APIVersion, main.Time = apiVersion, \"\"", "main.APIVersion = apiVersion"},
 	{"merge.go", "return s.MinusAll(o.kind.Reset[version])", "return s.Minus(o.kind.Reset[version])"},
 	{"shape.go", "	v := f.Implied()\n", "	v := object.Nil\n"},
@@ -82,7 +89,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), ".", "-run", "TestHistories|TestScenarios",
+		out, err := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), ".", "-run",
+			"TestHistories|TestScenarios",
 			"-histories", "3000", "-enough", "1").CombinedOutput()
 		switch {
 		case err == nil:

@@ -46,7 +46,8 @@ func (plinth) kind(w write) (*merge.Kind, merge.Writer) {
 	for _, v := range w.kind.versions {
 		k.Reset[w.kind.apiVersion(v.name)] = merge.Fields(w.kind.resets(w.subresource)...)
 	}
-	return k, merge.Writer{Manager: w.manager, APIVersion: w.apiVersion(), Subresource: w.subresource, Force: w.force, Now: w.now.UTC().Format(time.RFC3339)}
+	return k, merge.Writer{Manager: w.manager, APIVersion: w.apiVersion(), Subresource: w.subresource, Force: w.force,
+		Now: w.now.UTC().Format(time.RFC3339)}
 }
 
 func pathOf(names []string) merge.Path {

@@ -126,8 +126,8 @@ func readKind(word, rest, text string) (*kind, error) {
 	return k, nil
 }
 
-// readVersion adds a version: its name, whether whole objects are atomic, renamed fields of spec, and the schemas of the
-// top-level fields. Without schemas the kind has none.
+// readVersion adds a version: its name, whether whole objects are atomic, renamed fields of spec, and the schemas of
+// the top-level fields. Without schemas the kind has none.
 func (k *kind) readVersion(rest, text string) error {
 	words := strings.Fields(rest)
 	v := &version{name: words[0], renames: map[string]string{}}
@@ -207,8 +207,8 @@ func readStep(of verb, rest, text string) (step, error) {
 	return op, err
 }
 
-// TestScenarios runs the files of testdata through both engines. Where a file says what plinth does instead, it says why
-// in its first lines.
+// TestScenarios runs the files of testdata through both engines. Where a file says what plinth does instead, it says
+// why in its first lines.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -254,8 +254,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// transcript runs a history through both engines and is the file that says what they did; and the names of the explanations
-// of their differences, "" for one that has none.
+// transcript runs a history through both engines and is the file that says what they did; and the names of the
+// explanations of their differences, "" for one that has none.
 func (h *history) transcript(why string) (text string, whys []string) {
 	var b strings.Builder
 	b.WriteString(why + h.kind.text())

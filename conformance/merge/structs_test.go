@@ -50,7 +50,8 @@ func (structs) manager(w write) (*managedfields.FieldManager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource, k.filters(w.subresource))
+	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource,
+		k.filters(w.subresource))
 }
 
 func structOf(u *unstructured.Unstructured) (runtime.Object, error) {

@@ -30,8 +30,8 @@ import (
 // upstream is the field manager of Kubernetes, put together as the API server does it.
 type upstream struct{}
 
-// upstreamKind is what upstream needs of a kind, made once. It is what the API server calls a convertor, a defaulter and a
-// creater, too.
+// upstreamKind is what upstream needs of a kind, made once. It is what the API server calls a convertor, a defaulter
+// and a creater, too.
 type upstreamKind struct {
 	*kind
 	types managedfields.TypeConverter
@@ -39,7 +39,8 @@ type upstreamKind struct {
 
 // models are the OpenAPI definitions of the built-in types.
 var models = sync.OnceValues(func() (map[string]*spec.Schema, error) {
-	config := genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, openapinamer.NewDefinitionNamer(scheme.Scheme))
+	config := genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions,
+		openapinamer.NewDefinitionNamer(scheme.Scheme))
 	return builder3.BuildOpenAPIDefinitionsForResources(config, modelNames()...)
 })
 
@@ -218,7 +219,8 @@ func (upstream) manager(w write) (*managedfields.FieldManager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource, k.filters(w.subresource))
+	return managedfields.NewDefaultCRDFieldManager(k.types, k, k, k, gv.WithKind(k.name), gv, w.subresource,
+		k.filters(w.subresource))
 }
 
 // filters are the fields that a write to a subresource does not own, in every version.

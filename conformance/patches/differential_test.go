@@ -31,9 +31,10 @@ func (c *tally) add(what string) {
 	c.counts[what]++
 }
 
-// run compares families of cases until there are enough differences. differs compares one case of those that prepare has
-// made; cases of one family are compared by one goroutine.
-func run[F any](t *testing.T, prepare func(number uint64) F, differs func(number uint64, f F, count *tally) string) *tally {
+// run compares families of cases until there are enough differences. differs compares one case of those that prepare
+// has made; cases of one family are compared by one goroutine.
+func run[F any](t *testing.T, prepare func(number uint64) F,
+	differs func(number uint64, f F, count *tally) string) *tally {
 	t.Logf("seed %d", *seed)
 	var next atomic.Uint64
 	var found atomic.Int64
@@ -82,7 +83,8 @@ func TestStrategicIsUpstreams(t *testing.T) {
 		}
 		return c.tell(d)
 	})
-	for _, outcome := range []string{"made by CreateTwoWayMergePatch", "made by CreateThreeWayMergePatch", "made up", "spoilt"} {
+	for _, outcome := range []string{"made by CreateTwoWayMergePatch", "made by CreateThreeWayMergePatch", "made up",
+		"spoilt"} {
 		if *cases >= 1000 && count.counts["patches "+outcome] < int(*cases/20) {
 			t.Errorf("only %d patches %s", count.counts["patches "+outcome], outcome)
 		}
@@ -149,7 +151,8 @@ func (c strategic) tell(d *difference) string {
 	for _, line := range []struct {
 		what string
 		text any
-	}{{"live", string(object.AppendJSON(nil, c.live))}, {"patch", string(object.AppendJSON(nil, c.patch))}, {"upstream", d.want}, {"plinth", d.got}} {
+	}{{"live", string(object.AppendJSON(nil, c.live))}, {"patch", string(object.AppendJSON(nil, c.patch))},
+		{"upstream", d.want}, {"plinth", d.got}} {
 		fmt.Fprintf(&b, "%-9s %v\n", line.what, line.text)
 	}
 	return b.String()

@@ -43,7 +43,8 @@ func explain(c strategic, want, got outcome) (string, bool) {
 	return "", false
 }
 
-// reordered says whether two objects differ only in the order of scalar lists of which the live object had one item twice.
+// reordered says whether two objects differ only in the order of scalar lists of which the live object had one item
+// twice.
 func reordered(live, a, b object.Value) bool {
 	switch {
 	case object.Equal(a, b):

@@ -27,7 +27,8 @@ func newGenerator(seed, number uint64) *generator {
 	return &generator{rng: rng, wild: []float64{0, 0, 0.02, 0.15}[rng.IntN(4)]}
 }
 
-// family is three variants of an object. Decoding them takes longer than patching them, so several cases share a family.
+// family is three variants of an object. Decoding them takes longer than patching them, so several cases share a
+// family.
 type family struct {
 	kind                        *kind
 	original, modified, current map[string]any
@@ -80,13 +81,15 @@ func (g *generator) strategic(f family) (strategic, string) {
 	c := strategic{k, valueOf(live), valueOf(patch)}
 	if g.chance(0.002) { // too rare otherwise: lists of lists are told apart only where the live list is empty
 		list := object.ListOf(object.Strings("a"))
-		c.live, c.patch = c.live.WithAt(object.ListOf(), "metadata", "finalizers"), object.Fields("metadata", object.Fields("finalizers", list))
+		c.live, c.patch = c.live.WithAt(object.ListOf(), "metadata", "finalizers"),
+			object.Fields("metadata", object.Fields("finalizers", list))
 	}
 	return c, how
 }
 
 func (g *generator) twoWay(k *kind, original, modified map[string]any) map[string]any {
-	text, err := strategicpatch.CreateTwoWayMergePatch(jsonOf(original), jsonOf(modified), reflect.New(k.golang).Interface())
+	text, err := strategicpatch.CreateTwoWayMergePatch(jsonOf(original), jsonOf(modified),
+		reflect.New(k.golang).Interface())
 	return parsed(text, err)
 }
 
@@ -95,7 +98,8 @@ func (g *generator) threeWay(k *kind, original, modified, current map[string]any
 	if err != nil {
 		return nil
 	}
-	text, err := strategicpatch.CreateThreeWayMergePatch(jsonOf(original), jsonOf(modified), jsonOf(current), meta, g.chance(0.9))
+	text, err := strategicpatch.CreateThreeWayMergePatch(jsonOf(original), jsonOf(modified), jsonOf(current), meta,
+		g.chance(0.9))
 	return parsed(text, err)
 }
 
@@ -120,10 +124,11 @@ func (g *generator) variant(k *kind, doc map[string]any) map[string]any {
 }
 
 // keyNames are the fields that lists are merged by.
-var keyNames = []string{"name", "containerPort", "devicePath", "ip", "mountPath", "port", "resourceClaimName", "status", "topologyKey", "type", "uid"}
+var keyNames = []string{"name", "containerPort", "devicePath", "ip", "mountPath", "port", "resourceClaimName", "status",
+	"topologyKey", "type", "uid"}
 
-// changed removes and alters fields, and gives lists items that differ in their keys. It shares nothing with what it is made
-// of.
+// changed removes and alters fields, and gives lists items that differ in their keys. It shares nothing with what it is
+// made of.
 func (g *generator) changed(v any, rate float64) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -194,7 +199,8 @@ func (g *generator) sibling(item any, _ int) any {
 func (g *generator) mapping(t *schema.Type, live map[string]any, depth int) map[string]any {
 	patch := map[string]any{}
 	if g.chance(0.03 + g.wild) {
-		patch["$patch"] = pick(g, []any{"replace", "delete", "replace", "merge", "x", nil, int64(1), map[string]any{}, []any{}, "replace"})
+		patch["$patch"] = pick(g, []any{"replace", "delete", "replace", "merge", "x", nil, int64(1), map[string]any{},
+			[]any{}, "replace"})
 	}
 	keys := keysOf(live)
 	if t != nil {
@@ -215,14 +221,17 @@ func (g *generator) mapping(t *schema.Type, live map[string]any, depth int) map[
 			inside = t.Elem
 		}
 		_, deep := live[key].(map[string]any)
-		if likely := merges || deep || strings.Contains(fmt.Sprint(key), "strategy"); !g.chance(map[bool]float64{true: 0.5, false: 0.15}[likely]) {
+		if likely := merges || deep || strings.Contains(fmt.Sprint(key), "strategy"); !g.chance(map[bool]float64{true: 0.5,
+			false: 0.15}[likely]) {
 			continue
 		}
 		g.member(patch, key, inside, live[key], depth)
 	}
 	if g.chance(g.wild) {
-		patch[pick(g, []string{"unknown", "$unknown", "", "$", "$retainKeysX", "$setElementOrder", "$deleteFromPrimitiveListX/finalizers",
-			"$deleteFromPrimitiveList", "$setElementOrder/", "$deleteFromPrimitiveList/", "$setElementOrder/unknown", "$setElementOrder/a/b",
+		patch[pick(g, []string{"unknown", "$unknown", "", "$", "$retainKeysX", "$setElementOrder",
+			"$deleteFromPrimitiveListX/finalizers",
+			"$deleteFromPrimitiveList", "$setElementOrder/", "$deleteFromPrimitiveList/", "$setElementOrder/unknown",
+			"$setElementOrder/a/b",
 			"$deleteFromPrimitiveList/unknown", "Metadata", "NAME"})] = g.anything(0)
 	}
 	if g.chance(0.03 + g.wild/2) {
@@ -253,7 +262,8 @@ func (g *generator) retainKeys(patch map[string]any) any {
 // member writes one member of a patch, and the directives that speak of it.
 func (g *generator) member(patch map[string]any, key string, t *schema.Type, live any, depth int) {
 	if g.chance(g.wild / 3) {
-		key = pick(g, []string{strings.ToUpper(key), strings.ToTitle(key[:min(1, len(key))]) + key[min(1, len(key)):], strings.ReplaceAll(key, "s", "ſ")})
+		key = pick(g, []string{strings.ToUpper(key), strings.ToTitle(key[:min(1, len(key))]) + key[min(1, len(key)):],
+			strings.ReplaceAll(key, "s", "ſ")})
 	}
 	switch {
 	case g.chance(0.04):
@@ -459,7 +469,8 @@ func (g *generator) anything(depth int) any {
 	case roll < 6 && depth < 3:
 		m := map[string]any{}
 		for range g.rng.IntN(4) {
-			key := pick(g, []string{"name", "name", "a", "$patch", "$retainKeys", "type", "$setElementOrder/a", "$deleteFromPrimitiveList/a", "containers", "format"})
+			key := pick(g, []string{"name", "name", "a", "$patch", "$retainKeys", "type", "$setElementOrder/a",
+				"$deleteFromPrimitiveList/a", "containers", "format"})
 			m[key] = g.anything(depth + 1)
 			if key == "$patch" && g.chance(0.7) {
 				m[key] = pick(g, []any{"delete", "replace", "merge"})
@@ -485,7 +496,8 @@ func (g *generator) spoilt(v any) any {
 				delete(out, key)
 			case g.chance(0.01):
 				delete(out, key)
-				out[pick(g, []string{"$patch", "$retainKeys", "$setElementOrder/" + key, "$deleteFromPrimitiveList/" + key})] = v[key]
+				out[pick(g, []string{"$patch", "$retainKeys", "$setElementOrder/" + key,
+					"$deleteFromPrimitiveList/" + key})] = v[key]
 			default:
 				out[key] = g.spoilt(v[key])
 			}

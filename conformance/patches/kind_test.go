@@ -24,7 +24,8 @@ type kind struct {
 
 // often are the kinds that make half of all cases: they are the ones with lists that merge.
 var often = []string{"core.v1.Pod", "apps.v1.Deployment", "apps.v1.StatefulSet", "core.v1.Service", "core.v1.Node",
-	"policy.v1.PodDisruptionBudget", "core.v1.ServiceAccount", "apps.v1.ControllerRevision", "core.v1.PersistentVolumeClaim",
+	"policy.v1.PodDisruptionBudget", "core.v1.ServiceAccount", "apps.v1.ControllerRevision",
+	"core.v1.PersistentVolumeClaim",
 	"certificates.k8s.io.v1.CertificateSigningRequest", "admissionregistration.k8s.io.v1.ValidatingWebhookConfiguration",
 	"resource.k8s.io.v1.ResourceClaim"}
 
@@ -54,8 +55,8 @@ func kindsOf(t testing.TB) map[string]*kind {
 	return kinds
 }
 
-// typed is a live object as the API server has it: what decoding makes of a document, as untyped content. It is false for
-// documents that cannot be decoded.
+// typed is a live object as the API server has it: what decoding makes of a document, as untyped content. It is false
+// for documents that cannot be decoded.
 func (k *kind) typed(doc map[string]any) (map[string]any, bool) {
 	o := reflect.New(k.golang).Interface()
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(jsonOf(doc), o); err != nil {

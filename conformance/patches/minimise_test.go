@@ -28,7 +28,8 @@ func (c strategic) minimised(rng *rand.Rand, whole *difference) strategic {
 	return c
 }
 
-// shrunk leaves out members and items of a value, outer ones first, as long as what is left still shows what it is to show.
+// shrunk leaves out members and items of a value, outer ones first, as long as what is left still shows what it is to
+// show.
 func shrunk(v object.Value, shows func(object.Value) bool) (object.Value, bool) {
 	changed := false
 	switch v.Kind() {

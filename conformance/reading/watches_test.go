@@ -20,7 +20,9 @@ import (
 const maps = "/api/v1/namespaces/reading/configmaps"
 
 func configMap(name, color string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"color":%q}},"data":{"padding":%q}}`, name, color, strings.Repeat("x", 1000))
+	return fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"color":%q}},"data":{"padding":%q}}`, name,
+		color, strings.Repeat("x", 1000))
 }
 
 func do(t *testing.T, c *load.Client, method, path string, body []byte) []byte {
@@ -173,8 +175,8 @@ func number(t *testing.T, version string) uint64 {
 	return n
 }
 
-// SPEC: LIST-5, LIST-6, WATCH-3, BEY-6: what the history has forgotten is 410 for pages, exact lists and watches, before
-// and after a restart; a page's token goes on in the newest state; what it still holds goes on.
+// SPEC: LIST-5, LIST-6, WATCH-3, BEY-6: what the history has forgotten is 410 for pages, exact lists and watches,
+// before and after a restart; a page's token goes on in the newest state; what it still holds goes on.
 func TestForgottenVersions(t *testing.T) {
 	if harness.Target() == harness.Reference {
 		return // what it has forgotten is etcd's to say, and its cache still knows

@@ -199,7 +199,8 @@ func (c *client) define(d realcrds.Definition, served map[string]string) {
 		c.t.Fatal(err)
 	}
 	path := "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/" + d.Name
-	if code, _ := c.do(http.MethodGet, path, nil); code == 200 { // a project has two of some: the first is the one for everybody
+	// a project has two of some: the first is the one for everybody
+	if code, _ := c.do(http.MethodGet, path, nil); code == 200 {
 		return
 	}
 	if code, s := c.do(http.MethodPatch, path+"?fieldManager=conformance&force=true", d.JSON); code != 200 && code != 201 {

@@ -49,7 +49,8 @@ var (
 	// An object as text, in the messages of patches also with its quotes escaped.
 	revisions     = regexp.MustCompile(`(resourceVersion\\*"?: ?\\*")\d+`)
 	managedInJSON = regexp.MustCompile(`,\s*\\*"managedFields\\*":\s*\[`)
-	managedInYAML = regexp.MustCompile(`(?m)^ *managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
+	managedInYAML = regexp.MustCompile(
+		`(?m)^ *managedFields:\n(?:^ *(?:- | ).*\n)*?^( *)(name|namespace|ownerReferences|resourceVersion):`)
 )
 
 var uidName = regexp.MustCompile(`<uid\??\d+>`)

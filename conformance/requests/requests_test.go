@@ -55,7 +55,8 @@ func TestPlinth(t *testing.T) {
 			shared := harness.RunTarget(t, flags...)
 			for _, script := range records.Load(t, Parse) {
 				t.Run(records.Name(script.File), func(t *testing.T) {
-					if records.Name(script.File) != "definitions" { // whose types others would find in discovery; it leaves none behind
+					// whose types others would find in discovery; it leaves none behind
+					if records.Name(script.File) != "definitions" {
 						t.Parallel() // each has its own namespace
 					}
 					server := shared

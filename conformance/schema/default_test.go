@@ -86,7 +86,8 @@ func markers(t *schema.Type, seen map[*schema.Type]bool, found map[string]bool) 
 }
 
 // checkFilled compares what has come to a value with what upstream has made of it.
-func checkFilled(t *testing.T, at string, typ *schema.Type, before, after, upstream object.Value, fired map[string]bool) {
+func checkFilled(t *testing.T, at string, typ *schema.Type, before, after, upstream object.Value,
+	fired map[string]bool) {
 	t.Helper()
 	if before == after {
 		return

@@ -45,7 +45,8 @@ func TestIdleWatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What one holds at least is a request, its stream and the cursor; less than this means that they were not held at all.
+	// What one holds at least is a request, its stream and the cursor; less than this means that they were not held at
+	// all.
 	const least = 1 << 10
 	t.Logf("%d watches on %d connections: %d bytes each; the server has %d MiB", watches, watches/each, one, resident>>20)
 	if one > limit || one < least {

@@ -80,7 +80,8 @@ func TestListsAtOnce(t *testing.T) {
 	}
 	most := stop()
 	t.Logf("at rest %d MiB, at most %d MiB: %.2f times", resting>>20, most>>20, float64(most)/float64(resting))
-	if base := int64(scale(32<<20, 0)); float64(most) > limit*float64(resting)+float64(base) { // few Pods are little beside the buffers
+	// few Pods are little beside the buffers
+	if base := int64(scale(32<<20, 0)); float64(most) > limit*float64(resting)+float64(base) {
 		t.Errorf("the memory grows from %d to %d MiB", resting>>20, most>>20)
 	}
 }

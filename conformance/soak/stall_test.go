@@ -121,7 +121,8 @@ func TestStalledWatchersHoldNothing(t *testing.T) {
 	open := memory("open", 0)
 	third := memory("third", writes)
 	each := (third - open - (second - first)) / watchers
-	t.Logf("%d, %d, with %d watchers %d, that have stalled %d kB: %d kB for each connection, %d kB for each stalled watcher",
+	t.Logf(
+		"%d, %d, with %d watchers %d, that have stalled %d kB: %d kB for each connection, %d kB for each stalled watcher",
 		first>>10, second>>10, watchers, open>>10, third>>10, (open-second)/watchers>>10, each>>10)
 	if each > limit {
 		t.Errorf("a stalled watcher holds %d bytes", each)

@@ -30,7 +30,8 @@ func TestBootstrapTokens(t *testing.T) {
 	}{
 		{name: "good"},
 		{name: "in an hour", data: map[string]string{"expiration": in(time.Hour)}},
-		{name: "in an hour, of another zone", data: map[string]string{"expiration": time.Now().Add(time.Hour).In(time.FixedZone("", 7200)).Format(time.RFC3339)}},
+		{name: "in an hour, of another zone",
+			data: map[string]string{"expiration": time.Now().Add(time.Hour).In(time.FixedZone("", 7200)).Format(time.RFC3339)}},
 		{name: "expired", data: map[string]string{"expiration": in(-time.Minute)}},
 		{name: "expired long ago", data: map[string]string{"expiration": "2001-01-01T00:00:00Z"}},
 		{name: "an expiration that is no time", data: map[string]string{"expiration": "tomorrow"}},
@@ -41,7 +42,8 @@ func TestBootstrapTokens(t *testing.T) {
 		{name: "usage false", data: map[string]string{"usage-bootstrap-authentication": "false"}},
 		{name: "usage TRUE", data: map[string]string{"usage-bootstrap-authentication": "TRUE"}},
 		{name: "usage 1", data: map[string]string{"usage-bootstrap-authentication": "1"}},
-		{name: "for signing alone", data: map[string]string{"usage-bootstrap-authentication": "-", "usage-bootstrap-signing": "true"}},
+		{name: "for signing alone", data: map[string]string{"usage-bootstrap-authentication": "-",
+			"usage-bootstrap-signing": "true"}},
 		{name: "another id", data: map[string]string{"token-id": "zzzzzz"}},
 		{name: "no id", data: map[string]string{"token-id": "-"}},
 		{name: "another secret", data: map[string]string{"token-secret": "fedcba9876543210"}},
@@ -49,10 +51,13 @@ func TestBootstrapTokens(t *testing.T) {
 		{name: "an empty secret", data: map[string]string{"token-secret": ""}},
 		{name: "a longer secret", data: map[string]string{"token-secret": secret + "0"}},
 		{name: "a group", data: map[string]string{"auth-extra-groups": "system:bootstrappers:workers"}},
-		{name: "groups", data: map[string]string{"auth-extra-groups": "system:bootstrappers:z,system:bootstrappers:a,system:bootstrappers:z"}},
-		{name: "groups with a blank", data: map[string]string{"auth-extra-groups": "system:bootstrappers:a, system:bootstrappers:b"}},
+		{name: "groups",
+			data: map[string]string{"auth-extra-groups": "system:bootstrappers:z,system:bootstrappers:a,system:bootstrappers:z"}},
+		{name: "groups with a blank",
+			data: map[string]string{"auth-extra-groups": "system:bootstrappers:a, system:bootstrappers:b"}},
 		{name: "a group of others", data: map[string]string{"auth-extra-groups": "system:masters"}},
-		{name: "a group of others beside one", data: map[string]string{"auth-extra-groups": "system:bootstrappers:a,system:nodes"}},
+		{name: "a group of others beside one",
+			data: map[string]string{"auth-extra-groups": "system:bootstrappers:a,system:nodes"}},
 		{name: "a group that ends too early", data: map[string]string{"auth-extra-groups": "system:bootstrappers:"}},
 		{name: "a group in capitals", data: map[string]string{"auth-extra-groups": "system:bootstrappers:A"}},
 		{name: "no groups", data: map[string]string{"auth-extra-groups": ""}},
@@ -129,7 +134,8 @@ func TestBootstrapTokens(t *testing.T) {
 		t.Error("that is too little to have compared anything")
 	}
 	// And what somebody may do who is known so: nothing, without a role.
-	for _, r := range [][2]string{{"GET", "/api/v1/nodes"}, {"POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests"}} {
+	for _, r := range [][2]string{{"GET", "/api/v1/nodes"},
+		{"POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests"}} {
 		compare(t, fmt.Sprint(r), servers, func(s *server) (int, []byte) { return s.do(r[0], r[1], "{}", "abc000."+secret) })
 	}
 }

@@ -47,7 +47,8 @@ func TestFrontProxy(t *testing.T) {
 		}
 		return name
 	}
-	own := func(a *authority.Authority, name string, change func(*x509.Certificate), above ...*authority.Authority) *tls.Certificate {
+	own := func(a *authority.Authority, name string, change func(*x509.Certificate),
+		above ...*authority.Authority) *tls.Certificate {
 		t.Helper()
 		cert, err := a.Sign(pkix.Name{CommonName: name, Organization: []string{"of-the-certificate"}}, change, above...)
 		if err != nil {
@@ -64,10 +65,13 @@ func TestFrontProxy(t *testing.T) {
 		{"a proxy whose name is not allowed", own(proxies, "side", nil)},
 		{"a proxy whose name is allowed in other case", own(proxies, "Front", nil)},
 		{"a proxy without a name", own(proxies, "", nil)},
-		{"a proxy with an allowed name beside its own", own(proxies, "side", func(c *x509.Certificate) { c.DNSNames = []string{"front"} })},
+		{"a proxy with an allowed name beside its own", own(proxies, "side",
+			func(c *x509.Certificate) { c.DNSNames = []string{"front"} })},
 		{"an expired proxy", own(proxies, "front", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })},
-		{"a proxy of tomorrow", own(proxies, "front", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute * 30) })},
-		{"a proxy with a server's certificate", own(proxies, "front", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })},
+		{"a proxy of tomorrow", own(proxies, "front",
+			func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute * 30) })},
+		{"a proxy with a server's certificate", own(proxies, "front",
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })},
 		{"a proxy of another authority", own(foreign, "front", nil)},
 		{"a proxy of an authority below, with it", own(below, "front", nil, below)},
 		{"a proxy of an authority below, without it", own(below, "front", nil)},
@@ -77,22 +81,33 @@ func TestFrontProxy(t *testing.T) {
 	}
 	bearer := "Authorization: Bearer "
 	headers := [][]string{
-		{}, {"X-Remote-User: jane"}, {"X-Remote-User: "}, {"X-Second-User: jack"}, {"X-Second-User: jack", "X-Remote-User: jane"},
-		{"X-Remote-User: ", "X-Second-User: jack"}, {"X-Remote-User: jane", "X-Remote-User: jack"}, {"x-remote-user: jane"}, {"X-Remote_User: jane"},
-		{"X-Remote-Group: g"}, {"X-Remote-User: jane", "X-Remote-Group: g"}, {"X-Remote-User: jane", "X-Remote-Group: system:masters"},
+		{}, {"X-Remote-User: jane"}, {"X-Remote-User: "}, {"X-Second-User: jack"},
+		{"X-Second-User: jack", "X-Remote-User: jane"},
+		{"X-Remote-User: ", "X-Second-User: jack"}, {"X-Remote-User: jane", "X-Remote-User: jack"}, {"x-remote-user: jane"},
+		{"X-Remote_User: jane"},
+		{"X-Remote-Group: g"}, {"X-Remote-User: jane", "X-Remote-Group: g"},
+		{"X-Remote-User: jane", "X-Remote-Group: system:masters"},
 		{"X-Remote-User: jane", "X-Remote-Group: b", "X-Other-Group: a", "X-Remote-Group: b", "X-Remote-Group: "},
 		{"X-Remote-User: jane", "X-Remote-Group: a,b"}, {"X-Remote-User: jane", "X-Third-Group: a"},
-		{"X-Remote-User: jane", "X-Remote-Group: system:authenticated"}, {"X-Remote-User: jane", "X-Remote-Group: system:unauthenticated"},
+		{"X-Remote-User: jane", "X-Remote-Group: system:authenticated"},
+		{"X-Remote-User: jane", "X-Remote-Group: system:unauthenticated"},
 		{"X-Remote-User: system:anonymous"}, {"X-Remote-User: system:anonymous", "X-Remote-Group: g"},
-		{"X-Remote-User: jane", "X-Remote-Uid: 7"}, {"X-Remote-Uid: 7"}, {"X-Remote-User: jane", "X-Remote-Uid: 7", "X-Remote-Uid: 8"}, {"X-Remote-User: jane", "X-Remote-Uid: "},
-		{"X-Remote-User: jane", "X-Remote-Extra-Scopes: view"}, {"X-Remote-User: jane", "X-Remote-Extra-Scopes: view", "X-Remote-Extra-Scopes: edit", "X-More-Scopes: all"},
-		{"X-Remote-User: jane", "X-Remote-Extra-Example.com%2fScopes: view"}, {"X-Remote-User: jane", "X-Remote-Extra-%zz: view"},
-		{"X-Remote-User: jane", "X-Remote-Extra-: view"}, {"X-Remote-User: jane", "X-Remote-Extra: view"}, {"X-Remote-User: jane", "X-Remote-Extra-A: "},
+		{"X-Remote-User: jane", "X-Remote-Uid: 7"}, {"X-Remote-Uid: 7"},
+		{"X-Remote-User: jane", "X-Remote-Uid: 7", "X-Remote-Uid: 8"}, {"X-Remote-User: jane", "X-Remote-Uid: "},
+		{"X-Remote-User: jane", "X-Remote-Extra-Scopes: view"}, {"X-Remote-User: jane", "X-Remote-Extra-Scopes: view",
+			"X-Remote-Extra-Scopes: edit", "X-More-Scopes: all"},
+		{"X-Remote-User: jane", "X-Remote-Extra-Example.com%2fScopes: view"},
+		{"X-Remote-User: jane", "X-Remote-Extra-%zz: view"},
+		{"X-Remote-User: jane", "X-Remote-Extra-: view"}, {"X-Remote-User: jane", "X-Remote-Extra: view"},
+		{"X-Remote-User: jane", "X-Remote-Extra-A: "},
 		{"X-Remote-Extra-Scopes: view"},
-		{"X-Remote-User: jane", bearer + harness.UserToken}, {"X-Remote-User: jane", bearer + "wrong"}, {bearer + harness.UserToken},
-		{"X-Remote-User: admin", "X-Remote-Group: system:masters", "Impersonate-User: jack"}, {"X-Remote-User: jane", "Impersonate-User: jack"},
+		{"X-Remote-User: jane", bearer + harness.UserToken}, {"X-Remote-User: jane", bearer + "wrong"},
+		{bearer + harness.UserToken},
+		{"X-Remote-User: admin", "X-Remote-Group: system:masters", "Impersonate-User: jack"},
+		{"X-Remote-User: jane", "Impersonate-User: jack"},
 	}
-	servers := servers(t, "--requestheader-client-ca-file="+file("proxies.crt", proxies), "--client-ca-file="+file("people.crt", people),
+	servers := servers(t, "--requestheader-client-ca-file="+file("proxies.crt", proxies),
+		"--client-ca-file="+file("people.crt", people),
 		"--requestheader-allowed-names=front,back", "--requestheader-username-headers=X-Remote-User,X-Second-User",
 		"--requestheader-group-headers=X-Remote-Group,X-Other-Group", "--requestheader-uid-headers=X-Remote-Uid",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-,X-More-")
@@ -115,7 +130,8 @@ func TestFrontProxy(t *testing.T) {
 	}
 }
 
-// With no names said, every certificate of the authority is a proxy's; and what proxies say of a server that knows none is nothing.
+// With no names said, every certificate of the authority is a proxy's; and what proxies say of a server that knows none
+// is nothing.
 //
 // SPEC: AUTH-1
 func TestFrontProxyDefaults(t *testing.T) {
@@ -126,7 +142,8 @@ func TestFrontProxyDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plinth has an authority for clients of its own, without which the reference would not look at certificates but of proxies.
+	// Plinth has an authority for clients of its own, without which the reference would not look at certificates but of
+	// proxies.
 	people, err := authority.New("people", time.Hour)
 	if err != nil {
 		t.Fatal(err)
@@ -143,14 +160,18 @@ func TestFrontProxyDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flags := range [][]string{
-		{"--client-ca-file=" + clients, "--requestheader-client-ca-file=" + file, "--requestheader-username-headers=X-Remote-User"},
-		{"--client-ca-file=" + clients, "--requestheader-client-ca-file=" + file, "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		{"--client-ca-file=" + clients, "--requestheader-client-ca-file=" + file,
+			"--requestheader-username-headers=X-Remote-User"},
+		{"--client-ca-file=" + clients, "--requestheader-client-ca-file=" + file,
+			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
 			"--requestheader-extra-headers-prefix=X-Remote-Extra-"},
-		{"--client-ca-file=" + file, "--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group"},
+		{"--client-ca-file=" + file, "--requestheader-username-headers=X-Remote-User",
+			"--requestheader-group-headers=X-Remote-Group"},
 		{"--client-ca-file=" + clients, "--requestheader-username-headers=X-Remote-User", "--anonymous-auth=false"},
 	} {
 		servers := servers(t, flags...)
-		for _, h := range [][]string{{"X-Remote-User: jane", "X-Remote-Group: g", "X-Remote-Uid: 7", "X-Remote-Extra-A: b"}, {"X-Remote-Group: g"}, {}} {
+		for _, h := range [][]string{{"X-Remote-User: jane", "X-Remote-Group: g", "X-Remote-Uid: 7", "X-Remote-Extra-A: b"},
+			{"X-Remote-Group: g"}, {}} {
 			compare(t, fmt.Sprint(flags, h), servers, func(s *server) (int, []byte) { return s.review(cert, h) })
 		}
 	}

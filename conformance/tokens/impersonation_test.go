@@ -68,33 +68,45 @@ func TestImpersonation(t *testing.T) {
 		rule("impersonate", "", "users", "jane"),
 		rule("impersonate", "", "users,groups,serviceaccounts") + "," + rule("impersonate", group, "uids,userextras/scopes"),
 		rule("impersonate:user-info", group, "users,groups"),
-		rule("impersonate:user-info", group, "users,groups,uids") + "," + rule("impersonate:user-info", group, "userextras/example.com/scopes,userextras/example.com/a") + "," +
+		rule("impersonate:user-info", group, "users,groups,uids") + "," + rule("impersonate:user-info", group,
+			"userextras/example.com/scopes,userextras/example.com/a") + "," +
 			rule("impersonate-on:user-info:list,impersonate-on:user-info:create", "*", "*"),
 		rule("impersonate:user-info", group, "*") + "," + rule("impersonate-on:user-info:list", "", "pods"),
-		rule("impersonate:serviceaccount", group, "serviceaccounts", "a") + "," + rule("impersonate-on:serviceaccount:list,impersonate-on:serviceaccount:create", "*", "*"),
-		rule("impersonate:arbitrary-node", group, "nodes", "n") + "," + rule("impersonate-on:arbitrary-node:create", "*", "*"),
-		rule("impersonate:associated-node", group, "nodes", "n") + "," + rule("impersonate-on:associated-node:create", "*", "*"),
+		rule("impersonate:serviceaccount", group, "serviceaccounts", "a") + "," +
+			rule("impersonate-on:serviceaccount:list,impersonate-on:serviceaccount:create", "*", "*"),
+		rule("impersonate:arbitrary-node", group, "nodes", "n") + "," + rule("impersonate-on:arbitrary-node:create", "*",
+			"*"),
+		rule("impersonate:associated-node", group, "nodes", "n") + "," + rule("impersonate-on:associated-node:create", "*",
+			"*"),
 		rule("impersonate:associated-node", group, "nodes") + "," + rule("impersonate-on:associated-node:create", "*", "*"),
 		rule("*", "*", "*"),
 	}
 	wishes := [][]string{
-		{}, {"Impersonate-User: jane"}, {"Impersonate-User: "}, {"Impersonate-Group: g"}, {"Impersonate-Uid: u"}, {"Impersonate-Extra-X: y"},
+		{}, {"Impersonate-User: jane"}, {"Impersonate-User: "}, {"Impersonate-Group: g"}, {"Impersonate-Uid: u"},
+		{"Impersonate-Extra-X: y"},
 		{"Impersonate-User: jane", "Impersonate-Group: g"}, {"Impersonate-User: jane", "Impersonate-Group: system:masters"},
-		{"Impersonate-User: jane", "Impersonate-Group: "}, {"Impersonate-User: jane", "Impersonate-Group: system:unauthenticated"},
-		{"Impersonate-User: jane", "Impersonate-Group: a", "Impersonate-Group: b", "Impersonate-Group: c", "Impersonate-Group: d"},
+		{"Impersonate-User: jane", "Impersonate-Group: "}, {"Impersonate-User: jane",
+			"Impersonate-Group: system:unauthenticated"},
+		{"Impersonate-User: jane", "Impersonate-Group: a", "Impersonate-Group: b", "Impersonate-Group: c",
+			"Impersonate-Group: d"},
 		{"Impersonate-User: jane", "Impersonate-Uid: u"}, {"Impersonate-User: jane", "Impersonate-Extra-Scopes: view"},
-		{"Impersonate-User: jane", "Impersonate-Extra-Example.com%2fscopes: view"}, {"Impersonate-User: jane", "Impersonate-Extra-Example.com%2fscopes: "},
+		{"Impersonate-User: jane", "Impersonate-Extra-Example.com%2fscopes: view"},
+		{"Impersonate-User: jane", "Impersonate-Extra-Example.com%2fscopes: "},
 		{"Impersonate-User: jane", "Impersonate-Extra-Example.com%2fscopes: a", "Impersonate-Extra-Example.com%2fscopes: b",
 			"Impersonate-Extra-Example.com%2fscopes: c", "Impersonate-Extra-Example.com%2fscopes: d"},
 		{"Impersonate-User: jane", "Impersonate-Extra-: x"}, {"Impersonate-User: jane", "Impersonate-Extra-%zz: x"},
-		{"Impersonate-User: jane", "Impersonate-Foo: x"}, {"Impersonate-User: system:anonymous"}, {"Impersonate-User: system:anonymous", "Impersonate-Group: g"},
-		{"Impersonate-User: system:serviceaccount:u:a"}, {"Impersonate-User: system:serviceaccount:u:b"}, {"Impersonate-User: system:serviceaccount:U:a"},
-		{"Impersonate-User: system:serviceaccount:u:a", "Impersonate-Group: g"}, {"Impersonate-User: system:node:n"}, {"Impersonate-User: system:node:m"},
+		{"Impersonate-User: jane", "Impersonate-Foo: x"}, {"Impersonate-User: system:anonymous"},
+		{"Impersonate-User: system:anonymous", "Impersonate-Group: g"},
+		{"Impersonate-User: system:serviceaccount:u:a"}, {"Impersonate-User: system:serviceaccount:u:b"},
+		{"Impersonate-User: system:serviceaccount:U:a"},
+		{"Impersonate-User: system:serviceaccount:u:a", "Impersonate-Group: g"}, {"Impersonate-User: system:node:n"},
+		{"Impersonate-User: system:node:m"},
 		{"Impersonate-User: system:node:N_"}, {"Impersonate-User: system:node:n", "Impersonate-Group: system:nodes"},
 		{"Impersonate-User: <&>"}, {"Impersonate-User: jane", "Impersonate-User: joe"},
 	}
 	requests := [][2]string{
-		{"POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"}, {"GET", "/api/v1/namespaces/u/pods"}, {"GET", "/api/v1/namespaces/u/pods/x"}, {"GET", "/version"},
+		{"POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews"}, {"GET", "/api/v1/namespaces/u/pods"},
+		{"GET", "/api/v1/namespaces/u/pods/x"}, {"GET", "/version"},
 	}
 	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 	for _, s := range servers {
@@ -106,7 +118,8 @@ func TestImpersonation(t *testing.T) {
 	}
 	compared := 0
 	for n, rules := range roles {
-		role := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"x"},"rules":[` + rules + `]}`
+		role := `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"x"},"rules":[` +
+			rules + `]}`
 		for _, s := range servers {
 			method, at := "PUT", path+"/x"
 			if n == 0 {
@@ -130,7 +143,8 @@ func TestImpersonation(t *testing.T) {
 						case "a service account":
 							token = s.sign(made{claims: accountClaims + `}}`}, nil)
 						case "a service account on a node":
-							token = s.sign(made{claims: accountClaims + `,"pod":{"name":"p","uid":"$pod"},"node":{"name":"n","uid":"$node"}}}`}, nil)
+							token = s.sign(made{claims: accountClaims +
+								`,"pod":{"name":"p","uid":"$pod"},"node":{"name":"n","uid":"$node"}}}`}, nil)
 						}
 						code, body := s.as(token, r[0], r[1], wish)
 						if code == http.StatusOK { // what there is to see is the server's own
@@ -148,10 +162,11 @@ func TestImpersonation(t *testing.T) {
 	}
 }
 
-const accountClaims = `{"iss":"` + issuer + `","sub":"system:serviceaccount:u:a","exp":@600,"kubernetes.io":{"namespace":"u","serviceaccount":{"name":"a","uid":"$account"}`
+const accountClaims = `{"iss":"` + issuer +
+	`","sub":"system:serviceaccount:u:a","exp":@600,"kubernetes.io":{"namespace":"u","serviceaccount":{"name":"a","uid":"$account"}`
 
-// waitForRules waits until the server knows the rules of a role: the reference reads them a moment later, and remembers for ten seconds as
-// whom somebody has acted.
+// waitForRules waits until the server knows the rules of a role: the reference reads them a moment later, and remembers
+// for ten seconds as whom somebody has acted.
 func (s *server) waitForRules(n int) {
 	s.t.Helper()
 	if s.Kind == harness.Reference && n > 0 {

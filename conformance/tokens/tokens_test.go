@@ -55,7 +55,8 @@ func servers(t *testing.T, flags ...string) []*server {
 	reference := harness.Run(t, harness.Options{Kind: harness.Reference, Dir: dir, Flags: flags})
 	file := filepath.Join(dir, "sa.key")
 	plinth := harness.Run(t, harness.Options{Kind: harness.Plinth, Flags: append([]string{
-		"--service-account-key-file", filepath.Join(dir, "sa.pub"), "--service-account-signing-key-file", file, "--service-account-issuer", issuer,
+		"--service-account-key-file", filepath.Join(dir, "sa.pub"), "--service-account-signing-key-file", file,
+		"--service-account-issuer", issuer,
 	}, flags...)})
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -66,7 +67,8 @@ func servers(t *testing.T, flags ...string) []*server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []*server{{reference, t, "reference", map[string]string{}, key}, {plinth, t, "plinth", map[string]string{}, key}}
+	return []*server{{reference, t, "reference", map[string]string{}, key},
+		{plinth, t, "plinth", map[string]string{}, key}}
 }
 
 // prepare makes the objects that tokens are bound to.
@@ -78,10 +80,14 @@ func (s *server) prepare() {
 		{"other", u + "serviceaccounts", `{"metadata":{"name":"b"}}`},
 		{"node", "/api/v1/nodes", `{"metadata":{"name":"n"}}`},
 		{"secret", u + "secrets", `{"metadata":{"name":"s"}}`},
-		{"pod", u + "pods", `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"a","nodeName":"n","containers":[{"name":"c","image":"i"}]}}`},
-		{"free", u + "pods", `{"metadata":{"name":"free"},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`},
-		{"lost", u + "pods", `{"metadata":{"name":"lost"},"spec":{"serviceAccountName":"a","nodeName":"gone","containers":[{"name":"c","image":"i"}]}}`},
-		{"going", u + "pods", `{"metadata":{"name":"going","finalizers":["example.com/x"]},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`},
+		{"pod", u + "pods",
+			`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"a","nodeName":"n","containers":[{"name":"c","image":"i"}]}}`},
+		{"free", u + "pods",
+			`{"metadata":{"name":"free"},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`},
+		{"lost", u + "pods",
+			`{"metadata":{"name":"lost"},"spec":{"serviceAccountName":"a","nodeName":"gone","containers":[{"name":"c","image":"i"}]}}`},
+		{"going", u + "pods",
+			`{"metadata":{"name":"going","finalizers":["example.com/x"]},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`},
 	} {
 		code, body := s.do("POST", o[1], o[2], harness.AdminToken)
 		if code != 201 {
@@ -131,8 +137,8 @@ var (
 	number = regexp.MustCompile(`"(exp|iat|nbf|warnafter)":(\d+)`)
 )
 
-// plain is an answer without what differs from one server and one moment to another: tokens are their claims, times are seconds from
-// now, in tens, UIDs are names.
+// plain is an answer without what differs from one server and one moment to another: tokens are their claims, times are
+// seconds from now, in tens, UIDs are names.
 func (s *server) plain(text []byte) string {
 	began := time.Now().Unix()
 	away := func(at int64) string { return fmt.Sprintf("<%+d s>", (at-began+5*sign(at-began))/10*10) }
@@ -208,22 +214,33 @@ func TestTokenRequests(t *testing.T) {
 	for _, body := range []string{
 		`{}`, `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}`, `{"spec":{"x":1}}`,
 		`{"metadata":{"name":"a","namespace":"u"}}`, `{"metadata":{"name":"b"}}`, `{"metadata":{"namespace":"v"}}`,
-		`{"metadata":{"uid":"x"}}`, `{"metadata":{"labels":{"a":"b"},"creationTimestamp":"2020-01-01T00:00:00Z","resourceVersion":"5","generateName":"x"}}`,
-		`{"status":{"token":"x"}}`, `{"spec":{"audiences":["q"]}}`, `{"spec":{"audiences":["q","r","q"]}}`, `{"spec":{"audiences":[""]}}`, `{"spec":{"audiences":[]}}`,
+		`{"metadata":{"uid":"x"}}`,
+		`{"metadata":{"labels":{"a":"b"},"creationTimestamp":"2020-01-01T00:00:00Z","resourceVersion":"5","generateName":"x"}}`,
+		`{"status":{"token":"x"}}`, `{"spec":{"audiences":["q"]}}`, `{"spec":{"audiences":["q","r","q"]}}`,
+		`{"spec":{"audiences":[""]}}`, `{"spec":{"audiences":[]}}`,
 		`{"spec":{"audiences":["https://kubernetes.default.svc"],"expirationSeconds":600}}`, `{"spec":{"audiences":["<&>"]}}`,
-		`{"spec":{"expirationSeconds":599}}`, `{"spec":{"expirationSeconds":-1}}`, `{"spec":{"expirationSeconds":4294967296}}`,
-		`{"spec":{"expirationSeconds":4294967297}}`, `{"spec":{"expirationSeconds":"x"}}`, `{"spec":{"expirationSeconds":7201}}`, `{"spec":{"expirationSeconds":3607}}`,
+		`{"spec":{"expirationSeconds":599}}`, `{"spec":{"expirationSeconds":-1}}`,
+		`{"spec":{"expirationSeconds":4294967296}}`,
+		`{"spec":{"expirationSeconds":4294967297}}`, `{"spec":{"expirationSeconds":"x"}}`,
+		`{"spec":{"expirationSeconds":7201}}`, `{"spec":{"expirationSeconds":3607}}`,
 		`{"spec":{"expirationSeconds":3607,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p"}}}`,
 		`{"spec":{"expirationSeconds":3607,"audiences":["x"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p"}}}`,
 		`{"spec":{"expirationSeconds":3607,"boundObjectRef":{"apiVersion":"v1","kind":"Secret","name":"s"}}}`,
-		bound("Pod", "p"), bound("Pod", "free"), bound("Pod", "lost"), bound("Pod", "going"), bound("Pod", "x"), bound("Pod", ""), bound("Pod", "a/b"), bound("Pod", ".."),
-		bound("Secret", "s"), bound("Secret", "x"), bound("Node", "n"), bound("Node", "x"), bound("ConfigMap", "x"), bound("pod", "p"), bound("", ""),
-		`{"spec":{"boundObjectRef":{"kind":"Pod","name":"p"}}}`, `{"spec":{"boundObjectRef":{"apiVersion":"v7","kind":"Pod","name":"p"}}}`,
-		`{"spec":{"boundObjectRef":{"apiVersion":"a/b/c","kind":"Pod","name":"p"}}}`, `{"spec":{"boundObjectRef":{"apiVersion":"/v1","kind":"Pod","name":"p"}}}`,
-		`{"spec":{"boundObjectRef":{"apiVersion":"apps/v1","kind":"Pod","name":"p"}}}`, `{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p","uid":"x"}}}`,
+		bound("Pod", "p"), bound("Pod", "free"), bound("Pod", "lost"), bound("Pod", "going"), bound("Pod", "x"),
+		bound("Pod", ""), bound("Pod", "a/b"), bound("Pod", ".."),
+		bound("Secret", "s"), bound("Secret", "x"), bound("Node", "n"), bound("Node", "x"), bound("ConfigMap", "x"),
+		bound("pod", "p"), bound("", ""),
+		`{"spec":{"boundObjectRef":{"kind":"Pod","name":"p"}}}`,
+		`{"spec":{"boundObjectRef":{"apiVersion":"v7","kind":"Pod","name":"p"}}}`,
+		`{"spec":{"boundObjectRef":{"apiVersion":"a/b/c","kind":"Pod","name":"p"}}}`,
+		`{"spec":{"boundObjectRef":{"apiVersion":"/v1","kind":"Pod","name":"p"}}}`,
+		`{"spec":{"boundObjectRef":{"apiVersion":"apps/v1","kind":"Pod","name":"p"}}}`,
+		`{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p","uid":"x"}}}`,
 		`{"spec":{"boundObjectRef":{}}}`, `{"spec":{"boundObjectRef":{"apiVersion":"apps/v1","kind":"Foo"}}}`,
-		`{"spec":{"attestations":{"a":["b"]}}}`, `{"spec":{"attestations":{}}}`, `{"spec":{"expirationSeconds":5,"attestations":{"a":["b"]}}}`,
-		`{"spec":{"boundObjectRef":` + hook + `}}`, `{"spec":{"audiences":["x"],"boundObjectRef":` + hook + `,"attestations":{"a":["b"],"c":[]}}}`,
+		`{"spec":{"attestations":{"a":["b"]}}}`, `{"spec":{"attestations":{}}}`,
+		`{"spec":{"expirationSeconds":5,"attestations":{"a":["b"]}}}`,
+		`{"spec":{"boundObjectRef":` + hook + `}}`, `{"spec":{"audiences":["x"],"boundObjectRef":` + hook +
+			`,"attestations":{"a":["b"],"c":[]}}}`,
 		`{"spec":{"audiences":["x"],"boundObjectRef":` + hook + `,"attestations":{"a":["b"]}}}`,
 		`{"spec":{"audiences":["x"],"boundObjectRef":` + hook + `,"attestations":{"admissionReviewAPIGroups":["b","c"]}}}`,
 		`{"spec":{"audiences":["x"],"boundObjectRef":` + hook + `,"attestations":{"admissionReviewAPIGroups":[""]}}}`,
@@ -235,11 +252,16 @@ func TestTokenRequests(t *testing.T) {
 		compared++
 	}
 	for _, r := range [][2]string{
-		{"POST", "/api/v1/namespaces/u/serviceaccounts/x/token"}, {"POST", "/api/v1/namespaces/v/serviceaccounts/a/token"}, {"GET", path}, {"PUT", path},
-		{"DELETE", path}, {"PATCH", path}, {"POST", path + "?dryRun=All"}, {"POST", path + "?fieldManager=x"}, {"POST", path + "/x"},
+		{"POST", "/api/v1/namespaces/u/serviceaccounts/x/token"}, {"POST", "/api/v1/namespaces/v/serviceaccounts/a/token"},
+		{"GET", path}, {"PUT", path},
+		{"DELETE", path}, {"PATCH", path}, {"POST", path + "?dryRun=All"}, {"POST", path + "?fieldManager=x"},
+		{"POST", path + "/x"},
 		{"POST", path + "?fieldValidation=Strict"},
 	} {
-		compare(t, r[0]+" "+r[1], servers, func(s *server) (int, []byte) { return s.do(r[0], r[1], `{"spec":{}}`, harness.AdminToken) })
+		compare(t, r[0]+" "+r[1], servers, func(s *server) (int, []byte) {
+			return s.do(r[0], r[1], `{"spec":{}}`,
+				harness.AdminToken)
+		})
 		compared++
 	}
 	if compared < 60 {
@@ -293,7 +315,8 @@ func TestTokenReviews(t *testing.T) {
 		{name: "an audience that is no text", claims: strings.Replace(good, here, `"aud":[1]`, 1)},
 		{name: "another audience", claims: strings.Replace(good, here, `"aud":["x"]`, 1)},
 		{name: "another audience, asked for", claims: strings.Replace(good, here, `"aud":["x"]`, 1), audiences: `["y","x"]`},
-		{name: "several asked for", claims: strings.Replace(good, here, `"aud":["x","y"]`, 1), audiences: `["y","x","z","y"]`},
+		{name: "several asked for", claims: strings.Replace(good, here, `"aud":["x","y"]`, 1),
+			audiences: `["y","x","z","y"]`},
 		{name: "none", claims: strings.Replace(good, here+",", ``, 1)},
 		{name: "none, and another asked for", claims: strings.Replace(good, here+",", ``, 1), audiences: `["x"]`},
 		{name: "null", claims: strings.Replace(good, here, `"aud":null`, 1)},
@@ -320,9 +343,12 @@ func TestTokenReviews(t *testing.T) {
 		{name: "a Node", claims: with(`"node":{"name":"n","uid":"$node"}`)},
 		{name: "another Node of this name", claims: with(`"node":{"name":"n","uid":"x"}`)},
 		{name: "no such Node", claims: with(`"node":{"name":"x"}`)},
-		{name: "everything", claims: with(`"pod":{"name":"p","uid":"$pod"},"secret":{"name":"s","uid":"$secret"},"node":{"name":"n","uid":"$node"}`)},
+		{name: "everything",
+			claims: with(
+				`"pod":{"name":"p","uid":"$pod"},"secret":{"name":"s","uid":"$secret"},"node":{"name":"n","uid":"$node"}`)},
 		{name: "a webhook", claims: with(`"validatingwebhookconfiguration":{"name":"x","uid":"x"}`)},
-		{name: "a Pod and a webhook", claims: with(`"pod":{"name":"p","uid":"$pod"},"mutatingwebhookconfiguration":{"name":"x","uid":"x"}`)},
+		{name: "a Pod and a webhook",
+			claims: with(`"pod":{"name":"p","uid":"$pod"},"mutatingwebhookconfiguration":{"name":"x","uid":"x"}`)},
 		{name: "a null Pod", claims: with(`"pod":null`)},
 		{name: "stale", claims: with(`"warnafter":@-100`)},
 		{name: "soon stale", claims: with(`"warnafter":@100`)},
@@ -339,7 +365,8 @@ func TestTokenReviews(t *testing.T) {
 		{name: "the issuer twice", claims: strings.Replace(good, `{"iss"`, `{"iss":"x","iss"`, 1)},
 		{name: "the issuer in capitals", claims: strings.Replace(good, `"iss"`, `"ISS"`, 1)},
 		{name: "the account in capitals", claims: strings.Replace(good, `"kubernetes.io"`, `"Kubernetes.io"`, 1)},
-		{name: "no JSON", claims: `x`}, {name: "a list", claims: `[]`}, {name: "null as claims", claims: `null`}, {name: "nothing", claims: ``},
+		{name: "no JSON", claims: `x`}, {name: "a list", claims: `[]`}, {name: "null as claims", claims: `null`},
+		{name: "nothing", claims: ``},
 		{name: "legacy", claims: legacy("s")}, {name: "legacy of no Secret", claims: legacy("x")},
 		{name: "legacy, for others", claims: legacy("s"), audiences: `["x"]`},
 		{name: "legacy without a Secret", claims: legacy("")},
@@ -372,15 +399,19 @@ func TestTokenReviews(t *testing.T) {
 		{name: "a line break", claims: good, edit: func(s string) string { return s + `\n` }},
 		{name: "a tab", claims: good, edit: func(s string) string { return `\t` + s }},
 		{name: "a static one", claims: good, edit: func(string) string { return harness.UserToken }},
-		{name: "a static one for others", claims: good, edit: func(string) string { return harness.UserToken }, audiences: `["x"]`},
-		{name: "a static one for this and others", claims: good, edit: func(string) string { return harness.UserToken }, audiences: `["x","` + issuer + `"]`},
+		{name: "a static one for others", claims: good, edit: func(string) string { return harness.UserToken },
+			audiences: `["x"]`},
+		{name: "a static one for this and others", claims: good, edit: func(string) string { return harness.UserToken },
+			audiences: `["x","` + issuer + `"]`},
 		{name: "one that is nobody's", claims: good, edit: func(string) string { return "x" }},
 		{name: "no text", claims: good, edit: func(string) string { return "" }},
 		{name: "a bootstrap token", claims: good, edit: func(string) string { return "abcdef.0123456789abcdef" }},
 	}
-	for _, alg := range []string{"none", "None", "HS256", "RS256", "PS256", "ES384", "ES512", "EdDSA", "dir", "", "es256"} {
+	for _, alg := range []string{"none", "None", "HS256", "RS256", "PS256", "ES384", "ES512", "EdDSA", "dir",
+		"", "es256"} {
 		cases = append(cases, made{name: "alg " + alg, head: `{"alg":"` + alg + `"}`, claims: good},
-			made{name: "alg " + alg + " without a signature", head: `{"alg":"` + alg + `"}`, claims: good, edit: part(2, func(string) string { return "" })})
+			made{name: "alg " + alg + " without a signature", head: `{"alg":"` + alg + `"}`, claims: good,
+				edit: part(2, func(string) string { return "" })})
 	}
 	if len(cases) < 100 {
 		t.Errorf("only %d tokens are compared", len(cases))
@@ -469,11 +500,14 @@ func TestTokensOfEachOther(t *testing.T) {
 			t.Fatalf("%s: %d %v", s.name, code, err)
 		}
 		other := servers[1-i]
-		_, review := other.do("POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"`+answer.Status.Token+`"}}`, harness.AdminToken)
-		if want := "service account UID (" + other.uids["account"] + ") does not match claim (" + s.uids["account"] + ")"; !bytes.Contains(review, []byte(want)) {
+		_, review := other.do("POST", "/apis/authentication.k8s.io/v1/tokenreviews",
+			`{"spec":{"token":"`+answer.Status.Token+`"}}`, harness.AdminToken)
+		if want := "service account UID (" + other.uids["account"] + ") does not match claim (" + s.uids["account"] +
+			")"; !bytes.Contains(review, []byte(want)) {
 			t.Errorf("%s says of a token of %s: %s", other.name, s.name, review)
 		}
-		if _, own := s.do("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`, answer.Status.Token); !bytes.Contains(own, []byte("system:serviceaccount:u:a")) {
+		if _, own := s.do("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{}`,
+			answer.Status.Token); !bytes.Contains(own, []byte("system:serviceaccount:u:a")) {
 			t.Errorf("%s does not know its own: %s", s.name, own)
 		}
 	}

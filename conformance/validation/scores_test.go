@@ -78,7 +78,8 @@ func (k *kindScores) check(t *testing.T, verb string, s *score) {
 		return
 	}
 	key := k.kind + " " + verb
-	text := fmt.Sprintf("%d compared, %d refused, %d of them by us; %d causes, %d of them ours in the same words, %d ours alone",
+	text := fmt.Sprintf(
+		"%d compared, %d refused, %d of them by us; %d causes, %d of them ours in the same words, %d ours alone",
 		s.compared, s.refused, s.caught, s.causes, s.same, s.extra)
 	if _, less := incomplete[key]; less != (s.caught < s.refused) {
 		t.Errorf("%s: %d of %d refused; among the incomplete ones: %v", key, s.caught, s.refused, less)

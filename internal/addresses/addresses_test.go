@@ -67,12 +67,15 @@ func step(c *cluster, random *rand.Rand) error {
 	for random.Intn(2) == 0 {
 		ports += "," + port()
 	}
-	more := one("", "", "", `,"ipFamilyPolicy":"PreferDualStack"`, `,"ipFamilyPolicy":"RequireDualStack"`, `,"ipFamilyPolicy":"SingleStack"`) +
-		one("", "", "", "", `,"clusterIP":"None"`, fmt.Sprintf(`,"clusterIP":"10.0.0.%d"`, random.Intn(17)), fmt.Sprintf(`,"clusterIP":"fd00::%d"`, random.Intn(17))) +
+	more := one("", "", "", `,"ipFamilyPolicy":"PreferDualStack"`, `,"ipFamilyPolicy":"RequireDualStack"`,
+		`,"ipFamilyPolicy":"SingleStack"`) +
+		one("", "", "", "", `,"clusterIP":"None"`, fmt.Sprintf(`,"clusterIP":"10.0.0.%d"`, random.Intn(17)),
+			fmt.Sprintf(`,"clusterIP":"fd00::%d"`, random.Intn(17))) +
 		one("", "", `,"ipFamilies":["IPv6"]`, `,"ipFamilies":["IPv6","IPv4"]`, `,"selector":{"a":"b"}`)
 	switch kind {
 	case "LoadBalancer":
-		more += one("", `,"externalTrafficPolicy":"Local"`, `,"externalTrafficPolicy":"Cluster"`, `,"allocateLoadBalancerNodePorts":false`,
+		more += one("", `,"externalTrafficPolicy":"Local"`, `,"externalTrafficPolicy":"Cluster"`,
+			`,"allocateLoadBalancerNodePorts":false`,
 			fmt.Sprintf(`,"externalTrafficPolicy":"Local","healthCheckNodePort":%d`, 30000+random.Intn(12)))
 	case "ExternalName":
 		more += `,"externalName":"a.b"`
@@ -92,20 +95,25 @@ func step(c *cluster, random *rand.Rand) error {
 			_, err := c.Update(c.Context(), rq, parsed(c, "%s", body))
 			return err
 		case 4, 5:
-			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"spec":%s}`, spec)})
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch,
+				Body: fmt.Appendf(nil, `{"spec":%s}`, spec)})
 			return err
 		case 6:
-			fields := one(`{"type":"ClusterIP"}`, `{"type":"NodePort"}`, `{"type":"LoadBalancer"}`, `{"type":"ExternalName","externalName":"a.b"}`,
+			fields := one(`{"type":"ClusterIP"}`, `{"type":"NodePort"}`, `{"type":"LoadBalancer"}`,
+				`{"type":"ExternalName","externalName":"a.b"}`,
 				`{"ipFamilyPolicy":"SingleStack"}`, `{"ipFamilyPolicy":"PreferDualStack"}`, `{"externalTrafficPolicy":"Local"}`,
 				`{"clusterIP":null,"clusterIPs":null}`)
-			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: fmt.Appendf(nil, `{"spec":%s}`, fields)})
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch,
+				Body: fmt.Appendf(nil, `{"spec":%s}`, fields)})
 			return err
 		case 7:
 			rq.Force = true
-			_, err := c.Apply(c.Context(), rq, parsed(c, `{"apiVersion":"v1","kind":"Service","metadata":{"name":%q},"spec":%s}`, name, spec))
+			_, err := c.Apply(c.Context(), rq, parsed(c, `{"apiVersion":"v1","kind":"Service","metadata":{"name":%q},"spec":%s}`,
+				name, spec))
 			return err
 		case 8:
-			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)})
+			_, err := c.Patch(c.Context(), rq, engine.Patch{Type: engine.MergePatch,
+				Body: []byte(`{"metadata":{"finalizers":null}}`)})
 			return err
 		}
 		_, err := c.Delete(c.Context(), rq, engine.DeleteOptions{})
@@ -227,7 +235,8 @@ func TestIPAddressInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(object.AppendJSON(nil, was.At("spec"))); got != `{"parentRef":{"name":"s","namespace":"ns","resource":"services"}}` {
+	if got := string(object.AppendJSON(nil,
+		was.At("spec"))); got != `{"parentRef":{"name":"s","namespace":"ns","resource":"services"}}` {
 		t.Errorf("spec is %s", got)
 	}
 	before := c.store.Revision()
@@ -252,7 +261,8 @@ func TestIPAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.create("t", spec("ClusterIP", `,"clusterIP":"10.0.0.9"`))
-	wants(t, err, 422, `spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated`)
+	wants(t, err, 422,
+		`spec.clusterIPs: Invalid value: ["10.0.0.9"]: failed to allocate IP 10.0.0.9: provided IP is already allocated`)
 	if err := c.delete("ipaddresses", "10.0.0.9"); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +281,8 @@ func TestIPAddressHeld(t *testing.T) {
 	}
 	patch := func(text string) {
 		t.Helper()
-		if _, err := c.Patch(t.Context(), c.to("ipaddresses", "10.0.0.9"), engine.Patch{Type: engine.MergePatch, Body: []byte(text)}); err != nil {
+		if _, err := c.Patch(t.Context(), c.to("ipaddresses", "10.0.0.9"),
+			engine.Patch{Type: engine.MergePatch, Body: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -338,7 +349,8 @@ func TestFinalizers(t *testing.T) {
 		wants(t, err, 422, "provided IP is already allocated")
 		rq := c.to("services", "s")
 		rq.Subresource = rq.Resource.Subresource(path)
-		if _, err := c.Patch(context.Background(), rq, engine.Patch{Type: engine.MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}); err != nil {
+		if _, err := c.Patch(context.Background(), rq, engine.Patch{Type: engine.MergePatch,
+			Body: []byte(`{"metadata":{"finalizers":null}}`)}); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(c.all("networking.k8s.io/ipaddresses")) + len(c.all("plinth/claims")); n != 0 {

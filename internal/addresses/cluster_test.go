@@ -35,7 +35,8 @@ func newCluster(t testing.TB, ranges string, first, last int64) *cluster {
 }
 
 // newClusterOn is a cluster on a store of any kind.
-func newClusterOn(t testing.TB, ranges string, first, last int64, open func(store.Config) (*store.Store, error)) *cluster {
+func newClusterOn(t testing.TB, ranges string, first, last int64,
+	open func(store.Config) (*store.Store, error)) *cluster {
 	t.Helper()
 	c := addresses.Config{FirstPort: first, LastPort: last}
 	for text := range strings.SplitSeq(ranges, ",") {
@@ -78,11 +79,13 @@ func parsed(t testing.TB, text string, args ...any) object.Parsed {
 
 // create makes a Service of a spec, or what goes before it: a type, and whatever stands behind.
 func (c *cluster) create(name, spec string) (object.Value, error) {
-	return c.value(c.Create(c.Context(), c.to("services", ""), parsed(c, `{"metadata":{"name":%q},"spec":%s}`, name, spec)))
+	return c.value(c.Create(c.Context(), c.to("services", ""),
+		parsed(c, `{"metadata":{"name":%q},"spec":%s}`, name, spec)))
 }
 
 func (c *cluster) patch(name, patch string) (object.Value, error) {
-	return c.value(c.Patch(c.Context(), c.to("services", name), engine.Patch{Type: engine.MergePatch, Body: []byte(patch)}))
+	return c.value(c.Patch(c.Context(), c.to("services", name),
+		engine.Patch{Type: engine.MergePatch, Body: []byte(patch)}))
 }
 
 func (c *cluster) delete(resource, name string) error {
@@ -196,7 +199,8 @@ func (c *cluster) consistent() {
 		if strings.Contains(name, ":") {
 			family = "IPv6"
 		}
-		if got := obj.At("metadata", "labels", "ipaddress.kubernetes.io/ip-family").Str(); ref.At("resource").Str() == "services" && got != family {
+		if got := obj.At("metadata", "labels", "ipaddress.kubernetes.io/ip-family").Str(); ref.At(
+			"resource").Str() == "services" && got != family {
 			c.Errorf("IPAddress %s is of family %s", name, got)
 		}
 	}

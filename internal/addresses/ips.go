@@ -92,10 +92,12 @@ func (g *grant) applyPolicy() (errs field.ErrorList) {
 		}
 	}
 	if alone && len(s.clusterIPs) == 2 {
-		errs = append(errs, g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
+		errs = append(errs,
+			g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
 	}
 	if alone && len(s.families) == 2 {
-		errs = append(errs, g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
+		errs = append(errs,
+			g.wrongPolicy("must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
 	}
 	return errs
 }
@@ -193,8 +195,9 @@ func (g *grant) thisAddress(family, asked string) error {
 		case len(sources) == 0:
 			return g.refused(" "+asked, "allocator not ready")
 		case !sources[0].has(ip):
-			return g.refused(" "+asked, fmt.Sprintf("the provided IP (%v) is not in the valid range. The range of valid IPs is %v",
-				ip, sources[0].Prefix))
+			return g.refused(" "+asked,
+				fmt.Sprintf("the provided IP (%v) is not in the valid range. The range of valid IPs is %v",
+					ip, sources[0].Prefix))
 		}
 		return nil
 	}

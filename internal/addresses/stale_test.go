@@ -10,8 +10,8 @@ import (
 	"plinth/internal/store/storetest"
 )
 
-// replicas are two servers on one store. That of here learns of what there writes only when it has to: when it loses to it, or wants
-// to be sure.
+// replicas are two servers on one store. That of here learns of what there writes only when it has to: when it loses to
+// it, or wants to be sure.
 type replicas struct {
 	here, there *cluster
 	replica     *storetest.Replica
@@ -46,7 +46,8 @@ func (r *replicas) must(t *testing.T, err error) {
 	}
 }
 
-// A server that does not know what another one has given away, or got back, gives nothing twice and refuses nothing that is free.
+// A server that does not know what another one has given away, or got back, gives nothing twice and refuses nothing
+// that is free.
 //
 // SPEC: DEL-1, STORE-2
 func TestClaimsThatAreNotKnownYet(t *testing.T) {

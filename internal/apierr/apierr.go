@@ -39,7 +39,8 @@ const (
 	ServiceUnavailable    Reason = "ServiceUnavailable"
 	StoreReadError        Reason = "StorageReadError"
 
-	PreconditionFailed Reason = "PreconditionFailed" // not among the reference's, which does not know preconditions in headers
+	// not among the reference's, which does not know preconditions in headers
+	PreconditionFailed Reason = "PreconditionFailed"
 )
 
 // Error is a failed Status. It is an error by value of its pointer; use errors.As to find it in a chain.
@@ -264,7 +265,8 @@ func NewNotAcceptable(accepted []string) *Error {
 func NewUnsupportedMediaType(accepted []string) *Error {
 	return &Error{
 		Code: http.StatusUnsupportedMediaType, Reason: UnsupportedMediaType,
-		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(accepted, ", "),
+		Message: "the body of the request was in an unknown format - accepted media types include: " +
+			strings.Join(accepted, ", "),
 	}
 }
 

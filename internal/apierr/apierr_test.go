@@ -17,12 +17,17 @@ func TestStatus(t *testing.T) {
 		err  *Error
 		want string
 	}{
-		{NewNotFound(configmaps, "a"), `{"apiVersion":"v1","code":404,"details":{"kind":"configmaps","name":"a"},"kind":"Status","message":"configmaps \"a\" not found","metadata":{},"reason":"NotFound","status":"Failure"}`},
-		{NewAlreadyExists(deployments, "a"), `{"apiVersion":"v1","code":409,"details":{"group":"apps","kind":"deployments","name":"a"},"kind":"Status","message":"deployments.apps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"}`},
-		{NewInvalid(Type{Name: "ConfigMap"}, "", field.ErrorList{field.Required(field.NewPath("metadata", "name"), "name or generateName is required")}),
+		{NewNotFound(configmaps, "a"),
+			`{"apiVersion":"v1","code":404,"details":{"kind":"configmaps","name":"a"},"kind":"Status","message":"configmaps \"a\" not found","metadata":{},"reason":"NotFound","status":"Failure"}`},
+		{NewAlreadyExists(deployments, "a"),
+			`{"apiVersion":"v1","code":409,"details":{"group":"apps","kind":"deployments","name":"a"},"kind":"Status","message":"deployments.apps \"a\" already exists","metadata":{},"reason":"AlreadyExists","status":"Failure"}`},
+		{NewInvalid(Type{Name: "ConfigMap"}, "", field.ErrorList{field.Required(field.NewPath("metadata", "name"),
+			"name or generateName is required")}),
 			`{"apiVersion":"v1","code":422,"details":{"causes":[{"field":"metadata.name","message":"Required value: name or generateName is required","reason":"FieldValueRequired"}],"kind":"ConfigMap"},"kind":"Status","message":"ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required","metadata":{},"reason":"Invalid","status":"Failure"}`},
-		{NewTooLargeVersion(99999, 226), `{"apiVersion":"v1","code":504,"details":{"causes":[{"message":"Too large resource version","reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1},"kind":"Status","message":"Timeout: Too large resource version: 99999, current: 226","metadata":{},"reason":"Timeout","status":"Failure"}`},
-		{NewUnauthorized(), `{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}`},
+		{NewTooLargeVersion(99999, 226),
+			`{"apiVersion":"v1","code":504,"details":{"causes":[{"message":"Too large resource version","reason":"ResourceVersionTooLarge"}],"retryAfterSeconds":1},"kind":"Status","message":"Timeout: Too large resource version: 99999, current: 226","metadata":{},"reason":"Timeout","status":"Failure"}`},
+		{NewUnauthorized(),
+			`{"apiVersion":"v1","code":401,"kind":"Status","message":"Unauthorized","metadata":{},"reason":"Unauthorized","status":"Failure"}`},
 	} {
 		if got := string(object.AppendJSON(nil, c.err.Status())); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
@@ -35,7 +40,8 @@ func TestFrom(t *testing.T) {
 	if got := From(fmt.Errorf("deep down: %w", wire)); got != wire {
 		t.Errorf("a wrapped wire error came out as %v", got)
 	}
-	if got := From(errors.New("disk on fire")); got.Code != 500 || got.Reason != InternalError || got.Message != "Internal error occurred: disk on fire" {
+	if got := From(errors.New("disk on fire")); got.Code != 500 || got.Reason != InternalError ||
+		got.Message != "Internal error occurred: disk on fire" {
 		t.Errorf("got %+v", got)
 	}
 	if !Is(fmt.Errorf("x: %w", wire), BadRequest) || Is(errors.New("x"), BadRequest) {

@@ -72,9 +72,11 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 345678901, time.UTC)
 
 func asked(id string) *Asked {
 	return &Asked{
-		ID: id, URI: "/api/v1/namespaces/a/secrets/s?x=<&>", Known: true, SourceIPs: []string{"10.0.0.1", "::1"}, UserAgent: `a "b"`, At: noon,
+		ID: id, URI: "/api/v1/namespaces/a/secrets/s?x=<&>", Known: true, SourceIPs: []string{"10.0.0.1", "::1"},
+		UserAgent: `a "b"`, At: noon,
 		Attributes: access.Attributes{
-			User: access.User{Name: "jane", UID: "u", Groups: []string{"g", "h"}, Extra: map[string][]string{"b": {"2"}, "a": {"1", "3"}}},
+			User: access.User{Name: "jane", UID: "u", Groups: []string{"g", "h"},
+				Extra: map[string][]string{"b": {"2"}, "a": {"1", "3"}}},
 			Verb: "get", IsResource: true, Version: "v1", Resource: "secrets", Namespace: "a", Name: "s",
 		},
 	}
@@ -106,7 +108,8 @@ func TestEvents(t *testing.T) {
 		`"user":{"username":"jane","uid":"u","groups":["g","h"],"extra":{"a":["1","3"],"b":["2"]}},`
 	const from = `"sourceIPs":["10.0.0.1","::1"],"userAgent":"a \"b\"",`
 	want := []string{
-		fmt.Sprintf(head, "RequestReceived") + from + `"objectRef":{"resource":"secrets","namespace":"a","name":"s","apiVersion":"v1"},` +
+		fmt.Sprintf(head, "RequestReceived") + from +
+			`"objectRef":{"resource":"secrets","namespace":"a","name":"s","apiVersion":"v1"},` +
 			`"requestReceivedTimestamp":"2026-01-02T12:00:00.345678Z","stageTimestamp":"2026-01-02T12:00:00.345678Z"}`,
 		fmt.Sprintf(head, "ResponseComplete") +
 			`"impersonatedUser":{"username":"joe"},"authenticationMetadata":{"impersonationConstraint":"impersonate:user-info"},` + from +
@@ -156,7 +159,8 @@ func stagesOf(t *testing.T, policy string, long bool, serve func(*Record)) (stag
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatal(err)
 		}
-		stages = append(stages, strings.TrimSpace(fmt.Sprint(e.Stage, " ", e.ResponseStatus.Code, " ", e.ResponseStatus.Message)))
+		stages = append(stages, strings.TrimSpace(fmt.Sprint(e.Stage, " ", e.ResponseStatus.Code, " ",
+			e.ResponseStatus.Message)))
 	}
 	return stages
 }
@@ -170,15 +174,20 @@ func TestStages(t *testing.T) {
 		serve  func(*Record)
 		want   string
 	}{
-		"answered":         {everything, false, answered, "RequestReceived 0,ResponseComplete 200"},
-		"a watch":          {everything, true, answered, "RequestReceived 0,ResponseStarted 200,ResponseComplete 200"},
-		"no answer":        {everything, false, (*Record).End, "RequestReceived 0,ResponseComplete 200 Connection closed early"},
-		"a watch without":  {everything, true, (*Record).End, "RequestReceived 0,ResponseStarted 200 Connection closed early,ResponseComplete 200 Connection closed early"},
-		"panicked":         {everything, false, func(r *Record) { r.Panicked("oh"); r.Answers(500); r.End() }, "RequestReceived 0,Panic 500 oh"},
-		"a watch panicked": {everything, true, func(r *Record) { r.Panicked("oh"); r.Answers(500); r.End() }, "RequestReceived 0,Panic 500 oh"},
-		"without one":      {everything + "omitStages: [RequestReceived]\n", false, answered, "ResponseComplete 200"},
-		"without two":      {"omitStages: [RequestReceived]\n" + everything + "  omitStages: [ResponseStarted]\n", true, answered, "ResponseComplete 200"},
-		"none":             {"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: None}\n", false, answered, ""},
+		"answered": {everything, false, answered, "RequestReceived 0,ResponseComplete 200"},
+		"a watch":  {everything, true, answered, "RequestReceived 0,ResponseStarted 200,ResponseComplete 200"},
+		"no answer": {everything, false, (*Record).End,
+			"RequestReceived 0,ResponseComplete 200 Connection closed early"},
+		"a watch without": {everything, true, (*Record).End,
+			"RequestReceived 0,ResponseStarted 200 Connection closed early,ResponseComplete 200 Connection closed early"},
+		"panicked": {everything, false, func(r *Record) { r.Panicked("oh"); r.Answers(500); r.End() },
+			"RequestReceived 0,Panic 500 oh"},
+		"a watch panicked": {everything, true, func(r *Record) { r.Panicked("oh"); r.Answers(500); r.End() },
+			"RequestReceived 0,Panic 500 oh"},
+		"without one": {everything + "omitStages: [RequestReceived]\n", false, answered, "ResponseComplete 200"},
+		"without two": {"omitStages: [RequestReceived]\n" + everything + "  omitStages: [ResponseStarted]\n", true,
+			answered, "ResponseComplete 200"},
+		"none": {"apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- {level: None}\n", false, answered, ""},
 	} {
 		if got := strings.Join(stagesOf(t, c.policy, c.long, c.serve), ","); got != c.want {
 			t.Errorf("%s: got %s, want %s", name, got, c.want)
@@ -191,7 +200,8 @@ func TestStages(t *testing.T) {
 // SPEC: AUTH-4
 func TestRefusals(t *testing.T) {
 	o := options(t)
-	o.PolicyFile = write(t, "policy.yaml", strings.Replace(everything, "rules:", "rules:\n- {level: None, users: [jane]}\n- {level: None, userGroups: [g]}", 1))
+	o.PolicyFile = write(t, "policy.yaml", strings.Replace(everything, "rules:",
+		"rules:\n- {level: None, users: [jane]}\n- {level: None, userGroups: [g]}", 1))
 	a := auditor(t, o)
 	q := asked("i")
 	q.Known = false
@@ -200,7 +210,8 @@ func TestRefusals(t *testing.T) {
 	r.End()
 	closed(t, a)
 	got := lines(t, o.Log.Path)
-	if len(got) != 1 || !strings.Contains(got[0], `"stage":"ResponseStarted"`) || !strings.Contains(got[0], `"user":{},`) ||
+	if len(got) != 1 || !strings.Contains(got[0], `"stage":"ResponseStarted"`) ||
+		!strings.Contains(got[0], `"user":{},`) ||
 		!strings.Contains(got[0], `"responseStatus":{"metadata":{},"message":"why","code":401}`) {
 		t.Errorf("got %s", got)
 	}
@@ -264,8 +275,8 @@ func TestModesWhereTheLogCannotBeWritten(t *testing.T) {
 	}
 }
 
-// A queue that is full makes nobody wait: what comes on top is dropped and counted; and what was queued is delivered when the
-// server closes.
+// A queue that is full makes nobody wait: what comes on top is dropped and counted; and what was queued is delivered
+// when the server closes.
 //
 // SPEC: AUTH-4
 func TestQueue(t *testing.T) {
@@ -348,7 +359,8 @@ func TestTruncation(t *testing.T) {
 	}
 	closed(t, a)
 	got := lines(t, o.Log.Path)
-	if len(got) != 2 || strings.Contains(got[1], "xxx") || !strings.Contains(got[1], `"annotations":{"apiserver.latency.k8s.io/total"`) ||
+	if len(got) != 2 || strings.Contains(got[1], "xxx") ||
+		!strings.Contains(got[1], `"annotations":{"apiserver.latency.k8s.io/total"`) ||
 		!strings.Contains(got[1], `,"audit.k8s.io/truncated":"true"}`) {
 		t.Errorf("got %s", got)
 	}
@@ -372,7 +384,8 @@ func TestRotation(t *testing.T) {
 	}
 	closed(t, a)
 	var old []string
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) { // the library compresses behind our back
+	// the library compresses behind our back
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		old, _ = filepath.Glob(filepath.Join(filepath.Dir(o.Log.Path), "audit-*.log.gz"))
 		if all, _ := filepath.Glob(filepath.Join(filepath.Dir(o.Log.Path), "*")); len(old) == 2 && len(all) == 3 {
 			break
@@ -455,7 +468,8 @@ func TestWebhook(t *testing.T) {
 	if h.events != 25 || h.calls != 3 {
 		t.Errorf("%d events in %d calls", h.events, h.calls)
 	}
-	if strings.Contains(h.bodies[0], `"items":[{"kind"`) || h.header.Get("Authorization") != "Bearer sesame" || h.header.Get("Content-Type") != "application/json" {
+	if strings.Contains(h.bodies[0], `"items":[{"kind"`) || h.header.Get("Authorization") != "Bearer sesame" ||
+		h.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the webhook is sent %s with %v", h.bodies[0][:200], h.header)
 	}
 }
@@ -519,15 +533,17 @@ func TestThrottling(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`:                        func(o *Options) { o.Log.Mode = "x" },
-		`invalid audit batch log buffer size 0, must be a positive number`:                                    func(o *Options) { o.Log.Mode, o.Log.BufferSize = batch, 0 },
-		`invalid audit batch webhook max batch size -1, must be a positive number`:                            func(o *Options) { o.Webhook.BatchSize = -1 },
-		`invalid audit batch webhook throttle QPS 0, must be a positive number`:                               func(o *Options) { o.Webhook.QPS = 0 },
-		`invalid audit batch webhook throttle burst 0, must be a positive number`:                             func(o *Options) { o.Webhook.Burst = 0 },
-		`invalid audit truncate log max event size 0, must be a positive number`:                              func(o *Options) { o.Log.MaxEventBytes = 0 },
-		`invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)`:       func(o *Options) { o.Webhook.MaxBatchBytes = 1 },
-		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`:                                     func(o *Options) { o.Log.Version = "audit.k8s.io/v1beta1" },
-		`unexpected GroupVersion string: a/b/c`:                                                               func(o *Options) { o.Webhook.Version = "a/b/c" },
+		`invalid audit log mode x, allowed modes are "batch,blocking,blocking-strict"`:                  func(o *Options) { o.Log.Mode = "x" },
+		`invalid audit batch log buffer size 0, must be a positive number`:                              func(o *Options) { o.Log.Mode, o.Log.BufferSize = batch, 0 },
+		`invalid audit batch webhook max batch size -1, must be a positive number`:                      func(o *Options) { o.Webhook.BatchSize = -1 },
+		`invalid audit batch webhook throttle QPS 0, must be a positive number`:                         func(o *Options) { o.Webhook.QPS = 0 },
+		`invalid audit batch webhook throttle burst 0, must be a positive number`:                       func(o *Options) { o.Webhook.Burst = 0 },
+		`invalid audit truncate log max event size 0, must be a positive number`:                        func(o *Options) { o.Log.MaxEventBytes = 0 },
+		`invalid audit truncate webhook max batch size 1, must be greater than max event size (102400)`: func(o *Options) { o.Webhook.MaxBatchBytes = 1 },
+		`invalid group version, allowed versions are ["audit.k8s.io/v1"]`:                               func(o *Options) { o.Log.Version = "audit.k8s.io/v1beta1" },
+
+		`unexpected GroupVersion string: a/b/c`: func(o *Options) { o.Webhook.Version = "a/b/c" },
+
 		`invalid audit log format x, allowed formats are "legacy,json"`:                                       func(o *Options) { o.Log.Format = "x" },
 		"--audit-log-maxage -1 can't be a negative number\n--audit-log-maxsize -2 can't be a negative number": func(o *Options) { o.Log.MaxAge, o.Log.MaxSize = -1, -2 },
 	} {
@@ -625,7 +641,8 @@ func FuzzPolicy(f *testing.F) {
 func FuzzEvent(f *testing.F) {
 	f.Add("id", "/uri", "agent", "user", "\x00", "\n")
 	f.Fuzz(func(t *testing.T, id, uri, agent, user, key, value string) {
-		e := event{id: id, uri: uri, userAgent: agent, user: access.User{Name: user, Extra: map[string][]string{key: {value}}},
+		e := event{id: id, uri: uri, userAgent: agent, user: access.User{Name: user,
+			Extra: map[string][]string{key: {value}}},
 			annotations: []annotation{{key, value}}, sourceIPs: []string{value}, status: &Status{Message: value}}
 		for _, line := range [][]byte{e.appendLine(nil), append(e.appendItem(nil), '\n')} {
 			if !json.Valid(line) || bytes.IndexByte(line, '\n') != len(line)-1 {

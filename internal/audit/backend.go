@@ -63,7 +63,8 @@ const truncated = "audit.k8s.io/truncated"
 
 var errTooLarge = errors.New("event is too large even after truncating")
 
-// fit encodes an event, without its bodies where it is too large with them. Not ok says that it is too large in any case.
+// fit encodes an event, without its bodies where it is too large with them. Not ok says that it is too large in any
+// case.
 func (b *backend) fit(dst []byte, e *event) (text []byte, ok bool) {
 	text = b.encode(e, dst)
 	if !b.delivery.Truncate || b.size(text) <= b.delivery.MaxEventBytes {
@@ -145,8 +146,8 @@ func (b *backend) enqueue(text []byte) {
 	b.failed("buffered", 1, errBlocked)
 }
 
-// run takes events out of the queue and writes them in batches, until the queue is closed and empty. ctx ends the waiting, and the
-// writing.
+// run takes events out of the queue and writes them in batches, until the queue is closed and empty. ctx ends the
+// waiting, and the writing.
 func (b *backend) run(ctx context.Context) {
 	q := b.queue
 	defer close(q.done)
@@ -161,7 +162,8 @@ func (b *backend) run(ctx context.Context) {
 	}
 }
 
-// collect waits for a batch: until it is full, or until it has waited for long enough, or until there is nothing to wait for any more.
+// collect waits for a batch: until it is full, or until it has waited for long enough, or until there is nothing to
+// wait for any more.
 func (b *backend) collect(ctx context.Context) (events [][]byte, more bool) {
 	first, more := <-b.queue.events
 	if !more {
@@ -212,7 +214,8 @@ func (b *backend) deliver(ctx context.Context, events [][]byte) {
 	q.writing.Go(write)
 }
 
-// close takes no more events and waits until those that are there are delivered, or ctx ends; then it gives them up with cancel.
+// close takes no more events and waits until those that are there are delivered, or ctx ends; then it gives them up
+// with cancel.
 func (b *backend) close(ctx context.Context, cancel context.CancelFunc) error {
 	if q := b.queue; q != nil {
 		q.mu.Lock()

@@ -227,8 +227,10 @@ func (e *event) appendLegacy(dst []byte) []byte {
 	if len(e.sourceIPs) > 0 {
 		ip = e.sourceIPs[0]
 	}
-	return fmt.Appendf(dst, "%s AUDIT: id=%q stage=%q ip=%q method=%q user=%q groups=%q as=%q asgroups=%q user-agent=%q namespace=%q uri=%q response=\"%s\"\n",
-		e.received.Format(time.RFC3339Nano), e.id, e.stage, ip, e.verb, user, groups, as, asGroups, e.userAgent, namespace, e.uri, response)
+	return fmt.Appendf(dst,
+		"%s AUDIT: id=%q stage=%q ip=%q method=%q user=%q groups=%q as=%q asgroups=%q user-agent=%q namespace=%q uri=%q response=\"%s\"\n",
+		e.received.Format(time.RFC3339Nano), e.id, e.stage, ip, e.verb, user, groups, as, asGroups, e.userAgent, namespace,
+		e.uri, response)
 }
 
 func quoted(list []string) string {

@@ -89,7 +89,8 @@ func (o *Options) Validate() error {
 	if o.Log.Path != "" {
 		errs = append(errs, o.Log.validateDelivery("log"), o.Log.validateTruncation("log"), validateVersion(o.Log.Version))
 		if !slices.Contains(formats, o.Log.Format) {
-			errs = append(errs, fmt.Errorf("invalid audit log format %s, allowed formats are %q", o.Log.Format, strings.Join(formats, ",")))
+			errs = append(errs, fmt.Errorf("invalid audit log format %s, allowed formats are %q", o.Log.Format,
+				strings.Join(formats, ",")))
 		}
 		for _, limit := range []struct {
 			flag  string
@@ -101,7 +102,8 @@ func (o *Options) Validate() error {
 		}
 	}
 	if o.Webhook.ConfigFile != "" {
-		errs = append(errs, o.Webhook.validateDelivery("webhook"), o.Webhook.validateTruncation("webhook"), validateVersion(o.Webhook.Version))
+		errs = append(errs, o.Webhook.validateDelivery("webhook"), o.Webhook.validateTruncation("webhook"),
+			validateVersion(o.Webhook.Version))
 	}
 	return errors.Join(errs...)
 }

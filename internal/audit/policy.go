@@ -30,7 +30,8 @@ var levels = []Level{None, Metadata, Request, RequestResponse}
 // Stage is when an event happens.
 type Stage string
 
-// The stages. ResponseStarted is there for long-running requests only, and for those that end before they are authenticated.
+// The stages. ResponseStarted is there for long-running requests only, and for those that end before they are
+// authenticated.
 const (
 	RequestReceived  Stage = "RequestReceived"
 	ResponseStarted  Stage = "ResponseStarted"
@@ -125,7 +126,8 @@ func (r *PolicyRule) validate(path *field.Path) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(urls.Index(i), url, "non-resource URL rules must begin with a '/' character"))
 		}
 		if url != "" && strings.Contains(url[:len(url)-1], "*") {
-			errs = append(errs, field.Invalid(urls.Index(i), url, "non-resource URL wildcards '*' must be the final character of the rule"))
+			errs = append(errs, field.Invalid(urls.Index(i), url,
+				"non-resource URL wildcards '*' must be the final character of the rule"))
 		}
 	}
 	resources := path.Child("resources") // without an index, as in the reference
@@ -136,12 +138,14 @@ func (r *PolicyRule) validate(path *field.Path) (errs field.ErrorList) {
 			}
 		}
 		if len(of.ResourceNames) > 0 && len(of.Resources) == 0 {
-			errs = append(errs, field.Invalid(resources.Child("resourceNames"), of.ResourceNames, "using resourceNames requires at least one resource"))
+			errs = append(errs, field.Invalid(resources.Child("resourceNames"), of.ResourceNames,
+				"using resourceNames requires at least one resource"))
 		}
 	}
 	errs = append(errs, validateStages(r.OmitStages, path.Child("omitStages"))...)
 	if len(r.NonResourceURLs) > 0 && len(r.Resources)+len(r.Namespaces) > 0 {
-		errs = append(errs, field.Invalid(urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+		errs = append(errs, field.Invalid(urls, r.NonResourceURLs,
+			"rules cannot apply to both regular resources and non-resource URLs"))
 	}
 	return errs
 }
@@ -184,7 +188,8 @@ func omitted(lists ...[]Stage) (bits uint8) {
 	return bits
 }
 
-// judge says how a request is written down. known says whether it was authenticated: rules for users and groups match nobody else.
+// judge says how a request is written down. known says whether it was authenticated: rules for users and groups match
+// nobody else.
 func (p *Policy) judge(a *access.Attributes, known bool) verdict {
 	for i := range p.Rules {
 		r := &p.Rules[i]
@@ -203,7 +208,8 @@ func (p *Policy) judge(a *access.Attributes, known bool) verdict {
 func (r *PolicyRule) matches(a *access.Attributes, known bool) bool {
 	switch {
 	case len(r.Users) > 0 && !(known && slices.Contains(r.Users, a.User.Name)),
-		len(r.UserGroups) > 0 && !(known && slices.ContainsFunc(a.User.Groups, func(g string) bool { return slices.Contains(r.UserGroups, g) })),
+		len(r.UserGroups) > 0 && !(known && slices.ContainsFunc(a.User.Groups,
+			func(g string) bool { return slices.Contains(r.UserGroups, g) })),
 		len(r.Verbs) > 0 && !slices.Contains(r.Verbs, a.Verb):
 		return false
 	case len(r.Namespaces) > 0 || len(r.Resources) > 0:
@@ -211,7 +217,8 @@ func (r *PolicyRule) matches(a *access.Attributes, known bool) bool {
 			(len(r.Resources) == 0 || slices.ContainsFunc(r.Resources, func(of GroupResources) bool { return of.has(a) }))
 	case len(r.NonResourceURLs) > 0:
 		return !a.IsResource && slices.ContainsFunc(r.NonResourceURLs, func(pattern string) bool {
-			return pattern == a.Path || strings.HasSuffix(pattern, "*") && strings.HasPrefix(a.Path, strings.TrimRight(pattern, "*"))
+			return pattern == a.Path || strings.HasSuffix(pattern, "*") &&
+				strings.HasPrefix(a.Path, strings.TrimRight(pattern, "*"))
 		})
 	}
 	return true

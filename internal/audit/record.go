@@ -39,8 +39,8 @@ const (
 	cutUserAgent = "...TRUNCATED"
 )
 
-// Begin begins a record, and writes down that the request has come. The record is nil if the policy wants none. Not ok says that
-// the request has to be refused, since it cannot be written down (mode blocking-strict).
+// Begin begins a record, and writes down that the request has come. The record is nil if the policy wants none. Not ok
+// says that the request has to be refused, since it cannot be written down (mode blocking-strict).
 func (a *Auditor) Begin(q *Asked) (r *Record, ok bool) {
 	if r = a.record(q); r == nil {
 		return nil, true
@@ -51,7 +51,8 @@ func (a *Auditor) Begin(q *Asked) (r *Record, ok bool) {
 	return r, ok
 }
 
-// Refuse begins the record of a request that is refused before it was authenticated. why is told where the answer does not say it.
+// Refuse begins the record of a request that is refused before it was authenticated. why is told where the answer does
+// not say it.
 func (a *Auditor) Refuse(q *Asked, why string) *Record {
 	r := a.record(q)
 	if r != nil {
@@ -84,7 +85,8 @@ func (a *Auditor) record(q *Asked) *Record {
 	}
 	if t.IsResource {
 		r.object = ObjectRef{
-			Resource: t.Resource, Namespace: t.Namespace, Name: t.Name, Group: t.Group, Version: t.Version, Subresource: t.Subresource,
+			Resource: t.Resource, Namespace: t.Namespace, Name: t.Name, Group: t.Group, Version: t.Version,
+			Subresource: t.Subresource,
 		}
 		r.event.object = &r.object
 	}
@@ -111,7 +113,8 @@ func (r *Record) Annotate(key, value string) {
 	if r == nil {
 		return
 	}
-	at, found := slices.BinarySearchFunc(r.event.annotations, key, func(a annotation, key string) int { return strings.Compare(a.key, key) })
+	at, found := slices.BinarySearchFunc(r.event.annotations, key,
+		func(a annotation, key string) int { return strings.Compare(a.key, key) })
 	if !found {
 		r.event.annotations = slices.Insert(r.event.annotations, at, annotation{key, value})
 	}
@@ -126,7 +129,8 @@ func (r *Record) Object(namespace, name, uid, resourceVersion string) {
 		to   *string
 		from string
 	}{
-		{&r.object.Namespace, namespace}, {&r.object.Name, name}, {&r.object.UID, uid}, {&r.object.ResourceVersion, resourceVersion},
+		{&r.object.Namespace, namespace}, {&r.object.Name, name}, {&r.object.UID, uid},
+		{&r.object.ResourceVersion, resourceVersion},
 	} {
 		if *part.to == "" {
 			*part.to = strings.Clone(part.from) // the body is not to stay in memory for it

@@ -1,9 +1,10 @@
 // Package auth finds out who asks (AUTH-1).
 //
-// An [Authenticator] tries in turn the credentials that a request may show: the headers of a front proxy, a client certificate, and a bearer token, which
-// several [Tokens] may know. Who shows none is anonymous.
+// An [Authenticator] tries in turn the credentials that a request may show: the headers of a front proxy, a client
+// certificate, and a bearer token, which several [Tokens] may know. Who shows none is anonymous.
 //
-// Why somebody is not let in is for TokenReviews and the debug log; a request is told 401 and no more. No error holds a token.
+// Why somebody is not let in is for TokenReviews and the debug log; a request is told 401 and no more. No error holds a
+// token.
 package auth
 
 import (
@@ -23,8 +24,8 @@ var ErrInvalid = errors.New("invalid bearer token")
 
 // Tokens know the bearer tokens of one kind.
 type Tokens interface {
-	// Token says whose a token is. Nil without an error: it is no token of this kind, as far as one can see, and others are asked.
-	// Audiences are those that it has to be for, one of them; none: those of this server.
+	// Token says whose a token is. Nil without an error: it is no token of this kind, as far as one can see, and others
+	// are asked. Audiences are those that it has to be for, one of them; none: those of this server.
 	Token(ctx context.Context, token string, audiences []string) (*access.Identity, error)
 }
 
@@ -38,7 +39,8 @@ type Config struct {
 	Tokens []Tokens
 	// Audiences are those of this server. A token that is for nobody in particular is for them.
 	Audiences []string
-	// NoAnonymous refuses requests without credentials, and AnonymousPaths, if there are any, all that are for other paths.
+	// NoAnonymous refuses requests without credentials, and AnonymousPaths, if there are any, all that are for other
+	// paths.
 	NoAnonymous    bool
 	AnonymousPaths []string
 	Now            func() time.Time // nil: time.Now
@@ -57,8 +59,9 @@ func New(c Config) *Authenticator {
 	return &Authenticator{c}
 }
 
-// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference what a front proxy says goes
-// before a certificate, and that before a token, and one that is no good does no harm beside another that is.
+// Authenticate says who sends the request; who shows no credentials is anonymous. As in the reference what a front
+// proxy says goes before a certificate, and that before a token, and one that is no good does no harm beside another
+// that is.
 func (a *Authenticator) Authenticate(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	id, unproxied := a.proxied(ctx, r)
 	if id != nil {
@@ -90,7 +93,8 @@ func (a *Authenticator) anonymous(path string) bool {
 
 var errNoCredentials = errors.New("no credentials")
 
-// reasons are why a token is nobody's, in the reference's words. What one kind of tokens says is among what all of them say.
+// reasons are why a token is nobody's, in the reference's words. What one kind of tokens says is among what all of them
+// say.
 type reasons []error
 
 func (r reasons) Error() string {
@@ -130,9 +134,10 @@ func authenticated(id *access.Identity) *access.Identity {
 	return id
 }
 
-// Review says whose a token is, as a request that shows it would find out, and whether there is somebody; an error says why not.
-// Audiences are those that it has to be for, one of them; none: those of this server.
-func (a *Authenticator) Review(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool, err error) {
+// Review says whose a token is, as a request that shows it would find out, and whether there is somebody; an error says
+// why not. Audiences are those that it has to be for, one of them; none: those of this server.
+func (a *Authenticator) Review(ctx context.Context, token string, audiences []string) (id access.Identity, ok bool,
+	err error) {
 	if len(audiences) == 0 { // those of this server, as for requests, so that what is remembered of these holds here
 		audiences = nil
 	}

@@ -77,7 +77,8 @@ func TestAuthenticate(t *testing.T) {
 func TestAnonymousAtSomePaths(t *testing.T) {
 	a := authenticator(t, "sesame,alice,u1\n")
 	a.AnonymousPaths = []string{"/livez", "/readyz"}
-	for path, let := range map[string]bool{"/livez": true, "/readyz": true, "/livez/": false, "/livez/ping": false, "/": false, "/api": false, "/Livez": false} {
+	for path, let := range map[string]bool{"/livez": true, "/readyz": true, "/livez/": false, "/livez/ping": false,
+		"/": false, "/api": false, "/Livez": false} {
 		r := httptest.NewRequest("GET", path+"?verbose", nil)
 		if _, err := authenticate(r.Context(), a, r); (err == nil) != let {
 			t.Errorf("%s: %v", path, err)
@@ -101,8 +102,8 @@ func (f tokensFunc) Token(ctx context.Context, token string, audiences []string)
 	return f(ctx, token, audiences)
 }
 
-// What was found out is remembered for its time; errors are not; nobody gets to see what another request has added; and a panic is an
-// error.
+// What was found out is remembered for its time; errors are not; nobody gets to see what another request has added; and
+// a panic is an error.
 //
 // SPEC: AUTH-1
 func TestCached(t *testing.T) {
@@ -125,8 +126,10 @@ func TestCached(t *testing.T) {
 		asked int
 		err   bool
 	}{
-		{"good", 0, 1, false}, {"good", 9 * time.Second, 1, false}, {"good", 2 * time.Second, 2, false}, {"bad", 0, 3, false}, {"bad", 4 * time.Second, 3, false},
-		{"bad", 2 * time.Second, 4, false}, {"wrong", 0, 5, true}, {"wrong", 0, 6, true}, {"panic", 0, 7, true}, {"panic", 0, 8, true},
+		{"good", 0, 1, false}, {"good", 9 * time.Second, 1, false}, {"good", 2 * time.Second, 2, false}, {"bad", 0, 3, false},
+		{"bad", 4 * time.Second, 3, false},
+		{"bad", 2 * time.Second, 4, false}, {"wrong", 0, 5, true}, {"wrong", 0, 6, true}, {"panic", 0, 7, true},
+		{"panic", 0, 8, true},
 	} {
 		now = now.Add(step.after)
 		id, err := c.Token(t.Context(), step.token, nil)
@@ -207,8 +210,10 @@ func TestAuthenticateByWebSocket(t *testing.T) {
 		{protocols: []string{sesame}, err: ErrInvalid, left: sesame},
 		{protocols: []string{sesame, sesame, "a"}, err: ErrInvalid, left: sesame},
 		{protocols: []string{"base64url.bearer.authorization.k8s.io.d3Jvbmc, a"}, err: ErrInvalid, left: "a"},
-		{protocols: []string{"base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"}, err: ErrInvalid, left: "base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"},
-		{protocols: []string{"base64url.bearer.authorization.k8s.io., a"}, err: ErrInvalid, left: "base64url.bearer.authorization.k8s.io., a"},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"}, err: ErrInvalid,
+			left: "base64url.bearer.authorization.k8s.io.c2VzYW1l==, a"},
+		{protocols: []string{"base64url.bearer.authorization.k8s.io., a"}, err: ErrInvalid,
+			left: "base64url.bearer.authorization.k8s.io., a"},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Upgrade", "WebSocket")
@@ -240,7 +245,8 @@ func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) 
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	parent, parentKey := template, any(key)
@@ -266,7 +272,8 @@ func sign(subject pkix.Name, by *tls.Certificate, edit func(*x509.Certificate)) 
 
 // SPEC: AUTH-1
 func TestAuthenticateByCertificate(t *testing.T) {
-	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil), signed(t, pkix.Name{CommonName: "foreign"}, nil, nil)
+	own, foreign := signed(t, pkix.Name{CommonName: "own"}, nil, nil),
+		signed(t, pkix.Name{CommonName: "foreign"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
 	a.Clients = x509.NewCertPool()
 	a.Clients.AddCert(own.Leaf)
@@ -276,7 +283,8 @@ func TestAuthenticateByCertificate(t *testing.T) {
 	fingerprint := sha256.Sum256(good.Leaf.Raw)
 	carol := access.User{
 		Name: "carol", Groups: []string{access.Masters, access.Authenticated},
-		Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+		Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"X509SHA256=" +
+			hex.EncodeToString(fingerprint[:])}},
 	}
 	for _, c := range []struct {
 		name, token string
@@ -290,8 +298,11 @@ func TestAuthenticateByCertificate(t *testing.T) {
 		{"a foreign certificate", "", bad, access.User{}, ErrInvalid},
 		{"a foreign certificate beside a token", "sesame", bad, alice, nil},
 		{"a foreign certificate beside a wrong token", "wrong", bad, access.User{}, ErrInvalid},
-		{"an expired one", "", signed(t, subject, own, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), access.User{}, ErrInvalid},
-		{"a server's", "", signed(t, subject, own, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), access.User{}, ErrInvalid},
+		{"an expired one", "", signed(t, subject, own,
+			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), access.User{}, ErrInvalid},
+		{"a server's", "", signed(t, subject, own,
+			func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), access.User{},
+			ErrInvalid},
 		{"nobody's", "", signed(t, pkix.Name{}, own, nil), access.Nobody(), nil},
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
@@ -340,7 +351,8 @@ func TestCertificateExpiresDuringConnection(t *testing.T) {
 			map[time.Duration]bool{0: true, 10 * time.Second: true, 10*time.Second + 1: false, time.Minute: false},
 			[]time.Duration{0, 10 * time.Second, 10*time.Second + 1, time.Minute}},
 		{"that of the authority between ends", []*tls.Certificate{signed(t, carol, middle, valid(0, time.Hour)), middle},
-			map[time.Duration]bool{0: true, time.Minute: true, 2 * time.Minute: false}, []time.Duration{0, time.Minute, 2 * time.Minute}},
+			map[time.Duration]bool{0: true, time.Minute: true, 2 * time.Minute: false},
+			[]time.Duration{0, time.Minute, 2 * time.Minute}},
 		{"it begins", []*tls.Certificate{signed(t, carol, root, valid(10*time.Second, time.Minute))},
 			map[time.Duration]bool{0: false, 9 * time.Second: false, 10 * time.Second: true, 2 * time.Minute: false},
 			[]time.Duration{0, 9 * time.Second, 10 * time.Second, 2 * time.Minute}},
@@ -384,23 +396,27 @@ func TestTokenFileErrorsNameTheLine(t *testing.T) {
 //
 // SPEC: AUTH-1
 func TestFrontProxy(t *testing.T) {
-	own, proxies := signed(t, pkix.Name{CommonName: "own"}, nil, nil), signed(t, pkix.Name{CommonName: "proxies"}, nil, nil)
+	own, proxies := signed(t, pkix.Name{CommonName: "own"}, nil, nil),
+		signed(t, pkix.Name{CommonName: "proxies"}, nil, nil)
 	a := authenticator(t, "sesame,alice,u1\n")
 	a.Clients = x509.NewCertPool()
 	a.Clients.AddCert(own.Leaf)
 	a.Proxy = &FrontProxy{
 		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User", "X-User"},
-		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+		UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
+		ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}
 	a.Proxy.Authorities.AddCert(proxies.Leaf)
 	proxy := signed(t, pkix.Name{CommonName: "proxy"}, proxies, nil)
 	other := signed(t, pkix.Name{CommonName: "other"}, proxies, nil)
 	client := signed(t, pkix.Name{CommonName: "carol"}, own, nil)
 	said := map[string][]string{
-		"X-Remote-User": {"jane"}, "X-Remote-Uid": {"7"}, "X-Remote-Group": {"a", "", "b"}, "X-Remote-Extra-Example.com%2fscopes": {"x", "y"},
+		"X-Remote-User": {"jane"}, "X-Remote-Uid": {"7"}, "X-Remote-Group": {"a", "", "b"},
+		"X-Remote-Extra-Example.com%2fscopes": {"x", "y"},
 	}
 	jane := access.User{
-		Name: "jane", UID: "7", Groups: []string{"a", "b", access.Authenticated}, Extra: map[string][]string{"example.com/scopes": {"x", "y"}},
+		Name: "jane", UID: "7", Groups: []string{"a", "b", access.Authenticated},
+		Extra: map[string][]string{"example.com/scopes": {"x", "y"}},
 	}
 	for _, c := range []struct {
 		name, token string
@@ -432,7 +448,8 @@ func TestFrontProxy(t *testing.T) {
 		ctx := Remember(r.Context(), nil)
 		for range 2 { // the second time from memory
 			id, err := authenticate(ctx, a, r)
-			if id.User.Name != c.want || (err == nil) != (c.want != "") || c.want == "jane" && !reflect.DeepEqual(id.User, jane) {
+			if id.User.Name != c.want || (err == nil) != (c.want != "") || c.want == "jane" &&
+				!reflect.DeepEqual(id.User, jane) {
 				t.Errorf("%s: %+v, %v", c.name, id.User, err)
 			}
 		}
@@ -443,18 +460,21 @@ func TestFrontProxy(t *testing.T) {
 //
 // SPEC: AUTH-1
 func FuzzAuthenticate(f *testing.F) {
-	for _, seed := range []string{"Bearer sesame", "Bearer  x", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic x", " ", "Bearer \xff\x00"} {
+	for _, seed := range []string{"Bearer sesame", "Bearer  x", "bearer eyJhbGciOiJub25lIn0.e30.", "Basic x", " ",
+		"Bearer \xff\x00"} {
 		f.Add(seed, "base64url.bearer.authorization.k8s.io.c2VzYW1l, a")
 	}
 	a := New(Config{Tokens: []Tokens{StaticTokens{}}})
 	f.Fuzz(func(t *testing.T, header, protocols string) {
 		r := httptest.NewRequest("GET", "/", nil)
-		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Sec-Websocket-Protocol"] = []string{header}, []string{"websocket"}, []string{protocols}
+		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Sec-Websocket-Protocol"] = []string{header},
+			[]string{"websocket"}, []string{protocols}
 		id, err := authenticate(r.Context(), a, r)
 		if err == nil && id.User.Name != access.Anonymous {
 			t.Errorf("%q is %+v", header, id.User)
 		}
-		if _, shown, ok := strings.Cut(strings.TrimSpace(header), " "); ok && len(shown) > 12 && err != nil && strings.Contains(err.Error(), shown) {
+		if _, shown, ok := strings.Cut(strings.TrimSpace(header), " "); ok && len(shown) > 12 && err != nil &&
+			strings.Contains(err.Error(), shown) {
 			t.Errorf("the refusal of %q tells it: %v", header, err)
 		}
 	})

@@ -9,7 +9,8 @@ import (
 // tokenOf is the bearer token that a request shows; "" for none.
 func tokenOf(r *http.Request) (string, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
-	token, _, _ = strings.Cut(token, " ")                   // as in the reference what follows means nothing, and two spaces are no token
+	// as in the reference what follows means nothing, and two spaces are no token
+	token, _, _ = strings.Cut(token, " ")
 	if strings.EqualFold(scheme, "Bearer") && token != "" { // other schemes are nobody's credentials here
 		return token, nil
 	}
@@ -24,8 +25,9 @@ const (
 	socketBearer    = "base64url.bearer.authorization.k8s.io."
 )
 
-// takeSocketToken takes a bearer token out of the subprotocols of a WebSocket: there is no other header of one that a browser
-// lets its pages set. A server has to choose among the subprotocols, and it cannot choose the token: there must be another.
+// takeSocketToken takes a bearer token out of the subprotocols of a WebSocket: there is no other header of one that a
+// browser lets its pages set. A server has to choose among the subprotocols, and it cannot choose the token: there must
+// be another.
 func takeSocketToken(header http.Header) (string, error) {
 	var others []string
 	token := ""

@@ -18,8 +18,8 @@ const (
 	lookupTimeout = 30 * time.Second
 )
 
-// Cached remembers whose tokens are, for a time, and which are nobody's, for another; 0: not at all. Errors are not remembered. Many
-// requests with one token ask once.
+// Cached remembers whose tokens are, for a time, and which are nobody's, for another; 0: not at all. Errors are not
+// remembered. Many requests with one token ask once.
 func Cached(of Tokens, somebody, nobody time.Duration, now func() time.Time) Tokens {
 	c := &cached{of: of, now: now}
 	if somebody > 0 {

@@ -19,8 +19,8 @@ import (
 	"plinth/internal/access"
 )
 
-// verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it is
-// kept for the requests that follow, for as long as time alone cannot change it.
+// verdict is what the certificate of a connection says. To verify signatures takes longer than most requests do, so it
+// is kept for the requests that follow, for as long as time alone cannot change it.
 type verdict struct {
 	id    *access.Identity // nil: nobody
 	err   error
@@ -34,13 +34,16 @@ type verdicts struct{ client, proxy verdictPointer }
 
 type verdictKey struct{}
 
-// Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's ConnContext.
+// Remember gives the requests of a connection a place for what its certificate says. It is an http.Server's
+// ConnContext.
 func Remember(ctx context.Context, _ net.Conn) context.Context {
 	return context.WithValue(ctx, verdictKey{}, &verdicts{})
 }
 
-// remembered is what was found out before on the connection, as long as time has not changed it, or what is found out now.
-func (a *Authenticator) remembered(ctx context.Context, of func(*verdicts) *verdictPointer, find func() *verdict) *verdict {
+// remembered is what was found out before on the connection, as long as time has not changed it, or what is found out
+// now.
+func (a *Authenticator) remembered(ctx context.Context, of func(*verdicts) *verdictPointer,
+	find func() *verdict) *verdict {
 	kept, ok := ctx.Value(verdictKey{}).(*verdicts)
 	if !ok {
 		return find()
@@ -69,7 +72,8 @@ func (a *Authenticator) verify(shown []*x509.Certificate) *verdict {
 	now := a.Now()
 	chains, err := chainsTo(a.Clients, shown, now)
 	if err != nil {
-		return &verdict{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(shown[0]), err), until: nextStart(shown, now)}
+		return &verdict{err: fmt.Errorf("verifying certificate %s failed: %w", identifier(shown[0]), err),
+			until: nextStart(shown, now)}
 	}
 	until := lastEnd(chains)
 	subject := shown[0].Subject

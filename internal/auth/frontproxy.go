@@ -12,17 +12,18 @@ import (
 	"plinth/internal/access"
 )
 
-// FrontProxy is who may say in headers whom a request is from: proxies that show a certificate of these authorities, in one of these
-// names.
+// FrontProxy is who may say in headers whom a request is from: proxies that show a certificate of these authorities, in
+// one of these names.
 type FrontProxy struct {
 	Authorities  *x509.CertPool
 	AllowedNames []string // common names; none: any
-	// The headers that are looked at: the first one with a value is the user, and all values count of the others. What follows a
-	// prefix is a key of the user's extra.
+	// The headers that are looked at: the first one with a value is the user, and all values count of the others. What
+	// follows a prefix is a key of the user's extra.
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
-// proxied says who a front proxy says that the request is from; nil if it comes from none, or from one that says nothing.
+// proxied says who a front proxy says that the request is from; nil if it comes from none, or from one that says
+// nothing.
 func (a *Authenticator) proxied(ctx context.Context, r *http.Request) (*access.Identity, error) {
 	p := a.Proxy
 	if p == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {

@@ -13,14 +13,16 @@ import (
 	"plinth/internal/access"
 )
 
-// Whatever the subject of a certificate says, who shows it is the one whom it names if the authority has signed it for clients, and
-// else nobody.
+// Whatever the subject of a certificate says, who shows it is the one whom it names if the authority has signed it for
+// clients, and else nobody.
 //
 // SPEC: AUTH-1
 func FuzzCertificates(f *testing.F) {
 	for _, seed := range [][3]string{
-		{"jane", "devs", ""}, {"", access.Masters, ""}, {"system:node:a/../b", "system:nodes", "1"}, {"system:node:", "system:nodes", ""},
-		{"system:anonymous", "system:unauthenticated", ""}, {"a,O=system:masters", "b+CN=admin", "x"}, {"system:serviceaccount:a:b", "", ""}, {"ä\x00", "\n", "\x7f"},
+		{"jane", "devs", ""}, {"", access.Masters, ""}, {"system:node:a/../b", "system:nodes", "1"},
+		{"system:node:", "system:nodes", ""},
+		{"system:anonymous", "system:unauthenticated", ""}, {"a,O=system:masters", "b+CN=admin", "x"},
+		{"system:serviceaccount:a:b", "", ""}, {"ä\x00", "\n", "\x7f"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], false, true)
 	}
@@ -88,21 +90,27 @@ func uidsOf(n pkix.Name) (uids []any) {
 	return uids
 }
 
-// Whoever sends the headers of a front proxy is whom they name if the certificate is the proxy's, and else the headers say nothing.
+// Whoever sends the headers of a front proxy is whom they name if the certificate is the proxy's, and else the headers
+// say nothing.
 //
 // SPEC: AUTH-1
 func FuzzProxyHeaders(f *testing.F) {
 	for _, seed := range [][4]string{
-		{"jane", "devs", "X-Remote-Extra-Scopes", "a"}, {"", access.Masters, "X-Remote-Extra-", ""}, {" jane ", "", "x-remote-extra-%41%zz", "b"},
-		{access.Anonymous, "system:unauthenticated", "X-Remote-Extra-Authentication.kubernetes.io%2fnode-name", "n"}, {"a\x00", "\xff", "X-Remote-User", "admin"},
+		{"jane", "devs", "X-Remote-Extra-Scopes", "a"}, {"", access.Masters, "X-Remote-Extra-", ""},
+		{" jane ", "", "x-remote-extra-%41%zz", "b"},
+		{access.Anonymous, "system:unauthenticated", "X-Remote-Extra-Authentication.kubernetes.io%2fnode-name", "n"},
+		{"a\x00", "\xff", "X-Remote-User", "admin"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3], true)
 		f.Add(seed[0], seed[1], seed[2], seed[3], false)
 	}
-	own, clients := signed(f, pkix.Name{CommonName: "proxies"}, nil, nil), signed(f, pkix.Name{CommonName: "clients"}, nil, nil)
-	proxy, client := signed(f, pkix.Name{CommonName: "proxy"}, own, nil), signed(f, pkix.Name{CommonName: "joe"}, clients, nil)
+	own, clients := signed(f, pkix.Name{CommonName: "proxies"}, nil, nil),
+		signed(f, pkix.Name{CommonName: "clients"}, nil, nil)
+	proxy, client := signed(f, pkix.Name{CommonName: "proxy"}, own, nil),
+		signed(f, pkix.Name{CommonName: "joe"}, clients, nil)
 	a := New(Config{Clients: x509.NewCertPool(), Proxy: &FrontProxy{
-		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
+		Authorities: x509.NewCertPool(), AllowedNames: []string{"proxy"}, UserHeaders: []string{"X-Remote-User"},
+		UIDHeaders:   []string{"X-Remote-Uid"},
 		GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
 	}})
 	a.Clients.AddCert(clients.Leaf)

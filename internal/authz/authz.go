@@ -1,12 +1,12 @@
 // Package authz decides what users may do (AUTH-2).
 //
-// An authorizer ([access.Authorizer]) allows a request, denies it, or leaves it to the next one. An [Authority] asks those of its
-// [AuthorizationConfiguration] in order: that is what --authorization-mode stands for, or the file of --authorization-config, which
-// may change meanwhile. Whatever they say, members of system:masters may do everything, since
-// they are asked about first.
+// An authorizer ([access.Authorizer]) allows a request, denies it, or leaves it to the next one. An [Authority] asks
+// those of its [AuthorizationConfiguration] in order: that is what --authorization-mode stands for, or the file of
+// --authorization-config, which may change meanwhile. Whatever they say, members of system:masters may do everything,
+// since they are asked about first.
 //
-// [RoleBased] is the mode RBAC, nodes the mode Node, for kubelets, and hook the mode Webhook. Whatever the modes, it also says who may write which roles and bindings: nobody gives what
-// they do not have (see [Authority.PermitRole]).
+// [RoleBased] is the mode RBAC, nodes the mode Node, for kubelets, and hook the mode Webhook. Whatever the modes, it
+// also says who may write which roles and bindings: nobody gives what they do not have (see [Authority.PermitRole]).
 package authz
 
 import (
@@ -46,14 +46,16 @@ type lister interface {
 	rulesIn(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error)
 }
 
-// named is an authorizer of a union under the name by which its reasons are told. Allowed and denied count its decisions.
+// named is an authorizer of a union under the name by which its reasons are told. Allowed and denied count its
+// decisions.
 type named struct {
 	name string
 	lister
 	allowed, denied func()
 }
 
-// Authority is all that decides what users may do. Its zero value allows nothing, other than to members of system:masters.
+// Authority is all that decides what users may do. Its zero value allows nothing, other than to members of
+// system:masters.
 type Authority struct {
 	roles   RoleBased
 	nodes   nodes
@@ -118,7 +120,8 @@ func (y *Authority) build(c *AuthorizationConfiguration) (chain, error) {
 		var of lister
 		switch a.Type {
 		case AlwaysAllow:
-			of = always{access.Allow, "", []Rule{{Verbs: everything, APIGroups: everything, Resources: everything}, {Verbs: everything, NonResourceURLs: everything}}}
+			of = always{access.Allow, "", []Rule{{Verbs: everything, APIGroups: everything, Resources: everything},
+				{Verbs: everything, NonResourceURLs: everything}}}
 		case AlwaysDeny:
 			of = always{decision: access.NoOpinion, reason: "Everything is forbidden."}
 		case Webhook:
@@ -165,8 +168,8 @@ func (y *Authority) Open(s *store.Store) {
 	y.nodes.open(s)
 }
 
-// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. Where none of them has
-// an opinion, the reason is what all of them have said.
+// Authorize implements access.Authorizer: the first authorizer that allows or denies the request decides. Where none of
+// them has an opinion, the reason is what all of them have said.
 func (y *Authority) Authorize(ctx context.Context, a *access.Attributes) (access.Decision, string, error) {
 	if a.User.In(access.Masters) {
 		return access.Allow, "", nil
@@ -202,9 +205,10 @@ func aggregate(errs []error) error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// RulesFor lists what a user may do in a namespace, as far as the authorizers can tell; incomplete says that there may be more.
-// As in the reference, that somebody is of system:masters is not told by it.
-func (y *Authority) RulesFor(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error) {
+// RulesFor lists what a user may do in a namespace, as far as the authorizers can tell; incomplete says that there may
+// be more. As in the reference, that somebody is of system:masters is not told by it.
+func (y *Authority) RulesFor(ctx context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool,
+	err error) {
 	var errs []error
 	for _, of := range y.authorizers() {
 		found, more, err := of.rulesIn(ctx, u, namespace)

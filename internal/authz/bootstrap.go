@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// bootstrapText is the bootstrap policy of the reference. A line that is not indented begins an object, with its kind and its
-// name; those below it say what it has:
+// bootstrapText is the bootstrap policy of the reference. A line that is not indented begins an object, with its kind
+// and its name; those below it say what it has:
 //
 //	label NAME VALUE              a label beside the one that all have
 //	aggregates NAME=VALUE         a selector of the roles whose rules it is to have, too
@@ -131,8 +131,9 @@ const (
 	Replace               // it gives another role, which cannot be changed
 )
 
-// Reconcile says what has to become of an existing role or binding so that it has what the bootstrap policy wants it to have, and the
-// object that it is to be. What others have added stays, and what is annotated with autoupdate "false" is left alone.
+// Reconcile says what has to become of an existing role or binding so that it has what the bootstrap policy wants it to
+// have, and the object that it is to be. What others have added stays, and what is annotated with autoupdate "false" is
+// left alone.
 func Reconcile(existing, wanted object.Value) (object.Value, Remedy) {
 	meta := existing.At("metadata")
 	if meta.At("annotations", autoUpdate).Str() == "false" {

@@ -36,9 +36,11 @@ type AuthorizerConfiguration struct {
 
 // WebhookConfiguration is a webhook that is asked, and how its answers are taken.
 type WebhookConfiguration struct {
-	AuthorizedTTL                            metav1.Duration         `json:"authorizedTTL"` // how long it holds that it allows
-	CacheAuthorizedRequests                  *bool                   `json:"cacheAuthorizedRequests,omitempty"`
-	UnauthorizedTTL                          metav1.Duration         `json:"unauthorizedTTL"` // how long it holds that it does not
+	// how long it holds that it allows
+	AuthorizedTTL           metav1.Duration `json:"authorizedTTL"`
+	CacheAuthorizedRequests *bool           `json:"cacheAuthorizedRequests,omitempty"`
+	// how long it holds that it does not
+	UnauthorizedTTL                          metav1.Duration         `json:"unauthorizedTTL"`
 	CacheUnauthorizedRequests                *bool                   `json:"cacheUnauthorizedRequests,omitempty"`
 	Timeout                                  metav1.Duration         `json:"timeout"`
 	SubjectAccessReviewVersion               string                  `json:"subjectAccessReviewVersion"`
@@ -80,7 +82,8 @@ const (
 )
 
 // configVersions are those of AuthorizationConfiguration. They do not differ.
-var configVersions = []string{"apiserver.config.k8s.io/v1alpha1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1"}
+var configVersions = []string{"apiserver.config.k8s.io/v1alpha1", "apiserver.config.k8s.io/v1beta1",
+	"apiserver.config.k8s.io/v1"}
 
 // modes are all there are, in the order in which errors list them.
 var modes = []Mode{ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook}
@@ -88,7 +91,8 @@ var modes = []Mode{ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook}
 // ValidMode says whether there is such a mode.
 func ValidMode(m Mode) bool { return slices.Contains(modes, m) }
 
-// FromModes is the configuration that --authorization-mode stands for. The webhook is that of --authorization-webhook-*.
+// FromModes is the configuration that --authorization-mode stands for. The webhook is that of
+// --authorization-webhook-*.
 func FromModes(list []Mode, hook *WebhookConfiguration) *AuthorizationConfiguration {
 	c := &AuthorizationConfiguration{}
 	for _, mode := range list {
@@ -101,8 +105,8 @@ func FromModes(list []Mode, hook *WebhookConfiguration) *AuthorizationConfigurat
 	return c
 }
 
-// WebhookFromFlags is the webhook of --authorization-webhook-*: a failure leaves the decision to others, and a time of zero
-// means that nothing is remembered.
+// WebhookFromFlags is the webhook of --authorization-webhook-*: a failure leaves the decision to others, and a time of
+// zero means that nothing is remembered.
 func WebhookFromFlags(kubeconfig, version string, authorized, unauthorized time.Duration) *WebhookConfiguration {
 	yes, no := authorized != 0, unauthorized != 0
 	return &WebhookConfiguration{
@@ -215,7 +219,8 @@ func (c *AuthorizationConfiguration) validate() (errs field.ErrorList) {
 		case slices.Contains(names, a.Name):
 			errs = append(errs, field.Duplicate(path.Child("name"), a.Name))
 		case len(wrong) > 0:
-			errs = append(errs, field.Invalid(path.Child("name"), a.Name, "authorizer name is invalid: "+strings.Join(wrong, ", ")))
+			errs = append(errs, field.Invalid(path.Child("name"), a.Name,
+				"authorizer name is invalid: "+strings.Join(wrong, ", ")))
 		}
 		names = append(names, a.Name)
 		switch {
@@ -321,4 +326,5 @@ func (w *WebhookConfiguration) conditions(path *field.Path) (all []*cel.AccessCo
 }
 
 // errInCluster: the API that it leads to is this server's own.
-var errInCluster = errors.New("connectionInfo of type InClusterConfig is for other API servers: this one would ask itself")
+var errInCluster = errors.New(
+	"connectionInfo of type InClusterConfig is for other API servers: this one would ask itself")

@@ -20,23 +20,34 @@ const configHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationC
 func TestConfigsThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "authorizers: Required value: at least one authorization mode must be defined",
-		configHead + "authorizers: [{type: RBAC, name: x}]":                                 "expected name rbac for authorizer RBAC instead of x",
-		configHead + "authorizers: [{type: RBAC, name: rbac}, {type: RBAC, name: b}]":       `authorizers[1].type: Duplicate value: "RBAC"`,
-		configHead + "authorizers: [{type: Nope, name: rbac}]":                              `supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"`,
-		configHead + "authorizers: [{type: RBAC, name: rbac, size: 3}]":                     `strict decoding error: unknown field "authorizers[0].size"`,
-		configHead + "authorizers: [{type: Webhook, name: x}]":                              "authorizers[0].webhook: Required value: required when type=Webhook",
-		configHead + "authorizers: [{type: Webhook, name: x, webhook: {timeout: 40s}}]":     `authorizers[0].timeout: Invalid value: "40s": must be > 0s and <= 30s`,
-		configHead + "authorizers: [{type: RBAC, name: rbac, webhook: {}}]":                 "may only be specified when type=Webhook",
-		strings.Replace(configHead, "/v1", "/v2", 1) + "authorizers: []":                    `no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2"`,
-		configHead + "authorizers: [{type: Webhook, name: x, webhook: {timeout: eternal}}]": "failed to load AuthorizationConfiguration from file",
-		configHead + "authorizers: {type: Webhook}":                                         "cannot unmarshal object into Go struct field AuthorizationConfiguration.authorizers",
+		configHead +
+			"authorizers: [{type: RBAC, name: x}]": "expected name rbac for authorizer RBAC instead of x",
+		configHead +
+			"authorizers: [{type: RBAC, name: rbac}, {type: RBAC, name: b}]": `authorizers[1].type: Duplicate value: "RBAC"`,
+		configHead +
+			"authorizers: [{type: Nope, name: rbac}]": `supported values: "ABAC", "AlwaysAllow", "AlwaysDeny", "Node", "RBAC", "Webhook"`,
+		configHead +
+			"authorizers: [{type: RBAC, name: rbac, size: 3}]": `strict decoding error: unknown field "authorizers[0].size"`,
+		configHead +
+			"authorizers: [{type: Webhook, name: x}]": "authorizers[0].webhook: Required value: required when type=Webhook",
+		configHead +
+			"authorizers: [{type: Webhook, name: x, webhook: {timeout: 40s}}]": `authorizers[0].timeout: Invalid value: "40s": must be > 0s and <= 30s`,
+		configHead +
+			"authorizers: [{type: RBAC, name: rbac, webhook: {}}]": "may only be specified when type=Webhook",
+		strings.Replace(configHead, "/v1", "/v2", 1) +
+			"authorizers: []": `no kind "AuthorizationConfiguration" is registered for version "apiserver.config.k8s.io/v2"`,
+		configHead +
+			"authorizers: [{type: Webhook, name: x, webhook: {timeout: eternal}}]": "failed to load AuthorizationConfiguration from file",
+		configHead +
+			"authorizers: {type: Webhook}": "cannot unmarshal object into Go struct field AuthorizationConfiguration.authorizers",
 	} {
 		if _, err := ParseConfig([]byte(text), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 	for _, version := range []string{"v1", "v1beta1", "v1alpha1"} {
-		text := strings.Replace(configHead, "/v1", "/"+version, 1) + "authorizers: [{type: RBAC, name: rbac}, {type: AlwaysDeny, name: alwaysdeny}]"
+		text := strings.Replace(configHead, "/v1", "/"+version, 1) +
+			"authorizers: [{type: RBAC, name: rbac}, {type: AlwaysDeny, name: alwaysdeny}]"
 		c, err := ParseConfig([]byte(text), []Mode{RBAC})
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +55,8 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		if _, err := New(c, Options{}); err != nil {
 			t.Error(err)
 		}
-		if _, err := ParseConfig([]byte(text), []Mode{Node, RBAC, AlwaysAllow}); err == nil || err.Error() != "missing required types: [AlwaysAllow Node]" {
+		if _, err := ParseConfig([]byte(text), []Mode{Node, RBAC, AlwaysAllow}); err == nil ||
+			err.Error() != "missing required types: [AlwaysAllow Node]" {
 			t.Error(err)
 		}
 	}
@@ -62,7 +74,8 @@ func TestConfigsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A new configuration holds when it is sound and asks for nothing that was not there at the start; else the one from before does.
+// A new configuration holds when it is sound and asks for nothing that was not there at the start; else the one from
+// before does.
 //
 // SPEC: AUTH-2
 func TestReload(t *testing.T) {
@@ -115,8 +128,10 @@ func TestReload(t *testing.T) {
 		{text + "# the same\n# again\n" + "", true, access.NoOpinion},
 		{withHook, true, access.Allow},
 		{strings.Replace(withHook, d.kubeconfig, "/nowhere", 1), false, access.Allow},
-		{strings.Replace(text, "AlwaysDeny, name: alwaysdeny", "AlwaysAllow, name: alwaysallow", 1), false, access.Allow}, // AlwaysDeny is missing
-		{strings.Replace(withHook, `"AlwaysDeny","name":"alwaysdeny"}`, `"AlwaysDeny","name":"alwaysdeny"},{"type":"Node","name":"node"}`, 1), false, access.Allow},
+		// AlwaysDeny is missing
+		{strings.Replace(text, "AlwaysDeny, name: alwaysdeny", "AlwaysAllow, name: alwaysallow", 1), false, access.Allow},
+		{strings.Replace(withHook, `"AlwaysDeny","name":"alwaysdeny"}`,
+			`"AlwaysDeny","name":"alwaysdeny"},{"type":"Node","name":"node"}`, 1), false, access.Allow},
 		{text, true, access.NoOpinion},
 	} {
 		write(step.text)

@@ -8,14 +8,14 @@ import (
 	"plinth/internal/access"
 )
 
-// Who writes a role or a binding must have what it gives. The rules that somebody has and those of a role are lists of products
-// (verbs × groups × resources × names), and one may be covered by several others together. So the wanted rules are taken apart
-// into the smallest there are, of one verb, group, resource and name each, or of one verb and path:
+// Who writes a role or a binding must have what it gives. The rules that somebody has and those of a role are lists of
+// products (verbs × groups × resources × names), and one may be covered by several others together. So the wanted rules
+// are taken apart into the smallest there are, of one verb, group, resource and name each, or of one verb and path:
 //
 //	held covers wanted  ⇔  each smallest rule of wanted is covered by one rule of held
 
-// maxSmallest bounds how many smallest rules are looked at: a body may name a thousand verbs of a thousand resources of a thousand
-// groups. A rule beyond it counts as one that nobody has.
+// maxSmallest bounds how many smallest rules are looked at: a body may name a thousand verbs of a thousand resources of
+// a thousand groups. A rule beyond it counts as one that nobody has.
 const maxSmallest = 1 << 16
 
 // uncovered is the smallest rules of wanted that nothing in held covers.
@@ -82,7 +82,8 @@ func (r *Rule) covers(s *Rule) bool {
 		return false
 	}
 	if len(s.NonResourceURLs) > 0 {
-		return len(r.ResourceNames) == 0 && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return coversPath(url, s.NonResourceURLs[0]) })
+		return len(r.ResourceNames) == 0 && slices.ContainsFunc(r.NonResourceURLs,
+			func(url string) bool { return coversPath(url, s.NonResourceURLs[0]) })
 	}
 	if !has(r.APIGroups, s.APIGroups[0]) {
 		return false
@@ -140,8 +141,8 @@ func (r Rule) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// notHeld says why a user may not give some rules, as far as anything keeps them from it; unresolved is what could not be
-// found out about what the user has.
+// notHeld says why a user may not give some rules, as far as anything keeps them from it; unresolved is what could not
+// be found out about what the user has.
 func notHeld(u *access.User, held, wanted []Rule, unresolved error) string {
 	missing := uncovered(held, wanted)
 	if len(missing) == 0 {

@@ -19,15 +19,17 @@ const (
 	nodeGroup = "system:nodes"
 )
 
-// nodes is the mode Node: what kubelets may do. A kubelet reads what the Pods of its node need, and nothing else of the kind:
+// nodes is the mode Node: what kubelets may do. A kubelet reads what the Pods of its node need, and nothing else of the
+// kind:
 //
 //	a Secret, ConfigMap, ServiceAccount, PersistentVolumeClaim or ResourceClaim that a Pod of the node names
 //	a PersistentVolume that is bound to such a claim, and a Secret that such a volume names
 //	a VolumeAttachment, ResourceSlice or PodCertificateRequest that names the node
 //
-// Other resources are allowed by the rules of the bootstrap role system:node, whatever has become of that role since. The reference
-// keeps a graph of all these objects, which informers feed. Here the Pods of a node are a view, whose objects are read when
-// the kubelet first asks about them, so that a status that changes every second costs nobody anything.
+// Other resources are allowed by the rules of the bootstrap role system:node, whatever has become of that role since.
+// The reference keeps a graph of all these objects, which informers feed. Here the Pods of a node are a view, whose
+// objects are read when the kubelet first asks about them, so that a status that changes every second costs nobody
+// anything.
 type nodes struct {
 	store   collections
 	pods    *view.View[*podsOfNodes]
@@ -240,7 +242,8 @@ func (n *nodes) resourceSlice(node string, a *access.Attributes) (bool, string) 
 		}
 		return false, "can only list/watch/deletecollection resourceslices with nodeName field selector"
 	}
-	return false, "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
+	return false,
+		"only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection"
 }
 
 func (n *nodes) certificateRequest(node string, a *access.Attributes) (bool, string) {

@@ -43,7 +43,8 @@ func TestNode(t *testing.T) {
 	check(one+"delete -/secrets ns s", false)
 	check(one+"get -/secrets ns t", false)
 	check(one+"get -/persistentvolumes - v", false)
-	put("/persistentvolumes", "v", "", `{"spec":{"claimRef":{"namespace":"ns","name":"c"},"csi":{"nodeStageSecretRef":{"namespace":"ns","name":"t"}}}}`)
+	put("/persistentvolumes", "v", "",
+		`{"spec":{"claimRef":{"namespace":"ns","name":"c"},"csi":{"nodeStageSecretRef":{"namespace":"ns","name":"t"}}}}`)
 	check(one+"get -/persistentvolumes - v", true)
 	check(one+"get -/secrets ns t", true)
 	check(two+"get -/secrets ns t", false)

@@ -92,13 +92,15 @@ func fieldOf(v *store.Version, name string) string {
 
 // volumeSecrets are the places of a volume of a Pod that name a Secret.
 var volumeSecrets = [][]string{
-	{"azureFile", "secretName"}, {"cephfs", "secretRef", "name"}, {"cinder", "secretRef", "name"}, {"flexVolume", "secretRef", "name"},
-	{"rbd", "secretRef", "name"}, {"secret", "secretName"}, {"scaleIO", "secretRef", "name"}, {"iscsi", "secretRef", "name"},
+	{"azureFile", "secretName"}, {"cephfs", "secretRef", "name"}, {"cinder", "secretRef", "name"},
+	{"flexVolume", "secretRef", "name"},
+	{"rbd", "secretRef", "name"}, {"secret", "secretName"}, {"scaleIO", "secretRef", "name"},
+	{"iscsi", "secretRef", "name"},
 	{"storageos", "secretRef", "name"}, {"csi", "nodePublishSecretRef", "name"},
 }
 
-// needsOf is what a Pod needs of its namespace. A mirror Pod needs nothing: kubelets make them, and nobody is to give themselves
-// what they name.
+// needsOf is what a Pod needs of its namespace. A mirror Pod needs nothing: kubelets make them, and nobody is to give
+// themselves what they name.
 func needsOf(v *store.Version) (map[needed]bool, error) {
 	obj, err := read(v)
 	if err != nil {

@@ -39,8 +39,8 @@ func (y *Authority) PermitRole(ctx context.Context, rq *engine.Request, obj, old
 	return nil
 }
 
-// PermitBinding is engine.Resource.Permit of RoleBindings and ClusterRoleBindings: who writes one has the rules of the role that it
-// gives, or may bind it.
+// PermitBinding is engine.Resource.Permit of RoleBindings and ClusterRoleBindings: who writes one has the rules of the
+// role that it gives, or may bind it.
 func (y *Authority) PermitBinding(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	if rq.User.In(access.Masters) || onlyCollectorFields(obj, old) {
 		return nil

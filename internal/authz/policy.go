@@ -25,7 +25,8 @@ const (
 
 const serviceAccountUser = "system:serviceaccount:"
 
-// read parses a stored object. The parser takes its input over, and what is kept of an object is not to keep the whole text.
+// read parses a stored object. The parser takes its input over, and what is kept of an object is not to keep the whole
+// text.
 func read(v *store.Version) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, v.Sidecar.Unreadable
@@ -34,7 +35,8 @@ func read(v *store.Version) (object.Value, error) {
 	return parsed.Value, err
 }
 
-// roles is all roles of a collection by name, "namespace/name" for those of a namespace. A role is parsed when it is first asked for.
+// roles is all roles of a collection by name, "namespace/name" for those of a namespace. A role is parsed when it is
+// first asked for.
 type roles struct {
 	byName shared[string, *view.Parsed[[]Rule]]
 }
@@ -114,7 +116,8 @@ func (s *subject) applies(u *access.User) bool {
 	return s.isUser() && s.user == u.Name
 }
 
-// reason is why a user is allowed something by the binding. As in the reference the first subject counts that the user is.
+// reason is why a user is allowed something by the binding. As in the reference the first subject counts that the user
+// is.
 func (b *binding) reason(u *access.User) string {
 	i := slices.IndexFunc(b.subjects, func(s subject) bool { return s.applies(u) })
 	if known := b.reasons[i].Load(); known != nil {
@@ -140,7 +143,8 @@ type holder struct{ namespace, name string }
 
 // bindings is all bindings of a collection, with an index of those who are bound.
 //
-//	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u, by name, and not empty
+//	users  has holder{n, u} → list  ⇔  list is the bindings of namespace n with a subject that is user u, by
+//	                                name, and not empty
 //	groups has holder{n, g} → list  ⇔  the same of group g
 //
 // A request asks for its user and its groups, so that it costs what they are bound by, and not all that there is.
@@ -149,8 +153,8 @@ type bindings struct {
 	users, groups shared[holder, []*binding]
 }
 
-// compileBindings is view.Compile. Each list of the index is made anew once, however many of its bindings have changed: one by one, the
-// first state of a group with n bindings would cost n² steps.
+// compileBindings is view.Compile. Each list of the index is made anew once, however many of its bindings have changed:
+// one by one, the first state of a group with n bindings would cost n² steps.
 func compileBindings(before *bindings, changes iter.Seq[view.Change]) *bindings {
 	var byName edit[string, *binding]
 	var users, groups edit[holder, []*binding]

@@ -14,8 +14,8 @@ import (
 // RBACGroup is the API group of roles and bindings.
 const RBACGroup = "rbac.authorization.k8s.io"
 
-// RoleBased is the mode RBAC: it allows what the rules of the roles allow that users are bound to. Roles and bindings are views of
-// their collections, so that a change of one holds for the next request.
+// RoleBased is the mode RBAC: it allows what the rules of the roles allow that users are bound to. Roles and bindings
+// are views of their collections, so that a change of one holds for the next request.
 type RoleBased struct {
 	roles, clusterRoles       *view.View[*roles]
 	bindings, clusterBindings *view.View[*bindings]
@@ -56,8 +56,8 @@ func (r *RoleBased) Authorize(_ context.Context, a *access.Attributes) (access.D
 	return access.NoOpinion, "RBAC: " + err.Error(), nil
 }
 
-// allowing finds a binding of a namespace that allows a request; nil if there is none. It notes whether there is one whose role
-// could not be found.
+// allowing finds a binding of a namespace that allows a request; nil if there is none. It notes whether there is one
+// whose role could not be found.
 func (p *policy) allowing(in *bindings, namespace string, a *access.Attributes, unresolved *bool) *binding {
 	of, _ := in.users.get(holder{namespace, a.User.Name})
 	if b := p.firstAllowing(of, a, unresolved); b != nil {
@@ -101,8 +101,8 @@ func (p *policy) find(b *binding) (rules []Rule, ok bool) {
 	return rules, err == nil
 }
 
-// naming is what an error calls the resource of a role: what a request runs into is told in the singular, what a write does in
-// the plural, as in the reference, which asks different sources.
+// naming is what an error calls the resource of a role: what a request runs into is told in the singular, what a write
+// does in the plural, as in the reference, which asks different sources.
 type naming string
 
 const (
@@ -134,8 +134,8 @@ func (p *policy) rulesOf(kind, namespace, name string, as naming) ([]Rule, error
 	return role.Get()
 }
 
-// rulesFor are all rules that a user has in a namespace, or, without one, in the cluster, in the order of the bindings' names; and
-// which roles could not be found.
+// rulesFor are all rules that a user has in a namespace, or, without one, in the cluster, in the order of the bindings'
+// names; and which roles could not be found.
 func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []Rule, err error) {
 	var errs []error
 	visit := func(in *bindings, namespace string) {
@@ -161,7 +161,8 @@ func (p *policy) rulesFor(u *access.User, namespace string, as naming) (rules []
 	return rules, aggregate(errs)
 }
 
-func (r *RoleBased) rulesIn(_ context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool, err error) {
+func (r *RoleBased) rulesIn(_ context.Context, u *access.User, namespace string) (rules []Rule, incomplete bool,
+	err error) {
 	p := r.now()
 	rules, err = p.rulesFor(u, namespace, singular)
 	return rules, false, err

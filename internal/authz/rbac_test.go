@@ -54,8 +54,8 @@ func (s policyStore) authority(modes ...Mode) *Authority {
 	return y
 }
 
-// asked is a request written as "alice,group1,group2 verb group/resource/subresource namespace name", or with a path in place of
-// what follows the verb; "-" is "".
+// asked is a request written as "alice,group1,group2 verb group/resource/subresource namespace name", or with a path in
+// place of what follows the verb; "-" is "".
 func asked(text string) *access.Attributes {
 	f := strings.Fields(text)
 	who := strings.Split(f[0], ",")
@@ -104,8 +104,10 @@ func TestRoleBased(t *testing.T) {
 	}
 	check("alice get a.io/things ns1 x", "")
 	check("root,system:masters get a.io/things ns1 x", "yes ")
-	s.put("clusterroles", "reader", `{"rules":[{"verbs":["get","list"],"apiGroups":["a.io"],"resources":["things","*/scale"]},{"verbs":["get"],"nonResourceURLs":["/a*"]}]}`,
-		"rolebindings", "ns1/some", binding1("ClusterRole", "reader", `{"kind":"User","name":"alice"},{"kind":"Group","name":"devs"},{"kind":"ServiceAccount","name":"sa"}`))
+	s.put("clusterroles", "reader",
+		`{"rules":[{"verbs":["get","list"],"apiGroups":["a.io"],"resources":["things","*/scale"]},{"verbs":["get"],"nonResourceURLs":["/a*"]}]}`,
+		"rolebindings", "ns1/some", binding1("ClusterRole", "reader",
+			`{"kind":"User","name":"alice"},{"kind":"Group","name":"devs"},{"kind":"ServiceAccount","name":"sa"}`))
 	const some = `yes RBAC: allowed by RoleBinding "some/ns1" of ClusterRole "reader" to `
 	check("alice get a.io/things ns1 x", some+`User "alice"`)
 	check("alice,devs get a.io/things ns1 x", some+`User "alice"`)
@@ -121,13 +123,15 @@ func TestRoleBased(t *testing.T) {
 	s.put("clusterrolebindings", "all", binding1("ClusterRole", "reader", `{"kind":"User","name":"alice"}`))
 	check("alice get /abc", `yes RBAC: allowed by ClusterRoleBinding "all" of ClusterRole "reader" to User "alice"`)
 	check("alice get /bc", "")
-	s.put("clusterrolebindings", "all", "", "clusterroles", "reader", `{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"resourceNames":["x"]}]}`)
+	s.put("clusterrolebindings", "all", "", "clusterroles", "reader",
+		`{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"resourceNames":["x"]}]}`)
 	check("alice delete b.io/others ns1 x", some+`User "alice"`)
 	check("alice delete b.io/others ns1 y", "")
 	s.put("clusterroles", "reader", "")
 	check("alice get a.io/things ns1 x", `rbac: RBAC: clusterrole.rbac.authorization.k8s.io "reader" not found`)
 	s.put("rolebindings", "ns1/more", binding1("Role", "local", `{"kind":"User","name":"alice"}`))
-	check("alice get a.io/things ns1 x", `rbac: RBAC: [role.rbac.authorization.k8s.io "local" not found, clusterrole.rbac.authorization.k8s.io "reader" not found]`)
+	check("alice get a.io/things ns1 x",
+		`rbac: RBAC: [role.rbac.authorization.k8s.io "local" not found, clusterrole.rbac.authorization.k8s.io "reader" not found]`)
 	s.put("roles", "ns1/local", `{"rules":[{"verbs":["get"],"apiGroups":["a.io"],"resources":["things"]}]}`)
 	check("alice get a.io/things ns1 x", `yes RBAC: allowed by RoleBinding "more/ns1" of Role "local" to User "alice"`)
 	s.put("rolebindings", "ns1/more", "", "rolebindings", "ns1/some", "")
@@ -139,7 +143,8 @@ func TestIndexOfBindingsIsKept(t *testing.T) {
 	s := newStore(t)
 	y := s.authority(RBAC)
 	for i := range 300 {
-		subjects := fmt.Sprintf(`{"kind":"User","name":"u%d"},{"kind":"Group","name":"g%d"},{"kind":"Group","name":"g%d"}`, i%7, i%5, i%3)
+		subjects := fmt.Sprintf(`{"kind":"User","name":"u%d"},{"kind":"Group","name":"g%d"},{"kind":"Group","name":"g%d"}`,
+			i%7, i%5, i%3)
 		name, text := fmt.Sprintf("b%d", i*7%40), binding1("ClusterRole", "r", subjects)
 		if i%3 == 2 {
 			text = ""
@@ -170,13 +175,15 @@ func names(list []*binding) (all string) {
 	return all
 }
 
-// large fills a store with 1,000 roles and 2,000 bindings: of each three users, of as many groups, and of service accounts.
+// large fills a store with 1,000 roles and 2,000 bindings: of each three users, of as many groups, and of service
+// accounts.
 func large(tb testing.TB) policyStore {
 	s := newStore(tb)
 	var objects []string
 	for i := range 1000 {
-		rules := fmt.Sprintf(`{"verbs":["get","list","watch"],"apiGroups":["","apps"],"resources":["pods","pods/log","deployments","things%d"]},`+
-			`{"verbs":["create","update","patch","delete"],"apiGroups":["batch"],"resources":["jobs","cronjobs"],"resourceNames":["a","b%d"]}`, i, i)
+		rules := fmt.Sprintf(
+			`{"verbs":["get","list","watch"],"apiGroups":["","apps"],"resources":["pods","pods/log","deployments","things%d"]},`+
+				`{"verbs":["create","update","patch","delete"],"apiGroups":["batch"],"resources":["jobs","cronjobs"],"resourceNames":["a","b%d"]}`, i, i)
 		resource, name := "clusterroles", fmt.Sprintf("r%d", i)
 		if i%2 == 0 {
 			resource, name = "roles", fmt.Sprintf("ns%d/r%d", i%50, i)
@@ -184,14 +191,18 @@ func large(tb testing.TB) policyStore {
 		objects = append(objects, resource, name, `{"rules":[`+rules+`]}`)
 	}
 	for i := range 2000 {
-		subjects := fmt.Sprintf(`{"kind":"User","name":"u%d"},{"kind":"Group","name":"g%d"},{"kind":"ServiceAccount","namespace":"ns%d","name":"sa%d"}`, i%400, i%300, i%50, i%10)
+		subjects := fmt.Sprintf(
+			`{"kind":"User","name":"u%d"},{"kind":"Group","name":"g%d"},{"kind":"ServiceAccount","namespace":"ns%d","name":"sa%d"}`, i%400, i%300, i%50, i%10)
 		switch i % 4 {
 		case 0:
-			objects = append(objects, "rolebindings", fmt.Sprintf("ns%d/b%d", i%50, i), binding1("Role", fmt.Sprintf("r%d", i/2), subjects))
+			objects = append(objects, "rolebindings", fmt.Sprintf("ns%d/b%d", i%50, i),
+				binding1("Role", fmt.Sprintf("r%d", i/2), subjects))
 		case 1, 2:
-			objects = append(objects, "rolebindings", fmt.Sprintf("ns%d/b%d", i%50, i), binding1("ClusterRole", fmt.Sprintf("r%d", i/2|1), subjects))
+			objects = append(objects, "rolebindings", fmt.Sprintf("ns%d/b%d", i%50, i),
+				binding1("ClusterRole", fmt.Sprintf("r%d", i/2|1), subjects))
 		default:
-			objects = append(objects, "clusterrolebindings", fmt.Sprintf("b%d", i), binding1("ClusterRole", fmt.Sprintf("r%d", i/2|1), subjects))
+			objects = append(objects, "clusterrolebindings", fmt.Sprintf("b%d", i),
+				binding1("ClusterRole", fmt.Sprintf("r%d", i/2|1), subjects))
 		}
 	}
 	s.put(objects...)
@@ -202,7 +213,8 @@ var sizes = []struct{ name, request string }{
 	{"allowed by a cluster role", "u3,g3,g7,g11,system:authenticated get apps/deployments ns3 x"},
 	{"allowed in a namespace", "u2,g2,system:authenticated list -/things1 ns2 -"},
 	{"not allowed", "u2,g3,g7,g11,system:authenticated delete apps/deployments ns2 x"},
-	{"a service account", "system:serviceaccount:ns3:sa3,system:serviceaccounts,system:serviceaccounts:ns3,system:authenticated delete batch/jobs ns3 b1"},
+	{"a service account",
+		"system:serviceaccount:ns3:sa3,system:serviceaccounts,system:serviceaccounts:ns3,system:authenticated delete batch/jobs ns3 b1"},
 }
 
 // A request is decided without allocating anything.
@@ -238,7 +250,8 @@ func BenchmarkChangedBinding(b *testing.B) {
 	a := asked(sizes[0].request)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.put("clusterrolebindings", "b3", binding1("ClusterRole", "r1", `{"kind":"User","name":"u3"},{"kind":"Group","name":"g3"}`))
+		s.put("clusterrolebindings", "b3", binding1("ClusterRole", "r1",
+			`{"kind":"User","name":"u3"},{"kind":"Group","name":"g3"}`))
 		y.Authorize(b.Context(), a)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"plinth/internal/configfile"
 )
 
-// Watch follows the file of --authorization-config until ctx ends. It was read as text. What cannot be read, or asks for what was not
-// there at the start, changes nothing: the configuration from before holds.
+// Watch follows the file of --authorization-config until ctx ends. It was read as text. What cannot be read, or asks
+// for what was not there at the start, changes nothing: the configuration from before holds.
 func (y *Authority) Watch(ctx context.Context, file string, text []byte, interval time.Duration) {
 	if tell := y.options.Metrics.Configured; tell != nil {
 		tell(text)
@@ -48,7 +48,8 @@ func (y *Authority) reconfigure(text []byte) (changed bool, err error) {
 	if reflect.DeepEqual(next, y.now) {
 		return false, nil
 	}
-	y.now = next // even where it cannot be built, as in the reference: the next one is compared with what the file has said
+	// even where it cannot be built, as in the reference: the next one is compared with what the file has said
+	y.now = next
 	made, err := y.build(next)
 	if err != nil {
 		return false, err

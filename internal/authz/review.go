@@ -17,8 +17,9 @@ import (
 	"plinth/object"
 )
 
-// A SubjectAccessReview is made of a request in two forms: as JSON for the webhook, without what is empty, and as maps for its
-// conditions, where each text is there. Requirements of selectors are sent as far as they are understood: they only narrow what is asked.
+// A SubjectAccessReview is made of a request in two forms: as JSON for the webhook, without what is empty, and as maps
+// for its conditions, where each text is there. Requirements of selectors are sent as far as they are understood: they
+// only narrow what is asked.
 
 // reviewSpec is a request, with its selectors taken apart.
 type reviewSpec struct {
@@ -34,7 +35,8 @@ type requirement struct {
 
 // reviewOperators are the operators of requirements as reviews have them. Others are left out.
 var reviewOperators = map[selection.Operator]string{
-	selection.Equals: "In", selection.DoubleEquals: "In", selection.In: "In", selection.NotEquals: "NotIn", selection.NotIn: "NotIn",
+	selection.Equals: "In", selection.DoubleEquals: "In", selection.In: "In", selection.NotEquals: "NotIn",
+	selection.NotIn:  "NotIn",
 	selection.Exists: "Exists", selection.DoesNotExist: "DoesNotExist",
 }
 
@@ -69,7 +71,8 @@ func labelsOf(list labels.Requirements) (all []requirement) {
 
 // size is how many bytes of the request its client has chosen.
 func (s *reviewSpec) size() int {
-	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) + len(s.Name) + len(s.Path)
+	return len(s.Namespace) + len(s.Verb) + len(s.Group) + len(s.Version) + len(s.Resource) + len(s.Subresource) +
+		len(s.Name) + len(s.Path)
 }
 
 // texts are those of the request that is a resource's, by their names in a review.
@@ -168,7 +171,8 @@ const (
 	reviewGroup = "authorization.k8s.io/"
 )
 
-// SubjectAccessReviewStatus is the decision of a webhook. Errors of its JSON show the names of the types, which are the reference's.
+// SubjectAccessReviewStatus is the decision of a webhook. Errors of its JSON show the names of the types, which are the
+// reference's.
 type SubjectAccessReviewStatus struct {
 	Allowed bool   `json:"allowed"`
 	Denied  bool   `json:"denied,omitempty"`
@@ -199,7 +203,8 @@ func readAnswer(text []byte, version string) (SubjectAccessReviewStatus, error) 
 	}
 	kind, given := cmp.Or(head.Kind, reviewKind), cmp.Or(head.APIVersion, reviewGroup+version)
 	if kind != reviewKind || given != reviewGroup+version {
-		return none, fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", path.Base(given), kind, version, reviewKind)
+		return none, fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", path.Base(given), kind, version,
+			reviewKind)
 	}
 	var answer SubjectAccessReview
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, &answer); err != nil {

@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// Rule is a rule of a role: it allows each of the verbs on each of the resources of each of the groups, or on each of the
-// paths.
+// Rule is a rule of a role: it allows each of the verbs on each of the resources of each of the groups, or on each of
+// the paths.
 type Rule struct {
 	Verbs           []string
 	APIGroups       []string
@@ -86,7 +86,8 @@ func has(list []string, name string) bool {
 	return false
 }
 
-// hasResource says whether the rule is about a resource, or a subresource: by its name, or as one of this name of any resource.
+// hasResource says whether the rule is about a resource, or a subresource: by its name, or as one of this name of any
+// resource.
 func (r *Rule) hasResource(resource, subresource string) bool {
 	for _, have := range r.Resources {
 		switch {

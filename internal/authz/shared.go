@@ -2,9 +2,9 @@ package authz
 
 import "hash/maphash"
 
-// shared is a map that is never changed: what follows a state is made from it, and shares with it all parts that stayed as they
-// were. The views keep some earlier states, and a change of one of thousands of bindings is to cost a small part of what
-// copying all would.
+// shared is a map that is never changed: what follows a state is made from it, and shares with it all parts that stayed
+// as they were. The views keep some earlier states, and a change of one of thousands of bindings is to cost a small
+// part of what copying all would.
 //
 //	parts[hash(key) % len(parts)] has key  ⇔  the map has key
 type shared[K comparable, V any] struct {

@@ -18,8 +18,8 @@ import (
 	"plinth/object"
 )
 
-// hook is the mode Webhook: somebody else decides, who is sent a SubjectAccessReview. Answers are remembered for a while, by all
-// that was asked.
+// hook is the mode Webhook: somebody else decides, who is sent a SubjectAccessReview. Answers are remembered for a
+// while, by all that was asked.
 type hook struct {
 	name       string
 	remote     *webhook.Remote
@@ -35,7 +35,8 @@ type hook struct {
 const (
 	// maxAnswers is how many answers are remembered.
 	maxAnswers = 8192
-	// maxAsked bounds what clients have chosen of a request whose answer is remembered, so that they cannot fill the memory.
+	// maxAsked bounds what clients have chosen of a request whose answer is remembered, so that they cannot fill the
+	// memory.
 	maxAsked = 10000
 )
 
@@ -50,7 +51,8 @@ func newWebhook(name string, c *WebhookConfiguration, o Options) (*hook, error) 
 	}
 	remote.SetTimeout(c.Timeout.Duration)
 	if v := c.SubjectAccessReviewVersion; v != reviewV1 && v != reviewV1beta1 {
-		return nil, fmt.Errorf("unsupported webhook authorizer version %q, supported versions are %q, %q", v, reviewV1, reviewV1beta1)
+		return nil, fmt.Errorf("unsupported webhook authorizer version %q, supported versions are %q, %q", v, reviewV1,
+			reviewV1beta1)
 	}
 	h := &hook{
 		name: name, remote: remote, version: c.SubjectAccessReviewVersion, onError: access.NoOpinion,
@@ -119,8 +121,8 @@ func (h *hook) rulesIn(context.Context, *access.User, string) ([]Rule, bool, err
 
 const errHookRules nodeError = "webhook authorizer does not support user rule resolution"
 
-// matches says whether the webhook is to be asked: not where a condition is false. A condition that fails matters only where none of
-// the others is.
+// matches says whether the webhook is to be asked: not where a condition is false. A condition that fails matters only
+// where none of the others is.
 func (h *hook) matches(ctx context.Context, asked *reviewSpec) (bool, error) {
 	if len(h.conditions) == 0 {
 		return true, nil

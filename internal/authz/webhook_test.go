@@ -142,7 +142,8 @@ func TestWebhookDecides(t *testing.T) {
 		d.says(c.answers...)
 		a := asked(fmt.Sprintf("alice get a.io/things ns1 x%d", i))
 		decision, reason, err := c.y.Authorize(t.Context(), a)
-		if decision != c.want || reason != c.reason || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+		if decision != c.want || reason != c.reason || (err == nil) != (c.err == "") || err != nil &&
+			!strings.Contains(err.Error(), c.err) {
 			t.Errorf("%d: %v %q %v", i, decision, reason, err)
 		}
 		if n := len(d.questions()); n != c.asked {
@@ -150,7 +151,8 @@ func TestWebhookDecides(t *testing.T) {
 		}
 	}
 	for what, want := range map[string]int{
-		"decider success": 5, "decider error": 16, "decider open error": 4, "Webhook decider allowed": 2, "Webhook decider denied": 4,
+		"decider success": 5, "decider error": 16, "decider open error": 4, "Webhook decider allowed": 2,
+		"Webhook decider denied": 4,
 	} {
 		if counts[what] != want {
 			t.Errorf("%s: %d, not %d", what, counts[what], want)
@@ -158,7 +160,9 @@ func TestWebhookDecides(t *testing.T) {
 	}
 	// Those who may do everything are not asked about.
 	d.says(500)
-	if decision, _, _ := closed.Authorize(t.Context(), asked("root,system:masters get a.io/things ns1 x")); decision != access.Allow || len(d.questions()) > 0 {
+	if decision, _,
+		_ := closed.Authorize(t.Context(), asked("root,system:masters get a.io/things ns1 x")); decision != access.Allow ||
+		len(d.questions()) > 0 {
 		t.Error("the webhook was asked about system:masters")
 	}
 	rules, incomplete, err := open.RulesFor(t.Context(), &access.User{Name: "alice"}, "ns1")
@@ -189,7 +193,8 @@ func TestWebhookRemembers(t *testing.T) {
 		t.Errorf("the webhook was asked %d times, not 4", n)
 	}
 	for more, want := range map[string]int{
-		`"cacheAuthorizedRequests":false`: 3, `"authorizedTTL":"1ns"`: 3, `"cacheUnauthorizedRequests":false`: 1, `"unauthorizedTTL":"1ns"`: 1,
+		`"cacheAuthorizedRequests":false`: 3, `"authorizedTTL":"1ns"`: 3, `"cacheUnauthorizedRequests":false`: 1,
+		`"unauthorizedTTL":"1ns"`: 1,
 	} {
 		y := d.authority(t, d.config(more), Metrics{})
 		d.says(`{"allowed":true}`)
@@ -233,10 +238,12 @@ func TestReviews(t *testing.T) {
 			`,"namespace":"ns1","resource":"deployments","verb":"list","version":"v1"},"uid":"7","user":"alice"`},
 		{&access.Attributes{User: access.User{Name: "bob"}, Verb: "get", Path: "/healthz"}, reviewV1,
 			`"nonResourceAttributes":{"path":"/healthz","verb":"get"},"user":"bob"`},
-		{&access.Attributes{Verb: "list", IsResource: true, LabelSelector: "a==,,", FieldSelector: "=="}, reviewV1, `"resourceAttributes":{"verb":"list"}`},
+		{&access.Attributes{Verb: "list", IsResource: true, LabelSelector: "a==,,", FieldSelector: "=="}, reviewV1,
+			`"resourceAttributes":{"verb":"list"}`},
 	} {
 		got := string(review(c.version, specOf(c.a).value(c.version)))
-		want := `{"apiVersion":"authorization.k8s.io/` + c.version + `","kind":"SubjectAccessReview","metadata":{},"spec":{` + c.spec + `},"status":{"allowed":false}}`
+		want := `{"apiVersion":"authorization.k8s.io/` + c.version + `","kind":"SubjectAccessReview","metadata":{},"spec":{` +
+			c.spec + `},"status":{"allowed":false}}`
 		if !json.Valid([]byte(got)) || got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
@@ -259,8 +266,10 @@ func TestMatchConditions(t *testing.T) {
 		{[]string{`request.user != 'alice'`}, access.NoOpinion, "", 0},
 		{[]string{`request.nonResourceAttributes.path == '/'`}, access.Deny, "no such key: nonResourceAttributes", 0},
 		{[]string{`request.nonResourceAttributes.path == '/'`, `request.user != 'alice'`}, access.NoOpinion, "", 0},
-		{[]string{`request.groups.exists(g, g == 'devs') && request.uid == '' && request.extra.size() == 0`}, access.Allow, "", 1},
-		{[]string{`request.resourceAttributes.namespace == 'ns1' && request.resourceAttributes.subresource == ''`}, access.Allow, "", 1},
+		{[]string{`request.groups.exists(g, g == 'devs') && request.uid == '' && request.extra.size() == 0`},
+			access.Allow, "", 1},
+		{[]string{`request.resourceAttributes.namespace == 'ns1' && request.resourceAttributes.subresource == ''`},
+			access.Allow, "", 1},
 		{[]string{`!has(request.resourceAttributes.labelSelector)`}, access.Allow, "", 1},
 	} {
 		list, err := json.Marshal(c.conditions)
@@ -273,7 +282,8 @@ func TestMatchConditions(t *testing.T) {
 			items = append(items, string(item))
 		}
 		excluded, failed := 0, 0
-		y := d.authority(t, strings.Replace(d.config(`"matchConditionSubjectAccessReviewVersion":"v1","matchConditions":[`+strings.Join(items, ",")+`]`),
+		y := d.authority(t, strings.Replace(d.config(`"matchConditionSubjectAccessReviewVersion":"v1","matchConditions":[`+
+			strings.Join(items, ",")+`]`),
 			`"NoOpinion"`, `"Deny"`, 1), Metrics{Matched: func(_, _ string, _ time.Duration, fail, exclude bool) {
 			if fail {
 				failed++

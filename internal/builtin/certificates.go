@@ -66,10 +66,10 @@ func requestedBy(obj object.Value, by access.User) object.Value {
 
 var requester = []string{"username", "uid", "groups", "extra"}
 
-// checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission plugins
-// CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: the signer of clients' certificates makes no
-// members of system:masters, and who approves requests or writes down what has become of them has to have a verb for their signer,
-// beside that for the subresource.
+// checkSigningRequest is engine.Resource.Check of CertificateSigningRequests. It refuses what the reference's admission
+// plugins CertificateSubjectRestriction, CertificateApproval and CertificateSigning refuse: the signer of clients'
+// certificates makes no members of system:masters, and who approves requests or writes down what has become of them has
+// to have a verb for their signer, beside that for the subresource.
 func checkSigningRequest(disabled []string) func(ctx context.Context, rq *engine.Request, obj, old object.Value) error {
 	on := func(plugin string) bool { return !slices.Contains(disabled, plugin) }
 	restricts, approves, signs := on("CertificateSubjectRestriction"), on("CertificateApproval"), on("CertificateSigning")
@@ -115,7 +115,8 @@ func restrictedSubject(spec object.Value) string {
 	case err != nil:
 		return fmt.Sprintf("failed to parse CSR: %v", err)
 	case slices.Contains(request.Subject.Organization, access.Masters):
-		return fmt.Sprintf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName, access.Masters)
+		return fmt.Sprintf("use of %s signer with %s group is not allowed", certificatesv1.KubeAPIServerClientSignerName,
+			access.Masters)
 	}
 	return ""
 }

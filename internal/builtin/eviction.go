@@ -91,7 +91,8 @@ func judgeEviction(pod object.Value, budgets []object.Value, now time.Time) (eng
 	case 1:
 	default:
 		return free, &apierr.Error{
-			Code: 500, Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+			Code:    500,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
 		}
 	}
 	budget := budgets[its[0]]

@@ -350,7 +350,8 @@ func TestPodGrace(t *testing.T) {
 func TestQOSClass(t *testing.T) {
 	for _, c := range []struct{ spec, want string }{
 		{`{}`, bestEffort},
-		{`{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1024Mi"}}}]}`, guaranteed},
+		{`{"containers":[{"resources":{"limits":{"cpu":"1","memory":"1Gi"},"requests":{"cpu":"1","memory":"1024Mi"}}}]}`,
+			guaranteed},
 		{`{"containers":[{"resources":{"limits":{"cpu":"1"},"requests":{"cpu":"1"}}}]}`, burstable},
 		{`{"containers":[{"resources":{"requests":{"cpu":"1"}}}]}`, burstable},
 		{`{"containers":[{"resources":{"requests":{"storage":"1"}}}]}`, bestEffort},

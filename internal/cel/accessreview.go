@@ -11,8 +11,8 @@ import (
 	kube "k8s.io/apiserver/pkg/cel"
 )
 
-// AccessCondition says of the spec of a SubjectAccessReview, which it knows as "request", whether somebody is to be asked about it. An
-// administrator writes it; what it may cost when it runs is bounded as that of rules is.
+// AccessCondition says of the spec of a SubjectAccessReview, which it knows as "request", whether somebody is to be
+// asked about it. An administrator writes it; what it may cost when it runs is bounded as that of rules is.
 type AccessCondition struct {
 	source  string
 	program cel.Program
@@ -38,7 +38,8 @@ func CompileAccessCondition(source string) (*AccessCondition, error) {
 	return &AccessCondition{source, program}, nil
 }
 
-// Holds evaluates the condition. The request has each member of type string, even where it is empty; others may be missing.
+// Holds evaluates the condition. The request has each member of type string, even where it is empty; others may be
+// missing.
 func (c *AccessCondition) Holds(ctx context.Context, request map[string]any) (bool, error) {
 	variables, err := interpreter.NewActivation(map[string]any{"request": request})
 	if err != nil {
@@ -50,7 +51,8 @@ func (c *AccessCondition) Holds(ctx context.Context, request map[string]any) (bo
 	}
 	holds, ok := value.(types.Bool)
 	if !ok {
-		return false, fmt.Errorf("cel evaluation error: expression '%s' eval result value should be bool but got %T", c.source, value)
+		return false, fmt.Errorf("cel evaluation error: expression '%s' eval result value should be bool but got %T",
+			c.source, value)
 	}
 	return bool(holds), nil
 }
@@ -67,7 +69,8 @@ var accessReviews = sync.OnceValues(func() (*cel.Env, error) {
 	text := kube.StringType
 	texts := kube.NewListType(text, -1)
 	selector := func(name string) *kube.DeclType {
-		requirement := object("SelectorRequirement", map[string]*kube.DeclType{"key": text, "operator": text, "values": texts})
+		requirement := object("SelectorRequirement", map[string]*kube.DeclType{"key": text, "operator": text,
+			"values": texts})
 		return object(name, map[string]*kube.DeclType{"rawSelector": text, "requirements": kube.NewListType(requirement, -1)})
 	}
 	return withVariable("request", object("SubjectAccessReviewSpec", map[string]*kube.DeclType{

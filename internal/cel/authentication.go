@@ -38,7 +38,8 @@ var (
 		texts := kube.NewListType(kube.StringType, -1)
 		fields := map[string]*kube.DeclField{}
 		for name, of := range map[string]*kube.DeclType{
-			"username": kube.StringType, "uid": kube.StringType, "groups": texts, "extra": kube.NewMapType(kube.StringType, texts, -1),
+			"username": kube.StringType, "uid": kube.StringType, "groups": texts,
+			"extra": kube.NewMapType(kube.StringType, texts, -1),
 		} {
 			fields[name] = kube.NewDeclField(name, of, false, nil, nil)
 		}
@@ -79,7 +80,8 @@ func CompileUser(source string, path *field.Path) (*TokenExpression, *field.Erro
 	return compileTokenExpression(userEnvironment, source, true, path)
 }
 
-func compileTokenExpression(of func() (*cel.Env, error), source string, condition bool, path *field.Path) (*TokenExpression, *field.Error) {
+func compileTokenExpression(of func() (*cel.Env, error), source string, condition bool,
+	path *field.Path) (*TokenExpression, *field.Error) {
 	env, err := of()
 	if err != nil {
 		return nil, field.InternalError(path, err)

@@ -37,14 +37,16 @@ func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { ret
 // found is what else is wrong with the object, which is to be known before: rules are not run on one whose values are
 // of other types than the schema's, are missing, or are longer than it allows. What rules cost is bounded on that
 // condition alone. One error then says that they have not been run. The end of the context is an error as well.
-func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string) {
+func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList,
+	warnings []string) {
 	root := r.root()
 	if root == nil {
 		return nil, nil
 	}
 	if slices.ContainsFunc(found, blocks) {
-		return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
-			"correct the existing errors to complete validation")}, nil
+		return field.ErrorList{field.Invalid(nil, nil,
+			"some validation rules were not checked because the object was invalid; "+
+				"correct the existing errors to complete validation")}, nil
 	}
 	d := &validation{ctx: ctx, budget: limits.RuntimeCELCostBudget}
 	var pair ratchet
@@ -58,7 +60,8 @@ func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field
 // blocks says of an error whether rules are not run because of it.
 func blocks(err *field.Error) bool {
 	switch err.Type {
-	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
+	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
+		field.ErrorTypeTypeInvalid:
 		return true
 	}
 	return false
@@ -70,7 +73,8 @@ const Budget int64 = limits.RuntimeCELCostBudget
 // ValidateDefault runs the rules on the default of a schema node, which path leads to: as a value that replaces
 // itself, and, if that is right, as a new one. It returns what is left of the budget, which is negative when it is
 // used up.
-func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
+func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value,
+	budget int64) (field.ErrorList, int64) {
 	root := r.root()
 	if root == nil {
 		return nil, budget

@@ -108,7 +108,8 @@ func TestRulesAreBounded(t *testing.T) {
 
 // SPEC: EXT-1: a panic of an expression is an error of it.
 func TestPanicsAreErrors(t *testing.T) {
-	typ := structural(t, `{type: object, x-kubernetes-preserve-unknown-fields: true, x-kubernetes-validations: [{rule: "'%s'.format([self]) != ''"}]}`)
+	typ := structural(t,
+		`{type: object, x-kubernetes-preserve-unknown-fields: true, x-kubernetes-validations: [{rule: "'%s'.format([self]) != ''"}]}`)
 	errs, _ := Compile(typ).Validate(t.Context(), parsed(t, `{b: {c: 1}}`), object.Nil, nil)
 	if len(errs) != 1 {
 		t.Errorf("errors are %v", errs)

@@ -104,7 +104,8 @@ func TestValidate(t *testing.T) {
 			"spec: Invalid value: min must not be larger than max",
 			"spec.min: Forbidden: 2 is larger than 1",
 		}},
-		{name: "a scalar is repeated", obj: `spec: {min: -1, max: 2}`, want: []string{"spec.min: Invalid value: -1: failed rule: self >= 0"}},
+		{name: "a scalar is repeated", obj: `spec: {min: -1, max: 2}`,
+			want: []string{"spec.min: Invalid value: -1: failed rule: self >= 0"}},
 		{name: "a field is missing", obj: `spec: {min: 1}`, want: []string{
 			"spec: Invalid value: \"object\": no such key: max evaluating rule: min must not be larger than max",
 			"spec: Invalid value: \"object\": no such key: max evaluating rule: self.min <= self.max",
@@ -113,18 +114,23 @@ func TestValidate(t *testing.T) {
 			`spec.tags[a]: Invalid value: "z": failed rule: self.startsWith('t-')`,
 			`spec.tags[b]: Invalid value: "x": failed rule: self.startsWith('t-')`,
 		}},
-		{name: "transition rules", obj: `spec: {min: 1, max: 2, class: b}`, old: `spec: {min: 1, max: 2, class: a}`, want: []string{
-			`spec.class: Invalid value: "b": class is immutable`}},
-		{name: "a transition rule without an old value", obj: `spec: {min: 1, max: 2, class: b}`, old: `spec: {min: 1, max: 2}`},
+		{name: "transition rules", obj: `spec: {min: 1, max: 2, class: b}`, old: `spec: {min: 1, max: 2, class: a}`,
+			want: []string{
+				`spec.class: Invalid value: "b": class is immutable`}},
+		{name: "a transition rule without an old value", obj: `spec: {min: 1, max: 2, class: b}`,
+			old: `spec: {min: 1, max: 2}`},
 		{name: "a field is removed", obj: `spec: {min: 1, max: 2}`, old: `spec: {min: 1, max: 2, class: a}`, want: []string{
 			"spec: Invalid value: class must stay"}},
 		{name: "an optional old value", obj: `spec: {min: 1, max: 2, first: old}`, want: []string{
 			`spec.first: Invalid value: "old": begins as new`}},
-		{name: "an optional old value that is there", obj: `spec: {min: 1, max: 2, first: old}`, old: `spec: {min: 1, max: 2, first: new}`},
-		{name: "items are found by their keys", obj: `spec: {min: 1, max: 2, ports: [{name: b, number: 1}, {name: a, number: 3}]}`,
+		{name: "an optional old value that is there", obj: `spec: {min: 1, max: 2, first: old}`,
+			old: `spec: {min: 1, max: 2, first: new}`},
+		{name: "items are found by their keys",
+			obj:  `spec: {min: 1, max: 2, ports: [{name: b, number: 1}, {name: a, number: 3}]}`,
 			old:  `spec: {min: 1, max: 2, ports: [{name: a, number: 2}, {name: b, number: 2}, {name: b, number: 0}]}`,
 			want: []string{"spec.ports[0].number: Invalid value: 1: numbers only grow"}},
-		{name: "what does not change is a warning", obj: `spec: {min: -1, max: 2, class: a}`, old: `spec: {min: -1, max: 3, class: a}`,
+		{name: "what does not change is a warning", obj: `spec: {min: -1, max: 2, class: a}`,
+			old:      `spec: {min: -1, max: 3, class: a}`,
 			warnings: []string{"spec.min: Invalid value: -1: failed rule: self >= 0"}},
 		{name: "what changes is none", obj: `spec: {min: -2, max: 2}`, old: `spec: {min: -1, max: 2}`,
 			want: []string{"spec.min: Invalid value: -2: failed rule: self >= 0"}},
@@ -147,29 +153,39 @@ func TestCheck(t *testing.T) {
 		want         []string
 	}{
 		{name: "nothing is wrong", schema: widgets},
-		{name: "it does not compile", schema: `{type: object, x-kubernetes-validations: [{rule: "self.x > 1"}]}`, want: []string{
-			`p.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"self.x \u003e 1","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: ` +
-				"compilation failed: ERROR: <input>:1:5: undefined field 'x'\n | self.x > 1\n | ....^"}},
+		{name: "it does not compile", schema: `{type: object, x-kubernetes-validations: [{rule: "self.x > 1"}]}`,
+			want: []string{
+				`p.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"self.x \u003e 1","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: ` +
+					"compilation failed: ERROR: <input>:1:5: undefined field 'x'\n | self.x > 1\n | ....^"}},
 		{name: "it is no bool", schema: `{type: object, x-kubernetes-validations: [{rule: "1"}]}`, want: []string{
 			`p.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"1","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: ` +
 				"cel expression must evaluate to a bool"}},
-		{name: "no limits", schema: `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}}, x-kubernetes-validations: [{rule: "self.all(x, x.all(y, y != 'a'))"}]}}}`,
+		{name: "no limits",
+			schema: `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}}, x-kubernetes-validations: [{rule: "self.all(x, x.all(y, y != 'a'))"}]}}}`,
 			want: []string{
 				"p.properties[l].x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)",
 				"p.properties[l].x-kubernetes-validations[0].rule: Forbidden: contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema",
 				"p: Forbidden: x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of more than 100x (try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)",
 			}},
-		{name: "the schema is stored", schema: `{type: object, properties: {l: {type: array, maxItems: 700000, items: {type: string, maxLength: 1}, x-kubernetes-validations: [{rule: "self.all(x, x != 'a')"}]}}}`,
+		{name: "the schema is stored",
+			schema:  `{type: object, properties: {l: {type: array, maxItems: 700000, items: {type: string, maxLength: 1}, x-kubernetes-validations: [{rule: "self.all(x, x != 'a')"}]}}}`,
 			options: CheckOptions{Unchanged: true}},
-		{name: "oldSelf in a list", schema: `{type: object, properties: {l: {type: array, maxItems: 9, items: {type: string, maxLength: 5, x-kubernetes-validations: [{rule: "self == oldSelf"}]}}}}`,
-			want: []string{`p.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within p.properties[l]`}},
-		{name: "optionalOldSelf without oldSelf", schema: `{type: object, x-kubernetes-validations: [{rule: "true", optionalOldSelf: true}]}`,
-			want: []string{`p.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule`}},
-		{name: "what only this version knows", schema: `{type: object, x-kubernetes-validations: [{rule: "[1].includes(1)"}]}`, want: []string{
-			`p.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"[1].includes(1)","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: ` +
-				"compilation failed: ERROR: <input>:1:13: undeclared reference to 'includes' (in container '')\n | [1].includes(1)\n | ............^"}},
-		{name: "what only this version knows, stored", schema: `{type: object, x-kubernetes-validations: [{rule: "[1].includes(1)"}]}`,
-			options: CheckOptions{Stored: func(expression string, message bool) bool { return expression == "[1].includes(1)" && !message }}},
+		{name: "oldSelf in a list",
+			schema: `{type: object, properties: {l: {type: array, maxItems: 9, items: {type: string, maxLength: 5, x-kubernetes-validations: [{rule: "self == oldSelf"}]}}}}`,
+			want:   []string{`p.properties[l].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within p.properties[l]`}},
+		{name: "optionalOldSelf without oldSelf",
+			schema: `{type: object, x-kubernetes-validations: [{rule: "true", optionalOldSelf: true}]}`,
+			want:   []string{`p.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule`}},
+		{name: "what only this version knows",
+			schema: `{type: object, x-kubernetes-validations: [{rule: "[1].includes(1)"}]}`, want: []string{
+				`p.x-kubernetes-validations[0].rule: Invalid value: {"Rule":"[1].includes(1)","Message":"","MessageExpression":"","Reason":null,"FieldPath":"","OptionalOldSelf":null}: ` +
+					"compilation failed: ERROR: <input>:1:13: undeclared reference to 'includes' (in container '')\n | [1].includes(1)\n | ............^"}},
+		{name: "what only this version knows, stored",
+			schema: `{type: object, x-kubernetes-validations: [{rule: "[1].includes(1)"}]}`,
+			options: CheckOptions{Stored: func(expression string, message bool) bool {
+				return expression == "[1].includes(1)" &&
+					!message
+			}}},
 		{name: "skipped", schema: `{type: object, x-kubernetes-validations: [{rule: "1"}]}`,
 			options: CheckOptions{Skip: func(path string) bool { return path == "p" }}},
 	} {

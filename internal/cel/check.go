@@ -47,7 +47,8 @@ func Check(t *schema.Type, path *field.Path, o CheckOptions) field.ErrorList {
 				"contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"))
 		}
 		k.errs = append(k.errs, field.Forbidden(path,
-			overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", k.total, definitionLimit)))
+			overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", k.total,
+				definitionLimit)))
 	}
 	return k.errs
 }
@@ -245,8 +246,9 @@ func overLimit(what string, cost, limit uint64) string {
 	case factor < 1.5:
 		times = fmt.Sprintf("%fx", factor)
 	}
-	return fmt.Sprintf("%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, maxProperties, and "+
-		"maxLength where arrays, maps, and strings are declared)", what, times)
+	return fmt.Sprintf(
+		"%s exceeds budget by factor of %s (try simplifying the rule, or adding maxItems, maxProperties, and "+
+			"maxLength where arrays, maps, and strings are declared)", what, times)
 }
 
 // shown is a rule as errors repeat it: with all its members, under the names that the reference has for them in Go.

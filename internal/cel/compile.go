@@ -165,7 +165,8 @@ func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activat
 
 // run runs an expression. Whatever it does, panics included, is an error; its cost is bounded, and it ends when the
 // context does.
-func run(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val, details *cel.EvalDetails, err error) {
+func run(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val,
+	details *cel.EvalDetails, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			value, details, err = nil, nil, fmt.Errorf("internal error: %v", r)

@@ -22,8 +22,9 @@ const (
 	deviceTypeName = "kubernetes.DRADevice"
 )
 
-// CheckDeviceSelector says what is wrong with an expression that selects devices, "" for nothing; and whether it may cost
-// too much, which is known only of one that is right. An error is one of the environment and not of the expression.
+// CheckDeviceSelector says what is wrong with an expression that selects devices, "" for nothing; and whether it may
+// cost too much, which is known only of one that is right. An error is one of the environment and not of the
+// expression.
 func CheckDeviceSelector(expression string) (fault string, tooComplex bool, err error) {
 	d, err := deviceSelectors()
 	if err != nil {
@@ -64,12 +65,13 @@ var deviceSelectors = sync.OnceValues(func() (*selectors, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := plain.Extend(append([]cel.EnvOption{ext.Bindings(ext.BindingsVersion(0)), cel.Variable("device", device.CelType())}, types...)...)
+	env, err := plain.Extend(append([]cel.EnvOption{ext.Bindings(ext.BindingsVersion(0)),
+		cel.Variable("device", device.CelType())}, types...)...)
 	return &selectors{env, deviceSizes{device, attribute}}, err
 })
 
-// deviceType is a device as expressions see it, and one of its attributes: attributes and capacities are maps of maps, by
-// domain and by identifier.
+// deviceType is a device as expressions see it, and one of its attributes: attributes and capacities are maps of maps,
+// by domain and by identifier.
 func deviceType() (device, attribute *kube.DeclType) {
 	attribute = bounded(kube.AnyType, maxAttribute)
 	domain, identifier := bounded(kube.StringType, maxDomain), bounded(kube.StringType, maxIdentifier)

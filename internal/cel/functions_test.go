@@ -43,7 +43,8 @@ func TestFunctions(t *testing.T) {
 func functions(env *cel.Env) (lines []string) {
 	for _, f := range env.Functions() {
 		for _, o := range f.OverloadDecls() {
-			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", f.Name(), o.ID(), o.IsMemberFunction(), o.ArgTypes(), o.ResultType()))
+			lines = append(lines, fmt.Sprintf("%s %s %v %v %v", f.Name(), o.ID(), o.IsMemberFunction(), o.ArgTypes(),
+				o.ResultType()))
 		}
 	}
 	for _, m := range env.Macros() {

@@ -47,7 +47,8 @@ func typeOf(s *shape, name string) *types.Type {
 var scalars = map[string]*types.Type{
 	"bool": types.BoolType, "bytes": types.BytesType, "double": types.DoubleType, "duration": types.DurationType,
 	"int": types.IntType, "null_type": types.NullType, "string": types.StringType, "timestamp": types.TimestampType,
-	"uint": types.UintType, "list": types.NewListType(types.AnyType), "map": types.NewMapType(types.AnyType, types.AnyType),
+	"uint": types.UintType, "list": types.NewListType(types.AnyType),
+	"map": types.NewMapType(types.AnyType, types.AnyType),
 }
 
 // find goes the way that is the name of a type.

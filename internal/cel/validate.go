@@ -159,7 +159,8 @@ func (d *validation) end(err *field.Error) {
 }
 
 // rule runs one rule.
-func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v object.Value, vars *variables, r ratchet) {
+func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v object.Value, vars *variables,
+	r ratchet) {
 	kind := typeName(p.t)
 	vars.optional = rule.optional()
 	out := evaluate(d.ctx, rule.run, vars)
@@ -228,7 +229,8 @@ func (d *validation) failed(rule *program, where *field.Path, kind string, err e
 	case strings.HasPrefix(text, "no such overload"):
 		// The compiler has let it through because a type is dynamic, and does not say where in the rule it is.
 		d.add(field.Invalid(where, kind, fmt.Sprintf(
-			"'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", text, rule.name())))
+			"'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", text,
+			rule.name())))
 	case strings.HasPrefix(text, tooExpensive):
 		d.end(field.Invalid(where, kind, fmt.Sprintf(
 			"'%v': no further validation rules will be run due to call cost exceeds limit for rule: %v", text, rule.name())))

@@ -122,11 +122,13 @@ func (s *shape) parse(in string) ref.Val {
 type preserved struct{ v object.Value }
 
 func (p *preserved) ConvertToNative(to reflect.Type) (any, error) {
-	return nil, fmt.Errorf("type conversion to '%s' not supported for values preserved by x-kubernetes-preserve-unknown-fields", to)
+	return nil,
+		fmt.Errorf("type conversion to '%s' not supported for values preserved by x-kubernetes-preserve-unknown-fields", to)
 }
 
 func (p *preserved) ConvertToType(to ref.Type) ref.Val {
-	return types.NewErr("type conversion to '%s' not supported for values preserved by x-kubernetes-preserve-unknown-fields",
+	return types.NewErr(
+		"type conversion to '%s' not supported for values preserved by x-kubernetes-preserve-unknown-fields",
 		to.TypeName())
 }
 

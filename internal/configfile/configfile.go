@@ -1,5 +1,6 @@
-// Package configfile reads the configuration files that kube-apiserver takes, such as an AuthorizationConfiguration, as it reads
-// them: [Decode] takes YAML or JSON, tells versions apart and names what is unknown; [Watch] notices that a file has changed.
+// Package configfile reads the configuration files that kube-apiserver takes, such as an AuthorizationConfiguration, as
+// it reads them: [Decode] takes YAML or JSON, tells versions apart and names what is unknown; [Watch] notices that a
+// file has changed.
 package configfile
 
 import (
@@ -17,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decode reads a configuration of one kind in one of some versions ("audit.k8s.io/v1") into a struct with JSON tags. What a lenient
-// reader would pass over, unknown members and duplicate ones, is returned as lenient: it is for the caller to refuse it (see
-// [Strict]) or to warn of it. Errors have the words of the reference.
+// Decode reads a configuration of one kind in one of some versions ("audit.k8s.io/v1") into a struct with JSON tags.
+// What a lenient reader would pass over, unknown members and duplicate ones, is returned as lenient: it is for the
+// caller to refuse it (see [Strict]) or to warn of it. Errors have the words of the reference.
 func Decode(text []byte, kind string, versions []string, into any) (lenient []error, err error) {
 	converted := text
 	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] != '{' { // else it is JSON, and read as such
@@ -84,10 +85,11 @@ func Strict(lenient []error) error {
 // Interval is how often [Watch] looks at a file.
 const Interval = time.Second
 
-// Watch looks at a file at an interval until ctx ends, and calls changed whenever its content is another than the last one, or
-// when it cannot be read for another reason than before. It reads the whole file each time: files that are mounted from a ConfigMap are
-// symbolic links whose target is exchanged, which a watch of the file itself does not see.
-func Watch(ctx context.Context, file string, last []byte, interval time.Duration, changed func(text []byte, err error)) {
+// Watch looks at a file at an interval until ctx ends, and calls changed whenever its content is another than the last
+// one, or when it cannot be read for another reason than before. It reads the whole file each time: files that are
+// mounted from a ConfigMap are symbolic links whose target is exchanged, which a watch of the file itself does not see.
+func Watch(ctx context.Context, file string, last []byte, interval time.Duration,
+	changed func(text []byte, err error)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	var failure string

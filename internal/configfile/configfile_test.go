@@ -31,8 +31,10 @@ func TestDecode(t *testing.T) {
 		{text: "kind: Thing\napiVersion: a.io/v2\n", err: `no kind "Thing" is registered for version "a.io/v2"`},
 		{text: "kind: Thing\napiVersion: a/b/c\n", err: `unexpected GroupVersion string: a/b/c`},
 		{text: "kind: Other\napiVersion: a.io/v1\n", err: `no kind "Other" is registered for version "a.io/v1"`},
-		{text: "kind: Thing\napiVersion: a.io/v1\nsize: big\n", err: "json: cannot unmarshal string into Go struct field thing.size of type int"},
-		{text: "kind: [Thing]\n", err: "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go struct field .kind of type string"},
+		{text: "kind: Thing\napiVersion: a.io/v1\nsize: big\n",
+			err: "json: cannot unmarshal string into Go struct field thing.size of type int"},
+		{text: "kind: [Thing]\n",
+			err: "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go struct field .kind of type string"},
 		{text: "a: b: c", err: "yaml: mapping values are not allowed in this context"},
 		{text: "{", err: "couldn't get version/kind; json parse error: unexpected end of JSON input"},
 	} {

@@ -228,7 +228,8 @@ var stories = []struct{ name, story, left string }{
 	{"another owner", "make a; make x; make b a x; collect; delete a Background", "b[x] x"},
 	{"another owner, foreground", "make a; make x; make b a! x!; collect; delete a Foreground", "b[x!] x"},
 	{"both owners go", "make a; make x; make b a x; collect; delete a Background; delete x Background", ""},
-	{"a blocking dependent that is held", "make a; hold b a!; collect; delete a Foreground", "a+{foregroundDeletion} b+[a!]{a.b/c}"},
+	{"a blocking dependent that is held", "make a; hold b a!; collect; delete a Foreground",
+		"a+{foregroundDeletion} b+[a!]{a.b/c}"},
 	{"and let go", "make a; hold b a!; collect; delete a Foreground; wait; let b", ""},
 	{"one that is held and does not block", "make a; hold b a; collect; delete a Foreground", "b+[a]{a.b/c}"},
 	{"a held one stops blocking", "make a; hold b a!; collect; delete a Foreground; wait; own b a", "b+[a]{a.b/c}"},
@@ -247,21 +248,28 @@ var stories = []struct{ name, story, left string }{
 	{"an owner in a namespace for one in none", "make a; make /b a; collect; delete a Background", "/b[a]"},
 	{"of a type that is not served", "make b -; collect", "b[none]"},
 	{"of a type that is not served, beside one that is gone", "collect; make b - a", "b[none,a]"},
-	{"of a type that is not served, in the foreground", "make a; make b - a!; collect; delete a Foreground", "a+{foregroundDeletion} b[none,a!]"},
+	{"of a type that is not served, in the foreground", "make a; make b - a!; collect; delete a Foreground",
+		"a+{foregroundDeletion} b[none,a!]"},
 	{"two", "make a; make b a; own a b; collect; delete a Background", ""},
 	{"two that block", "make a; make b a!; own a b!; collect; delete a Foreground", ""},
 	{"three that block", "make a; make b a!; make c b!; own a c!; collect; delete a Foreground", ""},
-	{"four of which two are held", "make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; wait; let b; wait; let d", ""},
+	{"four of which two are held",
+		"make a; hold b a!; make c b!; hold d c!; own a d!; collect; delete a Foreground; wait; let b; wait; let d", ""},
 	{"its own", "make a; own a a; collect; delete a Background", ""},
 	{"a cycle that nobody holds", "make a; make b a; own a b; collect", "a[b] b[a]"},
-	{"a cycle of which one is held by others", "hold a; make b a!; own a b!; collect; delete a Foreground", "a+[b!]{a.b/c} b[a]"},
+	{"a cycle of which one is held by others", "hold a; make b a!; own a b!; collect; delete a Foreground",
+		"a+[b!]{a.b/c} b[a]"},
 	{"and it goes with that one", "hold a; make b a!; own a b!; collect; delete a Foreground; wait; let a", ""},
 	{"a diamond", "make a; make b a!; make c a!; make d b! c!; collect; delete a Foreground", ""},
-	{"a diamond of which one half stays", "make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
-	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; wait; make c a!; wait; let b", ""},
-	{"a change of mind: orphan", "make a; hold b a!; make c a; collect; delete a Foreground; wait; make d a; delete a Orphan", "b+{a.b/c} d"},
+	{"a diamond of which one half stays",
+		"make a; make x; make b a!; make c a! x!; make d b! c!; collect; delete a Foreground", "c[x!] d[c!] x"},
+	{"a dependent comes while it waits", "make a; hold b a!; collect; delete a Foreground; wait; make c a!; wait; let b",
+		""},
+	{"a change of mind: orphan",
+		"make a; hold b a!; make c a; collect; delete a Foreground; wait; make d a; delete a Orphan", "b+{a.b/c} d"},
 	{"killed in the middle", "make a; hold b a!; make c b!; collect; delete a Foreground; wait; kill; let b; collect", ""},
-	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; wait", ""},
+	{"a dependent with a finalizer for its own", "make a; make b a; make c b; own b a; collect; delete a Background; wait",
+		""},
 }
 
 // SPEC: DEL-2, DEL-5
@@ -306,8 +314,10 @@ func TestGarbageReportsNamespaces(t *testing.T) {
 	}
 	slices.Sort(told)
 	want := []string{
-		fmt.Sprintf(`default OwnerRefInvalidNamespace ClusterRole/c: ownerRef [v1/ConfigMap, namespace: , name: a, uid: %s] does not exist in namespace ""`, y.uids["n/a"]),
-		fmt.Sprintf(`default OwnerRefInvalidNamespace ConfigMap/b: ownerRef [v1/ConfigMap, namespace: default, name: a, uid: %s] does not exist in namespace "default"`, y.uids["n/a"]),
+		fmt.Sprintf(
+			`default OwnerRefInvalidNamespace ClusterRole/c: ownerRef [v1/ConfigMap, namespace: , name: a, uid: %s] does not exist in namespace ""`, y.uids["n/a"]),
+		fmt.Sprintf(
+			`default OwnerRefInvalidNamespace ConfigMap/b: ownerRef [v1/ConfigMap, namespace: default, name: a, uid: %s] does not exist in namespace "default"`, y.uids["n/a"]),
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("told %q\nwant %q", told, want)

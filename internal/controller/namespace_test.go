@@ -222,12 +222,14 @@ func testFinalizersOfOthers(t *testing.T, inSpec, inMetadata bool) {
 			t.Fatal(err)
 		}
 	}
-	// stays waits until the controller has had all the time it wants, and expects the namespace with these spec.finalizers.
+	// stays waits until the controller has had all the time it wants, and expects the namespace with these
+	// spec.finalizers.
 	stays := func(finalizers ...string) {
 		t.Helper()
 		b.rest()
 		live, ok := b.there("namespaces", "", "gone")
-		if have := live.At("spec", "finalizers"); !ok || !object.Equal(have, object.Strings(finalizers...)) && have.Len()+len(finalizers) > 0 {
+		if have := live.At("spec", "finalizers"); !ok || !object.Equal(have, object.Strings(finalizers...)) &&
+			have.Len()+len(finalizers) > 0 {
 			t.Fatalf("the namespace is there: %t, with %s, should be with %q", ok, object.AppendJSON(nil, have), finalizers)
 		}
 	}
@@ -363,7 +365,8 @@ func TestNamespaceSaysWhatIsLeft(t *testing.T) {
 	if status, reason, _ := b.condition("NamespaceContentRemaining"); status != "True" || reason != "SomeResourcesRemain" {
 		t.Error(status, reason)
 	}
-	if status, reason, _ := b.condition("NamespaceDeletionContentFailure"); status != "False" || reason != "ContentDeleted" {
+	if status, reason, _ := b.condition("NamespaceDeletionContentFailure"); status != "False" ||
+		reason != "ContentDeleted" {
 		t.Error(status, reason)
 	}
 	b.patch(b.request("configmaps", "gone", "a"), `{"metadata":{"finalizers":["a.b/d"]}}`)
@@ -461,7 +464,8 @@ func TestOnlyWhatWasListedIsDeleted(t *testing.T) {
 	b.delete("configmaps", "gone", "a")
 	b.create("configmaps", "gone", `{"metadata":{"name":"a"}}`)
 	e := b.controller().emptier()
-	if err := e.delete(t.Context(), b.request("configmaps", "", "").Resource, old.Object, inBackground(old.Object)); err != nil {
+	if err := e.delete(t.Context(), b.request("configmaps", "", "").Resource, old.Object,
+		inBackground(old.Object)); err != nil {
 		t.Error(err)
 	}
 	if _, ok := b.there("configmaps", "gone", "a"); !ok {
@@ -504,7 +508,8 @@ func TestConditions(t *testing.T) {
 
 // SPEC: DEL-5
 func TestRetry(t *testing.T) {
-	for failed, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second, 7: time.Minute, 1000: time.Minute} {
+	for failed, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 6: 32 * time.Second,
+		7: time.Minute, 1000: time.Minute} {
 		if got := retry(failed); got != want {
 			t.Errorf("after %d failures it waits %s", failed, got)
 		}

@@ -28,7 +28,8 @@ func TestServiceCIDRs(t *testing.T) {
 	to := func(name string) *engine.Request { return &engine.Request{Resource: cidrs, Name: name} }
 	create := func(name, cidr string) {
 		t.Helper()
-		body := object.Fields("metadata", object.Fields("name", object.StringOf(name)), "spec", object.Fields("cidrs", object.Strings(cidr)))
+		body := object.Fields("metadata", object.Fields("name", object.StringOf(name)), "spec",
+			object.Fields("cidrs", object.Strings(cidr)))
 		if _, err := b.Create(ctx, to(""), object.Parsed{Value: body}); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +72,8 @@ func TestServiceCIDRs(t *testing.T) {
 	}
 
 	create("kubernetes", "10.0.0.0/24")
-	until("kubernetes", `"finalizers":["networking.k8s.io/service-cidr-finalizer"]`, `"message":"Kubernetes Service CIDR is ready"`, `"status":"True"`)
+	until("kubernetes", `"finalizers":["networking.k8s.io/service-cidr-finalizer"]`,
+		`"message":"Kubernetes Service CIDR is ready"`, `"status":"True"`)
 	b.create("services", "gone", `{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.7","ports":[{"port":80}]}}`)
 
 	remove("kubernetes")

@@ -13,7 +13,8 @@ import (
 // claims is who has which names, over all definitions, and who waits for some. It never changes; with what comes after
 // it, it shares what has not changed.
 //
-//	resources has (group, name, definition)  ⇔  name is the plural, the singular or a short name in definition's acceptedNames
+//	resources has (group, name, definition)  ⇔  name is the plural, the singular or a short name in
+//	                                           definition's acceptedNames
 //	kinds     has (group, name, definition)  ⇔  name is the kind or the listKind in definition's acceptedNames
 //	waiting   has (group, definition)        ⇔  definition has not all the names that it asks for
 type claims struct {

@@ -83,12 +83,16 @@ func hookServer(t *testing.T, respond func(review object.Value) string) (d *Defi
 }
 
 func byWebhook(t *testing.T, config string, versions string) object.Value {
-	return parse(t, fmt.Sprintf(`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":%s,"conversionReviewVersions":%s}}}}`, config, versions))
+	return parse(t,
+		fmt.Sprintf(
+			`{"spec":{"conversion":{"strategy":"Webhook","webhook":{"clientConfig":%s,"conversionReviewVersions":%s}}}}`,
+			config, versions))
 }
 
 // answer is a response of success with these objects.
 func answer(review object.Value, version string, objects ...string) string {
-	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/%s","kind":"ConversionReview","response":{"uid":%q,"convertedObjects":[%s],"result":{"status":"Success"}}}`,
+	return fmt.Sprintf(
+		`{"apiVersion":"apiextensions.k8s.io/%s","kind":"ConversionReview","response":{"uid":%q,"convertedObjects":[%s],"result":{"status":"Success"}}}`,
 		version, review.At("request", "uid").Str(), strings.Join(objects, ","))
 }
 
@@ -123,7 +127,8 @@ func TestConversionByWebhook(t *testing.T) {
 			t.Fatalf("%d calls, %v", calls, err)
 		}
 		for i, name := range []string{"a", "", "c"} {
-			want := fmt.Sprintf(`{"apiVersion":"g.example.com/v2","kind":"Gadget","metadata":{"generation":3,"labels":{"a":"b","hook":"seen"},"name":%q,"namespace":"n","uid":"u-%s"},"spec":{"both":"y","new":"x"}}`, name, name)
+			want := fmt.Sprintf(
+				`{"apiVersion":"g.example.com/v2","kind":"Gadget","metadata":{"generation":3,"labels":{"a":"b","hook":"seen"},"name":%q,"namespace":"n","uid":"u-%s"},"spec":{"both":"y","new":"x"}}`, name, name)
 			if name == "" {
 				want = text(objects[1])
 			}
@@ -166,7 +171,8 @@ func TestAnswersOfWebhooks(t *testing.T) {
 			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /v1, Kind=Pod",
 			-1},
 		"v1beta1": {func(r object.Value) string { return answer(r, "v1beta1") },
-			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview", -1},
+			failed +
+				"expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1beta1, Kind=ConversionReview", -1},
 		"no response": {func(object.Value) string { return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview"}` }, failed + "no response provided", -1},
 		"a text": {func(object.Value) string { return `"x"` },
 			failed + "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=", -1},
@@ -187,7 +193,8 @@ func TestAnswersOfWebhooks(t *testing.T) {
 		"an empty one": {of(func(object.Value) object.Value { return object.MapOf() }),
 			returned + "invalid converted object at index 1: Object 'Kind' is missing in '{}'", 1},
 		"old version": {of(set(`"g.example.com/v1"`, "apiVersion")),
-			returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received g.example.com/v1)", 1},
+			returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received g.example.com/v1)",
+			1},
 		"odd version": {of(set(`"a/b/c"`, "apiVersion")),
 			returned + "invalid object at index 1: invalid groupVersion (expected g.example.com/v2, received )", 1},
 		"other kind": {of(set(`"Widget"`, "kind")),

@@ -8,11 +8,12 @@
 //
 // Three things are made of the collection of definitions, and each is as new as the store:
 //
-//   - the types that are served ([Definitions.Define], a view in the registry of the engine): names, columns, selectors, and
-//     functions that compile a schema on first use
+//   - the types that are served ([Definitions.Define], a view in the registry of the engine): names, columns,
+//     selectors, and functions that compile a schema on first use
 //   - who has which name (claims, a view): by it a definition is accepted or not
-//   - what the server says of a definition in its status ([Definitions.report]), in the commit of the definition itself: so a new type is
-//     served when the answer to its POST is there, and a name that is given up goes to who waits for it in the same commit
+//   - what the server says of a definition in its status ([Definitions.report]), in the commit of the definition
+//     itself: so a new type is served when the answer to its POST is there, and a name that is given up goes to who
+//     waits for it in the same commit
 //
 // Compiled schemas are kept while they are used (types.go) and made again when they were let go: a definition that
 // nobody uses costs its bytes and its names.

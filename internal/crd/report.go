@@ -190,14 +190,17 @@ func approval(obj object.Value) (reason, message, status string, concerned bool)
 	switch {
 	case where == "":
 		return "MissingAnnotation",
-			fmt.Sprintf("protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
+			fmt.Sprintf(
+				"protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111",
+				approvalAnnotation), "False", true
 	case strings.HasPrefix(where, "unapproved"):
 		return "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", where), "False", true
 	case isURL(where):
 		return "ApprovedAnnotation", fmt.Sprintf("approved in %v", where), "True", true
 	}
 	return "InvalidAnnotation",
-		fmt.Sprintf("protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
+		fmt.Sprintf(
+			"protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
 }
 
 func isURL(text string) bool {

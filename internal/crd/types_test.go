@@ -17,7 +17,8 @@ import (
 
 // lazyTypeOf is the schema of a definition with a text of about this size.
 func lazyTypeOf(of *types, i, size int) *lazyType {
-	text := fmt.Sprintf(`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","description":"%s","properties":{"f%d":{"type":"string"}}}}}]}}`,
+	text := fmt.Sprintf(
+		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","description":"%s","properties":{"f%d":{"type":"string"}}}}}]}}`,
 		strings.Repeat("x", size), i)
 	return &lazyType{of: of, version: &store.Version{Key: store.Key{Resource: Path, Name: fmt.Sprint(i)},
 		Data: []byte(text)}, apiVersion: "a/v1"}
@@ -94,7 +95,8 @@ func TestTypesAreFoundAgain(t *testing.T) {
 func TestTypesThatCannotBe(t *testing.T) {
 	of := &types{metadata: gotypes.Of[metav1.ObjectMeta]}
 	l := lazyTypeOf(of, 0, 1)
-	l.version.Data = []byte(`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`)
+	l.version.Data = []byte(
+		`{"spec":{"versions":[{"schema":{"openAPIV3Schema":{"type":"object","properties":{"a":{"type":"strange"}}}}}]}}`)
 	parsed, err := object.ParseJSON([]byte(`{"apiVersion":"a/v1","kind":"A","metadata":{"name":"a"},"a":{"b":1}}`))
 	if err != nil {
 		t.Fatal(err)

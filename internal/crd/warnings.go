@@ -23,7 +23,8 @@ func definitionWarnings(obj, old object.Value) []string {
 	for _, of := range slices.Sorted(maps.Keys(sets)) {
 		if !oldSets[of] {
 			warnings = append(warnings, fmt.Sprintf(
-				"x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", of))
+				"x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules",
+				of))
 		}
 	}
 	return warnings

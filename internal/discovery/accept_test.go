@@ -45,7 +45,8 @@ func TestAccept(t *testing.T) {
 		{"/apis", "text/*", refused},
 		{"/apis", "bla", refused},
 		{"/apis", "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", refused},
-		{"/apis", "text/html, application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json", mediaJSON},
+		{"/apis", "text/html, application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
+			mediaJSON},
 		{"/apis", aggregatedJSON + "," + mediaJSON, aggregatedJSON},
 		{"/apis", mediaJSON + "," + aggregatedJSON, mediaJSON},
 		{"/apis", mediaJSON + ";q=0.5," + aggregatedJSON, aggregatedJSON},
@@ -72,7 +73,8 @@ func TestAccept(t *testing.T) {
 		{"/openapi/v3/api", aggregatedJSON, mediaJSON},
 		// The reference answers these two with 406 and no body.
 		{"/openapi/v3/api", "text/html", "only the following media types are accepted: application/json"},
-		{"/openapi/v2", "application/yaml", "only the following media types are accepted: application/json, " + mediaOpenAPI2},
+		{"/openapi/v2", "application/yaml", "only the following media types are accepted: application/json, " +
+			mediaOpenAPI2},
 	}
 	for _, c := range cases {
 		doc, ok, err := d.Get(c.path, c.accept)
@@ -106,7 +108,8 @@ func TestPathsThatAreNotServed(t *testing.T) {
 		"/apis/apps/v1": true, "/apis/apps/v1/": true, "/api/v1": true, "/api/v1/": true, "/version": true, "/version/": true,
 		"/openapi/v2": true, "/openapi/v3": true, "/openapi/v3/version": true, "/openapi/v3/apis/apps": true,
 
-		"": false, "/": false, "//apis": false, "api": false, "/apix": false, "/api//": false, "/apis//": false, "/apis//v1": false,
+		"": false, "/": false, "//apis": false, "api": false, "/apix": false, "/api//": false, "/apis//": false,
+		"/apis//v1":  false,
 		"/apis/nope": false, "/apis/nope/v1": false, "/apis/apps/v9": false, "/api/v2": false, "/api/v1/pods": false,
 		"/apis/apps/v1/deployments": false, "/version/x": false, "/openapi": false, "/openapi/": false, "/openapi/v2/": false,
 		"/openapi/v3/": false, "/openapi/v3/apis/apps/v1/": false, "/openapi/v3/apis/nope/v1": false, "/openapi/v4": false,
@@ -120,8 +123,10 @@ func TestPathsThatAreNotServed(t *testing.T) {
 // SPEC: URI-8
 func FuzzGet(f *testing.F) {
 	d := newDocuments(recordedResources(f))
-	for _, path := range []string{"/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/version", "/apis//", "/openapi/v3/apis/apps/v1"} {
-		for _, accept := range []string{"", "*/*", aggregatedJSON, "a/b;q=1e9", ";;,=/", "application/json;q=0.1, */*;q=0.2"} {
+	for _, path := range []string{"/api", "/apis", "/apis/apps/v1", "/openapi/v3", "/version", "/apis//",
+		"/openapi/v3/apis/apps/v1"} {
+		for _, accept := range []string{"", "*/*", aggregatedJSON, "a/b;q=1e9", ";;,=/",
+			"application/json;q=0.1, */*;q=0.2"} {
 			f.Add(path, accept)
 		}
 	}

@@ -107,7 +107,8 @@ func (gv *groupVersion) discovery() object.Value {
 	for i, r := range gv.resources {
 		resources[i] = resourceDiscovery(r)
 	}
-	return object.Fields("version", object.StringOf(gv.version), "resources", object.ListOf(resources...), "freshness", object.StringOf("Current"))
+	return object.Fields("version", object.StringOf(gv.version), "resources", object.ListOf(resources...), "freshness",
+		object.StringOf("Current"))
 }
 
 func resourceDiscovery(r *engine.Resource) object.Value {
@@ -152,5 +153,6 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 
 // responseKind is a kind, in which group and version may be left out.
 func responseKind(group, version, kind string) object.Value {
-	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version), "kind", object.StringOf(kind))
+	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version), "kind",
+		object.StringOf(kind))
 }

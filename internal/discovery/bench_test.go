@@ -76,7 +76,8 @@ func BenchmarkKept(b *testing.B) {
 // What one definition more costs the one who asks next, among thousands.
 func BenchmarkOneDefinitionMore(b *testing.B) {
 	definition := string(object.AppendJSON(nil, customDefinitions(b)[0]))
-	definition = strings.Replace(definition, "What is wanted.", strings.Repeat("What is wanted, in many words. ", 1200), 1) // 45 kB
+	// 45 kB
+	definition = strings.Replace(definition, "What is wanted.", strings.Repeat("What is wanted, in many words. ", 1200), 1)
 	s := newDefinitionStore(b, builtin.Resources(builtin.Config{}))
 	n := 0
 	put := func() {

@@ -36,7 +36,8 @@ var customInfo = object.Fields("title", object.StringOf("Kubernetes CRD Swagger"
 // reference either.
 var (
 	customTypes      = []string{mediaJSON, mediaYAML}
-	customPatchTypes = []string{"application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"}
+	customPatchTypes = []string{"application/json-patch+json", "application/merge-patch+json",
+		"application/apply-patch+yaml"}
 )
 
 // custom adds the paths of a custom type.
@@ -136,7 +137,8 @@ func (b *builder) customList(r *engine.Resource, version object.Value) object.Va
 			"type", text("array"),
 			"items", b.dialect.ref(r.Model),
 		)},
-		object.Member{Key: "metadata", Value: described(meta.PartialObjectMetadataList{}.SwaggerDoc()["metadata"], modelListMeta)},
+		object.Member{Key: "metadata", Value: described(meta.PartialObjectMetadataList{}.SwaggerDoc()["metadata"],
+			modelListMeta)},
 	)
 	v := object.Fields(
 		"description", text(r.ListKind+" is a list of "+r.Kind),
@@ -285,7 +287,8 @@ func mapValues(v object.Value, change func(object.Value) object.Value) object.Va
 func (dialect3) keepsUnknown(object.Value) bool { return false }
 
 // intOrString is the anyOf by which clients know integers or strings.
-var intOrString = object.ListOf(object.Fields("type", object.StringOf("integer")), object.Fields("type", object.StringOf("string")))
+var intOrString = object.ListOf(object.Fields("type", object.StringOf("integer")),
+	object.Fields("type", object.StringOf("string")))
 
 // publish adds the anyOf of an integer or string, where the definition has left it out.
 func (dialect3) publish(s object.Value) object.Value {

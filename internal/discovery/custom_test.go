@@ -79,7 +79,8 @@ func (d *definitionStore) put(definition object.Value) {
 		"conditions", object.ListOf(object.Fields("type", object.StringOf("Established"), "status", object.StringOf("True"))),
 	))
 	key := store.Key{Resource: crd.Path, Name: obj.At("metadata", "name").Str()}
-	if _, err := d.store.Commit(d.Context(), nil, []store.Change{{Key: key, Data: object.AppendObject(nil, obj)}}); err != nil {
+	if _,
+		err := d.store.Commit(d.Context(), nil, []store.Change{{Key: key, Data: object.AppendObject(nil, obj)}}); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -128,7 +129,10 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 		v = ofCustom(normal("", v, served))
 		if v.At("kind").Str() == "APIResourceList" { // the reference's order is that of a Go map
 			resources := slices.Clone(v.At("resources").Items())
-			slices.SortFunc(resources, func(a, b object.Value) int { return strings.Compare(a.At("name").Str(), b.At("name").Str()) })
+			slices.SortFunc(resources, func(a, b object.Value) int {
+				return strings.Compare(a.At("name").Str(),
+					b.At("name").Str())
+			})
 			v = v.With("resources", object.ListOf(resources...))
 		}
 		return v
@@ -199,7 +203,8 @@ func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
 		d := New(Config{Registry: definitions.registry, Version: testVersion, Model: gotypes.Model})
 		found := 0
 		for _, path := range []string{
-			"/openapi/v2", "/openapi/v3/apis/alpha.discovery.example.com/v1", "/openapi/v3/apis/zeta.discovery.example.com/v1alpha1",
+			"/openapi/v2", "/openapi/v3/apis/alpha.discovery.example.com/v1",
+			"/openapi/v3/apis/zeta.discovery.example.com/v1alpha1",
 		} {
 			doc := parse(t, plain(t, d, path, mediaJSON))
 			references(doc, func(to string) {

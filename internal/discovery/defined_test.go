@@ -29,7 +29,8 @@ const definedCollection = "test.example/definitions"
 func newDefined(tb testing.TB) *defined {
 	d := &defined{TB: tb, types: map[string][]*engine.Resource{}}
 	var err error
-	d.store, err = store.Open(store.Config{Log: memlog.New(), Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
+	d.store, err = store.Open(store.Config{Log: memlog.New(),
+		Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -97,7 +98,8 @@ func synthetic(group, version string, n int, read *int) *engine.Resource {
 func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	const groups, each = 250, 6
 	defined, read := newDefined(t), 0
-	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion,
+		Model: gotypes.Model})
 	for n := range groups * each {
 		group := fmt.Sprintf("g%03d.example.com", n/each)
 		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &read), synthetic(group, "v2", n, &read))
@@ -123,8 +125,10 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 			d.work.lists.Swap(0), d.work.aggregated.Swap(0), d.work.openAPI.Swap(0), d.work.sections.Swap(0), int64(read),
 		}
 		if read = 0; got != [5]int64{lists, aggregated, printed, sections, definitions} {
-			t.Errorf("%s: %d resource lists, %d parts of aggregated discovery, %d OpenAPI v3 documents, %d parts of v2, %d definitions; "+
-				"want %d, %d, %d, %d, %d", when, got[0], got[1], got[2], got[3], got[4], lists, aggregated, printed, sections, definitions)
+			t.Errorf(
+				"%s: %d resource lists, %d parts of aggregated discovery, %d OpenAPI v3 documents, %d parts of v2, %d definitions; "+
+					"want %d, %d, %d, %d, %d", when, got[0], got[1], got[2], got[3], got[4], lists, aggregated, printed, sections,
+				definitions)
 		}
 	}
 	expect("before anybody asks", 0, 0, 0, 0, 0)

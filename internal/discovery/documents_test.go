@@ -48,7 +48,8 @@ func TestRepresentationsSayTheSame(t *testing.T) {
 		if err := unknown.Unmarshal(raw); err != nil || !found {
 			t.Fatal(c.path, err)
 		}
-		if kind := parse(t, text).At("kind").Str(); unknown.Kind != kind || unknown.APIVersion != parse(t, text).At("apiVersion").Str() {
+		if kind := parse(t, text).At("kind").Str(); unknown.Kind != kind ||
+			unknown.APIVersion != parse(t, text).At("apiVersion").Str() {
 			t.Errorf("%s%s: %+v, want %s", c.path, c.params, unknown.TypeMeta, kind)
 		}
 		fromProtobuf, fromJSON := c.into(), c.into()
@@ -59,7 +60,8 @@ func TestRepresentationsSayTheSame(t *testing.T) {
 			t.Fatal(c.path, err)
 		}
 		// The type stands around the message, not in it.
-		a, b := asJSON(t, fromProtobuf).Without("kind").Without("apiVersion"), asJSON(t, fromJSON).Without("kind").Without("apiVersion")
+		a, b := asJSON(t, fromProtobuf).Without("kind").Without("apiVersion"),
+			asJSON(t, fromJSON).Without("kind").Without("apiVersion")
 		diff(t, c.path+c.params, b, a)
 	}
 }
@@ -99,7 +101,8 @@ func TestVersionDocument(t *testing.T) {
 				t.Errorf("no %s", m.Key)
 			}
 		}
-		for _, key := range []string{"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor", "minCompatibilityMinor"} {
+		for _, key := range []string{"major", "minor", "emulationMajor", "emulationMinor", "minCompatibilityMajor",
+			"minCompatibilityMinor"} {
 			if !object.Equal(got.At(key), reference.At(key)) {
 				t.Errorf("%s: %s, want %s", key, got.At(key).Str(), reference.At(key).Str())
 			}
@@ -118,7 +121,8 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	all := referenceResources(t)
 	defined := newDefined(t)
 	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: gotypes.Model})
-	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1", "/openapi/v2"}
+	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1",
+		"/openapi/v2"}
 	get := func() map[string]*Document {
 		docs := map[string]*Document{}
 		for _, path := range paths {
@@ -143,7 +147,8 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	defined.set("extra", extra.StoredAlone("batch/extras"))
 	second := get()
 	for path, kept := range map[string]bool{
-		"/apis/apps/v1": true, "/openapi/v3/apis/apps/v1": true, "/openapi/v3/apis/batch/v1": false, "/openapi/v3": false, "/openapi/v2": false,
+		"/apis/apps/v1": true, "/openapi/v3/apis/apps/v1": true, "/openapi/v3/apis/batch/v1": false, "/openapi/v3": false,
+		"/openapi/v2": false,
 	} {
 		if (second[path] == first[path]) != kept {
 			t.Errorf("%s: kept: %v, want %v", path, !kept, kept)
@@ -188,7 +193,8 @@ func TestHashIsOfTheContent(t *testing.T) {
 			Schema: func() *schema.Type { return typ },
 			Model:  typ.Name,
 		}
-		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}), Version: version, Model: gotypes.Model})
+		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}),
+			Version: version, Model: gotypes.Model})
 		index := parse(t, plain(t, d, "/openapi/v3", ""))
 		doc, _, _ := d.Get("/openapi/v3/apis/example.com/v1", "")
 		text := plain(t, d, "/openapi/v3/apis/example.com/v1", "")
@@ -240,7 +246,8 @@ func TestIndexLeadsToTheDocuments(t *testing.T) {
 func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
 	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
 	kept := 0
-	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/apis/apps/v1", "/openapi/v3"} {
+	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/apis/apps/v1",
+		"/openapi/v3"} {
 		doc, _, _ := d.Get(path, mediaJSON)
 		if len(doc.Body) > plainLimit {
 			t.Errorf("%s: %d bytes are kept plain", path, len(doc.Body))

@@ -106,7 +106,8 @@ func (c *catalog) groupList() object.Value {
 	for i, g := range c.groups {
 		groups[i] = g.value(false)
 	}
-	return object.Fields("kind", object.StringOf("APIGroupList"), "apiVersion", object.StringOf("v1"), "groups", object.ListOf(groups...))
+	return object.Fields("kind", object.StringOf("APIGroupList"), "apiVersion", object.StringOf("v1"), "groups",
+		object.ListOf(groups...))
 }
 
 // value is /apis/G, or without its type an item of /apis.
@@ -115,7 +116,8 @@ func (g *group) value(typed bool) object.Value {
 	for i, gv := range g.versions {
 		versions[i] = object.Fields("groupVersion", object.StringOf(gv.name()), "version", object.StringOf(gv.version))
 	}
-	v := object.Fields("name", object.StringOf(g.name), "versions", object.ListOf(versions...), "preferredVersion", versions[0])
+	v := object.Fields("name", object.StringOf(g.name), "versions", object.ListOf(versions...), "preferredVersion",
+		versions[0])
 	if typed {
 		v = v.Edit([]object.Member{
 			{Key: "kind", Value: object.StringOf("APIGroup")},

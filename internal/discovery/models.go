@@ -29,7 +29,8 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 			kinds[model] = append(kinds[model], k)
 		}
 	}
-	for _, kind := range []string{"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status", "DeleteOptions", "WatchEvent"} {
+	for _, kind := range []string{"APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status", "DeleteOptions",
+		"WatchEvent"} {
 		add(metaModels+kind, gvk{"", "v1", kind})
 	}
 	for _, gv := range versions {
@@ -277,7 +278,8 @@ func (b *builder) property(parent *schema.Type, f *schema.Field) object.Value {
 			members = appendStrings(members, "x-kubernetes-list-map-keys", t.ListKeys)
 		}
 	}
-	for _, tag := range [...][2]string{{"x-kubernetes-patch-strategy", f.PatchStrategy}, {"x-kubernetes-patch-merge-key", f.PatchMergeKey}} {
+	for _, tag := range [...][2]string{{"x-kubernetes-patch-strategy", f.PatchStrategy},
+		{"x-kubernetes-patch-merge-key", f.PatchMergeKey}} {
 		if tag[1] != "" {
 			members = append(members, object.Member{Key: tag[0], Value: object.StringOf(tag[1])})
 		}
@@ -347,7 +349,8 @@ var undocumented = map[string]string{
 	metaModels + "MicroTime":                       "A time in the notation of RFC 3339, in UTC and microseconds.",
 	"io.k8s.apimachinery.pkg.runtime.RawExtension": "Any object. What it may hold depends on where it stands.",
 	modelWatch: "What has happened to an object that is being watched.",
-	modelWatch + ".object": "The object as it is now (ADDED, MODIFIED) or as it was last (DELETED), an object with nothing but " +
+	modelWatch +
+		".object": "The object as it is now (ADDED, MODIFIED) or as it was last (DELETED), an object with nothing but " +
 		"a resourceVersion (BOOKMARK), or a Status (ERROR).",
 	modelVersion:                            "The version of a server.",
 	modelVersion + ".major":                 "The major version of the API.",
@@ -383,8 +386,10 @@ var unions = map[string]union{
 	"io.k8s.api.flowcontrol.v1.Subject": {
 		"kind", map[string]string{"group": "Group", "serviceAccount": "ServiceAccount", "user": "User"},
 	},
-	"io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode":   {"", map[string]string{"all": "All", "single": "Single"}},
-	"io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy": {"", map[string]string{"basic": "Basic", "gang": "Gang"}},
+	"io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupDisruptionMode": {"",
+		map[string]string{"all": "All", "single": "Single"}},
+	"io.k8s.api.scheduling.v1alpha3.WorkloadPodGroupSchedulingPolicy": {"",
+		map[string]string{"basic": "Basic", "gang": "Gang"}},
 }
 
 func (u union) value() object.Value {

@@ -448,8 +448,9 @@ func (dialect3) operation(b *builder, op *operation) object.Value {
 		members = append(members, object.Member{Key: "requestBody", Value: object.MapOf(body...)})
 	}
 	answer := object.Member{Key: "content", Value: content(op.produces, b.answer(op.model))}
-	members = append(members, object.Member{Key: "responses", Value: op.responses(func(members []object.Member) []object.Member {
-		return append(members, answer)
-	})})
+	members = append(members, object.Member{Key: "responses",
+		Value: op.responses(func(members []object.Member) []object.Member {
+			return append(members, answer)
+		})})
 	return object.MapOf(members...)
 }

@@ -78,7 +78,8 @@ func (d *dialect2) body(b *builder, op *operation) object.Value {
 	if !strings.HasPrefix(op.body, "io.k8s.apimachinery") {
 		return v
 	}
-	return d.share(v, parameterJSON{Name: "body", In: "body", Required: op.bodyRequired, Schema: map[string]string{"$ref": ref.At("$ref").Str()}})
+	return d.share(v, parameterJSON{Name: "body", In: "body", Required: op.bodyRequired,
+		Schema: map[string]string{"$ref": ref.At("$ref").Str()}})
 }
 
 func (d *dialect2) share(v object.Value, text parameterJSON) object.Value {
@@ -294,9 +295,11 @@ var openAPI2Message = sync.OnceValue(func() *message {
 		f.wrap = append([]int{1}, f.wrap...)
 		return f
 	}
-	response := &message{fields: map[string]protoField{"description": {number: 1}, "schema": {number: 2, of: schemaMessage, wrap: []int{1}}}}
+	response := &message{fields: map[string]protoField{"description": {number: 1},
+		"schema": {number: 2, of: schemaMessage, wrap: []int{1}}}}
 	operation := &message{extensions: 13, fields: map[string]protoField{
-		"tags": {number: 1}, "description": {number: 3}, "operationId": {number: 5}, "produces": {number: 6}, "consumes": {number: 7},
+		"tags": {number: 1}, "description": {number: 3}, "operationId": {number: 5}, "produces": {number: 6},
+		"consumes":   {number: 7},
 		"parameters": {number: 8, choose: item}, "schemes": {number: 10},
 		"responses": {number: 9, of: &message{entries: protoField{number: 1, of: response, wrap: []int{1}}}},
 	}}

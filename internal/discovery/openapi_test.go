@@ -40,7 +40,8 @@ var differences = []struct{ place, why string }{
 	{"core.v1.TopologySpreadConstraint/properties/whenUnsatisfiable/description", cutShort},
 	{"certificates.v1.CertificateSigningRequestStatus/properties/certificate/description", cutShort},
 	{"core.v1.PodSpec/properties/setHostnameAsFQDN/description", backslashes},
-	{"admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec/properties/validationActions/description", backslashes},
+	{"admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec/properties/validationActions/description",
+		backslashes},
 }
 
 const (

@@ -63,10 +63,12 @@ const (
 	modelVersion  = "io.k8s.apimachinery.pkg.version.Info"
 )
 
-var prettyParameter = &parameter{"pretty", "query", "string", "If 'true', then the output is pretty printed. Defaults to " +
-	"'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget)."}
+var prettyParameter = &parameter{"pretty", "query", "string",
+	"If 'true', then the output is pretty printed. Defaults to " +
+		"'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget)."}
 
-var namespaceParameter = &parameter{"namespace", "path", "string", "object name and auth scope, such as for teams and projects"}
+var namespaceParameter = &parameter{"namespace", "path", "string",
+	"object name and auth scope, such as for teams and projects"}
 
 var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
 
@@ -74,7 +76,8 @@ var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
 func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 	var paths []*pathItem
 	if !gv.isCustom() {
-		paths = append(paths, d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources", "APIResources"))
+		paths = append(paths, d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources",
+			"APIResources"))
 	}
 	for _, r := range gv.resources {
 		p := resourcePaths{documents: d, gv: gv, r: r, byPath: map[string]*pathItem{}}
@@ -98,7 +101,8 @@ func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 // gatewayPath is a path on which discovery itself answers.
 func (d *Documents) gatewayPath(path, model, description, id string) *pathItem {
 	op := &operation{
-		method: "get", description: description, consumes: d.media.object, produces: d.media.object, answers: []int{200}, model: model,
+		method: "get", description: description, consumes: d.media.object, produces: d.media.object, answers: []int{200},
+		model: model,
 	}
 	op.id, op.tag = operationID("get"+id, path)
 	return &pathItem{path: path, operations: []*operation{op}}
@@ -219,7 +223,8 @@ func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []
 	}
 	what := of + "the specified " + p.r.Kind
 	if slices.Contains(verbs, "get") {
-		add(&operation{method: "get", action: "get", description: "read " + what, consumes: anyType, answers: []int{200}}, "read"+name)
+		add(&operation{method: "get", action: "get", description: "read " + what, consumes: anyType, answers: []int{200}},
+			"read"+name)
 	}
 	if slices.Contains(verbs, "update") {
 		add(&operation{
@@ -266,14 +271,17 @@ func (p *resourcePaths) sub(s *engine.Subresource) {
 	if s.Name == "log" {
 		p.add(path, "read"+name, s.Kind, &operation{
 			method: "get", action: "get", description: "read " + of + "the specified " + r.Kind, consumes: anyType,
-			produces: append([]string{"text/plain"}, d.media.object...), answers: []int{200}, group: group, version: version, kind: s.Kind,
+			produces: append([]string{"text/plain"}, d.media.object...), answers: []int{200}, group: group, version: version,
+			kind: s.Kind,
 		}, d.options(besideModel(r.Model, "PodLogOptions")))
 		return
 	}
 	if slices.Contains(s.Verbs, "create") {
 		p.add(path, "create"+name, s.Kind, &operation{
-			method: "post", action: "post", description: "create " + of[:len(of)-1] + article(r.Kind) + r.Kind, body: model, bodyRequired: true,
-			consumes: anyType, produces: d.media.object, answers: []int{200, 201, 202}, model: model, group: group, version: version, kind: s.Kind,
+			method: "post", action: "post", description: "create " + of[:len(of)-1] + article(r.Kind) + r.Kind, body: model,
+			bodyRequired: true,
+			consumes:     anyType, produces: d.media.object, answers: []int{200, 201, 202}, model: model, group: group,
+			version: version, kind: s.Kind,
 		}, d.options(modelCreate))
 	}
 	p.object(path, name, s.Kind, model, of, s.Verbs, group, version, s.Kind)
@@ -291,7 +299,8 @@ func (p *resourcePaths) connect(path, name string, s *engine.Subresource) {
 	}
 	for _, method := range methods {
 		p.add(path, "connect"+title(method)+name, s.Kind, &operation{
-			method: method, action: "connect", description: "connect " + strings.ToUpper(method) + " requests to " + s.Name + " of " + p.r.Kind,
+			method: method, action: "connect", description: "connect " + strings.ToUpper(method) + " requests to " + s.Name +
+				" of " + p.r.Kind,
 			consumes: anyType, produces: anyType, answers: []int{200}, group: p.r.Group, version: p.r.Version, kind: s.Kind,
 		}, options)
 	}
@@ -316,7 +325,8 @@ func (i *pathItem) share() {
 	}
 	sortParameters(i.parameters)
 	for _, op := range i.operations {
-		op.parameters = slices.DeleteFunc(op.parameters, func(p *parameter) bool { return count[key{p.name, p.in}] == len(i.operations) })
+		op.parameters = slices.DeleteFunc(op.parameters,
+			func(p *parameter) bool { return count[key{p.name, p.in}] == len(i.operations) })
 		sortParameters(op.parameters)
 	}
 }

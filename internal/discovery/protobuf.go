@@ -98,7 +98,8 @@ func appendScalar(dst []byte, number int, v object.Value) []byte {
 	case object.Int:
 		return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(number<<3|varint)), uint64(v.Int()))
 	case object.Float:
-		return binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, uint64(number<<3|fixed64)), math.Float64bits(v.Float()))
+		return binary.LittleEndian.AppendUint64(binary.AppendUvarint(dst, uint64(number<<3|fixed64)),
+			math.Float64bits(v.Float()))
 	}
 	return appendBytes(dst, number, v.Str())
 }
@@ -177,9 +178,10 @@ var discoveryMessages = sync.OnceValue(func() map[string]*message {
 	return map[string]*message{
 		"APIVersions": (&message{fields: fields("versions", "serverAddressByClientCIDRs")}).
 			with("serverAddressByClientCIDRs", address),
-		"APIGroup":              group,
-		"APIGroupList":          (&message{fields: fields("groups")}).with("groups", group),
-		"APIResourceList":       (&message{fields: fields("groupVersion", "resources")}).with("resources", resource),
-		"APIGroupDiscoveryList": (&message{fields: fields("metadata", "items")}).with("metadata", &message{}).with("items", groupDiscovery),
+		"APIGroup":        group,
+		"APIGroupList":    (&message{fields: fields("groups")}).with("groups", group),
+		"APIResourceList": (&message{fields: fields("groupVersion", "resources")}).with("resources", resource),
+		"APIGroupDiscoveryList": (&message{fields: fields("metadata", "items")}).with("metadata", &message{}).with("items",
+			groupDiscovery),
 	}
 })

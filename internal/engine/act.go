@@ -95,7 +95,8 @@ func (d *draft) exists() error {
 }
 
 func done() object.Value {
-	return object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata", object.MapOf(),
+	return object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata",
+		object.MapOf(),
 		"status", object.StringOf("Success"), "code", object.IntOf(created))
 }
 

@@ -16,7 +16,8 @@ import (
 func TestBindAndEvict(t *testing.T) {
 	e, registry := builtinEngine(t)
 	pods, bindings := registry.Now().Find("", "v1", "pods"), registry.Now().Find("", "v1", "bindings")
-	if _, err := e.Create(t.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(t, fmt.Sprintf(pod, "a"))); err != nil {
+	if _, err := e.Create(t.Context(), &engine.Request{Resource: pods, Namespace: "default"},
+		parse(t, fmt.Sprintf(pod, "a"))); err != nil {
 		t.Fatal(err)
 	}
 	on := func(subresource, name string) *engine.Request {
@@ -28,13 +29,18 @@ func TestBindAndEvict(t *testing.T) {
 		code int // of the error; 0: done
 		text string
 	}{
-		{on("binding", "a"), `{"metadata":{"name":"b"},"target":{"name":"n"}}`, 400, "name in URL does not match name in Binding object"},
+		{on("binding", "a"), `{"metadata":{"name":"b"},"target":{"name":"n"}}`, 400,
+			"name in URL does not match name in Binding object"},
 		{on("binding", "z"), `{"metadata":{"name":"z"},"target":{"name":"n"}}`, 404, `pods "z" not found`},
 		{on("binding", "a"), `{"metadata":{"name":"a"},"target":{}}`, 422, "target.name: Required value"},
-		{on("binding", "a"), `{"metadata":{"name":"a"},"target":{"kind":"Pod","name":"n"}}`, 422, "target.kind: Unsupported value"},
-		{&engine.Request{Resource: bindings, Namespace: "default"}, `{"target":{"name":"n"}}`, 400, "Name parameter required."},
-		{&engine.Request{Resource: bindings, Namespace: "default"}, `{"metadata":{"name":"a"},"target":{"name":"node-1"}}`, 0, ""},
-		{on("binding", "a"), `{"metadata":{"name":"a"},"target":{"name":"node-2"}}`, 409, `pod a is already assigned to node "node-1"`},
+		{on("binding", "a"), `{"metadata":{"name":"a"},"target":{"kind":"Pod","name":"n"}}`, 422,
+			"target.kind: Unsupported value"},
+		{&engine.Request{Resource: bindings, Namespace: "default"}, `{"target":{"name":"n"}}`, 400,
+			"Name parameter required."},
+		{&engine.Request{Resource: bindings, Namespace: "default"}, `{"metadata":{"name":"a"},"target":{"name":"node-1"}}`, 0,
+			""},
+		{on("binding", "a"), `{"metadata":{"name":"a"},"target":{"name":"node-2"}}`, 409,
+			`pod a is already assigned to node "node-1"`},
 	} {
 		result, err := e.Create(t.Context(), c.rq, parse(t, c.body))
 		if c.code == 0 {
@@ -56,7 +62,8 @@ func TestBindAndEvict(t *testing.T) {
 		return parse(t, string(r.Object.Data)).Value
 	}
 	bound := get()
-	if bound.At("spec", "nodeName").Str() != "node-1" || bound.At("metadata", "generation").Int() != 1 || bound.At("status", "conditions").Len() != 1 {
+	if bound.At("spec", "nodeName").Str() != "node-1" || bound.At("metadata", "generation").Int() != 1 ||
+		bound.At("status", "conditions").Len() != 1 {
 		t.Errorf("bound: %s", object.AppendObject(nil, bound))
 	}
 	dry := on("eviction", "a")
@@ -86,13 +93,15 @@ func TestEvictionsShareABudget(t *testing.T) {
 		if _, err := e.Create(t.Context(), on(r, "", ""), parse(t, body)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Patch(t.Context(), on(r, name, "status"), engine.Patch{Type: engine.MergePatch, Body: []byte(`{"status":` + status + `}`)}); err != nil {
+		if _, err := e.Patch(t.Context(), on(r, name, "status"),
+			engine.Patch{Type: engine.MergePatch, Body: []byte(`{"status":` + status + `}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const n, allowed = 12, 5
 	make(budgets, "b", `{"metadata":{"name":"b"},"spec":{"selector":{}}}`,
-		fmt.Sprintf(`{"observedGeneration":1,"disruptionsAllowed":%d,"currentHealthy":9,"desiredHealthy":2,"expectedPods":9}`, allowed))
+		fmt.Sprintf(`{"observedGeneration":1,"disruptionsAllowed":%d,"currentHealthy":9,"desiredHealthy":2,"expectedPods":9}`,
+			allowed))
 	for i := range n {
 		name := fmt.Sprintf("p%d", i)
 		make(pods, name, `{"metadata":{"name":"`+name+`"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`,
@@ -131,7 +140,9 @@ func TestEvictionsShareABudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := parse(t, string(live.Object.Data)).Value.At("status")
-	if done.Load() != allowed || gone != allowed || status.At("disruptedPods").Len() != allowed || status.At("disruptionsAllowed").Int() != 0 {
-		t.Errorf("%d evictions were allowed, %d were done, of %d Pods; the budget says %s", allowed, done.Load(), gone, object.AppendJSON(nil, status))
+	if done.Load() != allowed || gone != allowed || status.At("disruptedPods").Len() != allowed ||
+		status.At("disruptionsAllowed").Int() != 0 {
+		t.Errorf("%d evictions were allowed, %d were done, of %d Pods; the budget says %s", allowed, done.Load(), gone,
+			object.AppendJSON(nil, status))
 	}
 }

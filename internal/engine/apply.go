@@ -90,7 +90,8 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 		v = v.With("apiVersion", object.StringOf(named))
 	}
 	if v.At("apiVersion").Str() != apiVersion(group, version) || v.At("kind").Str() != kind {
-		return object.Nil, apierr.NewBadRequest("invalid object type: " + kindText(v.At("apiVersion").Str(), v.At("kind").Str()))
+		return object.Nil, apierr.NewBadRequest("invalid object type: " + kindText(v.At("apiVersion").Str(),
+			v.At("kind").Str()))
 	}
 	if managed, ok := v.At("metadata").Get("managedFields"); ok && !managed.IsNull() {
 		return object.Nil, apierr.NewBadRequest(merge.ErrManaged.Error())
@@ -118,7 +119,8 @@ func (d *draft) judgeIntent(duplicates []string) error {
 		d.warn(lines...)
 		return nil
 	}
-	return apierr.NewBadRequest("error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  " + strings.Join(lines, "\n  "))
+	return apierr.NewBadRequest("error strict decoding patch: error converting YAML to JSON: yaml: unmarshal errors:\n  " +
+		strings.Join(lines, "\n  "))
 }
 
 // misfit is the error for an intent that does not have its type. It names all values of the wrong JSON type, or, if
@@ -136,8 +138,10 @@ func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []strin
 	if errors.As(err, &value) {
 		err = fmt.Errorf(".%s: %s", value.Path, value.Message)
 	}
-	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to convert new object (%s) to proper version: unable to convert unstructured object to %s: %v",
-		nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
+	return &apierr.Error{Code: 500,
+		Message: fmt.Sprintf(
+			"failed to convert new object (%s) to proper version: unable to convert unstructured object to %s: %v",
+			nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
 }
 
 // kindText is a kind as Go prints a GroupVersionKind: "apps/v1, Kind=Deployment", "/v1, Kind=Pod".
@@ -156,7 +160,8 @@ func nameText(intent object.Value) string {
 
 // notTyped is the error for an intent without the type of its kind. The reference calls that an internal error.
 func (rq *Request) notTyped(intent object.Value, err error) error {
-	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v", nameText(intent), err)}
+	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
+		nameText(intent), err)}
 }
 
 // merge makes the body, with its managers, from the intent and the live object, and decodes it like any body.

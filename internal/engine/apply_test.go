@@ -16,14 +16,16 @@ func (b *bench) apply(manager, name, rest string, force bool) (*Result, error) {
 	b.Helper()
 	rq := b.request(name)
 	rq.FieldManager, rq.Force = manager, force
-	return b.Apply(b.Context(), rq, b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"`+name+`"}`+rest+`}`))
+	return b.Apply(b.Context(), rq, b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"`+name+
+		`"}`+rest+`}`))
 }
 
 // owners is who owns what, an entry a line.
 func (b *bench) owners(r *Result) string {
 	var lines []string
 	for _, e := range b.value(r).At("metadata", "managedFields").Items() {
-		lines = append(lines, e.At("manager").Str()+" "+e.At("operation").Str()+" "+string(object.AppendJSON(nil, e.At("fieldsV1"))))
+		lines = append(lines, e.At("manager").Str()+" "+e.At("operation").Str()+" "+
+			string(object.AppendJSON(nil, e.At("fieldsV1"))))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -36,7 +38,8 @@ func TestConflictsOfConfidentialTypes(t *testing.T) {
 	b.must(b.apply("a", "w", `,"spec":{"n":1}`, false))
 	b.request("w").Resource.Confidential = true
 	_, err := b.apply("b", "w", `,"spec":{"n":2}`, false)
-	b.wants(err, 409, `.spec.n is (not shown), owned by "a" (Apply, 2026-01-02T03:04:05Z); this apply wants (not shown)`+"\n")
+	b.wants(err, 409, `.spec.n is (not shown), owned by "a" (Apply, 2026-01-02T03:04:05Z); this apply wants (not shown)`+
+		"\n")
 }
 
 // SPEC: SSA-2, SSA-4, SSA-5, SSA-16
@@ -50,7 +53,8 @@ func TestApply(t *testing.T) {
 		t.Errorf("owners %s", got)
 	}
 	b.now = b.now.Add(time.Minute)
-	if again := b.must(b.apply("a", "w", `,"spec":{"n":1}`, false)); again.Created || again.Object.Revision != made.Object.Revision {
+	if again := b.must(b.apply("a", "w", `,"spec":{"n":1}`, false)); again.Created ||
+		again.Object.Revision != made.Object.Revision {
 		t.Errorf("an apply that changes nothing made revision %d of %d", again.Object.Revision, made.Object.Revision)
 	}
 	_, err := b.apply("b", "w", `,"spec":{"n":2}`, false)
@@ -64,7 +68,8 @@ func TestApply(t *testing.T) {
 			t.Errorf("causes %v", wire.Details.Causes)
 		}
 	}
-	if got := b.owners(b.must(b.apply("b", "w", `,"spec":{"n":2}`, true))); got != `a Apply {"f:spec":{}}`+"\n"+`b Apply {"f:spec":{".":{},"f:n":{}}}` {
+	if got := b.owners(b.must(b.apply("b", "w", `,"spec":{"n":2}`, true))); got != `a Apply {"f:spec":{}}`+"\n"+
+		`b Apply {"f:spec":{".":{},"f:n":{}}}` {
 		t.Errorf("owners after force: %s", got)
 	}
 }
@@ -78,10 +83,12 @@ func TestOwnershipOfOtherWrites(t *testing.T) {
 	rq = b.request("w")
 	rq.FieldManager = "other"
 	patched := b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"n":2}}`)}))
-	if got := b.owners(patched); got != `cli Update {"f:spec":{".":{},"f:m":{}}}`+"\n"+`other Update {"f:spec":{"f:n":{}}}` {
+	if got := b.owners(patched); got != `cli Update {"f:spec":{".":{},"f:m":{}}}`+"\n"+
+		`other Update {"f:spec":{"f:n":{}}}` {
 		t.Errorf("owners %s", got)
 	}
-	cleared := b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"metadata":{"managedFields":[]},"spec":{"n":3}}`)}))
+	cleared := b.must(b.Patch(b.Context(), rq, Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"managedFields":[]},"spec":{"n":3}}`)}))
 	if got := b.owners(cleared); got != "" {
 		t.Errorf("owners after clearing: %s", got)
 	}
@@ -93,7 +100,9 @@ func TestBadIntents(t *testing.T) {
 	b.create(`{"metadata":{"name":"w"},"spec":{"n":1}}`)
 	for body, want := range map[string]string{
 		`[]`: "error decoding patch",
-		`{"apiVersion":"test.example/v2","kind":"Widget"}`:                                               "invalid object type: test.example/v2, Kind=Widget",
+
+		`{"apiVersion":"test.example/v2","kind":"Widget"}`: "invalid object type: test.example/v2, Kind=Widget",
+
 		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"managedFields":[]}}`:               "metadata.managedFields must be nil",
 		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"x"}}`:                       "the name of the object (x) does not match the name on the URL (w)",
 		`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"namespace":"x"}}`:                  "does not match the namespace",

@@ -28,7 +28,8 @@ func builtinEngine(tb testing.TB) (*engine.Engine, *engine.Registry) {
 	}
 	tb.Cleanup(func() { s.Close() })
 	e := engine.New(engine.Config{Store: s, Registry: registry})
-	_, err = e.Create(tb.Context(), &engine.Request{Resource: registry.Now().Find("", "v1", "namespaces")}, parse(tb, `{"metadata":{"name":"default"}}`))
+	_, err = e.Create(tb.Context(), &engine.Request{Resource: registry.Now().Find("", "v1", "namespaces")},
+		parse(tb, `{"metadata":{"name":"default"}}`))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -60,7 +61,8 @@ func BenchmarkCreatePod(b *testing.B) {
 func BenchmarkGetPod(b *testing.B) {
 	e, registry := builtinEngine(b)
 	pods := registry.Now().Find("", "v1", "pods")
-	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(b, fmt.Sprintf(pod, "a"))); err != nil {
+	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"},
+		parse(b, fmt.Sprintf(pod, "a"))); err != nil {
 		b.Fatal(err)
 	}
 	rq := &engine.Request{Resource: pods, Namespace: "default", Name: "a"}
@@ -76,7 +78,8 @@ func BenchmarkGetPod(b *testing.B) {
 func BenchmarkPatchPod(b *testing.B) {
 	e, registry := builtinEngine(b)
 	pods := registry.Now().Find("", "v1", "pods")
-	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"}, parse(b, fmt.Sprintf(pod, "a"))); err != nil {
+	if _, err := e.Create(b.Context(), &engine.Request{Resource: pods, Namespace: "default"},
+		parse(b, fmt.Sprintf(pod, "a"))); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
@@ -95,7 +98,8 @@ func BenchmarkApplyDeployment(b *testing.B) {
 	deployments := registry.Now().Find("apps", "v1", "deployments")
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		rq := &engine.Request{Resource: deployments, Namespace: "default", Name: "web", FieldManager: "bench", Validation: engine.Strict}
+		rq := &engine.Request{Resource: deployments, Namespace: "default", Name: "web", FieldManager: "bench",
+			Validation: engine.Strict}
 		if _, err := e.Apply(b.Context(), rq, parse(b, fmt.Sprintf(deployment, i))); err != nil {
 			b.Fatal(err)
 		}

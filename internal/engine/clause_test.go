@@ -81,7 +81,8 @@ func TestCompiledFieldSelectors(t *testing.T) {
 	for range rounds {
 		var terms []string
 		for range 1 + r.IntN(4) {
-			terms = append(terms, names[r.IntN(len(names))]+[]string{"=", "==", "!="}[r.IntN(3)]+[]string{"", "a", "b"}[r.IntN(3)])
+			terms = append(terms, names[r.IntN(len(names))]+[]string{"=", "==", "!="}[r.IntN(3)]+[]string{"", "a",
+				"b"}[r.IntN(3)])
 		}
 		set := fields.Set{"metadata.name": "a", "metadata.namespace": "b"}
 		others := map[string]string{}

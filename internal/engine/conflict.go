@@ -21,7 +21,8 @@ func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 		err.Details.Causes = append(err.Details.Causes, apierr.Cause{
 			Reason: "FieldManagerConflict", Message: "conflict with " + c.By(), Field: c.Path.String(),
 		})
-		fmt.Fprintf(&told, "\n  %s is %s, owned by %s; this apply wants %s", c.Path, rq.shown(c.Live), ownerText(&c.With), rq.shown(c.Wanted))
+		fmt.Fprintf(&told, "\n  %s is %s, owned by %s; this apply wants %s", c.Path, rq.shown(c.Live), ownerText(&c.With),
+			rq.shown(c.Wanted))
 	}
 	told.WriteString("\n" + rq.waysOut())
 	err.Message = told.String()
@@ -70,7 +71,9 @@ func (rq *Request) waysOut() string {
 	if rq.Namespace != "" {
 		at += " -n " + rq.Namespace
 	}
-	return "To take these fields over: kubectl apply --server-side --field-manager=" + rq.manager() + " --force-conflicts -f FILE\n" +
+	return "To take these fields over: kubectl apply --server-side --field-manager=" + rq.manager() +
+		" --force-conflicts -f FILE\n" +
 		"To leave them to their owners: remove them from FILE and apply it again\n" +
-		"To share them: give them the live values in FILE, which kubectl get " + at + " -o yaml --show-managed-fields shows, and apply it again"
+		"To share them: give them the live values in FILE, which kubectl get " + at +
+		" -o yaml --show-managed-fields shows, and apply it again"
 }

@@ -123,7 +123,8 @@ func (d *draft) make(ctx context.Context) error {
 // recheck looks again at what the draft depends on besides its own key, after a commit that lost a race at that key:
 // the guard of a report, an object whose status it changes, or else its namespace and definition.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
-	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others, func(o *draft) bool { return o.live.Key == key }) {
+	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others,
+		func(o *draft) bool { return o.live.Key == key }) {
 		if err := d.report(ctx); err != nil {
 			return err
 		}

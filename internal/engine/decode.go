@@ -97,7 +97,8 @@ func checkKind(body object.Value, group, version, kind string) error {
 		return nil
 	}
 	base := gotVersion[strings.LastIndexByte(gotVersion, '/')+1:]
-	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind, gotVersion, kind, apiVersion(group, version)))
+	return cannotBeHandled(gotKind, base, kind, fmt.Sprintf("the body is a %s of %s, the URL takes a %s of %s", gotKind,
+		gotVersion, kind, apiVersion(group, version)))
 }
 
 // custom says whether the body is a custom object.
@@ -111,9 +112,11 @@ func (rq *Request) checkCustomBody(body object.Value) error {
 	kind, version := body.At("kind").Str(), body.At("apiVersion").Str()
 	switch {
 	case kind == "":
-		return apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in it", r.Kind))
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"the object provided is unrecognized (must be of type %s): Object 'Kind' is missing in it", r.Kind))
 	case version != r.APIVersion():
-		return apierr.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", version, r.APIVersion()))
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"the API version in the data (%s) does not match the expected API version (%s)", version, r.APIVersion()))
 	}
 	return rq.checkCustomKind(body)
 }
@@ -137,7 +140,8 @@ func (rq *Request) checkCustomKind(obj object.Value) error {
 }
 
 func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
-	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion, kind, why))
+	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion,
+		kind, why))
 }
 
 // judge reports odd, duplicate and unknown fields: as warnings, or as one error with all of them.

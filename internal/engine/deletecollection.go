@@ -8,7 +8,8 @@ import (
 
 // DeleteCollection deletes every object that a list selects (DEL-4) and answers with that list. An object that
 // somebody else has deleted meanwhile is no error.
-func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions, d DeleteOptions) (*Collection, error) {
+func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions,
+	d DeleteOptions) (*Collection, error) {
 	if rq.Resource.Namespaced && rq.Namespace == "" { // all namespaces can only be looked at
 		return nil, apierr.NewBadRequest("Namespace parameter required.")
 	}

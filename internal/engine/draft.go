@@ -365,9 +365,9 @@ func (d *draft) permit(ctx context.Context) error {
 	return nil
 }
 
-// check is the last step that may refuse: validating admission and quota, of which there is what [Writing].Check says. As in the
-// reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be valid
-// (SSA-17).
+// check is the last step that may refuse: validating admission and quota, of which there is what [Writing].Check says.
+// As in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be
+// valid (SSA-17).
 func (d *draft) check(ctx context.Context) error {
 	if d.upserts {
 		if err := d.rq.may(ctx, "create"); err != nil {

@@ -64,7 +64,8 @@ func newBenchOn(t *testing.T, open func(store.Config) (*store.Store, error)) *be
 		},
 		Schema: func() *schema.Type { return anything },
 	}
-	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"), b.namespaces.StoredAlone(Namespaces)})
+	registry := NewRegistry([]*Resource{b.widgets.StoredAlone("test.example/widgets"),
+		b.namespaces.StoredAlone(Namespaces)})
 	s, err := open(store.Config{Describe: Describe(registry)})
 	if err != nil {
 		t.Fatal(err)
@@ -122,12 +123,14 @@ func (b *bench) wants(err error, code int, text string) {
 // SPEC: URI-4, WRITE-4
 func TestCreateSetsSystemMetadata(t *testing.T) {
 	b := newBench(t)
-	made := b.create(`{"metadata":{"name":"a","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z","generation":9,"deletionTimestamp":"2001-01-01T00:00:00Z","selfLink":"/x"},"spec":{"n":1}}`)
+	made := b.create(
+		`{"metadata":{"name":"a","uid":"mine","creationTimestamp":"2001-01-01T00:00:00Z","generation":9,"deletionTimestamp":"2001-01-01T00:00:00Z","selfLink":"/x"},"spec":{"n":1}}`)
 	meta := b.value(made).At("metadata")
 	if uid := meta.At("uid").Str(); uid == "mine" || len(uid) != 36 {
 		t.Errorf("uid is %q", uid)
 	}
-	want := fmt.Sprintf(`{"creationTimestamp":"2026-01-02T03:04:05Z","generation":1,"name":"a","namespace":"ns","uid":%q}`, meta.At("uid").Str())
+	want := fmt.Sprintf(`{"creationTimestamp":"2026-01-02T03:04:05Z","generation":1,"name":"a","namespace":"ns","uid":%q}`,
+		meta.At("uid").Str())
 	if got := string(object.AppendJSON(nil, meta.Without("managedFields"))); got != want {
 		t.Errorf("metadata is %s", got)
 	}
@@ -188,7 +191,8 @@ func TestUpdate(t *testing.T) {
 	if g := b.value(labelled).At("metadata", "generation").Int(); g != 1 {
 		t.Errorf("a label raised the generation to %d", g)
 	}
-	changed := b.must(put(fmt.Sprintf(`{"metadata":{"name":"a","resourceVersion":"%d","generation":77},"spec":{"n":2}}`, labelled.Object.Revision)))
+	changed := b.must(put(fmt.Sprintf(`{"metadata":{"name":"a","resourceVersion":"%d","generation":77},"spec":{"n":2}}`,
+		labelled.Object.Revision)))
 	if g := b.value(changed).At("metadata", "generation").Int(); g != 2 {
 		t.Errorf("the generation after a change of spec is %d", g)
 	}
@@ -223,7 +227,8 @@ func TestPatch(t *testing.T) {
 		code int    // the error
 	}{
 		{MergePatch, `{"spec":{"m":null,"o":[1]}}`, `{"n":1,"o":[1]}`, 0},
-		{JSONPatch, `[{"op":"test","path":"/spec/n","value":1},{"op":"replace","path":"/spec/n","value":5}]`, `{"n":5,"o":[1]}`, 0},
+		{JSONPatch, `[{"op":"test","path":"/spec/n","value":1},{"op":"replace","path":"/spec/n","value":5}]`,
+			`{"n":5,"o":[1]}`, 0},
 		{JSONPatch, `[{"op":"test","path":"/spec/n","value":1}]`, "", 422},
 		{JSONPatch, `{}`, "", 400},
 		{MergePatch, `[]`, "", 400},
@@ -277,17 +282,21 @@ func TestDeleteWaitsForFinalizers(t *testing.T) {
 	b.create(`{"metadata":{"name":"a","finalizers":["x.y/1","x.y/2"]}}`)
 	marked := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{}))
 	meta := b.value(marked).At("metadata")
-	if meta.At("deletionTimestamp").Str() != "2026-01-02T03:04:05Z" || meta.At("deletionGracePeriodSeconds").Kind() != object.Int || meta.At("generation").Int() != 2 {
+	if meta.At("deletionTimestamp").Str() != "2026-01-02T03:04:05Z" ||
+		meta.At("deletionGracePeriodSeconds").Kind() != object.Int || meta.At("generation").Int() != 2 {
 		t.Errorf("marked as %s", marked.Object.Data)
 	}
 	again := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{}))
 	if again.Object.Revision != marked.Object.Revision {
 		t.Error("a second delete wrote again")
 	}
-	one := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":["x.y/2"]}}`)}))
-	_, err := b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":["x.y/2","x.y/3"]}}`)})
+	one := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"finalizers":["x.y/2"]}}`)}))
+	_, err := b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"finalizers":["x.y/2","x.y/3"]}}`)})
 	b.wants(err, 422, "no new finalizers can be added if the object is being deleted")
-	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}))
+	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if last.Object.Revision != one.Object.Revision || b.value(last).At("metadata", "finalizers").Len() != 0 {
 		t.Errorf("the last write answered revision %d, %s", last.Object.Revision, last.Object.Data)
 	}
@@ -308,7 +317,8 @@ func TestDelete(t *testing.T) {
 	if !object.Equal(dry.Status, gone.Status) {
 		t.Error("a dry run answers something else")
 	}
-	want := fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","metadata":{},"details":{"group":"test.example","kind":"widgets","name":"a","uid":%q},"status":"Success"}`, made.Object.Sidecar.UID)
+	want := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Status","metadata":{},"details":{"group":"test.example","kind":"widgets","name":"a","uid":%q},"status":"Success"}`, made.Object.Sidecar.UID)
 	if got := string(object.AppendObject(nil, gone.Status)); got != want {
 		t.Errorf("got %s", got)
 	}
@@ -486,7 +496,8 @@ func TestWatchBeginnings(t *testing.T) {
 		{WatchOptions{}, false, []string{"ADDED a", "ADDED b", "ADDED z"}},
 		{WatchOptions{ListOptions: ListOptions{ResourceVersion: "0"}}, false, []string{"ADDED a", "ADDED b", "ADDED z"}},
 		{WatchOptions{}, true, []string{"ADDED b", "ADDED z"}},
-		{WatchOptions{SendInitialEvents: &yes, Bookmarks: true}, false, []string{"ADDED a", "ADDED b", "BOOKMARK", "ADDED z"}},
+		{WatchOptions{SendInitialEvents: &yes, Bookmarks: true}, false,
+			[]string{"ADDED a", "ADDED b", "BOOKMARK", "ADDED z"}},
 		{WatchOptions{SendInitialEvents: &yes}, false, []string{"ADDED a", "ADDED b", "ADDED z"}},
 		{WatchOptions{SendInitialEvents: &yes, Bookmarks: true}, true, []string{"ADDED a", "ADDED b", "BOOKMARK", "ADDED z"}},
 		{WatchOptions{SendInitialEvents: &no}, false, []string{"ADDED z"}},
@@ -564,7 +575,8 @@ func TestDuplicateFields(t *testing.T) {
 	_, err := b.Create(t.Context(), rq, b.parse(body))
 	b.wants(err, 400, `strict decoding error: duplicate field "metadata.name"`)
 	rq = b.request("")
-	if warnings := b.must(b.Create(t.Context(), rq, b.parse(body))).Warnings; !reflect.DeepEqual(warnings, []string{`duplicate field "metadata.name"`}) {
+	if warnings := b.must(b.Create(t.Context(), rq, b.parse(body))).Warnings; !reflect.DeepEqual(warnings,
+		[]string{`duplicate field "metadata.name"`}) {
 		t.Errorf("warnings are %q", warnings)
 	}
 	rq.Validation = Ignore
@@ -602,7 +614,8 @@ func TestOwnersListedTwice(t *testing.T) {
 	b := newBench(t)
 	const owner = `{"apiVersion":"v1","kind":"A","name":"a","uid":"u"}`
 	rq := b.request("")
-	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"a","ownerReferences":[`+owner+`,{"apiVersion":"v1","kind":"A","name":"b","uid":"u"},`+owner+`]}}`)))
+	made := b.must(b.Create(t.Context(), rq, b.parse(`{"metadata":{"name":"a","ownerReferences":[`+owner+
+		`,{"apiVersion":"v1","kind":"A","name":"b","uid":"u"},`+owner+`]}}`)))
 	parsed, err := object.ParseJSON(made.Object.Data)
 	if err != nil {
 		t.Fatal(err)

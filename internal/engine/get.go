@@ -61,7 +61,8 @@ func parseVersion(text string) (int64, error) {
 	}
 	revision, err := strconv.ParseUint(text, 10, 63)
 	if err != nil {
-		return 0, apierr.NewBadRequest("invalid resource version: resourceVersion: Invalid value: " + strconv.Quote(text) + ": " + err.Error())
+		return 0, apierr.NewBadRequest("invalid resource version: resourceVersion: Invalid value: " + strconv.Quote(text) +
+			": " + err.Error())
 	}
 	return int64(revision), nil
 }

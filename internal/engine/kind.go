@@ -130,7 +130,8 @@ func Stamp(texts ...string) uint64 {
 // NewKind is a kind with these versions, of which the first is the storage version. Its name and the texts determine
 // the stored form.
 func NewKind(path string, versions []*Version, texts ...string) *Kind {
-	return &Kind{Path: path, Storage: versions[0], Versions: versions, Stamp: Stamp(append(texts, versions[0].APIVersion)...)}
+	return &Kind{Path: path, Storage: versions[0], Versions: versions,
+		Stamp: Stamp(append(texts, versions[0].APIVersion)...)}
 }
 
 // StoredAlone gives a resource a kind of its own that is stored in the version that it serves, and returns the

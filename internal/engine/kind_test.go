@@ -23,7 +23,8 @@ func colors(storage string, texts ...string) (v1, v2 *Resource) {
 		}
 		text := &schema.Type{Kind: schema.String}
 		t := &schema.Type{Kind: schema.Struct, Fields: []schema.Field{
-			{Name: "apiVersion", Type: text}, {Name: "kind", Type: text}, {Name: "metadata", Type: &schema.Type{Kind: schema.Any}},
+			{Name: "apiVersion", Type: text}, {Name: "kind", Type: text},
+			{Name: "metadata", Type: &schema.Type{Kind: schema.Any}},
 			{Name: "spec", Type: &schema.Type{Kind: schema.Struct, Fields: fields}},
 		}}
 		return func() *schema.Type { return t }
@@ -98,7 +99,8 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 		as   *Resource
 		want string
 	}{
-		{v1, `{"color":"red"}`}, // of the version that it is stored in there are no defaults, and those of the served one are not added
+		// of the version that it is stored in there are no defaults, and those of the served one are not added
+		{v1, `{"color":"red"}`},
 		{v2, `{"paint":"red"}`},
 	} {
 		result := b.must(b.Get(t.Context(), in(c.as, "a"), ""))
@@ -142,7 +144,8 @@ func TestObjectsOfAnOldForm(t *testing.T) {
 	if first.Object.Revision == made.Object.Revision || again.Object.Revision != first.Object.Revision {
 		t.Errorf("revisions %d, %d, %d", made.Object.Revision, first.Object.Revision, again.Object.Revision)
 	}
-	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data), `{"apiVersion":"test.example/v2"`) {
+	if live, _ := b.store.Get(in(v2, "a").key()); !strings.HasPrefix(string(live.Data),
+		`{"apiVersion":"test.example/v2"`) {
 		t.Errorf("stored is %s", live.Data)
 	}
 	if got := b.value(first).At("spec", "size").Str(); got != "medium" { // it was defaulted as a body of v2
@@ -161,12 +164,14 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 	grown.Default = nil
 	grown.StoredAlone("test.example/widgets", "first")
 	rq := func(r *Resource) *Request { return &Request{Resource: r, Namespace: "ns", Name: "a"} }
-	b.must(b.Create(t.Context(), &Request{Resource: &grown, Namespace: "ns"}, b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red","old":"x"}}`)))
+	b.must(b.Create(t.Context(), &Request{Resource: &grown, Namespace: "ns"},
+		b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red","old":"x"}}`)))
 	if got := b.value(b.must(b.Get(t.Context(), rq(&grown), ""))).At("spec"); got.Len() != 2 {
 		t.Errorf("spec is %s", object.AppendJSON(nil, got))
 	}
 	_, v2 = colors("v2", "second")
-	if got := string(object.AppendJSON(nil, b.value(b.must(b.Get(t.Context(), rq(v2), ""))).At("spec"))); got != `{"paint":"red","size":"medium"}` {
+	if got := string(object.AppendJSON(nil,
+		b.value(b.must(b.Get(t.Context(), rq(v2), ""))).At("spec"))); got != `{"paint":"red","size":"medium"}` {
 		t.Errorf("spec is %s", got)
 	}
 	w, err := b.Watch(t.Context(), &Request{Resource: v2, Namespace: "ns"}, WatchOptions{})
@@ -182,7 +187,8 @@ func TestObjectsOfAnOldSchema(t *testing.T) {
 	v3.Version = "v3"
 	v3.StoredAlone("test.example/widgets")
 	_, err = b.Get(t.Context(), rq(&v3), "")
-	if err == nil || !strings.Contains(err.Error(), "test.example/widgets/ns/a") || !strings.Contains(err.Error(), `stored as "test.example/v2"`) {
+	if err == nil || !strings.Contains(err.Error(), "test.example/widgets/ns/a") ||
+		!strings.Contains(err.Error(), `stored as "test.example/v2"`) {
 		t.Error(err)
 	}
 }
@@ -210,15 +216,18 @@ func TestFormsOutliveARestart(t *testing.T) {
 	v2.Default = nil
 	b.must(e.Create(t.Context(), &Request{Resource: b.namespaces}, b.parse(`{"metadata":{"name":"ns"}}`)))
 	rq := &Request{Resource: v2, Namespace: "ns", Name: "a"}
-	made := b.must(e.Create(t.Context(), &Request{Resource: v2, Namespace: "ns"}, b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red"}}`)))
+	made := b.must(e.Create(t.Context(), &Request{Resource: v2, Namespace: "ns"},
+		b.parse(`{"metadata":{"name":"a"},"spec":{"paint":"red"}}`)))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []struct{ text, want string }{{"first", `{"paint":"red"}`}, {"second", `{"paint":"red","size":"medium"}`}} {
+	for _, c := range []struct{ text, want string }{{"first", `{"paint":"red"}`},
+		{"second", `{"paint":"red","size":"medium"}`}} {
 		e, v2, s = open(c.text)
 		rq.Resource = v2
 		got := b.must(e.Get(t.Context(), rq, ""))
-		if spec := string(object.AppendJSON(nil, b.value(got).At("spec"))); spec != c.want || got.Object.Revision != made.Object.Revision {
+		if spec := string(object.AppendJSON(nil, b.value(got).At("spec"))); spec != c.want ||
+			got.Object.Revision != made.Object.Revision {
 			t.Errorf("%s: spec is %s at revision %d", c.text, spec, got.Object.Revision)
 		}
 		if err := s.Close(); err != nil {

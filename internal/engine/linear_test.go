@@ -38,11 +38,12 @@ func TestSelectionIsLinear(t *testing.T) {
 		selector func(n int) string
 		labels   func(n int) []store.Pair
 	}{
-		"every label":     {func(n int) string { return terms(n, func(i int) string { return name(i) + "=v" }) }, long},
-		"none of them":    {func(n int) string { return terms(n, func(i int) string { return "!x" + name(i) }) }, long},
-		"between them":    {func(n int) string { return terms(n, func(i int) string { return name(i) + "x!=v" }) }, long},
-		"the last":        {func(n int) string { return name(n-1) + "=v" }, long},
-		"one, many terms": {func(n int) string { return terms(n, func(i int) string { return fmt.Sprintf("a!=v%d", i) }) }, one},
+		"every label":  {func(n int) string { return terms(n, func(i int) string { return name(i) + "=v" }) }, long},
+		"none of them": {func(n int) string { return terms(n, func(i int) string { return "!x" + name(i) }) }, long},
+		"between them": {func(n int) string { return terms(n, func(i int) string { return name(i) + "x!=v" }) }, long},
+		"the last":     {func(n int) string { return name(n-1) + "=v" }, long},
+		"one, many terms": {func(n int) string { return terms(n, func(i int) string { return fmt.Sprintf("a!=v%d", i) }) },
+			one},
 		"one, many values": {func(n int) string {
 			return "a notin (" + terms(n, func(i int) string { return fmt.Sprint("v", i) }) + ")"
 		}, one},

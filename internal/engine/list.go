@@ -132,7 +132,8 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 	if from == "" {
 		return apierr.NewExpired("The resourceVersion for the provided list is too old.")
 	}
-	expired := apierr.NewExpired("The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+	expired := apierr.NewExpired(
+		"The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.")
 	expired.Continue = formatContinue(-1, from)
 	return expired
 }

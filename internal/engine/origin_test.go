@@ -37,7 +37,8 @@ func TestOriginsAreBounded(t *testing.T) {
 	b := newBench(t)
 	var made []*Result
 	of := func(size int) {
-		made = append(made, b.create(fmt.Sprintf(`{"metadata":{"generateName":"w-"},"spec":{"text":%q}}`, strings.Repeat("x", size))))
+		made = append(made, b.create(fmt.Sprintf(`{"metadata":{"generateName":"w-"},"spec":{"text":%q}}`,
+			strings.Repeat("x", size))))
 	}
 	check := func(when string) {
 		t.Helper()
@@ -51,7 +52,8 @@ func TestOriginsAreBounded(t *testing.T) {
 			}
 			kept, bytes = kept+1, bytes+len(made[i].Object.Data)
 		}
-		if kept == 0 || kept > keptOrigins || kept > 1 && bytes > maxOriginBytes || kept > b.recent.count || bytes > b.recent.bytes {
+		if kept == 0 || kept > keptOrigins || kept > 1 && bytes > maxOriginBytes || kept > b.recent.count ||
+			bytes > b.recent.bytes {
 			t.Errorf("%s: %d are kept, of %d bytes; it counts %d of %d", when, kept, bytes, b.recent.count, b.recent.bytes)
 		}
 	}
@@ -75,7 +77,8 @@ func TestOriginsAreBounded(t *testing.T) {
 func TestOriginsChangeNothing(t *testing.T) {
 	kept, parsed := newBench(t), newBench(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	values := []string{`1`, `2`, `1.5`, `null`, `"x"`, `"é\u2028<"`, `[]`, `{}`, `[1,2.0,{"k":1e3}]`, `{"a":{"b":1},"c":null}`, `{"a":{"b":2}}`, `12345678901234567890`}
+	values := []string{`1`, `2`, `1.5`, `null`, `"x"`, `"é\u2028<"`, `[]`, `{}`, `[1,2.0,{"k":1e3}]`,
+		`{"a":{"b":1},"c":null}`, `{"a":{"b":2}}`, `12345678901234567890`}
 	found := 0
 	for i := range 600 {
 		field, value := string(rune('a'+random.IntN(4))), values[random.IntN(len(values))]
@@ -88,7 +91,8 @@ func TestOriginsChangeNothing(t *testing.T) {
 			} else {
 				rq := b.request("w")
 				rq.FieldManager = manager
-				result, err = b.Patch(b.Context(), rq, Patch{Type: MergePatch, Body: []byte(`{"spec":{"` + field + `":` + value + `}}`)})
+				result, err = b.Patch(b.Context(), rq, Patch{Type: MergePatch,
+					Body: []byte(`{"spec":{"` + field + `":` + value + `}}`)})
 			}
 			if err != nil {
 				return err.Error()

@@ -33,7 +33,8 @@ func manyWidgets(t *testing.T, b *bench) {
 	var changes []store.Change
 	for i := range many {
 		key := store.Key{Resource: b.widgets.Stored.Path, Name: fmt.Sprintf("ns/w%05d", i)}
-		data := fmt.Appendf(nil, `{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"w%05d","namespace":"ns","uid":"u%d"},"spec":{"color":"red"}}`, i, i)
+		data := fmt.Appendf(nil,
+			`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"w%05d","namespace":"ns","uid":"u%d"},"spec":{"color":"red"}}`, i, i)
 		changes = append(changes, store.Change{Key: key, Data: data})
 	}
 	if _, err := b.store.Commit(t.Context(), nil, changes); err != nil {
@@ -50,7 +51,8 @@ func TestListsEndWithTheirContext(t *testing.T) {
 	manyWidgets(t, b)
 	blue := fields.OneTermEqualSelector("spec.color", "blue")
 	for name, o := range map[string]ListOptions{
-		"everything": {}, "a page": {Limit: many - 1}, "selected": {Fields: blue}, "a selected page": {Fields: blue, Limit: 5},
+		"everything": {}, "a page": {Limit: many - 1}, "selected": {Fields: blue},
+		"a selected page": {Fields: blue, Limit: 5},
 	} {
 		for left := range 10 { // fewer than a complete list takes
 			ctx := &asked{t.Context(), left}
@@ -116,7 +118,8 @@ func TestDeleteCollectionEndsWithItsContext(t *testing.T) {
 func TestInitialEventsEndWithTheirContext(t *testing.T) {
 	b := newBench(t)
 	manyWidgets(t, b)
-	w, err := b.Watch(t.Context(), b.request(""), WatchOptions{ListOptions: ListOptions{Fields: fields.OneTermNotEqualSelector("spec.color", "blue")}})
+	w, err := b.Watch(t.Context(), b.request(""),
+		WatchOptions{ListOptions: ListOptions{Fields: fields.OneTermNotEqualSelector("spec.color", "blue")}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,8 @@ func (d *draft) ownScale() (object.Value, error) {
 	if err != nil {
 		return withManagers(d.obj, managed), err
 	}
-	back, err := d.rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"), d.rq.Resource.APIVersion())
+	back, err := d.rq.Subresource.Replicas.FromScale(managed, written.At("metadata", "managedFields"),
+		d.rq.Resource.APIVersion())
 	if err != nil {
 		return withManagers(d.obj, managed), err
 	}

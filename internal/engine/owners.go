@@ -33,7 +33,8 @@ func (d *draft) dedupOwners(patched bool) {
 	if patched {
 		when = " after mutating admission happens"
 	}
-	d.warn(".metadata.ownerReferences contains duplicate entries" + when + "; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
+	d.warn(".metadata.ownerReferences contains duplicate entries" + when +
+		"; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; " +
 		"please fix your requests; duplicate UID(s) observed: " + strings.Join(repeated, ", "))
 	d.sent = d.sent.WithAt(object.ListOf(kept...), "metadata", "ownerReferences")
 }

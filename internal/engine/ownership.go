@@ -41,7 +41,8 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	}
 	meta := obj.At("metadata")
 	subject := []object.Member{
-		{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")}, {Key: "name", Value: meta.At("name")},
+		{Key: "apiVersion", Value: obj.At("apiVersion")}, {Key: "kind", Value: obj.At("kind")},
+		{Key: "name", Value: meta.At("name")},
 	}
 	for _, key := range []string{"namespace", "uid"} {
 		if value, ok := meta.Get(key); ok {

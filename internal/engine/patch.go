@@ -88,7 +88,8 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 			odd: duplicateFields(parsed.Duplicates), text: v, anyKind: true,
 		}, nil
 	case v.Kind() != object.Map:
-		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " + v.Kind().String())
+		return change{}, apierr.NewBadRequest("error decoding patch: such a patch is an object, this is a JSON " +
+			v.Kind().String())
 	}
 	return change{
 		apply: func(obj object.Value) (object.Value, error) { return patch.Merge(obj, v), nil },
@@ -192,7 +193,8 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 	}
 	if uid := obj.At("metadata", "uid").Str(); rq.otherKind() && uid != "" && uid != live.Sidecar.UID {
 		sub := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Name + "/" + rq.Subresource.Name}
-		return apierr.NewConflict(sub, rq.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
+		return apierr.NewConflict(sub, rq.Name,
+			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
 	}
 	return rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
 }

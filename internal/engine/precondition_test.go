@@ -50,7 +50,8 @@ func putBy(ctx context.Context, b *bench, rq *Request) (*Result, error) {
 
 func applyBy(ctx context.Context, b *bench, rq *Request) (*Result, error) {
 	rq.Force = true
-	return b.Apply(ctx, rq, b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"by":"me"}}`))
+	return b.Apply(ctx, rq,
+		b.parse(`{"apiVersion":"test.example/v1","kind":"Widget","metadata":{"name":"a"},"spec":{"by":"me"}}`))
 }
 
 // Every verb checks the preconditions of the headers: what fails writes nothing, dry run or not.
@@ -264,7 +265,8 @@ func TestForms(t *testing.T) {
 	if r := b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{})); r.Variant != read.Variant {
 		t.Errorf("marked: %d", r.Variant)
 	}
-	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"finalizers":null}}`)}))
+	last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"finalizers":null}}`)}))
 	if last.Object == nil || last.Variant != 0 {
 		t.Errorf("removed: %v", last)
 	}

@@ -29,7 +29,8 @@ func TestConversionsTogether(t *testing.T) {
 	}
 	in := func(r *Resource) *Request { return &Request{Resource: r, Namespace: "ns"} }
 	for i := range 20 {
-		b.must(b.Create(t.Context(), in(v1), b.parse(fmt.Sprintf(`{"metadata":{"name":"w-%02d"},"spec":{"color":"red"}}`, i))))
+		b.must(b.Create(t.Context(), in(v1), b.parse(fmt.Sprintf(`{"metadata":{"name":"w-%02d"},"spec":{"color":"red"}}`,
+			i))))
 	}
 	list := func(limit int64) (names []string, err error) {
 		calls = nil
@@ -74,7 +75,8 @@ func TestConversionsTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, e := range events {
-			if e.Type != Modified || e.Record != nil || !strings.Contains(string(e.Object.Data), `"apiVersion":"test.example/v2"`) {
+			if e.Type != Modified || e.Record != nil || !strings.Contains(string(e.Object.Data),
+				`"apiVersion":"test.example/v2"`) {
 				t.Errorf("event %v: %s", e.Type, e.Object.Data)
 			}
 		}
@@ -95,7 +97,8 @@ func TestConversionsTogether(t *testing.T) {
 
 	long := strings.Repeat("x", 1<<20)
 	for i := range 6 {
-		b.must(b.Create(t.Context(), in(v1), b.parse(fmt.Sprintf(`{"metadata":{"name":"a-%d"},"spec":{"color":"red","size":%q}}`, i, long))))
+		b.must(b.Create(t.Context(), in(v1),
+			b.parse(fmt.Sprintf(`{"metadata":{"name":"a-%d"},"spec":{"color":"red","size":%q}}`, i, long))))
 	}
 	if names, err := list(0); err != nil || len(names) != 26 || fmt.Sprint(calls) != "[4 22]" {
 		t.Errorf("%d large ones in calls of %v: %v", len(names), calls, err)

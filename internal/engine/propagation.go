@@ -52,7 +52,8 @@ func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.Err
 	case Background, Foreground, Orphan:
 		return errs
 	}
-	return append(errs, field.NotSupported(path, *policy, []string{string(Foreground), string(Background), string(Orphan), "nil"}))
+	return append(errs, field.NotSupported(path, *policy, []string{string(Foreground), string(Background),
+		string(Orphan), "nil"}))
 }
 
 // PropagationOr is the propagation of a delete: what the client asked for, else that of a finalizer which the object

@@ -175,7 +175,8 @@ func TestVersionsAreNamedWhereTheyMustBe(t *testing.T) {
 	rq.Subresource = status
 	_, err := b.Update(t.Context(), rq, b.parse(`{"metadata":{"name":"a"},"status":{"a":"b"}}`))
 	b.wants(err, 422, "must be specified for an update")
-	_, err = b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(`{"metadata":{"resourceVersion":null},"spec":{"a":"b"}}`)})
+	_, err = b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch,
+		Body: []byte(`{"metadata":{"resourceVersion":null},"spec":{"a":"b"}}`)})
 	b.wants(err, 422, "must be specified for an update")
 }
 
@@ -288,8 +289,10 @@ func TestOneName(t *testing.T) {
 		if rq.Namespace != "" && w.prefix != "ns/a" {
 			t.Errorf("the watch wakes up for %q", w.prefix)
 		}
-		b.must(b.Patch(t.Context(), b.request("ab"), Patch{Type: MergePatch, Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
-		last := b.must(b.Patch(t.Context(), b.request("a"), Patch{Type: MergePatch, Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
+		b.must(b.Patch(t.Context(), b.request("ab"), Patch{Type: MergePatch,
+			Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
+		last := b.must(b.Patch(t.Context(), b.request("a"),
+			Patch{Type: MergePatch, Body: []byte(fmt.Sprintf(`{"spec":{"at":%d}}`, b.store.Revision()))}))
 		var told []string
 		for w.Revision() < last.Object.Revision {
 			events, err := w.Next(t.Context())
@@ -324,7 +327,8 @@ func TestGeneratedNamesRunOut(t *testing.T) {
 // SPEC: URI-2
 func TestClusterScopeHasNoNamespace(t *testing.T) {
 	b := newBench(t)
-	result := b.must(b.Update(t.Context(), &Request{Resource: b.namespaces, Name: "ns"}, b.parse(`{"metadata":{"name":"ns","namespace":"x","labels":{"a":"b"}}}`)))
+	result := b.must(b.Update(t.Context(), &Request{Resource: b.namespaces, Name: "ns"},
+		b.parse(`{"metadata":{"name":"ns","namespace":"x","labels":{"a":"b"}}}`)))
 	if ns, ok := b.value(result).At("metadata").Get("namespace"); ok {
 		t.Errorf("namespace is %q", ns.Str())
 	}

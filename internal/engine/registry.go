@@ -131,7 +131,8 @@ func newBuiltin(all []*Resource) *builtinTypes {
 func groupVersions(resources []*Resource) []*GroupVersion {
 	sorted := slices.Clone(resources)
 	slices.SortFunc(sorted, func(a, b *Resource) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version), strings.Compare(a.Name, b.Name))
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version),
+			strings.Compare(a.Name, b.Name))
 	})
 	var all []*GroupVersion
 	for len(sorted) > 0 {

@@ -87,7 +87,8 @@ func (d *definitions) define(v *store.Version, before []*Resource) []*Resource {
 		all = append(all, r)
 	}
 	same := func(a, b *Resource) bool {
-		return a.Group == b.Group && a.Version == b.Version && a.Name == b.Name && (a.Served == a.Stored.Storage) == (b.Served == b.Stored.Storage)
+		return a.Group == b.Group && a.Version == b.Version && a.Name == b.Name &&
+			(a.Served == a.Stored.Storage) == (b.Served == b.Stored.Storage)
 	}
 	if slices.EqualFunc(all, before, same) {
 		return before
@@ -158,7 +159,8 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	}
 	d.write([2]string{"widgets.example.com", "example.com widgets v2 v1"})
 	with := registry.Now()
-	if with.Find("example.com", "v1", "widgets") == nil || len(with.Kind("example.com/widgets").Versions) != 2 || len(with.Kind("apps/deployments").Versions) != 1 {
+	if with.Find("example.com", "v1", "widgets") == nil || len(with.Kind("example.com/widgets").Versions) != 2 ||
+		len(with.Kind("apps/deployments").Versions) != 1 {
 		t.Errorf("%q", listing(t, with))
 	}
 	if before.Find("example.com", "v1", "widgets") != nil {
@@ -212,7 +214,8 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 			}
 			now := registry.Now()
 			for _, gv := range now.GroupVersions() {
-				if old := last.GroupVersion(gv.Group, gv.Version); old != nil && (old == gv) != slices.Equal(old.Resources, gv.Resources) {
+				if old := last.GroupVersion(gv.Group, gv.Version); old != nil &&
+					(old == gv) != slices.Equal(old.Resources, gv.Resources) {
 					t.Fatalf("seed %d: %s/%s is the same: %v", seed, gv.Group, gv.Version, old == gv)
 				}
 			}

@@ -98,8 +98,9 @@ type Writing struct {
 	// what they have not. old is null for a new object. It is not asked about what the server itself writes. Nil:
 	// there is no such thing.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for: what a built-in plugin
-	// of validating admission refuses in the reference. old is null for a new object. Nil: there is no such thing.
+	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for: what a
+	// built-in plugin of validating admission refuses in the reference. old is null for a new object. Nil: there is no
+	// such thing.
 	Check func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
@@ -217,7 +218,8 @@ type Subresource struct {
 	Replicas merge.Replicas
 	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below
 	// which the subresource is, in the version of its kind that is stored.
-	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value, warnings []string, err error)
+	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value,
+		warnings []string, err error)
 	// Eviction makes a POST delete the object, unless something holds that back, instead of writing it; nil elsewhere.
 	Eviction *Eviction
 }

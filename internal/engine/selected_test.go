@@ -47,7 +47,8 @@ func selectedWatch(b *testing.B, watchers int) {
 	told := make(chan struct{}, watchers)
 	for i := range watchers {
 		selector := fields.OneTermEqualSelector("spec.nodeName", fmt.Sprint("node-", i))
-		w, err := e.Watch(ctx, &engine.Request{Resource: pods}, engine.WatchOptions{ListOptions: engine.ListOptions{Fields: selector}})
+		w, err := e.Watch(ctx, &engine.Request{Resource: pods},
+			engine.WatchOptions{ListOptions: engine.ListOptions{Fields: selector}})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -71,7 +72,8 @@ func selectedWatch(b *testing.B, watchers int) {
 	for n := range b.N {
 		node := n % watchers
 		key := store.Key{Resource: "/pods", Name: fmt.Sprint("default/pod-", node)}
-		data := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"},"name":"pod-%d","namespace":"default","uid":"u-%d"},"spec":{"nodeName":"node-%d"},"status":{"podIP":"10.0.0.%d"}}`, node, node, node, n)
+		data := fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"web"},"name":"pod-%d","namespace":"default","uid":"u-%d"},"spec":{"nodeName":"node-%d"},"status":{"podIP":"10.0.0.%d"}}`, node, node, node, n)
 		if _, err := s.Commit(ctx, nil, []store.Change{{Key: key, Data: data, Sidecar: describe(key, data)}}); err != nil {
 			b.Fatal(err)
 		}

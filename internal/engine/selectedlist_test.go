@@ -30,8 +30,11 @@ func nodePods(tb testing.TB, size int) (*engine.Engine, *engine.Request) {
 	padding := strings.Repeat("x", size)
 	for i := range listed {
 		key := store.Key{Resource: "/pods", Name: fmt.Sprintf("default/pod-%04d", i)}
-		data := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"padding":%q},"labels":{"node":"%d"},"name":"pod-%04d","namespace":"default","uid":"u-%d"},"spec":{"nodeName":"node-%d"}}`, padding, i%100, i, i, i%100)
-		if _, err := s.Commit(tb.Context(), nil, []store.Change{{Key: key, Data: data, Sidecar: describe(key, data)}}); err != nil {
+		data := fmt.Appendf(nil,
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"padding":%q},"labels":{"node":"%d"},"name":"pod-%04d","namespace":"default","uid":"u-%d"},"spec":{"nodeName":"node-%d"}}`, padding, i%100, i, i, i%100)
+		if _,
+			err := s.Commit(tb.Context(), nil, []store.Change{{Key: key, Data: data,
+			Sidecar: describe(key, data)}}); err != nil {
 			tb.Fatal(err)
 		}
 	}
@@ -50,7 +53,8 @@ func selections(tb testing.TB) map[string]engine.ListOptions {
 	byField := engine.ListOptions{Fields: fields.OneTermEqualSelector("spec.nodeName", "node-7")}
 	old, page := byField, byField
 	old.ResourceVersion, page.Limit = "0", 5
-	return map[string]engine.ListOptions{"label": byLabel, "field": byField, "field, version 0": old, "field, a page": page}
+	return map[string]engine.ListOptions{"label": byLabel, "field": byField, "field, version 0": old,
+		"field, a page": page}
 }
 
 func count(tb testing.TB, e *engine.Engine, rq *engine.Request, o engine.ListOptions) (n int) {

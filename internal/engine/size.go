@@ -65,7 +65,8 @@ func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 //
 // An id has nine or ten bytes, depending on the member of the cluster. Here it has ten.
 func transactionSize(k store.Key, revision int64, value int) int {
-	path := len("/registry/") + len(k.Resource) - strings.IndexByte(k.Resource, '/') + len(k.Name) // the group is not in it
+	// the group is not in it
+	path := len("/registry/") + len(k.Resource) - strings.IndexByte(k.Resource, '/') + len(k.Name)
 	put := fieldLength(1, path) + fieldLength(1, value)
 	compare := 2 + fieldLength(1, path) + 1 + varintLength(uint64(revision))
 	txn := fieldLength(1, compare) + fieldLength(1, fieldLength(1, put))

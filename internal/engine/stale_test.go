@@ -135,7 +135,8 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 		"update that creates": func(t *testing.T, s servers) {
 			s.here.widgets.CreateOnUpdate = true
 			before := s.there.store.Revision()
-			if made := s.here.must(s.here.put("a", `},"spec":{"n":1}`)); !made.Created || made.Object.Revision != before+1 || s.here.store.Revision() != before+1 {
+			if made := s.here.must(s.here.put("a", `},"spec":{"n":1}`)); !made.Created || made.Object.Revision != before+1 ||
+				s.here.store.Revision() != before+1 {
 				t.Errorf("created %v, at %d, behind %d", made.Created, made.Object.Revision, before)
 			}
 		},
@@ -167,7 +168,8 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			s.here.create(`{"metadata":{"name":"a"},"spec":{"n":1}}`)
 			key := s.here.request("a").key()
 			good, _ := s.here.store.Get(key)
-			if _, err := s.here.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}}); err != nil {
+			if _,
+				err := s.here.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := s.there.store.Commit(t.Context(), nil, []store.Change{{Key: key, Data: good.Data}}); err != nil {
@@ -222,7 +224,8 @@ func TestVerbsOnWhatIsNotKnownYet(t *testing.T) {
 			s.there.wants(err, 404, "not found")
 		},
 		"create in a namespace that it does not know": func(_ *testing.T, s servers) {
-			s.there.must(s.there.Create(s.there.Context(), &Request{Resource: s.there.namespaces}, s.there.parse(`{"metadata":{"name":"new"}}`)))
+			s.there.must(s.there.Create(s.there.Context(), &Request{Resource: s.there.namespaces},
+				s.there.parse(`{"metadata":{"name":"new"}}`)))
 			rq := &Request{Resource: s.here.widgets, Namespace: "new"}
 			s.here.must(s.here.Create(s.here.Context(), rq, s.here.parse(`{"metadata":{"name":"a"}}`)))
 		},

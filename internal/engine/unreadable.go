@@ -138,9 +138,11 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 	ok, reason, err := rq.Allowed(ctx, rq.asking(forceVerb))
 	switch {
 	case err != nil && !ok:
-		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name, fmt.Sprintf("error while checking permission for %q, %v", forceVerb, err))
+		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name, fmt.Sprintf("error while checking permission for %q, %v",
+			forceVerb, err))
 	case !ok:
-		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name, fmt.Sprintf("not permitted to do %q, reason: %s", forceVerb, reason))
+		return nil, apierr.NewForbidden(rq.Resource.Type(), rq.Name,
+			fmt.Sprintf("not permitted to do %q, reason: %s", forceVerb, reason))
 	}
 	for {
 		n := *d
@@ -159,7 +161,8 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 		case ctx.Err() != nil: // a conversion that was broken off shows nothing
 			return nil, commitFailed(ctx.Err())
 		case failed == nil:
-			return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name, "unsafe deletion is not allowed because the object is decodable from storage")
+			return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
+				"unsafe deletion is not allowed because the object is decodable from storage")
 		}
 		n.remove = true
 		if err := n.claimUnread(ctx); err != nil {

@@ -29,7 +29,8 @@ func (b *bench) broken(name string) int64 {
 	if live != nil {
 		pre.Revision = live.Revision
 	}
-	revision, err := b.store.Commit(b.Context(), []store.Precondition{pre}, []store.Change{{Key: key, Data: []byte(`{"metadata":`)}})
+	revision, err := b.store.Commit(b.Context(), []store.Precondition{pre},
+		[]store.Change{{Key: key, Data: []byte(`{"metadata":`)}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func TestUnreadableObjects(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"metadata":{"name":"fine","labels":{"a":"b"}}}`)
 	b.must(b.Create(t.Context(), &Request{Resource: b.namespaces}, b.parse(`{"metadata":{"name":"other"}}`)))
-	b.must(b.Create(t.Context(), &Request{Resource: b.widgets, Namespace: "other"}, b.parse(`{"metadata":{"name":"fine"}}`)))
+	b.must(b.Create(t.Context(), &Request{Resource: b.widgets, Namespace: "other"},
+		b.parse(`{"metadata":{"name":"fine"}}`)))
 	before := b.store.Revision()
 	b.broken("ns/broken")
 	b.broken("ns/finest")
@@ -89,10 +91,13 @@ func TestUnreadableObjects(t *testing.T) {
 		{"from memory", b.request(""), ListOptions{ResourceVersion: "0"}, []string{"ns/broken", "ns/finest"}},
 		{"labels", b.request(""), ListOptions{Labels: labelled}, []string{"ns/broken", "ns/finest"}},
 		{"a page with one", b.request(""), ListOptions{Limit: 2}, []string{"ns/broken"}},
-		{"another name", b.request(""), ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "broken")}, []string{"ns/broken"}},
+		{"another name", b.request(""), ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "broken")},
+			[]string{"ns/broken"}},
 		{"a name", b.request(""), ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "fine")}, nil},
-		{"a page with a name", b.request(""), ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "fine"), Limit: 1}, nil},
-		{"a name in all namespaces", everywhere, ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "fine")}, nil},
+		{"a page with a name", b.request(""), ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "fine"),
+			Limit: 1}, nil},
+		{"a name in all namespaces", everywhere, ListOptions{Fields: fields.OneTermEqualSelector("metadata.name", "fine")},
+			nil},
 		{"another namespace", other, ListOptions{}, nil},
 		{"before", b.request(""), ListOptions{ResourceVersion: fmt.Sprint(before), Match: "Exact"}, nil},
 	} {
@@ -101,13 +106,16 @@ func TestUnreadableObjects(t *testing.T) {
 			var named []string
 			if err != nil {
 				failed := apierr.From(err)
-				if failed.Code != 500 || failed.Reason != apierr.StoreReadError || failed.Details.Kind != "widgets" || failed.Details.Group != "test.example" ||
-					!strings.HasPrefix(failed.Message, "failed to read one or more widgets.test.example from the storage: unable to read the stored object ") {
+				if failed.Code != 500 || failed.Reason != apierr.StoreReadError || failed.Details.Kind != "widgets" ||
+					failed.Details.Group != "test.example" ||
+					!strings.HasPrefix(failed.Message,
+						"failed to read one or more widgets.test.example from the storage: unable to read the stored object ") {
 					t.Errorf("%s, %s: %+v", how, c.name, failed)
 				}
 				for _, cause := range failed.Details.Causes {
 					name, _ := strings.CutPrefix(cause.Field, "test.example/widgets/")
-					if named = append(named, name); cause.Reason != "UnexpectedServerResponse" || !strings.Contains(cause.Message, cause.Field) {
+					if named = append(named, name); cause.Reason != "UnexpectedServerResponse" ||
+						!strings.Contains(cause.Message, cause.Field) {
 						t.Errorf("%s, %s: the cause %+v", how, c.name, cause)
 					}
 				}
@@ -147,7 +155,8 @@ func TestUnreadableObjects(t *testing.T) {
 		_, err = b.List(t.Context(), b.request(""), o)
 		failed := apierr.From(err)
 		causes := failed.Details.Causes
-		if n := len(causes); n != maxUnreadable+1 || causes[n-1].Reason != "FieldValueTooMany" || !strings.HasSuffix(failed.Message, " (and 99 more)") {
+		if n := len(causes); n != maxUnreadable+1 || causes[n-1].Reason != "FieldValueTooMany" ||
+			!strings.HasSuffix(failed.Message, " (and 99 more)") {
 			t.Errorf("%d causes, the last %+v: %s", n, causes[n-1], failed.Message)
 		}
 	}
@@ -170,7 +179,8 @@ func TestWatchOfUnreadableObjects(t *testing.T) {
 	b.must(b.Delete(t.Context(), b.request("a"), DeleteOptions{IgnoreReadError: true}))
 	after := b.store.Revision()
 	_, err = begin(broke).Next(t.Context())
-	b.wants(err, 500, "saw a DELETED event, but object data is corrupt - unable to read the stored object test.example/widgets/ns/a: ")
+	b.wants(err, 500,
+		"saw a DELETED event, but object data is corrupt - unable to read the stored object test.example/widgets/ns/a: ")
 	if !apierr.Is(err, apierr.StoreReadError) {
 		t.Errorf("%+v", apierr.From(err))
 	}
@@ -201,9 +211,11 @@ func TestForceDelete(t *testing.T) {
 		b.wants(err, 404, `widgets.test.example "none" not found`)
 		_, err = force("broken", func(rq *Request) { rq.IfMatch = &Versions{Of: []int64{fine.Object.Revision}} }, dry)
 		b.wants(err, 412, "which If-Match does not name")
-		for name := range map[string]bool{"broken": true, "fine": true, "none": true} { // nobody learns which of them there is
+		// nobody learns which of them there is
+		for name := range map[string]bool{"broken": true, "fine": true, "none": true} {
 			_, err = force(name, func(rq *Request) { rq.User, rq.Authorizer = access.User{Name: "jane"}, only("delete") }, dry)
-			b.wants(err, 403, `widgets.test.example "`+name+`" is forbidden: not permitted to do "unsafe-delete-ignore-read-errors", reason: no`)
+			b.wants(err, 403, `widgets.test.example "`+name+
+				`" is forbidden: not permitted to do "unsafe-delete-ignore-read-errors", reason: no`)
 		}
 		_, err = b.Delete(t.Context(), b.request("broken"), DeleteOptions{DryRun: dry})
 		b.wants(err, 500, "unable to read the stored object")
@@ -232,7 +244,8 @@ func TestForceDelete(t *testing.T) {
 // only allows one verb.
 func only(verb string) access.Authorizer {
 	return access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
-		if a.Verb == verb && a.IsResource && a.Resource == "widgets" && a.Group == "test.example" && a.Namespace == "ns" && a.Name != "" {
+		if a.Verb == verb && a.IsResource && a.Resource == "widgets" && a.Group == "test.example" && a.Namespace == "ns" &&
+			a.Name != "" {
 			return access.Allow, "", nil
 		}
 		return access.NoOpinion, "no", nil
@@ -245,7 +258,8 @@ func TestForceDeleteOfWhatCannotBeConverted(t *testing.T) {
 	b := newBench(t)
 	v1, v2 := colors("v1")
 	in := func(r *Resource) *Request { return &Request{Resource: r, Namespace: "ns", Name: "a"} }
-	made := b.must(b.Create(t.Context(), &Request{Resource: v1, Namespace: "ns"}, b.parse(`{"metadata":{"name":"a"},"spec":{"color":"red"}}`)))
+	made := b.must(b.Create(t.Context(), &Request{Resource: v1, Namespace: "ns"},
+		b.parse(`{"metadata":{"name":"a"},"spec":{"color":"red"}}`)))
 	v1.Stored.Convert = func(context.Context, []object.Value, *Version) ([]object.Value, error) {
 		return nil, errors.New("no webhook")
 	}

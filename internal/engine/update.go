@@ -62,7 +62,8 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 		return nil, rq.notFound()
 	}
 	if uid := d.sent.At("metadata", "uid").Str(); uid != "" { // it is meant for an object that was there
-		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
+		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
+			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
 	}
 	if _, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err != nil {
 		return nil, err
@@ -88,10 +89,12 @@ func (rq *Request) namesMatch(obj object.Value) error {
 	}
 	name := obj.At("metadata", "name").Str()
 	if name == "" {
-		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s based on URL) was undeterminable: name must be provided", rq.Name))
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"the name of the object (%s based on URL) was undeterminable: name must be provided", rq.Name))
 	}
 	if name != "" && name != rq.Name {
-		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, rq.Name))
+		return apierr.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
+			name, rq.Name))
 	}
 	return nil
 }

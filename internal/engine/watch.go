@@ -253,7 +253,8 @@ func (w *Watch) readable() error {
 			continue
 		}
 		if e.Type == Deleted {
-			return apierr.NewStoreRead("saw a DELETED event, but object data is corrupt - "+unreadable(e.Object, e.Object.Sidecar.Unreadable).Error(), nil)
+			return apierr.NewStoreRead("saw a DELETED event, but object data is corrupt - "+unreadable(e.Object,
+				e.Object.Sidecar.Unreadable).Error(), nil)
 		}
 		if failed.add(e.Object) {
 			break

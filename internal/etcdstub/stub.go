@@ -1,9 +1,10 @@
-// Package etcdstub stands in for etcd where programs start one beside the API server: envtest, kwokctl, kubeadm's manifests.
-// The API server keeps its objects itself. What is left for an etcd is to say where: the stub holds the data directory that it
-// was started with, and answers on its client URL with a [Marker], by which the API server finds the directory. Objects then
-// live as long as the directory does, as they would with etcd.
+// Package etcdstub stands in for etcd where programs start one beside the API server: envtest, kwokctl, kubeadm's
+// manifests. The API server keeps its objects itself. What is left for an etcd is to say where: the stub holds the data
+// directory that it was started with, and answers on its client URL with a [Marker], by which the API server finds the
+// directory. Objects then live as long as the directory does, as they would with etcd.
 //
-// A stub and its API server share a file system. A file in the directory, whose content the marker repeats, shows that they do.
+// A stub and its API server share a file system. A file in the directory, whose content the marker repeats, shows that
+// they do.
 package etcdstub
 
 import (
@@ -129,7 +130,8 @@ func (c *Config) listen(ctx context.Context, text string) (net.Listener, error) 
 }
 
 // ErrNoStub means that what answers at a URL is no stub.
-var ErrNoStub = errors.New("what answers there is no stub of this program, and a real etcd as the store is not there yet")
+var ErrNoStub = errors.New(
+	"what answers there is no stub of this program, and a real etcd as the store is not there yet")
 
 // Find asks the stub at a URL for its marker. It waits for the stub to come up, until ctx ends.
 func Find(ctx context.Context, at string, config *tls.Config) (Marker, error) {

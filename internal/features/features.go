@@ -1,11 +1,11 @@
-// Package features is the one registry of feature gates: all gates of kube-apiserver 1.37 with their defaults and stages, the
-// few that only this server has, and what --feature-gates makes of them.
+// Package features is the one registry of feature gates: all gates of kube-apiserver 1.37 with their defaults and
+// stages, the few that only this server has, and what --feature-gates makes of them.
 //
 // A Gate is a constant, so that a mistyped one does not compile. A Set says which gates are on; its zero value is the
 // defaults. The server parses the flag once and hands the Set to whoever asks.
 //
-// A gate is used if something in this program asks for it. The others are known, so that a command line for the reference
-// starts this server, too, but mean nothing here: Parse names those that were set, and the server logs them.
+// A gate is used if something in this program asks for it. The others are known, so that a command line for the
+// reference starts this server, too, but mean nothing here: Parse names those that were set, and the server logs them.
 //
 // table_generated.go comes from the reference (conformance/features); what differs from it is in this file.
 package features
@@ -31,7 +31,8 @@ const (
 )
 
 var own = [...]row{
-	// KEP-5958, which 1.37 does not have yet, has it as alpha and off. On: a client that does not ask for it does not meet it.
+	// KEP-5958, which 1.37 does not have yet, has it as alpha and off. On: a client that does not ask for it does not meet
+	// it.
 	ManagedFieldsOptOut - referenceGates: {name: "ManagedFieldsOptOut", stage: alpha, on: true},
 }
 
@@ -138,8 +139,9 @@ func (s Set) With(g Gate, on bool) Set {
 	return s
 }
 
-// Parse reads the value of --feature-gates, "A=true,B=false", over the defaults, and refuses what the reference refuses. Ignored
-// are the names of the gates that the text sets, by name or through AllAlpha and AllBeta, and that mean nothing here.
+// Parse reads the value of --feature-gates, "A=true,B=false", over the defaults, and refuses what the reference
+// refuses. Ignored are the names of the gates that the text sets, by name or through AllAlpha and AllBeta, and that
+// mean nothing here.
 func Parse(text string) (set Set, ignored []string, err error) {
 	asked, err := read(text)
 	if err != nil {
@@ -178,8 +180,8 @@ func Parse(text string) (set Set, ignored []string, err error) {
 	return set, ignored, nil
 }
 
-// read reads the text into names and values. A name may say that it is one of Kubernetes: "kube:A=true". Of several values
-// for one name, the last one counts.
+// read reads the text into names and values. A name may say that it is one of Kubernetes: "kube:A=true". Of several
+// values for one name, the last one counts.
 func read(text string) (map[string]bool, error) {
 	byComponent := map[string][]string{}
 	for entry := range strings.SplitSeq(text, ",") {
@@ -197,7 +199,8 @@ func read(text string) (map[string]bool, error) {
 		byComponent[component] = append(byComponent[component], strings.TrimSpace(pair))
 	}
 	if len(byComponent) > 1 {
-		return nil, errors.New("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
+		return nil,
+			errors.New("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
 	}
 	asked := map[string]bool{}
 	for _, pairs := range byComponent {

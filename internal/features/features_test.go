@@ -57,18 +57,22 @@ func TestParse(t *testing.T) {
 		ignored string
 		err     string
 	}{
-		{text: "ShardedListAndWatch=true,,ComponentFlagz=false", on: []Gate{ShardedListAndWatch}, off: []Gate{ComponentFlagz}},
+		{text: "ShardedListAndWatch=true,,ComponentFlagz=false", on: []Gate{ShardedListAndWatch},
+			off: []Gate{ComponentFlagz}},
 		{text: " kube : ShardedListAndWatch = 1 ", on: []Gate{ShardedListAndWatch}},
 		{text: "WatchList=true,APIServingWithRoutine=true", ignored: "APIServingWithRoutine WatchList"},
 		{text: "WatchList=false,WatchList=true", on: []Gate{WatchList}, ignored: "WatchList"},
 		{text: "AllAlpha=false", off: []Gate{CBORServingAndStorage, ManagedFieldsOptOut}, on: []Gate{APIResponseCompression}},
-		{text: "CBORServingAndStorage=true,AllAlpha=false", on: []Gate{CBORServingAndStorage}, off: []Gate{ManagedFieldsOptOut}},
+		{text: "CBORServingAndStorage=true,AllAlpha=false", on: []Gate{CBORServingAndStorage},
+			off: []Gate{ManagedFieldsOptOut}},
 		{text: "Nope=true", err: "unrecognized feature gate: Nope"},
 		{text: "WatchList", err: "missing bool value for WatchList"},
-		{text: "WatchList=maybe", err: `invalid value of WatchList=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax`},
+		{text: "WatchList=maybe",
+			err: `invalid value of WatchList=maybe, err: strconv.ParseBool: parsing "maybe": invalid syntax`},
 		{text: "DRAAdminAccess=true", on: []Gate{DRAAdminAccess}, ignored: "DRAAdminAccess"},
 		{text: "DRAAdminAccess=false", err: "cannot set feature gate DRAAdminAccess to false, feature is locked to true"},
-		{text: "WorkloadWithJob=true", err: "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]"},
+		{text: "WorkloadWithJob=true",
+			err: "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]"},
 		{text: "WorkloadWithJob=true,GenericWorkload=true", on: []Gate{WorkloadWithJob, GenericWorkload}},
 		{text: "wardle:WatchList=true", err: "component not registered: wardle"},
 		{
@@ -130,7 +134,8 @@ func TestUsedGatesAreUsed(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if !slices.ContainsFunc(parsed.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"plinth/internal/features"` }) {
+			if !slices.ContainsFunc(parsed.Imports,
+				func(i *ast.ImportSpec) bool { return i.Path.Value == `"plinth/internal/features"` }) {
 				return nil
 			}
 			ast.Inspect(parsed, func(n ast.Node) bool {

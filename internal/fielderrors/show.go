@@ -17,8 +17,8 @@ type shown struct {
 	order []string
 }
 
-// Show is a value as the reference shows it. order is the order of members of the outermost map, which is that of the Go
-// type; members that it does not name come last, sorted.
+// Show is a value as the reference shows it. order is the order of members of the outermost map, which is that of the
+// Go type; members that it does not name come last, sorted.
 func Show(v object.Value, order ...string) json.Marshaler { return shown{v, order} }
 
 // MarshalJSON implements json.Marshaler.

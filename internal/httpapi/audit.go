@@ -36,7 +36,8 @@ func (h *Handler) audit(rs *requestState) error {
 	var ok bool
 	if rs.record, ok = h.Auditor.Begin(rs.askedOf(true)); !ok {
 		rs.record = nil // as in the reference, that it was refused is not written down
-		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(rs.r.RequestURI) + ": failed to store audit event"}
+		return &plainError{http.StatusInternalServerError, "Internal Server Error: " + strconv.Quote(rs.r.RequestURI) +
+			": failed to store audit event"}
 	}
 	for key, value := range rs.noted {
 		rs.record.Annotate(key, value)
@@ -89,7 +90,8 @@ func (rs *requestState) attempted() string {
 	if _, _, ok := rs.r.BasicAuth(); ok {
 		ways = append(ways, "basic")
 	}
-	if scheme, _, ok := strings.Cut(strings.TrimSpace(rs.r.Header.Get("Authorization")), " "); ok && strings.EqualFold(scheme, "bearer") {
+	if scheme, _, ok := strings.Cut(strings.TrimSpace(rs.r.Header.Get("Authorization")), " "); ok &&
+		strings.EqualFold(scheme, "bearer") {
 		ways = append(ways, "bearer")
 	}
 	if strings.TrimSpace(first(rs.query(), "access_token")) != "" {
@@ -133,7 +135,8 @@ func (rs *requestState) recordBody(rq *engine.Request) {
 
 func (rs *requestState) recordReceived(r *engine.Received) {
 	meta := r.Object.At("metadata")
-	rs.record.Object(meta.At("namespace").Str(), meta.At("name").Str(), meta.At("uid").Str(), meta.At("resourceVersion").Str())
+	rs.record.Object(meta.At("namespace").Str(), meta.At("name").Str(), meta.At("uid").Str(),
+		meta.At("resourceVersion").Str())
 	if !r.Whole {
 		return
 	}
@@ -170,7 +173,8 @@ func (rs *requestState) recordOptions(options object.Value) {
 		return
 	}
 	shown := wire.DeleteOptions().Settle(decoded.Value).Edit([]object.Member{
-		{Key: "apiVersion", Value: object.StringOf("meta.k8s.io/__internal")}, {Key: "kind", Value: object.StringOf("DeleteOptions")},
+		{Key: "apiVersion", Value: object.StringOf("meta.k8s.io/__internal")},
+		{Key: "kind", Value: object.StringOf("DeleteOptions")},
 	})
 	rs.record.Request(object.AppendObject(nil, shown))
 }
@@ -182,9 +186,11 @@ func (rs *requestState) recordValue(v object.Value) {
 	}
 	if v.At("kind").Str() == "Status" {
 		s := audit.Status{
-			Status: v.At("status").Str(), Message: v.At("message").Str(), Reason: v.At("reason").Str(), Code: int(v.At("code").Int()),
+			Status: v.At("status").Str(), Message: v.At("message").Str(), Reason: v.At("reason").Str(),
+			Code: int(v.At("code").Int()),
 		}
-		if s.Code == http.StatusConflict { // what the server adds to the reference's words shows values of fields: it belongs to the body
+		// what the server adds to the reference's words shows values of fields: it belongs to the body
+		if s.Code == http.StatusConflict {
 			s.Message, _, _ = strings.Cut(s.Message, "\n\n")
 		}
 		if details := v.At("details"); !details.IsNull() {
@@ -228,7 +234,8 @@ func (rs *requestState) recordObject(media wire.Media, rq *engine.Request, o *en
 }
 
 // recordList keeps an answer of many objects.
-func (rs *requestState) recordList(media wire.Media, rq *engine.Request, c *engine.Collection, meta wire.ListMeta) error {
+func (rs *requestState) recordList(media wire.Media, rq *engine.Request, c *engine.Collection,
+	meta wire.ListMeta) error {
 	if !rs.record.Wants(audit.RequestResponse) {
 		return nil
 	}

@@ -64,7 +64,8 @@ func BenchmarkHandler(b *testing.B) {
 		{"list-table", "/api/v1/pods", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", ""},
 		{"get-protobuf", "/api/v1/namespaces/default/pods/pod-00042", "application/vnd.kubernetes.protobuf", ""},
 		{"list-protobuf", "/api/v1/pods", "application/vnd.kubernetes.protobuf", ""},
-		{"list-metadata-protobuf", "/api/v1/pods", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ""},
+		{"list-metadata-protobuf", "/api/v1/pods",
+			"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ""},
 		{"list-metadata", "/api/v1/pods", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ""},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -80,7 +80,8 @@ func (rs *requestState) parseObject(encoding wire.Encoding, body []byte) (object
 	case errors.As(err, &message):
 		return parsed, apierr.NewBadRequest(unhandled(message, kind))
 	}
-	return parsed, apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)", kind, words(err), summary))
+	return parsed, apierr.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %s (%s)",
+		kind, words(err), summary))
 }
 
 // unhandled words that a message cannot be read.

@@ -54,8 +54,10 @@ func fromJSON(t *testing.T, data string) any {
 func TestCBORSaysWhatJSONSays(t *testing.T) {
 	s := newServer(t, nil)
 	for i := range 200 { // more than is written at a time
-		body := fmt.Sprintf(`{"metadata":{"name":"c%03d","labels":{"é":"<x>"}},"data":{"k":"%s"}}`, i, strings.Repeat("v", 1000))
-		if got := s.do("POST", configMaps, cborOf(t, body), "Content-Type", "application/cbor", "Accept", "application/cbor"); got.code != 422 && i == 0 {
+		body := fmt.Sprintf(`{"metadata":{"name":"c%03d","labels":{"é":"<x>"}},"data":{"k":"%s"}}`, i,
+			strings.Repeat("v", 1000))
+		if got := s.do("POST", configMaps, cborOf(t, body), "Content-Type", "application/cbor", "Accept",
+			"application/cbor"); got.code != 422 && i == 0 {
 			t.Fatalf("%d %s", got.code, got.body) // é is no key of a label
 		} else if i == 0 {
 			if reason := fromCBOR(t, got.body).(map[string]any)["reason"]; reason != "Invalid" {
@@ -64,7 +66,8 @@ func TestCBORSaysWhatJSONSays(t *testing.T) {
 		}
 		body = strings.Replace(body, "é", "e", 1)
 		body = strings.Replace(body, "<x>", "x", 1)
-		if got := s.do("POST", configMaps, cborOf(t, body), "Content-Type", "application/cbor", "Accept", "application/cbor"); got.code != 201 {
+		if got := s.do("POST", configMaps, cborOf(t, body), "Content-Type", "application/cbor", "Accept",
+			"application/cbor"); got.code != 201 {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
 	}
@@ -97,7 +100,9 @@ func TestWatchInCBOR(t *testing.T) { inBubble(t, nil, testWatchInCBOR) }
 
 func testWatchInCBOR(t *testing.T, s *server) {
 	s.do("POST", configMaps, `{"metadata":{"name":"a"}}`)
-	got := s.do("GET", configMaps+"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "", "Accept", "application/cbor")
+	got := s.do("GET", configMaps+
+		"?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "",
+		"Accept", "application/cbor")
 	if got.header.Get("Content-Type") != "application/cbor-seq" {
 		t.Errorf("the type is %s", got.header.Get("Content-Type"))
 	}
@@ -139,8 +144,10 @@ func TestWithoutCBOR(t *testing.T) {
 		begins                            string
 	}{
 		{"GET", configMaps, "Accept", "application/cbor", "", http.StatusNotAcceptable, "406: Not Acceptable"},
-		{"POST", configMaps, "Content-Type", "application/cbor", "\xa0", http.StatusUnsupportedMediaType, "the body of the request was in an unknown format"},
-		{"PATCH", configMaps + "/a?fieldManager=m", "Content-Type", "application/apply-patch+cbor", "\xa0", http.StatusUnsupportedMediaType,
+		{"POST", configMaps, "Content-Type", "application/cbor", "\xa0", http.StatusUnsupportedMediaType,
+			"the body of the request was in an unknown format"},
+		{"PATCH", configMaps + "/a?fieldManager=m", "Content-Type", "application/apply-patch+cbor", "\xa0",
+			http.StatusUnsupportedMediaType,
 			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml"},
 	} {
 		got := s.do(c.method, c.path, c.body, c.header, c.value)

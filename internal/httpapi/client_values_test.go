@@ -28,16 +28,21 @@ func TestImpersonation(t *testing.T) {
 		message string
 	}{
 		{[]string{"Impersonate-User", "admin"}, 200, ""},
-		{[]string{"Impersonate-User", "bob"}, 403, `configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" in the namespace "default"`},
+		{[]string{"Impersonate-User", "bob"}, 403,
+			`configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group "" in the namespace "default"`},
 		{[]string{"Impersonate-User", "bob", "Authorization", "Bearer jane"}, 403, "forbidden: jane may not list as bob"},
 		{[]string{"Impersonate-Extra-Foo%2fBar", "x"}, 400,
 			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo/bar":[]string{"x"}}`)},
-		{[]string{"Impersonate-Uid", "u"}, 400, lacks(`Name:"", UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)`)},
-		{[]string{"Impersonate-Group", ""}, 400, lacks(`Name:"", UID:"", Groups:[]string{""}, Extra:map[string][]string(nil)`)},
-		{[]string{"Impersonate-Extra-B", "y", "Impersonate-Extra-A", "x", "Impersonate-Group", "g", "Impersonate-Uid", "u"}, 400,
+		{[]string{"Impersonate-Uid", "u"}, 400,
+			lacks(`Name:"", UID:"u", Groups:[]string(nil), Extra:map[string][]string(nil)`)},
+		{[]string{"Impersonate-Group", ""}, 400,
+			lacks(`Name:"", UID:"", Groups:[]string{""}, Extra:map[string][]string(nil)`)},
+		{[]string{"Impersonate-Extra-B", "y", "Impersonate-Extra-A", "x", "Impersonate-Group", "g", "Impersonate-Uid", "u"},
+			400,
 			lacks(`Name:"", UID:"u", Groups:[]string{"g"}, Extra:map[string][]string{"a":[]string{"x"}, "b":[]string{"y"}}`)},
 		{[]string{"Impersonate-Extra-Foo", "x", "Authorization", "Bearer jane"}, 400,
-			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"x"}}`)}, // before authorization
+			// before authorization
+			lacks(`Name:"", UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"x"}}`)},
 		{[]string{"Impersonate-Extra-Foo", "x", "Authorization", "Bearer wrong"}, 401, "Unauthorized"},
 		{[]string{"Impersonate-User", ""}, 200, ""},
 		{[]string{"Impersonate-Uid", ""}, 200, ""},
@@ -158,7 +163,8 @@ func TestRefusalsAreLoggedInBounds(t *testing.T) {
 func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string) {
 	long := "/api/v1/namespaces/default/configmaps/" + strings.Repeat("x", 500_000)
 	refuse := func() {
-		if got := s.do("GET", long, "", "Impersonate-User", "bob", "Audit-Id", strings.Repeat("y", 100_000)); got.code != 501 {
+		if got := s.do("GET", long, "", "Impersonate-User", "bob", "Audit-Id",
+			strings.Repeat("y", 100_000)); got.code != 501 {
 			t.Fatalf("%d %s", got.code, got.body)
 		}
 	}
@@ -178,7 +184,8 @@ func testRefusalsAreLoggedInBounds(t *testing.T, s *server, logged func() string
 	time.Sleep(time.Second)
 	refuse()
 	synctest.Wait()
-	if text := logged(); strings.Count(text, "\n") != 1 || !strings.Contains(text, fmt.Sprint("skipped=", 2*logsPerSecond)) {
+	if text := logged(); strings.Count(text, "\n") != 1 ||
+		!strings.Contains(text, fmt.Sprint("skipped=", 2*logsPerSecond)) {
 		t.Errorf("a second later: %.1000s", text)
 	}
 }

@@ -51,7 +51,8 @@ func (rs *requestState) versions(header string) (*engine.Versions, error) {
 		}
 	})
 	if !ok {
-		return nil, apierr.NewBadRequest("the header " + header + ` is neither "*" nor a list of entity tags or resourceVersions`)
+		return nil, apierr.NewBadRequest("the header " + header +
+			` is neither "*" nor a list of entity tags or resourceVersions`)
 	}
 	return v, nil
 }

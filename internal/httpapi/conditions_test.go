@@ -23,7 +23,8 @@ func TestEntityTags(t *testing.T) {
 		for round := range 2 {
 			for _, accept := range []string{
 				"application/json", "application/yaml", "application/cbor", "application/vnd.kubernetes.protobuf",
-				"application/json" + meta + "PartialObjectMetadata", "application/json;g=meta.k8s.io;v=v1beta1;as=PartialObjectMetadata",
+				"application/json" + meta + "PartialObjectMetadata",
+				"application/json;g=meta.k8s.io;v=v1beta1;as=PartialObjectMetadata",
 				"application/vnd.kubernetes.protobuf" + meta + "PartialObjectMetadata",
 				"application/json;drop=metadata.managedFields", "application/cbor;drop=metadata.managedFields",
 			} {
@@ -32,7 +33,8 @@ func TestEntityTags(t *testing.T) {
 						header := []string{"Accept", accept, "Accept-Encoding", encoding}
 						got := s.do("GET", configMaps+"/"+name+query, "", header...)
 						tag := got.header.Get("Etag")
-						if got.code != 200 || len(tag) < 5 || tag[0] != '"' || strings.Join(got.header["Vary"], "|") != "Accept, Accept-Encoding" {
+						if got.code != 200 || len(tag) < 5 || tag[0] != '"' ||
+							strings.Join(got.header["Vary"], "|") != "Accept, Accept-Encoding" {
 							t.Fatalf("%q: %d, ETag %q, Vary %q", header, got.code, tag, got.header["Vary"])
 						}
 						if had, ok := bytesOf[tag]; ok && had != got.body {
@@ -42,7 +44,8 @@ func TestEntityTags(t *testing.T) {
 						version, _, _ := strings.Cut(tag, ".")
 						versions[version] = true
 						again := s.do("GET", configMaps+"/"+name+query, "", append(header, "If-None-Match", tag)...)
-						if again.code != 304 || again.body != "" || again.header.Get("Etag") != tag || again.header.Get("Vary") != "Accept, Accept-Encoding" {
+						if again.code != 304 || again.body != "" || again.header.Get("Etag") != tag ||
+							again.header.Get("Vary") != "Accept, Accept-Encoding" {
 							t.Errorf("%q: again: %d %q %v", header, again.code, again.body, again.header)
 						}
 					}
@@ -75,7 +78,8 @@ func TestIfNoneMatchOfReads(t *testing.T) {
 	}{
 		{tag, 304}, {"W/" + tag, 304}, {first + ", " + tag, 304}, {", ," + tag + ",", 304}, {"*", 304},
 		{first, 200}, {yaml, 200}, {`"` + now + `"`, 200}, {now, 200}, {`""`, 200}, {`"a,b", "*"`, 200},
-		{strings.Trim(tag, `"`), 400}, {`"`, 400}, {"", 400}, {",", 400}, {"*, " + tag, 400}, {tag + ", *", 400}, {tag + tag, 400},
+		{strings.Trim(tag, `"`), 400}, {`"`, 400}, {"", 400}, {",", 400}, {"*, " + tag, 400}, {tag + ", *", 400},
+		{tag + tag, 400},
 		{`"a b"`, 400}, {"w/" + tag, 400}, {"W/5", 400}, {"W/*", 400}, {"5 6", 400}, {"* *", 400}, {"-5", 400}, {"W/", 400},
 	} {
 		if got := s.do("GET", configMaps+"/a", "", "If-None-Match", c.header); got.code != c.code {
@@ -86,7 +90,8 @@ func TestIfNoneMatchOfReads(t *testing.T) {
 		header []string
 		code   int
 	}{
-		{[]string{"If-Match", now}, 200}, {[]string{"If-Match", version}, 412}, {[]string{"If-Match", first}, 412}, {[]string{"If-Match", `"`}, 400},
+		{[]string{"If-Match", now}, 200}, {[]string{"If-Match", version}, 412}, {[]string{"If-Match", first}, 412},
+		{[]string{"If-Match", `"`}, 400},
 		{[]string{"If-Match", version, "If-None-Match", tag}, 412}, {[]string{"If-Match", tag, "If-None-Match", tag}, 304},
 		{[]string{"If-None-Match", "*", "Accept", "application/json;as=Table;g=meta.k8s.io;v=v1"}, 200}, // it has no tag
 	} {
@@ -120,7 +125,8 @@ func testWhatHasNoEntityTag(t *testing.T, s *server) {
 		{"PATCH", configMaps + "/a?dryRun=All", `{"data":{"k":"v"}}`, "", 200},
 		{"DELETE", configMaps + "/a?dryRun=All", "", "", 200},
 		{"DELETE", configMaps + "?dryRun=All", "", "", 200},
-		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`, "", 201},
+		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+			`{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`, "", 201},
 		{"DELETE", configMaps + "/a", "", "", 200},
 	} {
 		header := []string{"Accept", c.accept}
@@ -142,7 +148,8 @@ func TestIfMatchOfWrites(t *testing.T) {
 	s := newServer(t, nil)
 	const merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
 	body := func(n int) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["x/y"]},"data":{"k":"%d"}}`, n)
+		return fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","finalizers":["x/y"]},"data":{"k":"%d"}}`, n)
 	}
 	made := s.do("POST", configMaps, body(0), "If-None-Match", "*")
 	stale, tag := `"1"`, made.header.Get("Etag")
@@ -152,10 +159,12 @@ func TestIfMatchOfWrites(t *testing.T) {
 			return s.do("PATCH", configMaps+"/a", `{"data":{"k":"2"}}`, "Content-Type", merge, "If-Match", tag)
 		},
 		func(tag string) answer {
-			return s.do("PATCH", configMaps+"/a", `[{"op":"replace","path":"/data/k","value":"3"}]`, "Content-Type", "application/json-patch+json", "If-Match", tag)
+			return s.do("PATCH", configMaps+"/a", `[{"op":"replace","path":"/data/k","value":"3"}]`, "Content-Type",
+				"application/json-patch+json", "If-Match", tag)
 		},
 		func(tag string) answer {
-			return s.do("PATCH", configMaps+"/a", `{"data":{"k":"4"}}`, "Content-Type", "application/strategic-merge-patch+json", "If-Match", tag)
+			return s.do("PATCH", configMaps+"/a", `{"data":{"k":"4"}}`, "Content-Type", "application/strategic-merge-patch+json",
+				"If-Match", tag)
 		},
 		func(tag string) answer {
 			return s.do("PATCH", configMaps+"/a?fieldManager=m&force=1", body(5), "Content-Type", apply, "If-Match", tag)
@@ -171,7 +180,8 @@ func TestIfMatchOfWrites(t *testing.T) {
 		version, _, _ := strings.Cut(strings.Trim(tag, `"`), ".")
 		for _, wrong := range []string{stale, "W/" + tag, `"` + version + `x"`, `"0` + version + `"`, `""`} {
 			got := write(wrong)
-			if status := got.value(t); got.code != 412 || status.At("reason").Str() != "PreconditionFailed" || status.At("details", "name").Str() != "a" {
+			if status := got.value(t); got.code != 412 || status.At("reason").Str() != "PreconditionFailed" ||
+				status.At("details", "name").Str() != "a" {
 				t.Errorf("write %d: If-Match: %s: %d %s", n, wrong, got.code, got.body)
 			}
 		}
@@ -191,14 +201,18 @@ func TestIfMatchOfWrites(t *testing.T) {
 		got  answer
 		code int
 	}{
-		{"an apply of what is not there", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply, "If-Match", "*"), 412},
+		{"an apply of what is not there", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
+			"If-Match", "*"), 412},
 		{"a PATCH of what is not there", s.do("PATCH", configMaps+"/a", `{}`, "Content-Type", merge, "If-Match", "*"), 404},
 		{"a PUT that does not create", s.do("PUT", configMaps+"/a", body(1), "If-Match", "*"), 404},
 		{"a PUT that does not create", s.do("PUT", configMaps+"/a", body(1), "If-None-Match", "*"), 404},
-		{"an apply that is to create", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply, "If-None-Match", "*"), 201},
-		{"another one", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply, "If-None-Match", "*"), 412},
+		{"an apply that is to create", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply,
+			"If-None-Match", "*"), 201},
+		{"another one", s.do("PATCH", configMaps+"/a?fieldManager=m", body(1), "Content-Type", apply, "If-None-Match", "*"),
+			412},
 		{"a PUT that is to create", s.do("PUT", configMaps+"/a", body(1), "If-None-Match", "*"), 412},
-		{"a header and a body", s.do("PUT", configMaps+"/a", strings.Replace(body(1), `"name"`, `"resourceVersion":"1","name"`, 1), "If-Match", "*"), 409},
+		{"a header and a body", s.do("PUT", configMaps+"/a", strings.Replace(body(1), `"name"`,
+			`"resourceVersion":"1","name"`, 1), "If-Match", "*"), 409},
 		{"a POST", s.do("POST", configMaps, `{"metadata":{"name":"b"}}`, "If-Match", "*"), 412},
 		{"a header that is none", s.do("POST", configMaps, `{"metadata":{"name":"b"}}`, "If-Match", "b"), 400},
 		{"a collection", s.do("DELETE", configMaps, "", "If-Match", `"1"`), 412},

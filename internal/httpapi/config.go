@@ -25,7 +25,8 @@ type Config struct {
 	// Authenticate says who sends a request; an error is 401. A user with neither a name nor groups is anonymous.
 	Authenticate func(context.Context, *http.Request) (*access.Identity, error)
 	// Impersonate says as whom a request goes on that asks to be from somebody else.
-	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User, constraint string, err error)
+	Impersonate func(ctx context.Context, wanted access.User, asked *access.Attributes) (user access.User,
+		constraint string, err error)
 	// Authorizer says whether a user may do something.
 	Authorizer access.Authorizer
 	// Auditor writes down who asks for what; nil: nobody does.

@@ -23,7 +23,8 @@ func TestExpandedAliasesCountAgainstTheBodyLimit(t *testing.T) {
 		{"PATCH", configMaps + "/one?fieldManager=me", "one", apply},
 		{"DELETE", configMaps + "/one", "one", yaml},
 	} {
-		if a := s.do(c.method, c.path, text(c.name, 50), "Content-Type", c.mediaType); a.code != 413 || a.message() != "Request entity too large: limit is 3145728" {
+		if a := s.do(c.method, c.path, text(c.name, 50), "Content-Type", c.mediaType); a.code != 413 ||
+			a.message() != "Request entity too large: limit is 3145728" {
 			t.Errorf("%s of 5 MB: %d %s", c.method, a.code, a.message())
 		}
 		if a := s.do(c.method, c.path, text(c.name, 20), "Content-Type", c.mediaType); a.code == 413 {
@@ -41,8 +42,9 @@ func TestLargestObjects(t *testing.T) {
 	s := newServer(t, nil)
 	const templates = "/api/v1/namespaces/default/podtemplates"
 	body := func(name, argument string, n int) string {
-		return fmt.Sprintf(`{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":%q},"template":{"metadata":{"labels":{"a":"b"}},`+
-			`"spec":{"containers":[{"name":"c","image":"i","args":["%s"]}]}}}`, name, strings.Repeat(argument, n))
+		return fmt.Sprintf(
+			`{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":%q},"template":{"metadata":{"labels":{"a":"b"}},`+
+				`"spec":{"containers":[{"name":"c","image":"i","args":["%s"]}]}}}`, name, strings.Repeat(argument, n))
 	}
 	const largest, largestUpdate = 1_572_494, 1_572_456
 	for _, argument := range []string{"x", `\"`} {
@@ -69,13 +71,15 @@ func TestLargestObjects(t *testing.T) {
 	if a := s.do("PUT", templates+"/u", body("u", "x", largestUpdate+1)); a.code != 413 {
 		t.Errorf("update with one too many: %d %.200s", a.code, a.message())
 	}
-	if a := s.do("PATCH", templates+"/u?fieldManager=me&force=true", body("u", "x", largestUpdate), "Content-Type", "application/apply-patch+yaml"); a.code != 413 {
+	if a := s.do("PATCH", templates+"/u?fieldManager=me&force=true", body("u", "x", largestUpdate), "Content-Type",
+		"application/apply-patch+yaml"); a.code != 413 {
 		t.Errorf("apply without room for managedFields: %d %.200s", a.code, a.message())
 	}
 	if a := s.do("GET", templates+"/u", ""); len(a.body) > 10_000 {
 		t.Errorf("something was written: %d bytes", len(a.body))
 	}
-	if a := s.do("PUT", templates+"/u", body("u", "x", largestUpdate)); a.code != 200 || strings.Contains(a.body, "managedFields") {
+	if a := s.do("PUT", templates+"/u", body("u", "x", largestUpdate)); a.code != 200 ||
+		strings.Contains(a.body, "managedFields") {
 		t.Errorf("update with the most: %d %.200s", a.code, a.message())
 	}
 }

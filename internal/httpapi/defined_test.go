@@ -59,8 +59,10 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 	told := func(served string) {
 		t.Helper()
 		a := s.do("GET", "/apis", "", "Accept", aggregated)
-		if text := `{"metadata":{"name":"example.com"}`; a.code != http.StatusOK || strings.Contains(a.body, text) != (served != "") {
-			t.Errorf("serving %q: aggregated discovery: %d; it tells of the type: %v", served, a.code, strings.Contains(a.body, text))
+		if text := `{"metadata":{"name":"example.com"}`; a.code != http.StatusOK ||
+			strings.Contains(a.body, text) != (served != "") {
+			t.Errorf("serving %q: aggregated discovery: %d; it tells of the type: %v", served, a.code,
+				strings.Contains(a.body, text))
 		}
 		for _, version := range []string{"v1", "v2"} {
 			is := version == served
@@ -79,7 +81,8 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 					want = status
 				}
 				if a := s.do("GET", path, ""); a.code != want || strings.Contains(a.body, in) != is {
-					t.Errorf("serving %q: %s: %d, want %d; it tells of %s: %v", served, path, a.code, want, version, strings.Contains(a.body, in))
+					t.Errorf("serving %q: %s: %d, want %d; it tells of %s: %v", served, path, a.code, want, version,
+						strings.Contains(a.body, in))
 				}
 			}
 		}
@@ -88,7 +91,8 @@ func TestADefinedTypeIsServedFromItsCommitOn(t *testing.T) {
 		told("")
 		commit("v1")
 		told("v1")
-		s.create("/apis/example.com/v1/namespaces/default/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"size":"1"}`)
+		s.create("/apis/example.com/v1/namespaces/default/widgets",
+			`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},"size":"1"}`)
 		if a := s.do("DELETE", "/apis/example.com/v1/namespaces/default/widgets/a", ""); a.code != http.StatusOK {
 			t.Errorf("delete: %d %s", a.code, a.body)
 		}
@@ -105,7 +109,8 @@ func TestTypesComeAndGoUnderRequests(t *testing.T) {
 	s.types.Define(s.store.Collection(definitions), widgets)
 	done := make(chan struct{})
 	var wait sync.WaitGroup
-	for _, path := range []string{"/api/v1/namespaces/default", "/apis", "/openapi/v3/apis/apps/v1", "/apis/example.com/v1/widgets"} {
+	for _, path := range []string{"/api/v1/namespaces/default", "/apis", "/openapi/v3/apis/apps/v1",
+		"/apis/example.com/v1/widgets"} {
 		wait.Go(func() {
 			for {
 				select {

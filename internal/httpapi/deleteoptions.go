@@ -83,16 +83,20 @@ func (rs *requestState) deleteBody(body []byte, p *deleteParams) error {
 	}
 	v := parsed.Value
 	if v.Kind() != object.Map && !v.IsNull() {
-		return apierr.NewBadRequest(fmt.Sprintf("couldn't get version/kind; json parse error: DeleteOptions are an object, not a JSON %s", v.Kind()))
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"couldn't get version/kind; json parse error: DeleteOptions are an object, not a JSON %s", v.Kind()))
 	}
 	for _, name := range [...]string{"apiVersion", "kind"} {
 		if is := v.At(name); is.Kind() != object.String && !is.IsNull() {
 			return apierr.NewBadRequest(fmt.Sprintf(
-				"couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string", jsonKind(is), name))
+				"couldn't get version/kind; json parse error: json: cannot unmarshal %s into Go struct field .%s of type string",
+				jsonKind(is), name))
 		}
 	}
 	if kind := v.At("kind").Str(); kind != "" && kind != "DeleteOptions" {
-		return apierr.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind, v.At("apiVersion").Str()))
+		return apierr.NewBadRequest(fmt.Sprintf(
+			"no kind %q is registered for version %q that a delete could take: DeleteOptions are expected", kind,
+			v.At("apiVersion").Str()))
 	}
 	rs.recordOptions(v)
 	f := optionFields{of: v}
@@ -138,7 +142,8 @@ func (f *optionFields) get(name string, kind object.Kind, typ string) (object.Va
 			if f.prefix != "" {
 				owner = "Preconditions"
 			}
-			f.err = apierr.NewBadRequest(fmt.Sprintf("json: cannot unmarshal %s into Go struct field %s.%s of type %s", jsonKind(v), owner, f.prefix+name, typ))
+			f.err = apierr.NewBadRequest(fmt.Sprintf("json: cannot unmarshal %s into Go struct field %s.%s of type %s",
+				jsonKind(v), owner, f.prefix+name, typ))
 		}
 		return v, false
 	}
@@ -164,7 +169,9 @@ func (f *optionFields) integer(name string) *int64 {
 	switch v := f.of.At(name); v.Kind() {
 	case object.Float, object.Number: // of these alone encoding/json tells which it is
 		if f.err == nil {
-			f.err = apierr.NewBadRequest(fmt.Sprintf("json: cannot unmarshal number %s into Go struct field DeleteOptions.%s of type int64", object.AppendJSON(nil, v), name))
+			f.err = apierr.NewBadRequest(fmt.Sprintf(
+				"json: cannot unmarshal number %s into Go struct field DeleteOptions.%s of type int64",
+				object.AppendJSON(nil, v), name))
 		}
 		return nil
 	}
@@ -206,7 +213,8 @@ func (f *optionFields) texts(name string) []string {
 	texts := make([]string, 0, list.Len())
 	for _, item := range list.Items() {
 		if item.Kind() != object.String && !item.IsNull() && f.err == nil {
-			f.err = apierr.NewBadRequest("json: cannot unmarshal " + jsonKind(item) + " into Go struct field DeleteOptions." + name + " of type string")
+			f.err = apierr.NewBadRequest("json: cannot unmarshal " + jsonKind(item) + " into Go struct field DeleteOptions." +
+				name + " of type string")
 		}
 		texts = append(texts, item.Str())
 	}

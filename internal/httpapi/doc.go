@@ -7,8 +7,8 @@
 //   - a requestState is one request and everything that is known of it so far, up to the answer;
 //   - a requestInfo is what the URL says: verb, resource type, namespace, name, subresource (Kubernetes's RequestInfo);
 //   - a filter is one entry of the list that every request passes, in order (see filters). The last one answers;
-//   - a verb is one file: create.go, get.go, list.go, watch.go, update.go, patch.go, delete.go, deletecollection.go. The
-//     table of verbs (see verbs) also lists the verbs that are not implemented.
+//   - a verb is one file: create.go, get.go, list.go, watch.go, update.go, patch.go, delete.go, deletecollection.go.
+//     The table of verbs (see verbs) also lists the verbs that are not implemented.
 //
 // # Structure
 //

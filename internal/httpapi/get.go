@@ -49,5 +49,6 @@ func (h *Handler) ownership(rs *requestState, form string) error {
 		_, err := rs.Write([]byte(text))
 		return err
 	}
-	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()}, append(object.AppendObject(nil, document), '\n'))
+	return rs.send(200, wire.Media{Encoding: wire.JSON, Pretty: rs.pretty()},
+		append(object.AppendObject(nil, document), '\n'))
 }

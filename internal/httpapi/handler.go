@@ -37,7 +37,8 @@ func New(c Config) (*Handler, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	h := &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes), offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
+	h := &Handler{Config: c, cache: wire.NewEncodedCache(c.EncodedBytes),
+		offer: wire.Offer{CBOR: !c.NoCBOR, Lean: !c.NoLean}}
 	h.slots[ReadOnly] = &inFlight{limit: int64(c.MaxInFlight)}
 	h.slots[Mutating] = h.slots[ReadOnly]
 	if c.MaxMutating != nil {

@@ -57,7 +57,8 @@ func TestWithoutManagedFields(t *testing.T) { inBubble(t, nil, testWithoutManage
 
 func testWithoutManagedFields(t *testing.T, s *server) {
 	for i := range 200 {
-		s.do("POST", configMaps, fmt.Sprintf(`{"metadata":{"name":"c%03d","labels":{"a":"b"}},"data":{"k":"%s"}}`, i, strings.Repeat("v", 1000)))
+		s.do("POST", configMaps, fmt.Sprintf(`{"metadata":{"name":"c%03d","labels":{"a":"b"}},"data":{"k":"%s"}}`, i,
+			strings.Repeat("v", 1000)))
 	}
 	const meta = ";g=meta.k8s.io;v=v1;as="
 	for _, c := range []struct{ path, accept string }{
@@ -74,7 +75,8 @@ func testWithoutManagedFields(t *testing.T, s *server) {
 		{configMaps, "application/json" + meta + "PartialObjectMetadataList"},
 		{configMaps + "?includeObject=Object", "application/json" + meta + "Table"},
 		{configMaps + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=c007", "application/json"},
-		{configMaps + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=c007", "application/json" + meta + "PartialObjectMetadata"},
+		{configMaps + "?watch=1&timeoutSeconds=1&fieldSelector=metadata.name=c007",
+			"application/json" + meta + "PartialObjectMetadata"},
 	} {
 		whole := valueOf(t, c.accept, s.do("GET", c.path, "", "Accept", c.accept).body)
 		lean := valueOf(t, c.accept, s.do("GET", c.path, "", "Accept", c.accept+dropManaged).body)
@@ -83,7 +85,8 @@ func testWithoutManagedFields(t *testing.T, s *server) {
 		}
 	}
 	for _, accept := range []string{ // others are ignored, and what is not asked for is not done
-		"application/json;drop=metadata.annotations", "application/json;drop=", "application/json;drop=managedFields", "text/plain;drop=metadata.managedFields,application/json",
+		"application/json;drop=metadata.annotations", "application/json;drop=", "application/json;drop=managedFields",
+		"text/plain;drop=metadata.managedFields,application/json",
 	} {
 		if got := s.do("GET", configMaps+"/c007", "", "Accept", accept); !strings.Contains(got.body, "managedFields") {
 			t.Errorf("%s: %s", accept, got.body)
@@ -93,9 +96,11 @@ func testWithoutManagedFields(t *testing.T, s *server) {
 		{"POST", configMaps, `{"metadata":{"name":"new"}}`, "application/json"},
 		{"PUT", configMaps + "/new", `{"metadata":{"name":"new"},"data":{"a":"b"}}`, "application/json"},
 		{"PATCH", configMaps + "/new", `{"data":{"a":"c"}}`, "application/merge-patch+json"},
-		{"PATCH", configMaps + "/new?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","data":{"x":"y"}}`, "application/apply-patch+yaml"},
+		{"PATCH", configMaps + "/new?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","data":{"x":"y"}}`,
+			"application/apply-patch+yaml"},
 	} {
-		got := s.do(w.method, w.path, w.body, "Content-Type", w.contentType, "Accept", "application/json;drop=metadata.labels+metadata.managedFields")
+		got := s.do(w.method, w.path, w.body, "Content-Type", w.contentType, "Accept",
+			"application/json;drop=metadata.labels+metadata.managedFields")
 		if got.code/100 != 2 || strings.Contains(got.body, "managedFields") {
 			t.Errorf("%s: %d %s", w.method, got.code, got.body)
 		}
@@ -142,7 +147,8 @@ func testProtobufWithoutManagedFields(t *testing.T, s *server) {
 		}
 		check("list", list.Items[0].ObjectMeta)
 		var partial metav1.PartialObjectMetadata
-		if err := partial.Unmarshal(raw(s.do("GET", configMaps+"/a", "", "Accept", protobuf+";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"+dropManaged).body)); err != nil {
+		if err := partial.Unmarshal(raw(s.do("GET", configMaps+"/a", "", "Accept",
+			protobuf+";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"+dropManaged).body)); err != nil {
 			t.Fatal(err)
 		}
 		check("partial", partial.ObjectMeta)
@@ -163,7 +169,8 @@ func testProtobufWithoutManagedFields(t *testing.T, s *server) {
 func TestManagedFieldsWithoutTheGate(t *testing.T) {
 	s := newServer(t, func(c *Config) { c.NoLean = true })
 	s.do("POST", configMaps, `{"metadata":{"name":"a"},"data":{"k":"v"}}`)
-	if got := s.do("GET", configMaps+"/a", "", "Accept", "application/json"+dropManaged); !strings.Contains(got.body, "managedFields") {
+	if got := s.do("GET", configMaps+"/a", "", "Accept", "application/json"+dropManaged); !strings.Contains(got.body,
+		"managedFields") {
 		t.Error(got.body)
 	}
 }

@@ -34,7 +34,8 @@ func (h *Handler) list(rs *requestState) error {
 // around as a whole, for YAML and for human readers, is printed into memory first.
 func (rs *requestState) writeList(media wire.Media, rq *engine.Request, c *engine.Collection) error {
 	if media.Form == wire.AsPartial {
-		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" + rq.Resource.ListKind + ")")
+		return notTheForm("you requested PartialObjectMetadata, but the requested object is a list (" +
+			rq.Resource.ListKind + ")")
 	}
 	table, err := rs.table(media, rq)
 	if err != nil {

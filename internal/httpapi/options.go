@@ -88,7 +88,8 @@ func (rs *requestState) optionsOf(kind string, rq *engine.Request, errs field.Er
 	case "Strict":
 		rq.Validation = engine.Strict
 	default:
-		errs = append(errs, field.NotSupported(field.NewPath("fieldValidation"), level, []string{"", "Ignore", "Strict", "Warn"}))
+		errs = append(errs, field.NotSupported(field.NewPath("fieldValidation"), level,
+			[]string{"", "Ignore", "Strict", "Warn"}))
 	}
 	rs.dryRun = rq.DryRun
 	return invalidOptions(kind, errs)
@@ -126,7 +127,8 @@ func (rs *requestState) listOptions() (p listParams, err error) {
 	if p.Fields, err = fields.ParseSelector(first(values, "fieldSelector")); err != nil {
 		return p, apierr.NewBadRequest(err.Error())
 	}
-	p.watch = isTrue(values, "watch") // the old paths of watches do not count: the reference takes the parameters for a list's
+	// the old paths of watches do not count: the reference takes the parameters for a list's
+	p.watch = isTrue(values, "watch")
 	p.bookmarks = isTrue(values, "allowWatchBookmarks")
 	p.ResourceVersion = first(values, "resourceVersion")
 	p.Match = first(values, "resourceVersionMatch")

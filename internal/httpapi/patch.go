@@ -61,7 +61,8 @@ func parseIntent(encoding wire.Encoding, body []byte) (object.Parsed, error) {
 	}
 	if len(body) > 0 && body[0] == '{' {
 		// The parser takes its input over, and YAML may have to have another look.
-		if parsed, err := object.ParseJSON(bytes.Clone(body)); err == nil && len(parsed.Duplicates) == 0 { // which are told in YAML's words
+		// which are told in YAML's words
+		if parsed, err := object.ParseJSON(bytes.Clone(body)); err == nil && len(parsed.Duplicates) == 0 {
 			return parsed, nil
 		}
 	}

@@ -88,7 +88,8 @@ func misspelled(path string) bool {
 // noSuchPath is a Status below the built-in API groups and below /version, and plain text elsewhere.
 func (h *Handler) noSuchPath(path string) error {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 && h.Registry.Now().HasBuiltinGroup(parts[1]) {
+	if parts[0] == "api" || parts[0] == "version" || parts[0] == "apis" && len(parts) > 2 &&
+		h.Registry.Now().HasBuiltinGroup(parts[1]) {
 		return apierr.NewNoSuchPath()
 	}
 	return errNotAPath
@@ -173,7 +174,8 @@ func (rs *requestState) document(path string, d *discovery.Document) error {
 	}
 	body := d.Body
 	// /version is for people in any case.
-	if d.MediaType == wire.JSON.String() && (rs.pretty() && !strings.HasPrefix(path, "/openapi/") || strings.HasPrefix(path, "/version")) {
+	if d.MediaType == wire.JSON.String() && (rs.pretty() && !strings.HasPrefix(path, "/openapi/") ||
+		strings.HasPrefix(path, "/version")) {
 		var indented bytes.Buffer
 		if err := json.Indent(&indented, body, "", "  "); err != nil {
 			return err

@@ -48,7 +48,8 @@ func TestManagersThatAreNoJSON(t *testing.T) {
 		send := func(method, path string, code int, data map[string]string, want string) {
 			t.Helper()
 			body.Data = data
-			got := s.do(method, path, protobufOf(t, "v1", "ConfigMap", &body), "Content-Type", protobufType, "Accept", "application/json")
+			got := s.do(method, path, protobufOf(t, "v1", "ConfigMap", &body), "Content-Type", protobufType, "Accept",
+				"application/json")
 			var is corev1.ConfigMap
 			if err := json.Unmarshal([]byte(got.body), &is); err != nil || got.code != code {
 				t.Errorf("%s %s: %d %s", method, name, got.code, got.body)
@@ -64,7 +65,8 @@ func TestManagersThatAreNoJSON(t *testing.T) {
 		}
 		send("POST", configMaps+"?dryRun=All", 201, nil, "")
 		send("POST", configMaps, 201, map[string]string{"a": "b"}, `test {"f:data":{".":{},"f:a":{}}}`)
-		send("PUT", configMaps+"/"+name, 200, map[string]string{"a": "c", "d": "e"}, `test {"f:data":{".":{},"f:a":{},"f:d":{}}}`)
+		send("PUT", configMaps+"/"+name, 200, map[string]string{"a": "c", "d": "e"},
+			`test {"f:data":{".":{},"f:a":{},"f:d":{}}}`)
 	}
 }
 
@@ -79,7 +81,8 @@ func TestRawExtensionsThatAreNoJSON(t *testing.T) {
 		body := appsv1.ControllerRevision{Revision: 1, Data: runtime.RawExtension{Raw: []byte(raw)}}
 		for _, to := range [][2]string{{"POST", revisions}, {"PUT", revisions + "/a"}} {
 			body.Name = map[string]string{"POST": "b", "PUT": "a"}[to[0]]
-			got := s.do(to[0], to[1], protobufOf(t, "apps/v1", "ControllerRevision", &body), "Content-Type", protobufType, "Accept", "application/json")
+			got := s.do(to[0], to[1], protobufOf(t, "apps/v1", "ControllerRevision", &body), "Content-Type", protobufType,
+				"Accept", "application/json")
 			if got.code != 400 || !strings.Contains(got.message(), "cannot be handled as a ControllerRevision: ") {
 				t.Errorf("%s of %q: %d %s", to[0], raw, got.code, got.message())
 			}
@@ -87,7 +90,8 @@ func TestRawExtensionsThatAreNoJSON(t *testing.T) {
 	}
 	// No data at all is not the same: it is a field that is missing.
 	body := appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Revision: 1}
-	got := s.do("POST", revisions, protobufOf(t, "apps/v1", "ControllerRevision", &body), "Content-Type", protobufType, "Accept", "application/json")
+	got := s.do("POST", revisions, protobufOf(t, "apps/v1", "ControllerRevision", &body), "Content-Type", protobufType,
+		"Accept", "application/json")
 	if got.code != 422 || !strings.Contains(got.message(), "data: Required value") {
 		t.Errorf("without data: %d %s", got.code, got.message())
 	}

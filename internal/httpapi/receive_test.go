@@ -78,7 +78,8 @@ func testWhoHoldsNoSlot(t *testing.T) {
 		t.Errorf("beside a master: %d", got)
 	}
 	held := wait(jane...)
-	for path, want := range map[string]int{configMaps: 429, "/version": 429, "/healthz": 200, "/livez": 200, "/readyz": 200} {
+	for path, want := range map[string]int{configMaps: 429, "/version": 429, "/healthz": 200, "/livez": 200,
+		"/readyz": 200} {
 		if got := code(path, jane...); got != want {
 			t.Errorf("%s without a free slot: %d", path, got)
 		}
@@ -103,7 +104,8 @@ func testWhoHoldsNoSlot(t *testing.T) {
 
 // Bodies that are being read have a bound together.
 func TestBodiesAreBoundedTogether(t *testing.T) {
-	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorizer, c.MaxInFlight = 150_000, everybody, 100 }, testBodiesAreBoundedTogether)
+	inBubble(t, func(c *Config) { c.BodyMemory, c.Authorizer, c.MaxInFlight = 150_000, everybody, 100 },
+		testBodiesAreBoundedTogether)
 }
 
 func testBodiesAreBoundedTogether(t *testing.T, s *server) {

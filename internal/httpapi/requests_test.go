@@ -72,19 +72,23 @@ func TestRefusals(t *testing.T) {
 		{"URI-6", "POST", "/api/v1", "{}", "", 405, noMethod},
 		{"URI-6", "POST", "/api/v1/watch/pods", "{}", "", 405, noMethod},
 		// SPEC: MED-1
-		{"MED-1", "POST", configMaps, "x", "text/plain", 415, "the body of the request was in an unknown format - accepted media types include: application/json"},
+		{"MED-1", "POST", configMaps, "x", "text/plain", 415,
+			"the body of the request was in an unknown format - accepted media types include: application/json"},
 		{"MED-1", "PUT", configMaps + "/one", "x", ";;;", 415, "the body of the request was in an unknown format"},
 		{"MED-1", "DELETE", configMaps + "/one", "x", "text/plain", 415, "the body of the request was in an unknown format"},
 		{"WRITE-2", "PATCH", configMaps + "/one", "{}", "application/json", 415, "415: Unsupported Media Type"},
 		{"MED-4", "PATCH", configMaps + "/one", "{}", "application/merge-patch+cbor", 415, "415: Unsupported Media Type"},
-		{"MED-4", "PATCH", configMaps + "/one?fieldManager=a", "\xff", "application/apply-patch+cbor", 400, `error decoding patch: cbor: unexpected "break" code`},
+		{"MED-4", "PATCH", configMaps + "/one?fieldManager=a", "\xff", "application/apply-patch+cbor", 400,
+			`error decoding patch: cbor: unexpected "break" code`},
 		{"MED-4", "POST", configMaps, "\xa1", "application/cbor", 400,
 			"the object provided is unrecognized (must be of type ConfigMap): unable to determine group/version/kind: unexpected EOF (a1)"},
 		{"DEL-2", "DELETE", configMaps + "/one", `{"kind":1}`, "", 400,
 			"couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string"},
 		// SPEC: WRITE-6
-		{"WRITE-6", "POST", configMaps, `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
-		{"WRITE-6", "DELETE", configMaps + "/one", `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413, "Request entity too large: limit is 3145728"},
+		{"WRITE-6", "POST", configMaps, `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413,
+			"Request entity too large: limit is 3145728"},
+		{"WRITE-6", "DELETE", configMaps + "/one", `{"x":"` + strings.Repeat("x", 3<<20) + `"}`, "", 413,
+			"Request entity too large: limit is 3145728"},
 		{"WRITE-6", "POST", configMaps, strings.Repeat("[", 100000), "", 400,
 			"the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character '[' exceeded max depth (5b5b5b"},
 		{"VAL-1", "POST", configMaps, "", "", 400,
@@ -93,7 +97,8 @@ func TestRefusals(t *testing.T) {
 			"the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value (68656c6c6f)"},
 		{"VAL-1", "POST", configMaps, `{"apiVersion":"v1","kind":"ConfigMap",}`, "", 400,
 			`the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: invalid character '}' looking for beginning of object key string ({"apiVersion":"v1","kind":"Con ...)`},
-		{"MED-2", "POST", configMaps, "a:\n b: {\n", "application/yaml", 400, "the object provided is unrecognized (must be of type ConfigMap): yaml: line "},
+		{"MED-2", "POST", configMaps, "a:\n b: {\n", "application/yaml", 400,
+			"the object provided is unrecognized (must be of type ConfigMap): yaml: line "},
 		// SPEC: DRY-1, VAL-2
 		{"DRY-1", "POST", configMaps + "?dryRun=x", `{}`, "", 422, invalid("CreateOptions", dry)},
 		{"DRY-1", "PUT", configMaps + "/one?dryRun=x", `{}`, "", 422, invalid("UpdateOptions", dry)},
@@ -101,12 +106,16 @@ func TestRefusals(t *testing.T) {
 		{"DRY-1", "DELETE", configMaps + "/one?dryRun=x", "", "", 422, invalid("DeleteOptions", dry)},
 		{"DRY-1", "DELETE", configMaps + "?dryRun=x", "", "", 422, invalid("DeleteOptions", dry)},
 		{"DRY-1", "DELETE", configMaps + "/one", `{"dryRun":["x"]}`, "", 422, invalid("DeleteOptions", dry)},
-		{"DRY-1", "POST", configMaps + "?dryRun=", `{}`, "", 422, invalid("CreateOptions", `dryRun: Unsupported value: [""]: supported values: "All"`)},
+		{"DRY-1", "POST", configMaps + "?dryRun=", `{}`, "", 422,
+			invalid("CreateOptions", `dryRun: Unsupported value: [""]: supported values: "All"`)},
 		{"VAL-2", "POST", configMaps + "?fieldValidation=strict&dryRun=x", `{}`, "", 422, invalid("CreateOptions",
 			`[`+dry+`, fieldValidation: Unsupported value: "strict": supported values: "", "Ignore", "Strict", "Warn"]`)},
-		{"SSA-6", "POST", configMaps + "?fieldManager=" + strings.Repeat("x", 129), `{}`, "", 422, invalid("CreateOptions", "fieldManager: Too long: may not be more than 128 bytes")},
-		{"SSA-6", "POST", configMaps + "?fieldManager=a%01b", `{}`, "", 422, invalid("CreateOptions", `fieldManager: Invalid value: "a\x01b": invalid character U+0001 (at position 1)`)},
-		{"SSA-4", "PATCH", configMaps + "/one?force=maybe", `{}`, merge, 422, invalid("PatchOptions", "force: Forbidden: may not be specified for non-apply patch")},
+		{"SSA-6", "POST", configMaps + "?fieldManager=" + strings.Repeat("x", 129), `{}`, "", 422,
+			invalid("CreateOptions", "fieldManager: Too long: may not be more than 128 bytes")},
+		{"SSA-6", "POST", configMaps + "?fieldManager=a%01b", `{}`, "", 422,
+			invalid("CreateOptions", `fieldManager: Invalid value: "a\x01b": invalid character U+0001 (at position 1)`)},
+		{"SSA-4", "PATCH", configMaps + "/one?force=maybe", `{}`, merge, 422,
+			invalid("PatchOptions", "force: Forbidden: may not be specified for non-apply patch")},
 		// SPEC: LIST-3
 		{"LIST-3", "GET", configMaps + "?limit=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
 		{"LIST-3", "GET", configMaps + "?limit=", "", "", 400, `strconv.ParseInt: parsing "": invalid syntax`},
@@ -115,43 +124,69 @@ func TestRefusals(t *testing.T) {
 			`resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`)},
 		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=Nearly&resourceVersion=1", "", "", 422, invalid("ListOptions",
 			`resourceVersionMatch: Unsupported value: "Nearly": supported values: "Exact", "NotOlderThan", ""`)},
-		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=NotOlderThan&continue=x&limit=1", "", "", 422, invalid("ListOptions",
-			"["+unmatched+", resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]")},
-		{"LIST-3", "GET", configMaps + "?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0&resourceVersion=5", "", "", 400, "specifying resource version is not allowed when using continue"},
-		{"LIST-1", "GET", configMaps + "?resourceVersion=abc", "", "", 400, `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
+		{"LIST-3", "GET", configMaps + "?resourceVersionMatch=NotOlderThan&continue=x&limit=1", "", "", 422,
+			invalid("ListOptions",
+				"["+unmatched+", resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]")},
+		{"LIST-3", "GET", configMaps + "?continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0&resourceVersion=5",
+			"", "", 400, "specifying resource version is not allowed when using continue"},
+		{"LIST-1", "GET", configMaps + "?resourceVersion=abc", "", "", 400,
+			`invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
 		// SPEC: LIST-7
-		{"LIST-7", "GET", configMaps + "?labelSelector=a%3Db%3Dc", "", "", 400, "found '=', expected: ',' or 'end of string'"},
-		{"LIST-7", "GET", configMaps + "?fieldSelector=metadata.name", "", "", 400, "invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
-		{"LIST-7", "GET", configMaps + "?fieldSelector=data%3Dx", "", "", 400, `"data" is not a known field selector: only "metadata.name", "metadata.namespace"`},
-		{"LIST-7", "GET", "/api/v1/watch/namespaces/default/configmaps/one?fieldSelector=metadata.name%3Dtwo", "", "", 400, "fieldSelector metadata.name doesn't match requested name"},
+		{"LIST-7", "GET", configMaps + "?labelSelector=a%3Db%3Dc", "", "", 400,
+			"found '=', expected: ',' or 'end of string'"},
+		{"LIST-7", "GET", configMaps + "?fieldSelector=metadata.name", "", "", 400,
+			"invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
+		{"LIST-7", "GET", configMaps + "?fieldSelector=data%3Dx", "", "", 400,
+			`"data" is not a known field selector: only "metadata.name", "metadata.namespace"`},
+		{"LIST-7", "GET", "/api/v1/watch/namespaces/default/configmaps/one?fieldSelector=metadata.name%3Dtwo", "", "", 400,
+			"fieldSelector metadata.name doesn't match requested name"},
 		// SPEC: WATCH-5
-		{"WATCH-5", "GET", configMaps + "?sendInitialEvents=false", "", "", 422, invalid("ListOptions", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")},
+		{"WATCH-5", "GET", configMaps + "?sendInitialEvents=false", "", "", 422,
+			invalid("ListOptions", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")},
 		{"WATCH-5", "GET", configMaps + "?watch=1&sendInitialEvents=true", "", "", 422, invalid("ListOptions",
 			"resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")},
-		{"WATCH-5", "GET", configMaps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", "", "", 422, invalid("ListOptions",
-			`[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"]`)},
-		{"WATCH-5", "GET", configMaps + "?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=0", "", "", 422, invalid("ListOptions",
-			"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")},
+		{"WATCH-5", "GET", configMaps + "?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", "", "", 422,
+			invalid("ListOptions",
+				`[resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan, resourceVersionMatch: Unsupported value: "Exact": supported values: "NotOlderThan"]`)},
+		{"WATCH-5", "GET", configMaps + "?watch=1&resourceVersionMatch=NotOlderThan&resourceVersion=0", "", "", 422,
+			invalid("ListOptions",
+				"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")},
 		{"WATCH-5", "GET", configMaps + "?watch=1&continue=abc", "", "", 422, invalid("ListOptions",
 			"resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")},
-		{"WATCH-6", "GET", configMaps + "?watch=1&timeoutSeconds=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
-		{"WATCH-3", "GET", configMaps + "?watch=1&resourceVersion=abc", "", "", 400, "invalid resource version: resourceVersion:"},
-		{"LIST-6", "GET", configMaps + "?timeout=x", "", "", 400, `invalid timeout specified in the request URL - time: invalid duration "x"`},
+		{"WATCH-6", "GET", configMaps + "?watch=1&timeoutSeconds=x", "", "", 400,
+			`strconv.ParseInt: parsing "x": invalid syntax`},
+		{"WATCH-3", "GET", configMaps + "?watch=1&resourceVersion=abc", "", "", 400,
+			"invalid resource version: resourceVersion:"},
+		{"LIST-6", "GET", configMaps + "?timeout=x", "", "", 400,
+			`invalid timeout specified in the request URL - time: invalid duration "x"`},
 		// SPEC: DEL-2, DEL-6
-		{"DEL-2", "DELETE", configMaps + "/one?gracePeriodSeconds=x", "", "", 400, `strconv.ParseInt: parsing "x": invalid syntax`},
-		{"DEL-2", "DELETE", configMaps + "/one", `{"gracePeriodSeconds":"x"}`, "", 400, "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"},
-		{"DEL-2", "DELETE", configMaps + "/one", `{"preconditions":{"uid":5}}`, "", 400, "json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID"},
-		{"DEL-2", "DELETE", configMaps + "/one", `{"dryRun":[5]}`, "", 400, "json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string"},
-		{"DEL-2", "DELETE", configMaps + "/one", `hello`, "", 400, "couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value"},
+		{"DEL-2", "DELETE", configMaps + "/one?gracePeriodSeconds=x", "", "", 400,
+			`strconv.ParseInt: parsing "x": invalid syntax`},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"gracePeriodSeconds":"x"}`, "", 400,
+			"json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64"},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"preconditions":{"uid":5}}`, "", 400,
+			"json: cannot unmarshal number into Go struct field Preconditions.preconditions.uid of type types.UID"},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"dryRun":[5]}`, "", 400,
+			"json: cannot unmarshal number into Go struct field DeleteOptions.dryRun of type string"},
+		{"DEL-2", "DELETE", configMaps + "/one", `hello`, "", 400,
+			"couldn't get version/kind; json parse error: invalid character 'h' looking for beginning of value"},
 		{"DEL-2", "DELETE", configMaps + "/one", `[]`, "", 400, "couldn't get version/kind; json parse error: "},
-		{"DEL-2", "DELETE", configMaps + "/one", `{"kind":"Pod","apiVersion":"v1"}`, "", 400, `no kind "Pod" is registered for version "v1"`},
-		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=", "", "", 422, invalid("DeleteOptions", `propagationPolicy: Unsupported value: "": supported values: "Foreground", "Background", "Orphan", "nil"`)},
-		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=Orphan&orphanDependents=1", "", "", 422, invalid("DeleteOptions", `propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set`)},
-		{"DEL-6", "DELETE", configMaps + "/one?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1", "", "", 422, invalid("DeleteOptions",
-			"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: cannot be set together with .gracePeriodSeconds")},
-		{"DEL-6", "DELETE", configMaps + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "", 422, invalid("DeleteOptions",
-			"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is not allowed with DELETECOLLECTION")},
-		{"WRITE-5", "DELETE", configMaps + "/nobody", `{"propagationPolicy":"Orphan","unknown":1}`, "", 404, `configmaps "nobody" not found`},
+		{"DEL-2", "DELETE", configMaps + "/one", `{"kind":"Pod","apiVersion":"v1"}`, "", 400,
+			`no kind "Pod" is registered for version "v1"`},
+		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=", "", "", 422,
+			invalid("DeleteOptions",
+				`propagationPolicy: Unsupported value: "": supported values: "Foreground", "Background", "Orphan", "nil"`)},
+		{"DEL-2", "DELETE", configMaps + "/one?propagationPolicy=Orphan&orphanDependents=1", "", "", 422,
+			invalid("DeleteOptions",
+				`propagationPolicy: Invalid value: "Orphan": orphanDependents and deletionPropagation cannot be both set`)},
+		{"DEL-6", "DELETE", configMaps + "/one?ignoreStoreReadErrorWithClusterBreakingPotential=true&gracePeriodSeconds=1",
+			"", "", 422, invalid("DeleteOptions",
+				"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: cannot be set together with .gracePeriodSeconds")},
+		{"DEL-6", "DELETE", configMaps + "?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "", 422,
+			invalid("DeleteOptions",
+				"ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: is not allowed with DELETECOLLECTION")},
+		{"WRITE-5", "DELETE", configMaps + "/nobody", `{"propagationPolicy":"Orphan","unknown":1}`, "", 404,
+			`configmaps "nobody" not found`},
 	} {
 		header := []string{"Accept", "application/json"}
 		if c.contentType != "" {
@@ -167,7 +202,8 @@ func TestRefusals(t *testing.T) {
 		}
 		if strings.HasPrefix(got.body, "{") {
 			status := got.value(t)
-			if status.At("kind").Str() != "Status" || status.At("code").Int() != int64(c.code) || status.At("reason").Str() == "" || status.At("status").Str() != "Failure" {
+			if status.At("kind").Str() != "Status" || status.At("code").Int() != int64(c.code) ||
+				status.At("reason").Str() == "" || status.At("status").Str() != "Failure" {
 				t.Errorf("%s %s: no Status: %s", c.method, name, got.body)
 			}
 		}
@@ -180,7 +216,8 @@ func TestRefusals(t *testing.T) {
 // SPEC: URI-6
 func TestHead(t *testing.T) {
 	s := newServer(t, nil)
-	for path, want := range map[string]int{configMaps: 405, "/api/v1": 405, "/apis": 200, "/healthz": 200, "/version": 405, "/": 200, "/nope": 404} {
+	for path, want := range map[string]int{configMaps: 405, "/api/v1": 405, "/apis": 200, "/healthz": 200, "/version": 405,
+		"/": 200, "/nope": 404} {
 		if got := s.do("HEAD", path, ""); got.code != want || got.body != "" {
 			t.Errorf("HEAD %s: %d %q", path, got.code, got.body)
 		}
@@ -201,15 +238,17 @@ func TestErrorsAreNegotiated(t *testing.T) {
 		{"?watch=1", "application/yaml", "application/yaml", "apiVersion: v1\ncode: 406\n"},
 		{"", table + "x", "application/json", "{\n"},
 		{"?includeObject=Some", table + ",application/json", "application/json", `{"apiVersion":"v1"`},
-		{"", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json", "application/json", `{"apiVersion":"v1"`},
+		{"", "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json", "application/json",
+			`{"apiVersion":"v1"`},
 	} {
 		got := s.do("GET", configMaps+c.path, "", "Accept", c.accept)
 		if got.code < 400 || got.header.Get("Content-Type") != c.contentType || !strings.HasPrefix(got.body, c.begins) {
 			t.Errorf("%s as %s: %d %s %s", c.path, c.accept, got.code, got.header.Get("Content-Type"), got.body)
 		}
 	}
-	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got, "Available representations: application/json, application/yaml, "+
-		"application/vnd.kubernetes.protobuf, application/cbor, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq") {
+	if got := s.do("GET", configMaps, "", "Accept", "image/png").message(); !strings.HasSuffix(got,
+		"Available representations: application/json, application/yaml, "+
+			"application/vnd.kubernetes.protobuf, application/cbor, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch, application/cbor-seq") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -239,7 +278,8 @@ func TestWarnings(t *testing.T) {
 	s := newServer(t, nil)
 	got := s.do("POST", configMaps, `{"metadata":{"name":"a"},"b\"c":1,"d":2}`)
 	warnings := strings.Join(got.header["Warning"], "|")
-	if got.code != 201 || !strings.Contains(warnings, `299 - "unknown field \"b\\\"c\""`) || !strings.Contains(warnings, `299 - "unknown field \"d\""`) {
+	if got.code != 201 || !strings.Contains(warnings, `299 - "unknown field \"b\\\"c\""`) ||
+		!strings.Contains(warnings, `299 - "unknown field \"d\""`) {
 		t.Errorf("%d %q", got.code, warnings)
 	}
 }
@@ -278,16 +318,26 @@ func TestWhoMayWhat(t *testing.T) {
 		{"nobody", "GET", "/healthz", 200, "ok"},
 		{"nobody", "GET", "/nope", 403, `forbidden: User "system:anonymous" cannot get path "/nope"`},
 		{"jane", "POST", "/apis", 403, `forbidden: User "jane" cannot post path "/apis"`},
-		{"jane", "GET", configMaps, 403, `configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default"`},
-		{"jane", "GET", "/api/v1/configmaps?watch=1", 403, `configmaps is forbidden: User "jane" cannot watch resource "configmaps" in API group "" at the cluster scope`},
-		{"jane", "GET", configMaps + "/a", 403, `configmaps "a" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "default"`},
-		{"jane", "GET", "/apis/apps/v1/namespaces/x/deployments/a/scale", 403, `deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" in the namespace "x"`},
-		{"jane", "DELETE", "/api/v1/namespaces/x", 403, `namespaces "x" is forbidden: User "jane" cannot delete resource "namespaces" in API group "" in the namespace "x"`},
-		{"jane", "DELETE", configMaps, 403, `configmaps is forbidden: User "jane" cannot deletecollection resource "configmaps" in API group "" in the namespace "default"`},
-		{"jane", "GET", "/api/v1/nothing", 403, `nothing is forbidden: User "jane" cannot list resource "nothing" in API group "" at the cluster scope`},
-		{"jane", "OPTIONS", configMaps, 403, `configmaps is forbidden: User "jane" cannot  resource "configmaps" in API group "" in the namespace "default"`},
-		{"jane", "GET", "/api/v1/namespaces/%3Cb%3E/pods", 403, `pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "&lt;b&gt;"`},
-		{"jane", "GET", configMaps + "?timeout=x", 400, `invalid timeout specified in the request URL - time: invalid duration "x"`},
+		{"jane", "GET", configMaps, 403,
+			`configmaps is forbidden: User "jane" cannot list resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/configmaps?watch=1", 403,
+			`configmaps is forbidden: User "jane" cannot watch resource "configmaps" in API group "" at the cluster scope`},
+		{"jane", "GET", configMaps + "/a", 403,
+			`configmaps "a" is forbidden: User "jane" cannot get resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/apis/apps/v1/namespaces/x/deployments/a/scale", 403,
+			`deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments/scale" in API group "apps" in the namespace "x"`},
+		{"jane", "DELETE", "/api/v1/namespaces/x", 403,
+			`namespaces "x" is forbidden: User "jane" cannot delete resource "namespaces" in API group "" in the namespace "x"`},
+		{"jane", "DELETE", configMaps, 403,
+			`configmaps is forbidden: User "jane" cannot deletecollection resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/nothing", 403,
+			`nothing is forbidden: User "jane" cannot list resource "nothing" in API group "" at the cluster scope`},
+		{"jane", "OPTIONS", configMaps, 403,
+			`configmaps is forbidden: User "jane" cannot  resource "configmaps" in API group "" in the namespace "default"`},
+		{"jane", "GET", "/api/v1/namespaces/%3Cb%3E/pods", 403,
+			`pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "&lt;b&gt;"`},
+		{"jane", "GET", configMaps + "?timeout=x", 400,
+			`invalid timeout specified in the request URL - time: invalid duration "x"`},
 	} {
 		got := s.do(c.method, c.path, "", "Authorization", "Bearer "+c.user)
 		if got.code != c.code || got.message() != c.message {
@@ -316,7 +366,8 @@ func TestCreateOnUpdateNeedsCreate(t *testing.T) {
 
 func TestAuthorizationThatFails(t *testing.T) {
 	s := newServer(t, nil)
-	s.config.Authorizer = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision, string, error) {
+	s.config.Authorizer = access.AuthorizerFunc(func(context.Context, *access.Attributes) (access.Decision,
+		string, error) {
 		return access.NoOpinion, "", errors.New("no idea")
 	})
 	h, err := New(s.config)
@@ -353,7 +404,8 @@ func TestShedding(t *testing.T) { inBubble(t, nil, testShedding) }
 func testShedding(t *testing.T, s *server) {
 	inside, leave := make(chan bool), make(chan bool)
 	s.config.MaxInFlight = 1
-	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision, string, error) {
+	s.config.Authorizer = access.AuthorizerFunc(func(_ context.Context, a *access.Attributes) (access.Decision,
+		string, error) {
 		if a.Path == "/wait" {
 			inside <- true
 			<-leave
@@ -460,7 +512,8 @@ func TestPanics(t *testing.T) {
 	if got := s.do("GET", configMaps, ""); got.code != 200 {
 		t.Errorf("afterwards: %d", got.code)
 	}
-	if !strings.Contains(logged.String(), "early") || !strings.Contains(logged.String(), "late") || !strings.Contains(logged.String(), "TestPanics") {
+	if !strings.Contains(logged.String(), "early") || !strings.Contains(logged.String(), "late") ||
+		!strings.Contains(logged.String(), "TestPanics") {
 		t.Errorf("logged: %s", logged.String())
 	}
 }
@@ -485,7 +538,8 @@ func testDeadline(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	defer response.Body.Close()
-	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 || !strings.Contains(string(text), `"reason":"Timeout"`) {
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != 504 ||
+		!strings.Contains(string(text), `"reason":"Timeout"`) {
 		t.Errorf("a body that does not come: %d %s", response.StatusCode, text)
 	}
 	if took := time.Since(began); took != 100*time.Millisecond {
@@ -511,7 +565,8 @@ func testCompression(t *testing.T, s *server) {
 	s.create(configMaps, `{"metadata":{"name":"small"}}`)
 	large := `{"metadata":{"name":"large"},"data":{"k":"` + strings.Repeat("text ", 40<<10) + `"}}`
 	s.create(configMaps, large)
-	const list, initial = "?watch=1&timeoutSeconds=1&allowWatchBookmarks=true", "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	const list, initial = "?watch=1&timeoutSeconds=1&allowWatchBookmarks=true",
+		"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
 	for _, c := range []struct {
 		method, path, want string
 		small              bool // it compresses well only where it is large
@@ -542,7 +597,8 @@ func testCompression(t *testing.T, s *server) {
 		text := got.body
 		if c.want != "" {
 			text = inflate(t, got.body)
-			if vary := got.header["Vary"]; len(vary) != 1 || !strings.HasSuffix(vary[0], "Accept-Encoding") || !c.small && len(got.body) > len(text)/2 {
+			if vary := got.header["Vary"]; len(vary) != 1 || !strings.HasSuffix(vary[0], "Accept-Encoding") || !c.small &&
+				len(got.body) > len(text)/2 {
 				t.Errorf("%s %s: %v, %d bytes", c.method, c.path, got.header, len(got.body))
 			}
 		}
@@ -575,14 +631,16 @@ func TestLongList(t *testing.T) {
 	if n := want.At("items").Len(); n != 500 {
 		t.Fatalf("%d items", n)
 	}
-	for _, accept := range []string{"application/yaml", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1"} {
+	for _, accept := range []string{"application/yaml", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+		"application/json;as=Table;g=meta.k8s.io;v=v1"} {
 		got := s.do("GET", "/api/v1/namespaces/default/pods", "", "Accept", accept)
 		if n := strings.Count(got.body, "uid"); got.code != 200 || n != 500 {
 			t.Errorf("%s: %d, %d items", accept, got.code, n)
 		}
 	}
 	item := want.At("items").Items()[7]
-	if item.At("kind").Str() != "" || item.At("apiVersion").Str() != "" || item.At("metadata", "resourceVersion").Str() == "" {
+	if item.At("kind").Str() != "" || item.At("apiVersion").Str() != "" ||
+		item.At("metadata", "resourceVersion").Str() == "" {
 		t.Errorf("an item: %v", item)
 	}
 }
@@ -593,11 +651,13 @@ func TestDocuments(t *testing.T) {
 	const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 	got := s.do("GET", "/apis", "", "Accept", aggregated)
 	tag := got.header.Get("Etag")
-	if got.code != 200 || got.header.Get("Content-Type") != aggregated || tag == "" || got.header.Get("Cache-Control") != "public" {
+	if got.code != 200 || got.header.Get("Content-Type") != aggregated || tag == "" ||
+		got.header.Get("Cache-Control") != "public" {
 		t.Fatalf("%d %v", got.code, got.header)
 	}
 	for _, match := range []string{tag, `W/` + tag, `"x", ` + tag, "*"} {
-		if again := s.do("GET", "/apis", "", "Accept", aggregated, "If-None-Match", match); again.code != 304 || again.body != "" {
+		if again := s.do("GET", "/apis", "", "Accept", aggregated, "If-None-Match", match); again.code != 304 ||
+			again.body != "" {
 			t.Errorf("If-None-Match: %s: %d", match, again.code)
 		}
 	}
@@ -607,7 +667,8 @@ func TestDocuments(t *testing.T) {
 	path := s.do("GET", "/openapi/v3", "").value(t).At("paths", "apis/apps/v1", "serverRelativeURL").Str()
 	base, hash, _ := strings.Cut(path, "?hash=")
 	got = s.do("GET", path, "", "Accept-Encoding", "gzip")
-	if got.code != 200 || got.header.Get("Cache-Control") != "public, immutable" || got.header.Get("Etag") != `"`+hash+`"` || got.header.Get("Content-Encoding") != "gzip" {
+	if got.code != 200 || got.header.Get("Cache-Control") != "public, immutable" ||
+		got.header.Get("Etag") != `"`+hash+`"` || got.header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("%s: %d %v", path, got.code, got.header)
 	}
 	plain := s.do("GET", path, "")
@@ -624,7 +685,8 @@ func TestDocuments(t *testing.T) {
 	if got = s.do("GET", "/version", ""); !strings.HasPrefix(got.body, "{\n  \"") {
 		t.Errorf("/version: %s", got.body)
 	}
-	if got = s.do("GET", "/", ""); !strings.Contains(got.body, `"/apis/apps/v1",`) || !strings.Contains(got.body, `"/healthz/ping",`) {
+	if got = s.do("GET", "/", ""); !strings.Contains(got.body, `"/apis/apps/v1",`) ||
+		!strings.Contains(got.body, `"/healthz/ping",`) {
 		t.Errorf("/: %s", got.body)
 	}
 }
@@ -644,15 +706,18 @@ func TestHealth(t *testing.T) {
 	}{
 		{nil, "/healthz", 200, "ok"},
 		{nil, "/livez?verbose", 200, "[+]ping ok\n[+]store ok\nlivez check passed\n"},
-		{nil, "/readyz?verbose=1&exclude=store", 200, "[+]ping ok\n[+]store excluded: ok\n[+]shutdown ok\nreadyz check passed\n"},
+		{nil, "/readyz?verbose=1&exclude=store", 200,
+			"[+]ping ok\n[+]store excluded: ok\n[+]shutdown ok\nreadyz check passed\n"},
 		{nil, "/livez?verbose&exclude=z&exclude=ping&exclude=store,ping&exclude=z", 200,
 			"[+]ping excluded: ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"store,ping\",\"z\"\nlivez check passed\n"},
-		{nil, "/healthz?verbose&exclude=nothing", 200, "[+]ping ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"nothing\"\nhealthz check passed\n"},
+		{nil, "/healthz?verbose&exclude=nothing", 200,
+			"[+]ping ok\n[+]store ok\nwarn: some health checks cannot be excluded: no matches for \"nothing\"\nhealthz check passed\n"},
 		{nil, "/readyz/shutdown", 200, "ok"},
 		{nil, "/livez/shutdown", 404, "404 page not found\n"},
 		{nil, "/healthz/", 404, "404 page not found\n"},
 		{nil, "/healthzz", 404, "404 page not found\n"},
-		{errors.New("disk"), "/readyz", 500, "[+]ping ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
+		{errors.New("disk"), "/readyz", 500,
+			"[+]ping ok\n[-]store failed: reason withheld\n[+]shutdown ok\nreadyz check failed\n"},
 		{errors.New("disk"), "/readyz?exclude=store", 200, "ok"},
 		{errors.New("disk"), "/healthz/store", 500, "internal server error: disk\n"},
 	} {
@@ -672,23 +737,29 @@ func TestForms(t *testing.T) {
 		yaml  = "application/yaml"
 		table = "application/json;as=Table;g=meta.k8s.io;v=v1"
 	)
-	if got := s.do("POST", configMaps, "metadata: {name: a}\ndata: {k: v}\n", "Content-Type", yaml, "Accept", yaml); got.code != 201 || !strings.Contains(got.body, "\n  k: v\n") {
+	if got := s.do("POST", configMaps, "metadata: {name: a}\ndata: {k: v}\n", "Content-Type", yaml, "Accept",
+		yaml); got.code != 201 || !strings.Contains(got.body, "\n  k: v\n") {
 		t.Errorf("POST: %d %s", got.code, got.body)
 	}
-	if got := s.do("PUT", configMaps+"/a?dryRun=All", "metadata: {name: a}\n", "Content-Type", yaml, "Accept", table); got.code != 200 || !strings.Contains(got.body, `"rows":[{"cells":["a",0,`) {
+	if got := s.do("PUT", configMaps+"/a?dryRun=All", "metadata: {name: a}\n", "Content-Type", yaml, "Accept",
+		table); got.code != 200 || !strings.Contains(got.body, `"rows":[{"cells":["a",0,`) {
 		t.Errorf("PUT: %d %s", got.code, got.body)
 	}
-	if got := s.do("GET", configMaps+"/a?includeObject=Object", "", "Accept", table); !strings.Contains(got.body, `"data":{"k":"v"}`) {
+	if got := s.do("GET", configMaps+"/a?includeObject=Object", "", "Accept", table); !strings.Contains(got.body,
+		`"data":{"k":"v"}`) {
 		t.Errorf("GET: %d %s", got.code, got.body)
 	}
-	if got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"}}`, "Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"); got.code != 201 ||
+	if got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"}}`, "Accept",
+		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"); got.code != 201 ||
 		!strings.Contains(got.body, `"kind":"PartialObjectMetadata"`) || strings.Contains(got.body, "resourceVersion") {
 		t.Errorf("dry POST: %d %s", got.code, got.body)
 	}
-	if got := s.do("DELETE", configMaps, "dryRun: [All]\n", "Content-Type", yaml, "Accept", table); got.code != 200 || !strings.Contains(got.body, `"kind":"Table"`) {
+	if got := s.do("DELETE", configMaps, "dryRun: [All]\n", "Content-Type", yaml, "Accept", table); got.code != 200 ||
+		!strings.Contains(got.body, `"kind":"Table"`) {
 		t.Errorf("DELETE: %d %s", got.code, got.body)
 	}
-	if got := s.do("DELETE", configMaps+"/a", "", "Accept", yaml); got.code != 200 || !strings.Contains(got.body, "status: Success") {
+	if got := s.do("DELETE", configMaps+"/a", "", "Accept", yaml); got.code != 200 ||
+		!strings.Contains(got.body, "status: Success") {
 		t.Errorf("DELETE: %d %s", got.code, got.body)
 	}
 	s.create(configMaps, `{"metadata":{"name":"held","finalizers":["example.com/a"]}}`)
@@ -702,7 +773,8 @@ func TestMissingSubresource(t *testing.T) {
 	s := newServer(t, nil)
 	s.makePods(1)
 	const pod = "/api/v1/namespaces/default/pods/pod-00000"
-	const noPath, noMethod = "the server could not find the requested resource", "the server does not allow this method on the requested resource"
+	const noPath, noMethod = "the server could not find the requested resource",
+		"the server does not allow this method on the requested resource"
 	for _, c := range []struct {
 		method, path string
 		code         int
@@ -739,7 +811,8 @@ func TestObservations(t *testing.T) {
 	defer mu.Unlock()
 	for i, want := range []Observation{
 		{Verb: "POST", Version: "v1", Resource: "configmaps", Scope: "resource", DryRun: true, Code: 201, Class: Mutating},
-		{Verb: "GET", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Scope: "resource", Code: 404},
+		{Verb: "GET", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Scope: "resource",
+			Code: 404},
 		{Verb: "LIST", Scope: "cluster", Code: 404},
 		{Verb: "DELETE", Version: "v1", Resource: "configmaps", Scope: "namespace", Code: 200, Class: Mutating},
 	} {
@@ -756,7 +829,8 @@ func TestObservations(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	_, err := New(Config{RequestTimeout: -1, MaxInFlight: -1})
-	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Impersonate", "Authorizer", "RequestTimeout", "MaxInFlight"} {
+	for _, what := range []string{"Engine", "Registry", "Documents", "Authenticate", "Impersonate", "Authorizer",
+		"RequestTimeout", "MaxInFlight"} {
 		if err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("%s is not complained of: %v", what, err)
 		}
@@ -769,7 +843,8 @@ func TestConfig(t *testing.T) {
 func TestStrictTransportSecurity(t *testing.T) {
 	for _, want := range []string{"", "max-age=31536000; includeSubDomains; preload"} {
 		s := newServer(t, func(c *Config) { c.StrictTransport = want })
-		for _, path := range []string{configMaps, "/healthz", "/apis", "/nothing", configMaps + "/none", "/api/v1/pods?limit=x"} {
+		for _, path := range []string{configMaps, "/healthz", "/apis", "/nothing", configMaps + "/none",
+			"/api/v1/pods?limit=x"} {
 			for _, who := range []string{"", "Bearer jane", "Bearer wrong"} {
 				var header []string
 				if who != "" {
@@ -802,17 +877,20 @@ func TestPodStatusLeavesDeletionTimestamp(t *testing.T) {
 		if want.IsNull() == held {
 			t.Fatalf("%s: %s", name, want.Str())
 		}
-		body := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","finalizers":["a.b/c"],"deletionTimestamp":"2020-01-01T00:00:00Z"},` + spec + `,"status":{"message":"m"}}`
+		body := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name +
+			`","finalizers":["a.b/c"],"deletionTimestamp":"2020-01-01T00:00:00Z"},` + spec + `,"status":{"message":"m"}}`
 		for _, write := range [][2]string{
 			{"PUT", "application/json"}, {"PATCH", "application/merge-patch+json"}, {"PATCH", "application/apply-patch+yaml"},
 		} {
-			got := s.do(write[0], pods+"/"+name+"/status?fieldManager=m"+strings.Repeat("&force=true", strings.Count(write[1], "apply")), body, "Content-Type", write[1])
+			got := s.do(write[0], pods+"/"+name+"/status?fieldManager=m"+strings.Repeat("&force=true",
+				strings.Count(write[1], "apply")), body, "Content-Type", write[1])
 			if got.code != 200 {
 				t.Errorf("%s %s %s: %d %s", name, write[0], write[1], got.code, got.message())
 				continue
 			}
 			is := got.value(t)
-			if at := is.At("metadata", "deletionTimestamp"); at.Str() != want.Str() || strings.Contains(got.body, "f:deletionTimestamp") || is.At("status", "message").Str() != "m" {
+			if at := is.At("metadata", "deletionTimestamp"); at.Str() != want.Str() ||
+				strings.Contains(got.body, "f:deletionTimestamp") || is.At("status", "message").Str() != "m" {
 				t.Errorf("%s %s %s: %s", name, write[0], write[1], got.body)
 			}
 		}
@@ -841,7 +919,8 @@ func TestVersionOfTheGroupWithoutName(t *testing.T) {
 			}
 		}
 		got := s.do(write.method, write.path, body("/v1"), "Content-Type", write.mediaType)
-		if got.code != write.code || got.value(t).At("apiVersion").Str() != "v1" || strings.Contains(got.body, `"apiVersion":"/v1"`) {
+		if got.code != write.code || got.value(t).At("apiVersion").Str() != "v1" ||
+			strings.Contains(got.body, `"apiVersion":"/v1"`) {
 			t.Errorf("%s: %d %s", write.method, got.code, got.body)
 		}
 	}
@@ -858,18 +937,21 @@ func TestUnknownFieldsTwiceInPatches(t *testing.T) {
 		const patch = `{"odd":{"twice":1,"twice":2},"odder":1,"odder":2,"data":{"k":"v","k":"w"}}`
 		got := s.do("PATCH", configMaps+"/a?dryRun=All", patch, "Content-Type", mediaType)
 		told := strings.Join(got.header["Warning"], "\n")
-		for _, want := range []string{`duplicate field \"odd.twice\"`, `duplicate field \"odder\"`, `duplicate field \"data.k\"`, `unknown field \"odd\"`, `unknown field \"odder\"`} {
+		for _, want := range []string{`duplicate field \"odd.twice\"`, `duplicate field \"odder\"`,
+			`duplicate field \"data.k\"`, `unknown field \"odd\"`, `unknown field \"odder\"`} {
 			if strings.Count(told, want) != 1 {
 				t.Errorf("%s: no or several %s in\n%s", mediaType, want, told)
 			}
 		}
-		if got := s.do("PATCH", configMaps+"/a?fieldValidation=Strict", patch, "Content-Type", mediaType); got.code != 422 || !strings.Contains(got.message(), `duplicate field "odder"`) {
+		if got := s.do("PATCH", configMaps+"/a?fieldValidation=Strict", patch, "Content-Type", mediaType); got.code != 422 ||
+			!strings.Contains(got.message(), `duplicate field "odder"`) {
 			t.Errorf("%s, strict: %d %s", mediaType, got.code, got.message())
 		}
 	}
 	// In the body of an object what is unknown is only that.
 	got := s.do("POST", configMaps+"?dryRun=All", `{"metadata":{"name":"b"},"odder":1,"odder":2}`)
-	if told := strings.Join(got.header["Warning"], "\n"); strings.Contains(told, "duplicate") || !strings.Contains(told, "unknown") {
+	if told := strings.Join(got.header["Warning"], "\n"); strings.Contains(told, "duplicate") ||
+		!strings.Contains(told, "unknown") {
 		t.Errorf("POST: %s", told)
 	}
 }

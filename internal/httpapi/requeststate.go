@@ -134,7 +134,8 @@ func (rs *requestState) reportedVerb() string {
 	case info.verb == "watch":
 		return "WATCH"
 	case rs.r.Method == http.MethodPatch:
-		if format, ok, _ := rs.h.offer.ReadsPatch(mediaName(rs.r.Header.Get("Content-Type"))); ok && format.Type == engine.ApplyPatch {
+		if format, ok, _ := rs.h.offer.ReadsPatch(mediaName(rs.r.Header.Get("Content-Type"))); ok &&
+			format.Type == engine.ApplyPatch {
 			return "APPLY"
 		}
 		return http.MethodPatch

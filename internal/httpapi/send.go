@@ -144,7 +144,8 @@ func (rs *requestState) replyWith(code int, media wire.Media, rq *engine.Request
 		return err
 	}
 	if media.Form == wire.AsPartials {
-		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" + rs.resource.Kind + ")")
+		return notTheForm("you requested PartialObjectMetadataList, but the requested object is not a list (" +
+			rs.resource.Kind + ")")
 	}
 	if err := rs.recordObject(media, rq, result.Object); err != nil {
 		return err

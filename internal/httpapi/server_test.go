@@ -97,7 +97,8 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} } // what the certificate is for
+// what the certificate is for
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 443} }
 
 // serveOn is newServerOn behind this listener; nil: one of the network.
 func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config)) *server {
@@ -111,7 +112,8 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 	s := &server{t: t, engine: engine.New(engine.Config{Store: st, Registry: registry}), types: registry, store: st}
 	s.config = Config{
 		Engine: s.engine, Registry: registry,
-		Documents: discovery.New(discovery.Config{Registry: registry, Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
+		Documents: discovery.New(discovery.Config{Registry: registry,
+			Version: discovery.Version{Major: "1", Minor: "37", GitVersion: "v1.37.1"}, Model: gotypes.Model}),
 		Authenticate: func(_ context.Context, r *http.Request) (*access.Identity, error) {
 			switch r.Header.Get("Authorization") {
 			case "":
@@ -136,7 +138,8 @@ func serveOn(t testing.TB, at *pipes, settings store.Config, change func(*Config
 			return access.NoOpinion, "", nil
 		}),
 		Missing: func(r *engine.Resource, subresource string) (Missing, bool) {
-			m := Missing{Why: "there are no nodes", Methods: []string{"GET"}, Connect: subresource != "log", Below: subresource == "proxy"}
+			m := Missing{Why: "there are no nodes", Methods: []string{"GET"}, Connect: subresource != "log",
+				Below: subresource == "proxy"}
 			return m, r.Name == "pods" && (subresource == "log" || subresource == "exec" || subresource == "proxy")
 		},
 		Checks: []Check{{Name: "ping", Run: func(context.Context) error { return nil }}},

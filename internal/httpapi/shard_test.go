@@ -62,7 +62,8 @@ func TestShardedLists(t *testing.T) {
 			`{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`)
 		names = append(names, namespace)
 	}
-	for _, path := range []string{"/apis/autoscaling/v2/horizontalpodautoscalers", "/apis/autoscaling/v1/horizontalpodautoscalers", "/api/v1/namespaces"} {
+	for _, path := range []string{"/apis/autoscaling/v2/horizontalpodautoscalers",
+		"/apis/autoscaling/v1/horizontalpodautoscalers", "/api/v1/namespaces"} {
 		for _, field := range []string{"object.metadata.uid", "object.metadata.namespace"} {
 			for _, limit := range []string{"", "2"} {
 				found := map[string]int{}
@@ -185,7 +186,8 @@ func TestShardSelectorsThatAreNone(t *testing.T) {
 	}
 	s = newServer(t, nil)
 	s.create(configMaps, `{"metadata":{"name":"a"}}`)
-	if l := s.shard(configMaps, url.Values{"shardSelector": {half("object.metadata.name", true)}}); len(l.Items) != 1 || l.Metadata.ShardInfo != nil {
+	if l := s.shard(configMaps, url.Values{"shardSelector": {half("object.metadata.name", true)}}); len(l.Items) != 1 ||
+		l.Metadata.ShardInfo != nil {
 		t.Errorf("without the gate: %+v", l)
 	}
 }

@@ -124,7 +124,8 @@ var objectVerbs = []string{"get", "update", "patch", "delete"}
 
 // fits says whether a URL of this shape exists for the type.
 func fits(info *requestInfo, r *engine.Resource) bool {
-	onObject := info.name != "" && (info.verb != "list" && info.verb != "watch" || info.watchPath) // else the name is a selector's
+	// else the name is a selector's
+	onObject := info.name != "" && (info.verb != "list" && info.verb != "watch" || info.watchPath)
 	switch {
 	case info.scoped != r.Namespaced && (info.scoped || onObject):
 		return false

@@ -73,7 +73,8 @@ func (h *Handler) startWatch(rs *requestState) (*watching, error) {
 		return nil, notTheForm("you requested PartialObjectMetadataList, but the events of a watch are about single objects")
 	}
 	w := &watching{
-		rs: rs, media: media, table: table, bookmarks: params.bookmarks, ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
+		rs: rs, media: media, table: table, bookmarks: params.bookmarks,
+		ends: time.Now().Add(params.lasts(h.MinRequestTimeout)),
 	}
 	w.compressed = params.streamsList() && rs.compresses() && !rs.overSocket()
 	w.forget = context.AfterFunc(h.Closing, w.close)

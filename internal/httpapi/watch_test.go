@@ -132,7 +132,8 @@ func testWatchFromWhere(t *testing.T, s *server) {
 		"allowWatchBookmarks=1":              "ADDED a, ADDED b, BOOKMARK end",
 		streaming:                            "ADDED a, ADDED b",
 		streaming + "&allowWatchBookmarks=1": "ADDED a, ADDED b, BOOKMARK end",
-		streaming + "&allowWatchBookmarks=1&resourceVersion=" + version:                       "ADDED a, ADDED b, BOOKMARK end",
+		streaming + "&allowWatchBookmarks=1&resourceVersion=" +
+			version: "ADDED a, ADDED b, BOOKMARK end",
 		"sendInitialEvents=false&resourceVersionMatch=NotOlderThan":                           "",
 		"allowWatchBookmarks=1&resourceVersion=" + version + "&fieldSelector=metadata.name=a": "BOOKMARK",
 		streaming + "&resourceVersion=99999&timeoutSeconds=5":                                 "ERROR 504 Timeout",
@@ -168,7 +169,8 @@ func testBookmarks(t *testing.T, s *server) {
 	last := ""
 	for i := range 5 {
 		if i == 2 {
-			last = s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"elsewhere"}}`).At("metadata", "resourceVersion").Str()
+			last = s.create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"elsewhere"}}`).At("metadata",
+				"resourceVersion").Str()
 		}
 		e, ok := next()
 		if !ok || e.Type != "BOOKMARK" || e.Object.Kind != "ConfigMap" {
@@ -189,7 +191,8 @@ func testBookmarks(t *testing.T, s *server) {
 func TestManyWatchers(t *testing.T) {
 	s := newServer(t, nil)
 	const watchers, writes = 30, 300
-	forms := []string{"application/json", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "application/json;as=Table;g=meta.k8s.io;v=v1"}
+	forms := []string{"application/json", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+		"application/json;as=Table;g=meta.k8s.io;v=v1"}
 	var done sync.WaitGroup
 	for i := range watchers {
 		response := s.open("GET", configMaps+"?watch=1&resourceVersion=2", "", "Accept", forms[i%len(forms)])

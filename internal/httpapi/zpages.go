@@ -61,7 +61,8 @@ func (rs *requestState) sendPage(kind string, members func() []any, text func() 
 			"\nWarning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for debugging purposes only.\n" + text()))
 	}
 	if version == "v1alpha1" {
-		rs.warn([]string{"This version of the " + strings.ToLower(kind) + " endpoint is deprecated. Please use a newer version."})
+		rs.warn([]string{"This version of the " + strings.ToLower(kind) +
+			" endpoint is deprecated. Please use a newer version."})
 	}
 	head := []any{"kind", object.StringOf(kind), "apiVersion", object.StringOf("config.k8s.io/" + version),
 		"metadata", object.Fields("name", object.StringOf(component))}

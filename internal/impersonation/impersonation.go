@@ -1,8 +1,8 @@
 // Package impersonation decides whether somebody may act as somebody else (AUTH-1).
 //
-// There are several modes, which are tried in turn. Those of constrained impersonation (KEP-5284) each stand for one kind of user
-// and ask twice: may this be done as such a user (verb impersonate-on:MODE:VERB), and may one be this user (verb
-// impersonate:MODE). The old one asks for the verb impersonate alone, and holds for whatever is done then.
+// There are several modes, which are tried in turn. Those of constrained impersonation (KEP-5284) each stand for one
+// kind of user and ask twice: may this be done as such a user (verb impersonate-on:MODE:VERB), and may one be this user
+// (verb impersonate:MODE). The old one asks for the verb impersonate alone, and holds for whatever is done then.
 //
 // The first mode that allows it decides; if none does, the first refusal is told.
 package impersonation
@@ -29,8 +29,8 @@ type Impersonator struct {
 	authorizer access.Authorizer
 	modes      []mode
 
-	// last is, by user, the mode that was successful last. It is tried first: who uses one mode is not asked for the others each
-	// time, and is told of a refusal in that mode. As in the reference this changes no verdict.
+	// last is, by user, the mode that was successful last. It is tried first: who uses one mode is not asked for the
+	// others each time, and is told of a refusal in that mode. As in the reference this changes no verdict.
 	mu   sync.Mutex
 	last map[string]int
 }
@@ -47,7 +47,8 @@ type mode struct {
 
 // New makes an impersonator. Without constrained, there is the old mode alone (gate ConstrainedImpersonation).
 func New(authorizer access.Authorizer, constrained bool) *Impersonator {
-	i := &Impersonator{authorizer: authorizer, modes: []mode{{"", func(*access.User, *access.User) bool { return true }}}, last: map[string]int{}}
+	i := &Impersonator{authorizer: authorizer, modes: []mode{{"", func(*access.User, *access.User) bool { return true }}},
+		last: map[string]int{}}
 	if constrained {
 		i.modes = append([]mode{
 			{associatedNode, func(wanted, by *access.User) bool {
@@ -63,12 +64,12 @@ func New(authorizer access.Authorizer, constrained bool) *Impersonator {
 	return i
 }
 
-// associatedNode is the mode in which a service account is the Node that its Pod is on. Who asks is known to the authorizer without
-// the details of the Pod, and asks for every Node: that it is the right one is checked before.
+// associatedNode is the mode in which a service account is the Node that its Pod is on. Who asks is known to the
+// authorizer without the details of the Pod, and asks for every Node: that it is the right one is checked before.
 const associatedNode = "associated-node"
 
-// Impersonate says who the request goes on as, and by which verb that was allowed if it was by a constrained mode. Asked is what
-// the request is about, and who it is from.
+// Impersonate says who the request goes on as, and by which verb that was allowed if it was by a constrained mode.
+// Asked is what the request is about, and who it is from.
 func (i *Impersonator) Impersonate(
 	ctx context.Context, wanted access.User, asked *access.Attributes,
 ) (user access.User, constraint string, err error) {
@@ -123,13 +124,16 @@ func (i *Impersonator) remember(user string, n int) {
 }
 
 // try asks everything that a mode asks.
-func (i *Impersonator) try(ctx context.Context, m *mode, wanted access.User, asked *access.Attributes) (access.User, error) {
-	c := &check{authorizer: i.authorizer, mode: m, by: asked.User, group: "authentication.k8s.io", verb: "impersonate:" + m.name}
+func (i *Impersonator) try(ctx context.Context, m *mode, wanted access.User, asked *access.Attributes) (access.User,
+	error) {
+	c := &check{authorizer: i.authorizer, mode: m, by: asked.User, group: "authentication.k8s.io",
+		verb: "impersonate:" + m.name}
 	if m.name == "" {
 		c.group, c.verb = "", "impersonate"
 	}
 	if m.name == associatedNode {
-		c.by.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(maps.Keys(asked.User.Extra))}
+		c.by.Extra = map[string][]string{"authentication.kubernetes.io/associated-node-keys": slices.Sorted(
+			maps.Keys(asked.User.Extra))}
 	}
 	if m.name != "" {
 		on := *asked

@@ -28,7 +28,8 @@ var root *fielderrors.Place
 // ObjectMeta says what is wrong with the metadata of a new object, whose name has been generated and whose namespace
 // has been filled in before. name says what is wrong with a name of this kind, or, with prefix set, with the beginning
 // of one; nil allows whatever can stand in a URL.
-func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefix bool) []string, path *field.Path) field.ErrorList {
+func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefix bool) []string,
+	path *field.Path) field.ErrorList {
 	f := &fielderrors.Errors{Root: path}
 	checkGenerateName(f, meta, name)
 	if text := meta.At("name").Str(); text == "" {
@@ -46,8 +47,8 @@ func ObjectMeta(meta object.Value, namespaced bool, name func(name string, prefi
 	return f.List
 }
 
-// Embedded says what is wrong with the metadata of an object within an object: it may be without a name, and is namespaced if it has
-// a namespace. An error that is there twice, of two labels with the same value, is told once.
+// Embedded says what is wrong with the metadata of an object within an object: it may be without a name, and is
+// namespaced if it has a namespace. An error that is there twice, of two labels with the same value, is told once.
 func Embedded(meta object.Value, path *field.Path) field.ErrorList {
 	if meta.At("name").Str() == "" {
 		meta = meta.With("name", object.StringOf("name"))
@@ -172,7 +173,8 @@ func checkFinalizers(f *fielderrors.Errors, finalizers object.Value, p *fielderr
 		dependent = dependent || name == metav1.FinalizerDeleteDependents
 	}
 	if orphan && dependent {
-		f.Invalid(p, fielderrors.Show(finalizers), fmt.Sprintf("finalizer %s and %s cannot be both set", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents))
+		f.Invalid(p, fielderrors.Show(finalizers), fmt.Sprintf("finalizer %s and %s cannot be both set",
+			metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents))
 	}
 }
 
@@ -239,18 +241,21 @@ func ObjectMetaUpdate(meta, old object.Value, path *field.Path) field.ErrorList 
 func isBlank(v object.Value) bool { return v.IsNull() || v.Kind() == object.String && v.Len() == 0 }
 
 // What stays the same as long as an object lives.
-var immutableMeta = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"}
+var immutableMeta = []string{"name", "namespace", "uid", "creationTimestamp", "deletionTimestamp",
+	"deletionGracePeriodSeconds"}
 
 func checkNoNewFinalizers(f *fielderrors.Errors, now, was object.Value) {
 	var extra []string
 	for _, item := range now.Items() {
 		name := item.Str()
-		if !slices.ContainsFunc(was.Items(), func(v object.Value) bool { return v.Str() == name }) && !slices.Contains(extra, name) {
+		if !slices.ContainsFunc(was.Items(), func(v object.Value) bool { return v.Str() == name }) &&
+			!slices.Contains(extra, name) {
 			extra = append(extra, name)
 		}
 	}
 	if len(extra) > 0 {
 		slices.Sort(extra)
-		f.Forbidden(root.To("finalizers"), fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v", extra))
+		f.Forbidden(root.To("finalizers"),
+			fmt.Sprintf("no new finalizers can be added if the object is being deleted, found new finalizers %#v", extra))
 	}
 }

@@ -28,9 +28,11 @@ func cases() map[string][]string {
 		"namespace":    {`"default"`, `""`, `"a.b"`, `"Default"`, long(64)},
 		"uid":          {`"u"`, `"other"`, `""`},
 		"generation":   {`0`, `3`, `2`, `-1`},
-		"labels": {`{}`, `{"a":"b","example.com/a":"B_.-c"}`, `{"a b":"c"}`, `{"a":"b c"}`, `{"":""}`, `{"/a":""}`, `{"a/b/c":""}`, `{"Example.com/a":""}`,
+		"labels": {`{}`, `{"a":"b","example.com/a":"B_.-c"}`, `{"a b":"c"}`, `{"a":"b c"}`, `{"":""}`, `{"/a":""}`,
+			`{"a/b/c":""}`, `{"Example.com/a":""}`,
 			`{` + long(64) + `:""}`, `{"a":` + long(64) + `}`, `{"a":"-"}`},
-		"annotations": {`{"a":"anything goes"}`, `{"A/b":""}`, `{"a b":""}`, `{"":"x"}`, `{"a":` + long(256<<10) + `}`, `{"a":` + long(256<<10-1) + `}`},
+		"annotations": {`{"a":"anything goes"}`, `{"A/b":""}`, `{"a b":""}`, `{"":"x"}`, `{"a":` + long(256<<10) + `}`,
+			`{"a":` + long(256<<10-1) + `}`},
 		"ownerReferences": {`[` + owner("") + `]`,
 			`[{}]`,
 			`[` + owner(`,"controller":true`) + `,` + owner(`,"controller":true,"blockOwnerDeletion":false`) + `]`,
@@ -95,8 +97,8 @@ func texts(errors field.ErrorList) []string {
 	return all
 }
 
-// What is found wrong with metadata is, text by text, what apimachinery finds: on create with each case, on update with each
-// case in the place of every other value of the member, in an object that lives and in one that is being deleted.
+// What is found wrong with metadata is, text by text, what apimachinery finds: on create with each case, on update with
+// each case in the place of every other value of the member, in an object that lives and in one that is being deleted.
 //
 // SPEC: VAL-1
 func TestMetadataAsUpstream(t *testing.T) {
@@ -107,7 +109,8 @@ func TestMetadataAsUpstream(t *testing.T) {
 			for _, namespaced := range []bool{true, false} {
 				theirs, ours := both(t, member, value)
 				want := texts(apivalidation.ValidateObjectMeta(&theirs, namespaced, apivalidation.NameIsDNSSubdomain, root))
-				if got := texts(objectmeta.ObjectMeta(ours, namespaced, apivalidation.NameIsDNSSubdomain, root)); !slices.Equal(got, want) {
+				if got := texts(objectmeta.ObjectMeta(ours, namespaced, apivalidation.NameIsDNSSubdomain, root)); !slices.Equal(got,
+					want) {
 					t.Errorf("create %s=%.80s namespaced=%v:\n got %.300q\nwant %.300q", member, value, namespaced, got, want)
 				}
 				created += len(want)
@@ -120,7 +123,8 @@ func TestMetadataAsUpstream(t *testing.T) {
 					// The server calls more than this one function for an update, and tells what several of them find twice.
 					want := texts(append(apivalidation.ValidateFinalizers(theirs.Finalizers, root.Child("finalizers")),
 						apivalidation.ValidateObjectMetaUpdate(&theirs, &oldTheirs, root)...))
-					if got := texts(objectmeta.ObjectMetaUpdate(ours, oldOurs, root)); !slices.Equal(got, want) && member != "generateName" {
+					if got := texts(objectmeta.ObjectMetaUpdate(ours, oldOurs, root)); !slices.Equal(got, want) &&
+						member != "generateName" {
 						t.Errorf("update %s=%.80s of %.80s:\n got %.300q\nwant %.300q", member, value, was, got, want)
 					}
 					updated += len(want)
@@ -133,7 +137,8 @@ func TestMetadataAsUpstream(t *testing.T) {
 	}
 }
 
-// Where a kind says nothing of names, they are still a part of a URL. On update this is all that is said of generateName.
+// Where a kind says nothing of names, they are still a part of a URL. On update this is all that is said of
+// generateName.
 func TestNamesAsPathSegments(t *testing.T) {
 	root := field.NewPath("metadata")
 	for _, value := range append(cases()["name"], cases()["generateName"]...) {

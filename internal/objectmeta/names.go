@@ -18,7 +18,8 @@ func IsLetterOrDigit(c byte) bool { return IsLowerOrDigit(c) || 'A' <= c && c <=
 
 // IsLabel says whether a name is a DNS label (RFC 1123).
 func IsLabel(s string) bool {
-	if len(s) == 0 || len(s) > utilvalidation.DNS1123LabelMaxLength || !IsLowerOrDigit(s[0]) || !IsLowerOrDigit(s[len(s)-1]) {
+	if len(s) == 0 || len(s) > utilvalidation.DNS1123LabelMaxLength || !IsLowerOrDigit(s[0]) ||
+		!IsLowerOrDigit(s[len(s)-1]) {
 		return false
 	}
 	for i := 0; i < len(s); i++ {

@@ -63,7 +63,8 @@ func TestDefinitions(t *testing.T) {
 		again, _ := json.Marshal(&back)
 		t.Errorf("message of %d bytes, want %d; read as (%v) %s", len(message), len(want), err, again)
 	}
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}, Raw: want}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "apiextensions.k8s.io/v1",
+		Kind: "CustomResourceDefinition"}, Raw: want}
 	body, err := unknown.Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -86,8 +87,10 @@ func TestDefinitionsOfNeitherForm(t *testing.T) {
 	typ := kinds()["apiextensions.k8s.io.v1.CustomResourceDefinition"].Schema()
 	for _, c := range []struct{ schema, want string }{
 		{`{"additionalProperties":"x"}`, "boolean or JSON schema expected"},
-		{`{"items":{"type":5}}`, "json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.type of type string"},
-		{`{"items":[{"maxLength":"5"}]}`, "json: cannot unmarshal string into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.maxLength of type int64"},
+		{`{"items":{"type":5}}`,
+			"json: cannot unmarshal number into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.type of type string"},
+		{`{"items":[{"maxLength":"5"}]}`,
+			"json: cannot unmarshal string into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.items.maxLength of type int64"},
 		{`{"items":{"colour":5},"additionalItems":true}`, ""},
 	} {
 		text := `{"spec":{"versions":[{"schema":{"openAPIV3Schema":` + c.schema + `}}]}}`

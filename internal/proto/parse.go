@@ -42,7 +42,8 @@ func Parse(t *schema.Type, body []byte) (object.Value, error) {
 	case len(body) == 0:
 		return object.Nil, errors.New("empty data")
 	case !bytes.HasPrefix(body, magic):
-		return object.Nil, errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+		return object.Nil,
+			errors.New("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
 	case len(body) == len(magic):
 		return object.Nil, errors.New("empty body")
 	}

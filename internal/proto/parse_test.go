@@ -114,7 +114,8 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	types := []string{"core.v1.Pod", "apps.v1.Deployment", "autoscaling.v2.HorizontalPodAutoscaler", "core.v1.Secret", "flowcontrol.apiserver.k8s.io.v1.FlowSchema"}
+	types := []string{"core.v1.Pod", "apps.v1.Deployment", "autoscaling.v2.HorizontalPodAutoscaler", "core.v1.Secret",
+		"flowcontrol.apiserver.k8s.io.v1.FlowSchema"}
 	all := kinds()
 	for i, name := range types {
 		pb, err := os.ReadFile(filepath.Join(vectors(f, "HEAD"), name+".pb"))

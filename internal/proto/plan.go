@@ -233,7 +233,8 @@ func planElement(t *schema.Type) element {
 	case schema.Quantity:
 		e.zero = []byte{3, firstTag, 1, '0'}
 	case schema.IntOrString:
-		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0, 3<<3 | byte(protowire.BytesType), 0}
+		e.zero = []byte{6, 1<<3 | byte(protowire.VarintType), 0, 2<<3 | byte(protowire.VarintType), 0,
+			3<<3 | byte(protowire.BytesType), 0}
 	case schema.Duration:
 		e.zero = []byte{2, 1<<3 | byte(protowire.VarintType), 0}
 	default: // a number, false, no text, no time

@@ -88,8 +88,10 @@ func TestProtobufVectors(t *testing.T) {
 // Bytes that were stored by who knew another type are an error, and no panic.
 func TestMessagesOfOtherTypes(t *testing.T) {
 	for _, text := range []string{
-		`{"data":[]}`, `{"data":"x"}`, `{"data":{"k":1}}`, `{"binaryData":{"k":"?"}}`, `{"immutable":"yes"}`, `{"metadata":[]}`,
-		`{"metadata":{"name":1}}`, `{"metadata":{"generation":"1"}}`, `{"metadata":{"creationTimestamp":"now"}}`, `[]`, `1`, ``, `{`, `{"data"`, `{"data":{"k`,
+		`{"data":[]}`, `{"data":"x"}`, `{"data":{"k":1}}`, `{"binaryData":{"k":"?"}}`, `{"immutable":"yes"}`,
+		`{"metadata":[]}`,
+		`{"metadata":{"name":1}}`, `{"metadata":{"generation":"1"}}`, `{"metadata":{"creationTimestamp":"now"}}`, `[]`, `1`,
+		``, `{`, `{"data"`, `{"data":{"k`,
 		`{"metadata":{"finalizers":{}}}`, `{"metadata":{"generation":99999999999999999999}}`,
 	} {
 		if b, err := proto.AppendObject(nil, gotypes.Of[corev1.ConfigMap](), []byte(text)); err == nil {
@@ -127,7 +129,8 @@ func TestSize(t *testing.T) {
 	if _, err := proto.Size(kinds()["core.v1.Pod"].Schema(), []byte("[]")); err == nil {
 		t.Error("what is no object has a size")
 	}
-	typ, data := gotypes.Of[corev1.ConfigMap](), []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`)
+	typ, data := gotypes.Of[corev1.ConfigMap](),
+		[]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v"}}`)
 	if n := testing.AllocsPerRun(1000, func() { _, _ = proto.Size(typ, data) }); n > 2 { // the texts of the envelope
 		t.Errorf("%v allocations", n)
 	}

@@ -13,16 +13,22 @@ import (
 const namespaceLifecycle = "NamespaceLifecycle"
 
 // ownAdmission are the admission plugins of the reference that are there.
-var ownAdmission = []string{namespaceLifecycle, "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction"}
+var ownAdmission = []string{namespaceLifecycle, "CertificateApproval", "CertificateSigning",
+	"CertificateSubjectRestriction"}
 
 // admissionPlugins are those of kube-apiserver 1.37. A test compares them with the reference's help.
 var admissionPlugins = []string{
-	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
-	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds", "DenyServiceExternalIPs",
-	"EventRateLimit", "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology", "LimitRanger",
+	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning",
+	"CertificateSubjectRestriction",
+	"ClusterTrustBundleAttest", "DefaultIngressClass", "DefaultStorageClass", "DefaultTolerationSeconds",
+	"DenyServiceExternalIPs",
+	"EventRateLimit", "ExtendedResourceToleration", "ImagePolicyWebhook", "LimitPodHardAntiAffinityTopology",
+	"LimitRanger",
 	"MutatingAdmissionPolicy", "MutatingAdmissionWebhook", "NamespaceAutoProvision", "NamespaceExists", namespaceLifecycle,
-	"NodeDeclaredFeatureValidator", "NodeRestriction", "OwnerReferencesPermissionEnforcement", "PersistentVolumeClaimResize",
-	"PodGroupProtection", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction", "PodTopologyLabels",
+	"NodeDeclaredFeatureValidator", "NodeRestriction", "OwnerReferencesPermissionEnforcement",
+	"PersistentVolumeClaimResize",
+	"PodGroupProtection", "PodNodeSelector", "PodResizeValidator", "PodSecurity", "PodTolerationRestriction",
+	"PodTopologyLabels",
 	"Priority", "ResourceQuota", "RuntimeClass", "ServiceAccount", "StorageObjectInUseProtection", "TaintNodesByCondition",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 }
@@ -98,15 +104,16 @@ func (c *Config) modes() []authz.Mode {
 	return modes
 }
 
-// authorization makes the authority that the configuration asks for. What it returns begins to follow the file that it is configured
-// by, if there is one.
+// authorization makes the authority that the configuration asks for. What it returns begins to follow the file that it
+// is configured by, if there is one.
 func (s *Server) authorization() (follow func(), err error) {
 	c := &s.config
 	var text []byte
 	var config *authz.AuthorizationConfiguration
 	if c.AuthorizationConfig == "" {
 		hook := &c.AuthorizationWebhook
-		config = authz.FromModes(c.modes(), authz.WebhookFromFlags(hook.ConfigFile, hook.Version, hook.AuthorizedTTL, hook.UnauthorizedTTL))
+		config = authz.FromModes(c.modes(), authz.WebhookFromFlags(hook.ConfigFile, hook.Version, hook.AuthorizedTTL,
+			hook.UnauthorizedTTL))
 	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,8 @@ func TestTokenReview(t *testing.T) {
 		// No token here is for somebody else.
 		`{"token":"sesame","audiences":["vault"]}`: `"status":{"error":"invalid bearer token","user":{}}`,
 	} {
-		r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/tokenreviews", strings.NewReader(`{"spec":`+spec+`}`))
+		r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/tokenreviews",
+			strings.NewReader(`{"spec":`+spec+`}`))
 		w := httptest.NewRecorder()
 		s.http.Handler.ServeHTTP(w, asAdmin(r))
 		if w.Code != http.StatusCreated || !strings.Contains(w.Body.String(), want) {

@@ -59,7 +59,10 @@ func TestWhatNamespacesHave(t *testing.T) {
 				strings.HasPrefix(v.At("metadata", "annotations", "kubernetes.io/description").Str(), "Contains a CA bundle")
 		})
 		s.ask("DELETE", at+account, "", 200)
-		s.eventually(at+account, "another one", func(v object.Value) bool { return there(v) && v.At("metadata", "uid").Str() != uid })
+		s.eventually(at+account, "another one", func(v object.Value) bool {
+			return there(v) &&
+				v.At("metadata", "uid").Str() != uid
+		})
 		s.ask("PATCH", at+authority, `{"data":{"ca.crt":"x","other":"y"}}`, 200)
 		s.eventually(at+authority, "mended", func(v object.Value) bool {
 			return v.At("data", "ca.crt").Str() == string(s.authority) && v.At("data").Len() == 1
@@ -90,7 +93,8 @@ func TestTokenSecrets(t *testing.T) {
 	if got := s.whose(string(token)); got != accountA+"null" {
 		t.Errorf("the token is %s", got)
 	}
-	if filled.At("data").Len() != 3 || filled.At("metadata", "annotations", "kubernetes.io/service-account.uid").Str() == "" {
+	if filled.At("data").Len() != 3 || filled.At("metadata", "annotations",
+		"kubernetes.io/service-account.uid").Str() == "" {
 		t.Errorf("the Secret is %s", object.AppendJSON(nil, filled))
 	}
 	s.ask("PATCH", path+"s", `{"data":{"token":null}}`, 200)
@@ -99,15 +103,16 @@ func TestTokenSecrets(t *testing.T) {
 	s.eventually(path+"lost", "gone", gone)
 	s.ask("PATCH", "/api/v1/namespaces/u/serviceaccounts/a", `{"secrets":[{"name":"s"},{"name":"x"}]}`, 200)
 	s.ask("DELETE", path+"s", "", 200)
-	s.eventually("/api/v1/namespaces/u/serviceaccounts/a", "without the Secret", func(v object.Value) bool { return v.At("secrets").Len() == 1 })
+	s.eventually("/api/v1/namespaces/u/serviceaccounts/a", "without the Secret",
+		func(v object.Value) bool { return v.At("secrets").Len() == 1 })
 	make("t", "a")
 	s.eventually(path+"t", "filled", func(v object.Value) bool { return v.At("data", "token").Str() != "" })
 	s.ask("DELETE", "/api/v1/namespaces/u/serviceaccounts/a", "", 200)
 	s.eventually(path+"t", "gone with its ServiceAccount", gone)
 }
 
-// A new user gets a certificate when somebody approves it, and is known by it; a node's is approved by itself; what does not fit its
-// signer fails; and old requests go.
+// A new user gets a certificate when somebody approves it, and is known by it; a node's is approved by itself; what
+// does not fit its signer fails; and old requests go.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestSigningRequests(t *testing.T) {
@@ -123,16 +128,20 @@ func TestSigningRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-		s.ask("POST", path, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"usages":%s,"expirationSeconds":3600}}`, name, text, signer, usages), 201)
+		s.ask("POST", path,
+			fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"usages":%s,"expirationSeconds":3600}}`,
+				name, text, signer, usages), 201)
 	}
 	approve := func(name string) {
-		s.ask("PATCH", path+"/"+name+"/approval", `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"x","message":"y"}]}}`, 200)
+		s.ask("PATCH", path+"/"+name+"/approval",
+			`{"status":{"conditions":[{"type":"Approved","status":"True","reason":"x","message":"y"}]}}`, 200)
 	}
 	issued := func(v object.Value) bool { return v.At("status", "certificate").Str() != "" }
 	jane := pkix.Name{CommonName: "jane", Organization: []string{"devs"}}
 	request("jane", "kubernetes.io/kube-apiserver-client", `["client auth"]`, jane)
 	approve("jane")
-	text, err := base64.StdEncoding.DecodeString(s.eventually(path+"/jane", "issued", issued).At("status", "certificate").Str())
+	text, err := base64.StdEncoding.DecodeString(s.eventually(path+"/jane", "issued", issued).At("status",
+		"certificate").Str())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +163,8 @@ func TestSigningRequests(t *testing.T) {
 	request("server", "kubernetes.io/kube-apiserver-client", `["server auth"]`, jane)
 	approve("server")
 	s.eventually(path+"/server", "failed", func(v object.Value) bool {
-		return strings.Contains(string(object.AppendJSON(nil, v.At("status"))), "invalid usage for client certificate: server auth")
+		return strings.Contains(string(object.AppendJSON(nil, v.At("status"))),
+			"invalid usage for client certificate: server auth")
 	})
 	request("other", "example.com/x", `["client auth"]`, jane)
 	approve("other")

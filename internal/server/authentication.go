@@ -85,13 +85,15 @@ func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
 	switch {
 	case p.CAFile != "" && len(p.UserHeaders) == 0:
 		refuse("--requestheader-client-ca-file goes with --requestheader-username-headers")
-	case len(p.UIDHeaders) > 0 && !slices.ContainsFunc(p.UIDHeaders, func(h string) bool { return strings.EqualFold(h, "X-Remote-Uid") }):
-		refuse("--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work")
+	case len(p.UIDHeaders) > 0 && !slices.ContainsFunc(p.UIDHeaders,
+		func(h string) bool { return strings.EqualFold(h, "X-Remote-Uid") }):
+		refuse(
+			"--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not work")
 	}
 }
 
-// open reads the authorities; nil: there are none. One that signs certificates of clients, too, needs names: else every client could
-// say that it is somebody else.
+// open reads the authorities; nil: there are none. One that signs certificates of clients, too, needs names: else every
+// client could say that it is somebody else.
 func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.FrontProxy, error) {
 	if p.CAFile == "" {
 		return nil, nil
@@ -240,11 +242,13 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		now = time.Now
 	}
 	s.issuer = &serviceaccount.Issuer{
-		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences, MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
-		Extend: c.ServiceAccounts.Extend, Objects: objects, Now: now,
+		Keys: s.accountKeys, Name: c.issuers()[0], Audiences: audiences,
+		MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
+		Extend:     c.ServiceAccounts.Extend, Objects: objects, Now: now,
 	}
 	tokens = append(tokens, &serviceaccount.Verifier{
-		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects, Lookup: c.ServiceAccounts.Lookup, Now: now,
+		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,
+		Lookup: c.ServiceAccounts.Lookup, Now: now,
 		Used: func(ctx context.Context, secret *engine.Object, today string) {
 			if err := objects.MarkUsed(ctx, secret, today); err != nil {
 				c.Logger.Warn("the last use of a legacy token could not be noted", "secret", secret.Key.Name, "error", err)

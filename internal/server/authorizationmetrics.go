@@ -8,8 +8,8 @@ import (
 	"plinth/internal/authz"
 )
 
-// authorizationFigures tell what authorizers and their webhooks do, and how reading their configuration goes, by the names of the
-// reference.
+// authorizationFigures tell what authorizers and their webhooks do, and how reading their configuration goes, by the
+// names of the reference.
 type authorizationFigures struct {
 	decisions, evaluations, failOpen, matchErrors, matchExclusions, reloads *prometheus.CounterVec
 	took, matchTook                                                         *prometheus.HistogramVec
@@ -22,13 +22,16 @@ func newAuthorizationFigures() *authorizationFigures {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Name: name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Name: name, Help: help, Buckets: buckets}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "apiserver", Name: name, Help: help,
+			Buckets: buckets}, labels)
 	}
 	const controller = "authorization_config_controller_"
 	f := &authorizationFigures{
-		decisions:   counter("authorization_decisions_total", "Requests that an authorizer has allowed or denied.", "type", "name", "decision"),
+		decisions: counter("authorization_decisions_total", "Requests that an authorizer has allowed or denied.", "type",
+			"name", "decision"),
 		evaluations: counter("authorization_webhook_evaluations_total", "Calls of authorization webhooks.", "name", "result"),
-		took: histogram("authorization_webhook_duration_seconds", "Time of calls of authorization webhooks.", prometheus.DefBuckets,
+		took: histogram("authorization_webhook_duration_seconds", "Time of calls of authorization webhooks.",
+			prometheus.DefBuckets,
 			"name", "result"),
 		failOpen: counter("authorization_webhook_evaluations_fail_open_total",
 			"Requests about which an authorization webhook had no opinion because it failed.", "name", "result"),
@@ -36,16 +39,19 @@ func newAuthorizationFigures() *authorizationFigures {
 			"Requests for which match conditions of an authorizer failed.", "type", "name"),
 		matchExclusions: counter("authorization_match_condition_exclusions_total",
 			"Requests about which an authorizer was not asked because of its match conditions.", "type", "name"),
-		matchTook: histogram("authorization_match_condition_evaluation_seconds", "Time in which match conditions of an authorizer were evaluated.",
+		matchTook: histogram("authorization_match_condition_evaluation_seconds",
+			"Time in which match conditions of an authorizer were evaluated.",
 			[]float64{0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25}, "type", "name"),
-		reloads: counter(controller+"automatic_reloads_total", "Changes of the authorization configuration, by whether they were taken.",
+		reloads: counter(controller+"automatic_reloads_total",
+			"Changes of the authorization configuration, by whether they were taken.",
 			"status", "apiserver_id_hash"),
 		reloaded: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "apiserver", Name: controller + "automatic_reload_last_timestamp_seconds",
 			Help: "When the authorization configuration has changed last, by whether the change was taken.",
 		}, []string{"status", "apiserver_id_hash"}),
 		config: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "apiserver", Name: controller + "last_config_info", Help: "The authorization configuration that holds, by its hash.",
+			Namespace: "apiserver", Name: controller + "last_config_info",
+			Help: "The authorization configuration that holds, by its hash.",
 		}, []string{"apiserver_id_hash", "hash"}),
 		server: hashOf([]byte(identity(hostname()))),
 	}
@@ -54,7 +60,8 @@ func newAuthorizationFigures() *authorizationFigures {
 
 func (f *authorizationFigures) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook, f.reloads, f.reloaded, f.config,
+		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook, f.reloads,
+		f.reloaded, f.config,
 	}
 }
 

@@ -41,7 +41,8 @@ func (s *Server) clusterObjects() ([]initial, error) {
 		all = append(all, initial{group: "scheduling.k8s.io", version: "v1", resource: "priorityclasses", name: name,
 			body: object.Fields("value", object.IntOf(value), "description", object.StringOf(description))})
 	}
-	class("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node.")
+	class("system-node-critical", 2_000_001_000,
+		"Used for system critical pods that must not be moved from their current node.")
 	class("system-cluster-critical", 2_000_000_000,
 		"Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.")
 	cidr, err := s.defaultCIDR()
@@ -51,7 +52,8 @@ func (s *Server) clusterObjects() ([]initial, error) {
 	return append(append(all, cidr), flowControl(s.now)...), nil
 }
 
-// bootstrap makes the initial objects that are in no namespace, and the bootstrap policy, and brings those up to date that are there.
+// bootstrap makes the initial objects that are in no namespace, and the bootstrap policy, and brings those up to date
+// that are there.
 func (s *Server) bootstrap(ctx context.Context) error {
 	all, err := s.clusterObjects()
 	if err != nil {
@@ -66,8 +68,8 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	return s.weed(ctx)
 }
 
-// createMissing creates initial objects that are not there, all of them in one commit, and brings the others up to date. Where nothing
-// differs, nothing is written.
+// createMissing creates initial objects that are not there, all of them in one commit, and brings the others up to
+// date. Where nothing differs, nothing is written.
 func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	var requests []*engine.Request
 	var bodies []object.Value
@@ -146,7 +148,8 @@ func (s *Server) revise(ctx context.Context, rq *engine.Request, i *initial) (ob
 func (s *Server) applyStatus(ctx context.Context, rq *engine.Request, manager string, status object.Value) error {
 	apply := *rq
 	apply.Subresource, apply.FieldManager, apply.Force = rq.Resource.Subresource("status"), manager, true
-	body := object.Fields("apiVersion", object.StringOf(rq.Resource.APIVersion()), "kind", object.StringOf(rq.Resource.Kind),
+	body := object.Fields("apiVersion", object.StringOf(rq.Resource.APIVersion()), "kind",
+		object.StringOf(rq.Resource.Kind),
 		"metadata", object.Fields("name", object.StringOf(rq.Name)), "status", status)
 	if _, err := s.engine.Apply(ctx, &apply, object.Parsed{Value: body}); err != nil {
 		return fmt.Errorf("applying the status of %s %s: %w", rq.Resource.Name, rq.Name, err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What users make of the initial objects is undone at the next start where the reference undoes it, and stays where it leaves it
-// alone. A start that finds everything as it is to be writes nothing but the identity Lease.
+// What users make of the initial objects is undone at the next start where the reference undoes it, and stays where it
+// leaves it alone. A start that finds everything as it is to be writes nothing but the identity Lease.
 //
 // SPEC: RUN-1
 func TestInitialObjects(t *testing.T) {
@@ -62,20 +62,26 @@ func TestInitialObjects(t *testing.T) {
 	}
 
 	s, client := begin()
-	patch(client, flows+"/exempt", jsonObject{"metadata": annotation("false")})                                     // mandatory
-	patch(client, flows+"/system-nodes", jsonObject{"spec": precedence(501)})                                       // the server's
-	patch(client, flows+"/service-accounts", jsonObject{"spec": precedence(9001), "metadata": annotation("false")}) // a user's
-	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})       // changed: a user's
+	// mandatory
+	patch(client, flows+"/exempt", jsonObject{"metadata": annotation("false")})
+	// the server's
+	patch(client, flows+"/system-nodes", jsonObject{"spec": precedence(501)})
+	// a user's
+	patch(client, flows+"/service-accounts", jsonObject{"spec": precedence(9001), "metadata": annotation("false")})
+	// changed: a user's
+	patch(client, flows+"/global-default", jsonObject{"spec": precedence(9901), "metadata": annotation(nil)})
 	must(client, http.MethodDelete, flows+"/probes", nil, 200)
 	old := jsonObject{"metadata": map[string]any{"name": "old", "annotations": map[string]any{autoUpdateSpec: "true"}},
-		"spec": map[string]any{"type": "Limited", "limited": map[string]any{"limitResponse": map[string]any{"type": "Reject"}}}}
+		"spec": map[string]any{"type": "Limited",
+			"limited": map[string]any{"limitResponse": map[string]any{"type": "Reject"}}}}
 	must(client, http.MethodPost, levels, old, 201)
 	patch(client, classes+"/system-node-critical", jsonObject{"description": "mine"})
 	must(client, http.MethodDelete, classes+"/system-cluster-critical", nil, 200)
 	patch(client, since, jsonObject{"data": map[string]any{"since": "ever"}})
 	patch(client, trust, jsonObject{"data": map[string]any{"client-ca-file": "", "other": "x"}})
 	must(client, http.MethodDelete, "/api/v1/namespaces/default/services/kubernetes", nil, 200)
-	gone := jsonObject{"metadata": map[string]any{"name": "apiserver-gone", "labels": map[string]any{identityLabel: "kube-apiserver"}},
+	gone := jsonObject{"metadata": map[string]any{"name": "apiserver-gone",
+		"labels": map[string]any{identityLabel: "kube-apiserver"}},
 		"spec": map[string]any{"holderIdentity": "x", "leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000000Z"}}
 	must(client, http.MethodPost, leases, gone, 201)
 	end(s, client)
@@ -86,12 +92,14 @@ func TestInitialObjects(t *testing.T) {
 		flows + "/global-default": "9901 false", flows + "/probes": "2 true",
 	} {
 		flow := must(client, http.MethodGet, path, nil, 200)
-		if have := fmt.Sprint(flow.at("spec", "matchingPrecedence"), " ", flow.text("metadata", "annotations", autoUpdateSpec)); have != want {
+		if have := fmt.Sprint(flow.at("spec", "matchingPrecedence"), " ",
+			flow.text("metadata", "annotations", autoUpdateSpec)); have != want {
 			t.Errorf("%s has %s, want %s", path, have, want)
 		}
 	}
 	must(client, http.MethodGet, levels+"/old", nil, 404)
-	if class := must(client, http.MethodGet, classes+"/system-node-critical", nil, 200); class.text("description") != "mine" {
+	if class := must(client, http.MethodGet, classes+"/system-node-critical", nil, 200); class.text(
+		"description") != "mine" {
 		t.Errorf("the PriorityClass is %v", class)
 	}
 	must(client, http.MethodGet, classes+"/system-cluster-critical", nil, 200)
@@ -99,7 +107,8 @@ func TestInitialObjects(t *testing.T) {
 		t.Errorf("tokens are tracked since %q", day)
 	}
 	told := must(client, http.MethodGet, trust, nil, 200)
-	if !strings.HasPrefix(told.text("data", "client-ca-file"), "-----BEGIN CERTIFICATE-----") || told.text("data", "other") != "x" {
+	if !strings.HasPrefix(told.text("data", "client-ca-file"), "-----BEGIN CERTIFICATE-----") ||
+		told.text("data", "other") != "x" {
 		t.Errorf("of authentication is told %v", told)
 	}
 	must(client, http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", nil, 200)

@@ -24,8 +24,9 @@ type Config struct {
 	SecurePort      int    // 0 lets the system choose
 	WriteKubeconfig string // "": DataDir/kubeconfig
 
-	// EtcdServers is the URL of a stub of etcd, which says where DataDir is, in place of DataDir itself: the folder EtcdPrefix of
-	// what the stub names. The files are for a URL with TLS. StorageTimeout is how long the stub may take to answer.
+	// EtcdServers is the URL of a stub of etcd, which says where DataDir is, in place of DataDir itself: the folder
+	// EtcdPrefix of what the stub names. The files are for a URL with TLS. StorageTimeout is how long the stub may take to
+	// answer.
 	EtcdServers               []string
 	EtcdPrefix                string
 	EtcdCAFile                string
@@ -36,8 +37,9 @@ type Config struct {
 	ClientCAFile  string // certificates of further authorities for clients; "": the server's own alone
 	TLSCertFile   string // "": the one in CertDir
 	TLSKeyFile    string
-	CertDir       string   // holds apiserver.crt and apiserver.key, and is given them; "": a pair of the server's own authority
-	TLSNamed      []string // CERT,KEY or CERT,KEY:NAME,NAME: further certificates, for clients that ask for these names
+	// holds apiserver.crt and apiserver.key, and is given them; "": a pair of the server's own authority
+	CertDir  string
+	TLSNamed []string // CERT,KEY or CERT,KEY:NAME,NAME: further certificates, for clients that ask for these names
 
 	TLSMinVersion        string   // Go's name of it; "": VersionTLS12
 	TLSCipherSuites      []string // Go's names; none: Go's choice
@@ -60,7 +62,8 @@ type Config struct {
 	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
 	AnonymousAuthGiven bool     // whether that was said
 	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: who is asked what somebody may do
-	// AuthorizationWebhook is for the mode Webhook. AuthorizationConfig is a file that takes the place of both; it is followed.
+	// AuthorizationWebhook is for the mode Webhook. AuthorizationConfig is a file that takes the place of both; it is
+	// followed.
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
 
@@ -69,20 +72,20 @@ type Config struct {
 	DisableAdmission []string
 	AllowPrivileged  bool
 
-	// GarbageCollection has deletes add and remove the finalizers by which a garbage collector knows what is to become of dependents.
-	// Whether this server runs one is for Controllers to say.
+	// GarbageCollection has deletes add and remove the finalizers by which a garbage collector knows what is to become of
+	// dependents. Whether this server runs one is for Controllers to say.
 	GarbageCollection bool
 
-	// Controllers are those of kube-controller-manager that the server runs itself, as its --controllers has them: "*" is all, NAME
-	// is one, -NAME is without it.
+	// Controllers are those of kube-controller-manager that the server runs itself, as its --controllers has them: "*" is
+	// all, NAME is one, -NAME is without it.
 	Controllers []string
 
 	AdvertiseAddress string // where discovery documents say that the server is; "": where it listens
 	ExternalHostname string // likewise; goes before AdvertiseAddress
-	// ServiceClusterIPRange is where the addresses of Services come from: one range, or two of different families, separated by a
-	// comma; "": 10.0.0.0/24. The Service kubernetes has the first address. ServiceNodePortRange is where their ports on nodes come from;
-	// "": 30000-32767. ServiceNodePort is
-	// that of the Service kubernetes; 0: none. EndpointReconciler "none" leaves the Service without endpoints.
+	// ServiceClusterIPRange is where the addresses of Services come from: one range, or two of different families,
+	// separated by a comma; "": 10.0.0.0/24. The Service kubernetes has the first address. ServiceNodePortRange is where
+	// their ports on nodes come from; "": 30000-32767. ServiceNodePort is that of the Service kubernetes; 0: none.
+	// EndpointReconciler "none" leaves the Service without endpoints.
 	ServiceClusterIPRange string
 	ServiceNodePortRange  string
 	ServiceNodePort       int
@@ -169,8 +172,10 @@ func (c *Config) validate() error {
 	}
 	for _, directive := range c.StrictTransport {
 		name, value, more := strings.Cut(directive, "=")
-		if directive != "includeSubDomains" && directive != "preload" && (name != "max-age" || !more || strings.Contains(value, "=")) {
-			refuse("--strict-transport-security-directives: %q is none of max-age=SECONDS, includeSubDomains, preload", directive)
+		if directive != "includeSubDomains" && directive != "preload" &&
+			(name != "max-age" || !more || strings.Contains(value, "=")) {
+			refuse("--strict-transport-security-directives: %q is none of max-age=SECONDS, includeSubDomains, preload",
+				directive)
 		}
 	}
 	if _, _, err := c.features(); err != nil {
@@ -201,13 +206,15 @@ func (c *Config) complete() {
 func (c *Config) validateNumbers() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for flag, address := range map[string]string{"--bind-address": c.BindAddress, "--advertise-address": c.AdvertiseAddress} {
+	for flag, address := range map[string]string{"--bind-address": c.BindAddress,
+		"--advertise-address": c.AdvertiseAddress} {
 		if net.ParseIP(address) == nil && (address != "" || flag == "--bind-address") {
 			refuse("%s: %q is no IP address", flag, address)
 		}
 	}
 	for flag, d := range map[string]time.Duration{
-		"--request-timeout": c.RequestTimeout, "--event-ttl": c.EventTTL, "--storage-initialization-timeout": c.StorageTimeout,
+		"--request-timeout": c.RequestTimeout, "--event-ttl": c.EventTTL,
+		"--storage-initialization-timeout": c.StorageTimeout,
 	} {
 		if d <= 0 {
 			refuse("%s: %s is not positive", flag, d)

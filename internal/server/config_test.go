@@ -21,7 +21,8 @@ func TestConfigNamesEveryFault(t *testing.T) {
 	c.Storage, c.BindAddress, c.SecurePort, c.TLSCertFile, c.FeatureGates = "tape", "here", 70000, "x.crt", []string{"A"}
 	c.MinRequestTimeout, c.StrictTransport = -1, []string{"max-age=1", "max-age", "includeSubdomains", ""}
 	err := c.validate()
-	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file", "--feature-gates",
+	for _, flag := range []string{"--storage", "--bind-address", "--secure-port", "--tls-private-key-file",
+		"--feature-gates",
 		"--min-request-timeout", `"max-age"`, `"includeSubdomains"`, `""`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), flag) {
@@ -44,22 +45,25 @@ func TestFeatureGates(t *testing.T) {
 	}{
 		{gates: nil},
 		{gates: []string{"VolumeBindMountOptions=false", "EmptyDirVolumeMode=true"}, kept: true},
-		{gates: []string{"EmptyDirVolumeMode=true", "WatchList=false", "APIServingWithRoutine=true"}, kept: true, ignored: "gates=\"[APIServingWithRoutine WatchList]\""},
+		{gates: []string{"EmptyDirVolumeMode=true", "WatchList=false", "APIServingWithRoutine=true"}, kept: true,
+			ignored: "gates=\"[APIServingWithRoutine WatchList]\""},
 	} {
 		var log strings.Builder
 		c := quiet(t.TempDir())
-		c.Storage, c.FeatureGates, c.Logger = "memory", test.gates, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+		c.Storage, c.FeatureGates, c.Logger = "memory", test.gates,
+			slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		s, err := Start(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := clientOf(t, s).send(t.Context(), "POST", "/api/v1/namespaces/default/pods", "application/json", map[string]any{
-			"metadata": map[string]any{"name": "p"},
-			"spec": map[string]any{
-				"containers": []any{map[string]any{"name": "c", "image": "i"}},
-				"volumes":    []any{map[string]any{"name": "v", "emptyDir": map[string]any{"mode": 493}}},
-			},
-		})
+		answer, err := clientOf(t, s).send(t.Context(), "POST", "/api/v1/namespaces/default/pods", "application/json",
+			map[string]any{
+				"metadata": map[string]any{"name": "p"},
+				"spec": map[string]any{
+					"containers": []any{map[string]any{"name": "c", "image": "i"}},
+					"volumes":    []any{map[string]any{"name": "v", "emptyDir": map[string]any{"mode": 493}}},
+				},
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +76,8 @@ func TestFeatureGates(t *testing.T) {
 			t.Errorf("%q: %d, want the field kept: %v: %s", test.gates, answer.StatusCode, test.kept, text)
 		}
 		said := strings.Count(log.String(), "feature gates")
-		if test.ignored == "" && said != 0 || test.ignored != "" && (said != 1 || !strings.Contains(log.String(), test.ignored)) {
+		if test.ignored == "" && said != 0 || test.ignored != "" &&
+			(said != 1 || !strings.Contains(log.String(), test.ignored)) {
 			t.Errorf("%q: the log says\n%s", test.gates, &log)
 		}
 	}
@@ -106,7 +111,8 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 		t.Error("a certificate that does not stand for a host is kept")
 	}
 	old := leaf(open(now), "elsewhere.example")
-	if renewed := leaf(open(now.Add(leafLife-renewBefore+time.Hour)), "elsewhere.example"); string(renewed.cert) == string(old.cert) {
+	if renewed := leaf(open(now.Add(leafLife-renewBefore+time.Hour)), "elsewhere.example"); string(
+		renewed.cert) == string(old.cert) {
 		t.Error("a certificate that is about to end is kept")
 	}
 	entries, err := os.ReadDir(dir)
@@ -134,12 +140,13 @@ func TestCertificatesAreKeptAndRenewed(t *testing.T) {
 	}
 }
 
-// Addresses with leading zeros, and ranges with bits beyond their prefix, are refused unless the gate is turned off; what is
-// no address at all is refused in any case.
+// Addresses with leading zeros, and ranges with bits beyond their prefix, are refused unless the gate is turned off;
+// what is no address at all is refused in any case.
 //
 // SPEC: VAL-4, RUN-1
 func TestStrictAddressesAreGated(t *testing.T) {
-	for gates, want := range map[string]int{"": 422, "StrictIPCIDRValidation=true": 422, "StrictIPCIDRValidation=false": 201} {
+	for gates, want := range map[string]int{"": 422, "StrictIPCIDRValidation=true": 422,
+		"StrictIPCIDRValidation=false": 201} {
 		c := quiet(t.TempDir())
 		c.Storage, c.FeatureGates = "memory", []string{gates}
 		s, err := Start(t.Context(), c)
@@ -153,15 +160,18 @@ func TestStrictAddressesAreGated(t *testing.T) {
 			code int
 		}{
 			"endpoints": {"/api/v1/namespaces/default/endpoints", map[string]any{
-				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.011"}}, "ports": []any{map[string]any{"port": 1}}}},
+				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.011"}},
+					"ports": []any{map[string]any{"port": 1}}}},
 			}, want},
 			"policy": {"/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", map[string]any{
-				"spec": map[string]any{"podSelector": map[string]any{}, "ingress": []any{map[string]any{"from": []any{map[string]any{
-					"ipBlock": map[string]any{"cidr": "172.017.0.0/16", "except": []any{"172.17.001.0/24"}},
-				}}}}},
+				"spec": map[string]any{"podSelector": map[string]any{},
+					"ingress": []any{map[string]any{"from": []any{map[string]any{
+						"ipBlock": map[string]any{"cidr": "172.017.0.0/16", "except": []any{"172.17.001.0/24"}},
+					}}}}},
 			}, want},
 			"nonsense": {"/api/v1/namespaces/default/endpoints", map[string]any{
-				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.x"}}, "ports": []any{map[string]any{"port": 1}}}},
+				"subsets": []any{map[string]any{"addresses": []any{map[string]any{"ip": "192.168.3.x"}},
+					"ports": []any{map[string]any{"port": 1}}}},
 			}, 422},
 		} {
 			send.body["metadata"] = map[string]any{"name": kind}

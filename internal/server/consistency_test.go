@@ -42,7 +42,8 @@ func clientOf(t testing.TB, s *Server) *apiClient {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(own.ca)
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{certificate}}}
+	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots,
+		Certificates: []tls.Certificate{certificate}}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &apiClient{&http.Client{Transport: transport}, s.URL()}
 }
@@ -67,7 +68,8 @@ func (c *apiClient) send(ctx context.Context, method, path, mediaType string, bo
 }
 
 // do sends a request and reads its answer. The error tells of an answer with another code than these.
-func (c *apiClient) do(ctx context.Context, method, path, mediaType string, body any, codes ...int) (int, jsonObject, error) {
+func (c *apiClient) do(ctx context.Context, method, path, mediaType string, body any, codes ...int) (int,
+	jsonObject, error) {
 	answer, err := c.send(ctx, method, path, mediaType, body)
 	if err != nil {
 		return 0, nil, err
@@ -125,9 +127,11 @@ var churnedTypes = []churned{
 	{[]string{"/api/v1%sevents", "/apis/events.k8s.io/v1%sevents"}, func(r *rand.Rand) jsonObject {
 		return jsonObject{"reason": colors[r.IntN(len(colors))], "type": "Normal"}
 	}},
-	{[]string{"/apis/autoscaling/v2%shorizontalpodautoscalers", "/apis/autoscaling/v1%shorizontalpodautoscalers"}, func(r *rand.Rand) jsonObject {
-		return jsonObject{"spec": map[string]any{"maxReplicas": 2 + r.IntN(9), "scaleTargetRef": map[string]any{"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}
-	}},
+	{[]string{"/apis/autoscaling/v2%shorizontalpodautoscalers", "/apis/autoscaling/v1%shorizontalpodautoscalers"},
+		func(r *rand.Rand) jsonObject {
+			return jsonObject{"spec": map[string]any{"maxReplicas": 2 + r.IntN(9),
+				"scaleTargetRef": map[string]any{"kind": "Deployment", "name": "d", "apiVersion": "apps/v1"}}}
+		}},
 }
 
 var (
@@ -185,13 +189,15 @@ func (c *churn) writeOne(r *rand.Rand) error {
 	case n < 60:
 		return c.bump(in+"/"+name, labels)
 	case n < 85:
-		_, _, err := c.client.do(ctx, http.MethodPatch, in+"/"+name, "application/merge-patch+json", jsonObject{"metadata": map[string]any{"labels": labels}}, 200, 404)
+		_, _, err := c.client.do(ctx, http.MethodPatch, in+"/"+name, "application/merge-patch+json",
+			jsonObject{"metadata": map[string]any{"labels": labels}}, 200, 404)
 		return err
 	case n < 99:
 		_, _, err := c.client.do(ctx, http.MethodDelete, in+"/"+name, "", nil, 200, 404)
 		return err
 	}
-	_, _, err := c.client.do(ctx, http.MethodDelete, in+"?labelSelector=color%3D"+colors[r.IntN(len(colors))], "", nil, 200)
+	_, _, err := c.client.do(ctx, http.MethodDelete, in+"?labelSelector=color%3D"+colors[r.IntN(len(colors))],
+		"", nil, 200)
 	return err
 }
 
@@ -233,7 +239,8 @@ type watcher struct {
 	resumed int
 }
 
-// run watches until ctx ends, and drops the connection after some events, again and again, where it knows how to resume.
+// run watches until ctx ends, and drops the connection after some events, again and again, where it knows how to
+// resume.
 func (w *watcher) run(ctx context.Context, c *apiClient, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 1))
 	if err := w.begin(ctx, c); err != nil {
@@ -426,8 +433,10 @@ func watchers(origin string) []*watcher {
 	}{
 		{"all", nil, func(jsonObject) bool { return true }},
 		{"color=red", url.Values{"labelSelector": {"color=red"}}, func(o jsonObject) bool { return label(o) == "red" }},
-		{"color not in (red)", url.Values{"labelSelector": {"color notin (red)"}}, func(o jsonObject) bool { return label(o) != "red" }},
-		{"name n3", url.Values{"fieldSelector": {"metadata.name=n3"}}, func(o jsonObject) bool { return o.text("metadata", "name") == "n3" }},
+		{"color not in (red)", url.Values{"labelSelector": {"color notin (red)"}},
+			func(o jsonObject) bool { return label(o) != "red" }},
+		{"name n3", url.Values{"fieldSelector": {"metadata.name=n3"}},
+			func(o jsonObject) bool { return o.text("metadata", "name") == "n3" }},
 		{"blue, not n1", url.Values{"fieldSelector": {"metadata.name!=n1"}, "labelSelector": {"color in (blue)"}},
 			func(o jsonObject) bool { return label(o) == "blue" && o.text("metadata", "name") != "n1" }},
 	}
@@ -463,7 +472,8 @@ func watchers(origin string) []*watcher {
 func TestWatchersAgreeWithLists(t *testing.T) {
 	config := Defaults()
 	config.Controllers = []string{"namespace-controller"} // others make objects that no number is in
-	config.DataDir, config.Storage, config.SecurePort, config.Logger = t.TempDir(), "memory", 0, slog.New(slog.DiscardHandler)
+	config.DataDir, config.Storage, config.SecurePort, config.Logger = t.TempDir(), "memory", 0,
+		slog.New(slog.DiscardHandler)
 	s, err := Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -471,7 +481,8 @@ func TestWatchersAgreeWithLists(t *testing.T) {
 	defer s.Close()
 	c := &churn{T: t, client: clientOf(t, s), bumps: map[string]int{}}
 	for _, namespace := range namespaces {
-		if _, _, err := c.client.do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", jsonObject{"metadata": map[string]any{"name": namespace}}, 201); err != nil {
+		if _, _, err := c.client.do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json",
+			jsonObject{"metadata": map[string]any{"name": namespace}}, 201); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -563,7 +574,8 @@ func (c *churn) countBumps() {
 			if strings.HasPrefix(key, "kube-system/") { // the server's own
 				continue
 			}
-			if got, want := obj.text("metadata", "annotations", "n"), strconv.Itoa(c.bumps[obj.text("metadata", "uid")]); got != want {
+			if got, want := obj.text("metadata", "annotations", "n"),
+				strconv.Itoa(c.bumps[obj.text("metadata", "uid")]); got != want {
 				c.Errorf("%s was updated %s times, its number is %s", key, want, got)
 			}
 		}

@@ -18,47 +18,60 @@ type controllerRow struct {
 
 // controllerTable is all of them. They run until the server closes.
 var controllerTable = []controllerRow{
-	{"namespace-controller", "namespace", "empties namespaces that are being deleted", func(s *Server) func(context.Context) {
-		return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
-	}},
-	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone", func(s *Server) func(context.Context) {
-		return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
-	}},
-	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use", func(s *Server) func(context.Context) {
-		return (&controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
-	}},
-	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules", func(s *Server) func(context.Context) {
-		return (&controller.Aggregation{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
-	}},
-	{"serviceaccount-controller", "serviceaccount", "makes a ServiceAccount default in every namespace", func(s *Server) func(context.Context) {
-		return (&controller.ServiceAccounts{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
-	}},
-	{"serviceaccount-token-controller", "serviceaccount-token", "fills Secrets with tokens of ServiceAccounts", func(s *Server) func(context.Context) {
-		c := &controller.AccountTokens{
-			Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority, Token: s.issuer.Legacy,
-		}
-		if !s.accountKeys.Signs() {
-			return func(context.Context) {}
-		}
-		return c.Run
-	}},
-	{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", "publishes the server's authority in every namespace",
+	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
-			return (&controller.RootCA{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority}).Run
+			return (&controller.Namespaces{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Now: s.config.Now}).Run
 		}},
-	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved", func(s *Server) func(context.Context) {
-		return s.certificateRequests().Sign
-	}},
-	{"certificatesigningrequest-approving-controller", "csrapproving", "approves certificates of nodes", func(s *Server) func(context.Context) {
-		return s.certificateRequests().Approve
-	}},
-	{"certificatesigningrequest-cleaner-controller", "csrcleaner", "deletes old requests for certificates", func(s *Server) func(context.Context) {
-		return s.certificateRequests().Clean
-	}},
+	{"garbage-collector-controller", "garbagecollector", "deletes objects whose owners are gone",
+		func(s *Server) func(context.Context) {
+			return (&controller.Garbage{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now}).Run
+		}},
+	{"service-cidr-controller", "service-cidr-controller", "keeps ServiceCIDRs whose addresses are in use",
+		func(s *Server) func(context.Context) {
+			return (&controller.ServiceCIDRs{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Now: s.config.Now}).Run
+		}},
+	{"clusterrole-aggregation-controller", "clusterrole-aggregation", "gives aggregated cluster roles their rules",
+		func(s *Server) func(context.Context) {
+			return (&controller.Aggregation{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+		}},
+	{"serviceaccount-controller", "serviceaccount", "makes a ServiceAccount default in every namespace",
+		func(s *Server) func(context.Context) {
+			return (&controller.ServiceAccounts{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger}).Run
+		}},
+	{"serviceaccount-token-controller", "serviceaccount-token", "fills Secrets with tokens of ServiceAccounts",
+		func(s *Server) func(context.Context) {
+			c := &controller.AccountTokens{
+				Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Certificate: s.authority, Token: s.issuer.Legacy,
+			}
+			if !s.accountKeys.Signs() {
+				return func(context.Context) {}
+			}
+			return c.Run
+		}},
+	{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher",
+		"publishes the server's authority in every namespace",
+		func(s *Server) func(context.Context) {
+			return (&controller.RootCA{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Certificate: s.authority}).Run
+		}},
+	{"certificatesigningrequest-signing-controller", "csrsigning", "signs certificates that are approved",
+		func(s *Server) func(context.Context) {
+			return s.certificateRequests().Sign
+		}},
+	{"certificatesigningrequest-approving-controller", "csrapproving", "approves certificates of nodes",
+		func(s *Server) func(context.Context) {
+			return s.certificateRequests().Approve
+		}},
+	{"certificatesigningrequest-cleaner-controller", "csrcleaner", "deletes old requests for certificates",
+		func(s *Server) func(context.Context) {
+			return s.certificateRequests().Clean
+		}},
 }
 
-// certificateRequests is what the controllers of CertificateSigningRequests are made of. A certificate lasts a year at most, as
-// kube-controller-manager has it.
+// certificateRequests is what the controllers of CertificateSigningRequests are made of. A certificate lasts a year at
+// most, as kube-controller-manager has it.
 func (s *Server) certificateRequests() *controller.Certificates {
 	return &controller.Certificates{
 		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
@@ -75,8 +88,8 @@ func KnownControllers() []string {
 	return list
 }
 
-// runs says whether Controllers enables a controller. As in kube-controller-manager the first mention of its name decides, and "*"
-// is for those that are not mentioned.
+// runs says whether Controllers enables a controller. As in kube-controller-manager the first mention of its name
+// decides, and "*" is for those that are not mentioned.
 func (r *controllerRow) runs(controllers []string) bool {
 	all := false
 	for _, c := range controllers {

@@ -36,7 +36,8 @@ func newConverter(t *testing.T) *converter {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.default.svc"}, IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"hook.default.svc"}, IsCA: true,
+		BasicConstraintsValid: true,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -110,7 +111,8 @@ func (c *converter) definition(port int) jsonObject {
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
 				"spec": map[string]any{"type": "object", "properties": map[string]any{field: text, "size": number}},
 			}}},
-			"subresources": map[string]any{"scale": map[string]any{"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}},
+			"subresources": map[string]any{"scale": map[string]any{"specReplicasPath": ".spec.size",
+				"statusReplicasPath": ".status.size"}},
 		}
 	}
 	d := definitionOf("a.example.com", "paints", "Paint")
@@ -119,14 +121,15 @@ func (c *converter) definition(port int) jsonObject {
 	spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 		"conversionReviewVersions": []any{"v1"},
 		"clientConfig": map[string]any{
-			"caBundle": c.bundle, "service": map[string]any{"namespace": "default", "name": "hook", "path": "/convert", "port": port},
+			"caBundle": c.bundle, "service": map[string]any{"namespace": "default", "name": "hook", "path": "/convert",
+				"port": port},
 		},
 	}}
 	return d
 }
 
-// Objects are read and written in every version of their definition, by a webhook behind a service, which is asked once a list. One
-// that lies keeps nobody from the version that is stored.
+// Objects are read and written in every version of their definition, by a webhook behind a service, which is asked once
+// a list. One that lies keeps nobody from the version that is stored.
 //
 // SPEC: EXT-1
 func TestConversionByAService(t *testing.T) {
@@ -148,7 +151,8 @@ func TestConversionByAService(t *testing.T) {
 	const v1, v2 = "/apis/a.example.com/v1/namespaces/default/paints", "/apis/a.example.com/v2/namespaces/default/paints"
 	for i := range 3 {
 		c.must(201, "POST", v1, jsonObject{
-			"apiVersion": "a.example.com/v1", "kind": "Paint", "metadata": map[string]any{"name": fmt.Sprintf("p%d", i)}, "spec": map[string]any{"colour": "red"},
+			"apiVersion": "a.example.com/v1", "kind": "Paint", "metadata": map[string]any{"name": fmt.Sprintf("p%d", i)},
+			"spec": map[string]any{"colour": "red"},
 		})
 	}
 	if sizes := hook.reviews(); len(sizes) != 0 {
@@ -159,7 +163,8 @@ func TestConversionByAService(t *testing.T) {
 	if sizes := hook.reviews(); len(items) != 3 || fmt.Sprint(sizes) != "[3]" {
 		t.Errorf("%d items with reviews of %v", len(items), sizes)
 	}
-	made := c.must(201, "POST", v2, jsonObject{"apiVersion": "a.example.com/v2", "kind": "Paint", "metadata": map[string]any{"name": "new"}, "spec": map[string]any{"paint": "blue"}})
+	made := c.must(201, "POST", v2, jsonObject{"apiVersion": "a.example.com/v2", "kind": "Paint",
+		"metadata": map[string]any{"name": "new"}, "spec": map[string]any{"paint": "blue"}})
 	if made.text("spec", "paint") != "blue" {
 		t.Errorf("made: %v", made)
 	}
@@ -169,11 +174,14 @@ func TestConversionByAService(t *testing.T) {
 
 	hook.lies.Store(true)
 	failed := c.must(500, "GET", v2+"/p1", nil)
-	if message := failed.text("message"); !strings.HasSuffix(message, "default/p1: conversion webhook for a.example.com/v1, Kind=Paint returned invalid object: must have the same name: p1 != liar") {
+	if message := failed.text("message"); !strings.HasSuffix(message,
+		"default/p1: conversion webhook for a.example.com/v1, Kind=Paint returned invalid object: must have the same name: p1 != liar") {
 		t.Error(message)
 	}
-	failed = c.must(500, "POST", v2, jsonObject{"apiVersion": "a.example.com/v2", "kind": "Paint", "metadata": map[string]any{"name": "lost"}})
-	if message := failed.text("message"); message != "conversion webhook for a.example.com/v2, Kind=Paint returned invalid object: must have the same name: lost != liar" {
+	failed = c.must(500, "POST", v2, jsonObject{"apiVersion": "a.example.com/v2", "kind": "Paint",
+		"metadata": map[string]any{"name": "lost"}})
+	if message := failed.text(
+		"message"); message != "conversion webhook for a.example.com/v2, Kind=Paint returned invalid object: must have the same name: lost != liar" {
 		t.Error(message)
 	}
 	c.must(404, "GET", v1+"/lost", nil)
@@ -195,7 +203,8 @@ func TestScaleOfACustomObject(t *testing.T) {
 	delete(definition["spec"].(map[string]any), "conversion")
 	c.must(201, "POST", definitions, definition)
 	const paints = "/apis/a.example.com/v1/namespaces/default/paints"
-	c.must(201, "POST", paints, jsonObject{"apiVersion": "a.example.com/v1", "kind": "Paint", "metadata": map[string]any{"name": "p"}})
+	c.must(201, "POST", paints, jsonObject{"apiVersion": "a.example.com/v1", "kind": "Paint",
+		"metadata": map[string]any{"name": "p"}})
 	send := func(mediaType, query string, body jsonObject, code int, want string) jsonObject {
 		t.Helper()
 		_, got, err := c.do(t.Context(), "PATCH", paints+"/p/scale"+query, mediaType, body, code)
@@ -208,22 +217,28 @@ func TestScaleOfACustomObject(t *testing.T) {
 		return got
 	}
 	scale := func(spec map[string]any) jsonObject {
-		return jsonObject{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": "p"}, "spec": spec}
+		return jsonObject{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": map[string]any{"name": "p"},
+			"spec": spec}
 	}
 	const merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
-	const missing, empty = `the spec replicas field ".spec.size" does not exist`, `the spec replicas field ".spec.size" cannot be empty`
+	const missing, empty = `the spec replicas field ".spec.size" does not exist`,
+		`the spec replicas field ".spec.size" cannot be empty`
 	if got := c.must(500, "GET", paints+"/p/scale", nil); !strings.HasSuffix(got.text("message"), missing) {
 		t.Errorf("have %q", got.text("message"))
 	}
 	send(merge, "", jsonObject{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}, 400, empty)
 	send(apply, "?fieldManager=m", scale(map[string]any{}), 400, empty)
 	send(apply, "?fieldManager=m", scale(map[string]any{"replicas": 4}), 200, "")
-	send(apply, "?fieldManager=n", scale(map[string]any{"replicas": 5}), 409, `conflict with "m" with subresource "scale": .spec.replicas`)
-	send(merge, "?fieldManager=n", jsonObject{"spec": map[string]any{"replicas": -1}}, 422, `.spec.size: Invalid value: -1: should be a non-negative integer`)
+	send(apply, "?fieldManager=n", scale(map[string]any{"replicas": 5}), 409,
+		`conflict with "m" with subresource "scale": .spec.replicas`)
+	send(merge, "?fieldManager=n", jsonObject{"spec": map[string]any{"replicas": -1}}, 422,
+		`.spec.size: Invalid value: -1: should be a non-negative integer`)
 	send(merge, "?fieldManager=n", jsonObject{"spec": map[string]any{"replicas": 6}}, 200, "")
 	got := c.must(200, "GET", paints+"/p", nil)
 	managed, _ := json.Marshal(got.at("metadata", "managedFields"))
-	if size, _ := got.at("spec", "size").(float64); size != 6 || !strings.Contains(string(managed), `{"f:spec":{"f:size":{}}},"manager":"n","operation":"Update","subresource":"scale"`) {
+	if size, _ := got.at("spec", "size").(float64); size != 6 ||
+		!strings.Contains(string(managed),
+			`{"f:spec":{"f:size":{}}},"manager":"n","operation":"Update","subresource":"scale"`) {
 		t.Errorf("%v, owned: %s", got, managed)
 	}
 }

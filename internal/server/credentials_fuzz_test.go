@@ -16,9 +16,9 @@ import (
 	"plinth/internal/auth/oidc/issuertest"
 )
 
-// Whatever shows as a credential, in any header and beside any certificate, through everything that knows credentials at once:
-// nothing panics, nothing is the server's fault, and only who shows a token that is good, or one that is that but for white
-// space, is somebody.
+// Whatever shows as a credential, in any header and beside any certificate, through everything that knows credentials
+// at once: nothing panics, nothing is the server's fault, and only who shows a token that is good, or one that is that
+// but for white space, is somebody.
 //
 // SPEC: AUTH-1
 func FuzzCredentials(f *testing.F) {
@@ -36,10 +36,13 @@ func FuzzCredentials(f *testing.F) {
 	foreign := issuer.Token(issuertest.Claims{"sub": "jane", "aud": "me"})
 	good := []string{"sesame", account, foreign}
 	expired := issuer.Token(issuertest.Claims{"sub": "jane", "aud": "me", "exp": 1})
-	for _, token := range append(good, expired, foreign[:strings.LastIndex(foreign, ".")+1], account+"x", "abcdef.0123456789abcdef", "eyJhbGciOiJub25lIn0.e30.") {
-		f.Add("Bearer "+token, "base64url.bearer.authorization.k8s.io.c2VzYW1l, a", "Impersonate-User: x\nX-Remote-User: admin", "jane")
+	for _, token := range append(good, expired, foreign[:strings.LastIndex(foreign, ".")+1], account+"x",
+		"abcdef.0123456789abcdef", "eyJhbGciOiJub25lIn0.e30.") {
+		f.Add("Bearer "+token, "base64url.bearer.authorization.k8s.io.c2VzYW1l, a",
+			"Impersonate-User: x\nX-Remote-User: admin", "jane")
 	}
-	f.Add("Basic c2VzYW1l", "base64url.bearer.authorization.k8s.io.eA, a", "Impersonate-Extra-%zz: x\nImpersonate-Group: system:masters", "system:node:a/b")
+	f.Add("Basic c2VzYW1l", "base64url.bearer.authorization.k8s.io.eA, a",
+		"Impersonate-Extra-%zz: x\nImpersonate-Group: system:masters", "system:node:a/b")
 	f.Fuzz(func(t *testing.T, authorization, protocols, headers, name string) {
 		r := httptest.NewRequest("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", strings.NewReader("{}"))
 		for line := range strings.SplitSeq(headers, "\n") {
@@ -47,9 +50,11 @@ func FuzzCredentials(f *testing.F) {
 				r.Header.Add(key, strings.TrimSpace(value))
 			}
 		}
-		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Content-Type"] = []string{authorization}, []string{"websocket"}, []string{"application/json"}
+		r.Header["Authorization"], r.Header["Upgrade"], r.Header["Content-Type"] = []string{authorization},
+			[]string{"websocket"}, []string{"application/json"}
 		r.Header["Sec-Websocket-Protocol"] = []string{protocols}
-		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: name, Organization: []string{access.Masters}}}}}
+		r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: name,
+			Organization: []string{access.Masters}}}}}
 		w := httptest.NewRecorder()
 		s.http.Handler.ServeHTTP(w, r.WithContext(auth.Remember(r.Context(), nil)))
 		if w.Code >= http.StatusInternalServerError {

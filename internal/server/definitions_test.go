@@ -22,7 +22,8 @@ func definitionOf(group, plural, kind string) jsonObject {
 		"metadata": map[string]any{"name": plural + "." + group},
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced",
-			"names": map[string]any{"plural": plural, "kind": kind, "singular": strings.ToLower(kind), "listKind": kind + "List"},
+			"names": map[string]any{"plural": plural, "kind": kind, "singular": strings.ToLower(kind),
+				"listKind": kind + "List"},
 			"versions": []any{map[string]any{
 				"name": "v1", "served": true, "storage": true, "subresources": map[string]any{"status": map[string]any{}},
 				"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
@@ -98,8 +99,8 @@ func conditionOf(obj jsonObject, typ string) string {
 	return ""
 }
 
-// A type is served when the POST of its definition returns, pruned, filled in, with a status of its own; and gone, with its
-// objects, when the definition is. SPEC: EXT-1
+// A type is served when the POST of its definition returns, pruned, filled in, with a status of its own; and gone, with
+// its objects, when the definition is. SPEC: EXT-1
 func TestDefinitions(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	made := c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
@@ -111,7 +112,8 @@ func TestDefinitions(t *testing.T) {
 		"apiVersion": "a.example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
 		"spec": map[string]any{"colour": "red", "shape": "round"}, "status": map[string]any{"ready": true},
 	})
-	if got := fmt.Sprint(made.at("spec"), made.at("status"), made.at("metadata", "generation")); got != "map[colour:red size:3] <nil> 1" {
+	if got := fmt.Sprint(made.at("spec"), made.at("status"),
+		made.at("metadata", "generation")); got != "map[colour:red size:3] <nil> 1" {
 		t.Errorf("made is %s", got)
 	}
 	made["status"] = map[string]any{"ready": true}
@@ -133,8 +135,8 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// Discovery in both forms and both OpenAPI documents tell of a type in the words of its definition when the POST returns, and of
-// its new schema when a change of it does. SPEC: EXT-1, URI-8
+// Discovery in both forms and both OpenAPI documents tell of a type in the words of its definition when the POST
+// returns, and of its new schema when a change of it does. SPEC: EXT-1, URI-8
 func TestDocumentsTellOfADefinition(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("a.example.com", "widgets", "Widget")
@@ -208,14 +210,16 @@ func TestDefinitionWaitsForItsObjects(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	c.must(201, http.MethodPost, definitions, definitionOf("a.example.com", "widgets", "Widget"))
 	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
-	held := c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
+	held := c.must(201, http.MethodPost, widgets,
+		widget(map[string]any{"name": "held", "finalizers": []any{"example.com/held"}}))
 	c.must(200, http.MethodDelete, definitions+"/widgets.a.example.com", nil)
 	definition := c.must(200, http.MethodGet, definitions+"/widgets.a.example.com", nil)
 	if got := conditionOf(definition, "Terminating"); got != "True InstanceDeletionPending" {
 		t.Errorf("Terminating: %q", got)
 	}
 	refused := c.must(403, http.MethodPost, widgets, widget(map[string]any{"name": "late"}))
-	if message := refused.text("message"); !strings.Contains(message, "create not allowed while custom resource definition is terminating") {
+	if message := refused.text("message"); !strings.Contains(message,
+		"create not allowed while custom resource definition is terminating") {
 		t.Errorf("refused with %q", message)
 	}
 	for end := time.Now().Add(20 * time.Second); held.at("metadata", "deletionTimestamp") == nil; {
@@ -251,8 +255,8 @@ func TestNamesOfDefinitions(t *testing.T) {
 	}
 }
 
-// A watch ends when the form of its objects changes, and is not continued from before; what does not concern the form, such as an
-// annotation or a printer column, does not end it. SPEC: EXT-1
+// A watch ends when the form of its objects changes, and is not continued from before; what does not concern the form,
+// such as an annotation or a printer column, does not end it. SPEC: EXT-1
 func TestDefinitionEndsWatches(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
@@ -275,7 +279,8 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"a": "b"}
 	definition = c.must(200, http.MethodPut, path, definition)
 	version := definition.at("spec", "versions").([]any)[0].(map[string]any)
-	version["additionalPrinterColumns"] = []any{map[string]any{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}}
+	version["additionalPrinterColumns"] = []any{map[string]any{"name": "Size", "type": "integer",
+		"jsonPath": ".spec.size"}}
 	definition = c.must(200, http.MethodPut, path, definition)
 	c.must(201, http.MethodPost, widgets, widget(map[string]any{"name": "one"}))
 	if got, err := next(); got != "ADDED one" || err != nil {
@@ -297,8 +302,8 @@ func TestDefinitionEndsWatches(t *testing.T) {
 	}
 }
 
-// Whoever creates objects while their definition goes and comes again leaves none behind that belongs to no definition, and sees nothing
-// but success, and that the type is gone or going. SPEC: EXT-1
+// Whoever creates objects while their definition goes and comes again leaves none behind that belongs to no definition,
+// and sees nothing but success, and that the type is gone or going. SPEC: EXT-1
 func TestDefinitionsComeAndGoUnderLoad(t *testing.T) {
 	c, s := serveDefinitions(t)
 	const path, widgets = definitions + "/widgets.a.example.com", "/apis/a.example.com/v1/namespaces/default/widgets"
@@ -308,7 +313,8 @@ func TestDefinitionsComeAndGoUnderLoad(t *testing.T) {
 	for w := range 6 {
 		work.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
-				rs, err := c.send(ctx, http.MethodPost, widgets, "application/json", widget(map[string]any{"name": fmt.Sprintf("w%d-%d", w, i)}))
+				rs, err := c.send(ctx, http.MethodPost, widgets, "application/json",
+					widget(map[string]any{"name": fmt.Sprintf("w%d-%d", w, i)}))
 				if err != nil {
 					continue // the end
 				}
@@ -374,13 +380,16 @@ func TestDefinitionsAreEmptiedAfterARestart(t *testing.T) {
 // A definition of what is built in already is never served, and takes nothing with it when it goes. SPEC: EXT-1
 func TestDefinitionOfABuiltinType(t *testing.T) {
 	c, _ := serveDefinitions(t)
-	const leases, path = "/apis/coordination.k8s.io/v1/namespaces/default/leases", definitions + "/leases.coordination.k8s.io"
+	const leases, path = "/apis/coordination.k8s.io/v1/namespaces/default/leases",
+		definitions + "/leases.coordination.k8s.io"
 	c.must(201, http.MethodPost, leases, jsonObject{
 		"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": map[string]any{"name": "one"},
 		"spec": map[string]any{"holderIdentity": "me"},
 	})
 	definition := definitionOf("coordination.k8s.io", "leases", "Lease")
-	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"api-approved.kubernetes.io": "unapproved, a test"}
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{
+		"api-approved.kubernetes.io": "unapproved, a test",
+	}
 	definition = c.must(201, http.MethodPost, definitions, definition)
 	if got := conditionOf(definition, "KubernetesAPIApprovalPolicyConformant"); got != "False UnapprovedAnnotation" {
 		t.Errorf("approval: %q", got)
@@ -400,7 +409,8 @@ func TestWithoutNamespaceLifecycle(t *testing.T) {
 	config := quiet(t.TempDir())
 	config.DisableAdmission = []string{"NamespaceLifecycle"}
 	c, _ := serveFrom(t, config)
-	c.must(201, http.MethodPost, "/api/v1/namespaces/nowhere/configmaps", jsonObject{"metadata": map[string]any{"name": "c"}})
+	c.must(201, http.MethodPost, "/api/v1/namespaces/nowhere/configmaps",
+		jsonObject{"metadata": map[string]any{"name": "c"}})
 	c.must(200, http.MethodDelete, "/api/v1/namespaces/default", nil)
 }
 
@@ -408,7 +418,9 @@ func TestWithoutNamespaceLifecycle(t *testing.T) {
 func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("coordination.k8s.io", "widgets", "Widget")
-	definition["metadata"].(map[string]any)["annotations"] = map[string]any{"api-approved.kubernetes.io": "unapproved, a test"}
+	definition["metadata"].(map[string]any)["annotations"] = map[string]any{
+		"api-approved.kubernetes.io": "unapproved, a test",
+	}
 	c.must(201, http.MethodPost, definitions, definition)
 	c.must(200, http.MethodGet, "/apis/coordination.k8s.io/v1/widgets", nil)
 	list, _ := c.must(200, http.MethodGet, "/apis/coordination.k8s.io/v1", nil)["resources"].([]any)
@@ -421,15 +433,18 @@ func TestDefinitionInABuiltinGroupVersion(t *testing.T) {
 func TestEmbeddedMetadata(t *testing.T) {
 	c, _ := serveDefinitions(t)
 	definition := definitionOf("a.example.com", "widgets", "Widget")
-	fields := definition.at("spec").(map[string]any)["versions"].([]any)[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+	version := definition.at("spec").(map[string]any)["versions"].([]any)[0].(map[string]any)
+	fields := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
 	fields["properties"].(map[string]any)["template"] = map[string]any{
 		"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
 	}
 	c.must(201, http.MethodPost, definitions, definition)
 	const widgets = "/apis/a.example.com/v1/namespaces/default/widgets"
 	wrong := widget(map[string]any{"name": "wrong"})
-	wrong["template"] = map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "p", "labels": map[string]any{"a b": "c"}}}
-	if refused := c.must(422, http.MethodPost, widgets, wrong); !strings.Contains(refused.text("message"), "template.metadata.labels") {
+	wrong["template"] = map[string]any{"apiVersion": "v1", "kind": "Pod",
+		"metadata": map[string]any{"name": "p", "labels": map[string]any{"a b": "c"}}}
+	if refused := c.must(422, http.MethodPost, widgets, wrong); !strings.Contains(refused.text("message"),
+		"template.metadata.labels") {
 		t.Errorf("refused with %q", refused.text("message"))
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"plinth/object"
 )
 
-// rehearsal sends each write twice: as a dry run, of which nothing may be left, and for good, with which the dry run has to agree.
+// rehearsal sends each write twice: as a dry run, of which nothing may be left, and for good, with which the dry run
+// has to agree.
 type rehearsal struct {
 	*testing.T
 	server *Server
@@ -27,7 +28,8 @@ type rehearsal struct {
 	rehearsed map[string]int
 }
 
-// A dry run of a Service with an address of its own does not look whether somebody has it, as in the reference. So it goes on to the name.
+// A dry run of a Service with an address of its own does not look whether somebody has it, as in the reference. So it
+// goes on to the name.
 const addressTaken = "create what is there: /api/v1/namespaces/default/services"
 
 // reply is an answer as the two runs are compared by.
@@ -42,7 +44,8 @@ type reply struct {
 func (h *rehearsal) cleaned() {
 	h.Helper()
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	for end := time.Now().Add(10 * time.Second); strings.Contains(h.send("GET", definitions, "", "").raw, "InstanceDeletionPending"); {
+	for end := time.Now().Add(10 * time.Second); strings.Contains(h.send("GET", definitions, "", "").raw,
+		"InstanceDeletionPending"); {
 		if time.Now().After(end) {
 			h.Fatal("a definition has not been cleaned up")
 		}
@@ -64,12 +67,15 @@ func (h *rehearsal) send(method, path, body, contentType string) reply {
 	r.Header.Set("User-Agent", "rehearsal/1.0")
 	w := httptest.NewRecorder()
 	h.server.http.Handler.ServeHTTP(w, asAdmin(r))
-	return reply{code: w.Code, warnings: strings.Join(w.Header()["Warning"], "\n"), body: comparable(w.Body.String()), raw: w.Body.String()}
+	return reply{code: w.Code, warnings: strings.Join(w.Header()["Warning"], "\n"), body: comparable(w.Body.String()),
+		raw: w.Body.String()}
 }
 
-// Values that the server makes, which may differ from one run to the other (DRY-3): UIDs, versions, times, names, addresses and tokens.
+// Values that the server makes, which may differ from one run to the other (DRY-3): UIDs, versions, times, names,
+// addresses and tokens.
 var (
-	made = regexp.MustCompile(`"(uid|resourceVersion|continue|token|clusterIP|nodePort|healthCheckNodePort|ipaddress\.kubernetes\.io/[a-z-]*)":("[^"]*"|\d+)`)
+	made = regexp.MustCompile(
+		`"(uid|resourceVersion|continue|token|clusterIP|nodePort|healthCheckNodePort|ipaddress\.kubernetes\.io/[a-z-]*)":("[^"]*"|\d+)`)
 	list = regexp.MustCompile(`"clusterIPs":\[[^\]]*\]`)
 	when = regexp.MustCompile(`"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`)
 	name = regexp.MustCompile(`made-[a-z0-9]{5}\b`)
@@ -150,7 +156,8 @@ func (h *rehearsal) both(what, method, path, body, contentType string) reply {
 		return real
 	}
 	if dry.code != real.code || dry.body != real.body || dry.warnings != real.warnings {
-		h.Errorf("%s: %s %s\ndry run: %d %s%s\nfor good: %d %s%s", what, method, path, dry.code, dry.warnings, dry.body, real.code, real.warnings, real.body)
+		h.Errorf("%s: %s %s\ndry run: %d %s%s\nfor good: %d %s%s", what, method, path, dry.code, dry.warnings, dry.body,
+			real.code, real.warnings, real.body)
 	}
 	if len(h.changes(before)) > 0 {
 		h.rehearsed[what]++
@@ -269,8 +276,10 @@ func (h *rehearsal) specimens() []*specimen {
 		if r.Group == "" {
 			prefix = "/api/" + r.Version
 		}
-		obj = obj.WithoutAt("metadata", "namespace").WithoutAt("metadata", "finalizers").WithoutAt("metadata", "ownerReferences").
-			WithoutAt("metadata", "resourceVersion").WithoutAt("metadata", "uid").WithAt(object.Fields("dry", object.StringOf("run")), "metadata", "labels")
+		obj = obj.WithoutAt("metadata", "namespace").WithoutAt("metadata", "finalizers").WithoutAt("metadata",
+			"ownerReferences").
+			WithoutAt("metadata", "resourceVersion").WithoutAt("metadata",
+			"uid").WithAt(object.Fields("dry", object.StringOf("run")), "metadata", "labels")
 		if r.Namespaced {
 			prefix += "/namespaces/default"
 		}
@@ -297,8 +306,8 @@ var moreSpecimens = []string{
 	`{apiVersion: authorization.k8s.io/v1, kind: LocalSubjectAccessReview, metadata: {namespace: default}, spec: {user: u, resourceAttributes: {namespace: default, verb: get, resource: pods}}}`,
 }
 
-// A dry run of every write of every type, with every option, leaves nothing behind: no object, no revision, no event, no address; and so
-// it sets off no controller, either. It answers as the same write does that comes behind it.
+// A dry run of every write of every type, with every option, leaves nothing behind: no object, no revision, no event,
+// no address; and so it sets off no controller, either. It answers as the same write does that comes behind it.
 //
 // SPEC: DRY-1, DRY-3
 func TestDryRuns(t *testing.T) {
@@ -338,11 +347,16 @@ func TestDryRuns(t *testing.T) {
 		})
 	}
 	for what, least := range map[string]int{
-		"create": 60, "create by update": 5, "create by apply": 60, "generate": 40, "update": 60, "merge patch": 60, "JSON patch": 60, "strategic patch": 60, "apply": 60,
-		"update of status": 20, "merge patch of status": 20, "apply of status": 20, "update of scale": 4, "merge patch of scale": 4, "update of approval": 1, "update of finalize": 1,
+		"create": 60, "create by update": 5, "create by apply": 60, "generate": 40, "update": 60, "merge patch": 60,
+		"JSON patch": 60, "strategic patch": 60, "apply": 60,
+		"update of status": 20, "merge patch of status": 20, "apply of status": 20, "update of scale": 4,
+		"merge patch of scale": 4, "update of approval": 1, "update of finalize": 1,
 		"create of binding": 1, "create of eviction": 1, "bindings": 1,
-		"delete": 60, "delete, Background": 60, "delete, Foreground": 60, "delete, Orphan": 60, "delete, orphaning": 60, "delete, not orphaning": 60,
-		"delete now": 60, "delete later": 60, "delete on a condition": 60, "delete what waits": 60, "deletecollection": 55, "the last finalizer": 60,
+		"delete": 60, "delete, Background": 60, "delete, Foreground": 60, "delete, Orphan": 60, "delete, orphaning": 60,
+		"delete, not orphaning": 60,
+		"delete now":            60, "delete later": 60, "delete on a condition": 60, "delete what waits": 60,
+		"deletecollection":   55,
+		"the last finalizer": 60,
 	} {
 		if h.rehearsed[what] < least {
 			t.Errorf("%q was done %d times only", what, h.rehearsed[what])
@@ -360,15 +374,19 @@ func (h *rehearsal) writes(s *specimen) {
 	h.both("create", "POST", s.collection, s.body(), "")
 	h.both("create what is there", "POST", s.collection, s.body(), "")
 	h.both("create with an error", "POST", s.collection, `{"metadata":{"name":"no name!"}}`, "")
-	h.both("create in Strict", "POST", s.collection+"?fieldValidation=Strict", strings.Replace(s.body(), "{", `{"extra":1,`, 1), "")
+	h.both("create in Strict", "POST", s.collection+"?fieldValidation=Strict",
+		strings.Replace(s.body(), "{", `{"extra":1,`, 1), "")
 
 	changed := h.live(s.path).WithAt(object.Fields("dry", object.StringOf("update")), "metadata", "annotations")
 	h.both("update", "PUT", s.path, string(object.AppendJSON(nil, changed)), "")
-	h.both("update that is stale", "PUT", s.path, string(object.AppendJSON(nil, changed.WithAt(object.StringOf("1"), "metadata", "resourceVersion"))), "")
+	h.both("update that is stale", "PUT", s.path,
+		string(object.AppendJSON(nil, changed.WithAt(object.StringOf("1"), "metadata", "resourceVersion"))), "")
 	h.both("update of nothing", "PUT", s.path, string(object.AppendJSON(nil, h.live(s.path))), "")
 	h.both("merge patch", "PATCH", s.path, `{"metadata":{"annotations":{"dry":"merge"}}}`, mergeType)
-	h.both("JSON patch", "PATCH", s.path, `[{"op":"replace","path":"/metadata/annotations/dry","value":"json"}]`, jsonPatchType)
-	h.both("JSON patch that fails", "PATCH", s.path, `[{"op":"test","path":"/metadata/annotations/dry","value":"x"}]`, jsonPatchType)
+	h.both("JSON patch", "PATCH", s.path, `[{"op":"replace","path":"/metadata/annotations/dry","value":"json"}]`,
+		jsonPatchType)
+	h.both("JSON patch that fails", "PATCH", s.path, `[{"op":"test","path":"/metadata/annotations/dry","value":"x"}]`,
+		jsonPatchType)
 	h.both("strategic patch", "PATCH", s.path, `{"metadata":{"annotations":{"dry":"strategic"}}}`, strategicType)
 	h.both("apply with a conflict", "PATCH", s.path+"?fieldManager=m", s.intent("conflict"), applyType)
 	h.both("apply", "PATCH", s.path+"?fieldManager=m&force=true", s.intent("apply"), applyType)
@@ -425,11 +443,13 @@ func (h *rehearsal) subresource(s *specimen, sub *engine.Subresource) {
 			obj = obj.WithAt(object.Fields("dry", object.StringOf("update")), "metadata", "annotations")
 		}
 		if sub.Name == "approval" {
-			obj = obj.WithAt(object.ListOf(object.Fields("type", object.StringOf("Approved"), "status", object.StringOf("True"), "reason", object.StringOf("R"))), "status", "conditions")
+			obj = obj.WithAt(object.ListOf(object.Fields("type", object.StringOf("Approved"), "status", object.StringOf("True"),
+				"reason", object.StringOf("R"))), "status", "conditions")
 		}
 		h.both("update of "+sub.Name, "PUT", path, string(object.AppendJSON(nil, obj)), "")
 	} else { // finalize
-		h.both("update of "+sub.Name, "PUT", path, string(object.AppendJSON(nil, h.live(s.path).With("spec", object.MapOf()))), "")
+		h.both("update of "+sub.Name, "PUT", path,
+			string(object.AppendJSON(nil, h.live(s.path).With("spec", object.MapOf()))), "")
 	}
 	if does("patch") {
 		patch := `{"metadata":{"annotations":{"dry":"merge"}}}`
@@ -437,10 +457,12 @@ func (h *rehearsal) subresource(s *specimen, sub *engine.Subresource) {
 			patch = `{"spec":{"replicas":7}}`
 		}
 		h.both("merge patch of "+sub.Name, "PATCH", path, patch, mergeType)
-		h.both("strategic patch of "+sub.Name, "PATCH", path, strings.Replace(strings.Replace(patch, "merge", "strategic", 1), "7", "8", 1), strategicType)
+		h.both("strategic patch of "+sub.Name, "PATCH", path, strings.Replace(strings.Replace(patch, "merge", "strategic", 1),
+			"7", "8", 1), strategicType)
 		intent := s.intent("apply")
 		if sub.Name == "scale" {
-			intent = fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":9}}`, s.obj.At("metadata", "name").Str())
+			intent = fmt.Sprintf(`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":%q},"spec":{"replicas":9}}`,
+				s.obj.At("metadata", "name").Str())
 		}
 		h.both("apply of "+sub.Name, "PATCH", path+"?fieldManager=m&force=true", intent, applyType)
 	}
@@ -468,7 +490,8 @@ func (h *rehearsal) virtual(s *specimen) {
 		}
 		return
 	}
-	pod := &specimen{of: h.server.registry.Now().Find("", "v1", "pods"), collection: "/api/v1/namespaces/default/pods", path: "/api/v1/namespaces/default/pods/web"}
+	pod := &specimen{of: h.server.registry.Now().Find("", "v1", "pods"), collection: "/api/v1/namespaces/default/pods",
+		path: "/api/v1/namespaces/default/pods/web"}
 	parsed, err := object.ParseYAML([]byte(`{metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}`))
 	if err != nil {
 		h.Fatal(err)

@@ -69,7 +69,8 @@ func TestCertDir(t *testing.T) {
 		config.InsecureSkipVerify, config.RootCAs = false, x509.NewCertPool()
 		config.RootCAs.AppendCertsFromPEM(text)
 	}
-	for _, s := range []*Server{first, started(t, func(c *Config) { c.CertDir = dir })} { // the second one has another authority
+	// the second one has another authority
+	for _, s := range []*Server{first, started(t, func(c *Config) { c.CertDir = dir })} {
 		if _, err := anonymous(t, s, trust); err != nil {
 			t.Error(err)
 		}
@@ -102,10 +103,12 @@ func TestTLSFlags(t *testing.T) {
 	}
 	s := started(t, func(c *Config) {
 		c.TLSMinVersion, c.DisableHTTP2 = "VersionTLS13", true
-		c.TLSNamed = []string{files("own", "own.example", "wild.example"), files("given", "given.example") + ":Wild.example,*.any.example"}
+		c.TLSNamed = []string{files("own", "own.example", "wild.example"),
+			files("given", "given.example") + ":Wild.example,*.any.example"}
 	})
 	for name, want := range map[string]string{
-		"own.example": "own", "wild.example": "given", "a.any.example": "given", "any.example": "plinth", "other.example": "plinth", "": "plinth",
+		"own.example": "own", "wild.example": "given", "a.any.example": "given", "any.example": "plinth",
+		"other.example": "plinth", "": "plinth",
 	} {
 		answer, err := anonymous(t, s, func(config *tls.Config) { config.ServerName = name })
 		if err != nil {
@@ -122,7 +125,8 @@ func TestTLSFlags(t *testing.T) {
 		c.TLSCipherSuites, c.TLSCurves = []string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"}, []int32{int32(tls.CurveP384)}
 	})
 	answer, err := anonymous(t, s, func(config *tls.Config) { config.MaxVersion = tls.VersionTLS12 })
-	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 || answer.TLS.CurveID != tls.CurveP384 {
+	if err != nil || answer.TLS.CipherSuite != tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 ||
+		answer.TLS.CurveID != tls.CurveP384 {
 		t.Errorf("suite %x, curve %s, %v", answer.TLS.CipherSuite, answer.TLS.CurveID, err)
 	}
 }
@@ -133,11 +137,15 @@ func TestAccessFlags(t *testing.T) {
 		change func(*Config)
 		want   map[string]int // by token, of a list of namespaces and of /readyz
 	}{
-		"RBAC":         {func(*Config) {}, map[string]int{"": 403200, "jane": 403200, "root": 200200}},
-		"Node":         {func(c *Config) { c.AuthorizationModes = []string{"Node"} }, map[string]int{"": 403403, "jane": 403403, "root": 200200}},
-		"AlwaysDeny":   {func(c *Config) { c.AuthorizationModes = []string{"AlwaysDeny"} }, map[string]int{"": 403403, "jane": 403403, "root": 200200}},
-		"AlwaysAllow":  {func(c *Config) { c.AuthorizationModes = []string{"AlwaysAllow"} }, map[string]int{"": 401401, "jane": 200200, "root": 200200}},
-		"no anonymous": {func(c *Config) { c.AnonymousAuth = false }, map[string]int{"": 401401, "jane": 403200, "root": 200200}},
+		"RBAC": {func(*Config) {}, map[string]int{"": 403200, "jane": 403200, "root": 200200}},
+		"Node": {func(c *Config) { c.AuthorizationModes = []string{"Node"} },
+			map[string]int{"": 403403, "jane": 403403, "root": 200200}},
+		"AlwaysDeny": {func(c *Config) { c.AuthorizationModes = []string{"AlwaysDeny"} },
+			map[string]int{"": 403403, "jane": 403403, "root": 200200}},
+		"AlwaysAllow": {func(c *Config) { c.AuthorizationModes = []string{"AlwaysAllow"} },
+			map[string]int{"": 401401, "jane": 200200, "root": 200200}},
+		"no anonymous": {func(c *Config) { c.AnonymousAuth = false },
+			map[string]int{"": 401401, "jane": 403200, "root": 200200}},
 	} {
 		tokens := filepath.Join(t.TempDir(), "tokens.csv")
 		if err := os.WriteFile(tokens, []byte("jane,jane,1\nroot,root,2,system:masters\n"), 0o600); err != nil {
@@ -174,11 +182,13 @@ func TestRuntimeConfig(t *testing.T) {
 	var log strings.Builder
 	s := started(t, func(c *Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		c.RuntimeConfig = []string{"api/all=false", "v1=true", "apps/v1/deployments=true", "batch/v1", "batch/v1/cronjobs=false", "x.example/v1alpha1=true"}
+		c.RuntimeConfig = []string{"api/all=false", "v1=true", "apps/v1/deployments=true", "batch/v1",
+			"batch/v1/cronjobs=false", "x.example/v1alpha1=true"}
 	})
 	client := clientOf(t, s)
 	for path, code := range map[string]int{
-		"/api/v1/namespaces": 200, "/apis/apps/v1/deployments": 200, "/apis/apps/v1/replicasets": 404, "/apis/batch/v1/jobs": 200,
+		"/api/v1/namespaces": 200, "/apis/apps/v1/deployments": 200, "/apis/apps/v1/replicasets": 404,
+		"/apis/batch/v1/jobs":     200,
 		"/apis/batch/v1/cronjobs": 404, "/apis/policy/v1": 404, "/apis/apps/v1": 200,
 	} {
 		answer, err := client.send(t.Context(), http.MethodGet, path, "", nil)
@@ -193,7 +203,8 @@ func TestRuntimeConfig(t *testing.T) {
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "[x.example/v1alpha1]") {
 		t.Errorf("the log says\n%s", text)
 	}
-	for text, want := range map[string]string{"v1=false": "namespaces", "a/b=x": "neither true nor false", "a": "neither GROUP/VERSION"} {
+	for text, want := range map[string]string{"v1=false": "namespaces", "a/b=x": "neither true nor false",
+		"a": "neither GROUP/VERSION"} {
 		c := quiet(t.TempDir())
 		c.RuntimeConfig = []string{text}
 		if s, err := Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
@@ -206,14 +217,17 @@ func TestRuntimeConfig(t *testing.T) {
 func TestOtherFlags(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "debug.sock")
 	s := started(t, func(c *Config) {
-		c.ExternalHostname, c.CORSAllowedOrigins, c.DebugSocket, c.GoawayChance = "api.example", []string{`^https://good\.example$`}, socket, 0.02
+		c.ExternalHostname, c.CORSAllowedOrigins, c.DebugSocket, c.GoawayChance = "api.example",
+			[]string{`^https://good\.example$`}, socket, 0.02
 		c.PermitAddressSharing, c.PermitPortSharing = true, true
 	})
 	client := clientOf(t, s)
-	for origin, want := range map[string]string{"https://good.example": "https://good.example 204", "https://bad.example": " 403", "": " 403"} {
+	for origin, want := range map[string]string{"https://good.example": "https://good.example 204",
+		"https://bad.example": " 403", "": " 403"} {
 		r, _ := http.NewRequest(http.MethodOptions, s.URL()+"/api", nil)
 		r.Header.Set("Origin", origin)
-		answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).Do(r)
+		answer, err := (&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}).Do(
+			r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +315,8 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
-// Where the stub of etcd says that data are kept, they are kept, each prefix for itself; and objects are there after a restart.
+// Where the stub of etcd says that data are kept, they are kept, each prefix for itself; and objects are there after a
+// restart.
 //
 // SPEC: RUN-2
 func TestEtcdServers(t *testing.T) {
@@ -332,7 +347,8 @@ func TestEtcdServers(t *testing.T) {
 	}
 	s := with("/registry")
 	body := jsonObject{"metadata": map[string]any{"name": "kept"}}
-	if _, _, err := clientOf(t, s).do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body, 201); err != nil {
+	if _, _, err := clientOf(t, s).do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body,
+		201); err != nil {
 		t.Fatal(err)
 	}
 	other := with("/../other")
@@ -341,7 +357,8 @@ func TestEtcdServers(t *testing.T) {
 	}
 	s = with("registry/")
 	for server, code := range map[*Server]int{s: 200, other: 404} {
-		if _, _, err := clientOf(t, server).do(t.Context(), http.MethodGet, "/api/v1/namespaces/kept", "", nil, code); err != nil {
+		if _, _, err := clientOf(t, server).do(t.Context(), http.MethodGet, "/api/v1/namespaces/kept", "", nil,
+			code); err != nil {
 			t.Error(err)
 		}
 		if !server.config.noSync || filepath.Dir(server.config.DataDir) != dir {
@@ -358,41 +375,68 @@ func TestEtcdServers(t *testing.T) {
 // SPEC: RUN-1
 func TestRefusedSettings(t *testing.T) {
 	for want, change := range map[string]func(*Config){
-		"--authorization-mode asks for ABAC":              func(c *Config) { c.AuthorizationModes = []string{"RBAC", "ABAC"} },
-		"Webhook's authorization config file not":         func(c *Config) { c.AuthorizationModes = []string{"RBAC", "Webhook"} },
-		"at least one authorization-mode":                 func(c *Config) { c.AuthorizationModes = nil },
-		`has mode specified more than once`:               func(c *Config) { c.AuthorizationModes = []string{"RBAC", "RBAC"} },
-		"authorization-webhook-config-file without":       func(c *Config) { c.AuthorizationWebhook.ConfigFile = "/nowhere" },
-		"open /nowhere: no such file":                     func(c *Config) { c.AuthorizationConfig = "/nowhere" },
-		`authorization-mode "rbac" is not a valid`:        func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
-		"--enable-admission-plugins asks for PodSecurity": func(c *Config) { c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"} },
-		`there is no admission plugin "Nope"`:             func(c *Config) { c.DisableAdmission = []string{"Nope"} },
-		"--admission-control asks for LimitRanger":        func(c *Config) { c.AdmissionControl = []string{"LimitRanger"} },
+		"--authorization-mode asks for ABAC": func(c *Config) {
+			c.AuthorizationModes = []string{"RBAC",
+				"ABAC"}
+		},
+		"Webhook's authorization config file not": func(c *Config) {
+			c.AuthorizationModes = []string{"RBAC",
+				"Webhook"}
+		},
+		"at least one authorization-mode": func(c *Config) { c.AuthorizationModes = nil },
+		`has mode specified more than once`: func(c *Config) {
+			c.AuthorizationModes = []string{"RBAC", "RBAC"}
+		},
+		"authorization-webhook-config-file without": func(c *Config) { c.AuthorizationWebhook.ConfigFile = "/nowhere" },
+		"open /nowhere: no such file":               func(c *Config) { c.AuthorizationConfig = "/nowhere" },
+		`authorization-mode "rbac" is not a valid`:  func(c *Config) { c.AuthorizationModes = []string{"rbac"} },
+
+		"--enable-admission-plugins asks for PodSecurity": func(c *Config) {
+			c.EnableAdmission = []string{"NamespaceLifecycle", "PodSecurity"}
+		},
+
+		`there is no admission plugin "Nope"`:      func(c *Config) { c.DisableAdmission = []string{"Nope"} },
+		"--admission-control asks for LimitRanger": func(c *Config) { c.AdmissionControl = []string{"LimitRanger"} },
 		"--admission-control goes with neither": func(c *Config) {
 			c.AdmissionControl, c.DisableAdmission = []string{"AlwaysAdmit"}, []string{"Priority"}
 		},
-		"--allow-privileged=false":                          func(c *Config) { c.AllowPrivileged = false },
-		"--etcd-servers: 2 are one too many":                func(c *Config) { c.EtcdServers = []string{"http://a", "http://b"} },
-		"--storage: memory keeps nothing where":             func(c *Config) { c.Storage, c.EtcdServers = "memory", []string{"http://a"} },
-		"--etcd-servers or --data-dir":                      func(c *Config) { c.DataDir = "" },
-		"--etcd-certfile and --etcd-keyfile go together":    func(c *Config) { c.EtcdCertFile = "a" },
-		"--tls-min-version":                                 func(c *Config) { c.TLSMinVersion = "1.2" },
-		"--tls-cipher-suites":                               func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
-		"--tls-curve-preferences":                           func(c *Config) { c.TLSCurves = []int32{1} },
-		"--cors-allowed-origins":                            func(c *Config) { c.CORSAllowedOrigins = []string{"example"} },
-		"--goaway-chance":                                   func(c *Config) { c.GoawayChance = 0.5 },
-		"--shutdown-delay-duration":                         func(c *Config) { c.ShutdownDelay = -1 },
-		"--max-mutating-requests-inflight: -1 is negative":  func(c *Config) { c.MaxMutatingInflight = -1 },
-		"their sum has to be positive":                      func(c *Config) { c.MaxMutatingInflight, c.MaxRequestsInflight = 0, 0 },
+		"--allow-privileged=false": func(c *Config) { c.AllowPrivileged = false },
+		"--etcd-servers: 2 are one too many": func(c *Config) {
+			c.EtcdServers = []string{"http://a",
+				"http://b"}
+		},
+		"--storage: memory keeps nothing where": func(c *Config) {
+			c.Storage, c.EtcdServers = "memory",
+				[]string{"http://a"}
+		},
+		"--etcd-servers or --data-dir":                     func(c *Config) { c.DataDir = "" },
+		"--etcd-certfile and --etcd-keyfile go together":   func(c *Config) { c.EtcdCertFile = "a" },
+		"--tls-min-version":                                func(c *Config) { c.TLSMinVersion = "1.2" },
+		"--tls-cipher-suites":                              func(c *Config) { c.TLSCipherSuites = []string{"RC5"} },
+		"--tls-curve-preferences":                          func(c *Config) { c.TLSCurves = []int32{1} },
+		"--cors-allowed-origins":                           func(c *Config) { c.CORSAllowedOrigins = []string{"example"} },
+		"--goaway-chance":                                  func(c *Config) { c.GoawayChance = 0.5 },
+		"--shutdown-delay-duration":                        func(c *Config) { c.ShutdownDelay = -1 },
+		"--max-mutating-requests-inflight: -1 is negative": func(c *Config) { c.MaxMutatingInflight = -1 },
+		"their sum has to be positive": func(c *Config) {
+			c.MaxMutatingInflight,
+				c.MaxRequestsInflight = 0, 0
+		},
 		"--http2-max-streams-per-connection: -1 is negativ": func(c *Config) { c.HTTP2MaxStreams = -1 },
 		`--advertise-address: "here"`:                       func(c *Config) { c.AdvertiseAddress = "here" },
 		"--storage-initialization-timeout":                  func(c *Config) { c.StorageTimeout = 0 },
-		`"job-controller" is not in the list of known con`:  func(c *Config) { c.Controllers = []string{"*", "job-controller"} },
+		`"job-controller" is not in the list of known con`: func(c *Config) {
+			c.Controllers = []string{"*",
+				"job-controller"}
+		},
 		"--service-cluster-ip-range: 10.0.0.0/31 has fe":    func(c *Config) { c.ServiceClusterIPRange = "10.0.0.1/31" },
 		`--service-cluster-ip-range: netip.ParsePrefix("x"`: func(c *Config) { c.ServiceClusterIPRange = "10.0.0.0/24,x" },
 		"--kubernetes-service-node-port: -1 is negative":    func(c *Config) { c.ServiceNodePort = -1 },
 		"--tls-sni-cert-key":                                func(c *Config) { c.TLSNamed = []string{"only"} },
-		"--etcd-servers: http://127.0.0.1:1":                func(c *Config) { c.EtcdServers, c.StorageTimeout = []string{"http://127.0.0.1:1"}, time.Millisecond },
+		"--etcd-servers: http://127.0.0.1:1": func(c *Config) {
+			c.EtcdServers,
+				c.StorageTimeout = []string{"http://127.0.0.1:1"}, time.Millisecond
+		},
 	} {
 		c := quiet(t.TempDir())
 		c.Storage = "memory"
@@ -410,8 +454,8 @@ func TestRefusedSettings(t *testing.T) {
 	}
 }
 
-// The Service kubernetes leads to the server, from the beginning and after a restart elsewhere; what others have added stays. The
-// Service itself is, as in the reference, never changed: its endpoints say where the server is.
+// The Service kubernetes leads to the server, from the beginning and after a restart elsewhere; what others have added
+// stays. The Service itself is, as in the reference, never changed: its endpoints say where the server is.
 //
 // SPEC: RUN-1, RUN-2
 func TestServiceKubernetes(t *testing.T) {
@@ -430,11 +474,13 @@ func TestServiceKubernetes(t *testing.T) {
 		}
 		for path, want := range map[string][]string{
 			"/api/v1/namespaces/default/services/kubernetes": {
-				`"clusterIPs":["fd00::1"]`, `"ipFamilies":["IPv6"]`, fmt.Sprintf(`"port":443,"protocol":"TCP","targetPort":%d}`, first),
+				`"clusterIPs":["fd00::1"]`, `"ipFamilies":["IPv6"]`,
+				fmt.Sprintf(`"port":443,"protocol":"TCP","targetPort":%d}`, first),
 				`"component":"apiserver"`, `"provider":"kubernetes"`, `"manager":"kube-apiserver","operation":"Update"`,
 			},
 			"/api/v1/namespaces/default/endpoints/kubernetes": {
-				fmt.Sprintf(`"subsets":[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":%d,"protocol":"TCP"}]}]`, port),
+				fmt.Sprintf(`"subsets":[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":%d,"protocol":"TCP"}]}]`,
+					port),
 			},
 			"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes": {
 				`"addressType":"IPv4"`, `"addresses":["192.0.2.7"],"conditions":{"ready":true}`, fmt.Sprintf(`"port":%d`, port),
@@ -456,7 +502,8 @@ func TestServiceKubernetes(t *testing.T) {
 				t.Errorf("round %d: a label is gone: %s", round, text)
 			}
 			mine := jsonObject{"metadata": map[string]any{"labels": map[string]any{"mine": "x"}}}
-			if _, _, err := client.do(t.Context(), http.MethodPatch, path, "application/merge-patch+json", mine, 200); err != nil {
+			if _, _, err := client.do(t.Context(), http.MethodPatch, path, "application/merge-patch+json", mine,
+				200); err != nil {
 				t.Error(err)
 			}
 		}
@@ -467,23 +514,26 @@ func TestServiceKubernetes(t *testing.T) {
 	}
 	s := started(t, func(c *Config) { c.ServiceNodePort, c.EndpointReconciler = 30001, "none" })
 	client := clientOf(t, s)
-	if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/endpoints/kubernetes", "", nil, 404); err != nil {
+	if _, _, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/endpoints/kubernetes", "", nil,
+		404); err != nil {
 		t.Error(err)
 	}
-	_, service, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", "", nil, 200)
+	_, service, err := client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/default/services/kubernetes",
+		"", nil, 200)
 	if err != nil || service.text("spec", "type") != "NodePort" || service.text("spec", "clusterIP") != "10.0.0.1" {
 		t.Errorf("%v, %v", service, err)
 	}
 }
 
-// A namespace that is being deleted goes where there is somebody to empty it, and stays where there is not: kube-apiserver leaves
-// that to kube-controller-manager.
+// A namespace that is being deleted goes where there is somebody to empty it, and stays where there is not:
+// kube-apiserver leaves that to kube-controller-manager.
 //
 // SPEC: DEL-5, RUN-2
 func TestControllers(t *testing.T) {
 	for list, goes := range map[string]bool{
 		"*": true, "namespace-controller": true, "*,-namespace-controller": false, "": false,
-		"-namespace-controller,namespace-controller,*": false, "namespace-controller,-namespace-controller": true, // the first counts
+		// the first counts
+		"-namespace-controller,namespace-controller,*": false, "namespace-controller,-namespace-controller": true,
 		"namespace": true, "*,-namespace": false, "*,-garbage-collector-controller": true, "garbagecollector": false,
 	} {
 		s := started(t, func(c *Config) {
@@ -493,14 +543,16 @@ func TestControllers(t *testing.T) {
 		})
 		client := clientOf(t, s)
 		body := jsonObject{"metadata": map[string]any{"name": "n"}}
-		if _, _, err := client.do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body, 201); err != nil {
+		if _, _, err := client.do(t.Context(), http.MethodPost, "/api/v1/namespaces", "application/json", body,
+			201); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := client.do(t.Context(), http.MethodDelete, "/api/v1/namespaces/n", "", nil, 200); err != nil {
 			t.Fatal(err)
 		}
 		code := 200
-		for until := time.Now().Add(10 * time.Second); code == 200 && time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+		for until := time.Now().Add(10 * time.Second); code == 200 &&
+			time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
 			var err error
 			if code, _, err = client.do(t.Context(), http.MethodGet, "/api/v1/namespaces/n", "", nil, 200, 404); err != nil {
 				t.Fatal(err)

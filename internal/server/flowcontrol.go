@@ -12,9 +12,9 @@ import (
 	"plinth/object"
 )
 
-// The objects of API priority and fairness that every server has. Nothing here acts on them, but clients look for them. The two
-// mandatory ones of each type are always as they are here. The suggested ones belong to the server as long as their annotation says
-// so; it goes to "false" where somebody has changed one and taken the annotation away.
+// The objects of API priority and fairness that every server has. Nothing here acts on them, but clients look for them.
+// The two mandatory ones of each type are always as they are here. The suggested ones belong to the server as long as
+// their annotation says so; it goes to "false" where somebody has changed one and taken the annotation away.
 
 //go:embed flowcontrol.txt
 var flowControlText string
@@ -54,9 +54,10 @@ func flowControl(now func() object.Value) (all []initial) {
 		spec := parsed.Value
 		mandatory := line.name == "exempt" || line.name == "catch-all"
 		one := initial{
-			group: flowControlGroup, version: "v1", resource: flowControlResources[line.kind], name: line.name, manager: flowControlProducer,
-			body:   object.Fields("metadata", annotations, "spec", spec),
-			revise: func(live object.Value) object.Value { return revisedFlowControl(live, spec, mandatory) },
+			group: flowControlGroup, version: "v1", resource: flowControlResources[line.kind], name: line.name,
+			manager: flowControlProducer,
+			body:    object.Fields("metadata", annotations, "spec", spec),
+			revise:  func(live object.Value) object.Value { return revisedFlowControl(live, spec, mandatory) },
 		}
 		if line.kind == "FlowSchema" {
 			level := spec.At("priorityLevelConfiguration", "name").Str()
@@ -86,7 +87,8 @@ func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 // notDangling is the status of a FlowSchema whose priority level is there; null: it has it already.
 func notDangling(live object.Value, level string, now func() object.Value) object.Value {
 	text := object.StringOf
-	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists", level)
+	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
+		level)
 	if c := conditionIn(live, "Dangling"); c.At("status").Str() == "False" && c.At("message").Str() == message {
 		return object.Nil
 	}

@@ -62,7 +62,8 @@ func scriptRequest(step string) (*http.Request, bool) {
 	head, body, _ := strings.Cut(step, "\n\n")
 	lines := strings.Split(head, "\n")
 	method, target, ok := strings.Cut(lines[0], " ")
-	if _, err := url.ParseRequestURI(target); !ok || err != nil || !strings.HasPrefix(target, "/") || strings.ContainsAny(target, " \t\r\x00") {
+	if _, err := url.ParseRequestURI(target); !ok || err != nil || !strings.HasPrefix(target, "/") ||
+		strings.ContainsAny(target, " \t\r\x00") {
 		return nil, false
 	}
 	r, err := http.NewRequest(method, target, strings.NewReader(body))
@@ -170,7 +171,8 @@ func judge(r *http.Request, w *httptest.ResponseRecorder) error {
 	switch w.Code {
 	case http.StatusNotImplemented, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 	default:
-		if w.Code >= 500 && !slices.ContainsFunc(clientFaults, func(told string) bool { return strings.Contains(body, told) }) {
+		if w.Code >= 500 && !slices.ContainsFunc(clientFaults,
+			func(told string) bool { return strings.Contains(body, told) }) {
 			return told("the server's fault")
 		}
 	}
@@ -224,7 +226,8 @@ func judgeStatus(code int, status object.Value) error {
 	switch {
 	case status.At("kind").Str() != "Status" && status.At("apiVersion").Str() != "v1":
 		return errors.New("an error is no Status")
-	case said != int64(code), status.At("status").Str() != "Failure", status.At("message").Str() == "", status.At("metadata").Kind() != object.Map:
+	case said != int64(code), status.At("status").Str() != "Failure", status.At("message").Str() == "",
+		status.At("metadata").Kind() != object.Map:
 		return fmt.Errorf("not well-formed with code %d: %s", code, object.AppendJSON(nil, status))
 	}
 	return nil
@@ -232,8 +235,8 @@ func judgeStatus(code int, status object.Value) error {
 
 var repeated = regexp.MustCompile(`\$\(repeat ([0-9]+) "([^"]*)"\)`)
 
-// recordedScripts are the requests that the conformance suite sends, a few at a time behind the first ones of their file,
-// which make the namespace and the first objects.
+// recordedScripts are the requests that the conformance suite sends, a few at a time behind the first ones of their
+// file, which make the namespace and the first objects.
 func recordedScripts(f testing.TB, few int) []string {
 	files, err := filepath.Glob("../../conformance/requests/testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -280,25 +283,36 @@ func recordedSteps(text string) []string {
 
 // hostileShapes are members and lists of the wrong shape, in the places that every object has.
 var hostileShapes = []string{
-	`null`, `{}`, `[]`, `""`, `0`, `-1`, `1e999`, `true`, `[null]`, `[[]]`, `[{}]`, `{"":null}`, `{"a":null}`, `{"a":{}}`, `{"a":[null,{}]}`, `"\ud800"`, `"` + "é" + `"`,
-	`9223372036854775807`, `-9223372036854775808`, `[{"a":null},null,{"name":null}]`, `"9999999999999999999999999Ei"`, `"2026-01-01T00:00:00Z"`,
+	`null`, `{}`, `[]`, `""`, `0`, `-1`, `1e999`, `true`, `[null]`, `[[]]`, `[{}]`, `{"":null}`, `{"a":null}`, `{"a":{}}`,
+	`{"a":[null,{}]}`, `"\ud800"`, `"` + "é" + `"`,
+	`9223372036854775807`, `-9223372036854775808`, `[{"a":null},null,{"name":null}]`, `"9999999999999999999999999Ei"`,
+	`"2026-01-01T00:00:00Z"`,
 }
 
 // hostileScripts create, change and delete objects of many kinds with such shapes in them.
 func hostileScripts() []string {
 	collections := []string{
 		"/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/services", "/api/v1/namespaces/default/configmaps",
-		"/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events",
-		"/apis/apps/v1/namespaces/default/deployments", "/apis/batch/v1/namespaces/default/jobs", "/apis/batch/v1/namespaces/default/cronjobs",
-		"/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
-		"/api/v1/namespaces", "/api/v1/nodes", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
-		"/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+		"/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/events",
+		"/apis/events.k8s.io/v1/namespaces/default/events",
+		"/apis/apps/v1/namespaces/default/deployments", "/apis/batch/v1/namespaces/default/jobs",
+		"/apis/batch/v1/namespaces/default/cronjobs",
+		"/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers",
+		"/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+		"/api/v1/namespaces", "/api/v1/nodes", "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+		"/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+		"/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+		"/apis/policy/v1/namespaces/default/poddisruptionbudgets",
 		"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/coordination.k8s.io/v1/namespaces/default/leases",
-		"/apis/storage.k8s.io/v1/csidrivers", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", "/api/v1/persistentvolumes",
-		"/apis/certificates.k8s.io/v1/certificatesigningrequests", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
-		"/api/v1/namespaces/default/pods/x/eviction", "/api/v1/namespaces/default/serviceaccounts/x/token", "/api/v1/namespaces/default/bindings",
+		"/apis/storage.k8s.io/v1/csidrivers", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims",
+		"/api/v1/persistentvolumes",
+		"/apis/certificates.k8s.io/v1/certificatesigningrequests",
+		"/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+		"/api/v1/namespaces/default/pods/x/eviction", "/api/v1/namespaces/default/serviceaccounts/x/token",
+		"/api/v1/namespaces/default/bindings",
 	}
-	members := []string{"metadata", "spec", "status", "data", "rules", "subjects", "template", "involvedObject", "regarding", "series", "webhooks", "endpoints"}
+	members := []string{"metadata", "spec", "status", "data", "rules", "subjects", "template", "involvedObject",
+		"regarding", "series", "webhooks", "endpoints"}
 	var scripts []string
 	for _, collection := range collections {
 		var steps []string
@@ -306,25 +320,32 @@ func hostileScripts() []string {
 			member := members[i%len(members)]
 			steps = append(steps,
 				fmt.Sprintf("POST %s\n\n{\"metadata\":{\"name\":\"x%d\"},%q:%s}", collection, i, member, shape),
-				fmt.Sprintf("POST %s\n\n{\"metadata\":{\"name\":\"y%d\",\"labels\":%s,\"finalizers\":%s}}", collection, i, shape, shape),
-				fmt.Sprintf("POST %s\n\n{\"metadata\":{\"generateName\":\"z\",\"ownerReferences\":%s,\"annotations\":%s,\"managedFields\":%s}}", collection, shape, shape, shape),
+				fmt.Sprintf("POST %s\n\n{\"metadata\":{\"name\":\"y%d\",\"labels\":%s,\"finalizers\":%s}}", collection, i,
+					shape, shape),
+				fmt.Sprintf(
+					"POST %s\n\n{\"metadata\":{\"generateName\":\"z\",\"ownerReferences\":%s,\"annotations\":%s,\"managedFields\":%s}}", collection, shape, shape, shape),
 				fmt.Sprintf("POST %s\n\n{\"metadata\":%s}", collection, shape),
 				fmt.Sprintf("POST %s\n\n%s", collection, shape),
 			)
 			for _, m := range members {
-				steps = append(steps, fmt.Sprintf("PATCH %s/x\nContent-Type: application/merge-patch+json\n\n{%q:%s}", collection, m, shape))
+				steps = append(steps, fmt.Sprintf("PATCH %s/x\nContent-Type: application/merge-patch+json\n\n{%q:%s}",
+					collection, m, shape))
 			}
 			steps = append(steps,
 				fmt.Sprintf("PATCH %s/x\nContent-Type: application/merge-patch+json\n\n%s", collection, shape),
-				fmt.Sprintf("PATCH %s/x\nContent-Type: application/json-patch+json\n\n[{\"op\":\"add\",\"path\":\"/metadata\",\"value\":%s},%s]", collection, shape, shape),
-				fmt.Sprintf("PATCH %s/x\nContent-Type: application/json-patch+json\n\n[{\"op\":%s,\"path\":%s,\"from\":%s}]", collection, shape, shape, shape),
+				fmt.Sprintf(
+					"PATCH %s/x\nContent-Type: application/json-patch+json\n\n[{\"op\":\"add\",\"path\":\"/metadata\",\"value\":%s},%s]", collection, shape, shape),
+				fmt.Sprintf("PATCH %s/x\nContent-Type: application/json-patch+json\n\n[{\"op\":%s,\"path\":%s,\"from\":%s}]",
+					collection, shape, shape, shape),
 				fmt.Sprintf("PUT %s/x/status\n\n{\"metadata\":{\"name\":\"x\"},\"status\":%s}", collection, shape),
-				fmt.Sprintf("PUT %s/x/scale\n\n{\"metadata\":{\"name\":\"x\"},\"spec\":%s,\"status\":%s}", collection, shape, shape),
+				fmt.Sprintf("PUT %s/x/scale\n\n{\"metadata\":{\"name\":\"x\"},\"spec\":%s,\"status\":%s}", collection,
+					shape, shape),
 				fmt.Sprintf("DELETE %s/x\n\n{\"preconditions\":%s,\"gracePeriodSeconds\":%s}", collection, shape, shape),
 				fmt.Sprintf("DELETE %s?labelSelector=%s\n\n%s", collection, url.QueryEscape(shape), shape),
 			)
 		}
-		opening := fmt.Sprintf("POST %s\n\n{\"metadata\":{\"name\":\"x\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{\"metadata\":{\"labels\":{\"a\":\"b\"}},\"spec\":{\"restartPolicy\":\"Never\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}},\"containers\":[{\"name\":\"c\",\"image\":\"i\"}],\"ports\":[{\"port\":80}],\"maxReplicas\":2,\"scaleTargetRef\":{\"kind\":\"D\",\"name\":\"d\"}}}", collection)
+		opening := fmt.Sprintf(
+			"POST %s\n\n{\"metadata\":{\"name\":\"x\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{\"metadata\":{\"labels\":{\"a\":\"b\"}},\"spec\":{\"restartPolicy\":\"Never\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}},\"containers\":[{\"name\":\"c\",\"image\":\"i\"}],\"ports\":[{\"port\":80}],\"maxReplicas\":2,\"scaleTargetRef\":{\"kind\":\"D\",\"name\":\"d\"}}}", collection)
 		scripts = append(scripts, opening+scriptStep+strings.Join(steps, scriptStep)+scriptStep+"GET "+collection)
 	}
 	return scripts

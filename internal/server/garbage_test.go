@@ -26,7 +26,8 @@ func (c *testClient) stays(path string) {
 	}
 }
 
-// Objects of custom types own and are owned; an owner of a type that is not served is neither there nor gone, until it is served.
+// Objects of custom types own and are owned; an owner of a type that is not served is neither there nor gone, until it
+// is served.
 //
 // SPEC: DEL-5, EXT-1
 func TestGarbageOfCustomTypes(t *testing.T) {
@@ -79,8 +80,8 @@ func TestGarbageOfCustomTypes(t *testing.T) {
 	c.gone(configMaps + "/last")
 }
 
-// What a server without a collector has been told of dependents is done by the next one that has a collector: all that it needs to
-// know is stored.
+// What a server without a collector has been told of dependents is done by the next one that has a collector: all that
+// it needs to know is stored.
 //
 // SPEC: DEL-2, DEL-5
 func TestGarbageIsCollectedAfterARestart(t *testing.T) {

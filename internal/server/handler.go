@@ -92,7 +92,8 @@ func (s *Server) advertised() string {
 // handlers serve what is beside the API.
 func (s *Server) handlers(figures *metrics) map[string]http.Handler {
 	all := map[string]http.Handler{
-		"/metrics": figures.handler(figures.registry, s.config.Logger), "/metrics/slis": figures.handler(figures.health, s.config.Logger),
+		"/metrics":      figures.handler(figures.registry, s.config.Logger),
+		"/metrics/slis": figures.handler(figures.health, s.config.Logger),
 	}
 	if s.config.Profiling {
 		maps.Copy(all, profiles())
@@ -110,7 +111,8 @@ func missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool
 	return httpapi.Missing{}, false
 }
 
-// expired says whether the certificate that the server has made for itself is past its end. A restart makes another one.
+// expired says whether the certificate that the server has made for itself is past its end. A restart makes another
+// one.
 func (s *Server) expired(now time.Time) error {
 	if s.own == nil || now.Before(s.own.NotAfter) {
 		return nil
@@ -120,15 +122,16 @@ func (s *Server) expired(now time.Time) error {
 
 // checks are what the health paths ask.
 //
-// Checks bear the names of the reference where they mean the same, since probes and scripts ask for them by name. Those called
-// poststarthook are of what the reference does when it listens already; here it is done before that.
+// Checks bear the names of the reference where they mean the same, since probes and scripts ask for them by name. Those
+// called poststarthook are of what the reference does when it listens already; here it is done before that.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
 	return []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
 		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // whatever the objects are stored in
 		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
-		{Name: "loopback-serving-certificate", LiveOnly: true, Run: func(context.Context) error { return s.expired(time.Now()) }},
+		{Name: "loopback-serving-certificate", LiveOnly: true,
+			Run: func(context.Context) error { return s.expired(time.Now()) }},
 		{Name: "informer-sync", ReadyOnly: true, Run: done}, // what is compiled of objects is as new as the store
 		{Name: "poststarthook/crd-informer-synced", Run: done},
 		{Name: "poststarthook/start-system-namespaces-controller", Run: done},

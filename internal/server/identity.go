@@ -21,8 +21,9 @@ import (
 	"plinth/object"
 )
 
-// The identity Lease: by the Leases with identityLabel others know which API servers there are. Each server renews its own, which
-// has the name of the machine in its name, takes it away when it ends, and deletes those that were not renewed for their duration.
+// The identity Lease: by the Leases with identityLabel others know which API servers there are. Each server renews its
+// own, which has the name of the machine in its name, takes it away when it ends, and deletes those that were not
+// renewed for their duration.
 const (
 	identityLabel    = "apiserver.kubernetes.io/identity"
 	identityDuration = time.Hour // of the Lease, and between two looks at those of others
@@ -68,12 +69,15 @@ func (s *Server) newLease() (*lease, error) {
 		return nil, err
 	}
 	l := &lease{server: s}
-	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: identity(hostname), FieldManager: "kube-apiserver"}
+	l.rq = engine.Request{Resource: leases, Namespace: "kube-system", Name: identity(hostname),
+		FieldManager: "kube-apiserver"}
 	text := object.StringOf
-	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname", text(hostname)))
+	meta := object.Fields("labels", object.Fields(identityLabel, text("kube-apiserver"), "kubernetes.io/hostname",
+		text(hostname)))
 	if address := s.config.reachable(); address.IsValid() && s.features.On(features.UnknownVersionInteroperabilityProxy) {
 		port := strconv.Itoa(s.listener.Addr().(*net.TCPAddr).Port)
-		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address", text(net.JoinHostPort(address.String(), port))))
+		meta = meta.With("annotations", object.Fields("kubernetes.io/peer-advertise-address",
+			text(net.JoinHostPort(address.String(), port))))
 	}
 	l.body = object.Fields("metadata", meta, "spec", object.Fields("holderIdentity", text(l.rq.Name+"_"+uuid.NewString()),
 		"leaseDurationSeconds", object.IntOf(int64(identityDuration/time.Second))))
@@ -120,13 +124,15 @@ func (l *lease) renew(ctx context.Context) error {
 	if apierr.Is(err, apierr.NotFound) {
 		rq := l.rq
 		rq.Name = ""
-		_, err = l.server.engine.Create(ctx, &rq, object.Parsed{Value: body.WithAt(object.StringOf(l.rq.Name), "metadata", "name")})
+		_, err = l.server.engine.Create(ctx, &rq, object.Parsed{Value: body.WithAt(object.StringOf(l.rq.Name),
+			"metadata", "name")})
 	}
 	return err
 }
 
 func (l *lease) delete(ctx context.Context) error {
-	if _, err := l.server.engine.Delete(ctx, &l.rq, engine.DeleteOptions{}); err != nil && !apierr.Is(err, apierr.NotFound) {
+	if _, err := l.server.engine.Delete(ctx, &l.rq, engine.DeleteOptions{}); err != nil &&
+		!apierr.Is(err, apierr.NotFound) {
 		return err
 	}
 	return nil
@@ -136,7 +142,8 @@ func (l *lease) delete(ctx context.Context) error {
 func (l *lease) sweep(ctx context.Context) error {
 	all := l.rq
 	all.Name = ""
-	list, err := l.server.engine.List(ctx, &all, engine.ListOptions{Labels: labels.SelectorFromSet(labels.Set{identityLabel: "kube-apiserver"})})
+	list, err := l.server.engine.List(ctx, &all,
+		engine.ListOptions{Labels: labels.SelectorFromSet(labels.Set{identityLabel: "kube-apiserver"})})
 	if err != nil {
 		return err
 	}
@@ -153,7 +160,8 @@ func (l *lease) sweep(ctx context.Context) error {
 		one := l.rq
 		one.Name = obj.At("metadata", "name").Str()
 		o := engine.DeleteOptions{PreconditionRV: fmt.Sprint(item.Revision)} // not one that was renewed meanwhile
-		if _, err := l.server.engine.Delete(ctx, &one, o); err != nil && !apierr.Is(err, apierr.NotFound) && !apierr.Is(err, apierr.Conflict) {
+		if _, err := l.server.engine.Delete(ctx, &one, o); err != nil && !apierr.Is(err, apierr.NotFound) &&
+			!apierr.Is(err, apierr.Conflict) {
 			return err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"plinth/object"
 )
 
-// inform makes the ConfigMaps by which the server tells others about itself, or brings them up to date: whom it trusts to know its
-// clients, and since when the use of tokens in Secrets is tracked.
+// inform makes the ConfigMaps by which the server tells others about itself, or brings them up to date: whom it trusts
+// to know its clients, and since when the use of tokens in Secrets is tracked.
 func (s *Server) inform(ctx context.Context) error {
 	const name, key = "extension-apiserver-authentication", "client-ca-file"
 	config := func(name string, data object.Value, revise func(object.Value) object.Value) initial {
@@ -25,16 +25,18 @@ func (s *Server) inform(ctx context.Context) error {
 			// What other servers have put there stays as long as it is valid.
 			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)
 		}),
-		config("kube-apiserver-legacy-service-account-token-tracking", object.Fields("since", since()), func(live object.Value) object.Value {
-			if _, err := time.Parse(time.DateOnly, live.At("data", "since").Str()); err == nil {
-				return live
-			}
-			return live.WithAt(since(), "data", "since")
-		}),
+		config("kube-apiserver-legacy-service-account-token-tracking", object.Fields("since", since()),
+			func(live object.Value) object.Value {
+				if _, err := time.Parse(time.DateOnly, live.At("data", "since").Str()); err == nil {
+					return live
+				}
+				return live.WithAt(since(), "data", "since")
+			}),
 	})
 }
 
-// bundle is certificates as PEM: those of a text, and those of the authorities of clients, each once and none that has expired.
+// bundle is certificates as PEM: those of a text, and those of the authorities of clients, each once and none that has
+// expired.
 func (s *Server) bundle(text string) string {
 	var all []*x509.Certificate
 	for _, from := range [][]byte{[]byte(text), s.clients} {

@@ -18,11 +18,13 @@ import (
 	"plinth/internal/authz"
 )
 
-// OIDC are the settings of one OpenID Connect issuer: a short form of an AuthenticationConfiguration with one authenticator.
+// OIDC are the settings of one OpenID Connect issuer: a short form of an AuthenticationConfiguration with one
+// authenticator.
 type OIDC struct {
-	IssuerURL, ClientID           string
-	CAFile                        string // "": the system's authorities
-	UsernameClaim, UsernamePrefix string // a prefix of "-" is none, and "" is the issuer, unless the claim is a mail address
+	IssuerURL, ClientID string
+	CAFile              string // "": the system's authorities
+	// a prefix of "-" is none, and "" is the issuer, unless the claim is a mail address
+	UsernameClaim, UsernamePrefix string
 	GroupsClaim, GroupsPrefix     string
 	RequiredClaims                []string // CLAIM=VALUE
 	SigningAlgs                   []string
@@ -79,8 +81,8 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 	return c, nil
 }
 
-// foreignTokens makes what knows the tokens of OpenID Connect issuers, and says who is let in without credentials; the tokens are nil
-// if no issuer is configured.
+// foreignTokens makes what knows the tokens of OpenID Connect issuers, and says who is let in without credentials; the
+// tokens are nil if no issuer is configured.
 func (s *Server) foreignTokens(to *auth.Config) (auth.Tokens, error) {
 	c := &s.config
 	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
@@ -147,7 +149,8 @@ func newIssuerFigures(server string, text []byte) *issuerFigures {
 	f := &issuerFigures{
 		server: hashOf([]byte(server)), hashes: map[string]string{},
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_authentication_jwt_authenticator_latency_seconds", Help: "Authentication of JSON Web Tokens that were not remembered.",
+			Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
+			Help:    "Authentication of JSON Web Tokens that were not remembered.",
 			Buckets: []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}, []string{"result", "jwt_issuer_hash"}),
 		fetched: gauge("apiserver_authentication_jwt_authenticator_jwks_fetch_last_timestamp_seconds",
@@ -159,7 +162,8 @@ func newIssuerFigures(server string, text []byte) *issuerFigures {
 		}, []string{"status", "apiserver_id_hash"}),
 		last: gauge(reloading+"automatic_reload_last_timestamp_seconds",
 			"When the authentication configuration was reloaded last, by the result.", "status", "apiserver_id_hash"),
-		config: gauge(reloading+"last_config_info", "The authentication configuration in use, by its hash.", "apiserver_id_hash", "hash"),
+		config: gauge(reloading+"last_config_info", "The authentication configuration in use, by its hash.",
+			"apiserver_id_hash", "hash"),
 	}
 	if text != nil {
 		f.config.WithLabelValues(f.server, hashOf(text)).Set(1)

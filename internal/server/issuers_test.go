@@ -52,7 +52,8 @@ func eventually(t *testing.T, s *Server, token, want string) {
 // SPEC: AUTH-1
 func TestIssuerByFlags(t *testing.T) {
 	i := issuertest.Start(t)
-	claims := issuertest.Claims{"sub": "jane", "email": "jane@example.com", "aud": "me", "groups": []string{"devs"}, "hd": "a,b"}
+	claims := issuertest.Claims{"sub": "jane", "email": "jane@example.com", "aud": "me", "groups": []string{"devs"},
+		"hd": "a,b"}
 	token := i.Token(claims)
 	for _, c := range []struct {
 		edit func(*OIDC)
@@ -60,7 +61,8 @@ func TestIssuerByFlags(t *testing.T) {
 	}{
 		{func(*OIDC) {}, i.URL + "#jane [system:authenticated]"},
 		{func(o *OIDC) { o.UsernamePrefix = "-" }, "jane [system:authenticated]"},
-		{func(o *OIDC) { o.UsernamePrefix, o.GroupsClaim, o.GroupsPrefix = "x:", "groups", "g:" }, "x:jane [g:devs system:authenticated]"},
+		{func(o *OIDC) { o.UsernamePrefix, o.GroupsClaim, o.GroupsPrefix = "x:", "groups", "g:" },
+			"x:jane [g:devs system:authenticated]"},
 		{func(o *OIDC) { o.UsernameClaim = "email" }, "jane@example.com [system:authenticated]"},
 		{func(o *OIDC) { o.RequiredClaims = []string{"hd=x", "sub=jane", "hd=a,b"} }, i.URL + "#jane [system:authenticated]"},
 	} {
@@ -76,7 +78,8 @@ func TestIssuerByFlags(t *testing.T) {
 	}
 	s := started(t, func(c *Config) {
 		o := &c.OIDC
-		o.IssuerURL, o.ClientID, o.CAFile, o.RequiredClaims, o.SigningAlgs, o.Given = i.URL, "me", i.CAFile(), []string{"hd=a"}, []string{"RS256"}, true
+		o.IssuerURL, o.ClientID, o.CAFile, o.RequiredClaims, o.SigningAlgs, o.Given = i.URL, "me", i.CAFile(),
+			[]string{"hd=a"}, []string{"RS256"}, true
 	})
 	if err := s.foreign.Healthy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -98,14 +101,20 @@ func TestSettingsOfAuthenticationThatContradict(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, edit := range map[string]func(*Config){
-		"authentication-config file and oidc-* flags are mutually exclusive": func(c *Config) { c.AuthenticationConfig, c.OIDC.Given = file, true },
+		"authentication-config file and oidc-* flags are mutually exclusive": func(c *Config) {
+			c.AuthenticationConfig,
+				c.OIDC.Given = file, true
+		},
 		"oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set": func(c *Config) {
 			c.OIDC.Given, c.OIDC.ClientID = true, "me"
 		},
 		"anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file": func(c *Config) {
 			c.AuthenticationConfig, c.AnonymousAuthGiven = file, true
 		},
-		"URL scheme must be https": func(c *Config) { c.OIDC.Given, c.OIDC.IssuerURL, c.OIDC.ClientID = true, "http://a", "me" },
+		"URL scheme must be https": func(c *Config) {
+			c.OIDC.Given, c.OIDC.IssuerURL, c.OIDC.ClientID = true,
+				"http://a", "me"
+		},
 		`unsupported authentication webhook version "v2", supported versions are "v1", "v1beta1"`: func(c *Config) {
 			c.TokenWebhook.ConfigFile, c.TokenWebhook.Version = kubeconfigOf(t, "https://127.0.0.1:1", nil), "v2"
 		},
@@ -136,7 +145,8 @@ func TestSettingsOfAuthenticationThatContradict(t *testing.T) {
 func kubeconfigOf(t *testing.T, url string, authority []byte) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q`, url)
+	text := fmt.Sprintf(
+		`{"current-context":"x","contexts":[{"name":"x","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":%q`, url)
 	if authority != nil {
 		ca := file + ".crt"
 		if err := os.WriteFile(ca, authority, 0o600); err != nil {
@@ -181,7 +191,8 @@ func TestTokenWebhook(t *testing.T) {
 		token, want string
 		asked       int
 	}{
-		{"sesame", "admin [system:masters system:authenticated]", 0}, {"jane", "jane [devs system:authenticated]", 1}, {"jane", "jane [devs system:authenticated]", 1},
+		{"sesame", "admin [system:masters system:authenticated]", 0}, {"jane", "jane [devs system:authenticated]", 1},
+		{"jane", "jane [devs system:authenticated]", 1},
 		{"joe", "401", 2}, {"joe", "401", 2}, {"broken", "401", 3}, {"broken", "401", 4},
 	} {
 		if got := whoAmI(s, step.token); got != step.want || int(asked.Load()) != step.asked {

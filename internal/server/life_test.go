@@ -50,8 +50,8 @@ func TestSecondServer(t *testing.T) {
 	}
 }
 
-// Events go when their time is over, by themselves: whoever watches is told, and whoever reads finds none. Both kinds of
-// Events do, and nothing else does.
+// Events go when their time is over, by themselves: whoever watches is told, and whoever reads finds none. Both kinds
+// of Events do, and nothing else does.
 // SPEC: URI-10
 func TestEventsExpire(t *testing.T) {
 	c := quiet(t.TempDir())
@@ -87,7 +87,8 @@ func TestEventsExpire(t *testing.T) {
 	regarding := map[string]any{"namespace": "default", "kind": "Pod", "name": "p"}
 	for path, body := range map[string]jsonObject{
 		core: {"metadata": map[string]any{"name": "old"}, "involvedObject": regarding},
-		modern: {"metadata": map[string]any{"name": "new"}, "regarding": regarding, "eventTime": "2026-01-01T00:00:00.000000Z",
+		modern: {"metadata": map[string]any{"name": "new"}, "regarding": regarding,
+			"eventTime":           "2026-01-01T00:00:00.000000Z",
 			"reportingController": "example.com/c", "reportingInstance": "i", "action": "a", "reason": "r", "type": "Normal"},
 		config: {"metadata": map[string]any{"name": "c"}},
 	} {
@@ -126,7 +127,8 @@ func TestEventsExpire(t *testing.T) {
 	}
 	passed.Store(int64(c.EventTTL + time.Second))
 	told("DELETED new, DELETED old")
-	for path, code := range map[string]int{core + "/old": 404, core + "/new": 404, modern + "/old": 404, config + "/c": 200} {
+	for path, code := range map[string]int{core + "/old": 404, core + "/new": 404, modern + "/old": 404,
+		config + "/c": 200} {
 		if _, _, err := client.do(ctx, http.MethodGet, path, "", nil, code); err != nil {
 			t.Error(err)
 		}
@@ -183,8 +185,8 @@ func goroutines() (n int, stacks string) {
 	return n, stacks
 }
 
-// A server that is closed at once leaves nothing behind: no goroutine, no port, no lock on its directory. And it was a whole one:
-// what it has written leads the next server's clients to the same objects.
+// A server that is closed at once leaves nothing behind: no goroutine, no port, no lock on its directory. And it was a
+// whole one: what it has written leads the next server's clients to the same objects.
 // SPEC: STORE-1
 func TestStartAndCloseAtOnce(t *testing.T) {
 	c := quiet(t.TempDir())
@@ -238,8 +240,8 @@ func TestStartAndCloseAtOnce(t *testing.T) {
 	}
 }
 
-// The certificate that the server has made for itself is among the checks of its life, since a restart renews it, and not
-// among those of its readiness. One that the operator has given is the operator's to watch.
+// The certificate that the server has made for itself is among the checks of its life, since a restart renews it, and
+// not among those of its readiness. One that the operator has given is the operator's to watch.
 //
 // SPEC: RUN-3, URI-8
 func TestOwnCertificateIsChecked(t *testing.T) {
@@ -259,7 +261,8 @@ func TestOwnCertificateIsChecked(t *testing.T) {
 		}
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if is := strings.Contains(string(text), "[+]loopback-serving-certificate ok\n"); err != nil || answer.StatusCode != 200 || is != want {
+		if is := strings.Contains(string(text), "[+]loopback-serving-certificate ok\n"); err != nil ||
+			answer.StatusCode != 200 || is != want {
 			t.Errorf("%s: %d %s (%v)", path, answer.StatusCode, text, err)
 		}
 	}

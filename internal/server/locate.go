@@ -10,8 +10,8 @@ import (
 	"plinth/internal/etcdstub"
 )
 
-// locate asks the stub of --etcd-servers where the data directory is. Anything else that answers there is an error: objects
-// that were acknowledged would be somewhere else than their owner believes.
+// locate asks the stub of --etcd-servers where the data directory is. Anything else that answers there is an error:
+// objects that were acknowledged would be somewhere else than their owner believes.
 func (c *Config) locate(ctx context.Context) error {
 	if len(c.EtcdServers) == 0 {
 		return nil

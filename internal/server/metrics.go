@@ -48,7 +48,8 @@ type figuresOf struct {
 
 // Buckets of the reference: seconds of a request, bytes of an answer.
 var (
-	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 45, 60}
+	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20,
+		30, 45, 60}
 	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
 )
 
@@ -70,7 +71,8 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 			Name: "apiserver_request_total", Help: "Answered requests.",
 		}, append([]string{"code", "dry_run"}, of...)),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.", Buckets: seconds,
+			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.",
+			Buckets: seconds,
 		}, append([]string{"dry_run"}, of...)),
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: lengths,
@@ -92,7 +94,8 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 		}, []string{"group", "version", "resource"}),
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &storeFigures{s, types}, newAuditFigures(auditor))
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&storeFigures{s, types}, newAuditFigures(auditor))
 	m.registry.MustRegister(m.access.all()...)
 	m.health.MustRegister(m.checks, m.checked)
 	return m
@@ -164,7 +167,8 @@ func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
 
 // handler serves the figures.
 func (m *metrics) handler(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError)})
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(),
+		slog.LevelError)})
 }
 
 // storeFigures reads the figures of the store when somebody asks for them.
@@ -184,14 +188,20 @@ func figureOf(name, help string, of func(store.Stats) float64) figure {
 }
 
 var (
-	objectsDesc  = prometheus.NewDesc("apiserver_resource_objects", "Stored objects of each type.", []string{"group", "resource"}, nil)
+	objectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects of each type.",
+		[]string{"group", "resource"}, nil)
 	storeNumbers = []figure{
-		figureOf("plinth_store_revision", "The newest durable revision.", func(s store.Stats) float64 { return float64(s.Revision) }),
+		figureOf("plinth_store_revision", "The newest durable revision.",
+			func(s store.Stats) float64 { return float64(s.Revision) }),
 		figureOf("plinth_store_bytes", "Bytes of all live objects.", func(s store.Stats) float64 { return float64(s.Bytes) }),
-		figureOf("plinth_store_history_bytes", "Bytes of the changes that watches may still start behind.", func(s store.Stats) float64 { return float64(s.HistoryBytes) }),
-		figureOf("plinth_store_history_seconds", "How far the history reaches back.", func(s store.Stats) float64 { return s.HistoryAge.Seconds() }),
-		figureOf("plinth_store_history_memory_bytes", "Memory that the newest history takes, about.", func(s store.Stats) float64 { return float64(s.HistoryMemory) }),
-		figureOf("plinth_store_waiting_watches", "Watches that have been told everything and wait.", func(s store.Stats) float64 { return float64(s.Waiting) }),
+		figureOf("plinth_store_history_bytes", "Bytes of the changes that watches may still start behind.",
+			func(s store.Stats) float64 { return float64(s.HistoryBytes) }),
+		figureOf("plinth_store_history_seconds", "How far the history reaches back.",
+			func(s store.Stats) float64 { return s.HistoryAge.Seconds() }),
+		figureOf("plinth_store_history_memory_bytes", "Memory that the newest history takes, about.",
+			func(s store.Stats) float64 { return float64(s.HistoryMemory) }),
+		figureOf("plinth_store_waiting_watches", "Watches that have been told everything and wait.",
+			func(s store.Stats) float64 { return float64(s.Waiting) }),
 	}
 )
 
@@ -220,7 +230,8 @@ func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
 		}
 		told[r.Stored.Path] = true
 		group, resource, _ := strings.Cut(r.Stored.Path, "/")
-		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")), group, resource)
+		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")),
+			group, resource)
 	}
 }
 
@@ -235,10 +246,13 @@ func newAuditFigures(a *audit.Auditor) auditFigures {
 }
 
 var (
-	auditEvents   = prometheus.NewDesc("apiserver_audit_event_total", "Audit events handed to the backends.", nil, nil)
-	auditErrors   = prometheus.NewDesc("apiserver_audit_error_total", "Audit events that were lost, by the plugin that has lost them.", []string{"plugin"}, nil)
-	auditLevels   = prometheus.NewDesc("apiserver_audit_level_total", "Requests by the level at which the audit policy has them written down.", []string{"level"}, nil)
-	auditRejected = prometheus.NewDesc("apiserver_audit_requests_rejected_total", "Requests refused because they could not be written down.", nil, nil)
+	auditEvents = prometheus.NewDesc("apiserver_audit_event_total", "Audit events handed to the backends.", nil, nil)
+	auditErrors = prometheus.NewDesc("apiserver_audit_error_total",
+		"Audit events that were lost, by the plugin that has lost them.", []string{"plugin"}, nil)
+	auditLevels = prometheus.NewDesc("apiserver_audit_level_total",
+		"Requests by the level at which the audit policy has them written down.", []string{"level"}, nil)
+	auditRejected = prometheus.NewDesc("apiserver_audit_requests_rejected_total",
+		"Requests refused because they could not be written down.", nil, nil)
 )
 
 // Describe names the figures.
@@ -280,7 +294,8 @@ type accessFigures struct {
 	names                         map[string]prometheus.Counter // users by their label
 }
 
-// outcomes are the figures of something by its result. To find them by the label each time would cost more than to count.
+// outcomes are the figures of something by its result. To find them by the label each time would cost more than to
+// count.
 type outcomes struct {
 	counts *prometheus.CounterVec
 	took   *prometheus.HistogramVec
@@ -312,14 +327,17 @@ func (o *outcomes) tell(result string, took time.Duration) {
 	of.took.Observe(took.Seconds())
 }
 
-// wellKnown are the users that the reference's metrics name. All others are one, or two: clients choose what they are called.
+// wellKnown are the users that the reference's metrics name. All others are one, or two: clients choose what they are
+// called.
 var wellKnown = []string{"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
 
 func newAccessFigures() *accessFigures {
 	f := &accessFigures{
-		authentication: newOutcomes("authentication_attempts", "authentication_duration_seconds", "Authentication of requests, by its result.",
+		authentication: newOutcomes("authentication_attempts", "authentication_duration_seconds",
+			"Authentication of requests, by its result.",
 			"success", "error"),
-		authorization: newOutcomes("authorization_attempts_total", "authorization_duration_seconds", "Authorization of requests, by its result.",
+		authorization: newOutcomes("authorization_attempts_total", "authorization_duration_seconds",
+			"Authorization of requests, by its result.",
 			"allowed", "denied", "no-opinion", "error"),
 		users: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "authenticated_user_requests", Help: "Authenticated requests, by well-known users.",
@@ -333,7 +351,8 @@ func newAccessFigures() *accessFigures {
 }
 
 func (f *accessFigures) all() []prometheus.Collector {
-	return []prometheus.Collector{f.authentication.counts, f.authentication.took, f.authorization.counts, f.authorization.took, f.users}
+	return []prometheus.Collector{f.authentication.counts, f.authentication.took, f.authorization.counts,
+		f.authorization.took, f.users}
 }
 
 func (f *accessFigures) authenticated(result string, user *access.User, took time.Duration) {

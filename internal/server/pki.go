@@ -62,9 +62,10 @@ func openPKI(dir string, now time.Time) (*pki, error) {
 
 // authority reads the authority's certificate and key, or makes them on the first start.
 //
-// An authority is never replaced: its certificates are in the hands of clients, and another one would lock them out. So one
-// of which a part is missing is refused, and so is a folder that holds certificates, but not the authority that signed them.
-// A key alone, with nothing signed yet, is what is left of a first start that was cut off: the key gets its certificate.
+// An authority is never replaced: its certificates are in the hands of clients, and another one would lock them out. So
+// one of which a part is missing is refused, and so is a folder that holds certificates, but not the authority that
+// signed them. A key alone, with nothing signed yet, is what is left of a first start that was cut off: the key gets
+// its certificate.
 func (p *pki) authority() (pair, error) {
 	hasCert, err := p.has("ca.crt")
 	if err != nil {
@@ -83,12 +84,18 @@ func (p *pki) authority() (pair, error) {
 	}
 	switch {
 	case hasCert:
-		return pair{}, errors.New("ca.key is missing, though ca.crt is there; restore it, or remove the folder to begin with a new authority")
+		return pair{},
+			errors.New(
+				"ca.key is missing, though ca.crt is there; restore it, or remove the folder to begin with a new authority")
 	case len(signed) > 0 && hasKey:
-		return pair{}, errors.New("ca.crt is missing, though ca.key is there; restore it, or remove the folder to begin with a new authority")
+		return pair{},
+			errors.New(
+				"ca.crt is missing, though ca.key is there; restore it, or remove the folder to begin with a new authority")
 	case len(signed) > 0:
-		return pair{}, fmt.Errorf("ca.crt and ca.key are missing, though %s is there; restore them, or remove the folder to begin with a new authority",
-			filepath.Base(signed[0]))
+		return pair{},
+			fmt.Errorf(
+				"ca.crt and ca.key are missing, though %s is there; restore them, or remove the folder to begin with a new authority",
+				filepath.Base(signed[0]))
 	case hasKey:
 		return p.finishAuthority()
 	}

@@ -69,7 +69,8 @@ func TestDamagedAuthority(t *testing.T) {
 			damaged := maps.Clone(whole)
 			damaged[name] = content
 			damaged.write(t, dir)
-			if _, err := openPKI(dir, time.Now()); err == nil || !strings.Contains(err.Error(), "certificate authority in "+dir) {
+			if _, err := openPKI(dir, time.Now()); err == nil ||
+				!strings.Contains(err.Error(), "certificate authority in "+dir) {
 				t.Errorf("%s with %.20q: %v", name, content, err)
 			}
 			if !maps.Equal(readPKI(t, dir), damaged) {
@@ -79,8 +80,8 @@ func TestDamagedAuthority(t *testing.T) {
 	}
 }
 
-// Every set of files that can be left of a folder of certificates: the authority is the one that was there, or the folder
-// is refused, names what is missing, and stays as it is. Only where nothing was signed yet is there a new one.
+// Every set of files that can be left of a folder of certificates: the authority is the one that was there, or the
+// folder is refused, names what is missing, and stays as it is. Only where nothing was signed yet is there a new one.
 //
 // SPEC: AUTH-1
 func TestPartsOfPKI(t *testing.T) {
@@ -123,7 +124,8 @@ func TestPartsOfPKI(t *testing.T) {
 		if key { // whatever was ever signed with it is still valid
 			checkSigned(t, p, whole)
 		}
-		if leaf, err := p.leaf("admin", pkix.Name{CommonName: "admin"}, nil); err != nil || cert && has("admin.crt") && has("admin.key") != (string(leaf.cert) == whole["admin.crt"]) {
+		if leaf, err := p.leaf("admin", pkix.Name{CommonName: "admin"}, nil); err != nil || cert && has("admin.crt") &&
+			has("admin.key") != (string(leaf.cert) == whole["admin.crt"]) {
 			t.Errorf("%v: the administrator's certificate: %v", slices.Sorted(maps.Keys(part)), err)
 		}
 	}

@@ -72,32 +72,45 @@ func TestRolesAndBindings(t *testing.T) {
 		{"", "GET /healthz", "", 200, "ok"},
 		{"", "GET /api", "", 403, `forbidden: User \"system:anonymous\" cannot get path \"/api\"`},
 		{"jane", "GET /api", "", 200, ""},
-		{"jane", "GET " + maps, "", 403, `configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
+		{"jane", "GET " + maps, "", 403,
+			`configmaps is forbidden: User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
 		{"sesame", "POST " + inNS + "/rolebindings", of("reader"), 201, ""},
-		{"jane", "GET " + maps, "", 403, `in the namespace \"default\": rbac: RBAC: clusterrole.rbac.authorization.k8s.io \"reader\" not found`},
+		{"jane", "GET " + maps, "", 403,
+			`in the namespace \"default\": rbac: RBAC: clusterrole.rbac.authorization.k8s.io \"reader\" not found`},
 		{"sesame", "POST " + rbacPath + "/clusterroles", reader, 201, ""},
 		{"jane", "GET " + maps, "", 200, ""},
 		{"jane", "GET /api/v1/configmaps", "", 403, "at the cluster scope"},
 		{"bob", "GET " + maps, "", 403, ""},
 		// An apply that creates is asked for both verbs; one that does not, for one.
-		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 403, `configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
+		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 403,
+			`configmaps \"a\" is forbidden: User \"jane\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"`},
 		{"sesame", "PATCH " + maps + "/a?fieldManager=m", apply, 201, ""},
 		{"jane", "PATCH " + maps + "/a?fieldManager=m", apply, 200, ""},
 		// Who may write roles gives no more than they have.
-		{"sesame", "POST " + inNS + "/roles", `{"metadata":{"name":"chief"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","update","patch"]}]}`, 201, ""},
-		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"chief"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"chief"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
-		{"jane", "POST " + inNS + "/roles", writer, 403, `roles.rbac.authorization.k8s.io \"writer\" is forbidden: user \"jane\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n` +
-			`{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"delete\"]}\n{APIGroups:[\"apps\"], Resources:[\"configmaps\"], Verbs:[\"get\" \"delete\" \"list\"]}`},
+		{"sesame", "POST " + inNS + "/roles",
+			`{"metadata":{"name":"chief"},"rules":[{"apiGroups":["rbac.authorization.k8s.io"],"resources":["roles","rolebindings"],"verbs":["create","update","patch"]}]}`, 201, ""},
+		{"sesame", "POST " + inNS + "/rolebindings",
+			`{"metadata":{"name":"chief"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"chief"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
+		{"jane", "POST " + inNS + "/roles", writer, 403,
+			`roles.rbac.authorization.k8s.io \"writer\" is forbidden: user \"jane\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n` +
+				`{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"delete\"]}\n{APIGroups:[\"apps\"], Resources:[\"configmaps\"], Verbs:[\"get\" \"delete\" \"list\"]}`},
 		{"jane", "POST " + inNS + "/roles", reader, 201, ""},
-		{"jane", "PUT " + inNS + "/roles/reader", `{"metadata":{"name":"reader","finalizers":["a.io/b"]},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`, 403, `Verbs:[\"*\"]`},
+		{"jane", "PUT " + inNS + "/roles/reader",
+			`{"metadata":{"name":"reader","finalizers":["a.io/b"]},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["*"]}]}`, 403, `Verbs:[\"*\"]`},
 		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("reader"), "team", "more", 1), 201, ""},
 		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("system:basic-user"), "team", "own", 1), 201, ""},
-		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("cluster-admin"), "team", "all", 1), 403, "not currently held"},
-		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("nobody"), "team", "none", 1), 404, `clusterroles.rbac.authorization.k8s.io \"nobody\" not found`},
-		{"jane", "POST " + rbacPath + "/clusterroles", `{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, 403, "cannot create"},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("cluster-admin"), "team", "all", 1), 403,
+			"not currently held"},
+		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("nobody"), "team", "none", 1), 404,
+			`clusterroles.rbac.authorization.k8s.io \"nobody\" not found`},
+		{"jane", "POST " + rbacPath + "/clusterroles",
+			`{"metadata":{"name":"sum"},"aggregationRule":{"clusterRoleSelectors":[{"matchLabels":{"a":"b"}}]}}`, 403,
+			"cannot create"},
 		// Unless they may escalate or bind.
-		{"sesame", "POST " + inNS + "/roles", `{"metadata":{"name":"free"},"rules":[{"apiGroups":["*"],"resources":["roles"],"verbs":["escalate"]},{"apiGroups":["*"],"resources":["clusterroles"],"resourceNames":["cluster-admin"],"verbs":["bind"]}]}`, 201, ""},
-		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"free"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"free"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
+		{"sesame", "POST " + inNS + "/roles",
+			`{"metadata":{"name":"free"},"rules":[{"apiGroups":["*"],"resources":["roles"],"verbs":["escalate"]},{"apiGroups":["*"],"resources":["clusterroles"],"resourceNames":["cluster-admin"],"verbs":["bind"]}]}`, 201, ""},
+		{"sesame", "POST " + inNS + "/rolebindings",
+			`{"metadata":{"name":"free"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"free"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}`, 201, ""},
 		{"jane", "POST " + inNS + "/roles", writer, 201, ""},
 		{"jane", "POST " + inNS + "/rolebindings", strings.Replace(of("cluster-admin"), "team", "all", 1), 201, ""},
 		{"jane", "DELETE " + maps + "/a", "", 200, ""},
@@ -115,24 +128,33 @@ func TestAccessReviews(t *testing.T) {
 	s := tenants(t, t.TempDir())
 	const reviews = "POST /apis/authorization.k8s.io/v1/"
 	for _, step := range []asked{
-		{"sesame", "POST " + inNS + "/rolebindings", `{"metadata":{"name":"lost"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"lost"},"subjects":[{"kind":"ServiceAccount","name":"sa"}]}`, 201, ""},
-		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"system:serviceaccount:default:sa","resourceAttributes":{"namespace":"default","verb":"list","resource":"pods"}}}`, 201,
+		{"sesame", "POST " + inNS + "/rolebindings",
+			`{"metadata":{"name":"lost"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"lost"},"subjects":[{"kind":"ServiceAccount","name":"sa"}]}`, 201, ""},
+		{"sesame", reviews + "subjectaccessreviews",
+			`{"spec":{"user":"system:serviceaccount:default:sa","resourceAttributes":{"namespace":"default","verb":"list","resource":"pods"}}}`, 201,
 			`"status":{"allowed":false,"reason":"rbac: RBAC: role.rbac.authorization.k8s.io \"lost\" not found"}`},
-		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"groups":["system:masters"],"resourceAttributes":{"verb":"list","resource":"pods"}}}`, 201, `"status":{"allowed":true}`},
-		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"system:kube-scheduler","resourceAttributes":{"verb":"list","resource":"pods","fieldSelector":{"rawSelector":"a b"}}}}`, 201,
+		{"sesame", reviews + "subjectaccessreviews",
+			`{"spec":{"groups":["system:masters"],"resourceAttributes":{"verb":"list","resource":"pods"}}}`, 201,
+			`"status":{"allowed":true}`},
+		{"sesame", reviews + "subjectaccessreviews",
+			`{"spec":{"user":"system:kube-scheduler","resourceAttributes":{"verb":"list","resource":"pods","fieldSelector":{"rawSelector":"a b"}}}}`, 201,
 			`"status":{"allowed":true,"evaluationError":"spec.resourceAttributes.fieldSelector ignored due to parse error","reason":"RBAC: allowed by ClusterRoleBinding \"system:kube-scheduler\" of ClusterRole \"system:kube-scheduler\" to User \"system:kube-scheduler\""}`},
-		{"sesame", reviews + "subjectaccessreviews", `{"spec":{"user":"x","resourceAttributes":{"labelSelector":{},"fieldSelector":{"rawSelector":"a","requirements":[{"key":"","operator":"In"}]}}}}`, 422,
+		{"sesame", reviews + "subjectaccessreviews",
+			`{"spec":{"user":"x","resourceAttributes":{"labelSelector":{},"fieldSelector":{"rawSelector":"a","requirements":[{"key":"","operator":"In"}]}}}}`, 422,
 			`spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required`},
-		{"bob", reviews + "selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/healthz"}}}`, 201, `"status":{"allowed":true,"reason":"RBAC: allowed by ClusterRoleBinding \"system:`},
-		{"bob", reviews + "subjectaccessreviews", `{"spec":{"user":"x","nonResourceAttributes":{"verb":"get","path":"/"}}}`, 403, `User \"bob\" cannot create resource \"subjectaccessreviews\"`},
-		{"bob", reviews + "selfsubjectrulesreviews", `{"spec":{"namespace":"default"}}`, 201, `{"apiGroups":["authorization.k8s.io"],"resources":["selfsubjectaccessreviews","selfsubjectrulesreviews"],"verbs":["create"]}`},
+		{"bob", reviews + "selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"verb":"get","path":"/healthz"}}}`,
+			201, `"status":{"allowed":true,"reason":"RBAC: allowed by ClusterRoleBinding \"system:`},
+		{"bob", reviews + "subjectaccessreviews", `{"spec":{"user":"x","nonResourceAttributes":{"verb":"get","path":"/"}}}`,
+			403, `User \"bob\" cannot create resource \"subjectaccessreviews\"`},
+		{"bob", reviews + "selfsubjectrulesreviews", `{"spec":{"namespace":"default"}}`, 201,
+			`{"apiGroups":["authorization.k8s.io"],"resources":["selfsubjectaccessreviews","selfsubjectrulesreviews"],"verbs":["create"]}`},
 	} {
 		step.check(t, s)
 	}
 }
 
-// A restart gives the bootstrap roles and bindings what they lack and keeps what was added, and writes nothing where nothing
-// lacks.
+// A restart gives the bootstrap roles and bindings what they lack and keeps what was added, and writes nothing where
+// nothing lacks.
 //
 // SPEC: AUTH-2
 func TestBootstrapPolicyIsReconciled(t *testing.T) {
@@ -156,7 +178,9 @@ func TestBootstrapPolicyIsReconciled(t *testing.T) {
 	change(c, "/clusterroles/system:basic-user", func(obj jsonObject) { obj["rules"] = []any{rule} })
 	change(c, "/clusterroles/system:discovery", func(obj jsonObject) {
 		obj["rules"] = nil
-		obj["metadata"].(map[string]any)["annotations"] = map[string]any{"rbac.authorization.kubernetes.io/autoupdate": "false"}
+		obj["metadata"].(map[string]any)["annotations"] = map[string]any{
+			"rbac.authorization.kubernetes.io/autoupdate": "false",
+		}
 	})
 	change(c, "/clusterrolebindings/system:basic-user", func(obj jsonObject) {
 		obj["subjects"] = []any{map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "jane"}}
@@ -175,10 +199,12 @@ func TestBootstrapPolicyIsReconciled(t *testing.T) {
 	if got := c.must(200, "GET", rbacPath+"/clusterroles/system:discovery", nil)["rules"]; got != nil {
 		t.Errorf("rules of system:discovery: %v", got)
 	}
-	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:basic-user", nil)["subjects"].([]any); len(got) != 2 {
+	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:basic-user",
+		nil)["subjects"].([]any); len(got) != 2 {
 		t.Errorf("subjects of system:basic-user: %v", got)
 	}
-	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:volume-scheduler", nil).text("roleRef", "name"); got != "system:volume-scheduler" {
+	if got := c.must(200, "GET", rbacPath+"/clusterrolebindings/system:volume-scheduler", nil).text("roleRef",
+		"name"); got != "system:volume-scheduler" {
 		t.Errorf("system:volume-scheduler gives %s", got)
 	}
 	c.must(200, "GET", rbacPath+"/clusterroles/view", nil)
@@ -217,8 +243,9 @@ func TestAggregatedRoles(t *testing.T) {
 		return rules("view", "configmaps") == 1 && rules("admin", "localsubjectaccessreviews") == 1
 	})
 	role := jsonObject{
-		"metadata": map[string]any{"name": "more", "labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
-		"rules":    []any{map[string]any{"apiGroups": []any{"a.io"}, "resources": []any{"things"}, "verbs": []any{"get"}}},
+		"metadata": map[string]any{"name": "more",
+			"labels": map[string]any{"rbac.authorization.k8s.io/aggregate-to-view": "true"}},
+		"rules": []any{map[string]any{"apiGroups": []any{"a.io"}, "resources": []any{"things"}, "verbs": []any{"get"}}},
 	}
 	c.must(201, "POST", rbacPath+"/clusterroles", role)
 	wait("the rules of a new role are not aggregated", func() bool {
@@ -226,5 +253,8 @@ func TestAggregatedRoles(t *testing.T) {
 	})
 	role["metadata"] = map[string]any{"name": "more"}
 	c.must(200, "PUT", rbacPath+"/clusterroles/more", role)
-	wait("the rules of a role stay", func() bool { return rules("view", "things")+rules("edit", "things")+rules("admin", "things") == 0 })
+	wait("the rules of a role stay", func() bool {
+		return rules("view", "things")+rules("edit", "things")+rules("admin",
+			"things") == 0
+	})
 }

@@ -20,7 +20,8 @@ func profiles() map[string]http.Handler {
 	}
 }
 
-// profile turns on the profiles that cost something, and serves them on a socket of their own, as the configuration asks.
+// profile turns on the profiles that cost something, and serves them on a socket of their own, as the configuration
+// asks.
 func (s *Server) profile() error {
 	c := &s.config
 	if c.Profiling && c.ContentionProfiling {

@@ -27,7 +27,8 @@ func (c *Config) serviceRanges() ([]netip.Prefix, error) {
 		case bits < 8 && 1<<bits < smallestRange:
 			return nil, fmt.Errorf("%s: %s has fewer than %d addresses", flag, prefix.Masked(), smallestRange)
 		case prefix.Addr().Is6() && bits > 64:
-			return nil, fmt.Errorf("%s: %s is too large: a network of IPv6 addresses has at least 64 bits", flag, prefix.Masked())
+			return nil, fmt.Errorf("%s: %s is too large: a network of IPv6 addresses has at least 64 bits", flag,
+				prefix.Masked())
 		}
 		ranges = append(ranges, prefix.Masked())
 	}
@@ -76,7 +77,8 @@ func (c *Config) allocator() (*addresses.Allocator, error) {
 		return nil, fmt.Errorf("--service-node-port-range: %w", err)
 	}
 	if own := int64(c.ServiceNodePort); own > 0 && (own < first || own > last) {
-		return nil, fmt.Errorf("--kubernetes-service-node-port: %d is not in --service-node-port-range, %d-%d", own, first, last)
+		return nil, fmt.Errorf("--kubernetes-service-node-port: %d is not in --service-node-port-range, %d-%d", own,
+			first, last)
 	}
 	return addresses.New(addresses.Config{Ranges: ranges, FirstPort: first, LastPort: last}), nil
 }

@@ -36,8 +36,8 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// Whatever is asked, tokens, keys and passwords are in no log, not in the audit log at a level without bodies, and in no figure; and
-// what only the server may read, only it can.
+// Whatever is asked, tokens, keys and passwords are in no log, not in the audit log at a level without bodies, and in
+// no figure; and what only the server may read, only it can.
 //
 // SPEC: AUTH-1 AUTH-4
 func TestSecretsStayWhereTheyAre(t *testing.T) {
@@ -93,7 +93,8 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	secret := func(value string) string {
 		return `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"stringData":{"a":"` + value + `"}}`
 	}
-	const secrets, apply, merge = "/api/v1/namespaces/default/secrets", "application/apply-patch+yaml", "application/merge-patch+json"
+	const secrets, apply, merge = "/api/v1/namespaces/default/secrets", "application/apply-patch+yaml",
+		"application/merge-patch+json"
 	const tokens = "/api/v1/namespaces/default/serviceaccounts/robot/token"
 	issued := ""
 	for _, q := range []struct {
@@ -103,13 +104,16 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	}{
 		{"GET", "/api", "", []string{"Authorization", "Bearer " + wrong}, 401},
 		{"GET", "/api", "", []string{"Authorization", "bearer  " + wrong}, 403},
-		{"GET", "/api", "", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("root:"+password))}, 403},
-		{"GET", "/api", "", []string{"Authorization", "", "Upgrade", "websocket", "Connection", "Upgrade", "Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io." + encoded + ", a"}, 401},
+		{"GET", "/api", "", []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("root:"+password))},
+			403},
+		{"GET", "/api", "", []string{"Authorization", "", "Upgrade", "websocket", "Connection", "Upgrade",
+			"Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io." + encoded + ", a"}, 401},
 		{"POST", secrets, secret(password), nil, 201},
 		{"POST", secrets, secret(password), nil, 409},
 		{"POST", secrets, `{"metadata":{"name":"No!"},"stringData":{"a":"` + password + `"}}`, nil, 422},
 		{"POST", secrets, `{"metadata":{"name":"t"},"data":{"a":"` + password + `"}}`, nil, 400},
-		{"PATCH", secrets + "/s?fieldManager=m", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":"` + other + `"}}`, []string{"Content-Type", apply}, 409},
+		{"PATCH", secrets + "/s?fieldManager=m", `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"a":"` +
+			other + `"}}`, []string{"Content-Type", apply}, 409},
 		{"PATCH", secrets + "/s", `{"stringData":{"a":"new-` + password + `"}}`, []string{"Content-Type", merge}, 200},
 		{"PATCH", secrets + "/s", `{"stringData":{"a":7}}`, []string{"Content-Type", merge}, 422},
 		{"GET", secrets, "", nil, 200},
@@ -135,7 +139,8 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	if len(parts) != 3 {
 		t.Fatalf("no token was issued: %q", issued)
 	}
-	if code, text := ask("GET", "/api", "", "Authorization", "Bearer "+parts[0]+"."+parts[1]+".AAAA"); code != http.StatusUnauthorized {
+	if code, text := ask("GET", "/api", "", "Authorization",
+		"Bearer "+parts[0]+"."+parts[1]+".AAAA"); code != http.StatusUnauthorized {
 		t.Errorf("a forged token: %d %s", code, text)
 	}
 	if code, text := ask("GET", "/api", "", "Authorization", "Bearer "+issued); code != http.StatusOK {
@@ -154,11 +159,14 @@ func TestSecretsStayWhereTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := bytes.Count(audit, []byte("\n")); lines < requests || !strings.Contains(seen.String(), "apiserver_audit_event_total") || log.String() == "" {
+	if lines := bytes.Count(audit, []byte("\n")); lines < requests ||
+		!strings.Contains(seen.String(), "apiserver_audit_event_total") || log.String() == "" {
 		t.Fatalf("%d requests have left %d lines, and a log of %d bytes", requests, lines, len(log.String()))
 	}
-	for _, word := range []string{admin, wrong, long, encoded, password, base64.StdEncoding.EncodeToString([]byte(password)), other, reviewed, "other-token", parts[1], parts[2], "AAAA"} {
-		for place, text := range map[string]string{"the log": log.String(), "the audit log": string(audit), "what is served": seen.String()} {
+	for _, word := range []string{admin, wrong, long, encoded, password,
+		base64.StdEncoding.EncodeToString([]byte(password)), other, reviewed, "other-token", parts[1], parts[2], "AAAA"} {
+		for place, text := range map[string]string{"the log": log.String(), "the audit log": string(audit),
+			"what is served": seen.String()} {
 			if at := strings.Index(text, word); at >= 0 {
 				t.Errorf("%s is in %s: …%s…", word, place, text[max(0, at-200):min(len(text), at+100)])
 			}
@@ -183,7 +191,8 @@ func private(t *testing.T, dir string) {
 		if err != nil {
 			return err
 		}
-		held := bytes.Contains(text, []byte("PRIVATE KEY")) || bytes.Contains(text, []byte("client-key-data")) || strings.Contains(path, "audit.log")
+		held := bytes.Contains(text, []byte("PRIVATE KEY")) || bytes.Contains(text, []byte("client-key-data")) ||
+			strings.Contains(path, "audit.log")
 		stored := strings.Contains(path, string(filepath.Separator)+"store"+string(filepath.Separator))
 		if !held && !stored {
 			return nil
@@ -213,7 +222,8 @@ func private(t *testing.T, dir string) {
 func TestFiguresOfAccess(t *testing.T) {
 	dir := t.TempDir()
 	tokens := filepath.Join(dir, "tokens.csv")
-	if err := os.WriteFile(tokens, []byte("a,root,1,system:masters\nb,jane@example.com,2\nc,admin,3\n"), 0o600); err != nil {
+	if err := os.WriteFile(tokens, []byte("a,root,1,system:masters\nb,jane@example.com,2\nc,admin,3\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := started(t, func(c *Config) { c.TokenAuthFile = tokens })
@@ -230,9 +240,12 @@ func TestFiguresOfAccess(t *testing.T) {
 	}
 	got := ask("/metrics", "a")
 	for _, line := range []string{
-		`authentication_attempts{result="success"} 7`, `authentication_attempts{result="error"} 4`, `authentication_duration_seconds_count{result="error"} 4`,
-		`authenticated_user_requests{username="other"} 3`, `authenticated_user_requests{username="email_id"} 2`, `authenticated_user_requests{username="admin"} 2`,
-		`authorization_attempts_total{result="allowed"} 5`, `authorization_attempts_total{result="no-opinion"} 2`, `authorization_duration_seconds_count{result="no-opinion"} 2`,
+		`authentication_attempts{result="success"} 7`, `authentication_attempts{result="error"} 4`,
+		`authentication_duration_seconds_count{result="error"} 4`,
+		`authenticated_user_requests{username="other"} 3`, `authenticated_user_requests{username="email_id"} 2`,
+		`authenticated_user_requests{username="admin"} 2`,
+		`authorization_attempts_total{result="allowed"} 5`, `authorization_attempts_total{result="no-opinion"} 2`,
+		`authorization_duration_seconds_count{result="no-opinion"} 2`,
 		`apiserver_audit_event_total 0`, `apiserver_audit_requests_rejected_total 0`,
 	} {
 		if !strings.Contains(got, line+"\n") {
@@ -243,7 +256,8 @@ func TestFiguresOfAccess(t *testing.T) {
 		t.Error("a user is a label")
 	}
 	got = ask("/metrics/slis", "a")
-	for _, line := range []string{`kubernetes_healthcheck{name="etcd",type="livez"} 1`, `kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 3`} {
+	for _, line := range []string{`kubernetes_healthcheck{name="etcd",type="livez"} 1`,
+		`kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 3`} {
 		if !strings.Contains(got, line+"\n") {
 			t.Errorf("there is no %s in\n%s", line, got)
 		}

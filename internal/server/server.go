@@ -134,8 +134,10 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	types, err := c.enabled(builtin.Resources(builtin.Config{
-		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken, NoTokens: !s.accountKeys.Signs(),
-		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy, DisabledAdmission: c.DisableAdmission,
+		EventTTL: c.EventTTL, Now: c.Now, Authenticate: s.reviewToken, Tokens: s.answerToken,
+		NoTokens: !s.accountKeys.Signs(),
+		Features: s.features, Definitions: definitions.Complete, Addresses: allocator, Authority: s.policy,
+		DisabledAdmission: c.DisableAdmission,
 	}))
 	if err != nil {
 		return err
@@ -150,10 +152,12 @@ func (s *Server) open(ctx context.Context) error {
 	s.policy.Open(s.store)
 	s.registry.Define(collection, definitions.Define)
 	s.engine = engine.New(engine.Config{
-		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission, namespaceLifecycle),
+		Store: s.store, Registry: s.registry, Now: c.Now, AnyNamespace: slices.Contains(c.DisableAdmission,
+			namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
-	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil { // whatever has become of them, the others can be served
+	// whatever has become of them, the others can be served
+	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
 		c.Logger.Warn("some Services are without what they should have", "error", err)
 	}
 	if err := s.bootstrap(ctx); err != nil {
@@ -237,7 +241,8 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	case c.Storage == "memory":
 		s.log = memlog.New()
 	default:
-		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"), filelog.Options{Logger: c.Logger, NoSync: c.noSync}); err != nil {
+		if s.log, err = filelog.Open(filepath.Join(c.DataDir, "store"),
+			filelog.Options{Logger: c.Logger, NoSync: c.noSync}); err != nil {
 			return nil, err
 		}
 	}

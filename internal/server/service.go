@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// The Service kubernetes, by which Pods find the API, and what it leads to. Clients take it for granted that it is there. As in
-// the reference it has the first address of --service-cluster-ip-range, and its endpoints have the address and the port of the
-// server; what others have added to the objects stays.
+// The Service kubernetes, by which Pods find the API, and what it leads to. Clients take it for granted that it is
+// there. As in the reference it has the first address of --service-cluster-ip-range, and its endpoints have the address
+// and the port of the server; what others have added to the objects stays.
 
 // reachable is the address at which other machines find the server; invalid if there is none but for this one.
 func (c *Config) reachable() netip.Addr {
@@ -38,8 +38,8 @@ func (c *Config) reachable() netip.Addr {
 	return found
 }
 
-// defaultCIDR is the ServiceCIDR of --service-cluster-ip-range. A second range that is added later comes to it; other ranges than
-// those that it has make no difference, and its status is not touched then.
+// defaultCIDR is the ServiceCIDR of --service-cluster-ip-range. A second range that is added later comes to it; other
+// ranges than those that it has make no difference, and its status is not touched then.
 func (s *Server) defaultCIDR() (initial, error) {
 	ranges, err := s.config.serviceRanges()
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) defaultCIDR() (initial, error) {
 	}, nil
 }
 
-// announce makes the Service kubernetes and its endpoints, or brings the endpoints up to date: as in the reference, the Service is
-// its users' once it is there.
+// announce makes the Service kubernetes and its endpoints, or brings the endpoints up to date: as in the reference, the
+// Service is its users' once it is there.
 func (s *Server) announce(ctx context.Context) error {
 	c := &s.config
 	ranges, err := c.serviceRanges()
@@ -106,10 +106,12 @@ func (s *Server) announce(ctx context.Context) error {
 			"conditions", object.Fields("ready", object.BoolOf(true)))), "ports", inside)
 		all = append(all,
 			func() error {
-				return s.ensure(ctx, "", "v1", "endpoints", skip, endpoints.With("metadata", object.Fields("labels", skip)), endpoints)
+				return s.ensure(ctx, "", "v1", "endpoints", skip, endpoints.With("metadata", object.Fields("labels", skip)),
+					endpoints)
 			},
 			func() error {
-				return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", of, slice.With("metadata", object.Fields("labels", of)),
+				return s.ensure(ctx, "discovery.k8s.io", "v1", "endpointslices", of,
+					slice.With("metadata", object.Fields("labels", of)),
 					slice.With("addressType", text(familyOf(address))))
 			})
 	}

@@ -34,7 +34,8 @@ func withAccounts(t *testing.T, edit func(*Config)) *accounts {
 	c := Defaults()
 	dir := t.TempDir()
 	c.DataDir, c.Storage, c.SecurePort, c.Logger = dir, "memory", 0, slog.New(slog.DiscardHandler)
-	c.TokenAuthFile, c.AuthorizationModes, c.Now = tokenFile(t, dir), []string{"AlwaysAllow"}, func() time.Time { return s.now }
+	c.TokenAuthFile, c.AuthorizationModes, c.Now = tokenFile(t, dir), []string{"AlwaysAllow"},
+		func() time.Time { return s.now }
 	if edit != nil {
 		edit(&c)
 	}
@@ -70,7 +71,8 @@ func (s *accounts) ask(method, path, body string, code int) object.Value {
 // token asks for one with a spec.
 func (s *accounts) token(spec string) string {
 	s.t.Helper()
-	return s.ask("POST", "/api/v1/namespaces/u/serviceaccounts/a/token", `{"spec":`+spec+`}`, 201).At("status", "token").Str()
+	return s.ask("POST", "/api/v1/namespaces/u/serviceaccounts/a/token", `{"spec":`+spec+`}`, 201).At("status",
+		"token").Str()
 }
 
 // whose says who a request with a token is from, or the code that it is refused with.
@@ -81,7 +83,8 @@ func (s *accounts) whose(token string) string {
 	w := httptest.NewRecorder()
 	s.http.Handler.ServeHTTP(w, r)
 	if w.Code != http.StatusCreated {
-		if strings.TrimSpace(w.Body.String()) != `{"kind":"Status","apiVersion":"v1","metadata":{},"code":401,"message":"Unauthorized","reason":"Unauthorized","status":"Failure"}` &&
+		if strings.TrimSpace(
+			w.Body.String()) != `{"kind":"Status","apiVersion":"v1","metadata":{},"code":401,"message":"Unauthorized","reason":"Unauthorized","status":"Failure"}` &&
 			!strings.Contains(w.Body.String(), `"message":"Unauthorized"`) {
 			s.t.Errorf("refused with %s", w.Body)
 		}
@@ -113,8 +116,8 @@ func (s *accounts) review(token string, audiences ...string) string {
 
 const accountA = "system:serviceaccount:u:a"
 
-// A token is valid from when it is made to when it ends, give or take a minute, for its audiences, as long as the ServiceAccount is
-// there that it was made for; when that is gone, for no request any more.
+// A token is valid from when it is made to when it ends, give or take a minute, for its audiences, as long as the
+// ServiceAccount is there that it was made for; when that is gone, for no request any more.
 //
 // SPEC: AUTH-1, AUTH-2
 func TestBoundToken(t *testing.T) {
@@ -126,7 +129,8 @@ func TestBoundToken(t *testing.T) {
 		want  string
 	}{
 		{0, accountA + "{}"}, {-time.Minute, accountA + "{}"}, {-time.Minute - 2*time.Second, "401"},
-		{11*time.Minute - time.Second, accountA + "{}"}, {11*time.Minute + 2*time.Second, "401"}, {time.Minute, accountA + "{}"},
+		{11*time.Minute - time.Second, accountA + "{}"}, {11*time.Minute + 2*time.Second, "401"},
+		{time.Minute, accountA + "{}"},
 	} {
 		if s.now = start.Add(c.after); s.whose(token) != c.want {
 			t.Errorf("after %s it is %s, want %s", c.after, s.whose(token), c.want)
@@ -141,8 +145,10 @@ func TestBoundToken(t *testing.T) {
 		{token, nil, accountA + ` ["` + defaultIssuer + `"]`},
 		{token, []string{"x", defaultIssuer}, accountA + ` ["` + defaultIssuer + `"]`},
 		{foreign, []string{"vault", "x"}, accountA + ` ["vault"]`},
-		{foreign, nil, `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["` + defaultIssuer + `"]]`},
-		{token, []string{"vault"}, `[invalid bearer token, token audiences ["` + defaultIssuer + `"] is invalid for the target audiences ["vault"]]`},
+		{foreign, nil, `[invalid bearer token, token audiences ["vault"] is invalid for the target audiences ["` +
+			defaultIssuer + `"]]`},
+		{token, []string{"vault"}, `[invalid bearer token, token audiences ["` + defaultIssuer +
+			`"] is invalid for the target audiences ["vault"]]`},
 	} {
 		if got := s.review(c.token, c.audiences...); got != c.want {
 			t.Errorf("for %q it is %s, want %s", c.audiences, got, c.want)
@@ -184,7 +190,8 @@ func TestTokenBoundToObject(t *testing.T) {
 	ofPod := extra("node-name", "n", "node-uid", node, "pod-name", "p", "pod-uid", pod)
 	check := func(when, pod, secret, node string) {
 		t.Helper()
-		for _, c := range [][3]string{{"Pod", s.whose(toPod), pod}, {"Secret", s.whose(toSecret), secret}, {"Node", s.whose(toNode), node}} {
+		for _, c := range [][3]string{{"Pod", s.whose(toPod), pod}, {"Secret", s.whose(toSecret), secret},
+			{"Node", s.whose(toNode), node}} {
 			if c[1] != c[2] {
 				t.Errorf("%s, bound to a %s: it is %s, want %s", when, c[0], c[1], c[2])
 			}
@@ -228,22 +235,27 @@ func TestForgedTokens(t *testing.T) {
 	mac.Write([]byte(symmetric))
 	other := withAccounts(t, nil).token(`{}`)
 	for name, token := range map[string]string{
-		"alg none":                         encode(`{"alg":"none"}`) + "." + body + ".",
-		"alg none with a signature":        encode(`{"alg":"none"}`) + "." + body + "." + signature,
-		"a symmetric signature":            symmetric + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
-		"another algorithm":                encode(strings.Replace(string(decoded), "ES256", "ES384", 1)) + "." + body + "." + signature,
-		"no key named":                     encode(`{"alg":"ES256"}`) + "." + body + "." + signature,
-		"another server's":                 other,
-		"other claims":                     head + "." + encode(strings.Replace(string(claims), `"u"`, `"kube-system"`, 1)) + "." + signature,
-		"the signature of something else":  head + "." + body + "." + other[strings.LastIndexByte(other, '.')+1:],
-		"no signature":                     head + "." + body + ".",
-		"two parts":                        head + "." + body,
-		"four parts":                       good + ".x",
-		"an encrypted one":                 good + ".x.y",
-		"JSON":                             `{"payload":"` + body + `","signatures":[{"protected":"` + head + `","signature":"` + signature + `"}]}`,
-		"a key of its own":                 encode(`{"alg":"ES256","jwk":{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}}`) + "." + body + "." + signature,
-		"a critical extension":             encode(`{"alg":"ES256","crit":["x"],"x":1}`) + "." + body + "." + signature,
-		"a legacy one that nobody signed":  encode(`{"alg":"none"}`) + "." + encode(`{"iss":"kubernetes/serviceaccount","sub":"`+accountA+`"}`) + ".",
+		"alg none":                  encode(`{"alg":"none"}`) + "." + body + ".",
+		"alg none with a signature": encode(`{"alg":"none"}`) + "." + body + "." + signature,
+		"a symmetric signature":     symmetric + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)),
+		"another algorithm": encode(strings.Replace(string(decoded), "ES256", "ES384", 1)) + "." + body +
+			"." + signature,
+		"no key named":     encode(`{"alg":"ES256"}`) + "." + body + "." + signature,
+		"another server's": other,
+		"other claims": head + "." + encode(strings.Replace(string(claims), `"u"`, `"kube-system"`, 1)) +
+			"." + signature,
+		"the signature of something else": head + "." + body + "." + other[strings.LastIndexByte(other, '.')+1:],
+		"no signature":                    head + "." + body + ".",
+		"two parts":                       head + "." + body,
+		"four parts":                      good + ".x",
+		"an encrypted one":                good + ".x.y",
+		"JSON": `{"payload":"` + body + `","signatures":[{"protected":"` + head +
+			`","signature":"` + signature + `"}]}`,
+		"a key of its own": encode(`{"alg":"ES256","jwk":{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}}`) +
+			"." + body + "." + signature,
+		"a critical extension": encode(`{"alg":"ES256","crit":["x"],"x":1}`) + "." + body + "." + signature,
+		"a legacy one that nobody signed": encode(`{"alg":"none"}`) + "." +
+			encode(`{"iss":"kubernetes/serviceaccount","sub":"`+accountA+`"}`) + ".",
 		"the good one with something else": good + "A",
 	} {
 		if got := s.whose(token); got != "401" {
@@ -268,14 +280,18 @@ func TestForgedTokens(t *testing.T) {
 func TestTokenRequest(t *testing.T) {
 	s := withAccounts(t, func(c *Config) { c.ServiceAccounts.MaxExpiration = 24 * time.Hour })
 	const path = "/api/v1/namespaces/u/serviceaccounts/a/token"
-	s.ask("POST", "/api/v1/namespaces/u/pods", `{"metadata":{"name":"p"},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`, 201)
-	s.ask("POST", "/api/v1/namespaces/u/pods", `{"metadata":{"name":"q"},"spec":{"serviceAccountName":"b","containers":[{"name":"c","image":"i"}]}}`, 201)
+	s.ask("POST", "/api/v1/namespaces/u/pods",
+		`{"metadata":{"name":"p"},"spec":{"serviceAccountName":"a","containers":[{"name":"c","image":"i"}]}}`, 201)
+	s.ask("POST", "/api/v1/namespaces/u/pods",
+		`{"metadata":{"name":"q"},"spec":{"serviceAccountName":"b","containers":[{"name":"c","image":"i"}]}}`, 201)
 	long := s.ask("POST", path, `{"spec":{"expirationSeconds":100000}}`, 201)
 	if got := long.At("spec", "expirationSeconds").Int(); got != 24*60*60 {
 		t.Errorf("it lasts %d seconds", got)
 	}
-	projected := s.ask("POST", path, `{"spec":{"expirationSeconds":3607,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p"}}}`, 201)
-	if got, want := projected.At("status", "expirationTimestamp").Str(), s.now.Add(3607*time.Second).UTC().Format(time.RFC3339); got != want {
+	projected := s.ask("POST", path,
+		`{"spec":{"expirationSeconds":3607,"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"p"}}}`, 201)
+	if got, want := projected.At("status", "expirationTimestamp").Str(),
+		s.now.Add(3607*time.Second).UTC().Format(time.RFC3339); got != want {
 		t.Errorf("a token of a Pod is told to end at %s, want %s", got, want)
 	}
 	var claims struct {
@@ -294,10 +310,12 @@ func TestTokenRequest(t *testing.T) {
 		t.Errorf("its claims are %s", payload)
 	}
 	for body, want := range map[string]string{
-		`{"metadata":{"name":"b"}}`:                                                  `metadata.name: Invalid value: "b": must match the service account name if specified`,
-		`{"metadata":{"uid":"x"}}`:                                                   `Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "a": the UID in the token request (x) does not match`,
-		`{"spec":{"expirationSeconds":599}}`:                                         `spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes`,
-		`{"spec":{"expirationSeconds":4294967297}}`:                                  `may not specify a duration larger than 2^32 seconds`,
+		`{"metadata":{"name":"b"}}`:          `metadata.name: Invalid value: "b": must match the service account name if specified`,
+		`{"metadata":{"uid":"x"}}`:           `Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "a": the UID in the token request (x) does not match`,
+		`{"spec":{"expirationSeconds":599}}`: `spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes`,
+
+		`{"spec":{"expirationSeconds":4294967297}}`: `may not specify a duration larger than 2^32 seconds`,
+
 		`{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"x"}}}`:    `pods "x" not found`,
 		`{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod"}}}`:               `Name parameter required.`,
 		`{"spec":{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"q"}}}`:    `cannot bind token for serviceaccount "a" to pod running with different serviceaccount name.`,
@@ -330,15 +348,18 @@ func TestLegacyToken(t *testing.T) {
 	if got := s.whose(token); got != "401" {
 		t.Errorf("without its Secret it is %s", got)
 	}
-	s.ask("POST", "/api/v1/namespaces/u/secrets", `{"metadata":{"name":"s"},"data":{"token":"`+base64.StdEncoding.EncodeToString([]byte(token))+`"}}`, 201)
+	s.ask("POST", "/api/v1/namespaces/u/secrets", `{"metadata":{"name":"s"},"data":{"token":"`+
+		base64.StdEncoding.EncodeToString([]byte(token))+`"}}`, 201)
 	if got := s.whose(token); got != accountA+"null" {
 		t.Errorf("it is %s", got)
 	}
-	if used := s.ask("GET", path, "", 200).At("metadata", "labels", serviceaccount.LastUsed).Str(); used != s.now.UTC().Format(time.DateOnly) {
+	if used := s.ask("GET", path, "", 200).At("metadata", "labels",
+		serviceaccount.LastUsed).Str(); used != s.now.UTC().Format(time.DateOnly) {
 		t.Errorf("it was last used on %q", used)
 	}
 	s.ask("PATCH", path, `{"metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}}}`, 200)
-	if got := s.review(token); !strings.Contains(got, "the token in secret u/s for service account u/a has been marked invalid.") {
+	if got := s.review(token); !strings.Contains(got,
+		"the token in secret u/s for service account u/a has been marked invalid.") {
 		t.Errorf("marked invalid it is %s", got)
 	}
 	s.ask("PATCH", path, `{"metadata":{"labels":null},"data":{"token":"eA=="}}`, 200)
@@ -355,7 +376,8 @@ func TestBootstrapTokens(t *testing.T) {
 	const path, token = "/api/v1/namespaces/kube-system/secrets", "abcdef.0123456789abcdef"
 	data := map[string]string{
 		"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true",
-		"expiration": s.now.Add(time.Hour).UTC().Format(time.RFC3339), "auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a",
+		"expiration":        s.now.Add(time.Hour).UTC().Format(time.RFC3339),
+		"auth-extra-groups": "system:bootstrappers:b,system:bootstrappers:a",
 	}
 	write := func(method, at, key, value string) {
 		t.Helper()
@@ -367,7 +389,8 @@ func TestBootstrapTokens(t *testing.T) {
 			members = append(members, object.Member{Key: k, Value: object.StringOf(v)})
 		}
 		code := map[string]int{"POST": 201, "PUT": 200}[method]
-		s.ask(method, at, string(object.AppendJSON(nil, object.Fields("metadata", object.Fields("name", object.StringOf("bootstrap-token-abcdef")),
+		s.ask(method, at, string(object.AppendJSON(nil, object.Fields("metadata",
+			object.Fields("name", object.StringOf("bootstrap-token-abcdef")),
 			"type", object.StringOf("bootstrap.kubernetes.io/token"), "stringData", object.MapOf(members...)))), code)
 	}
 	if got := s.whose(token); got != "401" {
@@ -378,7 +401,8 @@ func TestBootstrapTokens(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 	for key, value := range map[string]string{
-		"token-id": "abcdeg", "token-secret": "0123456789abcdeg", "usage-bootstrap-authentication": "yes", "expiration": "tomorrow", "auth-extra-groups": "system:masters",
+		"token-id": "abcdeg", "token-secret": "0123456789abcdeg", "usage-bootstrap-authentication": "yes",
+		"expiration": "tomorrow", "auth-extra-groups": "system:masters",
 	} {
 		write("PUT", path+"/bootstrap-token-abcdef", key, value)
 		if got := s.whose(token); got != "401" {

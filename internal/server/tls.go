@@ -148,8 +148,8 @@ func both(certFile, keyFile string) (bool, error) {
 	return true, nil
 }
 
-// issue makes the pair of --cert-dir. As the reference's, the file holds the certificate and the authority that signed it, so
-// that a client may be given the file as the authority to trust.
+// issue makes the pair of --cert-dir. As the reference's, the file holds the certificate and the authority that signed
+// it, so that a client may be given the file as the authority to trust.
 func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []byte, error) {
 	if err := os.MkdirAll(s.config.CertDir, 0o755); err != nil {
 		return tls.Certificate{}, nil, err
@@ -186,8 +186,8 @@ func (s *Server) hosts() []string {
 	return hosts
 }
 
-// byName chooses among the certificates of --tls-sni-cert-key, for a client that asks for a name. Names that the flag gives go
-// before those of the certificate itself, and whole names before wildcards.
+// byName chooses among the certificates of --tls-sni-cert-key, for a client that asks for a name. Names that the flag
+// gives go before those of the certificate itself, and whole names before wildcards.
 func byName(pairs []string, otherwise *tls.Certificate) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	all := map[string]*tls.Certificate{}
 	var own []*tls.Certificate // those without names in the flag

@@ -134,7 +134,8 @@ func TestTheWayOfARequest(t *testing.T) {
 	send(http.MethodGet, pods+"/a", "").first.check(t, "get, down to the answer")
 	send(http.MethodPut, "/api/v1/namespaces/default", `{"metadata":{"name":"default","labels":{"x":"y"}}}`)
 	log.last.check(t, "update, down to the log")
-	send(http.MethodPatch, pods+"/a?fieldManager=m", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}`,
+	send(http.MethodPatch, pods+"/a?fieldManager=m",
+		`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}`,
 		"application/apply-patch+yaml")
 	log.last.check(t, "apply, down to the log")
 	send(http.MethodPatch, pods+"/a", `{"metadata":{"labels":{"x":"z"}}}`, "application/merge-patch+json")
@@ -189,7 +190,8 @@ func TestServeAndRestart(t *testing.T) {
 		return string(text)
 	}
 	s, client := start()
-	do(s, client, http.MethodPost, "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"kept"},"data":{"a":"b"}}`, 201)
+	do(s, client, http.MethodPost, "/api/v1/namespaces/default/configmaps",
+		`{"metadata":{"name":"kept"},"data":{"a":"b"}}`, 201)
 	before := do(s, client, http.MethodGet, "/api/v1/namespaces/default/configmaps/kept", "", 200)
 	if ready := do(s, client, http.MethodGet, "/readyz", "", 200); ready != "ok" {
 		t.Errorf("/readyz says %s", ready)
@@ -197,7 +199,8 @@ func TestServeAndRestart(t *testing.T) {
 	figures := do(s, client, http.MethodGet, "/metrics", "", 200)
 	for _, name := range []string{
 		`apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="configmaps",scope="resource",subresource="",verb="POST",version="v1"} 1`,
-		`apiserver_resource_objects{group="",resource="namespaces"} 4`, "apiserver_request_duration_seconds_bucket", "plinth_store_revision",
+		`apiserver_resource_objects{group="",resource="namespaces"} 4`, "apiserver_request_duration_seconds_bucket",
+		"plinth_store_revision",
 	} {
 		if !strings.Contains(figures, name) {
 			t.Errorf("/metrics has no %s", name)

@@ -15,15 +15,18 @@ import (
 	"plinth/internal/store/filelog"
 )
 
-// spoil makes values in the data directory of a stopped server into what is no object, or puts such values there. The log takes them
-// like any others: their checksums are right, as when a server has written them that was wrong.
+// spoil makes values in the data directory of a stopped server into what is no object, or puts such values there. The
+// log takes them like any others: their checksums are right, as when a server has written them that was wrong.
 func spoil(t *testing.T, dir string, values map[store.Key]string) {
 	t.Helper()
 	log, err := filelog.Open(filepath.Join(dir, "store"), filelog.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(store.Config{Log: log, Describe: func(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }})
+	s, err := store.Open(store.Config{Log: log, Describe: func(store.Key,
+		[]byte) *store.Sidecar {
+		return &store.Sidecar{}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +37,8 @@ func spoil(t *testing.T, dir string, values map[store.Key]string) {
 		} else if live != nil {
 			pre.Revision = live.Revision
 		}
-		if _, err := s.Commit(t.Context(), []store.Precondition{pre}, []store.Change{{Key: key, Data: []byte(data)}}); err != nil {
+		if _, err := s.Commit(t.Context(), []store.Precondition{pre},
+			[]store.Change{{Key: key, Data: []byte(data)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,8 +47,9 @@ func spoil(t *testing.T, dir string, values map[store.Key]string) {
 	}
 }
 
-// A server starts on objects that it cannot read, says which they are to whoever comes upon them, and serves the rest. The
-// administrator gets rid of them, of what is in use by the server itself, too, and then all is as before, after a restart as well.
+// A server starts on objects that it cannot read, says which they are to whoever comes upon them, and serves the rest.
+// The administrator gets rid of them, of what is in use by the server itself, too, and then all is as before, after a
+// restart as well.
 //
 // SPEC: DEL-6, DEL-7
 func TestUnreadableObjectsOnDisk(t *testing.T) {
@@ -89,9 +94,11 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 		send(http.MethodPost, "/api/v1/namespaces/lost/configmaps", `{"metadata":{"name":"in-it"}}`, 201)
 	})
 	broken := map[store.Key]string{
-		{Resource: "/secrets", Name: "default/a"}:                                                "\x00\xff",
-		{Resource: "/secrets", Name: "default/b"}:                                                `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"`,
-		{Resource: "/secrets", Name: "default/c"}:                                                `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"c","uid":"1"},"data":{"k":nul}}`,
+		{Resource: "/secrets", Name: "default/a"}: "\x00\xff",
+		{Resource: "/secrets",
+			Name: "default/b"}: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"b"`,
+		{Resource: "/secrets",
+			Name: "default/c"}: `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"c","uid":"1"},"data":{"k":nul}}`,
 		{Resource: "/secrets", Name: "default/e"}:                                                `[]`,
 		{Resource: "/namespaces", Name: "lost"}:                                                  "k8s\x00",
 		{Resource: "/serviceaccounts", Name: "lost/sa"}:                                          "?",
@@ -107,7 +114,8 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 	}
 	run(func(s *Server, send func(string, string, string, int) string) {
 		for _, path := range paths {
-			if text := send(http.MethodGet, path, "", 500); !strings.Contains(text, `"reason":"InternalError"`) || !strings.Contains(text, "unable to read the stored object") {
+			if text := send(http.MethodGet, path, "", 500); !strings.Contains(text, `"reason":"InternalError"`) ||
+				!strings.Contains(text, "unable to read the stored object") {
 				t.Errorf("%s: %s", path, text)
 			}
 			send(http.MethodDelete, path, "", 500)
@@ -124,7 +132,8 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 		for _, cause := range failed.Details.Causes {
 			named = append(named, cause.Field)
 		}
-		if failed.Reason != "StorageReadError" || !slices.Equal(named, []string{"/secrets/default/a", "/secrets/default/b", "/secrets/default/c", "/secrets/default/e"}) {
+		if failed.Reason != "StorageReadError" || !slices.Equal(named, []string{"/secrets/default/a", "/secrets/default/b",
+			"/secrets/default/c", "/secrets/default/e"}) {
 			t.Errorf("%s: %q", failed.Reason, named)
 		}
 		send(http.MethodGet, secrets+"/d", "", 200)
@@ -158,7 +167,8 @@ func TestUnreadableObjectsOnDisk(t *testing.T) {
 	})
 }
 
-// What an object has had that cannot be read is free when that is gone, and what stands for the address of a Service comes back.
+// What an object has had that cannot be read is free when that is gone, and what stands for the address of a Service
+// comes back.
 //
 // SPEC: DEL-6
 func TestUnreadableClaims(t *testing.T) {

@@ -63,9 +63,10 @@ func TestSelectorsThatAreNone(t *testing.T) {
 		"shardRange(object.metadata.uid, " + low + ", " + high + ",": `"," stands where ")"`,
 		over(UID, low, high) + " && " + over(UID, low, high):         `"&" stands where the end`,
 		over(UID, low, high) + " ||":                                 "ends where shardRange()",
-		over(UID, low, mid) + " || " + over(Namespace, mid, high):    `must use the same field, got "object.metadata.uid" and "object.metadata.namespace"`,
-		over(UID, low, "'0x8000000000000000"):                        "stands where hexEnd",
-		strings.Repeat("(", 1000) + over(UID, low, high):             "nested too deep",
+		over(UID, low, mid) + " || " + over(Namespace, mid,
+			high): `must use the same field, got "object.metadata.uid" and "object.metadata.namespace"`,
+		over(UID, low, "'0x8000000000000000"):            "stands where hexEnd",
+		strings.Repeat("(", 1000) + over(UID, low, high): "nested too deep",
 	} {
 		if s, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, %v; want %s", text, s, err, want)

@@ -20,8 +20,9 @@ const (
 	maxPort = 65535
 )
 
-// CheckClient demands of a client configuration that it has either a URL or a reference to a service, and a good one. The
-// reference's detail of a missing one is the same for every kind of webhook, the path is not: p is the configuration.
+// CheckClient demands of a client configuration that it has either a URL or a reference to a service, and a good one.
+// The reference's detail of a missing one is the same for every kind of webhook, the path is not: p is the
+// configuration.
 func CheckClient(f *fielderrors.Errors, client object.Value, p *fielderrors.Place) {
 	address, service := client.At("url"), client.At("service")
 	switch {
@@ -94,8 +95,8 @@ func checkService(f *fielderrors.Errors, service object.Value, p *fielderrors.Pl
 	}
 }
 
-// CABundle makes the pool of certificates that a webhook's certificate is checked against. Blocks that are no certificates
-// are ignored, but one at least must be good.
+// CABundle makes the pool of certificates that a webhook's certificate is checked against. Blocks that are no
+// certificates are ignored, but one at least must be good.
 func CABundle(bundle []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if pool.AppendCertsFromPEM(bundle) {

@@ -69,9 +69,10 @@ func (c *Clients) Call(ctx context.Context, config object.Value, body []byte) ([
 	return post(ctx, client.http, client.url, "kube-apiserver-admission", nil, body)
 }
 
-// post posts a body of JSON and returns the answer. An answer whose code is no success is an error. Webhooks know the reference by the
-// name of the agent. Show adds credentials to the request; nil: there are none.
-func post(ctx context.Context, by *http.Client, url, agent string, show func(*http.Request) error, body []byte) ([]byte, error) {
+// post posts a body of JSON and returns the answer. An answer whose code is no success is an error. Webhooks know the
+// reference by the name of the agent. Show adds credentials to the request; nil: there are none.
+func post(ctx context.Context, by *http.Client, url, agent string, show func(*http.Request) error,
+	body []byte) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -118,7 +119,8 @@ func refused(response *http.Response, answer []byte) *refusal {
 		r.after, r.again = seconds, r.code == http.StatusTooManyRequests || r.code >= http.StatusInternalServerError
 	}
 	var status metav1.Status
-	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" && status.Status == metav1.StatusFailure {
+	if err := json.Unmarshal(answer, &status); err == nil && status.Kind == "Status" &&
+		status.Status == metav1.StatusFailure {
 		r.error = &apierrors.StatusError{ErrStatus: status}
 		return r
 	}
@@ -126,7 +128,8 @@ func refused(response *http.Response, answer []byte) *refusal {
 	if kind := response.Header.Get("Content-Type"); kind == "" || strings.HasPrefix(kind, "text/") {
 		told = strings.TrimSpace(string(answer[:min(len(answer), maxTold)]))
 	}
-	r.error = apierrors.NewGenericServerResponse(r.code, response.Request.Method, schema.GroupResource{}, "", told, r.after, true)
+	r.error = apierrors.NewGenericServerResponse(r.code, response.Request.Method, schema.GroupResource{}, "", told,
+		r.after, true)
 	return r
 }
 

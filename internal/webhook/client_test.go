@@ -29,7 +29,10 @@ func at(s *httptest.Server, path string) object.Value {
 
 // SPEC: EXT-1
 func TestCall(t *testing.T) {
-	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("somebody else was told") }))
+	plain := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter,
+		*http.Request) {
+		t.Error("somebody else was told")
+	}))
 	defer plain.Close()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -96,7 +99,8 @@ func TestCall(t *testing.T) {
 			t.Errorf("with the bundle %q: %v", bundle, err)
 		}
 	}
-	if _, err := c.Call(t.Context(), object.MapOf(), nil); err == nil || err.Error() != "webhook configuration must have either service or URL" {
+	if _, err := c.Call(t.Context(), object.MapOf(), nil); err == nil ||
+		err.Error() != "webhook configuration must have either service or URL" {
 		t.Errorf("without an address: %v", err)
 	}
 }
@@ -106,7 +110,10 @@ func TestCall(t *testing.T) {
 // SPEC: EXT-1
 func TestClientsAreKept(t *testing.T) {
 	connections := map[string]bool{}
-	s := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { connections[r.RemoteAddr] = true }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		connections[r.RemoteAddr] = true
+	}))
 	defer s.Close()
 	c := &Clients{}
 	for range 5 {
@@ -150,7 +157,8 @@ func TestCallOfAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	made.http.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com"
-	if answer, err := c.Call(t.Context(), config, nil); err != nil || string(answer) != "hook.ns.svc:443/convert for example.com" {
+	if answer, err := c.Call(t.Context(), config, nil); err != nil ||
+		string(answer) != "hook.ns.svc:443/convert for example.com" {
 		t.Errorf("%s, %v", answer, err)
 	}
 	c.Endpoint = func(context.Context, string, string, int64) (string, error) { return "", errors.New("nobody is there") }
@@ -159,7 +167,8 @@ func TestCallOfAService(t *testing.T) {
 		t.Errorf("without an endpoint: %v", err)
 	}
 	none := &Clients{}
-	if _, err := none.Call(t.Context(), config, nil); err == nil || !strings.HasSuffix(err.Error(), "the address of service ns/hook cannot be found out") {
+	if _, err := none.Call(t.Context(), config, nil); err == nil ||
+		!strings.HasSuffix(err.Error(), "the address of service ns/hook cannot be found out") {
 		t.Errorf("without services: %v", err)
 	}
 }
@@ -181,7 +190,8 @@ func TestEndpoints(t *testing.T) {
 		{service, []string{slice}, 80, `no endpoints available for service "hook"`},
 		{service, []string{`{}`}, 443, `no endpoints available for service "hook"`},
 		{service, nil, 8443, `no service port 8443 found for service "hook"`},
-		{`{"spec":{"type":"ClusterIP","clusterIP":"None","ports":[{"port":443}]}}`, nil, 443, `no endpoints available for service "hook"`},
+		{`{"spec":{"type":"ClusterIP","clusterIP":"None","ports":[{"port":443}]}}`, nil, 443,
+			`no endpoints available for service "hook"`},
 		{`{"spec":{"type":"ClusterIP","clusterIP":"fd00::1","ports":[{"port":443}]}}`, nil, 443, "[fd00::1]:443"},
 		{`{"spec":{"type":"ExternalName","externalName":"hooks.example.com"}}`, nil, 443, "hooks.example.com:443"},
 		{`{"spec":{"type":"Odd"}}`, nil, 443, `unsupported service type "Odd"`},

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Remote is a webhook that a file in the format of a kubeconfig describes: the cluster is the webhook, and the user is how
-// this server shows there who it is. So --audit-webhook-config-file and its siblings have it.
+// Remote is a webhook that a file in the format of a kubeconfig describes: the cluster is the webhook, and the user is
+// how this server shows there who it is. So --audit-webhook-config-file and its siblings have it.
 type Remote struct {
 	url     url.URL
 	timeout time.Duration
@@ -144,7 +144,8 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 	dialer := &net.Dialer{Timeout: callTimeout, KeepAlive: 30 * time.Second}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: settings,
-		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 25, IdleConnTimeout: 90 * time.Second,
+		ForceAttemptHTTP2: true,
 	}
 	if c.ProxyURL != "" {
 		proxy, err := url.Parse(c.ProxyURL)
@@ -158,7 +159,8 @@ func newRemote(c *cluster, u *user, dir string) (*Remote, error) {
 	return r, nil
 }
 
-// SetTimeout says how long a call may take, which is 30 s otherwise. The webhook is told of it. Nobody else may use r meanwhile.
+// SetTimeout says how long a call may take, which is 30 s otherwise. The webhook is told of it. Nobody else may use r
+// meanwhile.
 func (r *Remote) SetTimeout(d time.Duration) {
 	query := r.url.Query()
 	query.Set("timeout", d.String())
@@ -262,8 +264,8 @@ func (f *tokenFile) get(now time.Time) (string, error) {
 // maxAgain is how often an answer may say that the webhook is to be asked again.
 const maxAgain = 10
 
-// Post posts a body of JSON and returns the answer. An answer whose code is no success is an error; one that says when to ask again
-// (429 or 5xx with Retry-After) is waited for as long as the call may take.
+// Post posts a body of JSON and returns the answer. An answer whose code is no success is an error; one that says when
+// to ask again (429 or 5xx with Retry-After) is waited for as long as the call may take.
 func (r *Remote) Post(ctx context.Context, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()

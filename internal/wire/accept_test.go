@@ -52,11 +52,13 @@ func TestNegotiate(t *testing.T) {
 		{"application/json;v=1", Media{}, false},
 		{"application/json;as=Chair;g=meta.k8s.io;v=v1", Media{}, false},
 		{"application/json;as=Chair;g=meta.k8s.io;v=v1,application/json", Media{}, true},
-		{table + ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Media{Form: AsTable, Version: "v1"}, true},
+		{table + ",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+			Media{Form: AsTable, Version: "v1"}, true},
 		{"application/yaml; as=Table; g=meta.k8s.io; v=v1", Media{Encoding: YAML, Form: AsTable, Version: "v1"}, true},
 		{"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", Media{Form: AsPartial, Version: "v1"}, true},
 		{"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Media{Form: AsPartials, Version: "v1"}, true},
-		{protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+		{protobuf +
+			";as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
 			Media{Encoding: Protobuf, Form: AsPartial, Version: "v1"}, true},
 		{"application/json;pretty=1", Media{Pretty: true}, true},
 		{"application/json;stream=watch", Media{}, true},
@@ -88,7 +90,8 @@ func TestNegotiateWithoutTables(t *testing.T) {
 }
 
 func TestNegotiateError(t *testing.T) {
-	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok || m != (Media{Encoding: YAML}) {
+	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io,application/yaml"); !ok ||
+		m != (Media{Encoding: YAML}) {
 		t.Errorf("got %+v, %v", m, ok)
 	}
 	if m, ok := offered.NegotiateError("application/json;as=Table;v=v1;g=meta.k8s.io"); ok {
@@ -152,6 +155,7 @@ func FuzzParseAccept(f *testing.F) {
 func BenchmarkNegotiate(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		offered.Negotiate("application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+		offered.Negotiate(
+			"application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
 	}
 }

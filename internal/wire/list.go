@@ -66,7 +66,8 @@ func NewList(r *engine.Resource, m Media, t *Table) *List {
 	if m.Form == AsPartials {
 		l.kind, l.group = "PartialObjectMetadataList", metaGroup+"/"+m.Version
 	}
-	if l.typed = r.Stored != nil && r.Stored.Custom && m.Form == Plain; m.Encoding == Protobuf && !l.typed && m.Form == Plain {
+	if l.typed = r.Stored != nil && r.Stored.Custom && m.Form == Plain; m.Encoding == Protobuf && !l.typed &&
+		m.Form == Plain {
 		l.typ = r.Schema()
 	}
 	return l

@@ -138,7 +138,8 @@ func (c *Clause) media(encoding Encoding) (Media, bool) {
 	}
 	form, ok := formOf(kind)
 	m.Form = form
-	return m, ok && (form != AsTable || rows[encoding].tables) && group == metaGroup && (m.Version == "v1" || m.Version == "v1beta1")
+	return m, ok && (form != AsTable || rows[encoding].tables) && group == metaGroup &&
+		(m.Version == "v1" || m.Version == "v1beta1")
 }
 
 // dropsManaged says whether managedFields are among the fields that a client does not want. Others are ignored, as

@@ -26,10 +26,11 @@ var rows = [encodings]struct {
 	sent   string // the Content-Type of a watch, which is another one for JSON
 	tables bool   // there are Tables in it: the reference has them in text alone
 }{
-	JSON:     {name: "application/json", stream: "application/json;stream=watch", sent: "application/json", tables: true},
-	YAML:     {name: "application/yaml", tables: true},
-	Protobuf: {name: "application/vnd.kubernetes.protobuf", stream: "application/vnd.kubernetes.protobuf;stream=watch", sent: "application/vnd.kubernetes.protobuf;stream=watch"},
-	CBOR:     {name: "application/cbor", stream: "application/cbor-seq", sent: "application/cbor-seq"},
+	JSON: {name: "application/json", stream: "application/json;stream=watch", sent: "application/json", tables: true},
+	YAML: {name: "application/yaml", tables: true},
+	Protobuf: {name: "application/vnd.kubernetes.protobuf", stream: "application/vnd.kubernetes.protobuf;stream=watch",
+		sent: "application/vnd.kubernetes.protobuf;stream=watch"},
+	CBOR: {name: "application/cbor", stream: "application/cbor-seq", sent: "application/cbor-seq"},
 }
 
 // PatchFormat is a media type of patches: its language, and the encoding of what is written in it.

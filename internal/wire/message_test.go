@@ -32,8 +32,9 @@ func configMaps() *engine.Resource {
 // configMap is one as it is stored, and as the Go type has it.
 func configMap(t *testing.T, name string, revision int64) (*engine.Object, corev1.ConfigMap) {
 	t.Helper()
-	data := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"note":"a \"b\" \u003c\n"},`+
-		`"creationTimestamp":"2024-01-02T03:04:05Z","name":%q,"namespace":"default","uid":"u-%s"},"binaryData":{"b":"AAE="},"data":{"k":"v"}}`, name, name)
+	data := fmt.Appendf(nil,
+		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"annotations":{"note":"a \"b\" \u003c\n"},`+
+			`"creationTimestamp":"2024-01-02T03:04:05Z","name":%q,"namespace":"default","uid":"u-%s"},"binaryData":{"b":"AAE="},"data":{"k":"v"}}`, name, name)
 	at, ok := object.Locate(data)
 	if !ok {
 		t.Fatal("the object is not canonical")
@@ -72,7 +73,8 @@ func TestProtobufList(t *testing.T) {
 	remaining := int64(3)
 	meta := ListMeta{Revision: 42, Continue: "token", Remaining: &remaining, Shard: "some"}
 	var objects []*engine.Object
-	want := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token", RemainingItemCount: &remaining, ShardInfo: &metav1.ShardInfo{Selector: "some"}}}
+	want := corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: "42", Continue: "token",
+		RemainingItemCount: &remaining, ShardInfo: &metav1.ShardInfo{Selector: "some"}}}
 	partial := metav1.PartialObjectMetadataList{ListMeta: want.ListMeta}
 	for i := range 200 {
 		o, typed := configMap(t, fmt.Sprint("m", i), int64(i+1))
@@ -84,12 +86,14 @@ func TestProtobufList(t *testing.T) {
 		cache *EncodedCache
 		want  []byte
 	}{
-		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, nil, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
+		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, nil,
+			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
 		{Media{Encoding: Protobuf}, nil, enclosed(t, "v1", "ConfigMapList", &want)},
 		{Media{Encoding: Protobuf}, NewEncodedCache(1000), enclosed(t, "v1", "ConfigMapList", &want)},
 		{Media{Encoding: Protobuf}, cache, enclosed(t, "v1", "ConfigMapList", &want)},
 		{Media{Encoding: Protobuf}, cache, enclosed(t, "v1", "ConfigMapList", &want)}, // what is kept is the same
-		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, cache, enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
+		{Media{Encoding: Protobuf, Form: AsPartials, Version: "v1"}, cache,
+			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadataList", &partial)},
 	} {
 		l := NewList(configMaps(), c.media, nil)
 		l.Cache = c.cache
@@ -114,7 +118,8 @@ func TestProtobufFrames(t *testing.T) {
 	o, typed := configMap(t, "m", 7)
 	gone := typed
 	gone.ResourceVersion = "9"
-	bookmark := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12", Annotations: map[string]string{initialEventsEnd: "true"}}}
+	bookmark := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "12",
+		Annotations: map[string]string{initialEventsEnd: "true"}}}
 	record := &store.Record{Revision: 9, Old: o}
 	f := NewFrames(configMaps(), Media{Encoding: Protobuf}, nil)
 	p := NewFrames(configMaps(), Media{Encoding: Protobuf, Form: AsPartial, Version: "v1"}, nil)
@@ -125,14 +130,18 @@ func TestProtobufFrames(t *testing.T) {
 		object []byte
 	}{
 		{"ADDED", f, engine.Event{Type: engine.Added, Object: o, Revision: 7}, enclosed(t, "v1", "ConfigMap", &typed)},
-		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record}, enclosed(t, "v1", "ConfigMap", &gone)},
-		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record}, enclosed(t, "v1", "ConfigMap", &gone)},
+		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record},
+			enclosed(t, "v1", "ConfigMap", &gone)},
+		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record},
+			enclosed(t, "v1", "ConfigMap", &gone)},
 		{"DELETED", f, engine.Event{Type: engine.Deleted, Object: o, Revision: 9}, enclosed(t, "v1", "ConfigMap", &gone)},
 		{"DELETED", p, engine.Event{Type: engine.Deleted, Object: o, Revision: 9, Record: record},
 			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: gone.ObjectMeta})},
-		{"BOOKMARK", f, engine.Event{Type: engine.Bookmark, Revision: 12, InitialEnd: true}, enclosed(t, "v1", "ConfigMap", &bookmark)},
+		{"BOOKMARK", f, engine.Event{Type: engine.Bookmark, Revision: 12, InitialEnd: true},
+			enclosed(t, "v1", "ConfigMap", &bookmark)},
 		{"BOOKMARK", p, engine.Event{Type: engine.Bookmark, Revision: 12, InitialEnd: true},
-			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata", &metav1.PartialObjectMetadata{ObjectMeta: bookmark.ObjectMeta})},
+			enclosed(t, "meta.k8s.io/v1", "PartialObjectMetadata",
+				&metav1.PartialObjectMetadata{ObjectMeta: bookmark.ObjectMeta})},
 	} {
 		got, err := c.frames.Append(nil, &c.event)
 		if err != nil {

@@ -35,7 +35,8 @@ func thingType(t testing.TB) *engine.Resource {
 			Group: "example.com", Version: "v1", Name: "things", Kind: "Thing", ListKind: "ThingList",
 		},
 		Reading: engine.Reading{
-			Columns: []engine.Column{{Name: "Name", Type: "string"}, {Name: "N", Type: "integer", Priority: 1}, {Name: "Up", Type: "boolean"}, {Name: "None", Type: "string"}},
+			Columns: []engine.Column{{Name: "Name", Type: "string"}, {Name: "N", Type: "integer", Priority: 1},
+				{Name: "Up", Type: "boolean"}, {Name: "None", Type: "string"}},
 			Cells: func(obj object.Value) []any {
 				return []any{obj.At("metadata", "name").Str(), obj.At("spec", "n").Int(), true, nil}
 			},
@@ -47,9 +48,11 @@ func thingType(t testing.TB) *engine.Resource {
 func TestObject(t *testing.T) {
 	o := stored(t, thing, 7)
 	const versioned = `{"annotations":{"a}":"\"}{\\"},"name":"x","resourceVersion":"7","uid":"u"}`
-	check(t, "object", AppendObject(nil, o, false), `{"apiVersion":"example.com/v1","kind":"Thing","metadata":`+versioned+`,"spec":{"n":1}}`)
+	check(t, "object", AppendObject(nil, o, false), `{"apiVersion":"example.com/v1","kind":"Thing","metadata":`+versioned+
+		`,"spec":{"n":1}}`)
 	check(t, "item", AppendItem(nil, o, false), `{"metadata":`+versioned+`,"spec":{"n":1}}`)
-	check(t, "metadata", AppendPartial(nil, o, "v1", false), `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+versioned+`}`)
+	check(t, "metadata", AppendPartial(nil, o, "v1", false),
+		`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`+versioned+`}`)
 
 	dry := stored(t, thing, 0)
 	check(t, "dry object", AppendObject(nil, dry, false), string(dry.Data))
@@ -107,7 +110,8 @@ func TestList(t *testing.T) {
 			}
 		}
 		want := strings.ReplaceAll(c.want, "ITEM", string(AppendItem(nil, o, false)))
-		check(t, c.name, l.Tail(got), strings.ReplaceAll(want, "PARTIAL", string(AppendPartial(nil, o, map[bool]string{true: c.media.Version, false: "v1"}[c.media.Form != Plain], false))))
+		check(t, c.name, l.Tail(got), strings.ReplaceAll(want, "PARTIAL",
+			string(AppendPartial(nil, o, map[bool]string{true: c.media.Version, false: "v1"}[c.media.Form != Plain], false))))
 	}
 }
 
@@ -115,19 +119,23 @@ func TestList(t *testing.T) {
 func TestTableOfOne(t *testing.T) {
 	o := stored(t, thing, 7)
 	for include, object := range map[Include]string{
-		IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)), IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
+		IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)),
+		IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
 	} {
 		got, err := AppendTable(nil, o, NewTable(&engine.Request{Resource: thingType(t)}, "v1", include))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := `"rows":[{"cells":["x",1,true,null],"object":` + object + `}]}`; !strings.HasSuffix(string(got), want) || !json.Valid(got) {
+		if want := `"rows":[{"cells":["x",1,true,null],"object":` + object + `}]}`; !strings.HasSuffix(string(got), want) ||
+			!json.Valid(got) {
 			t.Errorf("got %s\nwant …%s", got, want)
 		}
 	}
 	plain := NewTable(&engine.Request{Resource: &engine.Resource{}}, "v1", IncludeNone)
-	got, err := AppendTable(nil, stored(t, `{"kind":"T","metadata":{"creationTimestamp":"2024-01-02T03:04:05Z","name":"x","uid":"u"}}`, 1), plain)
-	if err != nil || !strings.Contains(string(got), `"cells":["x","2024-01-02T03:04:05Z"]`) || !strings.Contains(string(got), `"name":"Created At","type":"date"`) {
+	got, err := AppendTable(nil,
+		stored(t, `{"kind":"T","metadata":{"creationTimestamp":"2024-01-02T03:04:05Z","name":"x","uid":"u"}}`, 1), plain)
+	if err != nil || !strings.Contains(string(got), `"cells":["x","2024-01-02T03:04:05Z"]`) ||
+		!strings.Contains(string(got), `"name":"Created At","type":"date"`) {
 		t.Errorf("a type without columns: %s, %v", got, err)
 	}
 }
@@ -139,13 +147,15 @@ func TestFrames(t *testing.T) {
 	object := string(AppendObject(nil, o, false))
 	plain := NewFrames(r, Media{}, nil)
 	frame(t, plain, engine.Event{Type: engine.Added, Object: o, Revision: 7}, `{"type":"ADDED","object":`+object+"}\n")
-	frame(t, plain, engine.Event{Type: engine.Modified, Object: o, Revision: 7}, `{"type":"MODIFIED","object":`+object+"}\n")
+	frame(t, plain, engine.Event{Type: engine.Modified, Object: o, Revision: 7},
+		`{"type":"MODIFIED","object":`+object+"}\n")
 	frame(t, plain, engine.Event{Type: engine.Deleted, Object: o, Revision: 9},
 		`{"type":"DELETED","object":`+strings.Replace(object, `"resourceVersion":"7"`, `"resourceVersion":"9"`, 1)+"}\n")
 	frame(t, plain, engine.Event{Type: engine.Bookmark, Revision: 11, InitialEnd: true},
 		`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"11"}}}`+"\n")
 	frame(t, plain, engine.Event{Type: engine.Bookmark, Revision: 12},
-		`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"resourceVersion":"12"}}}`+"\n")
+		`{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"resourceVersion":"12"}}}`+
+			"\n")
 
 	metadata := NewFrames(r, Media{Form: AsPartial, Version: "v1"}, nil)
 	record := &store.Record{New: o, Revision: 7}
@@ -181,7 +191,8 @@ func frame(t *testing.T, f *Frames, e engine.Event, want string) {
 
 // SPEC: WATCH-3
 func TestErrorFrame(t *testing.T) {
-	status := object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "code", object.IntOf(410))
+	status := object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "code",
+		object.IntOf(410))
 	failed, err := NewFrames(thingType(t), Media{}, nil).AppendError(nil, status)
 	if err != nil {
 		t.Fatal(err)

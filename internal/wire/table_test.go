@@ -21,7 +21,8 @@ func agedType(made *int) *engine.Resource {
 			Columns: []engine.Column{{Name: "Name"}, {Name: "Restarts"}, {Name: "Age"}},
 			Cells: func(obj object.Value) []any {
 				*made++
-				return []any{obj.At("metadata", "name").Str(), engine.Age{Before: `"3" (`, Since: born, After: ` "ago")`}, engine.Age{Since: born.Add(-time.Hour)}}
+				return []any{obj.At("metadata", "name").Str(), engine.Age{Before: `"3" (`, Since: born, After: ` "ago")`},
+					engine.Age{Since: born.Add(-time.Hour)}}
 			},
 		},
 	}
@@ -51,10 +52,12 @@ func TestRowsAreKept(t *testing.T) {
 	} {
 		now := born.Add(time.Duration(hours) * time.Hour)
 		for include, object := range map[Include]string{
-			IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)), IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
+			IncludeNone: "null", IncludeObject: string(AppendObject(nil, o, false)),
+			IncludeMetadata: string(AppendPartial(nil, o, "v1", false)),
 		} {
 			table := NewTable(&engine.Request{Resource: r}, "v1", include)
-			check(t, fmt.Sprint(hours, " hours, ", include), []byte(rowAsOf(t, table, o, now)), `{"cells":`+want+`,"object":`+object+`}`)
+			check(t, fmt.Sprint(hours, " hours, ", include), []byte(rowAsOf(t, table, o, now)),
+				`{"cells":`+want+`,"object":`+object+`}`)
 		}
 	}
 	if made != 1 {
@@ -101,7 +104,8 @@ func TestListsAreArranged(t *testing.T) {
 		for o := range arranged {
 			rows += rowAsOf(t, table, o, born)
 		}
-		if got := strings.ReplaceAll(strings.ReplaceAll(rows, `{"cells":[`, ""), `],"object":null}`, " "); got != `"o3" "o2" "o1 (default)" "o0" ` {
+		if got := strings.ReplaceAll(strings.ReplaceAll(rows, `{"cells":[`, ""), `],"object":null}`,
+			" "); got != `"o3" "o2" "o1 (default)" "o0" ` {
 			t.Errorf("marked: %s", got)
 		}
 	}
@@ -122,9 +126,11 @@ func TestRowsAllocateNothing(t *testing.T) {
 
 // pod is of about the size that Pods have when they are created.
 var pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"creationTimestamp":"2026-01-02T03:04:05Z","labels":{"app":"web","pod-template-hash":"5d59d67564"},"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:labels":{".":{},"f:app":{},"f:pod-template-hash":{}}},"f:spec":{"f:containers":{` +
-	strings.Repeat(`"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}},`, 2) +
+	strings.Repeat(
+		`"k:{\"name\":\"web\"}":{".":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},"f:name":{},"f:resources":{".":{},"f:limits":{".":{},"f:cpu":{},"f:memory":{}}},"f:terminationMessagePath":{},"f:terminationMessagePolicy":{}},`, 2) +
 	`"x":{}},"f:dnsPolicy":{},"f:restartPolicy":{}}},"manager":"bench","operation":"Update","time":"2026-01-02T03:04:05Z"}],"name":"web-5d59d67564-00001","namespace":"bench","uid":"13662f8e-e4f9-439e-ac89-0e4bccf4a4f4"},"spec":{"containers":[` +
-	strings.Repeat(`{"env":[{"name":"LOG_LEVEL","value":"info"}],"image":"registry.example.com/team/web:v1.25.3","imagePullPolicy":"IfNotPresent","name":"web","ports":[{"containerPort":8080,"name":"http","protocol":"TCP"}],"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"},`, 2) +
+	strings.Repeat(
+		`{"env":[{"name":"LOG_LEVEL","value":"info"}],"image":"registry.example.com/team/web:v1.25.3","imagePullPolicy":"IfNotPresent","name":"web","ports":[{"containerPort":8080,"name":"http","protocol":"TCP"}],"resources":{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"128Mi"}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"},`, 2) +
 	`{"name":"x"}],"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30},"status":{"phase":"Pending","qosClass":"Burstable"}}`
 
 func BenchmarkRow(b *testing.B) {

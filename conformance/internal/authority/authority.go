@@ -31,8 +31,9 @@ func (a *Authority) New(name string, life time.Duration) (*Authority, error) {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(life),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	by := &Authority{template, key}
 	if a != nil {
@@ -57,14 +58,17 @@ func (a *Authority) KeyPEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), err
 }
 
-// Sign makes a certificate of a client, which lasts an hour, or what is made of it by change. Above is what stands behind it.
-func (a *Authority) Sign(subject pkix.Name, change func(*x509.Certificate), above ...*Authority) (*tls.Certificate, error) {
+// Sign makes a certificate of a client, which lasts an hour, or what is made of it by change. Above is what stands
+// behind it.
+func (a *Authority) Sign(subject pkix.Name, change func(*x509.Certificate), above ...*Authority) (*tls.Certificate,
+	error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: subject, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(2), Subject: subject, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, KeyUsage: x509.KeyUsageDigitalSignature,
 	}
 	if change != nil {

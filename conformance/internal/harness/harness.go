@@ -36,7 +36,8 @@ import (
 )
 
 // AdminToken may do all; UserToken belongs to somebody who may do nothing; ManagerToken and SchedulerToken belong to
-// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do. Nodes have tokens, too: NodeToken.
+// kube-controller-manager and kube-scheduler, who may do what the bootstrap policy lets them do. Nodes have tokens,
+// too: NodeToken.
 const (
 	AdminToken     = "admintoken"
 	UserToken      = "usertoken"

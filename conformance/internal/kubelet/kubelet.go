@@ -1,9 +1,11 @@
-// Package kubelet pretends to be the nodes of a cluster: it registers Nodes, keeps their Leases and conditions, and reports of the
-// Pods that are bound to them what a kubelet would report, without running anything. Each node does that as a user of its own, who
-// may do what the node authorizer allows: it sees its own Pods, and reads what they refer to before they begin.
+// Package kubelet pretends to be the nodes of a cluster: it registers Nodes, keeps their Leases and conditions, and
+// reports of the Pods that are bound to them what a kubelet would report, without running anything. Each node does that
+// as a user of its own, who may do what the node authorizer allows: it sees its own Pods, and reads what they refer to
+// before they begin.
 //
-// A container that runs to its end (restartPolicy is not Always) ends after RunTime, with the exit code that the annotation
-// ExitCode of its Pod has. Pods that are deleted get a terminal phase and are then deleted for good, as a kubelet does it.
+// A container that runs to its end (restartPolicy is not Always) ends after RunTime, with the exit code that the
+// annotation ExitCode of its Pod has. Pods that are deleted get a terminal phase and are then deleted for good, as a
+// kubelet does it.
 package kubelet
 
 import (
@@ -62,7 +64,8 @@ type node struct {
 	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
-// Run registers the nodes and works until ctx ends. It returns an error if a Node cannot be registered, and then ends the others.
+// Run registers the nodes and works until ctx ends. It returns an error if a Node cannot be registered, and then ends
+// the others.
 func (k *Kubelet) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -89,9 +92,10 @@ func (n *node) run(ctx context.Context) error {
 	}
 	n.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	// A node may list and watch Pods only where it asks for those that are bound to it.
-	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0, informers.WithTweakListOptions(func(o *meta.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.name).String()
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(n.client, 0,
+		informers.WithTweakListOptions(func(o *meta.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", n.name).String()
+		}))
 	informer := factory.Core().V1().Pods()
 	n.pods = informer.Lister()
 	enqueue := func(obj any) {
@@ -126,7 +130,8 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) register(ctx context.Context) error {
 	own := &core.Node{ObjectMeta: meta.ObjectMeta{Name: n.name, Labels: map[string]string{
 		core.LabelHostname: n.name, core.LabelOSStable: "linux", core.LabelArchStable: "amd64"}}}
-	if _, err := n.client.CoreV1().Nodes().Create(ctx, own, meta.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := n.client.CoreV1().Nodes().Create(ctx, own, meta.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	seconds := int32(40)
@@ -167,7 +172,8 @@ func (n *node) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = n.client.CoreV1().Nodes().Patch(ctx, n.name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
+	_, err = n.client.CoreV1().Nodes().Patch(ctx, n.name, types.StrategicMergePatchType, patch,
+		meta.PatchOptions{}, "status")
 	return err
 }
 
@@ -251,9 +257,10 @@ func (n *node) read(ctx context.Context, pod *core.Pod) error {
 		}
 	}
 	if account := pod.Spec.ServiceAccountName; account != "" {
-		_, err := c.ServiceAccounts(pod.Namespace).CreateToken(ctx, account, &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{
-			BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
-		}}, meta.CreateOptions{})
+		_, err := c.ServiceAccounts(pod.Namespace).CreateToken(ctx, account,
+			&authentication.TokenRequest{Spec: authentication.TokenRequestSpec{
+				BoundObjectRef: &authentication.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+			}}, meta.CreateOptions{})
 		errs = append(errs, told("token", account, err))
 	}
 	return errors.Join(errs...)
@@ -276,8 +283,9 @@ func (k *Kubelet) begin(pod *core.Pod) core.PodStatus {
 		Conditions: conditions(core.ConditionTrue, "")}
 	for _, c := range pod.Spec.Containers {
 		started := true
-		status.ContainerStatuses = append(status.ContainerStatuses, core.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true,
-			Started: &started, State: core.ContainerState{Running: &core.ContainerStateRunning{StartedAt: now}}})
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			core.ContainerStatus{Name: c.Name, Image: c.Image, Ready: true,
+				Started: &started, State: core.ContainerState{Running: &core.ContainerStateRunning{StartedAt: now}}})
 	}
 	return status
 }
@@ -291,8 +299,10 @@ func end(pod *core.Pod, phase core.PodPhase, code int32) core.PodStatus {
 	status := core.PodStatus{Phase: phase, Conditions: conditions(core.ConditionFalse, reason)}
 	for _, c := range pod.Spec.Containers {
 		started := false
-		status.ContainerStatuses = append(status.ContainerStatuses, core.ContainerStatus{Name: c.Name, Image: c.Image, Started: &started,
-			State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, FinishedAt: meta.Now(), Reason: "Completed"}}})
+		status.ContainerStatuses = append(status.ContainerStatuses,
+			core.ContainerStatus{Name: c.Name, Image: c.Image, Started: &started,
+				State: core.ContainerState{Terminated: &core.ContainerStateTerminated{ExitCode: code, FinishedAt: meta.Now(),
+					Reason: "Completed"}}})
 	}
 	return status
 }
@@ -315,6 +325,7 @@ func (n *node) report(ctx context.Context, pod *core.Pod, status core.PodStatus)
 	if err != nil {
 		return err
 	}
-	_, err = n.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, meta.PatchOptions{}, "status")
+	_, err = n.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch,
+		meta.PatchOptions{}, "status")
 	return err
 }

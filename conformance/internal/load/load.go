@@ -104,7 +104,8 @@ func Refused(err error) bool {
 		return false
 	}
 	switch status.Code {
-	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented:
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType,
+		http.StatusNotImplemented:
 		return true
 	}
 	return false

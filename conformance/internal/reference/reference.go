@@ -166,7 +166,8 @@ func buildKubernetes(dir string, log io.Writer, program string) error {
 		return err
 	}
 	files := map[string]string{
-		"go.mod": fmt.Sprintf("module reference-kube\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v%s\n\nrequire (\n%s)\n\nreplace (\n%s)\n",
+		"go.mod": fmt.Sprintf(
+			"module reference-kube\n\ngo 1.26.0\n\nrequire k8s.io/kubernetes v%s\n\nrequire (\n%s)\n\nreplace (\n%s)\n",
 			Kubernetes, requires.String(), replaces.String()),
 		"tools.go": "//go:build tools\n\npackage tools\n",
 	}

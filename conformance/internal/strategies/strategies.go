@@ -164,7 +164,9 @@ var Of = map[schema.GroupKind]Strategies{
 
 	{Group: "flowcontrol.apiserver.k8s.io", Kind: "FlowSchema"}: withStatus(flowschema.Strategy,
 		flowschema.StatusStrategy),
-	{Group: "flowcontrol.apiserver.k8s.io", Kind: "PriorityLevelConfiguration"}: withStatus(prioritylevelconfiguration.Strategy, prioritylevelconfiguration.StatusStrategy),
+	{Group: "flowcontrol.apiserver.k8s.io",
+		Kind: "PriorityLevelConfiguration"}: withStatus(prioritylevelconfiguration.Strategy,
+		prioritylevelconfiguration.StatusStrategy),
 
 	{Group: "networking.k8s.io", Kind: "Ingress"}:       withStatus(ingress.Strategy, ingress.StatusStrategy),
 	{Group: "networking.k8s.io", Kind: "IngressClass"}:  plain(ingressclass.Strategy),
@@ -202,11 +204,16 @@ var Of = map[schema.GroupKind]Strategies{
 	{Group: "storagemigration.k8s.io", Kind: "StorageVersionMigration"}: withStatus(storagemigration.Strategy,
 		storagemigration.StatusStrategy),
 
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicy"}:        plain(mutatingadmissionpolicy.NewStrategy(nil, nil)),
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingAdmissionPolicyBinding"}: plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
-	{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}:   plain(mutatingwebhookconfiguration.Strategy),
+	{Group: "admissionregistration.k8s.io",
+		Kind: "MutatingAdmissionPolicy"}: plain(mutatingadmissionpolicy.NewStrategy(nil, nil)),
+	{Group: "admissionregistration.k8s.io",
+		Kind: "MutatingAdmissionPolicyBinding"}: plain(mutatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
+	{Group: "admissionregistration.k8s.io",
+		Kind: "MutatingWebhookConfiguration"}: plain(mutatingwebhookconfiguration.Strategy),
 	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicy"}: withStatus(policies,
 		validatingadmissionpolicy.NewStatusStrategy(policies)),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingAdmissionPolicyBinding"}: plain(validatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
-	{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"}:   plain(validatingwebhookconfiguration.Strategy),
+	{Group: "admissionregistration.k8s.io",
+		Kind: "ValidatingAdmissionPolicyBinding"}: plain(validatingadmissionpolicybinding.NewStrategy(nil, nil, unresolved)),
+	{Group: "admissionregistration.k8s.io",
+		Kind: "ValidatingWebhookConfiguration"}: plain(validatingwebhookconfiguration.Strategy),
 }

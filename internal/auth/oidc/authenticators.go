@@ -171,7 +171,8 @@ type authenticator struct {
 	groupsOf *distributed // nil: groups are no claim
 }
 
-func newAuthenticator(ctx context.Context, of *Authenticator, compiled *expressions, config Config) (*authenticator, error) {
+func newAuthenticator(ctx context.Context, of *Authenticator, compiled *expressions,
+	config Config) (*authenticator, error) {
 	source, err := newSource(&of.Issuer, config)
 	if err != nil {
 		return nil, err

@@ -87,9 +87,11 @@ type Mapping struct {
 	ValueExpression string `json:"valueExpression"`
 }
 
-var versions = []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1", "apiserver.config.k8s.io/v1alpha1"}
+var versions = []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1beta1",
+	"apiserver.config.k8s.io/v1alpha1"}
 
-// Load reads a configuration from a file, and returns the text of the file as well. What it says is not looked at yet: New does.
+// Load reads a configuration from a file, and returns the text of the file as well. What it says is not looked at yet:
+// New does.
 func Load(file string) (*Configuration, []byte, error) {
 	text, err := os.ReadFile(file)
 	var c *Configuration

@@ -13,9 +13,9 @@ import (
 // maxClaimIssuers bounds the issuers of distributed claims, whose names come from what endpoints answer.
 const maxClaimIssuers = 32
 
-// distributed gets a claim from where a token says that it is (OpenID Connect Core 1.0, 5.6.2): the token names an endpoint, and what
-// the endpoint answers is a token, too, whose issuer is asked for its keys when it is met for the first time. Until it has
-// answered, the claim cannot be got.
+// distributed gets a claim from where a token says that it is (OpenID Connect Core 1.0, 5.6.2): the token names an
+// endpoint, and what the endpoint answers is a token, too, whose issuer is asked for its keys when it is met for the
+// first time. Until it has answered, the claim cannot be got.
 type distributed struct {
 	ctx   context.Context
 	claim string
@@ -31,7 +31,8 @@ type endpoint struct {
 	AccessToken string `json:"access_token,omitempty"`
 }
 
-// expand adds the claim if it is elsewhere. A claim that is there itself, and one that is nowhere, are left as they are.
+// expand adds the claim if it is elsewhere. A claim that is there itself, and one that is nowhere, are left as they
+// are.
 func (d *distributed) expand(ctx context.Context, c claims) error {
 	if c.has(d.claim) || !c.has("_claim_names") {
 		return nil
@@ -77,7 +78,8 @@ func (d *distributed) resolve(ctx context.Context, at endpoint) (json.RawMessage
 	}
 	v := d.source(issuer).verifier()
 	if v == nil {
-		return nil, fmt.Errorf("verifying untrusted issuer %v failed: verifier not initialized for issuer: %q", issuer, issuer)
+		return nil, fmt.Errorf("verifying untrusted issuer %v failed: verifier not initialized for issuer: %q",
+			issuer, issuer)
 	}
 	c, err := v.verify(ctx, token)
 	if err != nil {

@@ -202,7 +202,8 @@ func (m *mapping) checkClaims(ctx context.Context) error {
 			return fmt.Errorf("oidc: parse claim %s: %w", r.Claim, err)
 		}
 		if value != r.RequiredValue {
-			return fmt.Errorf("oidc: required claim %s value does not match. Got = %s, want = %s", r.Claim, value, r.RequiredValue)
+			return fmt.Errorf("oidc: required claim %s value does not match. Got = %s, want = %s", r.Claim, value,
+				r.RequiredValue)
 		}
 	}
 	err := check(m.expressions.claims, func(e *cel.TokenExpression) (cel.Result, error) { return m.run(ctx, e) })

@@ -24,8 +24,9 @@ func configuration(i *issuertest.Issuer, mappings, rest string) string {
 	if err != nil {
 		panic(err)
 	}
-	return fmt.Sprintf("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: %s\n    audiences: [me]\n"+
-		"    certificateAuthority: %s\n  claimMappings: %s\n%s", i.URL, ca, mappings, rest)
+	return fmt.Sprintf(
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: %s\n    audiences: [me]\n"+
+			"    certificateAuthority: %s\n  claimMappings: %s\n%s", i.URL, ca, mappings, rest)
 }
 
 const bySub = `{username: {claim: sub, prefix: "x:"}, groups: {claim: groups, prefix: "g:"}}`
@@ -91,17 +92,23 @@ func TestTokens(t *testing.T) {
 		{"one group", i.Token(claims(issuertest.Claims{"groups": "devs"})), "x:jane [g:devs]"},
 		{"groups that are none", i.Token(claims(issuertest.Claims{"groups": 1})), "oidc: parse groups claim"},
 		{"no name", i.Token(claims(issuertest.Claims{"sub": nil})), `oidc: parse username claims "sub": claim not present`},
-		{"a name that is none", i.Token(claims(issuertest.Claims{"sub": 1})), "oidc: verify token: oidc: failed to unmarshal claims"},
-		{"another audience", i.Token(claims(issuertest.Claims{"aud": "you"})), `oidc: verify token: oidc: expected audience "me" got ["you"]`},
+		{"a name that is none", i.Token(claims(issuertest.Claims{"sub": 1})),
+			"oidc: verify token: oidc: failed to unmarshal claims"},
+		{"another audience", i.Token(claims(issuertest.Claims{"aud": "you"})),
+			`oidc: verify token: oidc: expected audience "me" got ["you"]`},
 		{"several audiences", i.Token(claims(issuertest.Claims{"aud": []string{"you", "me"}})), "x:jane [g:devs]"},
-		{"expired", i.Token(claims(issuertest.Claims{"exp": now.Add(-time.Minute).Unix()})), "oidc: verify token: oidc: token is expired"},
+		{"expired", i.Token(claims(issuertest.Claims{"exp": now.Add(-time.Minute).Unix()})),
+			"oidc: verify token: oidc: token is expired"},
 		{"no end", i.Token(claims(issuertest.Claims{"exp": nil})), "oidc: verify token: oidc: token is expired"},
 		{"a minute early", i.Token(claims(issuertest.Claims{"nbf": now.Add(50 * time.Second).Unix()})), "x:jane [g:devs]"},
-		{"two minutes early", i.Token(claims(issuertest.Claims{"nbf": now.Add(2 * time.Minute).Unix()})), "oidc: verify token: oidc: current time"},
+		{"two minutes early", i.Token(claims(issuertest.Claims{"nbf": now.Add(2 * time.Minute).Unix()})),
+			"oidc: verify token: oidc: current time"},
 		{"another issuer", other.Token(claims(nil)), "nobody"},
 		{"another issuer's key", other.Key().Sign(t, "", payload), "oidc: verify token: failed to verify signature"},
-		{"alg none", i.Key().Sign(t, `{"alg":"none"}`, payload), `oidc: verify token: oidc: id token signed with unsupported algorithm`},
-		{"alg HS256", i.Key().Sign(t, `{"alg":"HS256"}`, payload), `oidc: verify token: oidc: id token signed with unsupported algorithm`},
+		{"alg none", i.Key().Sign(t, `{"alg":"none"}`, payload),
+			`oidc: verify token: oidc: id token signed with unsupported algorithm`},
+		{"alg HS256", i.Key().Sign(t, `{"alg":"HS256"}`, payload),
+			`oidc: verify token: oidc: id token signed with unsupported algorithm`},
 		{"another alg than the key's", i.Key().Sign(t, fmt.Sprintf(`{"alg":"RS512","kid":%q}`, i.Key().ID), payload),
 			"oidc: verify token: failed to verify signature"},
 		{"no signature", good[:strings.LastIndex(good, ".")+1], "oidc: verify token: failed to verify signature"},
@@ -109,7 +116,8 @@ func TestTokens(t *testing.T) {
 		{"dots", "..", "nobody"},
 		{"JSON", `{"a":1}.e30.x`, "nobody"},
 	} {
-		if got := asked(t, a, c.token); got != c.want && !(strings.HasPrefix(got, c.want) && strings.HasPrefix(c.want, "oidc")) {
+		if got := asked(t, a, c.token); got != c.want && !(strings.HasPrefix(got, c.want) &&
+			strings.HasPrefix(c.want, "oidc")) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -148,7 +156,10 @@ func TestKeysAreReplaced(t *testing.T) {
 // SPEC: AUTH-1
 func TestIssuerThatIsNotThere(t *testing.T) {
 	i := issuertest.Start(t)
-	i.Handle(issuertest.DiscoveryPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(i.Discovery("https://other.example.com")) })
+	i.Handle(issuertest.DiscoveryPath, func(w http.ResponseWriter, _ *http.Request) {
+		_,
+			_ = w.Write(i.Discovery("https://other.example.com"))
+	})
 	a, err := New(parsed(t, configuration(i, bySub, "")), quiet())
 	if err != nil {
 		t.Fatal(err)
@@ -189,11 +200,13 @@ func TestIssuerThatIsNotThere(t *testing.T) {
 func TestMappings(t *testing.T) {
 	i := issuertest.Start(t)
 	claims := issuertest.Claims{
-		"sub": "jane", "aud": []string{"me", "you"}, "email": "jane@example.com", "email_verified": false, "jti": "7", "groups": []string{"devs", ""},
+		"sub": "jane", "aud": []string{"me", "you"}, "email": "jane@example.com", "email_verified": false, "jti": "7",
+		"groups": []string{"devs", ""},
 		"nested": map[string]any{"role": "boss", "example.com/x": "y"}, "number": 3,
 	}
 	for _, c := range []struct{ mappings, rest, want string }{
-		{mappings: `{username: {expression: "'x:' + claims.nested.role"}}`, want: "x:boss  [] map[authentication.kubernetes.io/credential-id:[JTI=7]]"},
+		{mappings: `{username: {expression: "'x:' + claims.nested.role"}}`,
+			want: "x:boss  [] map[authentication.kubernetes.io/credential-id:[JTI=7]]"},
 		{mappings: `{username: {expression: "claims.nested.example__dot__com__slash__x"}, groups: {expression: "claims.groups"}, uid: {claim: nested.role}}`,
 			want: `oidc: parse uid claim "nested.role": claim not present`},
 		{mappings: `{username: {claim: sub, prefix: ""}, groups: {expression: "claims.groups + ['ops']"}, uid: {expression: "claims.jti"},` +
@@ -207,13 +220,17 @@ func TestMappings(t *testing.T) {
 			want: "oidc: error evaluating username claim expression: expression 'claims.missing' resulted in error: no such key: missing"},
 		{mappings: `{username: {claim: sub, prefix: ""}, groups: {expression: "claims.number"}}`,
 			want: "oidc: error evaluating group claim expression: expression must return a string or a list of strings"},
-		{mappings: `{username: {claim: sub, prefix: ""}}`, rest: "  claimValidationRules:\n  - {claim: sub, requiredValue: joe}\n",
+		{mappings: `{username: {claim: sub, prefix: ""}}`,
+			rest: "  claimValidationRules:\n  - {claim: sub, requiredValue: joe}\n",
 			want: "oidc: required claim sub value does not match. Got = jane, want = joe"},
-		{mappings: `{username: {claim: sub, prefix: ""}}`, rest: "  claimValidationRules:\n  - {claim: missing, requiredValue: joe}\n",
+		{mappings: `{username: {claim: sub, prefix: ""}}`,
+			rest: "  claimValidationRules:\n  - {claim: missing, requiredValue: joe}\n",
 			want: "oidc: required claim missing not present in ID token"},
-		{mappings: `{username: {claim: sub, prefix: ""}}`, rest: "  claimValidationRules:\n  - {expression: 'claims.number > 5.0', message: too small}\n",
+		{mappings: `{username: {claim: sub, prefix: ""}}`,
+			rest: "  claimValidationRules:\n  - {expression: 'claims.number > 5.0', message: too small}\n",
 			want: "oidc: error evaluating claim validation expression: validation expression 'claims.number > 5.0' failed: too small"},
-		{mappings: `{username: {claim: sub, prefix: "system:"}}`, rest: "  userValidationRules:\n  - {expression: \"!user.username.startsWith('system:')\", message: refused}\n",
+		{mappings: `{username: {claim: sub, prefix: "system:"}}`,
+			rest: "  userValidationRules:\n  - {expression: \"!user.username.startsWith('system:')\", message: refused}\n",
 			want: "oidc: error evaluating user info validation rule: validation expression '!user.username.startsWith('system:')' failed: refused"},
 	} {
 		a := started(t, configuration(i, c.mappings, c.rest))
@@ -262,7 +279,8 @@ func TestDistributedClaims(t *testing.T) {
 	if got = asked(t, a, token(i.URL+"/groups")); !strings.Contains(got, "did not contain claim: groups") {
 		t.Error(got)
 	}
-	if got = asked(t, a, token(i.URL+"/nothing")); !strings.Contains(got, "error while getting distributed claim JWT: 404 Not Found") {
+	if got = asked(t, a, token(i.URL+"/nothing")); !strings.Contains(got,
+		"error while getting distributed claim JWT: 404 Not Found") {
 		t.Error(got)
 	}
 }
@@ -272,7 +290,8 @@ func TestDiscoveryElsewhere(t *testing.T) {
 	i := issuertest.Start(t)
 	const name = "https://issuer.invalid"
 	i.Handle("/elsewhere", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(i.Discovery(name)) })
-	text := strings.Replace(configuration(i, bySub, ""), "url: "+i.URL, "url: "+name+"\n    discoveryURL: "+i.URL+"/elsewhere", 1)
+	text := strings.Replace(configuration(i, bySub, ""), "url: "+i.URL,
+		"url: "+name+"\n    discoveryURL: "+i.URL+"/elsewhere", 1)
 	a := started(t, text)
 	if got := asked(t, a, i.Token(issuertest.Claims{"iss": name, "sub": "jane", "aud": "me"})); got != "x:jane []" {
 		t.Error(got)
@@ -317,7 +336,8 @@ func TestReload(t *testing.T) {
 	if err := r.current.Load().wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ofOne, ofTwo := one.Token(issuertest.Claims{"sub": "jane", "aud": "me"}), two.Token(issuertest.Claims{"sub": "joe", "aud": "me"})
+	ofOne, ofTwo := one.Token(issuertest.Claims{"sub": "jane", "aud": "me"}),
+		two.Token(issuertest.Claims{"sub": "joe", "aud": "me"})
 	expect := func(when, wantOne, wantTwo string) {
 		t.Helper()
 		if gotOne, gotTwo := asked(t, r, ofOne), asked(t, r, ofTwo); gotOne != wantOne || gotTwo != wantTwo {
@@ -325,7 +345,8 @@ func TestReload(t *testing.T) {
 		}
 	}
 	expect("at first", "x:jane []", "nobody")
-	for _, bad := range []string{"", "x", strings.Replace(first, "sub", "sub, expression: x", 1), strings.Replace(first, "/livez", "/readyz", 1)} {
+	for _, bad := range []string{"", "x", strings.Replace(first, "sub", "sub, expression: x", 1),
+		strings.Replace(first, "/livez", "/readyz", 1)} {
 		write(bad)
 		if err := <-told; err == nil {
 			t.Errorf("%q was taken", bad)
@@ -361,11 +382,13 @@ func TestBadSettings(t *testing.T) {
 	}
 	config = quiet()
 	config.Own = []string{i.URL}
-	if _, err := New(c, config); err == nil || !strings.Contains(err.Error(), "URL must not overlap with disallowed issuers") {
+	if _, err := New(c, config); err == nil || !strings.Contains(err.Error(),
+		"URL must not overlap with disallowed issuers") {
 		t.Error(err)
 	}
 	c.JWT[0].Issuer.EgressSelectorType = "cluster"
-	if _, err := New(c, quiet()); err == nil || err.Error() != `oidc: egress lookup required with egress selector type "cluster"` {
+	if _, err := New(c, quiet()); err == nil ||
+		err.Error() != `oidc: egress lookup required with egress selector type "cluster"` {
 		t.Error(err)
 	}
 }

@@ -85,21 +85,22 @@ func (r *Reloader) Token(ctx context.Context, token string, audiences []string) 
 // Healthy waits until all issuers are known, and says why one is not.
 func (r *Reloader) Healthy(ctx context.Context) error { return r.current.Load().wait(ctx) }
 
-// Run asks the issuers for their keys and follows the file of the configuration until ctx ends, and then closes the authenticators.
-// Without a file it waits for the end.
+// Run asks the issuers for their keys and follows the file of the configuration until ctx ends, and then closes the
+// authenticators. Without a file it waits for the end.
 func (r *Reloader) Run(ctx context.Context, file string) {
 	r.current.Load().Start()
 	if file == "" {
 		<-ctx.Done()
 	} else {
-		configfile.Watch(ctx, file, r.text, configfile.Interval, func(text []byte, err error) { r.reload(ctx, file, text, err) })
+		configfile.Watch(ctx, file, r.text, configfile.Interval,
+			func(text []byte, err error) { r.reload(ctx, file, text, err) })
 	}
 	r.draining.Wait()
 	r.current.Load().Close()
 }
 
-// reload replaces the authenticators by those of another text. As long as an issuer does not answer that the new ones need, they are
-// tried again, with what is in the file by then.
+// reload replaces the authenticators by those of another text. As long as an issuer does not answer that the new ones
+// need, they are tried again, with what is in the file by then.
 func (r *Reloader) reload(ctx context.Context, file string, text []byte, err error) {
 	for ctx.Err() == nil {
 		again := false
@@ -125,7 +126,8 @@ func (r *Reloader) reload(ctx context.Context, file string, text []byte, err err
 
 func (r *Reloader) tell(file string, text []byte, err error) {
 	if err != nil {
-		r.config.Logger.Error("the authentication configuration was not reloaded; the one before is in use", "file", file, "error", err)
+		r.config.Logger.Error("the authentication configuration was not reloaded; the one before is in use", "file", file,
+			"error", err)
 	} else {
 		r.config.Logger.Info("the authentication configuration was reloaded", "file", file)
 	}
@@ -134,8 +136,8 @@ func (r *Reloader) tell(file string, text []byte, err error) {
 	}
 }
 
-// replace makes authenticators of a new configuration, and puts them in the place of the old ones when their issuers are known. Again
-// says of an error that it may pass.
+// replace makes authenticators of a new configuration, and puts them in the place of the old ones when their issuers
+// are known. Again says of an error that it may pass.
 func (r *Reloader) replace(ctx context.Context, text []byte) (again bool, err error) {
 	c, err := Parse(text)
 	if err != nil {

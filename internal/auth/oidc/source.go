@@ -135,7 +135,8 @@ func (s *source) discover(ctx context.Context) (*verifier, error) {
 	client := s.client
 	if s.config.Metrics != nil {
 		client = &http.Client{Timeout: client.Timeout, Transport: &watched{
-			by: client.Transport, url: document.Keys, told: func(keys []byte) { s.config.Metrics.Fetched(s.issuer, keys) }, ctx: ctx,
+			by: client.Transport, url: document.Keys, told: func(keys []byte) { s.config.Metrics.Fetched(s.issuer, keys) },
+			ctx: ctx,
 		}}
 	}
 	keys := oidclib.NewRemoteKeySet(oidclib.ClientContext(ctx, client), document.Keys)
@@ -162,12 +163,13 @@ type verifier struct {
 	now        func() time.Time
 }
 
-// verify is what a token says, if its issuer has signed it, for one of the audiences, and now is its time. The library is newer than
-// the reference's: it words bad algorithms otherwise, and it takes tokens five minutes before their time.
+// verify is what a token says, if its issuer has signed it, for one of the audiences, and now is its time. The library
+// is newer than the reference's: it words bad algorithms otherwise, and it takes tokens five minutes before their time.
 func (v *verifier) verify(ctx context.Context, token string) (claims, error) {
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
 	if _, err := jose.ParseSignedCompact(compact(token), v.taken); errors.As(err, &algorithm) {
-		return nil, fmt.Errorf("oidc: id token signed with unsupported algorithm, expected %q got %q", v.algorithms, algorithm.Got)
+		return nil, fmt.Errorf("oidc: id token signed with unsupported algorithm, expected %q got %q", v.algorithms,
+			algorithm.Got)
 	}
 	verified, err := v.by.Verify(ctx, token)
 	if err != nil {

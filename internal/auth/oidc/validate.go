@@ -47,7 +47,8 @@ type rule struct {
 	message string
 }
 
-// Validate says what is wrong with the configuration. Own are issuers that nobody else may claim to be: those of service accounts.
+// Validate says what is wrong with the configuration. Own are issuers that nobody else may claim to be: those of
+// service accounts.
 func (c *Configuration) Validate(own []string) error {
 	_, errs := c.compile(own)
 	return errs.ToAggregate()
@@ -196,13 +197,16 @@ func (v *validation) audiences(i *Issuer, path *field.Path) {
 	switch {
 	case i.AudienceMatchPolicy == matchAny:
 	case len(i.Audiences) > 1:
-		v.invalid(policy, fielderrors.Word(i.AudienceMatchPolicy), "audienceMatchPolicy must be MatchAny for multiple audiences")
+		v.invalid(policy, fielderrors.Word(i.AudienceMatchPolicy),
+			"audienceMatchPolicy must be MatchAny for multiple audiences")
 	case i.AudienceMatchPolicy != "":
-		v.invalid(policy, fielderrors.Word(i.AudienceMatchPolicy), "audienceMatchPolicy must be empty or MatchAny for single audience")
+		v.invalid(policy, fielderrors.Word(i.AudienceMatchPolicy),
+			"audienceMatchPolicy must be empty or MatchAny for single audience")
 	}
 }
 
-// authorities reads the certificates of a PEM text. What is no certificate is skipped, and what follows a text that is no PEM.
+// authorities reads the certificates of a PEM text. What is no certificate is skipped, and what follows a text that is
+// no PEM.
 func authorities(text string) (*x509.CertPool, error) {
 	pool, found := x509.NewCertPool(), false
 	for rest := []byte(text); len(rest) > 0; {
@@ -329,7 +333,8 @@ func (v *validation) prefixed(p *Prefixed, path *field.Path, needed bool) *cel.T
 			v.required(path, "claim or expression is required")
 		}
 	case p.Prefix == nil:
-		v.required(path.Child("prefix"), "prefix is required when claim is set. It can be set to an empty string to disable prefixing")
+		v.required(path.Child("prefix"),
+			"prefix is required when claim is set. It can be set to an empty string to disable prefixing")
 	}
 	if len(v.errs) > before {
 		return nil

@@ -23,10 +23,14 @@ type BootstrapTokens struct {
 
 var (
 	bootstrapToken = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([a-z0-9]{6})\.([a-z0-9]{16})$`) })
-	bootstrapGroup = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`) })
+	bootstrapGroup = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(
+			`^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$`)
+	})
 )
 
-// Token implements auth.Tokens: it says which node a token is of. What is not right about a Secret makes its token nobody's.
+// Token implements auth.Tokens: it says which node a token is of. What is not right about a Secret makes its token
+// nobody's.
 func (b *BootstrapTokens) Token(ctx context.Context, token string, _ []string) (*access.Identity, error) {
 	parts := bootstrapToken().FindStringSubmatch(token)
 	if parts == nil {

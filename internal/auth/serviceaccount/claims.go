@@ -6,7 +6,8 @@ import (
 	"plinth/internal/access"
 )
 
-// claims are those of a token of a service account: of one that was asked for with a TokenRequest, or of one in a Secret.
+// claims are those of a token of a service account: of one that was asked for with a TokenRequest, or of one in a
+// Secret.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetes `json:"kubernetes.io"`

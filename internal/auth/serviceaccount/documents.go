@@ -10,8 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// The documents by which others find the keys that verify tokens, as OpenID Connect Discovery 1.0 has them: where they are, of what
-// type, and how long they may be kept.
+// The documents by which others find the keys that verify tokens, as OpenID Connect Discovery 1.0 has them: where they
+// are, of what type, and how long they may be kept.
 const (
 	ConfigurationPath = "/.well-known/openid-configuration"
 	KeysPath          = "/openid/v1/jwks"

@@ -57,8 +57,8 @@ type Issuer struct {
 	Audiences []string
 	// MaxSeconds is how long a token lasts at most; 0: as long as somebody asks for.
 	MaxSeconds int64
-	// Extend lets tokens of Pods that are asked for an hour and seven seconds, which is what the admission plugin ServiceAccount
-	// asks for, last a year: clients that do not read their tokens again are only warned of.
+	// Extend lets tokens of Pods that are asked for an hour and seven seconds, which is what the admission plugin
+	// ServiceAccount asks for, last a year: clients that do not read their tokens again are only warned of.
 	Extend  bool
 	Objects *Objects
 	Now     func() time.Time

@@ -56,7 +56,8 @@ func algorithm(key crypto.PublicKey) (jose.SignatureAlgorithm, error) {
 	return "", fmt.Errorf("a %T is no RSA or ECDSA key", key)
 }
 
-// ReadPublicKeys reads all keys of a PEM file: public ones, the public halves of private ones, and those of certificates.
+// ReadPublicKeys reads all keys of a PEM file: public ones, the public halves of private ones, and those of
+// certificates.
 func ReadPublicKeys(file string) ([]crypto.PublicKey, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

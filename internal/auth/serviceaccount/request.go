@@ -20,7 +20,8 @@ import (
 var requestKind = apierr.Type{Group: "authentication.k8s.io", Name: "TokenRequest"}
 
 // Answer answers a TokenRequest for a ServiceAccount with a token. It is the engine's Subresource.Answer.
-func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Object, body object.Value) (object.Value, []string, error) {
+func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Object, body object.Value) (object.Value,
+	[]string, error) {
 	namespace, name, _ := strings.Cut(live.Key.Name, "/")
 	b := &bound{namespace: namespace, name: name, uid: live.Sidecar.UID}
 	meta, err := b.named(body.At("metadata"))
@@ -48,7 +49,8 @@ func (i *Issuer) Answer(ctx context.Context, _ *engine.Request, live *engine.Obj
 	var warnings []string
 	b.lasts = spec.At("expirationSeconds").Int()
 	if i.MaxSeconds > 0 && b.lasts > i.MaxSeconds {
-		warnings = append(warnings, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", b.lasts, i.MaxSeconds))
+		warnings = append(warnings, fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", b.lasts,
+			i.MaxSeconds))
 		b.lasts = i.MaxSeconds
 		spec = spec.With("expirationSeconds", object.IntOf(b.lasts))
 	}
@@ -118,8 +120,9 @@ func (i *Issuer) bind(ctx context.Context, b *bound, ref object.Value) error {
 		}
 	}
 	if uid := ref.At("uid").Str(); uid != "" && uid != to.Sidecar.UID {
-		return apierr.NewConflict(apierr.Type{Name: kind}, name, fmt.Sprintf("the UID in the bound object reference (%s) does not match the UID "+
-			"in record. The object might have been deleted and then recreated", uid))
+		return apierr.NewConflict(apierr.Type{Name: kind}, name,
+			fmt.Sprintf("the UID in the bound object reference (%s) does not match the UID "+
+				"in record. The object might have been deleted and then recreated", uid))
 	}
 	return nil
 }
@@ -149,8 +152,8 @@ func (i *Issuer) bindPod(ctx context.Context, b *bound, to *engine.Object) error
 	return nil
 }
 
-// cannotBind says that tokens are not bound to objects of a kind. The reference binds some to webhook configurations where a
-// feature gate is on that is off by default, and is not there here.
+// cannotBind says that tokens are not bound to objects of a kind. The reference binds some to webhook configurations
+// where a feature gate is on that is off by default, and is not there here.
 func cannotBind(group, version, kind string) error {
 	what := group + "/" + version + ", Kind=" + kind
 	if webhooks(group, version, kind) {
@@ -188,9 +191,11 @@ const (
 func validate(spec object.Value) (wrong field.ErrorList) {
 	path := field.NewPath("spec")
 	if seconds := spec.At("expirationSeconds").Int(); seconds < minSeconds {
-		wrong = append(wrong, field.Invalid(path.Child("expirationSeconds"), seconds, "may not specify a duration less than 10 minutes"))
+		wrong = append(wrong, field.Invalid(path.Child("expirationSeconds"), seconds,
+			"may not specify a duration less than 10 minutes"))
 	} else if seconds > maxSeconds {
-		wrong = append(wrong, field.Invalid(path.Child("expirationSeconds"), seconds, "may not specify a duration larger than 2^32 seconds"))
+		wrong = append(wrong, field.Invalid(path.Child("expirationSeconds"), seconds,
+			"may not specify a duration larger than 2^32 seconds"))
 	}
 	attestations := spec.At("attestations")
 	ref := spec.At("boundObjectRef")
@@ -203,12 +208,14 @@ func validate(spec object.Value) (wrong field.ErrorList) {
 		return wrong
 	}
 	if audiences := spec.At("audiences"); audiences.Len() != 1 {
-		wrong = append(wrong, field.Invalid(path.Child("audiences"), fielderrors.Show(audiences), "must be length 1 when bound to a webhook config"))
+		wrong = append(wrong, field.Invalid(path.Child("audiences"), fielderrors.Show(audiences),
+			"must be length 1 when bound to a webhook config"))
 	}
 	return append(wrong, validateAttestations(attestations, path.Child("attestations"))...)
 }
 
-// apiGroups is the one attestation that there is: of which API group the reviews are that a webhook gets with the token.
+// apiGroups is the one attestation that there is: of which API group the reviews are that a webhook gets with the
+// token.
 const apiGroups = "admissionReviewAPIGroups"
 
 // validateAttestations says what is wrong with what a token for webhooks attests.

@@ -46,8 +46,8 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512,
 }
 
-// Token says whose a token is, if it is one of a service account: nil and no error means that it is none. Audiences are those
-// that it has to be for, one of them; none: those of this server.
+// Token says whose a token is, if it is one of a service account: nil and no error means that it is none. Audiences are
+// those that it has to be for, one of them; none: those of this server.
 func (v *Verifier) Token(ctx context.Context, token string, audiences []string) (*access.Identity, error) {
 	c, err := v.verified(token)
 	if c == nil || err != nil {
@@ -92,7 +92,8 @@ func (v *Verifier) verified(token string) (*claims, error) {
 	if !v.issues(unverifiedIssuer(token)) {
 		return nil, nil
 	}
-	parsed, err := jwt.ParseSigned(strings.Join(strings.Fields(token), ""), algorithms) // white space is nothing, as in the reference
+	// white space is nothing, as in the reference
+	parsed, err := jwt.ParseSigned(strings.Join(strings.Fields(token), ""), algorithms)
 	var algorithm *jose.ErrUnexpectedSignatureAlgorithm
 	switch {
 	case errors.As(err, &algorithm):
@@ -191,7 +192,8 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 		{b.Pod, "pods", b.Namespace, "pod"},
 		{b.Node, "nodes", "", "node"},
 	} {
-		if bound.to == nil || bound.to == b.Node && b.Pod != nil { // of a token for a Pod the Node says where it is, and nothing else
+		// of a token for a Pod the Node says where it is, and nothing else
+		if bound.to == nil || bound.to == b.Node && b.Pod != nil {
 			continue
 		}
 		o, err := v.Objects.get(ctx, bound.resource, bound.namespace, bound.to.Name)
@@ -199,7 +201,8 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 		case err != nil:
 			return errInvalidated
 		case o.Sidecar.UID != bound.to.UID:
-			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.name, o.Sidecar.UID, bound.name, bound.to.UID)
+			return fmt.Errorf("%s UID (%s) does not match service account %s ref claim (%s)", bound.name, o.Sidecar.UID,
+				bound.name, bound.to.UID)
 		case gone(o, now):
 			return errInvalidated
 		}
@@ -212,7 +215,8 @@ func (v *Verifier) checkBinding(ctx context.Context, b *kubernetes, now time.Tim
 
 var errInvalidated = errors.New("service account token has been invalidated")
 
-// gone says whether an object has been deleted for good: the time is over in which it is to end, and as much as clocks may differ.
+// gone says whether an object has been deleted for good: the time is over in which it is to end, and as much as clocks
+// may differ.
 func gone(o *engine.Object, now time.Time) bool {
 	if !o.Sidecar.Deleting {
 		return false
@@ -225,7 +229,8 @@ func gone(o *engine.Object, now time.Time) bool {
 	return err != nil || at.Before(now.Add(-jwt.DefaultLeeway))
 }
 
-// The labels of Secrets with legacy tokens: the day of their last use, and the day since which they are no longer taken.
+// The labels of Secrets with legacy tokens: the day of their last use, and the day since which they are no longer
+// taken.
 const (
 	LastUsed     = "kubernetes.io/legacy-token-last-used"
 	InvalidSince = "kubernetes.io/legacy-token-invalid-since"
@@ -234,14 +239,16 @@ const (
 // checkLegacy says why a legacy token is not valid: its Secret or its ServiceAccount is not what it was.
 func (v *Verifier) checkLegacy(ctx context.Context, c *claims, token string, id *access.Identity) error {
 	for _, need := range []struct{ value, name string }{
-		{c.Subject, "sub"}, {c.legacyClaims.Namespace, "namespace"}, {c.SecretName, "secretName"}, {c.AccountName, "serviceAccountName"},
+		{c.Subject, "sub"}, {c.legacyClaims.Namespace, "namespace"}, {c.SecretName, "secretName"},
+		{c.AccountName, "serviceAccountName"},
 		{c.AccountUID, "serviceAccountUID"},
 	} {
 		if need.value == "" {
 			return errors.New(need.name + " claim is missing")
 		}
 	}
-	if namespace, name, ok := access.SplitServiceAccount(c.Subject); !ok || namespace != c.legacyClaims.Namespace || name != c.AccountName {
+	if namespace, name, ok := access.SplitServiceAccount(c.Subject); !ok || namespace != c.legacyClaims.Namespace ||
+		name != c.AccountName {
 		return errors.New("sub claim is invalid")
 	}
 	if !v.Lookup {
@@ -281,22 +288,25 @@ func (v *Verifier) track(ctx context.Context, c *claims, secret, account *engine
 	}
 	if label(secret, InvalidSince) != "" {
 		id.Annotate("authentication.k8s.io/legacy-token-invalidated", c.SecretName+"/"+c.legacyClaims.Namespace)
-		return fmt.Errorf("the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API "+
-			"or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
+		return fmt.Errorf(
+			"the token in secret %s/%s for service account %s/%s has been marked invalid. Use tokens from the TokenRequest API "+
+				"or manually created secret-based tokens, or remove the '%s' label from the secret to temporarily allow use of this token",
 			c.legacyClaims.Namespace, c.SecretName, c.legacyClaims.Namespace, c.AccountName, InvalidSince)
 	}
 	obj, err := engine.ObjectOf(account)
 	if err != nil {
 		return err
 	}
-	made := slices.ContainsFunc(obj.At("secrets").Items(), func(s object.Value) bool { return s.At("name").Str() == c.SecretName })
+	made := slices.ContainsFunc(obj.At("secrets").Items(),
+		func(s object.Value) bool { return s.At("name").Str() == c.SecretName })
 	if !made {
 		id.Annotate("authentication.k8s.io/legacy-token-manual-secret", c.SecretName)
 		return nil
 	}
 	id.Annotate("authentication.k8s.io/legacy-token-autogenerated-secret", c.SecretName)
-	id.Warnings = append(id.Warnings, "Use tokens from the TokenRequest API or manually created secret-based tokens instead of "+
-		"auto-generated secret-based tokens.")
+	id.Warnings = append(id.Warnings,
+		"Use tokens from the TokenRequest API or manually created secret-based tokens instead of "+
+			"auto-generated secret-based tokens.")
 	return nil
 }
 

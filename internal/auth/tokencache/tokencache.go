@@ -1,6 +1,8 @@
-// Package tokencache remembers for a while what was found out about bearer tokens, because most requests come with the same ones.
+// Package tokencache remembers for a while what was found out about bearer tokens, because most requests come with the
+// same ones.
 //
-// A [Cache] is bounded, and keeps tokens by their hashes: it holds no token, and how long a look-up takes tells nothing of one.
+// A [Cache] is bounded, and keeps tokens by their hashes: it holds no token, and how long a look-up takes tells nothing
+// of one.
 package tokencache
 
 import (
@@ -36,8 +38,8 @@ func KeyOf(token string, audiences []string) Key {
 
 // Cache keeps values by keys. Its zero value keeps nothing; it may be used by many at the same time.
 //
-// The values are in two generations. What is used of the older one moves to the younger one; when that is full, the older one is
-// forgotten and the younger one becomes it. So what is in use stays, at the cost of a map and no list:
+// The values are in two generations. What is used of the older one moves to the younger one; when that is full, the
+// older one is forgotten and the younger one becomes it. So what is in use stays, at the cost of a map and no list:
 //
 //	len(young) ≤ Size, len(old) ≤ Size
 type Cache[V any] struct {

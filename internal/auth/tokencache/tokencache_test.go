@@ -50,8 +50,10 @@ func TestKeyOf(t *testing.T) {
 		token     string
 		audiences []string
 	}{
-		{"", nil}, {"a", nil}, {"ab", nil}, {"a", []string{"b"}}, {"a", []string{"", "b"}}, {"a", []string{"b", ""}}, {"a", []string{"b", "c"}},
-		{"a", []string{"bc"}}, {"ab", []string{"c"}}, {"a", []string{""}}, {long, nil}, {long + "x", nil}, {long, []string{"x"}},
+		{"", nil}, {"a", nil}, {"ab", nil}, {"a", []string{"b"}}, {"a", []string{"", "b"}}, {"a", []string{"b", ""}},
+		{"a", []string{"b", "c"}},
+		{"a", []string{"bc"}}, {"ab", []string{"c"}}, {"a", []string{""}}, {long, nil}, {long + "x", nil},
+		{long, []string{"x"}},
 	} {
 		key := KeyOf(c.token, c.audiences)
 		text := fmt.Sprintf("%.10q (%d) %q", c.token, len(c.token), c.audiences)

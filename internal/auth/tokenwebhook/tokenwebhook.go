@@ -1,5 +1,5 @@
-// Package tokenwebhook asks a webhook whose a bearer token is (AUTH-1): --authentication-token-webhook-config-file. It posts a
-// TokenReview, as somebody else would post one to this server, and believes the status of the answer.
+// Package tokenwebhook asks a webhook whose a bearer token is (AUTH-1): --authentication-token-webhook-config-file. It
+// posts a TokenReview, as somebody else would post one to this server, and believes the status of the answer.
 package tokenwebhook
 
 import (

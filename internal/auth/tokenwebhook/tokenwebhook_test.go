@@ -52,7 +52,8 @@ func TestToken(t *testing.T) {
 		{`{"kind":"Status","apiVersion":"v1","status":"Failure"}`, nil, "nobody error"},
 		{strings.Replace(status(`{`+jane+`}`), "k8s.io/v1", "k8s.io/v1beta1", 1), nil, "nobody error"},
 		{`{"kind":"SubjectAccessReview","status":{` + jane + `}}`, nil, "nobody error"},
-		{``, nil, "nobody error"}, {`[]`, nil, "nobody error"}, {`{"status":{"authenticated":"true"}}`, nil, "nobody error"}, {`null`, nil, "nobody <nil>"},
+		{``, nil, "nobody error"}, {`[]`, nil, "nobody error"}, {`{"status":{"authenticated":"true"}}`, nil, "nobody error"},
+		{`null`, nil, "nobody <nil>"},
 	} {
 		w, asked := answering("v1", func(string) (string, error) { return c.answer, nil })
 		id, err := w.Token(t.Context(), "sesame", c.audiences)
@@ -88,12 +89,14 @@ func TestVersionsAndErrors(t *testing.T) {
 	w, asked := answering("v1beta1", func(string) (string, error) {
 		return `{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1beta1","status":{"authenticated":true,"user":{"username":"jane"}}}`, nil
 	})
-	if id, err := w.Token(t.Context(), "sesame", nil); err != nil || id.User.Name != "jane" || !strings.Contains(*asked, `"authentication.k8s.io/v1beta1"`) {
+	if id, err := w.Token(t.Context(), "sesame", nil); err != nil || id.User.Name != "jane" ||
+		!strings.Contains(*asked, `"authentication.k8s.io/v1beta1"`) {
 		t.Error(id, err, *asked)
 	}
 	down := errors.New("connection refused")
 	w, _ = answering("v1", func(string) (string, error) { return "", down })
-	if id, err := w.Token(t.Context(), "sesame", nil); id != nil || !errors.Is(err, down) || strings.Contains(err.Error(), "sesame") {
+	if id, err := w.Token(t.Context(), "sesame", nil); id != nil || !errors.Is(err, down) ||
+		strings.Contains(err.Error(), "sesame") {
 		t.Error(id, err)
 	}
 }

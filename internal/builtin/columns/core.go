@@ -53,7 +53,9 @@ var (
 
 	ResourceQuotas = of(name,
 		str("Request", "Request represents a minimum amount of cpu/memory that a container may consume.", quota(false)),
-		str("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.", quota(true)),
+		str("Limit",
+			"Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+			quota(true)),
 		age,
 	)
 

@@ -121,7 +121,8 @@ func TestTypesAreShared(t *testing.T) {
 			t.Fatal("a type was compiled twice")
 		}
 	}
-	if template := compiler.Type(reflect.TypeFor[core.PodTemplateSpec]()); template.Field("spec").Type != found[0].Field("spec").Type {
+	if template := compiler.Type(reflect.TypeFor[core.PodTemplateSpec]()); template.Field("spec").Type != found[0].Field(
+		"spec").Type {
 		t.Error("one Go type has two types")
 	}
 }

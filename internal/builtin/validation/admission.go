@@ -85,7 +85,9 @@ func containsAny(v object.Value, of []string) bool {
 func (f *errorList) dynamicName(obj object.Value) {
 	if name := text(obj.At("metadata"), "name"); strings.HasSuffix(name, staticSuffix) {
 		f.Invalid((*fielderrors.Place)(nil).To("metadata").To("name"), name,
-			fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix))
+			fmt.Sprintf(
+				"names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API",
+				staticSuffix))
 	}
 }
 

@@ -249,7 +249,8 @@ func (f *errorList) successPolicy(spec, policy object.Value, p *fielderrors.Plac
 		}
 		if !indexes.IsNull() && count.Int() > total {
 			f.Invalid(p.To("succeededCount"), count.Int(),
-				fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total))
+				fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)",
+					total))
 		}
 	}
 }

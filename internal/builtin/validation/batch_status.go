@@ -16,7 +16,9 @@ type interval struct{ from, to int64 }
 func parseInterval(s string, completions int64) (interval, error) {
 	parts := strings.Split(s, "-")
 	if len(parts) > 2 {
-		return interval{}, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", s)
+		return interval{},
+			fmt.Errorf(
+				"the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", s)
 	}
 	var ends [2]int64
 	for i, part := range parts {

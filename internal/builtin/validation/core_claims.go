@@ -180,7 +180,8 @@ func (f *errorList) claimChanges(claim, old object.Value) {
 	}
 	if !same(spec, was) {
 		f.Forbidden((*fielderrors.Place)(nil).To("spec"),
-			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+difference(was, spec))
+			"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"+
+				difference(was, spec))
 	}
 }
 

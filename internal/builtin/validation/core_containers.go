@@ -273,7 +273,8 @@ func (f *errorList) valueFrom(from object.Value, value string, p *fielderrors.Pl
 	}
 	switch {
 	case sources == 0:
-		f.Invalid(p, "", "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
+		f.Invalid(p, "",
+			"must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`")
 	case value != "":
 		f.Invalid(p, "", "may not be specified when `value` is not empty")
 	case sources > 1:

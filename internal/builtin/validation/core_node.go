@@ -84,8 +84,9 @@ func (f *errorList) declaredFeatures(features object.Value) {
 				utilvalidation.DNS1123SubdomainMaxLength))
 		} else if !featureName.MatchString(name) {
 			f.Invalid(p.Item(i), name,
-				fmt.Sprintf("invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
-					"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+				fmt.Sprintf(
+					"invalid feature name %q: must start with an UpperCamelCase segment, with subsequent segments separated by '/' "+
+						"(e.g., MyFeature or MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
 					name))
 		}
 		if i+1 == len(items) {

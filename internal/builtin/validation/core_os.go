@@ -121,9 +121,10 @@ const (
 var (
 	controlCharacters = regexp.MustCompile(`[[:cntrl:]]+`)
 	netBIOSName       = regexp.MustCompile(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`)
-	windowsDomain     = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
-	notInUserName     = regexp.MustCompile(`["/\\:;|=,\+\*\?<>@\[\]]`)
-	dotsAndSpaces     = regexp.MustCompile(`^[\. ]+$`)
+	windowsDomain     = regexp.MustCompile(
+		`^[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*$`)
+	notInUserName = regexp.MustCompile(`["/\\:;|=,\+\*\?<>@\[\]]`)
+	dotsAndSpaces = regexp.MustCompile(`^[\. ]+$`)
 )
 
 func (f *errorList) windowsOptions(options object.Value, p *fielderrors.Place) {

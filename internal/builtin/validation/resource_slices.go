@@ -268,8 +268,9 @@ func (f *errorList) deviceNodes(device object.Value, each bool, p *fielderrors.P
 	node, selector, all := device.At("nodeName"), device.At("nodeSelector"), device.At("allNodes")
 	if !each {
 		if !node.IsNull() || !selector.IsNull() || !all.IsNull() {
-			f.Invalid(p, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"+
-				" in the ResourceSlice spec")
+			f.Invalid(p, nil,
+				"`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true"+
+					" in the ResourceSlice spec")
 		}
 		return
 	}

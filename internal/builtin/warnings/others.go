@@ -21,7 +21,9 @@ func accountUpdate(obj, old object.Value) []string {
 	if annotated(old.At("metadata"), mountableSecrets) || !annotated(obj.At("metadata"), mountableSecrets) {
 		return nil
 	}
-	return []string{fmt.Sprintf("metadata.annotations[%s]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets", mountableSecrets)}
+	return []string{fmt.Sprintf(
+		"metadata.annotations[%s]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+		mountableSecrets)}
 }
 
 // secret warns of a TLS key that does not belong to the certificate beside it.
@@ -77,7 +79,8 @@ const staticSuffix = ".static.k8s.io"
 // reservedName warns of names that belong to configuration in files.
 func reservedName(obj, _ object.Value) []string {
 	if strings.HasSuffix(obj.At("metadata", "name").Str(), staticSuffix) {
-		return []string{fmt.Sprintf("metadata.name: names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)}
+		return []string{fmt.Sprintf(
+			"metadata.name: names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API", staticSuffix)}
 	}
 	return nil
 }
@@ -95,7 +98,8 @@ func webhooks(obj object.Value) (warnings []string) {
 		for j, rule := range hook.At("rules").Items() {
 			for _, typ := range unheard(rule.At("apiGroups").Items(), rule.At("resources").Items()) {
 				warnings = append(warnings,
-					fmt.Sprintf("webhooks[%d].rules[%d]: %s is excluded from admission webhooks; this rule will have no effect", i, j, typ))
+					fmt.Sprintf("webhooks[%d].rules[%d]: %s is excluded from admission webhooks; this rule will have no effect",
+						i, j, typ))
 			}
 		}
 	}

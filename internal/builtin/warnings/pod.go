@@ -208,7 +208,8 @@ func containers(prefix string, spec, meta object.Value) (warnings []string) {
 				if e := env.Items()[at]; !e.At("valueFrom").IsNull() || e.At("value").Str() == before ||
 					!strings.Contains(e.At("value").Str(), before) {
 					warnings = append(warnings,
-						fmt.Sprintf("%sspec.%s[%d].env[%d]: hides previous definition of %q, which may be dropped when using apply", prefix, list, i, at, name))
+						fmt.Sprintf("%sspec.%s[%d].env[%d]: hides previous definition of %q, which may be dropped when using apply",
+							prefix, list, i, at, name))
 				}
 			})
 		}

@@ -68,7 +68,8 @@ var creations = []struct {
 		`{"metadata":{"name":"a","annotations":{"container.apparmor.security.beta.kubernetes.io/c":"runtime/default"}},"spec":{"containers":[{"name":"c"}]}}`, []string{
 			`metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the "appArmorProfile" field instead`}},
 	{"a StatefulSet", "apps", "StatefulSet",
-		`{"spec":{"revisionHistoryLimit":-1,"volumeClaimTemplates":[{"spec":{"resources":{"limits":{"storage":"1500m"}}}}]}}`, []string{
+		`{"spec":{"revisionHistoryLimit":-1,"volumeClaimTemplates":[{"spec":{"resources":{"limits":{"storage":"1500m"}}}}]}}`,
+		[]string{
 			`spec.volumeClaimTemplates[0].resources.limits[storage]: fractional byte value "1500m" is invalid, must be an integer`, negativeHistory}},
 	{"a CronJob", "batch", "CronJob",
 		`{"metadata":{"name":"a"},"spec":{"jobTemplate":{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":-1}}}}}}`, []string{
@@ -159,7 +160,8 @@ func TestUpdate(t *testing.T) {
 		{"a time zone", "batch", "CronJob", `{}`, `{"spec":{"schedule":"TZ=UTC * * * * *"}}`, []string{
 			"cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"}},
 		{"many indexes", "batch", "Job", `{}`,
-			`{"metadata":{"generation":2},"spec":{"completionMode":"Indexed","completions":100001,"parallelism":10001}}`, []string{
+			`{"metadata":{"generation":2},"spec":{"completionMode":"Indexed","completions":100001,"parallelism":10001}}`,
+			[]string{
 				"spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"}},
 		{"an annotation that stays", "", "ServiceAccount", creations[20].obj, creations[20].obj, nil},
 		{"the same token requests", "storage.k8s.io", "CSIDriver", `{"spec":{"tokenRequests":[{}]}}`,

@@ -75,7 +75,8 @@ func jobSpec(path string, spec object.Value) (warnings []string) {
 	if spec.At("completionMode").Str() == "Indexed" && spec.At("completions").Int() > manyCompletions &&
 		spec.At("parallelism").Int() > manyAtOnce {
 		warnings = append(warnings,
-			path+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+			path+
+				": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
 	}
 	return append(warnings, podOrTemplate(path+".template.", spec.At("template"))...)
 }

@@ -287,7 +287,8 @@ func (c *checker) selectableFields(in *perVersion, name string, at, p *fielderro
 		switch found.node.At("type").Str() {
 		case "string", "boolean", "integer":
 		default:
-			c.Invalid(at, path, "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.")
+			c.Invalid(at, path,
+				"must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.")
 		}
 		if unique[found.path] {
 			c.Duplicate(at, path)

@@ -160,7 +160,8 @@ func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 		if at, missing := last[name]; missing && at == i {
 			c.Invalid(p.Item(i), name,
 				"missing from spec.versions; "+name+" was previously a storage version, and must remain in spec.versions "+
-					"until a storage migration ensures no data remains persisted in "+name+" and removes "+name+" from status.storedVersions")
+					"until a storage migration ensures no data remains persisted in "+name+" and removes "+name+
+					" from status.storedVersions")
 		}
 	}
 }

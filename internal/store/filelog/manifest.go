@@ -107,7 +107,8 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	for slot := range slots {
 		e, ok := decodeEntry(content[min(len(content), slot*slotSize):])
 		if !ok {
-			l.logger.Warn("an entry of the manifest does not read back and is ignored, as after a loss of power while it was written",
+			l.logger.Warn(
+				"an entry of the manifest does not read back and is ignored, as after a loss of power while it was written",
 				"file", file, "offset", slot*slotSize)
 			continue
 		}

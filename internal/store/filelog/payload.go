@@ -212,8 +212,9 @@ func parseKind(payload []byte, want byte) (decoder, error) {
 	case d.bad:
 		return d, errPayload
 	case kind != want:
-		return d, fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it",
-			kind, want)
+		return d,
+			fmt.Errorf("a payload of kind %d stands in the place of one of kind %d; a newer version may have written it",
+				kind, want)
 	}
 	return d, nil
 }

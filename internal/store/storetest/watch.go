@@ -74,7 +74,11 @@ func testCollectionRevision(t *testing.T, b Backend) {
 		for revision := x.Stats().Horizon; revision <= x.Revision(); revision++ {
 			sn := x.snapshot(revision, "/pods")
 			have := ""
-			sn.Ascend("/pods", "", "", func(v *store.Version) bool { have += v.Key.Name + "=" + string(v.Data) + " "; return true })
+			sn.Ascend("/pods", "", "", func(v *store.Version) bool {
+				have += v.Key.Name + "=" + string(v.Data) +
+					" "
+				return true
+			})
 			since := sn.CollectionRevision("/pods")
 			if known, ok := shown[since]; ok && known != have || since > revision {
 				t.Fatalf("at %d the collection, of %d, is %q, and was %q", revision, since, have, known)

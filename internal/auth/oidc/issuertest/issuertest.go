@@ -1,5 +1,5 @@
-// Package issuertest is a small OpenID Connect issuer for tests: it listens on loopback with HTTPS, serves its discovery document and
-// its keys, and signs tokens, good ones and bad ones.
+// Package issuertest is a small OpenID Connect issuer for tests: it listens on loopback with HTTPS, serves its
+// discovery document and its keys, and signs tokens, good ones and bad ones.
 //
 // A server under test is told of it by URL and CA:
 //
@@ -181,8 +181,8 @@ func (i *Issuer) Key() *Key {
 	return i.keys[0]
 }
 
-// Token signs a token with these claims, and with iss, iat and exp (in an hour) unless they are among them. A claim that is nil is
-// left away.
+// Token signs a token with these claims, and with iss, iat and exp (in an hour) unless they are among them. A claim
+// that is nil is left away.
 func (i *Issuer) Token(claims Claims) string {
 	i.t.Helper()
 	now := time.Now()
@@ -199,7 +199,8 @@ func (i *Issuer) Token(claims Claims) string {
 	return i.Key().Sign(i.t, "", string(text))
 }
 
-// Sign makes a token of a header and a payload, whatever they are, and signs it by the key's algorithm. An empty header is a good one.
+// Sign makes a token of a header and a payload, whatever they are, and signs it by the key's algorithm. An empty header
+// is a good one.
 func (k *Key) Sign(t testing.TB, header, payload string) string {
 	t.Helper()
 	if header == "" {
