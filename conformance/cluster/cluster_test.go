@@ -50,8 +50,9 @@ func TestReference(t *testing.T) {
 	if !*rewrite && !harness.WantReference() {
 		return
 	}
-	// beside RBAC
-	s := raise(t, harness.Run(t, harness.Options{Kind: harness.Reference, Flags: []string{"--authorization-mode=Node"}}))
+	s := raise(t, harness.Run(t, harness.Options{
+		Kind: harness.Reference, Flags: []string{"--authorization-mode=Node,RBAC"},
+	}))
 	s.scenario()
 	if !*rewrite {
 		s.compareErrors()
