@@ -104,10 +104,11 @@ var classes = []string{
 }
 
 // fleeting are errors that come or not, by who is faster, on both servers: by program and place, and what is wrong
-// there. A Pod is deleted while the scheduler binds it, or the autoscaler looks before a Pod has metrics. Anywhere else
-// they are none of these.
+// there. A Pod is deleted while the scheduler binds it, a ReplicaSet while its controller writes its status, or the
+// autoscaler looks before a Pod has metrics. Anywhere else they are none of these.
 var fleeting = regexp.MustCompile(
 	`^kube-scheduler (framework\.go:1960|schedule_one\.go:(1198|1261)) .*pods \\*"[^"]*" not found` +
+		`|^kube-controller-manager replica_set\.go:640 .*replicasets\.apps \\*"[^"]*" not found` +
 		`|^kube-controller-manager horizontal\.go:354 .*failed to get cpu utilization: .*(no metrics|no pods) returned`)
 
 // names are the parts of messages that differ from run to run.

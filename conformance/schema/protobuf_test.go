@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -109,6 +110,9 @@ func forget(v reflect.Value) {
 	}
 }
 
+// farYear matches what we say of a time beyond the years 0000 to 9999, which is none in JSON (RFC 3339).
+var farYear = regexp.MustCompile(`^decode: parsing time "(-|[0-9]{5,}-)`)
+
 // compareRead reads a message with both and says whether it can be read.
 func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	t.Helper()
@@ -123,6 +127,9 @@ func compareRead(t *testing.T, typ reflect.Type, message []byte) bool {
 	switch {
 	case err != nil && strings.Contains(err.Error(), "an entry: "):
 		// The generated code lets an entry of a map read on behind its own end, and takes no notice of wire types there.
+		return false
+	case err != nil && refused == nil && farYear.MatchString(err.Error()):
+		// The reference takes it and answers with a time that no client can read.
 		return false
 	case (err == nil) != (refused == nil):
 		t.Errorf("%s: %x: we say %v, they %v", typ, message, err, refused)
