@@ -14,15 +14,15 @@ import (
 const envtestUsage = `Usage:
   plinth envtest DIR
 
-Makes DIR what envtest expects of KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this program, and kubectl, which is
-the one beside this program, or the one on the PATH, or, in a checkout of the sources, one that is built. Then
+Creates in DIR the programs that envtest expects in KUBEBUILDER_ASSETS: kube-apiserver and etcd, which are this program, and
+kubectl. kubectl is taken from the directory of this program, else from the PATH, else built if DIR is in a checkout. Then
 
   export KUBEBUILDER_ASSETS=DIR
 
 runs the test suites of a project on Plinth.
 `
 
-// envtest writes the programs that envtest starts.
+// envtest creates the directory of programs that envtest starts.
 func envtest(args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("plinth envtest", pflag.ContinueOnError)
 	flags.SetOutput(out)
@@ -55,15 +55,16 @@ func envtest(args []string, out io.Writer) error {
 	noKubectl := placeKubectl(self, dir)
 	fmt.Fprintf(out, "%s and %s are in %s.\n", kubeAPIServer, etcd, dir)
 	if noKubectl != nil {
-		fmt.Fprintf(out, "There is no kubectl among them (%v); \"make kubectl\" builds one. "+
-			"Suites that do not run kubectl do without it.\n", noKubectl)
+		fmt.Fprintf(out, "kubectl is missing there (%v); \"make kubectl\" builds one. "+
+			"Only suites that run kubectl need it.\n", noKubectl)
 	}
 	_, err = fmt.Fprintf(out, "\n  export KUBEBUILDER_ASSETS=%s\n", dir)
 	return err
 }
 
-// place puts a program in its place as a whole, whether another one is running there or not. A copy costs no space
-// where the file system lets both be the same file, and outlives a program that `go run` has built.
+// place puts a program at a path atomically, even while the old one is running. A hard link costs no space; where the
+// file system refuses one the program is copied. Either way it still exists when `go run` has deleted the program that
+// it built.
 func place(program, at string) error {
 	if there, err := os.Stat(at); err == nil {
 		if is, err := os.Stat(program); err == nil && os.SameFile(there, is) {
@@ -96,14 +97,14 @@ func copyFile(from, to string) error {
 	return errors.Join(err, out.Close())
 }
 
-// placeKubectl finds a kubectl, or builds one.
+// placeKubectl finds a kubectl, or builds one in a checkout.
 func placeKubectl(self, dir string) error {
 	at := filepath.Join(dir, "kubectl")
 	beside := filepath.Join(filepath.Dir(self), "kubectl")
 	if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() {
 		return place(beside, at)
 	}
-	if found, err := exec.LookPath("kubectl"); err == nil { // it may be a script, or look at what it was called by
+	if found, err := exec.LookPath("kubectl"); err == nil { // a symbolic link: it may depend on its own path
 		if found, err = filepath.Abs(found); err != nil || found == at {
 			return err
 		}

@@ -12,61 +12,61 @@ import (
 
 //go:generate go test . -run TestFlagsPage -rewrite
 
-// Flags are tables. A row is a flag and what becomes of it; what the program prints as help, what it does with a
-// command line, and the page docs/flags.md are made from the rows. The reference's flags are all there, under its
-// names.
+// Flags are rows of a table. A row has the flag's name, its type and its status. The help, the parsing of the command
+// line and the page docs/flags.md are derived from the rows. All flags of the reference are there, under its names.
 
-// fate is what becomes of a flag.
-type fate string
+// status says whether a flag has an effect.
+type status string
 
-// The fates.
+// The statuses.
 const (
-	works      fate = "works"         // it does what it says
-	plinthOnly fate = "Plinth only"   // it works, and the reference does not have it
-	ignored    fate = "means nothing" // it is taken, and the log says that it means nothing here
-	// it asks for something that is not there, and that nobody must be left to believe in
-	refused fate = "error"
+	works      status = "works"       // it has the effect that the reference documents
+	plinthOnly status = "Plinth only" // it has an effect, and the reference does not have the flag
+	ignored    status = "no effect"   // it is accepted, and the log says that it has no effect
+	// It asks for a feature that Plinth lacks and that the user would otherwise rely on, such as encryption.
+	refused status = "error"
 )
 
 // row is one flag.
 type row struct {
-	name  string
-	value declare
-	fate  fate
-	// says is what a flag does; why it means nothing; or, of one that is refused, what it asks for.
+	name   string
+	value  declare
+	status status
+	// says documents the flag: for works and plinthOnly the effect, for ignored why it has none, for refused the
+	// feature that it asks for.
 	says string
-	// differs is why the default is not the reference's; "" where it is.
+	// differs is why the default differs from the reference's; "" if it does not.
 	differs string
 }
 
-// section is a group of flags, as the reference's help has them.
+// section is a group of flags, with the title that the reference's help gives it.
 type section struct {
 	title string
 	rows  []row
 }
 
-// declare adds a flag of some type to a set.
+// declare adds a flag of one type to a set.
 type declare func(flags *pflag.FlagSet, name, usage string)
 
-// usage is the text of a row in the help.
+// usage is the text of the flag in the help.
 func (r *row) usage() string {
-	switch r.fate {
+	switch r.status {
 	case ignored:
-		return "means nothing here: " + r.says
+		return "no effect here: " + r.says
 	case refused:
-		return "an error, since it asks for " + r.says + ", which is not there yet"
+		return "an error: it asks for " + r.says + ", which is not there yet"
 	}
 	return r.says
 }
 
-// table is all flags of one program.
+// table holds all flags of one program.
 type table []section
 
-// set declares the flags of one section, or of all.
+// set declares the flags of these sections.
 func set(program string, sections ...section) *pflag.FlagSet {
 	flags := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	flags.SortFlags = false
-	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { // as the reference takes them
+	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName { // the reference accepts _ for -, too
 		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-"))
 	})
 	for _, s := range sections {
@@ -77,8 +77,8 @@ func set(program string, sections ...section) *pflag.FlagSet {
 	return flags
 }
 
-// parse reads a command line. What is refused is an error; what means nothing is returned as pairs of a flag and the
-// reason.
+// parse parses a command line. It returns the ignored flags that were given, as pairs of a name and the reason. A
+// refused flag is an error, unless it was given its default.
 func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothing []any, err error) {
 	flags = set(program, t...)
 	flags.Usage = func() {}
@@ -95,9 +95,9 @@ func (t table) parse(program string, args []string) (flags *pflag.FlagSet, nothi
 			f := flags.Lookup(r.name)
 			switch {
 			case !f.Changed:
-			case r.fate == ignored:
+			case r.status == ignored:
 				nothing = append(nothing, "--"+r.name, r.says)
-			case r.fate == refused && f.Value.String() != f.DefValue:
+			case r.status == refused && f.Value.String() != f.DefValue:
 				errs = append(errs, fmt.Errorf("--%s asks for %s, which is not there yet", r.name, r.says))
 			}
 		}
@@ -132,7 +132,7 @@ func (t table) page(out io.Writer) {
 			if r.differs != "" {
 				says += ". The default differs: " + r.differs
 			}
-			fmt.Fprintf(out, "| `--%s` | %s | %s | %s |\n", r.name, value, r.fate, strings.ReplaceAll(says, "|", `\|`))
+			fmt.Fprintf(out, "| `--%s` | %s | %s | %s |\n", r.name, value, r.status, strings.ReplaceAll(says, "|", `\|`))
 		}
 	}
 }

@@ -19,21 +19,21 @@ const flagsPage = "../../docs/flags.md"
 
 const flagsIntro = `# Flags
 
-Made from the tables in ` + "`cmd/plinth`" + ` by ` + "`make generate`" + `.
+This page is generated from the tables in ` + "`cmd/plinth`" + ` (` + "`make generate`" + `).
 
-` + "`plinth serve`" + ` takes every flag of kube-apiserver 1.37, so that what starts one starts the other. What becomes of a flag:
+` + "`plinth serve`" + ` accepts every flag of kube-apiserver 1.37, so that a command line for one also starts the other. A flag has one of these statuses:
 
 | | |
 |---|---|
-| works | it does what it says |
-| means nothing | it is taken, and the log says once that it means nothing here, and why |
-| error | it asks for something that protects, or decides who gets in, and that is not there yet; the server does not start without it |
+| works | it has the documented effect |
+| no effect | it is accepted; the log says once that it has no effect, and why |
+| error | it asks for a feature that Plinth does not have yet and that protects something; the server does not start |
 | Plinth only | kube-apiserver does not have it |
 
-A flag that is not listed is an error. Where nothing is said of the default, it is the reference's.
+A flag that is not listed is an error. A default is the reference's unless the table says otherwise.
 `
 
-// The page says what the tables say.
+// docs/flags.md is what the tables generate.
 //
 // SPEC: RUN-1
 func TestFlagsPage(t *testing.T) {
@@ -95,16 +95,16 @@ func sample(f *pflag.Flag) string {
 	return "some"
 }
 
-// A flag that works changes the settings, one that means nothing does not and is told with its reason, and one that is
-// refused is an error that names it and what it asks for; but not when it says what would be so without it.
+// A flag that works changes the settings. An ignored one does not, and is returned with its reason. A refused one is an
+// error that names the flag and the feature, unless it has its default value.
 //
 // SPEC: RUN-1, RUN-2
-func TestFates(t *testing.T) {
+func TestStatuses(t *testing.T) {
 	for program, make := range map[string]func() (any, table){
 		kubeAPIServer: func() (any, table) { s := defaults("plinth serve"); return s, serveFlags(s) },
 		etcd:          func() (any, table) { s := stubDefaults(); return s, stubFlags(s) },
 	} {
-		count := map[fate]int{}
+		count := map[status]int{}
 		_, rows := make()
 		for _, section := range rows {
 			for _, r := range section.rows {
@@ -113,8 +113,8 @@ func TestFates(t *testing.T) {
 				value := sample(set("", section).Lookup(r.name))
 				_, nothing, err := all.parse(program, []string{"--" + r.name + "=" + value})
 				changed := !reflect.DeepEqual(before, after)
-				count[r.fate]++
-				switch r.fate {
+				count[r.status]++
+				switch r.status {
 				case works, plinthOnly:
 					if err != nil || !changed || nothing != nil {
 						t.Errorf("%s --%s=%s: changed %v, %v, %v", program, r.name, value, changed, nothing, err)
@@ -150,7 +150,7 @@ func TestParse(t *testing.T) {
 		"--colour=red":      "unknown flag: --colour",
 		"--insecure-port=0": "unknown flag: --insecure-port",
 		"here":              "takes no arguments",
-		"--encryption-provider-config=/x --cert_dir=":     "--encryption-provider-config asks for encryption of what is stored, which is not there yet",
+		"--encryption-provider-config=/x --cert_dir=":     "--encryption-provider-config asks for encryption at rest, which is not there yet",
 		"--data-dir=/x --etcd-servers=http://127.0.0.1:1": "--data-dir and --etcd-servers",
 		"--watch-cache=maybe":                             "invalid argument",
 		"--service-node-port-range=x":                     "no range of ports",

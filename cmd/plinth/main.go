@@ -1,8 +1,8 @@
-// Command plinth is the Kubernetes API by itself. `plinth serve` starts the server; flags become a server.Config here,
-// and nothing else happens in this package.
+// Command plinth is the Kubernetes API server. The tables of flags and their conversion to a server.Config are here;
+// the server itself is package internal/server. The commands owners and merge are here, too.
 //
-// The same program is what envtest and its like start: under the name kube-apiserver it is `plinth serve` with the
-// reference's defaults, and under the name etcd the stub that goes with it.
+// The program has three names. As plinth it has the commands of the usage text. As kube-apiserver it is `plinth serve`
+// with the reference's defaults, and as etcd it is the etcd stub: envtest and similar tools start these two.
 package main
 
 import (
@@ -17,15 +17,15 @@ import (
 	"plinth/internal/server"
 )
 
-const usage = `Plinth: the Kubernetes API, by itself.
+const usage = `Plinth: the Kubernetes API, without the rest of a cluster.
 
 Usage:
   plinth serve [flags]             start the server
-  plinth envtest DIR               make DIR what KUBEBUILDER_ASSETS expects
+  plinth envtest DIR               create in DIR the programs that KUBEBUILDER_ASSETS needs
   plinth owners TYPE/NAME          print an object with the owners of each line; -f FILE reads it from a file
-  plinth merge --live A --apply B  merge an intent into an object, without a server
+  plinth merge --live A --apply B  apply one file to another (server-side apply), without a server
   plinth version                   print the version
-  plinth help                      print this
+  plinth help                      print this text
 
 plinth COMMAND --help lists the flags of a command.
 `
@@ -41,13 +41,13 @@ func main() {
 	}
 }
 
-// The names under which the program is another one.
+// The names that make the program behave as another one.
 const (
 	kubeAPIServer = "kube-apiserver"
 	etcd          = "etcd"
 )
 
-// run is the program under a name.
+// run runs the program under a name.
 func run(name string, args []string, out io.Writer) error {
 	switch name {
 	case kubeAPIServer:

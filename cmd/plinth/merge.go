@@ -15,22 +15,22 @@ import (
 	"plinth/schema"
 )
 
-// mergeFiles is `plinth merge`: a server-side apply of one file to another, without a server (SSA-3).
+// mergeFiles is `plinth merge`: server-side apply of one file to another, without a server (SSA-3).
 func mergeFiles(args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("plinth merge", pflag.ContinueOnError)
 	flags.SetOutput(out)
 	liveFile := flags.String("live", "",
-		"the object as it is, a file of YAML or JSON with its managedFields; none: there is no object yet")
-	applyFile := flags.String("apply", "", "the intent")
-	manager := flags.String("manager", "plinth", "the manager that applies")
+		"the live object with its managedFields, a YAML or JSON file; omitted: there is no live object")
+	applyFile := flags.String("apply", "", "the object to apply, a YAML or JSON file")
+	manager := flags.String("manager", "plinth", "the field manager that applies")
 	force := flags.Bool("force", false, "take over the fields that conflict")
 	managed := flags.Bool("show-managed-fields", false,
-		"print the result with its managedFields, instead of the owners behind each line")
+		"print the result with its managedFields, not with the owners of each line")
 	if done, err := parseFlags(flags, args); done || err != nil {
 		return err
 	}
 	if *applyFile == "" || flags.NArg() > 0 {
-		return errors.New("merge takes an intent, and no arguments: plinth merge --live FILE --apply FILE")
+		return errors.New("usage: plinth merge --live FILE --apply FILE")
 	}
 	intent, err := readObject(*applyFile)
 	if err != nil {
@@ -45,7 +45,7 @@ func mergeFiles(args []string, out io.Writer) error {
 	typ := typeOf(intent)
 	kind := &merge.Kind{Type: typ}
 	if typ == nil {
-		kind.Type = &schema.Type{Kind: schema.Any} // of a kind that is not built in: maps are granular, lists atomic
+		kind.Type = &schema.Type{Kind: schema.Any} // the kind is not built in: maps are granular, lists atomic
 	}
 	if intent, err = typed(intent, kind.Type.DecodePart, *applyFile); err != nil {
 		return err
@@ -68,7 +68,7 @@ func mergeFiles(args []string, out io.Writer) error {
 	return printOwned(out, result, typ)
 }
 
-// typed brings an object of a file into the form of its type.
+// typed decodes an object of a file by its type.
 func typed(v object.Value, decode func(object.Value) (schema.Decoded, error), file string) (object.Value, error) {
 	decoded, err := decode(v)
 	if err == nil && len(decoded.Unknown) > 0 {
@@ -80,7 +80,7 @@ func typed(v object.Value, decode func(object.Value) (schema.Decoded, error), fi
 	return decoded.Value, nil
 }
 
-// explained adds the values to conflicts.
+// explained adds the values to the text of a conflict.
 func explained(err error) error {
 	var conflicts *merge.ConflictError
 	if !errors.As(err, &conflicts) {
@@ -95,7 +95,7 @@ func explained(err error) error {
 	return errors.New(text)
 }
 
-// typeOf is the type of an object of a built-in kind, or nil.
+// typeOf is the type of an object of a built-in kind, else nil.
 func typeOf(v object.Value) *schema.Type {
 	for _, r := range builtin.Resources(builtin.Config{}) {
 		if r.APIVersion() == v.At("apiVersion").Str() && r.Kind == v.At("kind").Str() {
@@ -144,7 +144,7 @@ func printOwned(out io.Writer, v object.Value, typ *schema.Type) error {
 	return err
 }
 
-// parseFlags says whether there is nothing more to be done: help was asked for.
+// parseFlags parses flags. done says that help was asked for and printed.
 func parseFlags(flags *pflag.FlagSet, args []string) (done bool, err error) {
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {

@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// owners is `plinth owners`: an object with the owners of each line behind it (BEY-1).
+// owners is `plinth owners`: it prints an object with the owners of each line (BEY-1).
 func owners(args []string, out io.Writer) error {
 	flags := pflag.NewFlagSet("plinth owners", pflag.ContinueOnError)
 	flags.SetOutput(out)
 	file := flags.StringP("filename", "f", "",
 		"read the object, with its managedFields, from a file of YAML or JSON; - is the standard input")
 	namespace := flags.StringP("namespace", "n", "", "the namespace of the object (default: that of the kubeconfig)")
-	kubeconfig := flags.String("kubeconfig", defaultKubeconfig(), "how to reach the server")
+	kubeconfig := flags.String("kubeconfig", defaultKubeconfig(), "the kubeconfig to use")
 	document := flags.Bool("json", false,
-		"print a JSON document, which tells in addition what goes away with each manager")
+		"print a JSON document, which also lists what would be removed with each manager")
 	if done, err := parseFlags(flags, args); done || err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func ownersOnServer(out io.Writer, kubeconfig, namespace, name string, document 
 	return err
 }
 
-// defaultKubeconfig is where kubectl looks, and else where the server writes it.
+// defaultKubeconfig is the file that kubectl would use, else the one that the server writes.
 func defaultKubeconfig() string {
 	if path := os.Getenv("KUBECONFIG"); path != "" {
 		return path

@@ -119,7 +119,7 @@ func TestOwnersOnAServer(t *testing.T) {
 		t.Errorf("document: %v\n%s", err, document)
 	}
 	for name, want := range map[string]string{
-		"cm/none": `configmaps "none" not found`, "nothing/x": "no type of the name", "x": "is no TYPE/NAME",
+		"cm/none": `configmaps "none" not found`, "nothing/x": "no resource type", "x": "is no TYPE/NAME",
 		"leases.coordination.k8s.io/l": "not found",
 	} {
 		if _, err := plinth("owners", "--kubeconfig", kubeconfig, name); err == nil || !strings.Contains(err.Error(), want) {

@@ -18,14 +18,14 @@ import (
 	"plinth/object"
 )
 
-// remote is a server, as a kubeconfig tells how to reach it.
+// remote is a client of the server that a kubeconfig names.
 type remote struct {
 	url, token, namespace string
 	client                *http.Client
 }
 
-// connect reads the current context of a kubeconfig: certificates and tokens. Whoever logs in by a program of its own
-// pipes the object into plinth owners -f -.
+// connect creates a client for the current context of a kubeconfig. Only certificates and tokens are supported; users
+// with an exec plugin can pipe the object into `plinth owners -f -`.
 func connect(kubeconfig string) (*remote, error) {
 	config, err := readObject(kubeconfig)
 	if err != nil {
@@ -74,7 +74,7 @@ func connect(kubeconfig string) (*remote, error) {
 	return c, nil
 }
 
-// named is the entry of a list of a kubeconfig that has this name.
+// named finds the entry of a kubeconfig's list by its name.
 func named(config object.Value, list, name string) object.Value {
 	for _, entry := range config.At(list).Items() {
 		if entry.At("name").Str() == name {
@@ -84,7 +84,8 @@ func named(config object.Value, list, name string) object.Value {
 	return object.Nil
 }
 
-// content is what a kubeconfig holds as `NAME-data`, or the file that it names as `NAME`.
+// content returns the member NAME-data of a kubeconfig's entry, decoded, else the content of the file in its member
+// NAME.
 func content(v object.Value, name string) ([]byte, error) {
 	if text := v.At(name + "-data").Str(); text != "" {
 		return base64.StdEncoding.DecodeString(text)
@@ -95,7 +96,7 @@ func content(v object.Value, name string) ([]byte, error) {
 	return nil, nil
 }
 
-// get is a GET. An answer other than 200 is an error in the server's words.
+// get sends a GET request. If the status is not 200 it returns the message in the response as an error.
 func (c *remote) get(path string, accept ...string) ([]byte, error) {
 	request, err := http.NewRequest(http.MethodGet, c.url+path, nil)
 	if err != nil {
@@ -123,10 +124,10 @@ func (c *remote) get(path string, accept ...string) ([]byte, error) {
 	return text, nil
 }
 
-// discovery is how all groups are asked for in one document.
+// discovery is the media type of aggregated discovery.
 const discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// find is the path of an object that is named as kubectl names it: deployments/web, deploy/web, deployments.apps/web.
+// find returns the path of an object that is named as for kubectl: deployments/web, deploy/web, deployments.apps/web.
 func (c *remote) find(name, namespace string) (string, error) {
 	kind, base, ok := strings.Cut(name, "/")
 	if !ok || kind == "" || base == "" {
@@ -141,7 +142,7 @@ func (c *remote) find(name, namespace string) (string, error) {
 			return path + "/" + url.PathEscape(base), err
 		}
 	}
-	return "", fmt.Errorf("the server has no type of the name %q", kind)
+	return "", fmt.Errorf("the server has no resource type %q", kind)
 }
 
 func (c *remote) findIn(root, kind, namespace string) (string, error) {
@@ -178,7 +179,7 @@ func (c *remote) findIn(root, kind, namespace string) (string, error) {
 	return "", nil
 }
 
-// isCalled says whether a type has this name: plural, singular, short, or its kind.
+// isCalled says whether a type has this name: its plural, singular or short name, or its kind.
 func isCalled(r object.Value, name string) bool {
 	name = strings.ToLower(name)
 	if r.At("resource").Str() == name || r.At("singularResource").Str() == name ||

@@ -17,8 +17,8 @@ import (
 	"plinth/internal/server"
 )
 
-// defaults are the settings under one of the program's names. As kube-apiserver they are the reference's, and objects
-// are kept nowhere but where a flag says.
+// defaults returns the default settings of the program under this name. As kube-apiserver they are the reference's:
+// there is no default data directory.
 func defaults(program string) *settings {
 	s := &settings{Config: server.Defaults(), logLevel: "info", verbosity: "0", logFormat: "text", version: "false"}
 	if program == kubeAPIServer {
@@ -27,7 +27,7 @@ func defaults(program string) *settings {
 	return s
 }
 
-// serve runs the server.
+// serve runs the server until it is interrupted.
 func serve(program string, args []string, out io.Writer) error {
 	s, err := configure(program, args, out)
 	if err != nil || s == nil {
@@ -38,7 +38,8 @@ func serve(program string, args []string, out io.Writer) error {
 	return server.Serve(ctx, s.Config, out)
 }
 
-// configure makes settings of a command line; nil if it asks for help or a version, which is printed.
+// configure turns a command line into settings. It returns nil if the command line asks for help or the version, which
+// it prints.
 func configure(program string, args []string, out io.Writer) (*settings, error) {
 	s := defaults(program)
 	all := serveFlags(s)
@@ -63,12 +64,12 @@ func configure(program string, args []string, out io.Writer) (*settings, error) 
 	s.AnonymousAuthGiven = flags.Changed("anonymous-auth")
 	s.Logger = s.logger(os.Stderr)
 	if len(nothing) > 0 {
-		s.Logger.Warn("flags that mean nothing here are ignored", nothing...)
+		s.Logger.Warn("flags without effect are ignored", nothing...)
 	}
 	return s, nil
 }
 
-// logger logs as the flags say. From klog's level 4 on there is what package slog calls debug.
+// logger creates the logger that the flags describe. klog's verbosity 4 and above is slog's level debug.
 func (s *settings) logger(to io.Writer) *slog.Logger {
 	level := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,

@@ -10,16 +10,16 @@ import (
 	"plinth/internal/server"
 )
 
-// settings are what the flags of the server become.
+// settings are the settings that the flags of the server set.
 type settings struct {
 	server.Config
-	logLevel  string // the least important messages that are logged
-	verbosity string // klog's levels
+	logLevel  string // the lowest level that is logged
+	verbosity string // klog's level
 	logFormat string
-	version   string // what --version asks for; "false": nothing
+	version   string // the value of --version; "false" if it was not given
 }
 
-// serveFlags are all flags of kube-apiserver 1.37, in the sections of its help, and those that only this server has.
+// serveFlags lists all flags of kube-apiserver 1.37 in the sections of its help, and the flags that only Plinth has.
 func serveFlags(c *settings) table {
 	return table{
 		{"Plinth", plinthFlags(c)},
@@ -31,10 +31,10 @@ func serveFlags(c *settings) table {
 		{"Authentication", authenticationFlags(c)},
 		{"Authorization", authorizationFlags(c)},
 		{"API enablement", []row{
-			{"runtime-config", mapping(&c.RuntimeConfig), works, "versions of the API that are served or not: " +
+			{"runtime-config", mapping(&c.RuntimeConfig), works, "versions of the API to turn on or off: " +
 				"GROUP/VERSION=true|false, GROUP/VERSION/RESOURCE=true|false, api/all, api/ga, api/beta, " +
 				"api/alpha; " +
-				"the log says which of those that are asked for this server does not have", ""},
+				"versions that this server does not have are named in the log", ""},
 		}},
 		{"Egress selector", []row{
 			{"egress-selector-config-file", text(new(string)), refused, "a proxy for outgoing connections", ""},
@@ -43,11 +43,11 @@ func serveFlags(c *settings) table {
 		{"Metrics", metricFlags()},
 		{"Logs", logFlags(c)},
 		{"Traces", []row{
-			{"tracing-config-file", text(new(string)), ignored, "there are no traces", ""},
+			{"tracing-config-file", text(new(string)), ignored, "there is no tracing", ""},
 		}},
 		{"Misc", miscFlags(c)},
 		{"Global", []row{
-			{"version", version(&c.version), works, "print the version of Kubernetes that is served, and end", ""},
+			{"version", version(&c.version), works, "print the version of Kubernetes that is served, and exit", ""},
 		}},
 	}
 }
@@ -55,19 +55,19 @@ func serveFlags(c *settings) table {
 func plinthFlags(c *settings) []row {
 	return []row{
 		{"data-dir", text(&c.DataDir), plinthOnly,
-			"where certificates, the kubeconfig and all objects are kept, where --etcd-servers names no other " +
-				"place", ""},
+			"the directory of certificates, the kubeconfig and all objects, unless --etcd-servers names another " +
+				"one", ""},
 		{"storage", text(&c.Storage), plinthOnly,
-			"embedded: durable, in the data directory; memory: gone when the server ends", ""},
+			"embedded: on disk, in the data directory; memory: lost when the server ends", ""},
 		{"write-kubeconfig", text(&c.WriteKubeconfig), plinthOnly,
-			"where to write the administrator's kubeconfig; by default kubeconfig in the data directory", ""},
+			"the file to write the administrator's kubeconfig to; by default kubeconfig in the data directory", ""},
 		{"watch-history-bytes", integer64(&c.WatchHistoryBytes), plinthOnly,
-			"how many bytes of history are kept on disk for watches that fall behind or come back", ""},
+			"the size of the history on disk, from which watches that are slow or reconnect continue", ""},
 		{"controllers", list(&c.Controllers), plinthOnly,
-			"which controllers of kube-controller-manager the server runs itself: * is all, NAME is one, -NAME is " +
-				"without it (" + strings.Join(server.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
+			"the controllers of kube-controller-manager that the server runs itself: * is all, NAME is one, -NAME is " +
+				"all but one (" + strings.Join(server.KnownControllers(), ", ") + "); started as kube-apiserver, none", ""},
 		{"log-level", oneOf(&c.logLevel, "debug", "info", "warn", "error"), plinthOnly,
-			"the least important messages to log: debug, info, warn or error", ""},
+			"the lowest level to log: debug, info, warn or error", ""},
 	}
 }
 
@@ -75,56 +75,56 @@ func genericFlags(c *settings) []row {
 	const compatible = "this server emulates no release but its own, 1.37"
 	return []row{
 		{"advertise-address", address(&c.AdvertiseAddress), works,
-			"the IP address in discovery documents, and in the endpoints of the Service kubernetes, at which the " +
-				"server is found; " +
+			"the server's IP address in discovery documents and in the endpoints of the Service kubernetes; " +
+				"" +
 				"by default the one that it listens on", ""},
 		{"cors-allowed-origins", list(&c.CORSAllowedOrigins), works,
-			"regular expressions of the origins of web pages that may send requests; none: there is no CORS", ""},
+			"regular expressions for the origins of web pages that may send requests (CORS)", ""},
 		{"emulated-version", list(new([]string)), ignored, compatible, ""},
 		{"emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
 		{"external-hostname", text(&c.ExternalHostname), works,
-			"the host in discovery documents at which the server is found", ""},
+			"the server's host in discovery documents", ""},
 		{"feature-gates", list(&c.FeatureGates), works,
 			"feature gates of kube-apiserver, comma-separated: NAME=true|false", ""},
 		{"goaway-chance", float(&c.GoawayChance), works,
-			"the share of HTTP/2 requests whose connection is closed behind them, so that clients spread over " +
+			"the share of HTTP/2 requests after which the connection is closed, so that clients spread over " +
 				"several servers: 0 to 0.02", ""},
 		{"livez-grace-period", duration(new(time.Duration)), ignored, "a server that answers has started", ""},
 		{"max-mutating-requests-inflight", integer(&c.MaxMutatingInflight), works,
-			"with --max-requests-inflight the limit of requests under way; a limit of its own if " +
-				"--enable-priority-and-fairness is false, 0: none", ""},
+			"this and --max-requests-inflight are added up to one limit of requests at the same time, without watches; " +
+				"if --enable-priority-and-fairness is false, the limit for writing requests alone (0: no limit)", ""},
 		{"max-requests-inflight", integer(&c.MaxRequestsInflight), works,
-			"with --max-mutating-requests-inflight the limit of requests under way other than watches; " +
-				"a limit for reading ones if --enable-priority-and-fairness is false, 0: none", ""},
+			"this and --max-mutating-requests-inflight are added up to one limit of requests at the same time, without " +
+				"watches; if --enable-priority-and-fairness is false, the limit for reading requests alone (0: no limit)", ""},
 		{"min-compatibility-version", list(new([]string)), ignored, compatible, ""},
 		{"min-request-timeout", integer(&c.MinRequestTimeout), works,
-			"how many seconds a watch that names no timeoutSeconds lasts at least; it ends at a random moment " +
-				"before twice that", ""},
-		{"request-timeout", duration(&c.RequestTimeout), works, "how long a request other than a watch may take", ""},
+			"the shortest time of a watch without timeoutSeconds, in seconds; such a watch ends at a random time " +
+				"between this and twice this", ""},
+		{"request-timeout", duration(&c.RequestTimeout), works, "the time limit of a request other than a watch", ""},
 		{"runtime-config-emulation-forward-compatible", boolean(new(bool)), ignored, compatible, ""},
 		{"shutdown-delay-duration", duration(&c.ShutdownDelay), works,
-			"how long the server goes on serving when it is told to end; /readyz fails in that time", ""},
+			"how long the server still serves after it is told to end; /readyz fails in that time", ""},
 		{"shutdown-send-retry-after", boolean(new(bool)), ignored,
-			"the listener is closed at once, and requests under way are finished", ""},
+			"the listener is closed at once, and running requests are finished", ""},
 		{"shutdown-watch-termination-grace-period", duration(new(time.Duration)), ignored,
-			"watches are ended at once, and go on from their last version at another server", ""},
+			"watches are ended at once, and clients continue them from their last resourceVersion", ""},
 		{"storage-initialization-timeout", duration(&c.StorageTimeout), works,
-			"how long to wait for the answer of --etcd-servers", ""},
+			"how long to wait for an answer of --etcd-servers", ""},
 		{"strict-transport-security-directives", list(&c.StrictTransport), works,
 			"directives of the Strict-Transport-Security header, comma-separated: max-age=SECONDS, " +
-				"includeSubDomains, preload; none: there is no header", ""},
+				"includeSubDomains, preload; empty: the header is not sent", ""},
 	}
 }
 
 func etcdFlags(c *settings) []row {
-	const memory = "everything is read from memory"
+	const memory = "all reads are from memory"
 	return []row{
 		{"delete-collection-workers", integer(new(1)), ignored, "a collection is deleted in batches", ""},
 		{"enable-garbage-collector", boolean(&c.GarbageCollection), works,
 			"deletes add the finalizers foregroundDeletion and orphan; --controllers says whether this server collects garbage itself", ""},
-		{"encryption-provider-config", text(new(string)), refused, "encryption of what is stored", ""},
+		{"encryption-provider-config", text(new(string)), refused, "encryption at rest", ""},
 		{"encryption-provider-config-automatic-reload", boolean(new(bool)), ignored,
-			"there is no encryption of what is stored yet", ""},
+			"there is no encryption at rest yet", ""},
 		{"etcd-cafile", text(&c.EtcdCAFile), works, "the authority of an https:// URL in --etcd-servers", ""},
 		{"etcd-certfile", text(&c.EtcdCertFile), works,
 			"the client certificate for an https:// URL in --etcd-servers", ""},
@@ -132,21 +132,21 @@ func etcdFlags(c *settings) []row {
 		{"etcd-count-metric-poll-period", duration(new(time.Minute)), ignored,
 			"objects are counted when /metrics is read", ""},
 		{"etcd-db-metric-poll-interval", duration(new(30 * time.Second)), ignored,
-			"sizes are told when /metrics is read", ""},
+			"sizes are measured when /metrics is read", ""},
 		{"etcd-healthcheck-timeout", duration(new(2 * time.Second)), ignored,
-			"the health of the store is known without asking", ""},
+			"the store knows its health without a request", ""},
 		{"etcd-keyfile", text(&c.EtcdKeyFile), works, "the private key of --etcd-certfile", ""},
 		{"etcd-prefix", text(&c.EtcdPrefix), works,
-			"the folder for everything in the data directory that --etcd-servers names", ""},
+			"the folder to use in the data directory that --etcd-servers names", ""},
 		{"etcd-readycheck-timeout", duration(new(2 * time.Second)), ignored,
-			"the health of the store is known without asking", ""},
+			"the store knows its health without a request", ""},
 		{"etcd-servers", list(&c.EtcdServers), works,
-			"the URL of the stub of etcd (docs/envtest.md), which says where the data directory is; a real etcd " +
+			"the URL of the etcd stub (docs/envtest.md), which names the data directory; a real etcd " +
 				"is an error", ""},
 		{"etcd-servers-overrides", list(new([]string)), refused, "another store for some types", ""},
 		{"lease-reuse-duration-seconds", integer64(new(int64(60))), ignored,
-			"there are no leases: what expires carries its time", ""},
-		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "the store is --storage", ""},
+			"there are no leases: an object that expires has its expiry time", ""},
+		{"storage-backend", oneOf(new(string), "", "etcd3"), ignored, "--storage selects the store", ""},
 		{"storage-media-type", oneOf(new("application/vnd.kubernetes.protobuf"), "application/json", "application/yaml",
 			"application/vnd.kubernetes.protobuf"), ignored, "objects are stored in one form (docs/formats.md)", ""},
 		{"watch-cache", boolean(new(true)), ignored, memory, ""},
@@ -156,47 +156,47 @@ func etcdFlags(c *settings) []row {
 
 func servingFlags(c *settings) []row {
 	return []row{
-		{"bind-address", text(&c.BindAddress), works, "the IP address to listen on; 0.0.0.0 and :: are all",
-			"a server that is tried out is not for others; started as kube-apiserver it is the reference's, 0.0.0.0"},
+		{"bind-address", text(&c.BindAddress), works, "the IP address to listen on; 0.0.0.0 and :: are all addresses",
+			"a server that is tried out should not be reachable from other machines; as kube-apiserver it is 0.0.0.0"},
 		{"cert-dir", text(&c.CertDir), works,
-			"where the server's certificate is, apiserver.crt with apiserver.key; one is made if it is not there",
-			"pki in the data directory; started as kube-apiserver it is the reference's"},
-		{"disable-http2-serving", boolean(&c.DisableHTTP2), works, "speak HTTP/1.1 alone", ""},
+			"the directory of the server's certificate, apiserver.crt and apiserver.key, which are created if missing",
+			"pki in the data directory; as kube-apiserver it is the reference's"},
+		{"disable-http2-serving", boolean(&c.DisableHTTP2), works, "serve HTTP/1.1 only", ""},
 		{"http2-max-streams-per-connection", integer(&c.HTTP2MaxStreams), works,
-			"how many requests one HTTP/2 connection carries at once; 0: 1000", ""},
+			"the limit of requests at the same time on one HTTP/2 connection; 0: 1000", ""},
 		{"permit-address-sharing", boolean(&c.PermitAddressSharing), works, "listen with SO_REUSEADDR", ""},
 		{"permit-port-sharing", boolean(&c.PermitPortSharing), works, "listen with SO_REUSEPORT", ""},
 		{"secure-port", integer(&c.SecurePort), works, "the port to listen on with TLS; 0 picks a free one", ""},
 		{"tls-cert-file", text(&c.TLSCertFile), works,
 			"the server's certificate; by default it is in --cert-dir", ""},
 		{"tls-cipher-suites", list(&c.TLSCipherSuites), works,
-			"the cipher suites of TLS 1.2 that may be used, by Go's names; none: Go's choice", ""},
+			"the cipher suites of TLS 1.2 that may be used, by Go's names; empty: Go's choice", ""},
 		{"tls-curve-preferences", integers(&c.TLSCurves), works,
-			"the key exchanges that may be used, by the numbers of Go's crypto/tls; none: Go's choice", ""},
+			"the key exchanges that may be used, by the numbers of Go's crypto/tls; empty: Go's choice", ""},
 		{"tls-min-version", text(&c.TLSMinVersion), works,
-			"the oldest TLS that is spoken: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; none: " +
+			"the lowest TLS version that is accepted: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13; empty: " +
 				"VersionTLS12", ""},
 		{"tls-private-key-file", text(&c.TLSKeyFile), works, "the private key of --tls-cert-file", ""},
 		{"tls-sni-cert-key", array(&c.TLSNamed), works,
-			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate for clients that ask for one of these names, or " +
-				"of its own", ""},
+			"CERT,KEY or CERT,KEY:NAME,NAME: another certificate, for clients that ask for one of these server names, or " +
+				"for one in the certificate", ""},
 	}
 }
 
 func auditFlags(c *settings) []row {
 	log, hook := &c.Audit.Log, &c.Audit.Webhook
 	const (
-		buffered  = "in mode batch: how many events wait; those that come on top are dropped, which is counted"
-		together  = "in mode batch: how many events are delivered together"
+		buffered  = "in mode batch: how many events may wait; further ones are dropped and counted"
+		together  = "in mode batch: how many events one batch may have"
 		waiting   = "in mode batch: how long a batch waits for more events"
-		burst     = "in mode batch: how many batches may be delivered at once"
-		throttled = "in mode batch: limit the batches a second"
-		rate      = "in mode batch: how many batches are delivered a second"
+		burst     = "in mode batch: how many batches may be delivered without the limit per second"
+		throttled = "in mode batch: limit the batches per second"
+		rate      = "in mode batch: how many batches are delivered per second"
 		mode      = "batch: events wait in a queue; blocking: they are delivered before the request goes on; " +
-			"blocking-strict: a request that cannot be told of is refused"
-		truncated = "cut events that are too large, and split batches that are"
-		batchMax  = "bytes of a batch, if --%s is set"
-		eventMax  = "bytes of an event: a larger one is told of without its bodies, or dropped if that is too large, too"
+			"blocking-strict: a request whose event cannot be delivered is refused"
+		truncated = "truncate events that are too large, and split batches that are too large"
+		batchMax  = "largest size of a batch in bytes, if --%s is set"
+		eventMax  = "largest size of an event in bytes: a larger one loses its bodies, and is dropped if it is still too large"
 		versions  = "the version of the events: audit.k8s.io/v1"
 	)
 	return []row{
@@ -208,21 +208,21 @@ func auditFlags(c *settings) []row {
 		{"audit-log-batch-throttle-qps", float(&log.QPS), works, rate, ""},
 		{"audit-log-compress", boolean(&log.Compress), works, "compress old files of the audit log by gzip", ""},
 		{"audit-log-format", text(&log.Format), works, "json, or legacy: a line of text for each event", ""},
-		{"audit-log-maxage", integer(&log.MaxAge), works, "how many days an old file of the audit log is kept; 0: for ever",
+		{"audit-log-maxage", integer(&log.MaxAge), works, "how many days an old file of the audit log is kept; 0: forever",
 			""},
 		{"audit-log-maxbackup", integer(&log.MaxBackup), works, "how many old files of the audit log are kept; 0: all", ""},
 		{"audit-log-maxsize", integer(&log.MaxSize), works,
-			"how many megabytes the audit log may have before it is renamed and another one begun; 0: any number", ""},
+			"the size in megabytes at which the audit log is renamed and a new one is begun; 0: no limit", ""},
 		{"audit-log-mode", text(&log.Mode), works, mode, ""},
 		{"audit-log-path", text(&log.Path), works,
-			"the file of the audit log, - for standard output; what is written to it is what --audit-policy-file says", ""},
+			"the file of the audit log, - for standard output; --audit-policy-file says what is written to it", ""},
 		{"audit-log-truncate-enabled", boolean(&log.Truncate), works, truncated, ""},
 		{"audit-log-truncate-max-batch-size", integer64(&log.MaxBatchBytes), works,
 			strings.Replace(batchMax, "%s", "audit-log-truncate-enabled", 1), ""},
 		{"audit-log-truncate-max-event-size", integer64(&log.MaxEventBytes), works, eventMax, ""},
 		{"audit-log-version", text(&log.Version), works, versions, ""},
 		{"audit-policy-file", text(&c.Audit.PolicyFile), works,
-			"which requests are written down, and how much of them: a Policy of audit.k8s.io/v1", ""},
+			"which requests are recorded, and how much of them: a Policy of audit.k8s.io/v1", ""},
 		{"audit-webhook-batch-buffer-size", integer(&hook.BufferSize), works, buffered, ""},
 		{"audit-webhook-batch-max-size", integer(&hook.BatchSize), works, together, ""},
 		{"audit-webhook-batch-max-wait", duration(&hook.BatchWait), works, waiting, ""},
@@ -230,9 +230,9 @@ func auditFlags(c *settings) []row {
 		{"audit-webhook-batch-throttle-enable", boolean(&hook.Throttle), works, throttled, ""},
 		{"audit-webhook-batch-throttle-qps", float(&hook.QPS), works, rate, ""},
 		{"audit-webhook-config-file", text(&c.Audit.Webhook.ConfigFile), works,
-			"a kubeconfig that says where audit events are posted, and as whom", ""},
+			"a kubeconfig: the URL that audit events are sent to, and the credentials", ""},
 		{"audit-webhook-initial-backoff", duration(&hook.InitialBackoff), works,
-			"how long to wait after the first failure; half as long again after each further one, five attempts in all", ""},
+			"how long to wait after the first failure; each further wait is 1.5 times as long; five attempts in all", ""},
 		{"audit-webhook-mode", text(&hook.Mode), works, mode, ""},
 		{"audit-webhook-truncate-enabled", boolean(&hook.Truncate), works, truncated, ""},
 		{"audit-webhook-truncate-max-batch-size", integer64(&hook.MaxBatchBytes), works,
@@ -245,73 +245,73 @@ func auditFlags(c *settings) []row {
 func featureFlags(c *settings) []row {
 	return []row{
 		{"contention-profiling", boolean(&c.ContentionProfiling), works,
-			"profile what goroutines wait for, if --profiling is on", ""},
+			"record block profiles, if --profiling is on", ""},
 		{"debug-socket-path", text(&c.DebugSocket), works,
-			"a Unix socket that serves /debug/pprof to whoever may open it", ""},
+			"a Unix socket that serves /debug/pprof to every process that may open it", ""},
 		{"enable-priority-and-fairness", boolean(&c.PriorityAndFairness), works,
-			"one limit for all requests, the sum of both --max-…-inflight; what is over it is turned away: there " +
+			"one limit for all requests, the sum of both --max-…-inflight; further requests are refused at once, as there " +
 				"are no queues yet", ""},
 		{"profiling", boolean(&c.Profiling), works,
-			"serve /debug/pprof to those who may do everything", "what nobody asked for is off"},
+			"serve /debug/pprof to users whom authorization allows it", "off unless it is asked for"},
 	}
 }
 
 func authenticationFlags(c *settings) []row {
 	return []row{
 		{"anonymous-auth", boolean(&c.AnonymousAuth), works,
-			"who shows no credentials is system:anonymous; else such requests are refused", ""},
+			"requests without credentials are from system:anonymous; if false they are refused", ""},
 		{"api-audiences", list(&c.APIAudiences), works,
-			"what tokens of service accounts have to be for, one of them; by default the issuers", ""},
+			"the audiences of this API: a token has to be for one of them; by default the issuers of service account tokens", ""},
 		{"authentication-config", text(&c.AuthenticationConfig), works,
-			"an AuthenticationConfiguration: OpenID Connect issuers, and who is let in without credentials; read again when it changes", ""},
+			"an AuthenticationConfiguration: OpenID Connect issuers and anonymous requests; reloaded when it changes", ""},
 		{"authentication-token-webhook-cache-ttl", duration(&c.TokenWebhook.CacheTTL), works,
-			"how long what the webhook has said of a token is remembered", ""},
+			"how long the webhook's answer about a token is cached", ""},
 		{"authentication-token-webhook-config-file", text(&c.TokenWebhook.ConfigFile), works,
-			"a kubeconfig that says which webhook is asked whose a token is that nobody here knows", ""},
+			"a kubeconfig: the URL and credentials of a webhook that identifies the users of tokens", ""},
 		{"authentication-token-webhook-version", text(&c.TokenWebhook.Version), works,
-			"the version of the TokenReviews that the webhook is asked by: v1 or v1beta1", ""},
+			"the version of the TokenReviews that the webhook gets: v1 or v1beta1", ""},
 		{"client-ca-file", text(&c.ClientCAFile), works,
 			"a PEM file of authorities whose client certificates are trusted, besides the server's own", ""},
 		{"enable-bootstrap-token-auth", boolean(&c.BootstrapTokens), works,
-			"Secrets of type bootstrap.kubernetes.io/token in kube-system are tokens of new nodes", ""},
+			"accept the tokens in Secrets of type bootstrap.kubernetes.io/token in kube-system, by which nodes join", ""},
 		{"oidc-ca-file", text(&c.OIDC.CAFile), works,
-			"a PEM file of the authorities that the issuer's certificate is verified by; by default those of the system", ""},
-		{"oidc-client-id", text(&c.OIDC.ClientID), works, "what tokens of the issuer have to be for", ""},
+			"a PEM file of the authorities that verify the issuer's certificate; by default the system's", ""},
+		{"oidc-client-id", text(&c.OIDC.ClientID), works, "the audience that tokens of the issuer must have", ""},
 		{"oidc-groups-claim", text(&c.OIDC.GroupsClaim), works, "the claim with the user's groups", ""},
 		{"oidc-groups-prefix", text(&c.OIDC.GroupsPrefix), works, "what is put before names of groups", ""},
 		{"oidc-issuer-url", text(&c.OIDC.IssuerURL), works,
-			"an OpenID Connect issuer whose tokens say who a user is; --authentication-config has several", ""},
+			"an OpenID Connect issuer whose tokens authenticate users; --authentication-config can name several", ""},
 		{"oidc-required-claim", assignments(&c.OIDC.RequiredClaims), works,
 			"a claim that tokens must have, with its value", ""},
-		{"oidc-signing-algs", list(&c.OIDC.SigningAlgs), works, "the algorithms of signatures that are taken", ""},
+		{"oidc-signing-algs", list(&c.OIDC.SigningAlgs), works, "the signature algorithms that are accepted", ""},
 		{"oidc-username-claim", text(&c.OIDC.UsernameClaim), works, "the claim that is the user's name", ""},
 		{"oidc-username-prefix", text(&c.OIDC.UsernamePrefix), works,
-			"what is put before names of users; by default the issuer and #, unless the claim is email; -: nothing", ""},
+			"what is put before names of users; by default the issuer and #, unless the claim is email; - means no prefix", ""},
 		{"requestheader-allowed-names", list(&c.FrontProxy.AllowedNames), works,
-			"the common names of proxies that are believed; none: any of --requestheader-client-ca-file", ""},
+			"the common names of trusted proxies; empty: any name that --requestheader-client-ca-file has signed", ""},
 		{"requestheader-client-ca-file", text(&c.FrontProxy.CAFile), works,
-			"a PEM file of authorities that sign the certificates of proxies, which say in headers whom a request is from; " +
-				"none: nobody is believed", ""},
+			"a PEM file of the authorities of authenticating proxies, which name the user in headers; " +
+				"empty: no proxy is trusted", ""},
 		{"requestheader-extra-headers-prefix", list(&c.FrontProxy.ExtraPrefixes), works,
-			"what the headers begin with that name extra attributes of the user", ""},
+			"prefixes of the headers that hold extra attributes of the user", ""},
 		{"requestheader-group-headers", list(&c.FrontProxy.GroupHeaders), works, "the headers that name groups of the user",
 			""},
 		{"requestheader-uid-headers", list(&c.FrontProxy.UIDHeaders), works, "the headers that name the UID of the user", ""},
 		{"requestheader-username-headers", list(&c.FrontProxy.UserHeaders), works, "the headers that name the user", ""},
 		{"service-account-extend-token-expiration", boolean(&c.ServiceAccounts.Extend), works,
-			"tokens that Pods are given last a year, and whoever uses one after the hour that it was meant for stands in the " +
+			"tokens of Pods are valid for a year; the use of one after its intended hour is recorded in the " +
 				"audit log", ""},
 		{"service-account-issuer", array(&c.ServiceAccounts.Issuers), works,
-			"who issues tokens of service accounts, a URL; the first of several issues them, and those of all are taken; by " +
+			"the issuer of service account tokens, a URL; new tokens name the first of several, and tokens of all are accepted; by " +
 				"default https://kubernetes.default.svc.cluster.local", ""},
 		{"service-account-jwks-uri", text(&c.ServiceAccounts.JWKSURI), works,
-			"where /.well-known/openid-configuration says that the public keys are; by default at this server", ""},
+			"the URL of the public keys in /.well-known/openid-configuration; by default this server's", ""},
 		{"service-account-key-file", array(&c.ServiceAccounts.KeyFiles), works,
 			"a PEM file of keys, public or private, that verify tokens of service accounts; by default the signing key", ""},
 		{"service-account-lookup", boolean(&c.ServiceAccounts.Lookup), works,
-			"tokens in Secrets are valid only as long as these are there", ""},
+			"tokens from Secrets are valid only while the Secret exists", ""},
 		{"service-account-max-token-expiration", duration(&c.ServiceAccounts.MaxExpiration), works,
-			"how long a token of a service account lasts at most; 0: as long as somebody asks for", ""},
+			"the longest validity of a service account token; 0: no limit", ""},
 		{"token-auth-file", text(&c.TokenAuthFile), works, `a CSV file of bearer tokens: token,user,uid,"group,group"`, ""},
 	}
 }
@@ -320,28 +320,28 @@ func authorizationFlags(c *settings) []row {
 	hook := &c.AuthorizationWebhook
 	return []row{
 		{authorizationConfig, text(&c.AuthorizationConfig), works,
-			"a file that says who is asked what somebody may do, in which order: an AuthorizationConfiguration of apiserver.config.k8s.io; " +
-				"it is read again when it changes, and takes the place of the other flags of this section", ""},
+			"a file with the authorizers in their order: an AuthorizationConfiguration of apiserver.config.k8s.io; " +
+				"it is reloaded when it changes, and replaces the other flags of this section", ""},
 		{"authorization-mode", list(&c.AuthorizationModes), works,
-			"who is asked what somebody may do, in this order: AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook; the group system:masters may do " +
+			"the authorizers, asked in this order: AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook; the group system:masters may do " +
 				"everything, Node is for kubelets; ABAC is an error",
-			"whoever has a token or a certificate may not do everything unless somebody says so"},
+			"with AlwaysAllow every user with credentials may do everything"},
 		{"authorization-policy-file", text(new(string)), refused, "authorization by a policy file", ""},
 		{"authorization-webhook-cache-authorized-ttl", duration(&hook.AuthorizedTTL), works,
-			"how long an answer of the webhook that allows something is remembered", ""},
+			"how long a webhook's answer that allows a request is cached", ""},
 		{"authorization-webhook-cache-unauthorized-ttl", duration(&hook.UnauthorizedTTL), works,
-			"how long an answer of the webhook that does not is remembered", ""},
+			"how long a webhook's answer that does not allow a request is cached", ""},
 		{"authorization-webhook-config-file", text(&hook.ConfigFile), works,
-			"for --authorization-mode=Webhook: a kubeconfig that says where SubjectAccessReviews are posted, and as whom", ""},
+			"for --authorization-mode=Webhook: a kubeconfig: the URL that SubjectAccessReviews are sent to, and the credentials", ""},
 		{"authorization-webhook-version", text(&hook.Version), works,
 			"the version of these SubjectAccessReviews: v1 or v1beta1", ""},
 	}
 }
 
-// authorizationConfig takes the place of other flags of its section.
+// authorizationConfig names the flag that replaces other flags of its section.
 const authorizationConfig = "authorization-config"
 
-// conflict is what the reference says of --authorization-config beside what it takes the place of.
+// conflict returns the reference's error if --authorization-config is given with a flag that it replaces.
 func conflict(flags *pflag.FlagSet) error {
 	if f := flags.Lookup(authorizationConfig); f.Value.String() == "" {
 		return nil
@@ -361,15 +361,15 @@ func admissionFlags(c *settings) []row {
 	const tolerations = "Pods are given no tolerations yet"
 	return []row{
 		{"admission-control", list(&c.AdmissionControl), works,
-			"the admission plugins, and no others; those that are not there yet are errors", ""},
+			"the only admission plugins that are on; one that Plinth does not have yet is an error", ""},
 		{"admission-control-config-file", text(new(string)), refused, "the configuration of admission plugins", ""},
 		{"default-not-ready-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"default-unreachable-toleration-seconds", integer64(new(int64(300))), ignored, tolerations, ""},
 		{"disable-admission-plugins", list(&c.DisableAdmission), works,
-			"admission plugins that are off, of NamespaceLifecycle, CertificateApproval, CertificateSigning and CertificateSubjectRestriction, " +
-				"which are there", ""},
+			"admission plugins that are off; Plinth has NamespaceLifecycle, CertificateApproval, CertificateSigning and " +
+				"CertificateSubjectRestriction", ""},
 		{"enable-admission-plugins", list(&c.EnableAdmission), works,
-			"admission plugins that are on; those that are not there yet are errors", ""},
+			"admission plugins that are on; one that Plinth does not have yet is an error", ""},
 	}
 }
 
@@ -401,8 +401,8 @@ func miscFlags(c *settings) []row {
 	const (
 		aggregator = "there is no aggregation of other API servers yet"
 		election   = "there is no coordinated leader election"
-		kubelets   = "kubelets are not talked to yet"
-		peers      = "servers do not talk to each other"
+		kubelets   = "kubelets are not called yet"
+		peers      = "servers do not call each other"
 	)
 	return []row{
 		{"aggregator-reject-forwarding-redirect", boolean(new(true)), ignored, aggregator, ""},
@@ -415,7 +415,7 @@ func miscFlags(c *settings) []row {
 		{"enable-aggregator-routing", boolean(new(bool)), ignored, aggregator, ""},
 		{"enable-logs-handler", boolean(new(bool)), ignored, "the log goes to standard error and is not served", ""},
 		{"endpoint-reconciler-type", oneOf(&c.EndpointReconciler, "master-count", "lease", "none"), works,
-			"none: the Service kubernetes has no endpoints; else it has one, this server", ""},
+			"none: the Service kubernetes has no endpoints; else it has one endpoint, this server", ""},
 		{"event-ttl", duration(&c.EventTTL), works, "how long Events are kept", ""},
 		{"kubelet-certificate-authority", text(new(string)), ignored, kubelets, ""},
 		{"kubelet-client-certificate", text(new(string)), ignored, kubelets, ""},
@@ -426,22 +426,22 @@ func miscFlags(c *settings) []row {
 			ignored, kubelets, ""},
 		{"kubelet-timeout", duration(new(5 * time.Second)), ignored, kubelets, ""},
 		{"kubernetes-service-node-port", integer(&c.ServiceNodePort), works,
-			"the port of the Service kubernetes on nodes; 0: none", ""},
+			"the node port of the Service kubernetes; 0: none", ""},
 		{"max-connection-bytes-per-sec", integer64(new(int64)), ignored,
-			"connections to nodes are not there yet", ""},
+			"there are no connections to nodes yet", ""},
 		{"peer-advertise-ip", address(new(string)), ignored, peers, ""},
 		{"peer-advertise-port", text(new(string)), ignored, peers, ""},
 		{"peer-ca-file", text(new(string)), ignored, peers, ""},
 		{"proxy-client-cert-file", text(new(string)), ignored, aggregator, ""},
 		{"proxy-client-key-file", text(new(string)), ignored, aggregator, ""},
-		{"service-account-signing-endpoint", text(new(string)), refused, "tokens that somebody else signs", ""},
+		{"service-account-signing-endpoint", text(new(string)), refused, "tokens that an external signer signs", ""},
 		{"service-account-signing-key-file", text(&c.ServiceAccounts.SigningKeyFile), works,
-			"the private key that signs tokens of service accounts; by default one is made in the data directory, unless " +
+			"the private key that signs tokens of service accounts; by default one is generated in the data directory, unless " +
 				"--service-account-key-file is set", ""},
 		{"service-cluster-ip-range", text(&c.ServiceClusterIPRange), works,
-			"where the addresses of Services come from: one range, or two of different families; 10.0.0.0/24 if it is empty",
+			"the range of cluster IPs of Services, or two of different families; empty: 10.0.0.0/24",
 			""},
-		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "where the ports of Services on nodes come from",
+		{"service-node-port-range", ports(&c.ServiceNodePortRange), works, "the range of node ports of Services",
 			""},
 	}
 }

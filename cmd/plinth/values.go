@@ -13,14 +13,14 @@ import (
 	"plinth/internal/server"
 )
 
-// The types of flags. A variable holds the default, and the value once the flags are parsed. What a flag means nothing
-// of is parsed all the same: a value that the reference refuses is an error here, too.
+// The types of flags. A variable holds the default, and after parsing the value. The values of ignored flags are
+// parsed, too: a value that the reference refuses is an error here, as well.
 
 func text(v *string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.StringVar(v, name, *v, usage) }
 }
 
-// list is separated by commas, or by giving the flag again.
+// list takes values that are separated by commas; the flag may also be repeated.
 func list(v *[]string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.StringSliceVar(v, name, *v, usage) }
 }
@@ -54,7 +54,7 @@ func duration(v *time.Duration) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.DurationVar(v, name, *v, usage) }
 }
 
-// checked is a text that something has to be able to read.
+// checked is a text that a function validates.
 type checked struct {
 	*string
 	kind string
@@ -64,7 +64,7 @@ type checked struct {
 func (c checked) String() string { return *c.string }
 func (c checked) Type() string   { return c.kind }
 
-// Set keeps the text if it is one.
+// Set implements pflag.Value.
 func (c checked) Set(s string) error {
 	if err := c.read(s); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (c checked) Set(s string) error {
 	return nil
 }
 
-// custom is a flag of a type that package pflag has not.
+// custom declares a flag of a type that package pflag does not have.
 func custom(v *string, kind string, read func(string) error) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(checked{v, kind, read}, name, usage) }
 }
@@ -87,7 +87,7 @@ func address(v *string) declare {
 	})
 }
 
-// oneOf is one of a few words.
+// oneOf takes one of these words.
 func oneOf(v *string, words ...string) declare {
 	return custom(v, "string", func(s string) error {
 		for _, word := range words {
@@ -99,7 +99,7 @@ func oneOf(v *string, words ...string) declare {
 	})
 }
 
-// ports is a range as the reference takes it: A-B, A+n, or one port.
+// ports takes a range of ports as the reference does: A-B, A+N, or one port.
 func ports(v *string) declare {
 	return custom(v, "portRange", func(s string) error {
 		_, _, err := server.ParsePorts(s)
@@ -107,13 +107,13 @@ func ports(v *string) declare {
 	})
 }
 
-// pairs is NAME=VALUE, separated by commas or by giving the flag again.
+// pairs takes NAME=VALUE pairs that are separated by commas; the flag may also be repeated.
 type pairs struct{ of *[]string }
 
 func (p pairs) String() string { return strings.Join(*p.of, ",") }
 func (p pairs) Type() string   { return "mapStringString" }
 
-// Set adds what a text holds.
+// Set implements pflag.Value.
 func (p pairs) Set(s string) error {
 	for pair := range strings.SplitSeq(s, ",") {
 		if pair = strings.TrimSpace(pair); pair != "" {
@@ -127,13 +127,13 @@ func mapping(v *[]string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(pairs{v}, name, usage) }
 }
 
-// assigned is NAME=VALUE, once each time that the flag is given; a comma is part of a value.
+// assigned takes one NAME=VALUE pair each time that the flag is given. A comma is part of the value.
 type assigned struct{ of *[]string }
 
 func (a assigned) String() string { return strings.Join(*a.of, ",") }
 func (a assigned) Type() string   { return "mapStringString" }
 
-// Set adds a pair.
+// Set implements pflag.Value.
 func (a assigned) Set(s string) error {
 	name, value, ok := strings.Cut(s, "=")
 	if !ok {
@@ -147,7 +147,7 @@ func assignments(v *[]string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) { flags.Var(assigned{v}, name, usage) }
 }
 
-// verbosity is the level of klog, for which -v is short.
+// verbosity is klog's -v.
 func verbosity(v *string) declare {
 	return func(flags *pflag.FlagSet, name, usage string) {
 		flags.VarP(checked{v, "Level", func(s string) error {

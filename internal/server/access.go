@@ -12,11 +12,11 @@ import (
 
 const namespaceLifecycle = "NamespaceLifecycle"
 
-// ownAdmission are the admission plugins of the reference that are there.
+// ownAdmission lists the reference's admission plugins that Plinth implements.
 var ownAdmission = []string{namespaceLifecycle, "CertificateApproval", "CertificateSigning",
 	"CertificateSubjectRestriction"}
 
-// admissionPlugins are those of kube-apiserver 1.37. A test compares them with the reference's help.
+// admissionPlugins lists the plugins of kube-apiserver 1.37. A test compares them with the reference's help.
 var admissionPlugins = []string{
 	"AlwaysAdmit", "AlwaysDeny", "AlwaysPullImages", "CertificateApproval", "CertificateSigning",
 	"CertificateSubjectRestriction",
@@ -33,7 +33,8 @@ var admissionPlugins = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionWebhook",
 }
 
-// validateAccess refuses what would protect, and is not there.
+// validateAccess refuses settings that restrict access in a way that Plinth does not implement: to ignore them would
+// leave something unprotected.
 func (c *Config) validateAccess() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -63,17 +64,17 @@ func (c *Config) validateAccess() error {
 	return errors.Join(errs...)
 }
 
-// AuthorizationWebhook is the webhook of --authorization-mode=Webhook.
+// AuthorizationWebhook configures the webhook of --authorization-mode=Webhook.
 type AuthorizationWebhook struct {
-	ConfigFile                     string // a kubeconfig that says where it is, and who the server is there
-	Version                        string // of the SubjectAccessReviews that it gets: v1 or v1beta1
+	ConfigFile                     string // a kubeconfig: the webhook's URL and the server's credentials
+	Version                        string // of the SubjectAccessReviews that are sent: v1 or v1beta1
 	AuthorizedTTL, UnauthorizedTTL time.Duration
 }
 
-// validateModes refuses what the reference does of --authorization-mode and its siblings, and ABAC.
+// validateModes refuses what the reference refuses of --authorization-mode and its related flags, and the mode ABAC.
 func (c *Config) validateModes(refuse func(format string, args ...any)) {
 	if c.AuthorizationConfig != "" {
-		return // they mean nothing
+		return // the file replaces the modes
 	}
 	if len(c.AuthorizationModes) == 0 {
 		refuse("at least one authorization-mode must be passed")
@@ -104,8 +105,8 @@ func (c *Config) modes() []authz.Mode {
 	return modes
 }
 
-// authorization makes the authority that the configuration asks for. What it returns begins to follow the file that it
-// is configured by, if there is one.
+// authorization creates the authorizers that the configuration asks for. follow starts to watch --authorization-config
+// for changes, if it is set; it is to be called when the server is ready.
 func (s *Server) authorization() (follow func(), err error) {
 	c := &s.config
 	var text []byte
@@ -117,8 +118,8 @@ func (s *Server) authorization() (follow func(), err error) {
 	} else if config, text, err = authz.LoadConfig(c.AuthorizationConfig); err != nil {
 		return nil, err
 	}
-	s.decisions = newAuthorizationFigures()
-	if s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, Metrics: s.decisions.hooks()}); err != nil {
+	s.authzMetrics = newAuthorizationMetrics()
+	if s.policy, err = authz.New(config, authz.Options{Logger: c.Logger, Metrics: s.authzMetrics.hooks()}); err != nil {
 		return nil, err
 	}
 	return func() {

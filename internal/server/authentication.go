@@ -29,32 +29,32 @@ import (
 	"plinth/object"
 )
 
-// ServiceAccounts are the settings of their tokens.
+// ServiceAccounts configures the tokens of service accounts.
 type ServiceAccounts struct {
-	Issuers        []string // the first one issues tokens, and those of all are taken; none: defaultIssuer
-	KeyFiles       []string // what verifies tokens; none: the signing key
-	SigningKeyFile string   // what signs tokens; "": a key of the server's own, if there are no KeyFiles
-	Lookup         bool     // legacy tokens are valid as long as their Secrets are there
+	Issuers        []string // the first is in new tokens, all are accepted; empty: defaultIssuer
+	KeyFiles       []string // keys that verify tokens; empty: the signing key
+	SigningKeyFile string   // the key that signs tokens; "": a generated one, if there are no KeyFiles
+	Lookup         bool     // legacy tokens are valid only while their Secrets exist
 	MaxExpiration  time.Duration
-	Extend         bool   // tokens of Pods last a year, see serviceaccount.Issuer
-	JWKSURI        string // where others find the public keys; "": at this server
+	Extend         bool   // tokens of Pods are valid for a year, see serviceaccount.Issuer
+	JWKSURI        string // URL of the public keys in the discovery document; "": this server
 }
 
-// FrontProxy is who may say in headers whom a request is from.
+// FrontProxy configures proxies that authenticate users and name them in headers.
 type FrontProxy struct {
-	CAFile                                               string // "": nobody may
+	CAFile                                               string // of the proxies' certificates; "": no proxy
 	AllowedNames                                         []string
 	UserHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
-// TokenWebhook is a webhook that is asked whose a bearer token is.
+// TokenWebhook configures a webhook that identifies the user of a bearer token.
 type TokenWebhook struct {
-	ConfigFile string // a kubeconfig; "": there is none
-	Version    string // of the TokenReviews that it is asked by
+	ConfigFile string // a kubeconfig; "": no webhook
+	Version    string // of the TokenReviews that are sent
 	CacheTTL   time.Duration
 }
 
-// open makes what asks the webhook; nil: there is none.
+// open returns an authenticator that asks the webhook; nil if none is configured.
 func (w *TokenWebhook) open(audiences []string, now func() time.Time, logger *slog.Logger) (auth.Tokens, error) {
 	if w.ConfigFile == "" {
 		return nil, nil
@@ -71,7 +71,7 @@ func (w *TokenWebhook) open(audiences []string, now func() time.Time, logger *sl
 	return auth.Cached(asked, w.CacheTTL, w.CacheTTL, now), nil
 }
 
-// validate refuses what cannot be meant.
+// validate returns errors as the reference does.
 func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
 	for flag, names := range map[string][]string{
 		"--requestheader-username-headers": p.UserHeaders, "--requestheader-uid-headers": p.UIDHeaders,
@@ -92,8 +92,8 @@ func (p *FrontProxy) validate(refuse func(format string, args ...any)) {
 	}
 }
 
-// open reads the authorities; nil: there are none. One that signs certificates of clients, too, needs names: else every
-// client could say that it is somebody else.
+// open reads the authorities; it returns nil if no proxy is trusted. If one of them also signs client certificates,
+// AllowedNames is required: otherwise every client could set the headers and act as another user.
 func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.FrontProxy, error) {
 	if p.CAFile == "" {
 		return nil, nil
@@ -118,7 +118,7 @@ func (p *FrontProxy) open(clients *x509.Certificate, clientFile string) (*auth.F
 	}, nil
 }
 
-// certificatesIn are those of a PEM file, as DER; none where there is no such file.
+// certificatesIn returns the certificates of a PEM file, as DER; none if the file cannot be read.
 func certificatesIn(file string) (ders [][]byte) {
 	text, _ := os.ReadFile(file)
 	for {
@@ -132,10 +132,10 @@ func certificatesIn(file string) (ders [][]byte) {
 	}
 }
 
-// defaultIssuer is the issuer of tokens if nobody names one.
+// defaultIssuer is the issuer of service account tokens if none is configured.
 const defaultIssuer = "https://kubernetes.default.svc.cluster.local"
 
-// validateAuthentication names everything that is wrong with the settings of authentication.
+// validateAuthentication returns all errors of the settings of authentication, joined.
 func (c *Config) validateAuthentication() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -161,7 +161,7 @@ func (c *Config) validateAuthentication() error {
 	return errors.Join(errs...)
 }
 
-// issuers are those whose tokens are taken.
+// issuers are the issuers of service account tokens that are accepted.
 func (c *Config) issuers() []string {
 	if len(c.ServiceAccounts.Issuers) > 0 {
 		return c.ServiceAccounts.Issuers
@@ -169,7 +169,7 @@ func (c *Config) issuers() []string {
 	return []string{defaultIssuer}
 }
 
-// audiences are those of the API.
+// audiences are the audiences of this API.
 func (c *Config) audiences() []string {
 	if len(c.APIAudiences) > 0 {
 		return c.APIAudiences
@@ -177,7 +177,7 @@ func (c *Config) audiences() []string {
 	return c.issuers()
 }
 
-// accountKeys reads the keys of service account tokens, or makes one on the first start.
+// accountKeys reads the keys of service account tokens, or generates one on the first start.
 func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	s := &c.ServiceAccounts
 	var private crypto.Signer
@@ -205,7 +205,7 @@ func (c *Config) accountKeys() (*serviceaccount.Keys, error) {
 	return serviceaccount.NewKeys(public, private)
 }
 
-// ownAccountKey reads the server's own key for the tokens of service accounts, or makes it.
+// ownAccountKey reads the generated key for service account tokens, or generates it.
 func ownAccountKey(file string) (crypto.Signer, error) {
 	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
 		return serviceaccount.ReadPrivateKey(file)
@@ -224,7 +224,7 @@ func ownAccountKey(file string) (crypto.Signer, error) {
 	return key, writeFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), true)
 }
 
-// authenticator puts together who is known by what, in the reference's order.
+// authenticator combines the ways to authenticate, in the order in which the reference tries them.
 func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) {
 	c := &s.config
 	audiences := c.audiences()
@@ -259,8 +259,8 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
 	}
 	to := auth.Config{Audiences: audiences, Now: now}
-	// Behind tokens of service accounts: those can be told apart without asking anybody.
-	foreign, err := s.foreignTokens(&to)
+	// After tokens of service accounts, which are recognized without asking anyone.
+	foreign, err := s.jwtAuthenticator(&to)
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +271,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	if err != nil {
 		return nil, err
 	}
-	if asked != nil { // last, for it costs the most
+	if asked != nil { // last, because it costs the most
 		tokens = append(tokens, asked)
 	}
 	proxy, err := c.FrontProxy.open(s.pki.ca, c.ClientCAFile)
@@ -279,7 +279,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		return nil, err
 	}
 	clients := spoken.ClientCAs
-	if proxy != nil { // its authority is shown to clients, and signs nobody's certificate but the proxy's
+	if proxy != nil { // clients are offered its authority, too, but it vouches for the proxy alone
 		spoken.ClientCAs = clients.Clone()
 		if _, err := appendAuthorities(spoken.ClientCAs, "--requestheader-client-ca-file", c.FrontProxy.CAFile); err != nil {
 			return nil, err
@@ -289,19 +289,19 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 	return auth.New(to), nil
 }
 
-// reviewToken says whose a token is. There are requests only when there is an authenticator.
+// reviewToken authenticates a token for a TokenReview. s.auth is set before the first request.
 func (s *Server) reviewToken(ctx context.Context, token string, audiences []string) (access.Identity, bool, error) {
 	return s.auth.Review(ctx, token, audiences)
 }
 
-// answerToken answers TokenRequests. There are requests only when there is an issuer.
+// answerToken answers a TokenRequest. s.issuer is set before the first request.
 func (s *Server) answerToken(
 	ctx context.Context, rq *engine.Request, account *engine.Object, body object.Value,
 ) (object.Value, []string, error) {
 	return s.issuer.Answer(ctx, rq, account, body)
 }
 
-// accountPages are the documents by which others verify tokens of service accounts.
+// accountPages are the documents by which others verify service account tokens: the discovery document and the keys.
 func (s *Server) accountPages() map[string]httpapi.Page {
 	issuer := s.config.issuers()[0]
 	if err := serviceaccount.Discoverable(issuer); err != nil {

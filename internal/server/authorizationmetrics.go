@@ -8,16 +8,16 @@ import (
 	"plinth/internal/authz"
 )
 
-// authorizationFigures tell what authorizers and their webhooks do, and how reading their configuration goes, by the
-// names of the reference.
-type authorizationFigures struct {
+// authorizationMetrics count decisions of authorizers, calls of their webhooks, and reloads of their configuration.
+// Names are the reference's.
+type authorizationMetrics struct {
 	decisions, evaluations, failOpen, matchErrors, matchExclusions, reloads *prometheus.CounterVec
 	took, matchTook                                                         *prometheus.HistogramVec
 	reloaded, config                                                        *prometheus.GaugeVec
-	server                                                                  string // the hash of who this server is
+	server                                                                  string // hash of the server's identity
 }
 
-func newAuthorizationFigures() *authorizationFigures {
+func newAuthorizationMetrics() *authorizationMetrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "apiserver", Name: name, Help: help}, labels)
 	}
@@ -26,7 +26,7 @@ func newAuthorizationFigures() *authorizationFigures {
 			Buckets: buckets}, labels)
 	}
 	const controller = "authorization_config_controller_"
-	f := &authorizationFigures{
+	f := &authorizationMetrics{
 		decisions: counter("authorization_decisions_total", "Requests that an authorizer has allowed or denied.", "type",
 			"name", "decision"),
 		evaluations: counter("authorization_webhook_evaluations_total", "Calls of authorization webhooks.", "name", "result"),
@@ -58,14 +58,14 @@ func newAuthorizationFigures() *authorizationFigures {
 	return f
 }
 
-func (f *authorizationFigures) all() []prometheus.Collector {
+func (f *authorizationMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		f.decisions, f.evaluations, f.took, f.failOpen, f.matchErrors, f.matchExclusions, f.matchTook, f.reloads,
 		f.reloaded, f.config,
 	}
 }
 
-func (f *authorizationFigures) hooks() authz.Metrics {
+func (f *authorizationMetrics) hooks() authz.Metrics {
 	return authz.Metrics{
 		Decisions: func(mode, name string) (allowed, denied func()) {
 			return f.decisions.WithLabelValues(mode, name, "allowed").Inc, f.decisions.WithLabelValues(mode, name, "denied").Inc

@@ -13,25 +13,25 @@ import (
 	"plinth/object"
 )
 
-// initial is an object that every server has, as kube-apiserver makes it.
+// initial is an object that every server has, as kube-apiserver creates it.
 type initial struct {
 	group, version, resource string
 	namespace, name          string
-	manager                  string       // "": kube-apiserver
-	body                     object.Value // what it is created with, beside its name
-	// revise says what an object that is there is to be: the same value where it may stay. nil: it stays whatever it is.
+	manager                  string       // default: kube-apiserver
+	body                     object.Value // the new object, without its name
+	// revise returns what the existing object is to be changed to, or live itself. If revise is nil the object stays.
 	revise func(live object.Value) object.Value
-	// replace says whether an object that is there has to be deleted and created again. nil: never.
+	// replace says whether the existing object has to be deleted and created again. If replace is nil it never is.
 	replace func(live object.Value) bool
-	// status says what statusManager applies to the status of an object; null: nothing. nil: nothing ever.
+	// status returns what statusManager applies to the object's status; null if nothing. It may be nil.
 	status        func(live object.Value) object.Value
 	statusManager string
 }
 
-// systemNamespaces are there from the beginning, and again at every start if somebody has deleted them.
+// systemNamespaces are created at every start if they are missing.
 var systemNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
 
-// clusterObjects are the initial objects that are in no namespace.
+// clusterObjects returns the initial objects that are not namespaced.
 func (s *Server) clusterObjects() ([]initial, error) {
 	var all []initial
 	for _, name := range systemNamespaces {
@@ -52,8 +52,8 @@ func (s *Server) clusterObjects() ([]initial, error) {
 	return append(append(all, cidr), flowControl(s.now)...), nil
 }
 
-// bootstrap makes the initial objects that are in no namespace, and the bootstrap policy, and brings those up to date
-// that are there.
+// bootstrap creates the initial objects and the RBAC bootstrap policy, updates those that exist, and deletes objects
+// of earlier releases.
 func (s *Server) bootstrap(ctx context.Context) error {
 	all, err := s.clusterObjects()
 	if err != nil {
@@ -62,14 +62,14 @@ func (s *Server) bootstrap(ctx context.Context) error {
 	if err := s.createMissing(ctx, all); err != nil {
 		return err
 	}
-	if err := s.createMissing(ctx, bootstrapPolicy()); err != nil { // some are in namespaces
+	if err := s.createMissing(ctx, bootstrapPolicy()); err != nil { // after the namespaces, in which some of them are
 		return err
 	}
-	return s.weed(ctx)
+	return s.deleteObsoleteFlowControl(ctx)
 }
 
-// createMissing creates initial objects that are not there, all of them in one commit, and brings the others up to
-// date. Where nothing differs, nothing is written.
+// createMissing creates the initial objects that do not exist, all in one commit, and updates the others. An object
+// that is as it should be is not written.
 func (s *Server) createMissing(ctx context.Context, all []initial) error {
 	var requests []*engine.Request
 	var bodies []object.Value
@@ -105,10 +105,10 @@ func (s *Server) createMissing(ctx context.Context, all []initial) error {
 			return fmt.Errorf("making initial objects: %w", err)
 		}
 	}
-	return together(applies...)
+	return concurrently(applies...)
 }
 
-// revise brings an object up to date and returns it; null: there is none, or none any more.
+// revise updates an existing object and returns it; null if it does not exist or was deleted to be created again.
 func (s *Server) revise(ctx context.Context, rq *engine.Request, i *initial) (object.Value, error) {
 	for {
 		result, err := s.engine.Get(ctx, rq, "")
@@ -144,7 +144,7 @@ func (s *Server) revise(ctx context.Context, rq *engine.Request, i *initial) (ob
 	}
 }
 
-// applyStatus applies to the status of an object.
+// applyStatus applies the status of an object (server-side apply).
 func (s *Server) applyStatus(ctx context.Context, rq *engine.Request, manager string, status object.Value) error {
 	apply := *rq
 	apply.Subresource, apply.FieldManager, apply.Force = rq.Resource.Subresource("status"), manager, true
@@ -157,8 +157,8 @@ func (s *Server) applyStatus(ctx context.Context, rq *engine.Request, manager st
 	return nil
 }
 
-// together does things beside each other: their commits share an fsync.
-func together(all ...func() error) error {
+// concurrently runs functions at the same time, so that their commits share an fsync.
+func concurrently(all ...func() error) error {
 	errs := make([]error, len(all))
 	var work sync.WaitGroup
 	for i, do := range all {
@@ -168,7 +168,7 @@ func together(all ...func() error) error {
 	return errors.Join(errs...)
 }
 
-// conditionIn is the condition of a type in the status of an object; null: there is none.
+// conditionIn returns the condition of this type in an object's status; null if there is none.
 func conditionIn(obj object.Value, kind string) object.Value {
 	conditions := obj.At("status", "conditions").Items()
 	if i := slices.IndexFunc(conditions, func(c object.Value) bool { return c.At("type").Str() == kind }); i >= 0 {
@@ -177,10 +177,9 @@ func conditionIn(obj object.Value, kind string) object.Value {
 	return object.Nil
 }
 
-// deleting says whether an object is being deleted.
 func deleting(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }
 
-// clock tells the time.
+// clock is the current time by the configured clock.
 func (s *Server) clock() time.Time {
 	if s.config.Now != nil {
 		return s.config.Now()
@@ -188,5 +187,5 @@ func (s *Server) clock() time.Time {
 	return time.Now()
 }
 
-// now is the time as objects have it.
+// now is the current time as objects contain it.
 func (s *Server) now() object.Value { return object.StringOf(s.clock().UTC().Format(time.RFC3339)) }

@@ -15,109 +15,109 @@ import (
 	"plinth/internal/features"
 )
 
-// Config is everything that a server can be told. The names are those of the flags; where kube-apiserver has the same
-// thing, it has the same name.
+// Config holds all settings of a server. Fields are named after the flags, and flags after kube-apiserver's where it
+// has the same setting.
 type Config struct {
 	DataDir         string // certificates, kubeconfig and, with embedded storage, all objects
 	Storage         string // "embedded" or "memory"
 	BindAddress     string
 	SecurePort      int    // 0 lets the system choose
-	WriteKubeconfig string // "": DataDir/kubeconfig
+	WriteKubeconfig string // default: DataDir/kubeconfig
 
-	// EtcdServers is the URL of a stub of etcd, which says where DataDir is, in place of DataDir itself: the folder
-	// EtcdPrefix of what the stub names. The files are for a URL with TLS. StorageTimeout is how long the stub may take to
-	// answer.
+	// EtcdServers holds at most one URL, that of the etcd stub (internal/etcdstub). The stub answers with a directory,
+	// and DataDir becomes the folder EtcdPrefix in it. The three files configure TLS for the request to the stub;
+	// StorageTimeout limits it.
 	EtcdServers               []string
 	EtcdPrefix                string
 	EtcdCAFile                string
 	EtcdCertFile, EtcdKeyFile string
 	StorageTimeout            time.Duration
 
-	TokenAuthFile string // "": no tokens
-	ClientCAFile  string // certificates of further authorities for clients; "": the server's own alone
-	TLSCertFile   string // "": the one in CertDir
+	TokenAuthFile string // "": no static tokens
+	ClientCAFile  string // authorities of client certificates besides the server's own; "": no others
+	TLSCertFile   string // "": the pair in CertDir
 	TLSKeyFile    string
-	// holds apiserver.crt and apiserver.key, and is given them; "": a pair of the server's own authority
+	// CertDir holds apiserver.crt and apiserver.key. They are created if missing. "": a pair below DataDir is used.
 	CertDir  string
-	TLSNamed []string // CERT,KEY or CERT,KEY:NAME,NAME: further certificates, for clients that ask for these names
+	TLSNamed []string // certificates by server name (SNI): CERT,KEY or CERT,KEY:NAME,NAME
 
-	TLSMinVersion        string   // Go's name of it; "": VersionTLS12
-	TLSCipherSuites      []string // Go's names; none: Go's choice
-	TLSCurves            []int32  // Go's numbers; none: Go's choice
+	TLSMinVersion        string   // Go's name of the version; "": VersionTLS12
+	TLSCipherSuites      []string // Go's names; empty: Go's choice
+	TLSCurves            []int32  // Go's numbers; empty: Go's choice
 	DisableHTTP2         bool
 	HTTP2MaxStreams      int  // on one connection; 0: 1000
 	PermitAddressSharing bool // SO_REUSEADDR
 	PermitPortSharing    bool // SO_REUSEPORT
 
-	Audit           audit.Options // what is written down of requests, and where
+	Audit           audit.Options // which requests are recorded, and where
 	FrontProxy      FrontProxy
-	BootstrapTokens bool // Secrets of type bootstrap.kubernetes.io/token let nodes in
+	BootstrapTokens bool // accept tokens in Secrets of type bootstrap.kubernetes.io/token
 	ServiceAccounts ServiceAccounts
-	APIAudiences    []string // what tokens have to be for; none: the issuers of ServiceAccounts
+	APIAudiences    []string // a token has to be for one of these; empty: the issuers of ServiceAccounts
 
-	AuthenticationConfig string // a file with OpenID Connect issuers and with who is let in without credentials; "": none
+	AuthenticationConfig string // a file: OpenID Connect issuers, and anonymous requests; "": none
 	OIDC                 OIDC
 	TokenWebhook         TokenWebhook
 
-	AnonymousAuth      bool     // who shows no credentials is somebody; false: is refused
-	AnonymousAuthGiven bool     // whether that was said
-	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: who is asked what somebody may do
-	// AuthorizationWebhook is for the mode Webhook. AuthorizationConfig is a file that takes the place of both; it is
-	// followed.
+	AnonymousAuth      bool     // requests without credentials are from system:anonymous; false: they are refused
+	AnonymousAuthGiven bool     // whether AnonymousAuth was set explicitly
+	AuthorizationModes []string // AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook: the authorizers, in order
+	// AuthorizationWebhook configures the mode Webhook. AuthorizationConfig is a file that replaces AuthorizationModes
+	// and AuthorizationWebhook. It is reloaded when it changes.
 	AuthorizationWebhook AuthorizationWebhook
 	AuthorizationConfig  string
 
-	AdmissionControl []string // admission plugins, and no others; none: as it comes
+	AdmissionControl []string // the only admission plugins that are on; empty: the default ones
 	EnableAdmission  []string
 	DisableAdmission []string
 	AllowPrivileged  bool
 
-	// GarbageCollection has deletes add and remove the finalizers by which a garbage collector knows what is to become of
-	// dependents. Whether this server runs one is for Controllers to say.
+	// GarbageCollection says whether deletes add and remove the finalizers foregroundDeletion and orphan. Whether this
+	// server runs a garbage collector is decided by Controllers.
 	GarbageCollection bool
 
-	// Controllers are those of kube-controller-manager that the server runs itself, as its --controllers has them: "*" is
-	// all, NAME is one, -NAME is without it.
+	// Controllers selects which of kube-controller-manager's controllers run in this server, in the syntax of its flag
+	// --controllers: "*" is all, NAME is one, -NAME is all but this one.
 	Controllers []string
 
-	AdvertiseAddress string // where discovery documents say that the server is; "": where it listens
-	ExternalHostname string // likewise; goes before AdvertiseAddress
-	// ServiceClusterIPRange is where the addresses of Services come from: one range, or two of different families,
-	// separated by a comma; "": 10.0.0.0/24. The Service kubernetes has the first address. ServiceNodePortRange is where
-	// their ports on nodes come from; "": 30000-32767. ServiceNodePort is that of the Service kubernetes; 0: none.
-	// EndpointReconciler "none" leaves the Service without endpoints.
+	AdvertiseAddress string // the server's address in discovery documents and endpoints; "": the one it listens on
+	ExternalHostname string // the server's host in discovery documents; takes precedence over AdvertiseAddress
+	// ServiceClusterIPRange is the range of cluster IPs, or two of different families separated by a comma; "":
+	// 10.0.0.0/24. The Service kubernetes has the first address of the first range. ServiceNodePortRange is the range
+	// of node ports; "": 30000-32767. ServiceNodePort is the node port of the Service kubernetes; 0: none. If
+	// EndpointReconciler is "none", that Service has no endpoints.
 	ServiceClusterIPRange string
 	ServiceNodePortRange  string
 	ServiceNodePort       int
 	EndpointReconciler    string
 
-	CORSAllowedOrigins []string // regular expressions; none: there is no CORS
+	CORSAllowedOrigins []string // regular expressions; empty: no CORS headers are sent
 	RuntimeConfig      []string // "GROUP/VERSION=true", "api/beta=false"
 
 	FeatureGates        []string      // "A=true", "B=false"
-	StrictTransport     []string      // directives of the Strict-Transport-Security header; none: there is no header
+	StrictTransport     []string      // directives of the Strict-Transport-Security header; empty: no header is sent
 	RequestTimeout      time.Duration // of requests other than watches
-	MinRequestTimeout   int           // seconds that a watch lasts at least, if it does not say how long
-	PriorityAndFairness bool          // one limit on requests under way, the sum of the following; else each has its own
-	MaxRequestsInflight int           // of those that read; 0: none
-	MaxMutatingInflight int           // of those that write; 0: none
-	GoawayChance        float64       // the share of HTTP/2 requests that end their connection
-	ShutdownDelay       time.Duration // how long the server goes on when it is told to end
-	EventTTL            time.Duration // how long Events live
-	WatchHistoryBytes   int64         // of history kept on disk
-	Profiling           bool          // /debug/pprof is served to those who may do everything
-	ContentionProfiling bool          // with Profiling: blocking is profiled, too
+	MinRequestTimeout   int           // shortest time of a watch without timeoutSeconds, in seconds
+	PriorityAndFairness bool          // the two limits below are added up to one; false: each counts separately
+	MaxRequestsInflight int           // reading requests at the same time; 0: no limit
+	MaxMutatingInflight int           // writing requests at the same time; 0: no limit
+	GoawayChance        float64       // the share of HTTP/2 requests after which the connection is closed
+	ShutdownDelay       time.Duration // how long the server still serves after it is told to end
+	EventTTL            time.Duration // how long Events are kept
+	WatchHistoryBytes   int64         // size of the watch history on disk
+	Profiling           bool          // serve /debug/pprof (to users whom authorization lets get it)
+	ContentionProfiling bool          // record blocking profiles, if Profiling is on
 	DebugSocket         string        // a Unix socket that serves /debug/pprof; "": none
 
-	noSync bool // what is stored need not survive a loss of power: the stub of EtcdServers says so
+	noSync bool // no fsync: a power cut may lose objects; set by the etcd stub
 
-	Flags map[string]string // the flags that all this was made of and their values, for /flagz; nil: there is no such page
+	Flags map[string]string // all flags with their values, for /flagz; nil: the page is not served
 
 	Logger *slog.Logger
-	Now    func() time.Time // the clock by which objects and history age; nil: time.Now. Tests make it jump.
+	Now    func() time.Time // the clock for timestamps and expiry; nil: time.Now
 }
 
-// Defaults are the settings of a server that is told nothing.
+// Defaults returns the default settings.
 func Defaults() Config {
 	return Config{
 		DataDir: "plinth-data", Storage: "embedded", BindAddress: "127.0.0.1", SecurePort: 6443,
@@ -138,12 +138,12 @@ func Defaults() Config {
 	}
 }
 
-// features are the feature gates, and the names of those that were set and mean nothing here.
+// features returns the feature gates, and the names of gates that were set but have no effect in this server.
 func (c *Config) features() (set features.Set, ignored []string, err error) {
 	return features.Parse(strings.Join(c.FeatureGates, ","))
 }
 
-// validate names everything that is wrong.
+// validate returns all errors of the configuration, joined.
 func (c *Config) validate() error {
 	var errs []error
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -196,7 +196,7 @@ func (c *Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// complete fills in what follows from the data directory.
+// complete sets the defaults that depend on the data directory.
 func (c *Config) complete() {
 	if c.WriteKubeconfig == "" && c.DataDir != "" {
 		c.WriteKubeconfig = filepath.Join(c.DataDir, "kubeconfig")
@@ -245,8 +245,8 @@ func (c *Config) validateNumbers() error {
 	return errors.Join(errs...)
 }
 
-// origins are those of CORSAllowedOrigins. As in the reference each has to say where a host begins and ends: otherwise
-// example\.com would let evil-example.com.evil.org in.
+// origins compiles CORSAllowedOrigins. As in the reference each expression has to say where the host begins and ends:
+// example\.com alone would also match evil-example.com.evil.org.
 func (c *Config) origins() ([]*regexp.Regexp, error) {
 	var all []*regexp.Regexp
 	for _, text := range c.CORSAllowedOrigins {

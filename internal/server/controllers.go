@@ -8,15 +8,15 @@ import (
 	"plinth/internal/controller"
 )
 
-// controllerRow is one of kube-controller-manager's controllers that the server runs itself.
+// controllerRow is one of kube-controller-manager's controllers that this server can run.
 type controllerRow struct {
-	name  string // kube-controller-manager's
-	alias string // its name before 1.28, which kube-controller-manager takes, too
+	name  string // as kube-controller-manager names it
+	alias string // its name before 1.28, which --controllers takes, too
 	does  string // what it does, for the documentation of --controllers
 	make  func(*Server) func(context.Context)
 }
 
-// controllerTable is all of them. They run until the server closes.
+// controllerTable lists them. make returns a function that runs the controller until its context is cancelled.
 var controllerTable = []controllerRow{
 	{"namespace-controller", "namespace", "empties namespaces that are being deleted",
 		func(s *Server) func(context.Context) {
@@ -70,8 +70,8 @@ var controllerTable = []controllerRow{
 		}},
 }
 
-// certificateRequests is what the controllers of CertificateSigningRequests are made of. A certificate lasts a year at
-// most, as kube-controller-manager has it.
+// certificateRequests configures the controllers of CertificateSigningRequests. A certificate is valid for a year at
+// most, as in kube-controller-manager.
 func (s *Server) certificateRequests() *controller.Certificates {
 	return &controller.Certificates{
 		Engine: s.engine, Registry: s.registry, Logger: s.config.Logger, Now: s.config.Now,
@@ -79,7 +79,7 @@ func (s *Server) certificateRequests() *controller.Certificates {
 	}
 }
 
-// KnownControllers lists the controllers, each with what it does, as the documentation of --controllers has them.
+// KnownControllers lists the controllers, each with what it does, for the documentation of --controllers.
 func KnownControllers() []string {
 	var list []string
 	for _, row := range controllerTable {
@@ -88,8 +88,8 @@ func KnownControllers() []string {
 	return list
 }
 
-// runs says whether Controllers enables a controller. As in kube-controller-manager the first mention of its name
-// decides, and "*" is for those that are not mentioned.
+// runs says whether the list enables the controller. As in kube-controller-manager the first entry with its name (or
+// "-" and its name) decides, and "*" enables those that have no entry.
 func (r *controllerRow) runs(controllers []string) bool {
 	all := false
 	for _, c := range controllers {
@@ -102,7 +102,7 @@ func (r *controllerRow) runs(controllers []string) bool {
 	return all
 }
 
-// validateControllers refuses names that no controller has.
+// validateControllers refuses names of controllers that this server does not have.
 func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	for _, entry := range c.Controllers {
 		name := strings.TrimPrefix(entry, "-")
@@ -116,7 +116,7 @@ func (c *Config) validateControllers(refuse func(format string, args ...any)) {
 	}
 }
 
-// control starts the controllers that are enabled.
+// control starts the enabled controllers.
 func (s *Server) control() {
 	for _, row := range controllerTable {
 		if row.runs(s.config.Controllers) {

@@ -12,9 +12,13 @@ import (
 	"plinth/object"
 )
 
-// The objects of API priority and fairness that every server has. Nothing here acts on them, but clients look for them.
-// The two mandatory ones of each type are always as they are here. The suggested ones belong to the server as long as
-// their annotation says so; it goes to "false" where somebody has changed one and taken the annotation away.
+// The objects of API priority and fairness that every server has. Plinth does not act on them, but clients look for
+// them.
+//
+// The two mandatory objects of each type (exempt, catch-all) always have the spec given here. The suggested ones are
+// kept up to date only while their annotation autoupdate-spec is "true". An administrator who wants to change one sets
+// it to "false". If the annotation is missing, the object's generation decides: an object that was never changed
+// (generation 1) is still the server's and gets "true", any other gets "false".
 
 //go:embed flowcontrol.txt
 var flowControlText string
@@ -26,7 +30,7 @@ const (
 	autoUpdateSpec      = "apf.kubernetes.io/autoupdate-spec"
 )
 
-// flowControlLine is an object of flowControlText: flowControlResources[kind] and name say which, spec is JSON.
+// flowControlLine is one line of flowControlText. The resource is flowControlResources[kind]; spec is JSON.
 type flowControlLine struct{ kind, name, spec string }
 
 var flowControlResources = map[string]string{
@@ -69,11 +73,11 @@ func flowControl(now func() object.Value) (all []initial) {
 	return all
 }
 
-// revisedFlowControl is what an object that is there is to be.
+// revisedFlowControl returns what a live object is to be changed to; live itself if it may stay as it is.
 func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	text, annotated := live.At("metadata", "annotations").Get(autoUpdateSpec)
 	said, err := strconv.ParseBool(text.Str())
-	// Without the annotation, or with another text in it, the object is the server's while nobody has changed it.
+	// No annotation, or a text that is no bool: an object that was never changed is the server's.
 	update := mandatory || err == nil && said || err != nil && live.At("metadata", "generation").Int() == 1
 	if update && !object.Equal(live.At("spec"), spec) {
 		live = live.With("spec", spec)
@@ -84,7 +88,7 @@ func revisedFlowControl(live, spec object.Value, mandatory bool) object.Value {
 	return live
 }
 
-// notDangling is the status of a FlowSchema whose priority level is there; null: it has it already.
+// notDangling is the status to apply to a FlowSchema whose priority level exists; null if it is there already.
 func notDangling(live object.Value, level string, now func() object.Value) object.Value {
 	text := object.StringOf
 	message := fmt.Sprintf("This FlowSchema references the PriorityLevelConfiguration object named %q and it exists",
@@ -96,8 +100,9 @@ func notDangling(live object.Value, level string, now func() object.Value) objec
 		"reason", text("Found"), "message", text(message), "lastTransitionTime", now())))
 }
 
-// weed deletes objects of earlier releases, which are the server's and in flowControlText no more.
-func (s *Server) weed(ctx context.Context) error {
+// deleteObsoleteFlowControl deletes objects that an earlier release created and flowControlText no longer has. Only
+// those are deleted that still belong to the server by their annotation.
+func (s *Server) deleteObsoleteFlowControl(ctx context.Context) error {
 	wanted := map[flowControlLine]bool{}
 	for _, line := range flowControlLines() {
 		wanted[flowControlLine{kind: line.kind, name: line.name}] = true

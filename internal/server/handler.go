@@ -21,7 +21,7 @@ import (
 	"plinth/internal/impersonation"
 )
 
-// handler puts the HTTP side together.
+// handler builds the HTTP handler: the API, and the pages beside it.
 func (s *Server) handler() (http.Handler, error) {
 	c := &s.config
 	var statusz *httpapi.Statusz
@@ -35,18 +35,18 @@ func (s *Server) handler() (http.Handler, error) {
 	if !s.features.On(features.ComponentFlagz) {
 		flagz = nil
 	}
-	figures := newMetrics(s.store, s.registry, s.audit)
-	if s.issuerFigures != nil {
-		figures.registry.MustRegister(s.issuerFigures.all()...)
+	m := newMetrics(s.store, s.registry, s.audit)
+	if s.issuerMetrics != nil {
+		m.registry.MustRegister(s.issuerMetrics.all()...)
 	}
-	figures.registry.MustRegister(s.decisions.all()...)
+	m.registry.MustRegister(s.authzMetrics.all()...)
 	origins, err := c.origins()
 	if err != nil {
 		return nil, err
 	}
-	reading, writing := c.MaxRequestsInflight, &c.MaxMutatingInflight
+	readOnly, mutating := c.MaxRequestsInflight, &c.MaxMutatingInflight
 	if c.PriorityAndFairness {
-		reading, writing = reading+*writing, nil
+		readOnly, mutating = readOnly+*mutating, nil
 	}
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry,
@@ -59,12 +59,12 @@ func (s *Server) handler() (http.Handler, error) {
 		Authorizer:     s.policy,
 		Auditor:        s.audit,
 		Missing:        missing,
-		Handlers:       s.handlers(figures),
+		Handlers:       s.handlers(m),
 		Pages:          s.accountPages(),
 		Checks:         s.checks(),
 		Statusz:        statusz,
 		Flagz:          flagz,
-		RequestTimeout: c.RequestTimeout, MaxInFlight: reading, MaxMutating: writing,
+		RequestTimeout: c.RequestTimeout, MaxInFlight: readOnly, MaxMutating: mutating,
 		MinRequestTimeout: max(1, time.Duration(c.MinRequestTimeout)*time.Second), // 0 would be httpapi's own default
 		StrictTransport:   strings.Join(c.StrictTransport, "; "),
 		Origins:           origins, Goaway: c.GoawayChance,
@@ -74,11 +74,11 @@ func (s *Server) handler() (http.Handler, error) {
 		NoLean:        !s.features.On(features.ManagedFieldsOptOut),
 		NoCBOR:        !s.features.On(features.CBORServingAndStorage),
 		Closing:       s.closing,
-		Logger:        c.Logger, Metrics: figures.hooks(),
+		Logger:        c.Logger, Metrics: m.hooks(),
 	})
 }
 
-// advertised is the host and port at which discovery documents say that the server is.
+// advertised is the server's host and port in discovery documents.
 func (s *Server) advertised() string {
 	address := strings.TrimPrefix(s.URL(), "https://")
 	host := cmp.Or(s.config.ExternalHostname, s.config.AdvertiseAddress)
@@ -89,11 +89,11 @@ func (s *Server) advertised() string {
 	return net.JoinHostPort(host, port)
 }
 
-// handlers serve what is beside the API.
-func (s *Server) handlers(figures *metrics) map[string]http.Handler {
+// handlers returns the pages that do not belong to the API.
+func (s *Server) handlers(m *metrics) map[string]http.Handler {
 	all := map[string]http.Handler{
-		"/metrics":      figures.handler(figures.registry, s.config.Logger),
-		"/metrics/slis": figures.handler(figures.health, s.config.Logger),
+		"/metrics":      m.handler(m.registry, s.config.Logger),
+		"/metrics/slis": m.handler(m.health, s.config.Logger),
 	}
 	if s.config.Profiling {
 		maps.Copy(all, profiles())
@@ -111,8 +111,7 @@ func missing(r *engine.Resource, subresource string) (_ httpapi.Missing, ok bool
 	return httpapi.Missing{}, false
 }
 
-// expired says whether the certificate that the server has made for itself is past its end. A restart makes another
-// one.
+// expired returns an error after the server's own certificate has expired. A restart creates a new one.
 func (s *Server) expired(now time.Time) error {
 	if s.own == nil || now.Before(s.own.NotAfter) {
 		return nil
@@ -120,24 +119,25 @@ func (s *Server) expired(now time.Time) error {
 	return fmt.Errorf("the server's own certificate has expired at %s", s.own.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// checks are what the health paths ask.
+// checks returns the health checks of /healthz, /livez and /readyz.
 //
-// Checks bear the names of the reference where they mean the same, since probes and scripts ask for them by name. Those
-// called poststarthook are of what the reference does when it listens already; here it is done before that.
+// A check has the name of the reference's check with the same meaning, because probes and scripts ask for checks by
+// name. In the reference the checks "poststarthook/…" succeed when work is done that starts after the server listens.
+// Here that work is done before the server listens, so these checks always succeed.
 func (s *Server) checks() []httpapi.Check {
 	done := func(context.Context) error { return nil }
 	return []httpapi.Check{
 		{Name: "ping", Run: func(context.Context) error { return nil }},
-		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // whatever the objects are stored in
+		{Name: "etcd", Run: func(context.Context) error { return s.store.Healthy() }}, // the name is the reference's
 		{Name: "etcd-readiness", ReadyOnly: true, Run: func(context.Context) error { return s.store.Healthy() }},
 		{Name: "loopback-serving-certificate", LiveOnly: true,
 			Run: func(context.Context) error { return s.expired(time.Now()) }},
-		{Name: "informer-sync", ReadyOnly: true, Run: done}, // what is compiled of objects is as new as the store
+		{Name: "informer-sync", ReadyOnly: true, Run: done}, // there are no informers to wait for
 		{Name: "poststarthook/crd-informer-synced", Run: done},
 		{Name: "poststarthook/start-system-namespaces-controller", Run: done},
 		{Name: "poststarthook/storage-readiness", Run: func(context.Context) error { return s.store.Healthy() }},
 		{Name: "poststarthook/rbac/bootstrap-roles", Run: done},
-		{Name: "poststarthook/bootstrap-controller", Run: func(context.Context) error { return s.unannounced }},
+		{Name: "poststarthook/bootstrap-controller", Run: func(context.Context) error { return s.serviceError }},
 		{Name: "shutdown", ReadyOnly: true, Run: func(context.Context) error {
 			if !s.ready.Load() {
 				return errors.New("the server is starting or closing")

@@ -21,18 +21,19 @@ import (
 	"plinth/object"
 )
 
-// The identity Lease: by the Leases with identityLabel others know which API servers there are. Each server renews its
-// own, which has the name of the machine in its name, takes it away when it ends, and deletes those that were not
-// renewed for their duration.
+// The identity Lease: others find the API servers of a cluster by the Leases with the label identityLabel. Each server
+// renews its own Lease, whose name is a hash of the host name, and deletes it when it closes. It also deletes Leases
+// of other servers that have expired.
 const (
 	identityLabel    = "apiserver.kubernetes.io/identity"
-	identityDuration = time.Hour // of the Lease, and between two looks at those of others
+	identityDuration = time.Hour // until a Lease expires, and between two searches for expired ones
 	identityRenewal  = 10 * time.Second
 
 	microTime = "2006-01-02T15:04:05.000000Z" // metav1.MicroTime
 )
 
-// identity is the name of the server's Lease. A server on another machine has another one.
+// identity is the name of the server's Lease. It depends on the host name only, so a restarted server finds its old
+// Lease.
 func identity(hostname string) string {
 	var text []byte
 	for _, part := range []string{hostname, "kube-apiserver"} {
@@ -42,14 +43,14 @@ func identity(hostname string) string {
 	return "apiserver-" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:16]))
 }
 
-// lease keeps the server's Lease.
+// lease keeps the server's Lease renewed.
 type lease struct {
 	server *Server
-	rq     engine.Request // for the Lease
-	body   object.Value   // what it says, but for when it was renewed
+	rq     engine.Request // addresses the Lease
+	body   object.Value   // the Lease without its renewTime
 }
 
-// keepLease begins to keep the server's Lease, if there is to be one.
+// keepLease starts to renew the server's Lease, unless Leases or the feature are turned off.
 func (s *Server) keepLease() error {
 	l, err := s.newLease()
 	if l != nil {
@@ -58,7 +59,7 @@ func (s *Server) keepLease() error {
 	return err
 }
 
-// newLease is nil where there is to be no Lease.
+// newLease returns nil if Leases or the feature are turned off.
 func (s *Server) newLease() (*lease, error) {
 	leases := s.registry.Builtin().Find("coordination.k8s.io", "v1", "leases")
 	if leases == nil || !s.features.On(features.APIServerIdentity) {
@@ -84,18 +85,18 @@ func (s *Server) newLease() (*lease, error) {
 	return l, nil
 }
 
-// run keeps the Lease until ctx ends.
+// run renews the Lease until ctx is cancelled, and then deletes it.
 func (l *lease) run(ctx context.Context) {
-	// One of a server that has not ended as it should: whoever waits for it to go is to see that it has.
-	l.tell(ctx, "deleting an old", l.delete(ctx))
+	// The Lease of an earlier process that was killed. Whoever waits for that server to disappear has to see a delete.
+	l.logError(ctx, "deleting an old", l.delete(ctx))
 	renewal := time.NewTicker(identityRenewal)
 	defer renewal.Stop()
 	var swept time.Time
 	for {
-		l.tell(ctx, "renewing the", l.renew(ctx))
+		l.logError(ctx, "renewing the", l.renew(ctx))
 		if now := l.server.clock(); now.Sub(swept) >= identityDuration {
 			swept = now
-			l.tell(ctx, "deleting an expired", l.sweep(ctx))
+			l.logError(ctx, "deleting an expired", l.sweep(ctx))
 		}
 		select {
 		case <-renewal.C:
@@ -103,20 +104,20 @@ func (l *lease) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-		l.tell(last, "deleting the", l.delete(last))
+		l.logError(last, "deleting the", l.delete(last))
 		cancel()
 		return
 	}
 }
 
-// tell logs an error. The next renewal may do better.
-func (l *lease) tell(ctx context.Context, what string, err error) {
-	if err != nil && ctx.Err() == nil { // else the server is closing
+// logError logs an error; the next renewal tries again.
+func (l *lease) logError(ctx context.Context, what string, err error) {
+	if err != nil && ctx.Err() == nil { // errors while the server closes are expected
 		l.server.config.Logger.Warn(what+" identity Lease", "error", err)
 	}
 }
 
-// renew makes the Lease, or writes into it that the server is there.
+// renew writes the current time into the Lease, and creates it if it is missing.
 func (l *lease) renew(ctx context.Context) error {
 	body := l.body.WithAt(object.StringOf(l.server.clock().UTC().Format(microTime)), "spec", "renewTime")
 	patch := engine.Patch{Type: engine.MergePatch, Body: object.AppendObject(nil, body)}
@@ -138,7 +139,7 @@ func (l *lease) delete(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes the Leases of servers that are gone.
+// sweep deletes expired Leases.
 func (l *lease) sweep(ctx context.Context) error {
 	all := l.rq
 	all.Name = ""
@@ -159,7 +160,7 @@ func (l *lease) sweep(ctx context.Context) error {
 		}
 		one := l.rq
 		one.Name = obj.At("metadata", "name").Str()
-		o := engine.DeleteOptions{PreconditionRV: fmt.Sprint(item.Revision)} // not one that was renewed meanwhile
+		o := engine.DeleteOptions{PreconditionRV: fmt.Sprint(item.Revision)} // fails for one that was renewed since
 		if _, err := l.server.engine.Delete(ctx, &one, o); err != nil && !apierr.Is(err, apierr.NotFound) &&
 			!apierr.Is(err, apierr.Conflict) {
 			return err

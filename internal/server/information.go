@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// inform makes the ConfigMaps by which the server tells others about itself, or brings them up to date: whom it trusts
-// to know its clients, and since when the use of tokens in Secrets is tracked.
-func (s *Server) inform(ctx context.Context) error {
+// ensureConfigMaps creates or updates the ConfigMaps that tell other programs about the server: the authorities of
+// client certificates, and the date since which the use of tokens in Secrets is recorded.
+func (s *Server) ensureConfigMaps(ctx context.Context) error {
 	const name, key = "extension-apiserver-authentication", "client-ca-file"
 	config := func(name string, data object.Value, revise func(object.Value) object.Value) initial {
 		return initial{version: "v1", resource: "configmaps", namespace: "kube-system", name: name,
@@ -22,7 +22,7 @@ func (s *Server) inform(ctx context.Context) error {
 	since := func() object.Value { return object.StringOf(s.clock().UTC().Format(time.DateOnly)) }
 	return s.createMissing(ctx, []initial{
 		config(name, object.Fields(key, object.StringOf(s.bundle(""))), func(live object.Value) object.Value {
-			// What other servers have put there stays as long as it is valid.
+			// Certificates that other servers have added stay until they expire.
 			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)
 		}),
 		config("kube-apiserver-legacy-service-account-token-tracking", object.Fields("since", since()),
@@ -35,8 +35,7 @@ func (s *Server) inform(ctx context.Context) error {
 	})
 }
 
-// bundle is certificates as PEM: those of a text, and those of the authorities of clients, each once and none that has
-// expired.
+// bundle joins the certificates in text with the authorities of clients, as PEM, without duplicates and expired ones.
 func (s *Server) bundle(text string) string {
 	var all []*x509.Certificate
 	for _, from := range [][]byte{[]byte(text), s.clients} {

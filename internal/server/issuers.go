@@ -18,20 +18,19 @@ import (
 	"plinth/internal/authz"
 )
 
-// OIDC are the settings of one OpenID Connect issuer: a short form of an AuthenticationConfiguration with one
-// authenticator.
+// OIDC configures one OpenID Connect issuer by flags: a short form of an AuthenticationConfiguration.
 type OIDC struct {
 	IssuerURL, ClientID string
-	CAFile              string // "": the system's authorities
-	// a prefix of "-" is none, and "" is the issuer, unless the claim is a mail address
+	CAFile              string // "": the system's authorities verify the issuer
+	// A prefix of "-" means no prefix. "" means the issuer and "#", or no prefix if the claim is email.
 	UsernameClaim, UsernamePrefix string
 	GroupsClaim, GroupsPrefix     string
 	RequiredClaims                []string // CLAIM=VALUE
 	SigningAlgs                   []string
-	Given                         bool // whether any of the settings was given
+	Given                         bool // whether any of these flags was given
 }
 
-// validate refuses what cannot be meant.
+// validate refuses combinations that the reference refuses.
 func (o *OIDC) validate(configFile string, refuse func(format string, args ...any)) {
 	switch {
 	case !o.Given:
@@ -42,7 +41,7 @@ func (o *OIDC) validate(configFile string, refuse func(format string, args ...an
 	}
 }
 
-// configuration is the long form.
+// configuration converts the flags to an AuthenticationConfiguration.
 func (o *OIDC) configuration() (*oidc.Configuration, error) {
 	c := &oidc.Configuration{}
 	if o.IssuerURL == "" || o.ClientID == "" {
@@ -69,7 +68,7 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 		}
 		a.Issuer.CertificateAuthority = string(text)
 	}
-	required := map[string]string{} // the last one of a claim counts
+	required := map[string]string{} // the last value of a claim counts, as in the reference
 	for _, pair := range o.RequiredClaims {
 		claim, value, _ := strings.Cut(pair, "=")
 		required[claim] = value
@@ -81,9 +80,9 @@ func (o *OIDC) configuration() (*oidc.Configuration, error) {
 	return c, nil
 }
 
-// foreignTokens makes what knows the tokens of OpenID Connect issuers, and says who is let in without credentials; the
-// tokens are nil if no issuer is configured.
-func (s *Server) foreignTokens(to *auth.Config) (auth.Tokens, error) {
+// jwtAuthenticator creates the authenticator for tokens of OpenID Connect issuers, nil if no issuer is configured. It
+// also sets in to whether requests without credentials are accepted.
+func (s *Server) jwtAuthenticator(to *auth.Config) (auth.Tokens, error) {
 	c := &s.config
 	to.NoAnonymous = !c.AnonymousAuth || slices.Contains(c.AuthorizationModes, string(authz.AlwaysAllow))
 	configured, err := c.OIDC.configuration()
@@ -109,17 +108,17 @@ func (s *Server) foreignTokens(to *auth.Config) (auth.Tokens, error) {
 	if c.AuthenticationConfig == "" && len(configured.JWT) == 0 {
 		return nil, nil
 	}
-	s.issuerFigures = newIssuerFigures(identity(hostname()), text)
-	s.foreign, err = oidc.NewReloader(configured, text, oidc.Config{
-		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: s.issuerFigures.metrics(),
-	}, oidc.Reloads{Reloaded: s.issuerFigures.reloaded, Removed: s.issuerFigures.removed})
+	s.issuerMetrics = newIssuerMetrics(identity(hostname()), text)
+	s.jwt, err = oidc.NewReloader(configured, text, oidc.Config{
+		Own: c.issuers(), Algorithms: algorithms, Logger: c.Logger, Now: to.Now, Metrics: s.issuerMetrics.hooks(),
+	}, oidc.Reloads{Reloaded: s.issuerMetrics.reloaded, Removed: s.issuerMetrics.removed})
 	if err != nil {
 		return nil, err
 	}
-	return s.foreign, nil
+	return s.jwt, nil
 }
 
-// hostname is the name of the machine; "" if it cannot be found out.
+// hostname is the name of the machine; "" if it is unknown.
 func hostname() string {
 	name, err := os.Hostname()
 	if err != nil {
@@ -128,8 +127,9 @@ func hostname() string {
 	return name
 }
 
-// issuerFigures tell of OpenID Connect issuers. They are there only if some may be configured.
-type issuerFigures struct {
+// issuerMetrics counts authentication by OpenID Connect issuers. They are registered only if an issuer may be
+// configured.
+type issuerMetrics struct {
 	server  string // the hash of the server's identity
 	took    *prometheus.HistogramVec
 	fetched *prometheus.GaugeVec
@@ -138,15 +138,15 @@ type issuerFigures struct {
 	last    *prometheus.GaugeVec
 	config  *prometheus.GaugeVec
 	mu      sync.Mutex
-	hashes  map[string]string // of the keys, by issuer
+	hashes  map[string]string // hash of the current keys of each issuer
 }
 
-func newIssuerFigures(server string, text []byte) *issuerFigures {
+func newIssuerMetrics(server string, text []byte) *issuerMetrics {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	const reloading = "apiserver_authentication_config_controller_"
-	f := &issuerFigures{
+	f := &issuerMetrics{
 		server: hashOf([]byte(server)), hashes: map[string]string{},
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_authentication_jwt_authenticator_latency_seconds",
@@ -178,12 +178,12 @@ func hashOf(text []byte) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(text))
 }
 
-func (f *issuerFigures) all() []prometheus.Collector {
+func (f *issuerMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{f.took, f.fetched, f.keys, f.reloads, f.last, f.config}
 }
 
-// metrics are what authenticators tell.
-func (f *issuerFigures) metrics() *oidc.Metrics {
+// hooks are the functions by which authenticators report.
+func (f *issuerMetrics) hooks() *oidc.Metrics {
 	result := map[bool]string{true: "success", false: "failure"}
 	return &oidc.Metrics{
 		Authenticated: func(issuer string, ok bool, took time.Duration) {
@@ -204,8 +204,8 @@ func (f *issuerFigures) metrics() *oidc.Metrics {
 	}
 }
 
-// reloaded counts a try to reload the configuration.
-func (f *issuerFigures) reloaded(text []byte, err error) {
+// reloaded counts an attempt to reload the configuration.
+func (f *issuerMetrics) reloaded(text []byte, err error) {
 	status := "success"
 	if err != nil {
 		status = "failure"
@@ -217,8 +217,8 @@ func (f *issuerFigures) reloaded(text []byte, err error) {
 	f.last.WithLabelValues(status, f.server).SetToCurrentTime()
 }
 
-// removed forgets issuers.
-func (f *issuerFigures) removed(issuers []string) {
+// removed deletes the metrics of issuers that are no longer configured.
+func (f *issuerMetrics) removed(issuers []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, issuer := range issuers {

@@ -81,7 +81,7 @@ func TestIssuerByFlags(t *testing.T) {
 		o.IssuerURL, o.ClientID, o.CAFile, o.RequiredClaims, o.SigningAlgs, o.Given = i.URL, "me", i.CAFile(),
 			[]string{"hd=a"}, []string{"RS256"}, true
 	})
-	if err := s.foreign.Healthy(t.Context()); err != nil {
+	if err := s.jwt.Healthy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := whoAmI(s, token); got != "401" {

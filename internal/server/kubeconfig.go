@@ -8,8 +8,8 @@ import (
 	"plinth/object"
 )
 
-// writeKubeconfig writes what kubectl needs to be the administrator of the server at url. authority may be nil: the
-// system's authorities count then.
+// writeKubeconfig writes a kubeconfig for the administrator. If authority is nil, clients verify the server by the
+// system's authorities.
 func writeKubeconfig(path, url string, authority []byte, admin pair) error {
 	cluster := []object.Member{{Key: "server", Value: object.StringOf(url)}}
 	if authority != nil {
@@ -34,7 +34,7 @@ func writeKubeconfig(path, url string, authority []byte, admin pair) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeFile(path, text, false) // every start writes it anew
+	return writeFile(path, text, false) // not synced: every start writes it again
 }
 
 func base64Of(data []byte) object.Value {

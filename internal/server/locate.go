@@ -10,8 +10,8 @@ import (
 	"plinth/internal/etcdstub"
 )
 
-// locate asks the stub of --etcd-servers where the data directory is. Anything else that answers there is an error:
-// objects that were acknowledged would be somewhere else than their owner believes.
+// locate asks the etcd stub of --etcd-servers for the data directory. An answer of anything else, such as a real etcd,
+// is an error: objects would be stored elsewhere than the operator expects.
 func (c *Config) locate(ctx context.Context) error {
 	if len(c.EtcdServers) == 0 {
 		return nil
@@ -32,7 +32,7 @@ func (c *Config) locate(ctx context.Context) error {
 	return nil
 }
 
-// etcdTLS is how TLS is spoken to --etcd-servers.
+// etcdTLS is the TLS configuration for --etcd-servers.
 func (c *Config) etcdTLS() (*tls.Config, error) {
 	config := &tls.Config{}
 	if c.EtcdCAFile != "" {

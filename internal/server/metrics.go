@@ -20,10 +20,10 @@ import (
 	"plinth/internal/store"
 )
 
-// metrics are the figures of /metrics. Where the reference has the same figure, it has the same name and labels.
+// metrics are the metrics of /metrics. A metric that the reference has, too, has the same name and labels.
 type metrics struct {
 	registry *prometheus.Registry
-	health   *prometheus.Registry // of /metrics/slis: what health checks have said
+	health   *prometheus.Registry // of /metrics/slis: results of health checks
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	sizes    *prometheus.HistogramVec
@@ -32,59 +32,61 @@ type metrics struct {
 	dropped  *prometheus.CounterVec
 	events   *prometheus.CounterVec
 	sent     *prometheus.CounterVec
-	access   *accessFigures
+	access   *accessMetrics
 	checks   *prometheus.GaugeVec
 	checked  *prometheus.CounterVec
 
-	mu sync.RWMutex
-	of map[httpapi.Observation]*figuresOf // by what is the same for many requests
+	mu            sync.RWMutex
+	byObservation map[httpapi.Observation]*requestMetrics // key: Took, Bytes and Rejected are zero
 }
 
-// figuresOf are the figures of requests of one sort. To find them by their labels each time costs more than to count.
-type figuresOf struct {
+// requestMetrics are the metrics with one set of labels. They are kept because a look-up by labels for each request
+// costs more than the counting.
+type requestMetrics struct {
 	requests        prometheus.Counter
 	duration, sizes prometheus.Observer
 }
 
-// Buckets of the reference: seconds of a request, bytes of an answer.
+// The reference's buckets: seconds of a request, bytes of a response.
 var (
 	seconds = []float64{0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1, 1.25, 1.5, 2, 3, 4, 5, 6, 8, 10, 15, 20,
 		30, 45, 60}
 	lengths = prometheus.ExponentialBuckets(1000, 10, 7)
 )
 
-// newMetrics registers the figures of one server, on a registry of its own, so that a process may run several.
+// newMetrics creates the metrics of one server. They have a registry of their own, because a process may run several
+// servers.
 func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) *metrics {
-	of := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
+	labels := []string{"component", "group", "version", "resource", "subresource", "scope", "verb"}
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		health:   prometheus.NewRegistry(),
-		access:   newAccessFigures(),
+		access:   newAccessMetrics(),
 		checks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kubernetes_healthcheck", Help: "What a health check has said last: 1 for healthy.",
+			Name: "kubernetes_healthcheck", Help: "The last result of a health check: 1 for healthy.",
 		}, []string{"name", "type"}),
 		checked: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kubernetes_healthchecks_total", Help: "Answers of health checks.",
+			Name: "kubernetes_healthchecks_total", Help: "Results of health checks.",
 		}, []string{"name", "type", "status"}),
-		of: map[httpapi.Observation]*figuresOf{},
+		byObservation: map[httpapi.Observation]*requestMetrics{},
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total", Help: "Answered requests.",
-		}, append([]string{"code", "dry_run"}, of...)),
+		}, append([]string{"code", "dry_run"}, labels...)),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_request_duration_seconds", Help: "Time from the first byte of a request to the last of its answer.",
 			Buckets: seconds,
-		}, append([]string{"dry_run"}, of...)),
+		}, append([]string{"dry_run"}, labels...)),
 		sizes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "apiserver_response_sizes", Help: "Bytes of the bodies of answers.", Buckets: lengths,
-		}, of),
+		}, labels),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "apiserver_current_inflight_requests", Help: "Requests under way, other than watches.",
+			Name: "apiserver_current_inflight_requests", Help: "Requests being served, other than watches.",
 		}, []string{"request_kind"}),
 		watches: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "apiserver_longrunning_requests", Help: "Watches under way.",
+			Name: "apiserver_longrunning_requests", Help: "Watches being served.",
 		}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "apiserver_dropped_requests_total", Help: "Requests turned away because too many were under way.",
+			Name: "apiserver_dropped_requests_total", Help: "Requests refused because too many were being served.",
 		}, []string{"request_kind"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_watch_events_total", Help: "Events sent to watches.",
@@ -95,13 +97,13 @@ func newMetrics(s *store.Store, types *engine.Registry, auditor *audit.Auditor) 
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.sizes, m.inFlight, m.watches, m.dropped, m.events, m.sent,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&storeFigures{s, types}, newAuditFigures(auditor))
+		&storeMetrics{s, types}, newAuditMetrics(auditor))
 	m.registry.MustRegister(m.access.all()...)
 	m.health.MustRegister(m.checks, m.checked)
 	return m
 }
 
-// hooks are what the handler tells.
+// hooks are the functions by which the HTTP handler reports.
 func (m *metrics) hooks() httpapi.Metrics {
 	underWay := [...]prometheus.Gauge{
 		httpapi.ReadOnly:    m.inFlight.WithLabelValues(httpapi.ReadOnly.String()),
@@ -110,7 +112,7 @@ func (m *metrics) hooks() httpapi.Metrics {
 	}
 	return httpapi.Metrics{
 		Request:       m.request,
-		Authenticated: m.access.authenticated, Authorized: m.access.authorization.tell, Checked: m.check,
+		Authenticated: m.access.authenticated, Authorized: m.access.authorization.observe, Checked: m.check,
 		InFlight: func(class httpapi.Class, delta int) { underWay[class].Add(float64(delta)) },
 		Events: func(group, version, resource string, events, bytes int) {
 			m.events.WithLabelValues(group, version, resource).Add(float64(events))
@@ -120,7 +122,7 @@ func (m *metrics) hooks() httpapi.Metrics {
 }
 
 func (m *metrics) request(o httpapi.Observation) {
-	f := m.figuresOf(o)
+	f := m.requestMetrics(o)
 	f.requests.Inc()
 	if o.Class != httpapi.LongRunning {
 		f.duration.Observe(o.Took.Seconds())
@@ -131,14 +133,14 @@ func (m *metrics) request(o httpapi.Observation) {
 	}
 }
 
-// customResources stands for all custom types where there is no figure for each of them.
+// customResources is the resource label of histograms for all custom types together.
 const customResources = "customresources"
 
-// figuresOf finds the figures of requests like this one.
-func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
+// requestMetrics returns the metrics for an observation.
+func (m *metrics) requestMetrics(o httpapi.Observation) *requestMetrics {
 	o.Took, o.Bytes, o.Rejected = 0, 0, false
 	m.mu.RLock()
-	f := m.of[o]
+	f := m.byObservation[o]
 	m.mu.RUnlock()
 	if f != nil {
 		return f
@@ -150,120 +152,121 @@ func (m *metrics) figuresOf(o httpapi.Observation) *figuresOf {
 	if o.DryRun {
 		dryRun = "All"
 	}
-	of := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
-	f = &figuresOf{requests: m.requests.WithLabelValues(append([]string{strconv.Itoa(o.Code), dryRun}, of...)...)}
-	if o.Custom { // a histogram for each of thousands of types would take more memory than the types
-		of = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
+	labels := []string{component, o.Group, o.Version, o.Resource, o.Subresource, o.Scope, o.Verb}
+	f = &requestMetrics{requests: m.requests.WithLabelValues(append([]string{strconv.Itoa(o.Code), dryRun}, labels...)...)}
+	if o.Custom { // histograms for thousands of types would take more memory than the types
+		labels = []string{component, "", "", customResources, o.Subresource, o.Scope, o.Verb}
 	}
 	if o.Class != httpapi.LongRunning {
-		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, of...)...)
-		f.sizes = m.sizes.WithLabelValues(of...)
+		f.duration = m.duration.WithLabelValues(append([]string{dryRun}, labels...)...)
+		f.sizes = m.sizes.WithLabelValues(labels...)
 	}
 	m.mu.Lock()
-	m.of[o] = f
+	m.byObservation[o] = f
 	m.mu.Unlock()
 	return f
 }
 
-// handler serves the figures.
+// handler serves the metrics of a registry.
 func (m *metrics) handler(registry *prometheus.Registry, logger *slog.Logger) http.Handler {
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(),
 		slog.LevelError)})
 }
 
-// storeFigures reads the figures of the store when somebody asks for them.
-type storeFigures struct {
+// storeMetrics reads the store's statistics when /metrics is requested.
+type storeMetrics struct {
 	store *store.Store
 	types *engine.Registry
 }
 
-// figure is one number of the store.
-type figure struct {
-	desc *prometheus.Desc
-	of   func(store.Stats) float64
+// storeGauge is one of the store's statistics as a metric.
+type storeGauge struct {
+	desc  *prometheus.Desc
+	value func(store.Stats) float64
 }
 
-func figureOf(name, help string, of func(store.Stats) float64) figure {
-	return figure{prometheus.NewDesc(name, help, nil, nil), of}
+func storeGaugeOf(name, help string, value func(store.Stats) float64) storeGauge {
+	return storeGauge{prometheus.NewDesc(name, help, nil, nil), value}
 }
 
 var (
 	objectsDesc = prometheus.NewDesc("apiserver_resource_objects", "Stored objects of each type.",
 		[]string{"group", "resource"}, nil)
-	storeNumbers = []figure{
-		figureOf("plinth_store_revision", "The newest durable revision.",
+	storeGauges = []storeGauge{
+		storeGaugeOf("plinth_store_revision", "The newest durable revision.",
 			func(s store.Stats) float64 { return float64(s.Revision) }),
-		figureOf("plinth_store_bytes", "Bytes of all live objects.", func(s store.Stats) float64 { return float64(s.Bytes) }),
-		figureOf("plinth_store_history_bytes", "Bytes of the changes that watches may still start behind.",
+		storeGaugeOf("plinth_store_bytes", "Bytes of all live objects.",
+			func(s store.Stats) float64 { return float64(s.Bytes) }),
+		storeGaugeOf("plinth_store_history_bytes", "Bytes of the watch history on disk.",
 			func(s store.Stats) float64 { return float64(s.HistoryBytes) }),
-		figureOf("plinth_store_history_seconds", "How far the history reaches back.",
+		storeGaugeOf("plinth_store_history_seconds", "Age of the oldest change in the watch history.",
 			func(s store.Stats) float64 { return s.HistoryAge.Seconds() }),
-		figureOf("plinth_store_history_memory_bytes", "Memory that the newest history takes, about.",
+		storeGaugeOf("plinth_store_history_memory_bytes", "Approximate memory used by the watch history.",
 			func(s store.Stats) float64 { return float64(s.HistoryMemory) }),
-		figureOf("plinth_store_waiting_watches", "Watches that have been told everything and wait.",
+		storeGaugeOf("plinth_store_waiting_watches", "Watches that have sent every change and wait for the next.",
 			func(s store.Stats) float64 { return float64(s.Waiting) }),
 	}
 )
 
-// Describe names the figures.
-func (f *storeFigures) Describe(to chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (f *storeMetrics) Describe(to chan<- *prometheus.Desc) {
 	to <- objectsDesc
-	for _, n := range storeNumbers {
+	for _, n := range storeGauges {
 		to <- n.desc
 	}
 }
 
-// Collect reads the figures.
-func (f *storeFigures) Collect(to chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (f *storeMetrics) Collect(to chan<- prometheus.Metric) {
 	stats := f.store.Stats()
-	for _, n := range storeNumbers {
-		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, n.of(stats))
+	for _, n := range storeGauges {
+		to <- prometheus.MustNewConstMetric(n.desc, prometheus.GaugeValue, n.value(stats))
 	}
 	snapshot, err := f.store.Snapshot(0)
 	if err != nil {
 		return // the server is closing
 	}
-	told := map[string]bool{}
+	counted := map[string]bool{}
 	for r := range f.types.Now().All() {
-		if r.Virtual() || told[r.Stored.Path] {
+		if r.Virtual() || counted[r.Stored.Path] {
 			continue
 		}
-		told[r.Stored.Path] = true
+		counted[r.Stored.Path] = true
 		group, resource, _ := strings.Cut(r.Stored.Path, "/")
 		to <- prometheus.MustNewConstMetric(objectsDesc, prometheus.GaugeValue, float64(snapshot.Count(r.Stored.Path, "")),
 			group, resource)
 	}
 }
 
-// auditFigures reads the figures of auditing when somebody asks for them.
-type auditFigures struct{ counters *audit.Counters }
+// auditMetrics reads the counters of auditing when /metrics is requested.
+type auditMetrics struct{ counters *audit.Counters }
 
-func newAuditFigures(a *audit.Auditor) auditFigures {
+func newAuditMetrics(a *audit.Auditor) auditMetrics {
 	if a == nil {
-		return auditFigures{&audit.Counters{}}
+		return auditMetrics{&audit.Counters{}}
 	}
-	return auditFigures{&a.Counters}
+	return auditMetrics{&a.Counters}
 }
 
 var (
 	auditEvents = prometheus.NewDesc("apiserver_audit_event_total", "Audit events handed to the backends.", nil, nil)
 	auditErrors = prometheus.NewDesc("apiserver_audit_error_total",
-		"Audit events that were lost, by the plugin that has lost them.", []string{"plugin"}, nil)
+		"Audit events that were lost, by the plugin that lost them.", []string{"plugin"}, nil)
 	auditLevels = prometheus.NewDesc("apiserver_audit_level_total",
-		"Requests by the level at which the audit policy has them written down.", []string{"level"}, nil)
+		"Requests by the level that the audit policy gives them.", []string{"level"}, nil)
 	auditRejected = prometheus.NewDesc("apiserver_audit_requests_rejected_total",
-		"Requests refused because they could not be written down.", nil, nil)
+		"Requests refused because they could not be recorded.", nil, nil)
 )
 
-// Describe names the figures.
-func (auditFigures) Describe(to chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector.
+func (auditMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{auditEvents, auditErrors, auditLevels, auditRejected} {
 		to <- d
 	}
 }
 
-// Collect reads the figures.
-func (f auditFigures) Collect(to chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (f auditMetrics) Collect(to chan<- prometheus.Metric) {
 	count := func(d *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -277,7 +280,7 @@ func (f auditFigures) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// check counts what a health check has said.
+// check counts a result of a health check.
 func (m *metrics) check(name, endpoint string, healthy bool) {
 	status, value := "success", 1.0
 	if !healthy {
@@ -287,19 +290,19 @@ func (m *metrics) check(name, endpoint string, healthy bool) {
 	m.checked.WithLabelValues(name, endpoint, status).Inc()
 }
 
-// accessFigures tell how authentication and authorization go.
-type accessFigures struct {
+// accessMetrics count the results of authentication and authorization.
+type accessMetrics struct {
 	authentication, authorization *outcomes
 	users                         *prometheus.CounterVec
-	names                         map[string]prometheus.Counter // users by their label
+	names                         map[string]prometheus.Counter // by the label username
 }
 
-// outcomes are the figures of something by its result. To find them by the label each time would cost more than to
-// count.
+// outcomes count results and measure their time, by result. The metrics of each result are kept, because a look-up by
+// label costs more than the counting.
 type outcomes struct {
-	counts *prometheus.CounterVec
-	took   *prometheus.HistogramVec
-	of     map[string]outcome
+	counts   *prometheus.CounterVec
+	took     *prometheus.HistogramVec
+	byResult map[string]outcome
 }
 
 type outcome struct {
@@ -313,26 +316,26 @@ func newOutcomes(count, duration, help string, results ...string) *outcomes {
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: duration, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
 		}, []string{"result"}),
-		of: map[string]outcome{},
+		byResult: map[string]outcome{},
 	}
 	for _, result := range results {
-		o.of[result] = outcome{o.counts.WithLabelValues(result), o.took.WithLabelValues(result)}
+		o.byResult[result] = outcome{o.counts.WithLabelValues(result), o.took.WithLabelValues(result)}
 	}
 	return o
 }
 
-func (o *outcomes) tell(result string, took time.Duration) {
-	of := o.of[result]
+func (o *outcomes) observe(result string, took time.Duration) {
+	of := o.byResult[result]
 	of.count.Inc()
 	of.took.Observe(took.Seconds())
 }
 
-// wellKnown are the users that the reference's metrics name. All others are one, or two: clients choose what they are
-// called.
+// wellKnown are the user names that the reference uses as labels. All others are counted as "email_id" if the name
+// contains @, else as "other": clients choose their names, so names as labels would be unbounded.
 var wellKnown = []string{"admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"}
 
-func newAccessFigures() *accessFigures {
-	f := &accessFigures{
+func newAccessMetrics() *accessMetrics {
+	f := &accessMetrics{
 		authentication: newOutcomes("authentication_attempts", "authentication_duration_seconds",
 			"Authentication of requests, by its result.",
 			"success", "error"),
@@ -350,13 +353,13 @@ func newAccessFigures() *accessFigures {
 	return f
 }
 
-func (f *accessFigures) all() []prometheus.Collector {
+func (f *accessMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{f.authentication.counts, f.authentication.took, f.authorization.counts,
 		f.authorization.took, f.users}
 }
 
-func (f *accessFigures) authenticated(result string, user *access.User, took time.Duration) {
-	f.authentication.tell(result, took)
+func (f *accessMetrics) authenticated(result string, user *access.User, took time.Duration) {
+	f.authentication.observe(result, took)
 	if result != "success" {
 		return
 	}

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Life times of what the server signs. Leaves are renewed at a start within renewBefore of their end.
+// Life times of certificates. At a start a leaf is replaced if it expires within renewBefore.
 const (
 	caLife      = 10 * 365 * 24 * time.Hour
 	leafLife    = 365 * 24 * time.Hour
@@ -30,8 +30,8 @@ const (
 // pair is a certificate with its private key, as PEM.
 type pair struct{ cert, key []byte }
 
-// pki is the server's own certificate authority and what it has signed. Keys are ECDSA: making an RSA key alone would
-// take a third of the time that a start may take.
+// pki is the server's own certificate authority and the certificates that it has signed. Keys are ECDSA, because
+// generating an RSA key would take a third of the start budget.
 type pki struct {
 	dir string
 	now time.Time
@@ -41,7 +41,7 @@ type pki struct {
 	caPEM []byte
 }
 
-// openPKI reads the authority in dir, or makes one there.
+// openPKI reads the authority in dir, or creates one there.
 func openPKI(dir string, now time.Time) (*pki, error) {
 	p := &pki{dir: dir, now: now}
 	authority, err := p.authority()
@@ -60,12 +60,12 @@ func openPKI(dir string, now time.Time) (*pki, error) {
 	return p, nil
 }
 
-// authority reads the authority's certificate and key, or makes them on the first start.
+// authority reads the authority's certificate and key, or creates them on the first start.
 //
-// An authority is never replaced: its certificates are in the hands of clients, and another one would lock them out. So
-// one of which a part is missing is refused, and so is a folder that holds certificates, but not the authority that
-// signed them. A key alone, with nothing signed yet, is what is left of a first start that was cut off: the key gets
-// its certificate.
+// An authority is never replaced: clients trust its certificate, and a new one would lock them out. So it is an error
+// if only the certificate is there, or if the directory holds other certificates but not the whole authority. A key
+// without any certificate is what remains of a first start that was interrupted (write puts the key first); it then
+// gets its certificate.
 func (p *pki) authority() (pair, error) {
 	hasCert, err := p.has("ca.crt")
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *pki) has(name string) (bool, error) {
 	return err == nil, err
 }
 
-// finishAuthority makes the certificate of a key that has none.
+// finishAuthority creates the certificate for a key that is alone.
 func (p *pki) finishAuthority() (pair, error) {
 	text, err := os.ReadFile(filepath.Join(p.dir, "ca.key"))
 	if err != nil {
@@ -146,8 +146,8 @@ func (p *pki) newAuthority(key *ecdsa.PrivateKey) (pair, error) {
 	return made, p.write("ca", made)
 }
 
-// leaf reads the certificate of this name, or signs a new one where there is none, where it is about to end, was signed
-// by another authority, or does not stand for all these hosts.
+// leaf reads the certificate of this name. It signs a new one if there is none, or if the old one expires soon, was
+// signed by another authority, or lacks one of the hosts. Without hosts it is a client certificate.
 func (p *pki) leaf(name string, subject pkix.Name, hosts []string) (pair, error) {
 	if old, err := p.read(name); err == nil && p.serves(old, subject, hosts) {
 		return old, nil
@@ -229,7 +229,7 @@ func (p *pki) read(name string) (pair, error) {
 	return pair{cert, key}, err
 }
 
-// write puts the key first: a certificate whose key is missing would look like a damaged authority.
+// write stores the key first: authority takes a certificate without its key for a damaged authority.
 func (p *pki) write(name string, made pair) error {
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return err
@@ -240,14 +240,14 @@ func (p *pki) write(name string, made pair) error {
 	return writeFile(filepath.Join(p.dir, name+".crt"), made.cert, true)
 }
 
-// writeFile puts a file in its place as a whole, readable by its owner alone.
+// writeFile replaces a file atomically. Only its owner can read it.
 func writeFile(path string, data []byte, sync bool) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(data)
-	if sync { // else the name may outlive a loss of power, and the content not
+	if sync { // else a power cut may leave the new name with no content
 		err = errors.Join(err, file.Sync())
 	}
 	err = errors.Join(err, file.Close())

@@ -5,8 +5,8 @@ import (
 	"plinth/object"
 )
 
-// bootstrapPolicy lists the roles and bindings that every server has. As in the reference they are brought up to date
-// at the start, and what becomes of them later is left to those who may write them.
+// bootstrapPolicy lists the RBAC roles and bindings that every server has. As in the reference they are brought up to
+// date at each start, and are not watched afterwards.
 func bootstrapPolicy() (all []initial) {
 	for _, d := range authz.Bootstrap() {
 		all = append(all, initial{

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// profiles serve /debug/pprof.
+// profiles returns the handlers of /debug/pprof.
 func profiles() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/debug/pprof/":        http.HandlerFunc(pprof.Index),
@@ -20,8 +20,7 @@ func profiles() map[string]http.Handler {
 	}
 }
 
-// profile turns on the profiles that cost something, and serves them on a socket of their own, as the configuration
-// asks.
+// profile turns on the block profile and serves the profiles on --debug-socket-path, as the configuration asks.
 func (s *Server) profile() error {
 	c := &s.config
 	if c.Profiling && c.ContentionProfiling {

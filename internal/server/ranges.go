@@ -9,10 +9,10 @@ import (
 	"plinth/internal/addresses"
 )
 
-// smallestRange is how many addresses a range for Services has at least, as in the reference.
+// smallestRange is the least number of addresses in a range for Services, as in the reference.
 const smallestRange = 8
 
-// serviceRanges are those of --service-cluster-ip-range.
+// serviceRanges parses --service-cluster-ip-range.
 func (c *Config) serviceRanges() ([]netip.Prefix, error) {
 	const flag = "--service-cluster-ip-range"
 	if c.ServiceClusterIPRange == "" {
@@ -41,7 +41,8 @@ func (c *Config) serviceRanges() ([]netip.Prefix, error) {
 	return ranges, nil
 }
 
-// ParsePorts reads a range of ports as the reference does: A-B, A+N, or one port; nothing is the default.
+// ParsePorts parses a range of ports as the reference does: A-B, A+N, or one port; the empty text is the default
+// range.
 func ParsePorts(text string) (first, last int64, err error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
@@ -66,7 +67,7 @@ func ParsePorts(text string) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// allocator gives Services their addresses and ports.
+// allocator creates what assigns cluster IPs and node ports to Services.
 func (c *Config) allocator() (*addresses.Allocator, error) {
 	ranges, err := c.serviceRanges()
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package server wires the layers together and runs them: configuration, certificates, storage, engine, HTTP, and the
-// end of it all. It is the only package that knows every other.
+// Package server connects the parts and runs them: it turns the configuration into an open store, an engine,
+// authentication, authorization, controllers and a listening HTTP server. It is the only
+// package that may import all others.
 package server
 
 import (
@@ -39,45 +40,46 @@ import (
 	"plinth/internal/store/memlog"
 )
 
-// drainTime is how long requests under way may take when the server ends.
+// drainTime is how long requests may still run after the server has begun to close.
 const drainTime = 10 * time.Second
 
 // Server is a running server.
 type Server struct {
-	config    Config
-	features  features.Set
-	started   time.Time
-	log       store.Log // what the store is kept in; a test may give its own
-	store     *store.Store
-	registry  *engine.Registry
-	engine    *engine.Engine
-	auth      *auth.Authenticator
-	policy    *authz.Authority
-	decisions *authorizationFigures
-	audit     *audit.Auditor // nil: nothing is written down
-	issuer    *serviceaccount.Issuer
-	pki       *pki   // the server's own authority
-	authority []byte // by which clients know this server, as PEM
-	// foreign knows the tokens of OpenID Connect issuers, and issuerFigures count them; nil: there are none.
-	foreign       *oidc.Reloader
-	issuerFigures *issuerFigures
-	// accountKeys are those of service account tokens.
+	config       Config
+	features     features.Set
+	started      time.Time
+	log          store.Log // where the store keeps its commits; tests may set it
+	store        *store.Store
+	registry     *engine.Registry
+	engine       *engine.Engine
+	auth         *auth.Authenticator
+	policy       *authz.Authority
+	authzMetrics *authorizationMetrics
+	audit        *audit.Auditor // nil if auditing is off
+	issuer       *serviceaccount.Issuer
+	pki          *pki   // the server's own certificate authority
+	authority    []byte // the authority by which clients verify this server, as PEM; goes into kubeconfigs
+	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if no issuer is
+	// configured.
+	jwt           *oidc.Reloader
+	issuerMetrics *issuerMetrics
+	// accountKeys sign and verify service account tokens.
 	accountKeys *serviceaccount.Keys
 	http        *http.Server
-	listener    net.Listener // a test may give its own
+	listener    net.Listener // tests may set it
 	ready       atomic.Bool
-	// unannounced is why the Service kubernetes does not lead here; nil: it does.
-	unannounced error
-	own         *x509.Certificate // what the server shows to clients, if it is of its own authority
-	clients     []byte            // the certificates of the authorities of clients, as PEM
-	// closing ends watches and what runs beside requests when the server closes; work waits for the latter. Other
-	// requests are finished.
+	// serviceError is why the Service kubernetes or its endpoints could not be written; nil if they are up to date.
+	serviceError error
+	own          *x509.Certificate // the server's certificate, if its own authority signed it
+	clients      []byte            // the authorities that sign client certificates, as PEM
+	// closing is cancelled (by quit) when the server closes. It ends watches and background work at once; other
+	// requests may finish within drainTime. work counts the goroutines that Close waits for.
 	closing context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
 }
 
-// Serve starts a server, says on out where it listens, and runs it until ctx ends.
+// Serve starts a server, prints its address to out, and runs it until ctx is cancelled.
 func Serve(ctx context.Context, c Config, out io.Writer) error {
 	s, err := Start(ctx, c)
 	if err != nil {
@@ -91,7 +93,7 @@ func Serve(ctx context.Context, c Config, out io.Writer) error {
 	return s.Close()
 }
 
-// Start starts a server that answers when Start returns. Its caller closes it.
+// Start starts a server. It accepts requests when Start returns. The caller has to call Close.
 func Start(ctx context.Context, c Config) (*Server, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -116,7 +118,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// open brings the layers up, from the disk to the socket.
+// open starts the parts in the order of their dependencies, from the store to the listener.
 func (s *Server) open(ctx context.Context) error {
 	c := &s.config
 	s.started = time.Now()
@@ -156,7 +158,7 @@ func (s *Server) open(ctx context.Context) error {
 			namespaceLifecycle),
 		KeepFinalizers: !c.GarbageCollection,
 	})
-	// whatever has become of them, the others can be served
+	// A Service that could not be repaired does not keep the server from serving the others.
 	if err := allocator.Adopt(ctx, s.engine, s.store); err != nil {
 		c.Logger.Warn("some Services are without what they should have", "error", err)
 	}
@@ -172,11 +174,11 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Whatever has become of these objects, the server can be reached.
-	if err := together(func() error {
-		s.unannounced = s.announce(ctx)
-		return s.unannounced
-	}, func() error { return s.inform(ctx) }); err != nil {
+	// The API works without these objects, so an error is logged and does not end the start.
+	if err := concurrently(func() error {
+		s.serviceError = s.ensureKubernetesService(ctx)
+		return s.serviceError
+	}, func() error { return s.ensureConfigMaps(ctx) }); err != nil {
 		c.Logger.Warn("objects of the server are not up to date", "error", err)
 	}
 	if s.auth, err = s.authenticator(tlsConfig); err != nil {
@@ -186,8 +188,8 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.closing, s.quit = context.WithCancel(context.WithoutCancel(ctx))
-	if s.foreign != nil {
-		s.run(func() { s.foreign.Run(s.closing, c.AuthenticationConfig) })
+	if s.jwt != nil {
+		s.run(func() { s.jwt.Run(s.closing, c.AuthenticationConfig) })
 	}
 	handler, err := s.handler()
 	if err != nil {
@@ -233,7 +235,7 @@ func (s *Server) run(f func()) {
 	}()
 }
 
-// openStore opens the storage that the configuration names.
+// openStore opens the store that --storage selects.
 func (s *Server) openStore() (_ *store.Store, err error) {
 	c := &s.config
 	switch {
@@ -256,7 +258,7 @@ func (s *Server) openStore() (_ *store.Store, err error) {
 	return opened, nil
 }
 
-// URL is where the server listens, as its administrator's kubeconfig says it.
+// URL is the address of the server in its administrator's kubeconfig.
 func (s *Server) URL() string {
 	address := s.listener.Addr().(*net.TCPAddr)
 	host := address.IP.String()
@@ -266,7 +268,7 @@ func (s *Server) URL() string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
 }
 
-// greet says where the server is and what to type next.
+// greet prints the address of the server and the commands to try next.
 func (s *Server) greet(out io.Writer, took time.Duration) {
 	kubeconfig, err := filepath.Abs(s.config.WriteKubeconfig)
 	if err != nil {
@@ -282,8 +284,8 @@ No kubectl? "make kubectl" builds bin/kubectl. Ctrl-C ends the server.
 `, Version, s.URL(), took.Milliseconds(), s.config.Storage, kubeconfig)
 }
 
-// Close drains the server: nothing new is taken, watches end, requests under way are finished within drainTime, and the
-// store is closed.
+// Close ends the server: it stops listening, ends watches, lets other requests finish within drainTime, waits for
+// background work, and closes the store.
 func (s *Server) Close() error {
 	s.ready.Store(false)
 	var errs []error
@@ -299,7 +301,7 @@ func (s *Server) Close() error {
 	} else if s.listener != nil {
 		errs = append(errs, s.listener.Close())
 	}
-	errs = append(errs, s.audit.Close(ctx)) // the last requests are told of, too
+	errs = append(errs, s.audit.Close(ctx)) // after the last request, so that its event is written, too
 	s.work.Wait()
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -11,11 +11,11 @@ import (
 	"plinth/object"
 )
 
-// The Service kubernetes, by which Pods find the API, and what it leads to. Clients take it for granted that it is
-// there. As in the reference it has the first address of --service-cluster-ip-range, and its endpoints have the address
-// and the port of the server; what others have added to the objects stays.
+// The Service kubernetes, by which Pods find the API, and its Endpoints and EndpointSlice. As in the reference the
+// Service has the first address of --service-cluster-ip-range, and the endpoints have the address and port of the
+// server. What others added to the objects is kept.
 
-// reachable is the address at which other machines find the server; invalid if there is none but for this one.
+// reachable is the address at which other machines reach the server; invalid if it has none but a loopback address.
 func (c *Config) reachable() netip.Addr {
 	for _, text := range []string{c.AdvertiseAddress, c.BindAddress} {
 		if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !address.IsLoopback() {
@@ -38,8 +38,8 @@ func (c *Config) reachable() netip.Addr {
 	return found
 }
 
-// defaultCIDR is the ServiceCIDR of --service-cluster-ip-range. A second range that is added later comes to it; other
-// ranges than those that it has make no difference, and its status is not touched then.
+// defaultCIDR is the ServiceCIDR of --service-cluster-ip-range. If the live object has only the first of two
+// configured ranges, the second is added. If it has other ranges, the object and its status stay as they are.
 func (s *Server) defaultCIDR() (initial, error) {
 	ranges, err := s.config.serviceRanges()
 	if err != nil {
@@ -73,9 +73,9 @@ func (s *Server) defaultCIDR() (initial, error) {
 	}, nil
 }
 
-// announce makes the Service kubernetes and its endpoints, or brings the endpoints up to date: as in the reference, the
-// Service is its users' once it is there.
-func (s *Server) announce(ctx context.Context) error {
+// ensureKubernetesService creates the Service kubernetes and its endpoints. Existing endpoints are brought up to date;
+// an existing Service is left as it is, as in the reference.
+func (s *Server) ensureKubernetesService(ctx context.Context) error {
 	c := &s.config
 	ranges, err := c.serviceRanges()
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Server) announce(ctx context.Context) error {
 					slice.With("addressType", text(familyOf(address))))
 			})
 	}
-	return together(all...)
+	return concurrently(all...)
 }
 
 func familyOf(address netip.Addr) string {
@@ -125,7 +125,7 @@ func familyOf(address netip.Addr) string {
 	return "IPv6"
 }
 
-// ensure makes the object kubernetes of a type, or merges into the one that is there what may have changed since.
+// ensure creates the object kubernetes of a type from all and labels, or merges changes into the existing one.
 func (s *Server) ensure(ctx context.Context, group, version, resource string, labels, changes, all object.Value) error {
 	r := s.registry.Builtin().Find(group, version, resource)
 	if r == nil { // --runtime-config may have turned it off

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// share lets others listen on the address, or the port, of a socket.
+// share allows other sockets to listen on the same address or port.
 func share(socket int, address, port bool) error {
 	var errs []error
 	if address {

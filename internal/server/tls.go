@@ -17,7 +17,7 @@ import (
 	"plinth/internal/access"
 )
 
-// certificates makes sure that there are certificates and a kubeconfig, and returns how TLS is spoken.
+// certificates creates the certificates and the kubeconfig where they are missing, and returns the TLS configuration.
 func (s *Server) certificates() (*tls.Config, error) {
 	c := &s.config
 	config, err := c.tls()
@@ -44,7 +44,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 		return nil, err
 	}
 	config.Certificates = []tls.Certificate{serving}
-	if len(c.TLSNamed) > 0 { // clients that name nobody are for it, too
+	if len(c.TLSNamed) > 0 { // else GetCertificate is not called for clients that send no name
 		config.Certificates = nil
 		if config.GetCertificate, err = byName(c.TLSNamed, &serving); err != nil {
 			return nil, err
@@ -58,7 +58,7 @@ func (s *Server) certificates() (*tls.Config, error) {
 	return config, writeKubeconfig(c.WriteKubeconfig, s.URL(), authority, admin)
 }
 
-// appendAuthorities reads the certificates of a file.
+// appendAuthorities adds the certificates of a PEM file to a pool, and returns the file.
 func appendAuthorities(to *x509.CertPool, flag, file string) (text []byte, err error) {
 	if text, err = os.ReadFile(file); err != nil {
 		return nil, fmt.Errorf("%s: %w", flag, err)
@@ -74,10 +74,10 @@ var tlsVersions = map[string]uint16{
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
-// tls is how TLS is spoken, without certificates.
+// tls returns the TLS configuration without certificates.
 func (c *Config) tls() (*tls.Config, error) {
 	config := &tls.Config{
-		ClientAuth: tls.RequestClientCert, // which is package auth's to verify: who fails is told so, with 401
+		ClientAuth: tls.RequestClientCert, // package auth verifies it, so that a bad one is answered with 401
 		NextProtos: []string{"h2", "http/1.1"},
 	}
 	var ok bool
@@ -106,7 +106,7 @@ func (c *Config) tls() (*tls.Config, error) {
 	return config, nil
 }
 
-// serving is the certificate that clients see, and the authority that signed it as far as the server knows.
+// serving returns the server's certificate, and the authority that clients verify it by as far as the server knows it.
 func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 	c := &s.config
 	certFile, keyFile := c.TLSCertFile, c.TLSKeyFile
@@ -135,7 +135,8 @@ func (s *Server) serving(own *pki) (tls.Certificate, []byte, error) {
 	return given, text, err
 }
 
-// both says whether both files of a pair are there. One without the other is an error: it would be overwritten.
+// both says whether both files of a pair exist. One without the other is an error, because the missing one is not made
+// alone and the existing one must not be overwritten.
 func both(certFile, keyFile string) (bool, error) {
 	_, noCert := os.Stat(certFile)
 	_, noKey := os.Stat(keyFile)
@@ -148,8 +149,8 @@ func both(certFile, keyFile string) (bool, error) {
 	return true, nil
 }
 
-// issue makes the pair of --cert-dir. As the reference's, the file holds the certificate and the authority that signed
-// it, so that a client may be given the file as the authority to trust.
+// issue creates the pair of --cert-dir. As the reference's, the file holds the certificate and its authority, so that
+// a client can trust the file as an authority.
 func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []byte, error) {
 	if err := os.MkdirAll(s.config.CertDir, 0o755); err != nil {
 		return tls.Certificate{}, nil, err
@@ -166,7 +167,7 @@ func (s *Server) issue(own *pki, certFile, keyFile string) (tls.Certificate, []b
 	return signed, own.caPEM, err
 }
 
-// hosts are the names that the server's own certificate stands for.
+// hosts are the names and addresses for which the server's own certificate is valid.
 func (s *Server) hosts() []string {
 	hosts := []string{
 		"localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
@@ -186,11 +187,11 @@ func (s *Server) hosts() []string {
 	return hosts
 }
 
-// byName chooses among the certificates of --tls-sni-cert-key, for a client that asks for a name. Names that the flag
-// gives go before those of the certificate itself, and whole names before wildcards.
+// byName selects a certificate of --tls-sni-cert-key by the server name that the client sends. Names given in the flag
+// take precedence over the names in a certificate, and exact names over wildcards.
 func byName(pairs []string, otherwise *tls.Certificate) (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	all := map[string]*tls.Certificate{}
-	var own []*tls.Certificate // those without names in the flag
+	var own []*tls.Certificate // certificates for which the flag gives no names
 	for _, text := range pairs {
 		files, names, named := strings.Cut(text, ":")
 		certFile, keyFile, ok := strings.Cut(files, ",")

@@ -6,10 +6,10 @@ import (
 	"plinth/internal/discovery"
 )
 
-// Version is the Kubernetes API that this server speaks, as clients parse it, and whose server it is.
+// Version is the version of the Kubernetes API that this server implements; the suffix names the implementation.
 const Version = "v1.37.1+plinth"
 
-// version is what /version tells.
+// version is the content of /version.
 func version() discovery.Version {
 	v := discovery.Version{
 		Major: "1", Minor: "37", GitVersion: Version,

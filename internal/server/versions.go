@@ -10,10 +10,10 @@ import (
 	"plinth/internal/engine"
 )
 
-// runtimeConfig is what --runtime-config says of one key.
+// runtimeConfig is the parsed --runtime-config: whether a key is on.
 type runtimeConfig map[string]bool
 
-// selectors are the keys that stand for many versions, in the order in which they are applied: a later one counts.
+// selectors are the keys that select many versions. They are applied in this order, so a later one takes precedence.
 var selectors = []struct {
 	key     string
 	version *regexp.Regexp
@@ -24,7 +24,7 @@ var selectors = []struct {
 	{"api/alpha", regexp.MustCompile(`^v\d+alpha\d+$`)},
 }
 
-// versions reads --runtime-config, and refuses what the reference refuses.
+// versions parses --runtime-config, and returns errors as the reference does.
 func (c *Config) versions() (runtimeConfig, error) {
 	asked := runtimeConfig{}
 	for _, pair := range c.RuntimeConfig {
@@ -37,7 +37,7 @@ func (c *Config) versions() (runtimeConfig, error) {
 				return nil, fmt.Errorf("--runtime-config: the value of %s is %q, neither true nor false", key, value)
 			}
 		}
-		if key == "v1" { // short for the group without a name
+		if key == "v1" { // short for the core group
 			key = "/v1"
 		}
 		parts := strings.Split(key, "/")
@@ -49,7 +49,8 @@ func (c *Config) versions() (runtimeConfig, error) {
 	return asked, nil
 }
 
-// wants says whether a type is to be served: by its own key, by that of its version, or by the last selector that fits.
+// wants says whether a type is to be served. Its own key decides, else the key of its version, else the last selector
+// that matches, else it is served.
 func (asked runtimeConfig) wants(group, version, resource string) bool {
 	for _, key := range []string{group + "/" + version + "/" + resource, group + "/" + version} {
 		if on, ok := asked[key]; ok {
@@ -65,7 +66,7 @@ func (asked runtimeConfig) wants(group, version, resource string) bool {
 	return wanted
 }
 
-// enabled are the built-in types that are to be served. The log says which of those that are asked for there are not.
+// enabled returns the built-in types that --runtime-config leaves on. It logs versions that are asked for but unknown.
 func (c *Config) enabled(all []*engine.Resource) ([]*engine.Resource, error) {
 	asked, err := c.versions()
 	if err != nil || len(asked) == 0 {

@@ -12,13 +12,14 @@ import (
 	"plinth/object"
 )
 
-// webhooks are the clients by which webhooks are called. Services are looked up among our own objects.
+// webhooks creates the clients that call webhooks. They look up Services and EndpointSlices in this server's own
+// store.
 func (s *Server) webhooks() *webhook.Clients {
 	services := &webhook.Services{Service: s.service, Slices: s.endpointSlices}
 	return &webhook.Clients{Endpoint: services.Endpoint}
 }
 
-// service is a Service.
+// service reads a Service.
 func (s *Server) service(ctx context.Context, namespace, name string) (object.Value, error) {
 	r := s.registry.Builtin().Find("", "v1", "services")
 	if r == nil {
@@ -34,7 +35,7 @@ func (s *Server) service(ctx context.Context, namespace, name string) (object.Va
 	return engine.ObjectOf(result.Object)
 }
 
-// endpointSlices are the EndpointSlices of a Service.
+// endpointSlices reads the EndpointSlices of a Service.
 func (s *Server) endpointSlices(ctx context.Context, namespace, service string) (slices []object.Value, err error) {
 	r := s.registry.Builtin().Find("discovery.k8s.io", "v1", "endpointslices")
 	if r == nil {
