@@ -76,34 +76,60 @@ func conflictError(all []conflict) *ConflictError {
 
 // addValues adds both values to each conflict. If the objects cannot be converted to the version of a manager, its
 // conflicts stay without.
+//
+// An apply may have as many conflicts as its list has items. Each object is therefore converted once per version, and
+// each list on the way is indexed once (finder): a search through the list for every conflict would take quadratic
+// time, 20 seconds for 20,000 items.
 func (o *operation) addValues(e *ConflictError, live, merged object.Value) {
+	type pair struct{ live, merged *finder } // nil if the version cannot be had
+	pairs := map[string]pair{}
 	for i := range e.Conflicts {
 		c := &e.Conflicts[i]
-		was, t, err := o.in(live, c.With.APIVersion)
-		if err != nil || t == nil {
-			continue
+		in, done := pairs[c.With.APIVersion]
+		if !done {
+			was, t, err := o.in(live, c.With.APIVersion)
+			is, _, err2 := o.in(merged, c.With.APIVersion)
+			if err == nil && err2 == nil && t != nil {
+				in = pair{newFinder(was, t), newFinder(is, t)}
+			}
+			pairs[c.With.APIVersion] = in
 		}
-		if is, _, err := o.in(merged, c.With.APIVersion); err == nil {
-			c.Live, c.Wanted = valueAt(was, t, c.Path), valueAt(is, t, c.Path)
+		if in.live != nil {
+			c.Live, _ = in.live.at(c.Path)
+			c.Wanted, _ = in.merged.at(c.Path)
 		}
 	}
 }
 
-// valueAt is the value at a path; null if there is none.
-func valueAt(v object.Value, t *schema.Type, p Path) object.Value {
-	v, _ = lookup(v, t, p)
-	return v
+// finder finds the values at many paths of one object. It keeps an index of each associative list that it has passed,
+// so that a look-up takes time logarithmic in the lengths of the lists.
+type finder struct {
+	root  object.Value
+	t     *schema.Type
+	lists map[typedList]*itemIndex
 }
 
-// lookup is the value at a path, and whether there is one.
-func lookup(v object.Value, t *schema.Type, p Path) (found object.Value, ok bool) {
+// typedList is the key of an index: the same memory may be a list of two types, whose keys differ.
+type typedList struct {
+	v object.Value
+	t *schema.Type
+}
+
+func newFinder(v object.Value, t *schema.Type) *finder {
+	return &finder{root: v, t: t, lists: map[typedList]*itemIndex{}}
+}
+
+// at is the value at a path, and whether there is one.
+func (f *finder) at(p Path) (v object.Value, ok bool) {
+	v = f.root
+	t := f.t
 	for _, e := range p {
 		switch e.step {
 		case Field:
 			t, _ = memberType(t, e.v.Str())
 			v, ok = v.Get(e.v.Str())
 		default:
-			v, ok = itemAt(v, t, e)
+			v, ok = f.item(v, t, e)
 			t = itemType(t)
 		}
 		if !ok {
@@ -113,7 +139,8 @@ func lookup(v object.Value, t *schema.Type, p Path) (found object.Value, ok bool
 	return v, true
 }
 
-func itemAt(v object.Value, t *schema.Type, e Element) (object.Value, bool) {
+// item is the item of a list that an element selects; the first one if several have its identity.
+func (f *finder) item(v object.Value, t *schema.Type, e Element) (object.Value, bool) {
 	items := v.Items()
 	if e.step == Index {
 		if i := e.v.Int(); i >= 0 && i < int64(len(items)) {
@@ -121,13 +148,21 @@ func itemAt(v object.Value, t *schema.Type, e Element) (object.Value, bool) {
 		}
 		return object.Nil, false
 	}
-	if t.Kind != schema.List || t.ListType == schema.Atomic {
+	id, ok := identityIn(t, e)
+	if !ok {
 		return object.Nil, false
 	}
-	for _, item := range items {
-		if id, err := identify(t, item); err == nil && elementOf(t, id).Compare(e) == 0 {
-			return item, true
+	key := typedList{v, t}
+	x := f.lists[key]
+	if x == nil {
+		x = new(itemIndex)
+		if err := x.build(t, items); err != nil {
+			x = new(itemIndex) // has no path that leads into it: comparing the lists has failed
 		}
+		f.lists[key] = x
+	}
+	if i := x.first(id); i >= 0 {
+		return items[i], true
 	}
 	return object.Nil, false
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"plinth/internal/invariants"
 	"plinth/object"
 )
 
@@ -47,6 +48,9 @@ func (e Element) Value() object.Value { return e.v }
 // Compare orders elements: names, then keys, then values, then positions, and each of these by its own order. It is a
 // total order, by which a Set is sorted; the reference lists conflicts in it.
 func (e Element) Compare(f Element) int {
+	if invariants.Enabled {
+		comparisons.Add(1)
+	}
 	if e.step != f.step {
 		return cmp.Compare(e.step, f.step)
 	}
@@ -63,6 +67,9 @@ var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.S
 // compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions
 // write either, and an item of a set must stay the same item.
 func compareValues(a, b object.Value) int {
+	if invariants.Enabled {
+		comparisons.Add(1)
+	}
 	if c := cmp.Compare(rank[a.Kind()], rank[b.Kind()]); c != 0 {
 		return c
 	}
@@ -114,7 +121,12 @@ func compareText(a, b string) int {
 }
 
 // same says whether two values are equal by compareValues.
-func same(a, b object.Value) bool { return a == b || compareValues(a, b) == 0 }
+func same(a, b object.Value) bool {
+	if invariants.Enabled {
+		comparisons.Add(1)
+	}
+	return a == b || compareValues(a, b) == 0
+}
 
 // Path is the way from an object to one of its fields.
 type Path []Element

@@ -26,11 +26,26 @@ type Entry struct {
 	Fields      Set
 }
 
-// sameManager says whether two entries are of one manager. The version tells updates apart, but not applies: an
-// applier that moves to a new version gives up what it applied in the old one.
-func (e *Entry) sameManager(f *Entry) bool {
-	return e.Manager == f.Manager && e.Operation == f.Operation && e.Subresource == f.Subresource &&
-		(e.Operation == OperationApply || e.APIVersion == f.APIVersion)
+// managerID is the part of an entry that tells managers apart.
+type managerID struct {
+	manager, operation, subresource string
+	version                         string // of an update; "" for an apply
+}
+
+// id says which manager an entry is of: e.id() = f.id() ⇔ e and f may not stand beside each other in managedFields.
+//
+// The version tells updates apart, but not applies. An applier that moves from v1 to v2 replaces its entry: what it
+// applied in v1 and omits in v2 has been given up, and is pruned. An updater owns what it has changed at any time, in
+// the version in which it changed it; an update in v2 gives up nothing that an update in v1 has set.
+func (e *Entry) id() managerID {
+	if invariants.Enabled {
+		comparisons.Add(1)
+	}
+	id := managerID{manager: e.Manager, operation: e.Operation, subresource: e.Subresource}
+	if e.Operation != OperationApply {
+		id.version = e.APIVersion
+	}
+	return id
 }
 
 // entry is an Entry during an operation. It keeps what it was read from: most entries do not change, and then neither
@@ -60,6 +75,10 @@ func parseManaged(v object.Value, r *arena) ([]*entry, error) {
 		return nil, errors.New("managedFields must be a list")
 	}
 	entries := make([]*entry, 0, v.Len()+1)
+	var known map[managerID]int // positions in entries; nil for few entries, among which indexOf is faster
+	if v.Len() > fewEntries {
+		known = make(map[managerID]int, v.Len())
+	}
 	for i, item := range v.Items() {
 		e := &entry{Entry: Entry{
 			Manager: item.At("manager").Str(), Operation: item.At("operation").Str(), APIVersion: item.At("apiVersion").Str(),
@@ -83,17 +102,31 @@ func parseManaged(v object.Value, r *arena) ([]*entry, error) {
 		if e.set = e.stored; !p.noncanonical {
 			e.printed = item.At("fieldsV1")
 		}
-		if at := indexOf(entries, &e.Entry); at >= 0 {
-			entries[at] = e
-		} else {
-			entries = append(entries, e)
+		at, ok := known[e.id()]
+		if known == nil {
+			at = indexOf(entries, &e.Entry)
+			ok = at >= 0
 		}
+		switch {
+		case ok:
+			entries[at] = e
+			continue
+		case known != nil:
+			known[e.id()] = len(entries)
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }
 
+// fewEntries is the greatest number of entries that are searched linearly while managedFields is read.
+const fewEntries = 16
+
+// indexOf is the position of the entry of e's manager, or -1. It is a linear search: there are few entries, and an
+// operation calls it a fixed number of times. Loops over the entries use a map instead, as a client may send any number
+// of them.
 func indexOf(entries []*entry, e *Entry) int {
-	return slices.IndexFunc(entries, func(f *entry) bool { return f.sameManager(e) })
+	return slices.IndexFunc(entries, func(f *entry) bool { return f.id() == e.id() })
 }
 
 // printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order
@@ -167,32 +200,43 @@ func (o *operation) capUpdaters() {
 	slices.SortStableFunc(updaters, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.identifier(), b.identifier()))
 	})
+	positions := make(map[managerID]int, len(o.entries)) // in o.entries
+	for i, e := range o.entries {
+		positions[e.id()] = i
+	}
 	firsts := map[string]*entry{} // by version
+	into := map[int][]Set{}       // what is to be united with the entry at this position
 	for _, e := range updaters {
 		if n <= maxUpdaters {
-			return
+			break
 		}
 		first := firsts[e.APIVersion]
 		if first == nil {
 			firsts[e.APIVersion] = e
 			continue
 		}
-		bucket := &Entry{Manager: ancient, Operation: OperationUpdate, APIVersion: e.APIVersion}
-		if e.sameManager(bucket) {
+		bucket := Entry{Manager: ancient, Operation: OperationUpdate, APIVersion: e.APIVersion}
+		if e.id() == bucket.id() {
 			// e is the bucket itself, and not the oldest: the older one is merged into it.
 			firsts[e.APIVersion], first, e = e, e, first
 		}
-		at := indexOf(o.entries, bucket)
-		if at < 0 {
-			at = slices.Index(o.entries, first)
-			o.entries[at] = &entry{Entry: *bucket, set: first.set}
+		at, exists := positions[bucket.id()]
+		if !exists {
+			at = positions[first.id()]
+			positions[bucket.id()] = at
+			o.entries[at] = &entry{Entry: bucket, set: first.set}
 		}
 		merged := *o.entries[at]
-		merged.set, merged.Time = e.set.Union(merged.set), e.Time
+		merged.Time = e.Time
 		o.entries[at] = &merged
-		o.drop(e)
+		into[at] = append(into[at], e.set)
+		o.entries[positions[e.id()]] = nil
 		n--
 	}
+	for at, sets := range into {
+		o.entries[at].set = unionOf(append(sets, o.entries[at].set))
+	}
+	o.entries = slices.DeleteFunc(o.entries, func(e *entry) bool { return e == nil })
 }
 
 // identifier is the JSON text by which the reference names an entry. It decides the order of entries of one second.

@@ -60,17 +60,41 @@ type operation struct {
 	// Invariants, at the end of an operation: no two are of the same manager, and none has an empty set
 	// (checkEntries).
 	entries []*entry
+
+	// converted are the conversions so far; nil before the first one. Values are immutable, so that the memory of one
+	// identifies its content.
+	converted map[conversion]object.Value
+}
+
+// conversion is the key of a converted object.
+type conversion struct {
+	of      object.Value
+	version string
 }
 
 // in converts an object to a version and returns the type of that version. The type is nil if there is no such
-// version.
+// version; then the object is returned as it is.
+//
+// An object is converted once per version: reconcile asks for each entry, updateOwners once more, and a conversion may
+// be a call of a webhook. A client may send thousands of entries.
 func (o *operation) in(v object.Value, version string) (object.Value, *schema.Type, error) {
 	t := o.typeOf(version)
 	if t == nil || v.At("apiVersion").Str() == version || o.kind.Versions == nil {
 		return v, t, nil
 	}
+	key := conversion{v, version}
+	if done, ok := o.converted[key]; ok {
+		return done, t, nil
+	}
 	converted, err := o.kind.Versions.Convert(v, version)
-	return converted, t, err
+	if err != nil {
+		return object.Nil, t, err
+	}
+	if o.converted == nil {
+		o.converted = map[conversion]object.Value{}
+	}
+	o.converted[key] = converted
+	return converted, t, nil
 }
 
 func (o *operation) typeOf(version string) *schema.Type {

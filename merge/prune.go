@@ -152,12 +152,13 @@ func (o *operation) addOwned(merged, pruned object.Value, first string) (object.
 		}
 	}
 	for _, version := range versions {
-		var set Set
+		var sets []Set
 		for _, e := range o.entries {
 			if e.APIVersion == version {
-				set = set.Union(e.set)
+				sets = append(sets, e.set)
 			}
 		}
+		set := unionOf(sets)
 		m, t, err := o.in(merged, version)
 		if err != nil {
 			return pruned, err

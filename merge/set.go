@@ -222,6 +222,22 @@ func (s Set) union(t Set) Set {
 	return Set{append(out, t.nodes[j:]...)}
 }
 
+// unionOf is the union of sets, which it may overwrite. It unites pairs, then pairs of pairs: each path is copied log k
+// times, while adding k sets to one, one after the other, would copy the paths of the first of them k times.
+func unionOf(sets []Set) Set {
+	for len(sets) > 1 {
+		half := (len(sets) + 1) / 2
+		for i := half; i < len(sets); i++ {
+			sets[i-half] = sets[i-half].Union(sets[i])
+		}
+		sets = sets[:half]
+	}
+	if len(sets) == 0 {
+		return Set{}
+	}
+	return sets[0]
+}
+
 // Minus is s ∖ t: the paths of s that are not in t. What is below a path of t stays.
 func (s Set) Minus(t Set) Set { return s.minus(t, owned, false) }
 

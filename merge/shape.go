@@ -146,6 +146,26 @@ func elementOf(t *schema.Type, id object.Value) Element {
 	return KeyElement(id)
 }
 
+// identityIn is the inverse of elementOf: the identity that an element stands for in lists of this type. ok is false
+// for elements that such lists do not have, as in sets of paths that a client has written.
+func identityIn(t *schema.Type, e Element) (id object.Value, ok bool) {
+	switch {
+	case t.Kind != schema.List || t.ListType == schema.Atomic:
+		return object.Nil, false
+	case t.ListType == schema.Set:
+		return e.v, e.step == Item
+	case e.step != Key:
+		return object.Nil, false
+	case len(t.ListKeys) == 1:
+		keys := e.v.Members()
+		if len(keys) != 1 || keys[0].Key != t.ListKeys[0] {
+			return object.Nil, false
+		}
+		return keys[0].Value, true
+	}
+	return e.v, true
+}
+
 // itemIndex is an index of the items of an associative list by their identities. An identity may occur several times;
 // the index has all occurrences, in the order of the list: first(id), and from there on by next.
 //
@@ -207,10 +227,7 @@ func (r *itemIndex) first(id object.Value) int {
 		}
 		return -1
 	}
-	if at := r.lowest(id); at < len(r.sorted) && same(r.ids[r.sorted[at]], id) {
-		return int(r.sorted[at])
-	}
-	return -1
+	return r.occurrence(id, 0)
 }
 
 // next is the position of the next item of the same identity as the one at i, -1 if it is the last.
@@ -223,26 +240,26 @@ func (r *itemIndex) next(i int) int {
 		}
 		return -1
 	}
-	for at := r.lowest(r.ids[i]); at < len(r.sorted) && same(r.ids[r.sorted[at]], r.ids[i]); at++ {
-		if k := int(r.sorted[at]); k > i {
-			return k
-		}
-	}
-	return -1
+	return r.occurrence(r.ids[i], i+1)
 }
 
-// lowest is the least position in sorted whose identity is not below id.
-func (r *itemIndex) lowest(id object.Value) int {
+// occurrence is the least position ≥ from of an item of this identity, -1 if there is none. It is a binary search for
+// (id, from), so that a walk over all items of one identity by next is not quadratic.
+func (r *itemIndex) occurrence(id object.Value, from int) int {
 	lo, hi := 0, len(r.sorted)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if compareValues(r.ids[r.sorted[mid]], id) < 0 {
+		k := int(r.sorted[mid])
+		if c := compareValues(r.ids[k], id); c < 0 || c == 0 && k < from {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return lo
+	if lo < len(r.sorted) && same(r.ids[r.sorted[lo]], id) {
+		return int(r.sorted[lo])
+	}
+	return -1
 }
 
 func sortedByIdentity(ids []object.Value) []int32 {

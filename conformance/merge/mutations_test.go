@@ -38,7 +38,7 @@ var mutants = []struct{ file, old, new string }{
 	{"reconcile.go", "of != nil && !schemaless(of)", "of != nil"},
 	{"reconcile.go", "n.marks, n.below = owned, Set{}", "n.marks = owned"},
 	{"managers.go", "const maxUpdaters = 10", "const maxUpdaters = 11"},
-	{"managers.go", "e.APIVersion == f.APIVersion)", "true)"},
+	{"managers.go", "	if e.Operation != OperationApply {\n", "	if false {\n"},
 	{"merge.go", "		now.set = now.set.Union(o.entries[at].set)\n", ""},
 	{"merge.go", "now.set = diff.only(touched).Minus(unowned)", "now.set = diff.only(touched)"},
 	{"merge.go", "	if changed {\n", "	if true {\n"},
