@@ -88,6 +88,7 @@ var allowed = map[string][]string{
 		"internal/discovery"},
 	"internal/etcdstub":   {},
 	"internal/invariants": {},
+	"internal/mutants":    {},
 	"internal/controller": {"object", "internal/access", "internal/addresses", "internal/apierr",
 		"internal/engine"},
 	"internal/server": {"*"},

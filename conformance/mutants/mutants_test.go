@@ -2,10 +2,10 @@ package mutants
 
 import (
 	"bytes"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,14 +19,17 @@ var (
 	all    = flag.Bool("all", false, "try every mutant, not a sample")
 	update = flag.Bool("update", false,
 		"with -all: write the figures and the mutants that no test notices into testdata")
-	write = flag.String("write", "", "write the overlay and the list of mutants into this folder, and do nothing else")
-	only  = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
+	only = flag.String("only", "", "try the mutants of these packages alone, separated by commas")
 )
 
 // target is a package with rules, and the packages whose tests are to notice what becomes of them.
 type target struct {
 	pkg   string
 	tests []string
+	// inProcess is the test, of the first of these packages, whose cases TestMutants of that package tries on the mutants
+	// in one process; a process of its own is started for those mutants alone that are left and that another test
+	// reaches. "": there is none.
+	inProcess string
 	// sample is how many mutants are tried where not all are.
 	sample int
 	// skip are tests that say nothing of the rules or take too long for a run per mutant, and files without rules.
@@ -34,7 +37,8 @@ type target struct {
 }
 
 var targets = []target{
-	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"}, sample: 40},
+	{pkg: "internal/builtin/defaults", tests: []string{"internal/builtin/defaults"}, inProcess: "TestRecorded",
+		sample: 150},
 	{pkg: "internal/builtin/columns", tests: []string{"internal/builtin"}},
 	{pkg: "internal/builtin/warnings", tests: []string{"internal/builtin/warnings"}},
 	{pkg: "internal/builtin/convert", tests: []string{"internal/builtin/convert"}},
@@ -50,7 +54,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), target.pkg) {
 			continue
 		}
-		if !*all && *write == "" && target.sample == 0 {
+		if !*all && target.sample == 0 {
 			continue
 		}
 		t.Run(target.pkg, func(t *testing.T) { target.try(t, root) })
@@ -76,19 +80,6 @@ func (target *target) try(t *testing.T, root string) {
 			t.Errorf("%s: %q is no mutant any more", known.file, name)
 		}
 	}
-	if *write != "" {
-		if _, err := pkg.Overlay(root, *write); err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(pkg.Mutants)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(*write, "mutants.json"), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
 	chosen := target.choose(pkg, known)
 	out := t.TempDir()
 	overlay, err := pkg.Overlay(root, out)
@@ -106,7 +97,14 @@ func (target *target) try(t *testing.T, root string) {
 		}
 		programs = append(programs, program)
 	}
-	left, err := mutation.Survivors(chosen, programs...)
+	open := chosen
+	if target.inProcess != "" {
+		global := func(n int) bool { return pkg.Mutants[n-1].Global }
+		if open, err = programs[0].InProcess(chosen, target.inProcess, global); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, err := mutation.Survivors(open, programs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,11 +124,11 @@ func (target *target) try(t *testing.T, root string) {
 			t.Errorf("%s: no test notices: %s", m.At, m.Name)
 		}
 	}
-	figures := known.figures(pkg, left)
-	if *all && figures != known.header {
+	if !*all {
+		t.Logf("%d of %d mutants are noticed", len(chosen)-len(left), len(pkg.Mutants))
+	} else if figures := known.figures(pkg, left); figures != known.header {
 		t.Errorf("%s says %q\nit is %q", known.file, known.header, figures)
 	}
-	t.Logf("%d of %s", len(chosen), figures)
 }
 
 // choose gives the mutants that are tried: all, or a sample that stays the same while the package does.
@@ -211,7 +209,17 @@ func (u *unnoticed) figures(pkg *mutation.Package, left []int) string {
 			same++
 		}
 	}
-	text := fmt.Sprintf("%d functions, %d mutants (", pkg.Functions, len(pkg.Mutants))
+	functions := map[string]bool{} // whether a mutant in it is noticed
+	for i, m := range pkg.Mutants {
+		if function, _, _ := strings.Cut(m.Name, ": "); !m.Global {
+			_, unnoticed := slices.BinarySearch(left, i+1)
+			functions[function] = functions[function] || !unnoticed
+		}
+	}
+	count := len(functions)
+	maps.DeleteFunc(functions, func(_ string, noticed bool) bool { return !noticed })
+	text := fmt.Sprintf("%d functions with mutants, in %d of them one is noticed; %d mutants (", count, len(functions),
+		len(pkg.Mutants))
 	for i, kind := range mutation.Kinds() {
 		if i > 0 {
 			text += ", "

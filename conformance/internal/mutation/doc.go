@@ -6,6 +6,6 @@
 // built once, and a mutant costs one run of the tests that reach it.
 //
 // Parse finds the mutants, by the syntax tree and the types; Package.Overlay writes what is to be compiled in the place
-// of the package's files (go build -overlay), and the package plinth/internal/mutants that the changed files call,
-// which exists in the overlay alone.
+// of the package's files (go build -overlay). The changed files call package plinth/internal/mutants, which turns
+// mutants on.
 package mutation

@@ -44,7 +44,6 @@ func (p *Package) find(file *source) {
 			if decl.Body == nil {
 				continue
 			}
-			p.Functions++
 			f.function, f.global = decl.Name.Name, false
 			f.visit(decl.Body)
 		case *ast.GenDecl:

@@ -2,7 +2,6 @@ package mutation
 
 import (
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -17,9 +16,6 @@ import (
 	"slices"
 	"strings"
 )
-
-//go:embed switch.go.txt
-var switches []byte
 
 // alias is how the changed files call package mutants.
 const alias = "mutants__"
@@ -68,8 +64,6 @@ type Package struct {
 	Path, Dir string
 	// Mutants are numbered from 1: Mutants[0] is number 1.
 	Mutants []Mutant
-	// Functions is how many functions it has.
-	Functions int
 
 	fset  *token.FileSet
 	info  *types.Info
@@ -170,7 +164,7 @@ func (p *Package) Overlay(root, dir string) (string, error) {
 		replace[path] = filepath.Join(dir, name)
 		return os.WriteFile(replace[path], text, 0o600)
 	}
-	if err := put(filepath.Join(root, "internal", "mutants", "mutants.go"), "switch.go", switches); err != nil {
+	if err := put(filepath.Join(root, "internal", "mutants", "count.go"), "count.go", p.count()); err != nil {
 		return "", err
 	}
 	for _, f := range p.files {
@@ -187,6 +181,17 @@ func (p *Package) Overlay(root, dir string) (string, error) {
 	}
 	overlay := filepath.Join(dir, "overlay.json")
 	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// count is the file of package mutants that says how many there are, and which are in the values of variables.
+func (p *Package) count() []byte {
+	text := fmt.Appendf(nil, "package mutants\n\nvar Count, Globals = %d, []int{", len(p.Mutants))
+	for i, m := range p.Mutants {
+		if m.Global {
+			text = fmt.Appendf(text, "%d, ", i+1)
+		}
+	}
+	return append(text, "}\n"...)
 }
 
 // changed is the text of a file with all its mutants in it. Behind it stand functions that make the file's variables

@@ -52,7 +52,7 @@ func (p *Program) Trace(skip func(test string) bool) error {
 		return fmt.Errorf("%w\n%s", err, listing)
 	}
 	for test := range strings.FieldsSeq(string(listing)) {
-		if !strings.HasPrefix(test, "Test") || skip != nil && skip(test) {
+		if !strings.HasPrefix(test, "Test") || test == inProcess || skip != nil && skip(test) {
 			continue
 		}
 		reached := p.binary + ".reached"
@@ -76,6 +76,43 @@ func (p *Program) Trace(skip func(test string) bool) error {
 	}
 	return nil
 }
+
+// InProcess runs TestMutants, which tries mutants on the cases of another test in one process, and gives those that it
+// does not notice. The other test is no longer run for them, but for the global ones: what the program has computed
+// from a variable at its start stays as it is in one process.
+func (p *Program) InProcess(mutants []int, test string, global func(mutant int) bool) ([]int, error) {
+	var text []byte
+	for _, n := range mutants {
+		text = fmt.Appendln(text, n)
+	}
+	file := p.binary + ".open"
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		return nil, err
+	}
+	out, err := p.run(time.Hour, []string{"PLINTH_MUTANTS_OPEN=" + file}, "-test.run", "^"+inProcess+"$",
+		"-test.timeout", "1h")
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	if text, err = os.ReadFile(file); err != nil {
+		return nil, err
+	}
+	var left []int
+	for number := range bytes.FieldsSeq(text) {
+		n, err := strconv.Atoi(string(number))
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, n)
+		if !global(n) {
+			p.reaching[n] = slices.DeleteFunc(p.reaching[n], func(t string) bool { return t == test })
+		}
+	}
+	return left, nil
+}
+
+// inProcess is the test that tries mutants in one process.
+const inProcess = "TestMutants"
 
 // Reaches says whether any test reaches a mutant.
 func (p *Program) Reaches(mutant int) bool { return len(p.reaching[mutant]) > 0 }

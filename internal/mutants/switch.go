@@ -1,4 +1,3 @@
-// Package mutants turns mutants on. It exists in the overlays of mutation runs alone.
 package mutants
 
 import (
@@ -20,8 +19,8 @@ var again = map[int]func(){}
 // Again says how variables are made anew.
 func Again(order int, make func()) { again[order] = make }
 
-// Set turns a mutant on while the program runs, in the values of variables as well; 0 turns all off. What the program has
-// computed from them meanwhile stays as it is.
+// Set turns a mutant on while the program runs, in the values of variables as well; 0 turns all off. What the program
+// has computed from the variables meanwhile stays as it is.
 func Set(n int) {
 	Active = n
 	for _, order := range slices.Sorted(maps.Keys(again)) {
@@ -29,11 +28,12 @@ func Set(n int) {
 	}
 }
 
-// Budget is how many mutants may still be reached before the program panics, 0 for any number: a mutant may loop forever.
+// Budget is how many mutants may still be reached before the program panics, 0 for any number: a mutant may loop
+// forever.
 var Budget int
 
-// Reach is called with each mutant that is reached, if it is not nil. With PLINTH_MUTANTS_REACHED it writes them to that file,
-// a line each.
+// Reach is called with each mutant that is reached, if it is not nil. With PLINTH_MUTANTS_REACHED it writes them to
+// that file, a line each.
 var Reach = func() func(int) {
 	path := os.Getenv("PLINTH_MUTANTS_REACHED")
 	if path == "" {
@@ -70,8 +70,8 @@ func on(n int) bool {
 // Keep says whether a statement is kept.
 func Keep(n int) bool { return !on(n) }
 
-// Bool is v, unless the mutant that makes it true or the one that makes it false is on; 0 is no mutant. Where a mutant makes no
-// difference it is not reached.
+// Bool is v, unless the mutant that makes it true or the one that makes it false is on; 0 is no mutant. Where a mutant
+// makes no difference it is not reached.
 func Bool(toTrue, toFalse int, v bool) bool {
 	if v {
 		return toFalse == 0 || !on(toFalse)
@@ -82,10 +82,16 @@ func Bool(toTrue, toFalse int, v bool) bool {
 // Not is v or its opposite.
 func Not(n int, v bool) bool { return v != on(n) }
 
-// LT and the next three compare, or are off by one.
+// LT is a < b, or off by one.
 func LT[T cmp.Ordered](n int, a, b T) bool { return a < b || a == b && on(n) }
+
+// LE is a <= b, or off by one.
 func LE[T cmp.Ordered](n int, a, b T) bool { return a < b || a == b && !on(n) }
+
+// GT is a > b, or off by one.
 func GT[T cmp.Ordered](n int, a, b T) bool { return a > b || a == b && on(n) }
+
+// GE is a >= b, or off by one.
 func GE[T cmp.Ordered](n int, a, b T) bool { return a > b || a == b && !on(n) }
 
 // Text is s or another text.
@@ -96,8 +102,12 @@ func Text[T ~string](n int, s T) T {
 	return s
 }
 
+type integer interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr
+}
+
 // Number is v or the next one.
-func Number[T ~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr](n int, v T) T {
+func Number[T integer](n int, v T) T {
 	if on(n) {
 		return v + 1
 	}

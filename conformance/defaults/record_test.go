@@ -1,0 +1,163 @@
+//go:build mutants
+
+package defaults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"plinth/conformance/internal/scheme"
+	"plinth/internal/mutants"
+	"plinth/object"
+)
+
+// recorded is the table that TestRecord writes: a line each for the kind, an object, and what upstream makes of it.
+const recorded = "../../internal/builtin/defaults/testdata/recorded.txt"
+
+// TestRecord looks for objects of which a mutant of our defaults makes something else than upstream does, while our
+// defaults make the same, and writes those that notice a mutant which no other has noticed into the table of package
+// defaults:
+//
+//	go run ./mutants/overlay internal/builtin/defaults DIR
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./defaults -run TestRecord
+func TestRecord(t *testing.T) {
+	r, err := mutants.NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := bytes.NewBufferString("# What upstream makes of objects, each of which notices a mutant of the defaults: " +
+		"found by TestRecord of conformance/defaults.\n")
+	kinds := corpus(t)
+	for _, gvk := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupVersionKind) int {
+		return bytes.Compare([]byte(a.String()), []byte(b.String()))
+	}) {
+		if functionFor(gvk) == nil || functionIsTimed(gvk) {
+			continue
+		}
+		r.Reset()
+		var samples []*mutants.Sample
+		var pool []*compared
+		for i := range *objects {
+			c := compare(t, r, gvk, variant(t, gvk, kinds[gvk], i))
+			if c == nil {
+				continue
+			}
+			if i%100 == 0 {
+				samples, pool = append(samples, c.Sample), append(pool, c)
+			}
+			if mutant := r.First(c.Sample); mutant > 0 {
+				c.minimise(t, r, mutant).record(out, r)
+			}
+		}
+		r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
+			c := pool[i].minimise(t, r, mutant)
+			c.record(out, r)
+			return c.Sample
+		})
+	}
+	t.Logf("%d of %d mutants are left", len(r.Open), mutants.Count)
+	if err := os.WriteFile(recorded, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compared is an object of which upstream and we make the same.
+type compared struct {
+	*mutants.Sample
+	gvk schema.GroupVersionKind
+	in  string
+}
+
+// compare gives an object that notices mutants; nil if it cannot.
+func compare(t *testing.T, r *mutants.Recorder, gvk schema.GroupVersionKind, text []byte) *compared {
+	typed, err := scheme.Decode(gvk, text)
+	if err != nil {
+		return nil
+	}
+	decoded := marshal(t, typed)
+	before := parse(t, decoded)
+	scheme.Scheme.Default(typed)
+	want := string(object.AppendJSON(nil, parse(t, marshal(t, typed))))
+	s, err := r.Sample(func() (string, error) {
+		fill := functionFor(gvk)
+		if fill == nil {
+			return "no defaults", nil
+		}
+		return string(object.AppendJSON(nil, fill(before, time.Time{}))), nil
+	})
+	if err != nil || s.Says != want {
+		return nil
+	}
+	return &compared{s, gvk, string(object.AppendJSON(nil, before))}
+}
+
+// minimise leaves out what a mutant is noticed without.
+func (c *compared) minimise(t *testing.T, r *mutants.Recorder, mutant int) *compared {
+	for n := 0; ; {
+		var doc map[string]any
+		if err := json.Unmarshal([]byte(c.in), &doc); err != nil {
+			t.Fatal(err)
+		}
+		left := n
+		smaller := without(doc, &left)
+		if left >= 0 {
+			return c
+		}
+		less := compare(t, r, c.gvk, marshal(t, smaller))
+		if less != nil && len(less.in) < len(c.in) && less.Notices(mutant) {
+			c = less
+		} else {
+			n++
+		}
+	}
+}
+
+// without is a value without its n-th part, counted from the top; n is negative if there was such a part.
+func without(v any, n *int) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := maps.Clone(v)
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			if key == "apiVersion" || key == "kind" {
+				continue
+			}
+			if *n == 0 {
+				*n--
+				delete(out, key)
+				return out
+			}
+			*n--
+			if out[key] = without(v[key], n); *n < 0 {
+				return out
+			}
+		}
+		return out
+	case []any:
+		out := slices.Clone(v)
+		for i := range v {
+			if *n == 0 {
+				*n--
+				return slices.Delete(out, i, i+1)
+			}
+			*n--
+			if out[i] = without(v[i], n); *n < 0 {
+				return out
+			}
+		}
+		return out
+	}
+	return v
+}
+
+func (c *compared) record(out *bytes.Buffer, r *mutants.Recorder) {
+	r.Close(c.Sample)
+	fmt.Fprintf(out, "%s %s\n%s\n%s\n", c.gvk.GroupVersion(), c.gvk.Kind, c.in, c.Says)
+}

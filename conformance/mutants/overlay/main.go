@@ -1,0 +1,38 @@
+// Command overlay writes the overlay with which a package is built that has all its mutants in it (go build -overlay),
+// for the programs that look for cases which notice them:
+//
+//	go run ./mutants/overlay internal/builtin/validation DIR
+//	go test -tags mutants -overlay DIR/overlay.json -vet=off ./validation -run TestRecord
+package main
+
+import (
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"plinth/conformance/internal/mutation"
+)
+
+func main() {
+	log.SetFlags(0)
+	if len(os.Args) != 3 {
+		log.Fatal("overlay PACKAGE DIR")
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		log.Fatal(err)
+	}
+	pkg, err := mutation.Parse(root, "plinth/"+os.Args[1], nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := os.MkdirAll(os.Args[2], 0o755); err != nil {
+		log.Fatal(err)
+	}
+	overlay, err := pkg.Overlay(root, os.Args[2])
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s: %d mutants\n", overlay, len(pkg.Mutants))
+}

@@ -1,0 +1,50 @@
+//go:build mutants
+
+package defaults
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"plinth/internal/mutants"
+	"plinth/object"
+)
+
+// TestMutants tries the mutants on the recorded objects, all in one process: what TestRecorded notices of them.
+func TestMutants(t *testing.T) {
+	text, err := os.ReadFile("testdata/recorded.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")[1:]
+	r, err := mutants.NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []*mutants.Sample
+	for i := 0; i < len(lines); i += 3 {
+		version, kind, _ := strings.Cut(lines[i], " ")
+		group, number, ok := strings.Cut(version, "/")
+		if !ok {
+			group, number = "", version
+		}
+		in := parse(t, lines[i+1])
+		s, err := r.Sample(func() (string, error) {
+			fill := For(group, number, kind)
+			if fill == nil {
+				return "no defaults", nil
+			}
+			return string(object.AppendJSON(nil, fill(in))), nil
+		})
+		if err != nil || s.Says != lines[i+2] {
+			t.Fatalf("line %d: %v", i+2, err)
+		}
+		r.Close(s)
+		samples = append(samples, s)
+	}
+	r.CloseGlobals(samples, nil)
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,50 @@
+//go:build mutants
+
+package validation_test
+
+import (
+	"strings"
+	"testing"
+
+	"plinth/internal/builtin/validation/validationtest"
+	"plinth/internal/mutants"
+)
+
+// TestMutants tries the mutants on the cases of the tables, all in one process: what TestTables notices of them.
+func TestMutants(t *testing.T) {
+	documents, err := validationtest.Documents("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables, err := validationtest.Read("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := validationtest.NewServed()
+	r, err := mutants.NewRecorder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var samples []*mutants.Sample
+	for _, table := range tables {
+		for _, c := range table.Cases {
+			request, err := served.Request(c, documents)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := r.Sample(func() (string, error) {
+				errs, err := request.Refuse()
+				return strings.Join(validationtest.Errors(errs, true), "\n"), err
+			})
+			if err != nil || s.Says != strings.Join(c.Want, "\n") {
+				t.Fatalf("%s line %d: %v", table.Name, c.Line, err)
+			}
+			r.Close(s)
+			samples = append(samples, s)
+		}
+	}
+	r.CloseGlobals(samples, nil)
+	if err := r.Save(); err != nil {
+		t.Fatal(err)
+	}
+}

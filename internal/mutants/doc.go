@@ -1,0 +1,7 @@
+// Package mutants turns mutants on, small changes that a mutation run makes in another package. Nothing in the product
+// imports it: the files that the run compiles in the place of that package's call it (go build -overlay), and so do the
+// tests with the tag mutants. conformance/internal/mutation makes these files, conformance/mutants runs them.
+//
+// Exactly one mutant is on, or none: Active has its number. The environment variable PLINTH_MUTANT turns it on for a
+// process; Set does so while the process runs. A Recorder tries many mutants on many inputs in one process.
+package mutants

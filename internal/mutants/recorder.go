@@ -1,0 +1,155 @@
+package mutants
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+)
+
+// Recorder looks for inputs that tell mutants from the original. It runs in a program that has the mutants in it.
+type Recorder struct {
+	// Open are the mutants that no sample notices yet, by number.
+	Open  map[int]bool
+	tried map[int]int
+}
+
+// most is how many samples are tried on a mutant, until Reset.
+const most = 150
+
+// openFile is the environment variable that names the file of the open mutants, a number a line.
+const openFile = "PLINTH_MUTANTS_OPEN"
+
+// NewRecorder is one for which the mutants are open that the file of open mutants names; all, if there is none.
+func NewRecorder() (*Recorder, error) {
+	r := &Recorder{Open: map[int]bool{}, tried: map[int]int{}}
+	file := os.Getenv(openFile)
+	if file == "" {
+		for n := range Count {
+			r.Open[n+1] = true
+		}
+		return r, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for line := range bytes.FieldsSeq(text) {
+		n, err := strconv.Atoi(string(line))
+		if err != nil {
+			return nil, err
+		}
+		r.Open[n] = true
+	}
+	return r, nil
+}
+
+// Save writes the open mutants to the file that NewRecorder has read.
+func (r *Recorder) Save() error {
+	var text []byte
+	for _, n := range slices.Sorted(maps.Keys(r.Open)) {
+		text = append(strconv.AppendInt(text, int64(n), 10), '\n')
+	}
+	return os.WriteFile(os.Getenv(openFile), text, 0o600)
+}
+
+// Sample is an input, and what is said of it without a mutant.
+type Sample struct {
+	run  func() (string, error)
+	Says string
+	// reached are the mutants that could make a difference, in order.
+	reached []int
+}
+
+// Sample runs an input without a mutant.
+func (r *Recorder) Sample(run func() (string, error)) (*Sample, error) {
+	s := &Sample{run: run}
+	reached := map[int]bool{}
+	Reach = func(n int) { reached[n] = true }
+	says, err := s.try(0)
+	Reach = nil
+	s.reached, s.Says = slices.Sorted(maps.Keys(reached)), says
+	return s, err
+}
+
+// reachable is how many mutants a run may reach before it counts as one that never ends.
+const reachable = 1 << 22
+
+func (s *Sample) try(mutant int) (says string, err error) {
+	defer func() {
+		Active, Budget = 0, 0
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	Active, Budget = mutant, reachable
+	return s.run()
+}
+
+// Notices says whether a mutant makes something else of a sample.
+func (s *Sample) Notices(mutant int) bool {
+	if _, ok := slices.BinarySearch(Globals, mutant); ok {
+		Set(mutant)
+		defer Set(0)
+		return s.differs(mutant)
+	}
+	_, ok := slices.BinarySearch(s.reached, mutant)
+	return ok && s.differs(mutant)
+}
+
+func (s *Sample) differs(mutant int) bool {
+	says, err := s.try(mutant)
+	return err != nil || says != s.Says
+}
+
+// Close closes the mutants that a sample notices.
+func (r *Recorder) Close(s *Sample) {
+	for _, n := range s.reached {
+		if r.Open[n] && s.Notices(n) {
+			delete(r.Open, n)
+		}
+	}
+}
+
+// First is an open mutant that a sample notices, 0 if there is none or each has been tried enough.
+func (r *Recorder) First(s *Sample) int {
+	for _, n := range s.reached {
+		if !r.Open[n] || r.tried[n] > most {
+			continue
+		}
+		if r.tried[n]++; s.Notices(n) {
+			return n
+		}
+	}
+	return 0
+}
+
+// Reset lets every mutant be tried anew.
+func (r *Recorder) Reset() { clear(r.tried) }
+
+// CloseGlobals closes the mutants in the values of variables that one of the samples notices. found, if not nil, is
+// called with the first such sample of a mutant; the sample that it gives is asked first about the mutants that follow.
+func (r *Recorder) CloseGlobals(samples []*Sample, found func(sample, mutant int) *Sample) {
+	var first []*Sample
+	for _, n := range Globals {
+		if !r.Open[n] {
+			continue
+		}
+		Set(n)
+		notices := func(s *Sample) bool { return s.differs(n) }
+		known := slices.ContainsFunc(first, notices)
+		i := -1
+		if !known {
+			i = slices.IndexFunc(samples, notices)
+		}
+		Set(0)
+		if known || i >= 0 {
+			delete(r.Open, n)
+		}
+		if i >= 0 && found != nil {
+			first = append(first, found(i, n))
+		}
+	}
+}
