@@ -8,8 +8,14 @@ import (
 	"plinth/object"
 )
 
-// act is a POST to a subresource: an operation on an existing object, such as binding a Pod to a node or evicting it.
-// The answer is a Status.
+// act is a POST to a subresource. There are three sorts, and the Subresource says which one it is: Answer computes a
+// response and stores nothing (a token of a ServiceAccount); Eviction deletes the object if budgets allow it;
+// otherwise Write changes the object as an update does (the binding of a Pod sets spec.nodeName). The response of the
+// last two is a Status.
+//
+// An operation is retried like an update: it is computed from the live object, so after a lost race it is computed
+// again from the newer one. For a binding, that is what makes two schedulers safe: Write of the second attempt sees
+// the node that the first one set, and refuses.
 func (d *draft) act(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	if sub.Answer != nil {
@@ -42,8 +48,12 @@ func (d *draft) act(ctx context.Context) (*Result, error) {
 	}
 }
 
-// ask is a POST to a subresource that stores nothing and is answered with an object of its own. It is the same for a
-// dry run.
+// ask is a POST to a subresource that computes a response: Answer has the live object and the decoded body, and
+// returns the object to respond with. It is the same for a dry run, since nothing is stored either way.
+//
+// The live object is read with sure set, so a token is never issued for an object that another server has deleted.
+// Admission comes before that read, as in the reference: a request that admission refuses is not told whether the
+// object exists.
 func (d *draft) ask(ctx context.Context) (*Result, error) {
 	rq, sub := d.rq, d.rq.Subresource
 	d.now = d.Engine.now()
@@ -68,8 +78,12 @@ func (d *draft) ask(ctx context.Context) (*Result, error) {
 	return &Result{Status: answer, Created: true}, nil
 }
 
-// through is a create of a virtual resource that stands for an operation on an object of another type: the body names
-// that object.
+// through is a create of a virtual resource that stands for a subresource of another type: a POST of a Binding to
+// /namespaces/N/bindings is a POST to /namespaces/N/pods/NAME/binding, and the name is in the body.
+//
+// The body was decoded by the schema of the virtual resource; it has the same kind as that of the subresource. The
+// target is looked up in the types that are served now, in the version of the virtual resource, and can be missing: a
+// type may be switched off by flags.
 func (d *draft) through(ctx context.Context) (*Result, error) {
 	target, subresource := d.rq.Resource.Through()
 	object := *d.rq
@@ -86,7 +100,7 @@ func (d *draft) through(ctx context.Context) (*Result, error) {
 	return n.act(ctx)
 }
 
-// exists is the error that there is no object, where there is none.
+// exists returns the error for a request about an object that does not exist, nil if it exists.
 func (d *draft) exists() error {
 	if d.live == nil {
 		return d.rq.notFound()
@@ -94,6 +108,7 @@ func (d *draft) exists() error {
 	return nil
 }
 
+// done is the Status in the response to an operation.
 func done() object.Value {
 	return object.Fields("kind", object.StringOf("Status"), "apiVersion", object.StringOf("v1"), "metadata",
 		object.MapOf(),

@@ -12,8 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// Apply merges an intent into an object, or creates the object from it (SSA-2). A lost race is no conflict: the
-// intent is merged again.
+// Apply merges an intent, the fields that the client wants to own, into the live object, or creates the object from
+// it (SSA-2).
+//
+// The body is checked once, without the live object (intent). The merge needs the live object, so it is part of the
+// attempt: after a lost race the same intent is merged with the newer object. A conflict in the sense of server-side
+// apply is found by the merge and ends the request; a lost race is not shown to the client.
+//
+// If the object does not exist the attempt is a create. When somebody else creates it between the read and the
+// commit, the create fails with AlreadyExists, and the loop begins again as an apply to that object (madeMeanwhile).
+// To return the error would be wrong: the client did not ask for a create.
 func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -33,7 +41,8 @@ func (e *Engine) Apply(ctx context.Context, rq *Request, body object.Parsed) (re
 	}
 }
 
-// apply is one attempt of an apply.
+// apply is one attempt. The intent names no resourceVersion in most cases; fits is called with unconditional set,
+// since an apply may leave it out for every type.
 func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error) {
 	if d.live == nil {
 		return d.createByApply(ctx, intent)
@@ -50,7 +59,9 @@ func (d *draft) apply(ctx context.Context, intent object.Value) (*Result, error)
 	return d.change(ctx)
 }
 
-// createByApply creates the object that an intent describes.
+// createByApply creates the object that the intent describes. The merge with null gives the object itself and the
+// entry of its manager. A uid in the intent means an object that existed before, so the create is refused. A
+// resourceVersion is dropped, as in the reference: it cannot be the version of an object that does not exist.
 func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result, error) {
 	rq := d.rq
 	if rq.Subresource != nil || rq.Resource.Virtual() {
@@ -69,13 +80,21 @@ func (d *draft) createByApply(ctx context.Context, intent object.Value) (*Result
 	if err := rq.namesMatch(d.sent); err != nil {
 		return nil, err
 	}
-	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // it is no version of anything
+	d.sent = d.sent.WithoutAt("metadata", "resourceVersion")
+	// The user was authorized for patch. The step check asks for create, too.
 	d.upserts = true
 	return d.create(ctx)
 }
 
-// intent checks the body of an apply by itself: it names its kind and version, and every field is known and has its
-// type.
+// intent checks the body of an apply without the live object: its apiVersion and kind are those of the URL, it sets
+// no managedFields, and each field is known and has its type. It returns the decoded intent.
+//
+// The intent is decoded as a part of an object (DecodePart): a field that is left out stays absent and gets no
+// default or zero value. What is absent in an intent is not owned, and a default would make the client own a field
+// that it does not know of.
+//
+// The errors are those of the reference, code 500 for a wrong type included. Duplicate keys are a warning or an
+// error, depending on the validation level; an unknown field is always an error.
 func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	v := body.Value
 	if v.IsNull() {
@@ -103,7 +122,8 @@ func (d *draft) intent(body object.Parsed) (object.Value, error) {
 	return decoded.Value, d.judgeIntent(body.Duplicates)
 }
 
-// judgeIntent reports duplicate keys of the intent, as a warning or an error.
+// judgeIntent reports duplicate keys of the intent: not at all, as warnings, or as an error, by the validation level
+// of the request. The parser has kept the last value of each duplicate key.
 func (d *draft) judgeIntent(duplicates []string) error {
 	if d.rq.Validation == Ignore || len(duplicates) == 0 {
 		return nil
@@ -123,8 +143,10 @@ func (d *draft) judgeIntent(duplicates []string) error {
 		strings.Join(lines, "\n  "))
 }
 
-// misfit is the error for an intent that does not have its type. It names all values of the wrong JSON type, or, if
-// there are none, the first one that does not parse: a quantity, a time, a number that is too large.
+// misfit is the error for an intent that does not have its type. The reference finds values of a wrong JSON type with
+// the merge's own type check, which lists all of them, and values that do not parse (a quantity, a time, a number out
+// of range) later, by a conversion that stops at the first. So the same two are tried here, in that order: a merge of
+// the intent with null to get the list, and then err, the error of decoding.
 func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []string, err error) error {
 	_, failed := (&merge.Kind{Type: typ}).Apply(object.Nil, intent, merge.Writer{})
 	var typed *merge.TypeError
@@ -144,7 +166,7 @@ func (rq *Request) misfit(intent object.Value, typ *schema.Type, unknown []strin
 			nameText(intent), kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()), err)}
 }
 
-// kindText is a kind as Go prints a GroupVersionKind: "apps/v1, Kind=Deployment", "/v1, Kind=Pod".
+// kindText formats a kind as Go prints a GroupVersionKind: "apps/v1, Kind=Deployment", "/v1, Kind=Pod".
 func kindText(apiVersion, kind string) string {
 	if !strings.Contains(apiVersion, "/") {
 		apiVersion = "/" + apiVersion
@@ -152,19 +174,29 @@ func kindText(apiVersion, kind string) string {
 	return apiVersion + ", Kind=" + kind
 }
 
-// nameText names the object of an intent: "default/web; apps/v1, Kind=Deployment".
+// nameText names the object of an intent in the words of the reference's errors: "default/web; apps/v1,
+// Kind=Deployment".
 func nameText(intent object.Value) string {
 	return fmt.Sprintf("%s/%s; %s", intent.At("metadata", "namespace").Str(), intent.At("metadata", "name").Str(),
 		kindText(intent.At("apiVersion").Str(), intent.At("kind").Str()))
 }
 
-// notTyped is the error for an intent without the type of its kind. The reference calls that an internal error.
+// notTyped is the error for an intent that does not have the type of its kind. Its code is 500, as in the reference.
 func (rq *Request) notTyped(intent object.Value, err error) error {
 	return &apierr.Error{Code: 500, Message: fmt.Sprintf("failed to create typed patch object (%s): %v",
 		nameText(intent), err)}
 }
 
-// merge makes the body, with its managers, from the intent and the live object, and decodes it like any body.
+// merge computes the body of the write: the intent merged into the live object, with the new managedFields. From
+// there on the request takes the steps of an update, except that own has nothing left to do (owned).
+//
+// What a merge removes can leave a value that the schema does not allow, and what it adds has to be decoded, so the
+// result is decoded like any body. If the live object is in the form that Decode gives (formOfOld), the subtrees that
+// the merge took over from it unchanged are not decoded again: for an intent of a few fields in a large object that
+// is nearly all of it.
+//
+// The body of /scale is a Scale. Managers own fields of the object, so their paths are translated to those of the
+// Scale before the merge (scaleWithManagers), the two Scales are merged, and the paths are translated back.
 func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	rq, sub := d.rq, d.rq.Subresource
 	k, live := rq.merging(ctx), d.old
@@ -192,7 +224,8 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	if !scale {
 		return nil
 	}
-	if sub.Base != nil && d.sent.At("spec", "replicas").IsNull() { // neither the object nor the intent says how many
+	// Neither the object nor the intent has replicas. Base gives the number that the object has by default.
+	if sub.Base != nil && d.sent.At("spec", "replicas").IsNull() {
 		base, err := sub.Base(d.old)
 		if err != nil {
 			return err
@@ -208,8 +241,10 @@ func (d *draft) merge(ctx context.Context, intent object.Value) error {
 	return nil
 }
 
-// formOfOld is the old object if it has the form that Decode and Settle give, else null. What a merge has left of
-// such an object need not be decoded again.
+// formOfOld returns the live object if it is known to have the form that Decode and Settle give, else null. A value
+// that was parsed from stored bytes is checked once; one that was just written is known to have it (onto).
+//
+//	result ≠ null  ⇒  Decode(result) = result ∧ Settle(result) = result
 func (d *draft) formOfOld() object.Value {
 	if d.form.IsNull() && !d.old.IsNull() && d.rq.Resource.Schema().IsSettled(d.old) {
 		d.form = d.old
@@ -217,7 +252,8 @@ func (d *draft) formOfOld() object.Value {
 	return d.form
 }
 
-// applyFailed is the API error for an intent that cannot be merged.
+// applyFailed is the API error for an intent that cannot be merged: a conflict with other managers, an object that
+// does not have its type, or anything else as an internal error.
 func (rq *Request) applyFailed(live, intent object.Value, err error) error {
 	var conflicts *merge.ConflictError
 	var typed *merge.TypeError

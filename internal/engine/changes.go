@@ -9,17 +9,30 @@ import (
 	"plinth/object"
 )
 
-// Change is a record of the history of all objects: what one commit did to one of them.
+// Change is a record of the history of all objects: what one commit did to one of them. It is shared by all readers.
 type Change = store.Record
 
 // Key names one object, of any type.
 type Key = store.Key
 
-// Changes is a position in the history of all objects of all types, in the order of revisions.
+// Changes is a position in the history of all objects of all types, in the order of revisions. Controllers follow it
+// instead of a watch for each type: garbage collection depends on deletions and owner references of objects of every
+// type, and between watches of different types there is no order.
+//
+// It reads stored forms. Nothing is converted, and objects of types that are no longer served are included: their
+// owners may be deleted all the same.
 type Changes struct{ cursor *store.Cursor }
 
-// Changes starts behind a snapshot of all objects, of all types, including those that are no longer served. objects
-// is called for each of them. The error is an apierr or that of ctx.
+// Changes starts behind a snapshot of all objects and calls objects for each object in it. Every change after the
+// snapshot is returned by Next:
+//
+//	state known to the caller = objects of the snapshot + changes returned so far
+//
+// The snapshot is as new as the newest write at the time of the call (fresh), so a controller that takes over from
+// one on another server does not begin in the past. A cursor keeps no history: if the caller takes longer with the
+// objects than the history lasts, the first Next fails.
+//
+// The error is an API error or that of ctx.
 func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, error) {
 	if err := e.fresh(ctx); err != nil {
 		return nil, err
@@ -42,21 +55,22 @@ func (e *Engine) Changes(ctx context.Context, objects func(*Object)) (*Changes, 
 	return &Changes{cursor: cursor}, ctx.Err()
 }
 
-// Next waits for changes. A batch may end within a commit. The slice is valid until the next call. It fails when the
-// history no longer reaches back to the position, or with the error of ctx.
+// Next waits for changes and returns them in the order of revisions. A batch may end within a commit. The slice is
+// valid until the next call. It fails with store.ErrCompacted when the history no longer reaches back to the
+// position: the caller has to start again with Engine.Changes. It also fails when ctx ends.
 func (c *Changes) Next(ctx context.Context) ([]*Change, error) { return c.cursor.Next(ctx) }
 
-// Revision is the revision up to which all changes were returned.
+// Revision is the revision up to which Next has returned all changes.
 func (c *Changes) Revision() int64 { return c.cursor.Revision() }
 
 // Close frees the position.
 func (c *Changes) Close() { c.cursor.Close() }
 
-// Dependents yields the objects that name an owner by this UID, of all types and namespaces, as they are at one
-// moment, until yield returns false (DEL-5). yield may write.
+// Dependents yields the objects that have an owner reference with this UID, of all types and namespaces, as they are
+// at the time of the call, until yield returns false (DEL-5). No lock is held during yield, so it may write.
 func (e *Engine) Dependents(uid string, yield func(*Object) bool) { e.store.Dependents(uid, yield) }
 
-// Stored is the newest version of an object as it is stored; nil if there is none.
+// Stored returns the newest version of an object as it is stored; nil if there is none.
 func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
 	v, _, err := e.store.Live(ctx, k, true)
 	if err != nil {
@@ -68,7 +82,7 @@ func (e *Engine) Stored(ctx context.Context, k Key) (*Object, error) {
 // Key is the key of an object of this type.
 func (r *Resource) Key(namespace, name string) Key { return r.key(namespace, name) }
 
-// RequestFor is a request about the object with this key.
+// RequestFor is a request of the server itself about the object with this key.
 func (r *Resource) RequestFor(k Key) *Request {
 	rq := &Request{Resource: r, Name: k.Name}
 	if r.Namespaced {
@@ -77,7 +91,9 @@ func (r *Resource) RequestFor(k Key) *Request {
 	return rq
 }
 
-// HeadOf is apiVersion, kind and metadata of a stored version in its stored form. It may have more members.
+// HeadOf returns apiVersion, kind and metadata of a stored version, in its stored form. Controllers need no more, and
+// to parse only those members takes a small part of the time for a large object. If the parsed object is still kept
+// (origins), that is returned as a whole, so the result may have more members.
 func HeadOf(v *Object) (object.Value, error) {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil, unreadable(v, v.Sidecar.Unreadable)
@@ -92,8 +108,8 @@ func HeadOf(v *Object) (object.Value, error) {
 	return parsed.Value, nil
 }
 
-// OfPath is a type whose objects have keys with this resource part, in their storage version if that is served; nil
-// if none is served.
+// OfPath finds the type whose objects have keys with this resource part: in the storage version if that is served, or
+// else in another version; nil if none is served.
 func (t *Types) OfPath(path string) *Resource {
 	kind := t.kind(path)
 	if kind == nil {
@@ -107,7 +123,8 @@ func (t *Types) OfPath(path string) *Resource {
 	return kind.versions[0]
 }
 
-// OfKind is the type with this apiVersion and kind, as references name it; nil if it is not served.
+// OfKind finds the type with this apiVersion and kind, as owner references and other references name it; nil if it is
+// not served.
 func (t *Types) OfKind(apiVersion, kind string) *Resource {
 	group, version, ok := strings.Cut(apiVersion, "/")
 	if !ok {

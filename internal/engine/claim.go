@@ -12,8 +12,8 @@ import (
 	"plinth/object"
 )
 
-// This file is about values that several objects want and only one of them may have: the addresses and ports of
-// Services.
+// Claims: values of which several objects want one and only one object may have it, such as the cluster IPs and node
+// ports of Services.
 //
 // A claim is a key in the store. The commit that gives an object such a value writes the key, on the condition that
 // it is absent; the commit that takes the value away, be it an update or the removal of the object, removes the key:
@@ -25,7 +25,17 @@ import (
 // that no object has, and another one for values that two objects have. Here both are one commit, so neither can
 // exist.
 //
-// Some claims are objects of the API (an IPAddress): companions. Others are known to the store alone (a node port).
+// A write takes three steps. allocate lets the type choose values, and notes which keys it found free. claim compares
+// the claims of the live object with those of the next one, and adds the difference to the commit: an Absent
+// precondition and a change for each key that is taken, the removal of each key that is given back. The commit then
+// decides. Two servers, or two requests, that chose the same free port both come to the commit, and the second one
+// loses the race at the key of the claim; it allocates again and finds the key taken.
+//
+// Some claims are objects of the API (an IPAddress), called companions: for those the key is that of the object, and
+// a change of the key is a draft of its own in the same commit. Others are known to the store alone (a node port).
+//
+// Objects that were stored before there were claims have none. Any write of such an object takes those that are free
+// (take); until then another object may have taken them.
 
 // claims is the store resource of claims that are no API objects. Their bytes are the name of the object that holds
 // them.
@@ -48,18 +58,22 @@ func CompanionClaim(r *Resource, obj object.Value) Claim {
 	return Claim{Key: r.key("", obj.At("metadata", "name").Str()), Companion: r, Object: obj}
 }
 
-// Allocation is the argument of Writing.Allocate, and what it may ask.
+// Allocation is the argument of Writing.Allocate, and what that function may ask of the store while it chooses.
 type Allocation struct {
 	// Object is what is to take the place of Old; null: of nothing. A dry run takes nothing.
 	Object, Old object.Value
 	Dry         bool
 
+	// free has the keys that Taken found free: only these may become claims of the object. requires has the objects that
+	// the choice depends on.
 	store    *store.Store
 	free     map[store.Key]bool
 	requires []store.Precondition
 }
 
-// Taken says whether a claim is in the store, whoever holds it. A claim that is not may become the object's.
+// Taken says whether a claim is in the store, whoever holds it. If it is not, the claim may become one of the
+// object's. The state that it reads may be outdated; the commit is made on the condition that the key is absent, so a
+// wrong answer costs another attempt and gives nothing out twice.
 func (a *Allocation) Taken(c *Claim) bool {
 	if _, taken := a.store.Get(c.Key); taken {
 		return true
@@ -68,10 +82,16 @@ func (a *Allocation) Taken(c *Claim) bool {
 	return false
 }
 
-// Require makes the commit depend on an object that the allocation was based on: it must still exist, undeleted.
+// Require makes the commit depend on an object that the allocation was based on, such as the ServiceCIDR of an
+// address: it must still exist, undeleted, when the commit is sequenced.
 func (a *Allocation) Require(v *store.Version) { a.requires = append(a.requires, store.Fence(v)) }
 
-// allocate chooses the values that the type shares. A refusal is based on the newest state only.
+// allocate lets the type choose the values that its objects share. It comes after admission, which may still change
+// what the object asks for, and before validation, which sees the values.
+//
+// A refusal (the range is full, the port is taken) must be based on the newest state: on an older one the port may
+// have been released since. So it is tried with the state at hand, and again with one that is known to be the newest.
+// A success needs no such proof, since the commit checks it.
 func (d *draft) allocate(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Allocate == nil || d.rq.Subresource != nil {
@@ -94,14 +114,16 @@ func (d *draft) allocate(ctx context.Context) error {
 	}
 }
 
-// claimed is what claims add to a commit.
+// claimed is what claims add to a commit: preconditions and changes of keys that stand alone, and the drafts of
+// companions, whose preconditions and changes commit makes as for every draft.
 type claimed struct {
 	pre        []store.Precondition
 	changes    []store.Change
 	companions []*draft
 }
 
-// touches says whether claims made the commit depend on a key.
+// touches says whether claims made the commit depend on a key. A race that was lost at such a key means that the
+// allocation is outdated, and not that the object is.
 func (c *claimed) touches(key store.Key) bool {
 	return c != nil && (slices.ContainsFunc(c.pre, func(p store.Precondition) bool { return p.Key == key }) ||
 		slices.ContainsFunc(c.companions, func(o *draft) bool { return o.key() == key }))
@@ -109,7 +131,9 @@ func (c *claimed) touches(key store.Key) bool {
 
 // claim computes which claims the commit takes and gives back: the difference between those of the live object and
 // those of the next one. A claim that the object keeps but that is not in the store is taken, too: the object was
-// stored before there were claims.
+// stored before there were claims. A dry run takes and gives back nothing.
+//
+// It comes last before the commit, since validation and print still decide whether the object is removed.
 func (d *draft) claim(ctx context.Context) error {
 	d.claimed = nil
 	r := d.rq.Resource
@@ -152,6 +176,7 @@ func (d *draft) claim(ctx context.Context) error {
 	return nil
 }
 
+// keysOf is the set of the keys of claims.
 func keysOf(list []Claim) map[store.Key]bool {
 	keys := make(map[store.Key]bool, len(list))
 	for i := range list {
@@ -160,8 +185,11 @@ func keysOf(list []Claim) map[store.Key]bool {
 	return keys
 }
 
-// take makes the commit take a claim that is not in the store, on the condition that it is free. A claim that is new
-// to the object has to have been found free by Allocate; otherwise the commit would fail again and again.
+// take adds a claim to the commit, on the condition that its key is absent, unless the object has it already. kept
+// says that the live object claims it, too.
+//
+// A claim that is new to the object has to have been found free by Allocate. If it was not, the key may be taken, the
+// commit would lose the race at it, and every further attempt would do the same; an internal error ends that.
 func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	if kept {
 		live, _, err := d.store.Live(ctx, c.Key, false)
@@ -187,7 +215,8 @@ func (d *draft) take(ctx context.Context, c *Claim, kept bool) error {
 	return err
 }
 
-// companion is the draft of the API object that stands for a claim. Its field manager is the server.
+// companion is the draft of the API object that stands for a claim. Nobody asked for this object, so it takes those
+// steps alone that give it its managers (the server is the field manager), its name and UID, and its stored form.
 func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	_, name := splitKey(c.Key.Name)
 	rq := &Request{Resource: c.Companion, Name: name, FieldManager: reporter}
@@ -202,9 +231,10 @@ func (d *draft) companion(ctx context.Context, c *Claim) (*draft, error) {
 	return n, n.print(ctx)
 }
 
-// giveBack makes the commit remove a claim if the object holds it. The claim of an object that was stored before
-// there were claims may be held by another one. A companion with finalizers is marked as deleted instead; its value
-// is free when they are gone.
+// giveBack makes the commit remove a claim, provided that this object holds it: the bytes of the key, or the holder
+// that the companion names, must be this object. Otherwise the object was stored before there were claims, and
+// another object has taken the value since. A companion with finalizers is marked as deleted instead of removed; its
+// value is free when the finalizers are gone.
 func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	live, _, err := d.store.Live(ctx, c.Key, false)
 	if err != nil {
@@ -243,12 +273,12 @@ func (d *draft) giveBack(ctx context.Context, c *Claim) error {
 	return nil
 }
 
-// renew replaces a companion that is deleted while its holder still has the value: a new companion takes its place in
-// the same commit. The reference has a loop that makes one within minutes, in which the address may be given to
-// somebody else.
+// renew replaces a companion that is deleted while its holder still has the value: a new companion, with a new UID,
+// takes its place in the same commit. To remove it would break the invariant above. The reference removes it and has
+// a loop that makes a new one within minutes; in between the address may be given to another Service.
 //
 // The holder cannot lose the value before the commit: giving it back changes the companion, which the commit demands
-// to be unchanged.
+// to be unchanged. So the holder needs no precondition.
 func (d *draft) renew(ctx context.Context) error {
 	d.renewed = nil
 	r, key := d.rq.Resource.Holder(d.old)
@@ -279,8 +309,9 @@ func (d *draft) renew(ctx context.Context) error {
 	return nil
 }
 
-// none says whether claims add nothing to a commit.
+// none says whether claims add nothing to a commit, so that an object whose bytes are unchanged need not be
+// committed.
 func (c *claimed) none() bool { return c == nil || len(c.changes) == 0 && len(c.companions) == 0 }
 
-// KeyOf is where an object of a type is stored.
+// KeyOf is the key under which an object of the type is stored.
 func (r *Resource) KeyOf(namespace, name string) store.Key { return r.key(namespace, name) }

@@ -16,13 +16,19 @@ import (
 
 // clause is everything that a selector demands of one label or field. The zero clause demands nothing.
 //
-// A selector is a conjunction of requirements, of which thousands may be about one name, and an object may have
-// thousands of names. Trying each requirement in turn on each object, as apimachinery's selectors do, is quadratic:
-// 50,000 requirements over one object with 50,000 labels are 2.5 billion comparisons. So a selector is compiled, once
-// for a request: the requirements about one name become one clause, and clauses are sorted by name, as labels in a
-// sidecar are. Then
+// The problem: a selector is a conjunction of requirements, of which thousands may be about one name, and an object
+// may have thousands of labels. To try each requirement in turn on each object, as apimachinery's selectors do, is
+// quadratic: 50,000 requirements over one object with 50,000 labels are 2.5 billion comparisons. So a selector is
+// compiled, once for a request: the requirements about one name become one clause, and clauses are sorted by name, as
+// the labels in a sidecar are. Then
 //
 //	comparisons(object) ≤ min(clauses, labels) · O(log(clauses + labels + values))
+//
+// A compiled selector selects what the selector selects:
+//
+//	selector.Matches(labels)  ⇔  ∀ clauses c: labels has c.name ⇒ c.matches(labels[c.name]), else ¬c.required
+//
+// Tests compare the two on random selectors, and hold the number of comparisons against the bound.
 type clause struct {
 	name     string
 	required bool     // the name must be there
@@ -34,18 +40,20 @@ type clause struct {
 	below    *int64   // the value must be a smaller number
 }
 
-// conjunction is a compiled selector: clauses sorted by name, each name once.
+// conjunction is a compiled selector: all its clauses have to hold. The clauses are sorted by name, and each name has
+// one clause (assertSorted). It is not changed after it was compiled; a watch uses it as long as it lives.
 type conjunction struct {
 	clauses  []clause
 	required int // of the clauses, how many demand that the name is there
 }
 
-// compileLabels is nil for a selector of everything.
+// compileLabels compiles a label selector. The result is nil for a selector of everything.
 func compileLabels(selector labels.Selector) *conjunction {
 	if selector == nil || selector.Empty() {
 		return nil
 	}
 	requirements, selectable := selector.Requirements()
+	// labels.Nothing() selects no object, and has no requirements.
 	if !selectable {
 		return nothing()
 	}
@@ -56,6 +64,8 @@ func compileLabels(selector labels.Selector) *conjunction {
 	return conjoin(all)
 }
 
+// labelClause is the clause of one requirement. In, = and == demand that the label exists; NotIn, != and ! accept an
+// object without it.
 func labelClause(r *labels.Requirement) clause {
 	c := clause{name: r.Key()}
 	values := r.ValuesUnsorted()
@@ -73,21 +83,23 @@ func labelClause(r *labels.Requirement) clause {
 		c.required = true
 		limit, err := strconv.ParseInt(values[0], 10, 64)
 		switch {
-		case err != nil: // the parser of selectors has seen to that
+		// The parser of selectors refuses such a limit. If one comes here all the same, the clause selects nothing.
+		case err != nil:
 			c.absent = true
 		case r.Operator() == selects.GreaterThan:
 			c.above = &limit
 		default:
 			c.below = &limit
 		}
-	default: // matches nothing
+	// Required and absent at once: an operator that is not known here selects nothing.
+	default:
 		c.required, c.absent = true, true
 	}
 	return c
 }
 
-// compileFields is nil for a selector of everything. A field that an object does not have reads as empty, so none is
-// required.
+// compileFields compiles a field selector. The result is nil for a selector of everything. A field that an object
+// does not have reads as empty, so no clause is required.
 func compileFields(selector fields.Selector) *conjunction {
 	if selector == nil || selector.Empty() {
 		return nil
@@ -107,12 +119,13 @@ func compileFields(selector fields.Selector) *conjunction {
 	return conjoin(all)
 }
 
-// nothing is what no object matches.
+// nothing is a conjunction that selects no object.
 func nothing() *conjunction {
 	return &conjunction{clauses: []clause{{required: true, absent: true, listed: true}}, required: 1}
 }
 
-// conjoin makes one clause of those about each name.
+// conjoin makes one clause of those about each name. It sorts them first, so that those about one name stand side by
+// side.
 func conjoin(all []clause) *conjunction {
 	slices.SortStableFunc(all, func(a, b clause) int { return strings.Compare(a.name, b.name) })
 	c := &conjunction{}
@@ -134,8 +147,12 @@ func conjoin(all []clause) *conjunction {
 	return c
 }
 
-// unite is the clause that demands what all of these demand, which are about the same name. The lists that have to be
-// intersected are merged from the shortest on, so that this takes no longer than sorting them.
+// unite is the clause that demands what all of these demand, which are about the same name: each list of forbidden
+// values counts, a listed value has to be in every list, and of several limits the strictest one counts.
+//
+// The lists are intersected from the shortest on: each of its values is searched for in the others, so this takes no
+// longer than it took to sort them. To start with any list would let a request of many long lists take the product of
+// their lengths.
 func unite(all []clause) clause {
 	if len(all) == 1 {
 		return all[0]
@@ -170,7 +187,8 @@ func unite(all []clause) clause {
 	return one
 }
 
-// matches says whether this value has what is demanded.
+// matches says whether a label or field with this value satisfies the clause. A value that is no number satisfies no
+// limit.
 func (c *clause) matches(value string) bool {
 	if c.absent || c.listed && !has(c.in, value) || has(c.notIn, value) {
 		return false
@@ -182,8 +200,12 @@ func (c *clause) matches(value string) bool {
 	return err == nil && (c.above == nil || number > *c.above) && (c.below == nil || number < *c.below)
 }
 
-// match says whether labels, which are sorted by name, have what is demanded. It goes through the shorter one of
-// labels and clauses and looks for each name in what is left of the longer one.
+// match says whether labels, which are sorted by name, satisfy the conjunction. It goes through the shorter one of
+// labels and clauses, and searches each name in what is left of the longer one. Both are sorted, so what was passed
+// once is never looked at again.
+//
+// If it goes through the labels, it does not meet a clause whose name the object does not have. Such a clause fails
+// only if it is required, so it is enough to count the required clauses that were met.
 func (c *conjunction) match(labels []store.Pair) bool {
 	if c.required > len(labels) {
 		return false
@@ -223,10 +245,13 @@ func (c *conjunction) match(labels []store.Pair) bool {
 	return required == 0
 }
 
-// from is what of a sorted list is not below a name. It looks in steps that double, so that going on from one place
-// to the next is cheap where they are near.
+// from is the part of a sorted list that begins at a name, or where the name would be. It looks at elements 1, 2, 4,
+// 8 … until it has passed the name, and then searches by halves between the last two: O(log d) for a name that is d
+// elements away. A search by halves of the whole list would take O(log length) for a neighbour, too, which is the
+// usual case when labels and clauses are about the same names.
 func from[T any](list []T, name string, nameOf func(*T) string) []T {
-	low, high := 0, 1 // everything before low is below
+	// Everything before low is below the name.
+	low, high := 0, 1
 	for high <= len(list) && below(nameOf(&list[high-1]), name) {
 		low, high = high, 2*high
 	}
@@ -250,10 +275,11 @@ func has(list []string, value string) bool {
 	return len(rest) > 0 && equal(rest[0], value)
 }
 
-// comparisons counts what selections compare, where the program checks itself: tests hold it against the number of
-// clauses and labels.
+// comparisons counts what selections compare, where assertions are on: tests hold it against the number of clauses
+// and labels.
 var comparisons atomic.Int64
 
+// below and equal compare two names or values, and count that.
 func below(a, b string) bool {
 	if invariants.Enabled {
 		comparisons.Add(1)

@@ -16,7 +16,14 @@ import (
 //	∀ change: there is a precondition on its key     no key changes twice     (assertAtomic)
 //	committed(d) > revision(d.live)
 //
-// Each change gets a revision of its own, so a watch that is cut off between two of them goes on with the second.
+// The commit of one draft can consist of more: the drafts of other objects whose status changes with it (others), its
+// companions and the keys of its claims (claimed), and the key of a guard. All preconditions of all of them are
+// checked at one point in the order of commits, so a reader sees all of the changes or none.
+//
+// Each change gets a revision of its own, so a watch that is cut off between two of them goes on with the second. The
+// changes of drafts come first, in the order of drafts: change i of n has revision − n + 1 + i (store.Writer), which
+// is how each draft learns its own.
+//
 // This is the only place that knows about dry runs (DRY-1): nothing of them is written, and only the name of a new
 // object is checked for being free.
 func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
@@ -43,6 +50,8 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 		if invariants.Enabled {
 			d.assertCommit()
 		}
+		// From here on the outcome may be unknown: a commit that failed with another error than a conflict may have been
+		// written. The verb must not begin again (draft.again).
 		d.tried = true
 		change := store.Change{Key: d.key()}
 		switch {
@@ -88,7 +97,8 @@ func (e *Engine) commit(ctx context.Context, drafts ...*draft) error {
 	return nil
 }
 
-// rehearse is the commit of a dry run.
+// rehearse is the commit of a dry run. That the live version is still the one that was read is not checked: the
+// answer of a dry run is what a write would have given at the time of that read.
 func (d *draft) rehearse(ctx context.Context) error {
 	if d.live != nil {
 		return nil
@@ -103,7 +113,8 @@ func (d *draft) rehearse(ctx context.Context) error {
 	return nil
 }
 
-// revision is the revision of the live version, 0 if there is none.
+// revision is the revision of the live version, and 0 if there is none, which as a precondition demands that there is
+// none.
 func (d *draft) revision() int64 {
 	if d.live == nil {
 		return 0
@@ -111,7 +122,9 @@ func (d *draft) revision() int64 {
 	return d.live.Revision
 }
 
-// commitFailed is the API error for an error of the store that is not a lost race.
+// commitFailed is the API error for an error of the store that is not a lost race. The end of the request's context
+// is a time-out; a store that takes no writes, because its log failed or because it is shut down, is 503, so that
+// clients try another server.
 func commitFailed(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -122,7 +135,8 @@ func commitFailed(err error) error {
 	return apierr.NewInternal(err)
 }
 
-// lost returns the key at which a commit lost a race, and whether that is why it failed.
+// lost returns the key at which a commit lost a race, and whether that is why it failed. commit returns such an error
+// unwrapped, and nothing between it and the verb wraps it.
 func lost(err error) (key store.Key, ok bool) {
 	if conflict, ok := err.(*store.ConflictError); ok {
 		return conflict.Key, true
@@ -130,11 +144,15 @@ func lost(err error) (key store.Key, ok bool) {
 	return store.Key{}, false
 }
 
-// again says whether the verb has to be repeated, given the error with which an attempt ended: after a lost race, or
-// if the attempt ended without a commit (a refusal, or nothing to change) on a version that may not be the newest.
-// The latter sets sure, with which the next attempt reads the newest one, so it happens once at most.
+// again says whether the verb has to be repeated, given the error with which an attempt ended:
 //
-//	the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
+//   - after a lost race: somebody else's commit came first, so every attempt that is repeated means that another
+//     write succeeded. There is no limit on the number of attempts; the context of the request ends them (onto).
+//
+//   - if the attempt ended without a commit (a refusal, or nothing to change) on a version that may not be the
+//     newest. Then it sets sure, with which the next attempt reads the newest one, so this happens once at most.
+//
+//     the answer of a verb is that of a commit, or was decided on a version that is known to be the newest
 //
 // An attempt that came to a commit is not repeated for any other error than a lost race: the commit may have been
 // written although it failed.

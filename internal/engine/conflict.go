@@ -9,9 +9,9 @@ import (
 	"plinth/object"
 )
 
-// conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the beginning of the message are
-// the reference's, which clients look at; the rest of the message names the object, the values, the owners, and the
-// ways out.
+// conflict is the error for the conflicts of an apply (SSA-4, BEY-2). The causes and the first line of the message
+// are the reference's, which clients look at. The lines after it are ours: for each field its path, its live value,
+// its owner and the wanted value, and at the end what the user can do, as commands.
 func (rq *Request) conflict(live object.Value, e *merge.ConflictError) error {
 	err := &apierr.Error{Code: 409, Reason: apierr.Conflict, Details: &apierr.Details{}}
 	var told strings.Builder
@@ -38,7 +38,8 @@ func (rq *Request) subject() string {
 	return text
 }
 
-// ownerText is who owns a field, by which operation, and since when.
+// ownerText names the owner of a field, with its operation, its subresource if that is not the object, and its time:
+// `"kubectl" (Apply through /scale, 2026-01-02T03:04:05Z)`.
 func ownerText(e *merge.Entry) string {
 	text := fmt.Sprintf("%q (%s", e.Manager, e.Operation)
 	if e.Subresource != "" {
@@ -50,10 +51,11 @@ func ownerText(e *merge.Entry) string {
 	return text + ")"
 }
 
-// maxShownValue is how many bytes of a value a conflict shows.
+// maxShownValue is how many bytes of a value a conflict shows. A field can be a ConfigMap's value of a megabyte.
 const maxShownValue = 200
 
-// shown is a value as a conflict shows it.
+// shown is a value as a conflict shows it: as JSON, cut after maxShownValue bytes, not within a character. Values of
+// Secrets are not shown: an error message ends up in logs, and the user of an apply need not have the right to read.
 func (rq *Request) shown(v object.Value) string {
 	if rq.Resource.Confidential {
 		return "(not shown)"
@@ -65,7 +67,8 @@ func (rq *Request) shown(v object.Value) string {
 	return text
 }
 
-// waysOut is what the client can do, as commands.
+// waysOut is what the client can do about a conflict, as commands: force it, give the fields up, or share them. Two
+// managers that apply the same value both own the field, without a conflict.
 func (rq *Request) waysOut() string {
 	at := rq.Resource.Type().String() + "/" + rq.Name
 	if rq.Namespace != "" {

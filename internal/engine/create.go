@@ -9,7 +9,9 @@ import (
 	"plinth/object"
 )
 
-// nameAttempts is how many generated names are tried before the client is asked to try again.
+// nameAttempts is how many generated names are tried before the client is asked to try again. Of 27⁵ = 14 million
+// suffixes one in fourteen is taken where a million objects share a prefix; eight in a row are, once in two billion
+// creates.
 const nameAttempts = 8
 
 // Create creates an object (POST to a collection, URI-4), or does the operation that a subresource or a virtual
@@ -40,12 +42,20 @@ func (e *Engine) Create(ctx context.Context, rq *Request, body object.Parsed) (r
 	return d.create(ctx)
 }
 
-// create is the create of a new object; an update or an apply of an object that does not exist comes here, too.
+// create is the create of a new object. An update or an apply of an object that does not exist comes here, too.
 //
-// Mutating admission sees the object once, before it has a name and a UID. The steps behind it (make) are repeated if
-// the generated name is taken, or if somebody else has taken an allocated address meanwhile. If only the namespace or
-// the definition changed before the commit, the bytes need not be made again: recheck looks at those, and the same
-// draft is committed once more. So a namespace that is written to all the time cannot keep creates in it from ending.
+// The problem: a create can lose its race in three ways, and each asks for another part of the work to be repeated.
+// The obvious way, to repeat all of it, as updates do, would call mutating webhooks again for each generated name
+// that is taken, and would let a namespace whose annotations change all the time keep creates in it from ending. So:
+//
+//	lost at                              repeated
+//	its own key, name generated          make: another name and UID, and all steps behind that
+//	its own key, name given              nothing: AlreadyExists
+//	a claim (the address is taken)       make: another address
+//	namespace, definition, guard         recheck, and the commit of the same bytes
+//
+// Mutating admission sees the object once, before it has a name and a UID. n is a copy of the draft as it was
+// admitted, so make always begins with the same object.
 func (d *draft) create(ctx context.Context) (*Result, error) {
 	d.action = creates
 	// Zero and unparsable resourceVersions are ignored. Any other is refused, but by the commit: as in the reference
@@ -95,7 +105,8 @@ func (d *draft) create(ctx context.Context) (*Result, error) {
 	}
 }
 
-// make turns what was admitted into an object with a name, ready to be committed.
+// make turns what was admitted into an object with a name, ready to be committed. It can be called again: it begins
+// with d.obj as admission has left it, and overwrites everything else.
 func (d *draft) make(ctx context.Context) error {
 	d.name()
 	if err := d.allocate(ctx); err != nil {
@@ -120,8 +131,10 @@ func (d *draft) make(ctx context.Context) error {
 	return d.claim(ctx)
 }
 
-// recheck looks again at what the draft depends on besides its own key, after a commit that lost a race at that key:
-// the guard of a report, an object whose status it changes, or else its namespace and definition.
+// recheck looks again at what the draft depends on besides its own key, after a commit that lost a race at that key.
+// For the guard of a report, or an object whose status the report changes, the report is computed and printed again.
+// For the namespace or the definition, the fences are made again from what is there now; it is an error if that is
+// gone or being deleted.
 func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	if d.guard != nil && d.guard.pre.Key == key || slices.ContainsFunc(d.others,
 		func(o *draft) bool { return o.live.Key == key }) {
@@ -133,8 +146,8 @@ func (d *draft) recheck(ctx context.Context, key store.Key) error {
 	return d.requireParents(ctx)
 }
 
-// taken is the error that the name is taken. It says so if the object that has it is being deleted. A client that
-// left the name to the server is asked to try again.
+// taken is the error that the name is taken. If the object that has the name is being deleted, the message says so:
+// the client may wait for it. A client that left the name to the server is asked to try again.
 func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	err := apierr.NewAlreadyExists(d.rq.Resource.Type(), d.obj.At("metadata", "name").Str())
 	if prefixed {
@@ -147,7 +160,8 @@ func (d *draft) taken(ctx context.Context, prefixed bool) error {
 	return err
 }
 
-// virtual is the create of a virtual resource: nothing is stored.
+// virtual is the create of a virtual resource, such as a SubjectAccessReview: nothing is stored, and Answer computes
+// the response from the body.
 func (d *draft) virtual(ctx context.Context) (*Result, error) {
 	d.now = d.Engine.now()
 	d.obj = d.sent

@@ -6,8 +6,10 @@ import (
 	"plinth/object"
 )
 
-// CreateAll creates objects with given names in one commit, all or none, so that what the server creates at its first
-// start costs one fsync. It authorizes nothing, and a taken name is an error.
+// CreateAll creates objects with given names in one commit, all or none. The server uses it for what has to exist
+// after its first start (namespaces, roles, priority classes …): more than a hundred objects share an fsync, where a
+// create for each would take one each. It authorizes nothing, is not repeated after a lost race, and a taken name is
+// an error.
 func (e *Engine) CreateAll(ctx context.Context, requests []*Request, bodies []object.Value) error {
 	drafts := make([]*draft, len(requests))
 	for i, rq := range requests {

@@ -12,11 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// decodeFields is decode for a body of the right kind. Its errors are about fields only. odd is what the caller found
-// odd about the body; it is reported together with unknown and duplicate fields.
+// decodeFields is decode for a body of the right kind. Its errors are about fields only. odd are texts about oddities
+// that the caller found in the body (an unknown member of a JSON Patch operation); they are reported together with
+// unknown and duplicate fields.
+//
+// It sets d.sent to the decoded body with the apiVersion and kind of the URL, which a body of a built-in type may
+// leave out.
 func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	group, version, kind, typ := d.rq.bodyType()
-	if body.Value.IsNull() { // null says no more than {}
+	// The body null means the same as {}, as in the reference.
+	if body.Value.IsNull() {
 		body.Value = object.MapOf()
 	}
 	decoded, err := typ.Decode(body.Value)
@@ -26,6 +31,7 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	if err := d.judge(typ, odd, &body, decoded.Unknown); err != nil {
 		return err
 	}
+	// A decoded object does not show the difference between an empty list of managedFields, which clears them, and none.
 	managed := body.Value.At("metadata", "managedFields")
 	d.clears = managed.Kind() == object.List && managed.Len() == 0
 	d.sent = decoded.Value.Edit([]object.Member{
@@ -35,7 +41,9 @@ func (d *draft) decodeFields(body object.Parsed, odd ...string) error {
 	return nil
 }
 
-// inOrder is the texts about duplicate and unknown fields of a body, in the order in which they stand in it.
+// inOrder returns the texts about duplicate and unknown fields of a body, in the order in which the fields stand in
+// it, as the reference's decoder meets them. A duplicate field is met at its second occurrence, an unknown one at its
+// first.
 func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	type told struct {
 		text string
@@ -61,7 +69,7 @@ func inOrder(body *object.Parsed, duplicates, unknown []string) []string {
 	return texts
 }
 
-// bodyType is the type of the body: that of the resource, or of the subresource.
+// bodyType returns the type of the body: that of the resource, or of the subresource if that has one of its own.
 func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	r, sub := rq.Resource, rq.Subresource
 	if sub == nil || sub.Schema == nil {
@@ -70,7 +78,9 @@ func (rq *Request) bodyType() (group, version, kind string, typ *schema.Type) {
 	return sub.Group, sub.Version, sub.Kind, sub.Schema()
 }
 
-// checkKind refuses a body of another kind or version. Missing ones are those of the URL.
+// checkKind refuses a body of another kind or version than the URL takes. A missing kind or apiVersion stands for
+// that of the URL. The texts of the errors are in part Go's own, since the reference decodes the two members into a
+// Go struct.
 func checkKind(body object.Value, group, version, kind string) error {
 	if body.IsNull() {
 		return nil
@@ -101,12 +111,14 @@ func checkKind(body object.Value, group, version, kind string) error {
 		gotVersion, kind, apiVersion(group, version)))
 }
 
-// custom says whether the body is a custom object.
+// custom says whether the body is a custom object, and not a Scale of one. Custom objects are decoded by another path
+// of the reference, with other errors.
 func (rq *Request) custom() bool {
 	return rq.Resource.Stored != nil && rq.Resource.Stored.Custom && !rq.otherKind()
 }
 
-// checkCustomBody is checkKind for custom objects, which must name their kind and version.
+// checkCustomBody is checkKind for custom objects, which must name their kind and version: the reference decodes them
+// before it knows their type.
 func (rq *Request) checkCustomBody(body object.Value) error {
 	r := rq.Resource
 	kind, version := body.At("kind").Str(), body.At("apiVersion").Str()
@@ -121,8 +133,8 @@ func (rq *Request) checkCustomBody(body object.Value) error {
 	return rq.checkCustomKind(body)
 }
 
-// checkCustomKind refuses a custom object of another kind or version with the error of its validation, which calls
-// the type by the kind that the object names.
+// checkCustomKind refuses a custom object of another kind or version with the error of its validation. As in the
+// reference, that error names the type by the kind in the body.
 func (rq *Request) checkCustomKind(obj object.Value) error {
 	r := rq.Resource
 	kind, version := obj.At("kind").Str(), obj.At("apiVersion").Str()
@@ -139,12 +151,18 @@ func (rq *Request) checkCustomKind(obj object.Value) error {
 	return apierr.NewInvalid(apierr.Type{Group: r.Group, Name: kind}, obj.At("metadata", "name").Str(), errs)
 }
 
+// cannotBeHandled is the reference's error for a body that cannot be decoded as the kind of the URL.
 func cannotBeHandled(gotKind, gotVersion, kind, why string) error {
 	return apierr.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", gotKind, gotVersion,
 		kind, why))
 }
 
-// judge reports odd, duplicate and unknown fields: as warnings, or as one error with all of them.
+// judge reports odd, duplicate and unknown fields by the validation level of the request: not at all, as one warning
+// for each, or as one error with all of them (VAL-2).
+//
+// The order is the reference's. Messages of the YAML parser come first, and in an error they are one entry. Fields of
+// built-in objects are reported in the order of the body. A custom object is parsed as a whole before its schema is
+// known, so all duplicates come before all unknown fields.
 func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unknown []string) error {
 	if d.rq.Validation == Ignore || len(odd)+len(body.Duplicates)+len(unknown) == 0 {
 		return nil
@@ -155,13 +173,13 @@ func (d *draft) judge(typ *schema.Type, odd []string, body *object.Parsed, unkno
 		switch {
 		case object.IsYAMLDuplicate(path):
 			lines = append(lines, path)
-		// What is below an unknown field of a built-in type is told of with it. A custom object is read before it is
-		// known what it may have.
+		// A duplicate below an unknown field of a built-in type is not reported: the decoder skips all of that field. A
+		// custom object is parsed before it is known which fields it may have.
 		case d.rq.custom() || typ.Has(path):
 			duplicates = append(duplicates, path)
 		}
 	}
-	if d.rq.custom() { // all of it is read before anybody looks at the fields
+	if d.rq.custom() {
 		found = append(found, inOrder(body, duplicates, nil)...)
 		duplicates = nil
 		body = &object.Parsed{}

@@ -26,6 +26,10 @@ import (
 //
 // A delete of an object that is deleted already can only shorten its grace period (grace, mark). What becomes of its
 // dependents is decided by two finalizers that the garbage collector removes (propagation.go).
+//
+// The steps of a delete are admit and check, with the live object, and then mark or the removal. A mark is a write
+// like others: it goes through version and commit, and a watch sees MODIFIED. A second delete that changes nothing
+// answers with the live object and writes nothing.
 func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (result *Result, err error) {
 	d := e.draft(rq, deletes)
 	d.dry = rq.DryRun || o.DryRun
@@ -49,7 +53,8 @@ func (e *Engine) Delete(ctx context.Context, rq *Request, o DeleteOptions) (resu
 	}
 }
 
-// delete is one attempt of a delete. The object is deleted as d.obj has it, which an eviction has changed before.
+// delete is one attempt of a delete. It starts from d.obj, which is the live object, or, for an eviction, the live
+// object with the condition that tells that it was evicted.
 func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -80,7 +85,7 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 		}
 		d.obj = r.mark(d.obj, seconds, d.now)
 	}
-	if object.Equal(d.obj, d.old) { // it was deleted before, and this delete changes nothing
+	if object.Equal(d.obj, d.old) { // deleted before, and this delete changes nothing
 		d.next = d.live
 		return d.answer(ctx)
 	}
@@ -95,9 +100,12 @@ func (d *draft) delete(ctx context.Context, o DeleteOptions) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// grace is the grace period of a delete. graceful says that the type waits for a grace period at all, if only for 0
-// seconds. pending says that the object waits already and that this delete does not shorten its period, so it changes
-// nothing.
+// grace computes the grace period of a delete from what the client asked for and what the object waits for already.
+// graceful says that the type waits for a grace period at all, if only for 0 seconds. pending says that the object
+// waits already and that this delete does not shorten its period, so it changes nothing.
+//
+//	old is deleting and pending   ⇒  the delete writes nothing
+//	old is deleting and ¬pending  ⇒  seconds < deletionGracePeriodSeconds(old), or that is 0
 func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, graceful, pending bool) {
 	if r.GracefulDelete == nil {
 		return 0, false, false
@@ -107,7 +115,8 @@ func (r *Resource) grace(old object.Value, asked *int64) (seconds int64, gracefu
 		return seconds, graceful, false
 	}
 	left := atLeast(old.At("metadata", "deletionGracePeriodSeconds").Int())
-	if left == 0 { // it waits for finalizers alone
+	// The period has ended; only finalizers hold the object.
+	if left == 0 {
 		return 0, false, false
 	}
 	if asked == nil || atLeast(*asked) >= left {
@@ -124,7 +133,8 @@ func atLeast(seconds int64) int64 {
 	return seconds
 }
 
-// deletable checks the preconditions in the options of a delete against the live version.
+// deletable checks the preconditions in the options of a delete against the live version. Since the commit demands
+// that version, they hold at the commit, too.
 func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 	kind := apierr.Type{Group: rq.Resource.Group, Name: rq.Resource.Kind}
 	if uid := o.PreconditionUID; uid != "" && uid != live.Sidecar.UID {
@@ -147,6 +157,9 @@ func (rq *Request) deletable(live *store.Version, o DeleteOptions) error {
 // The time of the first delete is not stored, so it is computed from the two old values. A result in the past becomes
 // now, with a period of at most one second: a node that waits for the object must still see that there is something
 // to wait for.
+//
+// The first mark also raises metadata.generation, as in the reference, and applies what the type changes in a deleted
+// object (MarkDeleted).
 func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.Value {
 	meta := obj.At("metadata")
 	before := meta.At("deletionGracePeriodSeconds")
@@ -158,9 +171,9 @@ func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.V
 			end = last
 		case before.Int() <= seconds:
 			return obj
-		default: // it counts from the first delete
+		default: // last − before is the time of the first delete
 			if end = last.Add(time.Duration(seconds-before.Int()) * time.Second); err != nil || end.Before(now) {
-				end, seconds = now, min(seconds, 1) // who waits for the node must still be told by it
+				end, seconds = now, min(seconds, 1)
 			}
 		}
 	}
@@ -181,8 +194,9 @@ func (r *Resource) mark(obj object.Value, seconds int64, now time.Time) object.V
 	return obj
 }
 
-// removeNow commits the removal of the object. If the type answers a delete with the object, the answer is at the
-// revision of the removal; if the type deletes gracefully, it shows the grace period of 0 seconds.
+// removeNow commits the removal of the object. The answer is a Status that names it, or, for types that answer a
+// delete with the object, the object: at the revision of the removal, and with a grace period of 0 seconds if the
+// type deletes gracefully. In a dry run there is no such revision, and the answer has the live one.
 func (d *draft) removeNow(ctx context.Context, graceful bool) (*Result, error) {
 	rq := d.rq
 	d.remove = true

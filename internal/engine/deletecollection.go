@@ -6,21 +6,29 @@ import (
 	"plinth/internal/apierr"
 )
 
-// DeleteCollection deletes every object that a list selects (DEL-4) and answers with that list. An object that
-// somebody else has deleted meanwhile is no error.
+// DeleteCollection deletes every object that a list selects (DEL-4) and answers with that list.
+//
+// It is a list, and then one delete for each item, in order; it is not atomic, as in the reference. To delete all of
+// them in one commit would let one object that cannot be deleted keep all others, and a collection of any size would
+// have to fit into one commit. Each delete has its own retry loop. An object that somebody else has deleted meanwhile
+// is no error; any other error ends the request, and what was deleted until then stays deleted. An object that was
+// created after the list is not deleted.
+//
+// Warnings are returned with an error, too, so the Collection is not nil then.
 func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOptions,
 	d DeleteOptions) (*Collection, error) {
-	if rq.Resource.Namespaced && rq.Namespace == "" { // all namespaces can only be looked at
+	if rq.Resource.Namespaced && rq.Namespace == "" { // the collection over all namespaces can only be read
 		return nil, apierr.NewBadRequest("Namespace parameter required.")
 	}
-	switch { // a collection is there, but has no version
+	// A collection exists, so If-Match: * holds; but it has no resourceVersion.
+	switch {
 	case rq.IfMatch != nil && !rq.IfMatch.Any:
 		return nil, rq.unmet("a collection has no resourceVersion that If-Match could name")
 	case rq.IfNoneMatch != nil && rq.IfNoneMatch.Any:
 		return nil, rq.unmet("there is the collection, which If-None-Match names")
 	}
 	if l.Match == "" && l.ResourceVersion != "" && l.ResourceVersion != "0" {
-		l.Match = "Exact" // the reference reads it in chunks, and those are of one version
+		l.Match = "Exact" // the reference reads the collection in chunks, which are all of one revision
 	}
 	list, err := e.List(ctx, rq, l)
 	if err != nil {
@@ -33,6 +41,7 @@ func (e *Engine) DeleteCollection(ctx context.Context, rq *Request, l ListOption
 		if err := ctx.Err(); err != nil {
 			return &Collection{Warnings: list.Warnings}, commitFailed(err)
 		}
+		// The preconditions of the request are about the collection and were checked above.
 		one := *rq
 		one.IfMatch, one.IfNoneMatch = nil, nil
 		one.Namespace, one.Name = splitKey(item.Key.Name)

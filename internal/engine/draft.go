@@ -20,7 +20,7 @@ import (
 // draft is one object on its way from a request into the store. It carries everything that one step finds out and a
 // later one needs; nothing else carries state between steps. The steps are the methods below; the package comment
 // says which verb takes which. A draft whose commit loses a race is thrown away, and its verb begins again with a new
-// one.
+// one. A draft is used by one goroutine and needs no lock.
 //
 // In every state of a draft:
 //
@@ -30,6 +30,11 @@ import (
 //	committed ≠ 0  ⇒  committed > revision(live)
 //
 // What a draft may make of its object, whatever the verb, is asserted before every commit (assertCommit).
+//
+// The values are immutable, so obj, stored, sent and old share what is equal in them, and a step that changes nothing
+// costs nothing. The object takes three forms: sent is the body as it was decoded; obj is what the steps make of it;
+// stored, from settle on, is obj in the form in which it is stored. Both of the latter are kept to the end, because
+// validation and admission see obj (an empty list and an absent one differ), and the bytes come from stored.
 type draft struct {
 	*Engine
 	rq     *Request
@@ -40,35 +45,51 @@ type draft struct {
 	live    *store.Version // what the draft is to replace; nil: there is nothing
 	current bool           // live is known to be the newest version, see again
 	old     object.Value   // live in the version of the request; null: there is nothing
-	form    object.Value   // old, where it is known to have the form that Decode and Settle give; else null
+	// form is old if that is known to have the form that Decode and Settle give, else null: what of the new object is
+	// shared with it need not be decoded or settled again.
+	form object.Value
 
-	sent     object.Value // the body, decoded
-	evicting bool         // the delete is an eviction: admission has seen it as that
-	// versioned: the body of a create has a resourceVersion, which only a dry run may.
+	sent object.Value // the body, decoded
+	// evicting: the delete is an eviction, whose admission has been done for the create of the Eviction.
+	evicting bool
+	// versioned: the body of a create has a resourceVersion. A dry run may have one; the commit refuses it.
 	versioned bool
-	upserts   bool         // a PUT or an apply that creates, for which the user needs that verb, too
-	clears    bool         // the body has an empty list of managedFields, which a decoded object does not show any more
-	owned     bool         // the body comes from a merge: its managedFields say already who owns what
-	obj       object.Value // what becomes of it, step by step
-	stored    object.Value // obj as it is stored, from settle on
-	stable    bool         // stored is known to have the form that Decode and Settle give
+	// upserts: a PUT or an apply that creates, for which the user needs the verb create, too.
+	upserts bool
+	// clears: the body has an empty list of managedFields, which a decoded object does not show any more.
+	clears bool
+	// owned: the body comes from a merge, so its managedFields say already who owns what.
+	owned bool
+	// obj is the object after each step; stored is obj as it is stored; stable says that stored is known to have the
+	// form that Decode and Settle give.
+	obj    object.Value
+	stored object.Value
+	stable bool
 
-	fences []store.Precondition // what must hold beside live when the draft is committed
-	others []*draft             // objects that change in the same commit, see report
-	guard  *guard               // what the commit changes beside objects, see report; nil: nothing
-	// What the object was allocated, and what the commit takes and gives back because of that, see claim.
+	// fences must hold, beside the revision of live, when the draft is committed. others are drafts of other objects
+	// that change in the same commit, and guard is what that commit changes beside objects; see report.
+	fences []store.Precondition
+	others []*draft
+	guard  *guard
+	// allocation is what the object was allocated, and claimed what the commit takes and gives back because of that
+	// (claim.go). renewed is what comes into the place of a removed companion; nil: nothing.
 	allocation *Allocation
 	claimed    *claimed
-	renewed    *store.Version // what comes into the place of a removed companion; nil: nothing
-	next       *store.Version // what the commit puts in the place of live, and what the answer shows
-	remove     bool           // the commit removes live instead; next is only shown
-	tried      bool           // the store was asked to commit the draft, and has judged it by what is current
-	committed  int64          // the revision of the commit; 0: there was none
+	renewed    *store.Version
+	// next is what the commit puts in the place of live, and what the answer shows. With remove set the commit removes
+	// live instead, and next is only shown.
+	next   *store.Version
+	remove bool
+	// tried: the store was asked to commit the draft, so it has judged it by the newest state. committed is the revision
+	// of the commit; 0: there was none.
+	tried     bool
+	committed int64
 
 	told *warnings
 }
 
-// action is what admission is told that a draft does. A POST to a subresource is a create, as in the reference.
+// action is what admission is told that a draft does. A POST to a subresource is a create, as in the reference, even
+// where it changes an object that exists.
 type action uint8
 
 const (
@@ -77,19 +98,23 @@ const (
 	deletes
 )
 
-// warnings are sent to the client beside the answer. All drafts of a request share them.
+// warnings are sent to the client beside the answer. All drafts of a request share them, so a warning of an attempt
+// that was repeated is not lost; httpapi sends equal ones once.
 type warnings struct{ texts []string }
 
 // warn adds warnings.
 func (d *draft) warn(texts ...string) { d.told.texts = append(d.told.texts, texts...) }
 
-// draft is a new draft for a request, without a live version.
+// draft makes a draft for a request, without a live version.
 func (e *Engine) draft(rq *Request, a action) *draft {
 	return &draft{Engine: e, rq: rq, action: a, dry: rq.DryRun, told: &warnings{}}
 }
 
-// onto begins an attempt: a copy of the draft onto what is live now. With sure, the store has to know that this is
-// the newest version; without, it may answer from a state that lags behind (draft.again).
+// onto begins an attempt: it copies the draft, and gives the copy the live version as it is now. With sure, the store
+// has to know that this is the newest version; without, it may answer from a state that lags behind (draft.again).
+//
+// The copy has everything that does not depend on the live version, the decoded body for one. d itself is not
+// changed, so the loops of the verbs call onto on the same draft again and again.
 func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, commitFailed(err)
@@ -108,7 +133,8 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 	}
 	var settled bool
 	if n.old, settled, err = d.rq.Resource.live(ctx, n.live); err != nil {
-		if !n.current { // what cannot be read may have been replaced
+		// The object cannot be read, but the version may be outdated. The newest one may be readable.
+		if !n.current {
 			return d.onto(ctx, true)
 		}
 		return nil, err
@@ -120,10 +146,11 @@ func (d *draft) onto(ctx context.Context, sure bool) (*draft, error) {
 }
 
 // decode checks the body against the type of the request: its kind, the types of its fields and, at the validation
-// level of the request, unknown and duplicate fields (VAL-1, VAL-2).
+// level of the request, unknown and duplicate fields (VAL-1, VAL-2). It sets sent.
 func (d *draft) decode(body object.Parsed) error {
 	group, version, kind, _ := d.rq.bodyType()
 	sub, sent := d.rq.Subresource, body.Value.At("apiVersion").Str()
+	// A subresource may take its body in an older version that is equal but for its name (policy/v1beta1 Eviction).
 	if sub != nil && sub.OldVersion != "" && sent == apiVersion(group, sub.OldVersion) {
 		version = sub.OldVersion
 	}
@@ -140,7 +167,9 @@ func (d *draft) decode(body object.Parsed) error {
 	return nil
 }
 
-// receive gives the decoded body to the audit record, if it is to have it.
+// receive gives the decoded body to the audit record. If the policy records bodies (Received.Whole), it gets the
+// defaults and the stored form first, as in the reference; otherwise the record takes its name, namespace and UID
+// from it.
 func (d *draft) receive() {
 	received := d.rq.Received
 	if received == nil {
@@ -163,12 +192,14 @@ func (d *draft) wipe() {
 	if d.rq.Resource.Namespaced {
 		set = []object.Member{{Key: "namespace", Value: object.StringOf(d.rq.Namespace)}}
 	} else {
+		// The capacity is cut, so that append copies the list, which all requests share.
 		drop = append(drop[:len(drop):len(drop)], "namespace")
 	}
 	d.obj = d.sent.With("metadata", d.sent.At("metadata").Edit(set, drop...))
 }
 
-// inherit gives the object the system metadata of the old one. The body of a subresource gets them in prepare.
+// inherit gives the object the system metadata of the old one. It comes before own, which compares the result with
+// the old object. The body of a subresource may be of another kind; it gets them in prepare.
 func (d *draft) inherit() {
 	d.obj = d.sent
 	if d.rq.Subresource == nil {
@@ -176,7 +207,7 @@ func (d *draft) inherit() {
 	}
 }
 
-// fill is the step that defaults.
+// fill is the step that defaults: those of the resource, or of the body of the subresource.
 func (d *draft) fill() {
 	fill := d.rq.Resource.Default
 	if sub := d.rq.Subresource; sub != nil {
@@ -220,8 +251,9 @@ func (d *draft) own(ctx context.Context) {
 	}
 }
 
-// name makes a new object unique: it sets the UID, the creation time, and the name where the client left that to the
-// server.
+// name makes a new object unique: it sets the UID, the creation time, and the name if the client left that to the
+// server. It comes after admission, as in the reference: a webhook sees an object without a name. d.sent becomes the
+// object with its name; WarnCreate gets it as what was sent.
 func (d *draft) name() {
 	meta := d.obj.At("metadata")
 	name := meta.At("name").Str()
@@ -243,19 +275,24 @@ func (d *draft) name() {
 	d.obj = d.sent
 }
 
-// key is the key under which the draft is stored.
+// key is the key under which the draft is stored. That of the live version is used where there is one: its strings
+// are shared by all versions of the object, while those of the request point into its body or URL.
 func (d *draft) key() store.Key {
 	if d.live != nil {
 		return d.live.Key
 	}
 	name := d.obj.At("metadata", "name").Str()
 	if !d.rq.Resource.Namespaced {
-		name = strings.Clone(name) // the store keeps it, and must not keep the body of the request
+		// The store keeps the key, and must not keep the body of the request with it. A namespaced name is concatenated,
+		// which copies it.
+		name = strings.Clone(name)
 	}
 	return d.rq.Resource.key(d.rq.Namespace, name)
 }
 
-// prepare resets what a client may not set at this URL: status on the main one, everything else at /status (WRITE-4).
+// prepare resets what a client may not set at this URL (WRITE-4): status on the main one, everything else at /status.
+// A write to a subresource becomes a write of the object here: sub.Write puts what the body may change into the old
+// object, and from then on d.obj is the object and d.sent the body.
 func (d *draft) prepare() error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	switch {
@@ -283,14 +320,14 @@ func (d *draft) settle() {
 	if d.live == nil {
 		return
 	}
-	// What has become of an object, or been decided about it, is no change of what it is meant to be.
+	// A status, or an operation such as a binding, does not change what the object is meant to be.
 	if sub := d.rq.Subresource; sub == nil || sub.Name != "status" && sub.does("update") {
 		d.bump()
 	}
 }
 
-// bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed. An
-// empty list that is none in the stored form is no change.
+// bump raises metadata.generation by one if the parts of the object that count (Resource.Generation) have changed.
+// They have not if they are equal before settle or after it: an empty list that is stored as none is no change.
 func (d *draft) bump() {
 	generation := d.rq.Resource.Generation
 	if generation == nil {
@@ -301,6 +338,7 @@ func (d *draft) bump() {
 		return
 	}
 	next := object.IntOf(d.old.At("metadata", "generation").Int() + 1)
+	// Mostly the two are one value, which then is edited once.
 	same := d.stored == d.obj
 	d.obj = d.obj.WithAt(next, "metadata", "generation")
 	if same {
@@ -310,7 +348,9 @@ func (d *draft) bump() {
 	}
 }
 
-// validate refuses what the reference's validation refuses (VAL-1, VAL-4), and warns of what that warns of.
+// validate refuses what the reference's validation refuses (VAL-1, VAL-4), with all errors in one answer, and warns
+// of what that warns of. Rules, those of a custom type, are given the errors so far: they are not evaluated on an
+// object whose structure is wrong. Warnings are computed of valid objects only.
 func (d *draft) validate(ctx context.Context) error {
 	r, sub := d.rq.Resource, d.rq.Subresource
 	var errs field.ErrorList
@@ -357,7 +397,8 @@ func (d *draft) validate(ctx context.Context) error {
 }
 
 // permit refuses content that the user may not write although the verb is allowed: a role with more rights than they
-// have.
+// have. It sees the object after admission, so a webhook cannot add such rights either. The server itself has no
+// Authorizer and may write everything.
 func (d *draft) permit(ctx context.Context) error {
 	if permit := d.rq.Resource.Permit; permit != nil && d.rq.Authorizer != nil && d.rq.Subresource == nil {
 		return permit(ctx, d.rq, d.obj, d.old)
@@ -365,9 +406,9 @@ func (d *draft) permit(ctx context.Context) error {
 	return nil
 }
 
-// check is the last step that may refuse: validating admission and quota, of which there is what [Writing].Check says.
-// As in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known to be
-// valid (SSA-17).
+// check is the last step that may refuse: validating admission and quota, of which there is what [Writing].Check
+// says. As in the reference, a PUT or an apply that creates is authorized as a create here, when the object is known
+// to be valid (SSA-17).
 func (d *draft) check(ctx context.Context) error {
 	if d.upserts {
 		if err := d.rq.may(ctx, "create"); err != nil {
@@ -381,12 +422,14 @@ func (d *draft) check(ctx context.Context) error {
 }
 
 // print makes the version that is to be stored. If the write takes away the last thing that held a deleting object,
-// the object is removed instead (DEL-1). If only the times of managers have changed, nothing has (SSA-16).
+// the object is removed instead (DEL-1). If only the times of managers have changed, nothing has (SSA-16): without
+// that rule a controller that applies the same object every second would write it every second.
 func (d *draft) print(ctx context.Context) error {
 	if d.live != nil && onlyTimes(d.obj, d.old) {
 		d.obj, d.stored = d.old, d.old
 	}
 	d.remove = d.removes()
+	// A new object has no version before it; version takes its key from an empty one.
 	before := d.live
 	if before == nil {
 		before = &store.Version{Key: d.key(), Sidecar: &store.Sidecar{}}
@@ -415,14 +458,17 @@ func (r *Resource) released(obj object.Value) bool {
 		(r.Held == nil || !r.Held(obj))
 }
 
-// unchanged says whether the bytes to be stored are those that are stored, in the current form (WRITE-3).
+// unchanged says whether the write would store the bytes that are stored, in the current form (WRITE-3). Then it is
+// not committed: the resourceVersion stays, and no watch is woken. Bytes are canonical, so equal objects are equal
+// bytes. An object in an old form is written even if nobody changed it: that is how storage migration works.
 func (d *draft) unchanged() bool {
 	return d.live != nil && !d.remove && d.rq.Resource.Stored.current(d.live) &&
 		bytes.Equal(d.next.Data, d.live.Data) && d.claimed.none()
 }
 
 // answer is what the client gets: the object as committed; for a dry run, as it would be, at the revision that is
-// live; if the write removed it, as the write would have left it, at the revision that it had (DEL-3).
+// live; if the write removed it, as the write would have left it, at the revision that it had (DEL-3). What was not
+// stored like that has Variant 0, so that its encoding is not kept for others.
 func (d *draft) answer(ctx context.Context) (*Result, error) {
 	if d.committed > 0 && !d.remove {
 		d.next.Revision = d.committed
@@ -439,6 +485,8 @@ func (d *draft) answer(ctx context.Context) (*Result, error) {
 }
 
 // change takes the steps of a write to a live object or to one of its subresources: an update, a patch or an apply.
+// All of them come here with the body decoded in sent. It returns an error of the first step that fails; the draft is
+// used no more then, so no step has to undo anything.
 func (d *draft) change(ctx context.Context) (*Result, error) {
 	d.inherit()
 	d.fill()
@@ -481,7 +529,7 @@ func (d *draft) change(ctx context.Context) (*Result, error) {
 	return d.answer(ctx)
 }
 
-// tell adds the warnings to a result, also to that of a failure.
+// tell adds the warnings to a result, also to that of a failure. The verbs defer it, with a pointer to their result.
 func (d *draft) tell(result **Result) {
 	if len(d.told.texts) == 0 {
 		return
@@ -492,7 +540,8 @@ func (d *draft) tell(result **Result) {
 	(*result).Warnings = d.told.texts
 }
 
-// writer is the field manager of the request, for package merge.
+// writer is the field manager of the request, as package merge takes it. The fields of a Scale, or of the body of an
+// operation with an answer, are recorded with the version of that body.
 func (d *draft) writer() merge.Writer {
 	w := merge.Writer{
 		Manager: d.rq.manager(), APIVersion: d.rq.Resource.APIVersion(), Force: d.rq.Force, Clear: d.clears,

@@ -7,28 +7,28 @@ import (
 	"plinth/internal/store"
 )
 
-// Config is what an Engine is made of.
+// Config is what an Engine is made of. Store and Registry are required.
 type Config struct {
 	Store    *store.Store
 	Registry *Registry
 	Now      Clock // nil: time.Now
-	// AnyNamespace lets objects be created in namespaces that are not there, or are being emptied, and every
-	// namespace be deleted: the admission plugin NamespaceLifecycle is off.
+	// AnyNamespace turns the admission plugin NamespaceLifecycle off: objects can be created in namespaces that do not
+	// exist or are being emptied, and every namespace can be deleted.
 	AnyNamespace bool
-	// KeepFinalizers has a delete leave the finalizers of an object alone, whatever its propagation: there is no
-	// garbage collector that would take away what is added.
+	// KeepFinalizers makes deletes add no finalizers for their propagation. It is set when no garbage collector runs,
+	// since nobody would remove those finalizers.
 	KeepFinalizers bool
 }
 
-// Engine does the verbs on the objects of a store. It has no state of its own, but for what it need not parse again.
+// Engine does the verbs on the objects of a store. All methods may be called concurrently: the store orders commits,
+// the registry answers with immutable Types, and recent, which only saves parsing, has its own lock.
 type Engine struct {
 	store    *store.Store
 	registry *Registry
 	now      Clock
 	recent   origins
-	// anyNamespace is Config.AnyNamespace.
-	anyNamespace bool
-	// keepFinalizers is Config.KeepFinalizers.
+	// anyNamespace and keepFinalizers are as in Config.
+	anyNamespace   bool
 	keepFinalizers bool
 }
 
@@ -42,7 +42,8 @@ func New(c Config) *Engine {
 	}
 }
 
-// splitKey takes the name of a stored object apart.
+// splitKey splits the name in a key into namespace and name. A name cannot contain "/", so a name without one is that
+// of a cluster-scoped object.
 func splitKey(name string) (namespace, base string) {
 	if namespace, base, ok := strings.Cut(name, "/"); ok {
 		return namespace, base

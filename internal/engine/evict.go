@@ -9,20 +9,21 @@ import (
 	"plinth/object"
 )
 
-// Eviction says how objects of a type are evicted: a delete that budgets may refuse.
+// Eviction says how objects of a type are evicted: by a delete that budgets may refuse.
 type Eviction struct {
-	// Options are those of the delete. The error is what the body is refused with before anything is looked at;
-	// refusal is what the delete would be refused with.
+	// Options returns the options of the delete. err refuses the body before anything is looked at; refusal is the error
+	// of the delete itself, which is returned only if the budgets allow it.
 	Options func(body object.Value, dryRun bool) (o DeleteOptions, refusal, err error)
-	// Budgets names the type of the objects, in the namespace of the evicted one, that may hold evictions back.
+	// Budgets names the type of the objects that may refuse evictions: PodDisruptionBudgets, in the namespace of the
+	// evicted object.
 	Budgets apierr.Type
-	// Judge says what the budgets make of the eviction of an object.
+	// Judge decides whether the budgets allow the eviction of an object. It is a pure function of what it is given.
 	Judge func(obj object.Value, budgets []object.Value, now time.Time) (Verdict, error)
-	// Mark is the object as it is deleted: it tells that it is evicted.
+	// Mark returns the object as it is deleted, with the condition that tells that it was evicted.
 	Mark func(obj object.Value, now time.Time) object.Value
 }
 
-// Verdict is what budgets say of an eviction that they do not refuse.
+// Verdict is the answer of Judge where the eviction is allowed.
 type Verdict struct {
 	// Budget is the index of the budget whose Status changes with the eviction; negative: none does.
 	Budget int
@@ -34,8 +35,12 @@ type Verdict struct {
 //
 //	a budget allows n evictions  ⇒  at most n are committed before its status is computed anew
 //
-// Of two evictions at once that a budget allows once, the second loses the race, begins again, and is refused. (The
-// reference writes the budget first. If the Pod then is not deleted, the budget's controller has to find that out.)
+// Of two evictions at once that a budget allows once, the second loses the race, begins again, and is refused. The
+// obvious way, and that of the reference, is to write the budget first and to delete the Pod then. If the Pod is not
+// deleted after that, the budget has paid for nothing until its controller finds that out.
+//
+// The request is a create of an Eviction, and mutating admission sees it as that. The delete that follows is one
+// attempt of Delete with a draft of its own, which does not go through admission again (evicting).
 func (d *draft) evict(ctx context.Context) (*Result, error) {
 	e, target := d.rq.Subresource.Eviction, *d.rq
 	target.Subresource = nil
@@ -61,7 +66,9 @@ func (d *draft) evict(ctx context.Context) (*Result, error) {
 	}
 }
 
-// evicted is one attempt of an eviction.
+// evicted is one attempt of an eviction. The budgets are read behind the object and may be newer; that they are
+// unchanged is demanded of the one alone whose status the commit changes. A budget that comes into being between the
+// two reads and the commit is not seen, as in the reference.
 func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refusal error) (*Result, error) {
 	if err := d.exists(); err != nil {
 		return nil, err
@@ -95,7 +102,8 @@ func (d *draft) evicted(ctx context.Context, e *Eviction, o DeleteOptions, refus
 	return &Result{Status: done(), Created: true}, nil
 }
 
-// list is the objects of a type in the namespace of the draft, as they are now; nil if the type is not served.
+// list returns the objects of a type in the namespace of the draft, as they are now, with their versions; none if the
+// type is not served. An object that cannot be read is an error.
 func (d *draft) list(ctx context.Context, r *Resource) (objects []object.Value, versions []*store.Version, err error) {
 	if r == nil {
 		return nil, nil, nil

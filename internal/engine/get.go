@@ -14,11 +14,12 @@ import (
 	"plinth/internal/store"
 )
 
-// futureWait is how long a read waits for a revision that has not happened yet (LIST-6).
+// futureWait is how long a read waits for a revision that has not happened yet (LIST-6). A client that reads from two
+// servers may know a revision that one of them has not received.
 const futureWait = 3 * time.Second
 
-// Get reads one object (LIST-2). Without a resourceVersion it is the newest version; with one, the newest that is
-// known here and that is not older.
+// Get reads one object (LIST-2). Without a resourceVersion it is the newest version, for which the store may have to
+// ask another server; with one, the newest version that is known here, which must not be older than that.
 func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (*Result, error) {
 	revision, err := parseVersion(resourceVersion)
 	if err != nil {
@@ -40,9 +41,11 @@ func (e *Engine) Get(ctx context.Context, rq *Request, resourceVersion string) (
 	return rq.show(ctx, v)
 }
 
+// key is the key of the object that the request names.
 func (rq *Request) key() store.Key { return rq.Resource.key(rq.Namespace, rq.Name) }
 
-// notFound is the error that no object has the request's name, or that none can have it.
+// notFound is the error that no object has the request's name, or, as in the reference, that none can have it, if the
+// name is no valid path segment.
 func (rq *Request) notFound() error {
 	if wrong := content.IsPathSegmentName(rq.Name); len(wrong) > 0 {
 		return apierr.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", rq.Name, strings.Join(wrong, ";")))
@@ -54,7 +57,7 @@ func (rq *Request) notFound() error {
 	return apierr.NewNotFound(typ, rq.Name)
 }
 
-// parseVersion reads a resourceVersion; "" and "0" are 0.
+// parseVersion parses a resourceVersion; "" and "0" are 0. It takes 63 bits: revisions are positive int64 numbers.
 func parseVersion(text string) (int64, error) {
 	if text == "" {
 		return 0, nil
@@ -67,7 +70,8 @@ func parseVersion(text string) (int64, error) {
 	return int64(revision), nil
 }
 
-// fresh waits until this state is as new as the newest write.
+// fresh waits until the state is as new as the newest write at the time of the call. On the embedded log it always
+// is.
 func (e *Engine) fresh(ctx context.Context) error {
 	if _, err := e.store.Fresh(ctx, store.Key{}, true); err != nil {
 		return commitFailed(err)
@@ -75,7 +79,8 @@ func (e *Engine) fresh(ctx context.Context) error {
 	return nil
 }
 
-// waitFor waits for a revision that has not happened yet, for futureWait at most.
+// waitFor waits for a revision that has not happened yet, for futureWait at most. The error tells the client to try
+// again.
 func (e *Engine) waitFor(ctx context.Context, revision int64) error {
 	if revision <= e.store.Revision() {
 		return nil

@@ -17,6 +17,7 @@ import (
 // constant that is true where the program is built with -tags invariants or with the race detector, so a release
 // contains none of this.
 
+// assert panics unless ok. The arguments of format are evaluated in any case, so costly ones stand behind an if.
 func assert(ok bool, format string, args ...any) {
 	if !ok {
 		panic("engine: invariant violated: " + fmt.Sprintf(format, args...))
@@ -40,6 +41,7 @@ func (d *draft) assertCommit() {
 		assert(len(finalizers(d.obj)) == 0, "%s is removed with finalizers", d.key())
 		return
 	}
+	// The bytes are asserted, and not d.obj: they are what is stored.
 	parsed, err := object.ParseJSON(bytes.Clone(d.next.Data))
 	assert(err == nil, "%s: %v", d.key(), err)
 	next := parsed.Value
@@ -92,6 +94,7 @@ func (d *draft) assertDeleting(next object.Value) {
 	}
 }
 
+// timeAt parses a time that the server has set; null gives the zero time.
 func timeAt(v object.Value) time.Time {
 	t, err := time.Parse(time.RFC3339, v.Str())
 	assert(v.IsNull() || err == nil, "a time of the server is %q", v.Str())

@@ -38,28 +38,29 @@ import (
 type Kind struct {
 	// Path is the resource part of store keys, "apps/deployments": the group is that of the kind in the store.
 	Path string
-	// Storage is the version in which objects are stored, and Versions are all in which they may be met, that one
-	// included. Which of them are served is for the registry to say.
+	// Storage is the version in which objects are stored. Versions are all versions in which stored or served objects
+	// may be, that one included. The registry decides which of them are served.
 	Storage  *Version
 	Versions []*Version
-	// Convert gives objects, which may be of several versions, in one of them; nil where there is one version only. It
-	// takes many at a time, as asking a webhook for each would be too slow.
+	// Convert converts objects, which may be of several versions, to one of them; nil if there is one version only. It
+	// takes many at a time, as a request to a webhook for each would be too slow.
 	Convert func(ctx context.Context, objects []object.Value, to *Version) ([]object.Value, error)
-	// Stamp stands for what decides the form of what is written today; never 0. StampOf finds it out on first use,
-	// for kinds whose schema is not looked at before; nil: it is Stamp.
+	// Stamp is the hash of what determines the form of what is written today; never 0. StampOf computes it on first use,
+	// for kinds whose schema is not compiled before; nil: it is Stamp.
 	Stamp   uint64
 	StampOf func() uint64
-	// Definition is the object that defines the kind, on which every create depends (its fence); the zero Key: it is
-	// built in.
+	// Definition is the key of the object that defines the kind, on which every create depends (its fence); the zero
+	// Key: the kind is built in.
 	Definition store.Key
-	// Life is how long the kind is served as it is; nil: for ever.
+	// Life ends when the kind is no longer served in this form; nil: never.
 	Life *Life
-	// Custom says that an object of the kind is JSON everywhere: on etcd, and to clients, who get no protobuf of it.
+	// Custom says that objects of the kind are JSON everywhere: on etcd, and to clients, who get no protobuf of them.
 	Custom bool
-	// Origin is what the kind was made of: for who makes it to know again.
+	// Origin is what the kind was made of; the package that made it compares it to find out whether it has to be made
+	// again.
 	Origin any
-	// ReferenceStorage is the version in which the reference stores the kind, where it is none that it serves:
-	// discovery tells of it. "" is that of Storage.
+	// ReferenceStorage is the version in which the reference stores the kind, if that is none of those that it serves.
+	// Discovery shows a hash of it. "" means that of Storage.
 	ReferenceStorage string
 	// TTL is how long an object lives (URI-10); 0: until it is deleted.
 	TTL time.Duration
@@ -67,8 +68,10 @@ type Kind struct {
 
 // Life is how long a kind is served in one form. A watch ends with it, and none is resumed from before it: the events
 // that were sent have another form than those that would follow (EXT-1).
+//
+//	a watch of the kind sends events of revisions in [Since, end of the life] only
 type Life struct {
-	// Since is the revision with which it began.
+	// Since is the revision with which the life began.
 	Since int64
 
 	context.Context
@@ -81,7 +84,8 @@ func NewLife(since int64) *Life {
 	return &Life{Since: since, Context: ctx, End: end}
 }
 
-// within is a context that ends with ctx or with the life, whichever is first. stop releases its resources.
+// within is a context that ends with ctx or with the life, whichever is first. stop releases what it holds on to:
+// without it, every call would leave a function registered at the life, which is as old as the server in most cases.
 func (l *Life) within(ctx context.Context) (both context.Context, stop func()) {
 	if l == nil {
 		return ctx, func() {}
@@ -101,10 +105,12 @@ type Version struct {
 	// Fields are the selectable fields of a Resource; nil: none.
 	Fields func(obj object.Value) []store.Pair
 
+	// selection is the hash of what determines Fields; 0 if there are none (see store.Sidecar.Selection).
 	selection uint64 // stands for what decides Fields; 0 where there are none
 }
 
-// VersionOf is the version of a kind that a resource serves.
+// VersionOf is the version of a kind that a resource serves. The names of its selectable fields determine what Fields
+// returns for an object, so their hash tells whether the fields in a sidecar are those of today.
 func VersionOf(r *Resource) *Version {
 	v := &Version{APIVersion: r.APIVersion(), Schema: r.Schema, Default: r.Default, Fields: r.Fields}
 	if r.Fields != nil {
@@ -117,14 +123,15 @@ func VersionOf(r *Resource) *Version {
 	return v
 }
 
-// Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, and no stamp is 0,
-// which means "not known".
+// Stamp hashes texts that determine a form. Equal texts have the same stamp in every process, since stamps are
+// stored. No stamp is 0, which means "not known". The length before each text keeps ("a", "bc") and ("ab", "c")
+// apart.
 func Stamp(texts ...string) uint64 {
 	h := fnv.New64a()
 	for _, text := range texts {
 		fmt.Fprintf(h, "%d:%s", len(text), text)
 	}
-	return h.Sum64() | 1 // 0 is what nobody knows
+	return h.Sum64() | 1
 }
 
 // NewKind is a kind with these versions, of which the first is the storage version. Its name and the texts determine
@@ -148,7 +155,7 @@ func (k *Kind) Group() string {
 	return group
 }
 
-// Version is the version with this name, or nil.
+// Version finds the version of this name; nil if the kind has none.
 func (k *Kind) Version(apiVersion string) *Version {
 	if k.Storage.APIVersion == apiVersion {
 		return k.Storage
@@ -160,7 +167,8 @@ func (k *Kind) Version(apiVersion string) *Version {
 	return k.Versions[i]
 }
 
-// convert converts one object to a version.
+// convert converts one object to a version. An object that is in that version stays as it is: old forms are the
+// business of readAll.
 func (k *Kind) convert(ctx context.Context, obj object.Value, to *Version) (object.Value, error) {
 	if k.Convert == nil || obj.At("apiVersion").Str() == to.APIVersion {
 		return obj, nil
@@ -184,7 +192,10 @@ func (k *Kind) stamp() uint64 {
 
 // readAll brings stored objects into the current form of a version; old says which of them have an old form. It takes
 // many objects at a time because the conversion may be a call of a webhook. The result has the same objects in the
-// same order (assertIdentity).
+// same order (assertIdentity). The slice objects is overwritten.
+//
+// The three loops are the three functions of the formula at Kind, from the inside out: default, convert, prune. An
+// object in the current form is only converted.
 func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, to *Version) ([]object.Value, error) {
 	for i, obj := range objects {
 		if !old[i] {
@@ -220,7 +231,7 @@ func (k *Kind) readAll(ctx context.Context, objects []object.Value, old []bool, 
 		}
 	}
 	for i, obj := range objects {
-		if !old[i] || k.Custom { // the conversion of a custom kind has done so
+		if !old[i] || k.Custom { // the conversion of a custom kind prunes what it returns
 			continue
 		}
 		decoded, err := to.Schema().Decode(obj)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/fields"
 
@@ -232,6 +233,50 @@ func TestFormsOutliveARestart(t *testing.T) {
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A watch by a field is told that an object has left its selection, even if the object was stored in an old form, in
+// whose sidecar the field is not: in another version, or with a schema in which the field had another value.
+// SPEC: WATCH-1, LIST-7
+func TestSelectedWatchOfObjectsOfAnOldForm(t *testing.T) {
+	b := newBench(t)
+	in := func(r *Resource, name string) *Request { return &Request{Resource: r, Namespace: "ns", Name: name} }
+	old, _ := colors("v1")
+	_, grown := colors("v2", "first")
+	grown.Fields = func(obj object.Value) []store.Pair {
+		return []store.Pair{{Name: "spec.paint", Value: "none"}}
+	}
+	grown.Served.Fields = grown.Fields
+	b.must(b.Create(t.Context(), in(old, ""), b.parse(`{"metadata":{"name":"a"},"spec":{"color":"red"}}`)))
+	b.must(b.Create(t.Context(), in(grown, ""), b.parse(`{"metadata":{"name":"b"},"spec":{"paint":"red"}}`)))
+
+	_, v2 := colors("v2", "second")
+	for _, name := range []string{"a", "b"} {
+		selector := ListOptions{Fields: fields.OneTermEqualSelector("spec.paint", "red")}
+		w, err := b.Watch(t.Context(), in(v2, ""), WatchOptions{ListOptions: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		next := func() (all []Event) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			events, err := w.Next(ctx)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return append(all, events...)
+		}
+		if events := next(); len(events) == 0 || events[0].Type != Added || events[0].Object.Key.Name != "ns/"+name {
+			t.Fatalf("%s: the watch begins with %v", name, events)
+		}
+		blue := Patch{Type: MergePatch, Body: []byte(`{"spec":{"paint":"blue"}}`)}
+		b.must(b.Patch(t.Context(), in(v2, name), blue))
+		events := next()
+		if len(events) != 1 || events[0].Type != Deleted || events[0].Object.Key.Name != "ns/"+name {
+			t.Errorf("%s: after it has left the selection: %v", name, events)
 		}
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // Layout is the engine's part of the sidecar of a stored version: what is known about its bytes as JSON. The store
-// keeps it and does not look into it.
+// keeps it and does not look into it. All readers of the version share it, so what changes in it is atomic.
 type Layout struct {
 	object.Places // offsets into Data
 
-	// Encoded has forms of the version other than Data, kept by whoever encoded them (package wire), who also decides
-	// which slot is for what and when a slot is emptied.
+	// Encoded has forms of the version other than Data. Package wire encodes them, chooses their slots, and empties
+	// slots to bound the memory, so a slot may be empty at any time.
 	Encoded [EncodedSlots]atomic.Pointer[Encoded]
 
 	// origin is what Data was printed from, as long as Engine.recent keeps it; else nil.
@@ -35,40 +35,50 @@ type Encoded struct {
 
 // origin is the value that a version was printed from.
 type origin struct {
-	obj     object.Value
-	settled *schema.Type // whose Decode and Settle have given obj its form; nil: nobody's
+	obj object.Value
+	// settled is the type whose Decode and Settle have given obj its form; nil if that is not known.
+	settled *schema.Type
 }
 
 // origins keeps the values that the latest versions were printed from, so that an object that is written again and
-// again is not parsed each time. An origin hangs at its version (Layout.origin), so that to look it up is one atomic
-// load and no map has to be kept in step with the store. The ring here has the versions that have one, the oldest
-// first, so that there are never too many:
+// again (a Lease, the status of a node) is not parsed each time.
 //
-//	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, but for one version that alone is longer
+// The obvious way, a map from keys to values, has to be kept in step with the store: an entry has to go when the
+// object changes, and a reader has to compare revisions. Instead an origin hangs at its version (Layout.origin), so
+// to look it up is one atomic load, and it cannot be that of another version. The ring here has the versions that
+// have an origin, the oldest first, so that there are never too many:
+//
+//	count ≤ keptOrigins ∧ bytes = Σ kept[i].bytes ≤ maxOriginBytes, except that a single longer version is kept
+//
+// An origin may be taken away at any time, so readers load the pointer once and parse if it is nil. Versions of
+// writes that were refused, or of dry runs, take their place in the ring, too; they leave it like all others.
 //
 // An origin must be equal to what parsing gives, which object.AppendStored says (not for floats, nor for strings that
 // are no Unicode) and origin.check asserts.
 type origins struct {
-	mu    sync.Mutex
-	kept  [keptOrigins]originOf // a ring
-	first int                   // the oldest
+	mu sync.Mutex
+	// A ring: the oldest of count elements is at first.
+	kept  [keptOrigins]originOf
+	first int
 	count int
 	bytes int
 }
 
-// originOf is a version that has an origin.
+// originOf is a version that has an origin, and the length of its data.
 type originOf struct {
 	layout *Layout
-	bytes  int // of its data
+	bytes  int
 }
 
 // An object takes about four times the memory of its text, so this is 4 MiB at the most.
 const (
+	// A parsed object takes about four times the memory of its text, so this is about 4 MiB at most.
 	keptOrigins    = 128
 	maxOriginBytes = 1 << 20
 )
 
-// keep gives a new version its origin, and takes those of the oldest versions away while there are too many.
+// keep gives a new version its origin, and takes those of the oldest versions away while there are too many. Nobody
+// but the caller knows the version yet, so its origin may be set before the lock is taken.
 func (c *origins) keep(v *store.Version, o *origin) {
 	is := originOf{layout: LayoutOf(v), bytes: len(v.Data)}
 	is.layout.origin.Store(o)
@@ -93,7 +103,8 @@ func (c *origins) keep(v *store.Version, o *origin) {
 // LayoutOf is the layout of a stored object. Every sidecar is made by this package, so each has one.
 func LayoutOf(o *Object) *Layout { return o.Sidecar.Extra.(*Layout) }
 
-// NewSidecar is a sidecar of which only the layout is known. Both are one allocation.
+// NewSidecar is a sidecar of which only the layout is known. Both are one allocation: there is one pair for each
+// version in memory.
 func NewSidecar(at object.Places) *store.Sidecar {
 	both := &struct {
 		store.Sidecar

@@ -23,6 +23,9 @@ import (
 // at a time. Two things must not happen after the first byte is out, because they would cut the answer off: an
 // unreadable object, for which the sidecars are searched first (readable), and a conversion that fails, for which
 // such a list is read as one page.
+//
+// The snapshot never changes and needs no lock, so a client that reads slowly does not hold up writers; it only keeps
+// the versions of the snapshot in memory.
 func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collection, error) {
 	sel, err := rq.selects(o)
 	if err != nil {
@@ -32,7 +35,7 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if err != nil {
 		return nil, err
 	}
-	// A token may come from another server, and name a version that this one does not know of yet.
+	// A continue token may come from another server, and name a revision that this one has not received yet.
 	if exact == 0 && o.ResourceVersion == "" || exact > e.store.Revision() {
 		if err := e.fresh(ctx); err != nil {
 			return nil, err
@@ -46,12 +49,13 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	if invariants.Enabled {
 		assert(exact == 0 || exact == c.Revision, "a list of revision %d reads %d", exact, c.Revision)
 	}
+	// A list at resourceVersion 0 ignores the limit, as the reference's watch cache does.
 	limit := o.Limit
 	if limit < 0 || o.ResourceVersion == "0" && o.Continue == "" {
 		limit = 0
 	}
 	within := rq.reach(&sel)
-	if limit == 0 && rq.Resource.converts(snapshot, within) { // a conversion can fail, and has to before the answer begins
+	if limit == 0 && rq.Resource.converts(snapshot, within) {
 		limit = math.MaxInt64
 	}
 	if limit > 0 {
@@ -65,10 +69,12 @@ func (e *Engine) List(ctx context.Context, rq *Request, o ListOptions) (*Collect
 	return c, rq.readable(ctx, snapshot, within, sel)
 }
 
-// askEvery is how many versions a loop reads before it checks again whether the request was cancelled.
+// askEvery is how many versions a loop reads before it checks again whether the request was cancelled: a check takes
+// longer than to look at a version.
 const askEvery = 64
 
-// ascend is Snapshot.Ascend that stops when ctx ends, and returns its error.
+// ascend is Snapshot.Ascend that stops when ctx ends, and returns its error. A selector that matches rarely may look
+// at all versions of a collection for a client that has gone.
 func ascend(
 	ctx context.Context, snapshot *store.Snapshot, resource, prefix, from string, yield func(*store.Version) bool,
 ) error {
@@ -85,7 +91,8 @@ func ascend(
 }
 
 // converts says whether any object of a collection has to be converted, or brought from an old stored form into the
-// current one, before it is sent.
+// current one, before it is sent. It stops at the first; in the usual case, that there is none, it compares one
+// number for each object.
 func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
 	if r.Served != r.Stored.Storage {
 		return true
@@ -99,6 +106,11 @@ func (r *Resource) converts(snapshot *store.Snapshot, prefix string) bool {
 }
 
 // listFrom returns the revision that a list reads, 0 for the newest, and the name at which it begins.
+//
+//	resourceVersion   resourceVersionMatch            revision
+//	none, 0           –                               newest
+//	n                 Exact, or none with a limit     n
+//	n                 NotOlderThan, or none           newest, which is at least n (waitFor)
 func (e *Engine) listFrom(ctx context.Context, rq *Request, o ListOptions) (exact int64, from string, err error) {
 	if o.Continue != "" {
 		exact, from, err = parseContinue(o.Continue, rq.Resource.prefix(rq.Namespace))
@@ -144,18 +156,23 @@ func (e *Engine) snapshotFailed(err error, revision int64, from string) error {
 // anything selected follows would cost a search of the rest of the collection for a selector that matches rarely. So
 // the last page of a selection may be empty, as in the reference. If the selection is one name, that object alone is
 // searched for.
+//
+// The items of a page are kept in memory and converted together before the answer begins, so an error can still be
+// sent as one.
 func (rq *Request) page(
 	ctx context.Context, c *Collection, snapshot *store.Snapshot, sel selection, within, from string, limit int64,
 ) (*Collection, error) {
 	var items []*Object
 	last, next := "", ""
-	only := sel.name != "" && within != "" // the prefix is that name, and longer names are beside the point
+	// The prefix is the selected name itself. Longer names with that prefix do not count as "something follows".
+	only := sel.name != "" && within != ""
 	over := ascend(ctx, snapshot, rq.Resource.Stored.Path, within, from, func(v *store.Version) bool {
 		full := int64(len(items)) == limit
 		if (!full || only) && !sel.matches(ctx, v) {
 			return true
 		}
-		if full { // what comes next may not be selected: that is for the next page to find out
+		if full {
+			// Whether this object is selected is for the next page to find out.
 			next = v.Key.Name
 			return false
 		}
@@ -184,6 +201,8 @@ func (rq *Request) page(
 		if invariants.Enabled {
 			assertContinue(c.Continue, prefix, c.Revision, items[len(items)-1].Key.Name, next)
 		}
+		// remainingItemCount is set for lists without selectors alone, as in the reference. To count takes logarithmic
+		// time.
 		if sel.all() {
 			remaining := int64(snapshot.CountFrom(rq.Resource.Stored.Path, within, next))
 			c.Remaining = &remaining
@@ -239,6 +258,7 @@ type continueToken struct {
 
 const continueVersion = "meta.k8s.io/v1"
 
+// formatContinue prints a token.
 func formatContinue(revision int64, start string) string {
 	text, err := json.Marshal(continueToken{APIVersion: continueVersion, ResourceVersion: revision, StartKey: start})
 	if err != nil {
@@ -269,7 +289,8 @@ func parseContinue(text, prefix string) (revision int64, from string, err error)
 		return refuse("encoded start key empty (version " + continueVersion + ")")
 	}
 	from = strings.TrimPrefix(token.StartKey, "/")
-	if path.Clean("/"+from) != "/"+from { // it leads elsewhere
+	// A key such as "../other/a" leads out of the prefix.
+	if path.Clean("/"+from) != "/"+from {
 		return refuse(token.StartKey)
 	}
 	switch {

@@ -7,7 +7,7 @@ import (
 	"plinth/internal/apierr"
 )
 
-// asking is the access attributes of the request with another verb.
+// asking returns the access attributes of the request with another verb.
 func (rq *Request) asking(verb string) access.Attributes {
 	r := rq.Resource
 	a := access.Attributes{
@@ -20,8 +20,9 @@ func (rq *Request) asking(verb string) access.Attributes {
 	return a
 }
 
-// Allowed asks the authorizer in the middle of a verb whether the user may also do something else. The server's own
-// requests may. err is set only if ok is not.
+// Allowed asks the authorizer in the middle of a verb whether the user may also do something else. The filters have
+// authorized the verb of the URL before; what a body asks for, or what a PUT turns out to be, is known only here. The
+// server's own requests have no Authorizer and may do everything. err is set only if ok is not.
 func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, reason string, err error) {
 	if rq.Authorizer == nil {
 		return true, "", nil
@@ -34,7 +35,8 @@ func (rq *Request) Allowed(ctx context.Context, a access.Attributes) (ok bool, r
 	return false, reason, err
 }
 
-// may refuses the request if the user lacks another verb that it turns out to need, with the error of that verb.
+// may refuses the request unless the user also has another verb, with the error that this verb would have been
+// refused with.
 func (rq *Request) may(ctx context.Context, verb string) error {
 	a := rq.asking(verb)
 	ok, reason, err := rq.Allowed(ctx, a)

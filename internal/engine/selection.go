@@ -109,6 +109,9 @@ func (s *selection) term() (best store.Term) {
 			}
 			if coarse := coarseOf(c.name); coarse < least {
 				best, least = store.Term{Name: c.name, Value: c.in[0]}, coarse
+				if s.asked != nil {
+					best.Form, best.Selection = s.asked.Stored.stamp(), s.asked.Served.selection
+				}
 			}
 		}
 	}

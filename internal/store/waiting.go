@@ -11,15 +11,19 @@ import (
 type Term struct {
 	Label       bool // else a field
 	Name, Value string
+	// Form and Selection, of a field, are those of the sidecars whose Fields tell whether a version has it. In any
+	// other sidecar the field may be missing, or have the value that it had by an older definition.
+	Form, Selection uint64
 }
 
-// has says whether a version has the term. A version that cannot be read counts as having every term, so that no
-// watch misses it.
+// has says whether a version has the term, or may have it: a version that cannot be read, or whose fields were
+// computed by another definition, counts as having it, so that no watch misses a record. The reader of the record
+// decides with the object itself.
 func (v *Version) has(t Term) bool {
 	if v == nil {
 		return false
 	}
-	if v.Sidecar.Unreadable != nil {
+	if v.Sidecar.Unreadable != nil || t.attribute().outdated(v.Sidecar) {
 		return true
 	}
 	pairs := v.Sidecar.Fields
@@ -79,10 +83,20 @@ func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
 	return woken
 }
 
-// attribute is what terms have values for: a label or a field.
+// attribute is what terms have values for: a label, or a field of sidecars with this Form and Selection.
 type attribute struct {
-	label bool
-	name  string
+	label           bool
+	name            string
+	form, selection uint64
+}
+
+// attribute is the term without its value.
+func (t Term) attribute() attribute { return attribute{t.Label, t.Name, t.Form, t.Selection} }
+
+// outdated says whether a sidecar does not tell if its version has a term of this attribute. Labels are the same by
+// every definition.
+func (a attribute) outdated(s *Sidecar) bool {
+	return !a.label && (s.Form != a.form || s.Selection != a.selection)
 }
 
 // waiting is the index of the groups of one feed.
@@ -159,11 +173,27 @@ func (w *waiting) fire(r *Record, woken []*group) []*group {
 				}
 			}
 		default:
-			for i := range v.Sidecar.Fields {
-				woken = w.fireTerm(attribute{false, v.Sidecar.Fields[i].Name}, v.Sidecar.Fields[i].Value, r, woken)
-			}
-			for i := range v.Sidecar.Labels {
-				woken = w.fireTerm(attribute{true, v.Sidecar.Labels[i].Name}, v.Sidecar.Labels[i].Value, r, woken)
+			woken = w.fireTerms(v.Sidecar, r, woken)
+		}
+	}
+	return woken
+}
+
+// fireTerms is fire for the terms that a version has by its sidecar, or may have.
+func (w *waiting) fireTerms(s *Sidecar, r *Record, woken []*group) []*group {
+	for i := range s.Fields {
+		about := attribute{name: s.Fields[i].Name, form: s.Form, selection: s.Selection}
+		woken = w.fireTerm(about, s.Fields[i].Value, r, woken)
+	}
+	for i := range s.Labels {
+		woken = w.fireTerm(attribute{label: true, name: s.Labels[i].Name}, s.Labels[i].Value, r, woken)
+	}
+	// There are as many attributes as names by which clients select, which are few; values are not looked at here
+	// unless the sidecar is of another definition.
+	for about, values := range w.terms {
+		if about.outdated(s) {
+			for value := range values {
+				woken = w.fireTerm(about, value, r, woken)
 			}
 		}
 	}
@@ -195,7 +225,7 @@ func (w *waiting) dropEmpty(about attribute, value string, p groupsByPrefix) {
 func (w *waiting) join(prefix string, t Term) *group {
 	p := w.any
 	if t != (Term{}) {
-		about := attribute{t.Label, t.Name}
+		about := t.attribute()
 		values := w.terms[about]
 		if values == nil {
 			values = map[string]groupsByPrefix{}
@@ -221,7 +251,7 @@ func (w *waiting) leave(prefix string, t Term, g *group) {
 	if g.waiters--; g.waiters > 0 {
 		return
 	}
-	about, p := attribute{t.Label, t.Name}, w.any
+	about, p := t.attribute(), w.any
 	if t != (Term{}) {
 		p = w.terms[about][t.Value]
 	}
