@@ -8,12 +8,13 @@ import (
 	"plinth/object"
 )
 
-// serverSet are the metadata that a client cannot set on a new object (WRITE-4).
+// serverSet are the metadata that a client cannot set on a new object (WRITE-4). They are dropped and not refused:
+// kubectl get -o yaml, edited and created again, has them.
 var serverSet = []string{
 	"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 }
 
-// namespaceMatches refuses a body whose namespace is not the URL's.
+// namespaceMatches refuses a body whose namespace is not the URL's. A body without one gets that of the URL later.
 func (rq *Request) namespaceMatches(obj object.Value) error {
 	got := obj.At("metadata", "namespace").Str()
 	if rq.Resource.Namespaced && got != "" && got != rq.Namespace {
@@ -23,7 +24,13 @@ func (rq *Request) namespaceMatches(obj object.Value) error {
 }
 
 // carry gives a changed object the system metadata of the old one, where the client left them out or may not change
-// them. Other values that a client set stay, and validation refuses them.
+// them. The rules are the reference's and differ by field. Of what the old object has:
+//
+//	creationTimestamp, deletionTimestamp, generation     always the old value
+//	uid, namespace, deletionGracePeriodSeconds           the old value if the client sent none; otherwise the client's,
+//	                                                     which validation refuses if it is another one
+//	resourceVersion, selfLink                            dropped: they are no content
+//	generation, namespace                                dropped if the old object has none
 func carry(obj, old object.Value) object.Value {
 	meta, was := obj.At("metadata"), old.At("metadata")
 	var set []object.Member
@@ -49,7 +56,7 @@ func carry(obj, old object.Value) object.Value {
 	return obj.With("metadata", meta.Edit(set, drop...))
 }
 
-// timeOf is a metav1.Time.
+// timeOf is a time as the API writes it (metav1.Time): UTC, in whole seconds.
 func timeOf(t time.Time) object.Value { return object.StringOf(t.UTC().Format(time.RFC3339)) }
 
 // The suffix of a generated name: five characters without vowels and look-alikes (URI-3).
@@ -59,13 +66,15 @@ const (
 	maxNameLength = 63
 )
 
-// generateName makes a name that is probably free. A prefix that would make it too long is cut.
+// generateName makes a name that is probably free. A prefix that would make the name longer than a DNS label is cut,
+// as in the reference; it may then be refused by validation, if the cut ends with a dot.
 func generateName(prefix string) string {
 	if len(prefix) > maxNameLength-suffixLength {
 		prefix = prefix[:maxNameLength-suffixLength]
 	}
 	var random [suffixLength]byte
 	rand.Read(random[:]) // never fails
+	// 256 is no multiple of 27, so the first letters come up a little more often. It is only free names that count.
 	for i, b := range random {
 		random[i] = suffixLetters[int(b)%len(suffixLetters)]
 	}
@@ -75,5 +84,5 @@ func generateName(prefix string) string {
 // finalizers lists the finalizers of an object.
 func finalizers(obj object.Value) []object.Value { return obj.At("metadata", "finalizers").Items() }
 
-// deleting says whether an object has a deletionTimestamp.
+// deleting says whether an object has a deletionTimestamp: it was deleted, and something holds it.
 func deleting(obj object.Value) bool { return !obj.At("metadata", "deletionTimestamp").IsNull() }

@@ -13,7 +13,9 @@ import (
 const Namespaces = "/namespaces"
 
 // admit is mutating admission. The only plugin so far is NamespaceLifecycle (URI-5): nothing is created in a
-// namespace that does not exist or is being deleted, and some namespaces cannot be deleted.
+// namespace that does not exist or is being deleted, and some namespaces cannot be deleted. Objects in a namespace
+// that is being deleted can still be updated and deleted: otherwise their controllers could not remove their
+// finalizers, and the namespace would never be empty.
 func (d *draft) admit(ctx context.Context) error {
 	r := d.rq.Resource
 	switch {
@@ -21,7 +23,7 @@ func (d *draft) admit(ctx context.Context) error {
 		if why := r.Undeletable(d.rq.Name); why != "" {
 			return apierr.NewForbidden(r.Type(), d.rq.Name, why)
 		}
-	case d.action == creates && r.Answer == nil: // a review would tell which namespaces there are
+	case d.action == creates && r.Answer == nil: // a review must not disclose which namespaces exist
 		return d.requireParents(ctx)
 	}
 	return nil
@@ -32,9 +34,10 @@ func (d *draft) admit(ctx context.Context) error {
 //
 //	committed  ⇒  namespace and definition existed, undeleted, when the commit was sequenced
 //
-// To look and then to write would leave a gap in which the namespace is emptied and removed. To demand the revisions
-// that were seen would make every create begin again whenever somebody annotates the namespace. A fence demands the
-// identity of the object only.
+// To look and then to write would leave a gap in which the namespace is emptied and removed: the object would be
+// created in a namespace that does not exist, and nobody would ever delete it. To demand the revisions that were seen
+// would make every create begin again whenever somebody annotates the namespace. A fence demands the identity of the
+// object only.
 func (d *draft) requireParents(ctx context.Context) error {
 	d.fences = nil
 	if err := d.requireNamespace(ctx); err != nil {
@@ -45,7 +48,7 @@ func (d *draft) requireParents(ctx context.Context) error {
 
 // holder reads an object without which that of the draft cannot exist; nil if there is none. A refusal is based on
 // the newest version only. That the object exists may be read from an older state, since the fence is checked by the
-// commit; a dry run has no commit.
+// commit; a dry run has no commit, so it reads the newest version at once.
 func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, error) {
 	v, current, err := d.store.Live(ctx, key, d.dry)
 	if err == nil && !current && (v == nil || v.Sidecar.Deleting) {
@@ -57,9 +60,9 @@ func (d *draft) holder(ctx context.Context, key store.Key) (*store.Version, erro
 	return v, nil
 }
 
-// requireDefinition refuses to create an object whose definition is gone or being deleted (EXT-1). That the
-// definition has changed since the request arrived does no harm: what an older one made is brought into the current
-// form by reads.
+// requireDefinition refuses to create an object whose definition is gone or being deleted (EXT-1). If the definition
+// has changed since the request arrived, the object is stored in the form of the older definition, with its stamp;
+// reads bring it into the current form, so the fence does not have to demand the revision.
 func (d *draft) requireDefinition(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Stored == nil || r.Stored.Definition == (store.Key{}) {
@@ -79,10 +82,11 @@ func (d *draft) requireDefinition(ctx context.Context) error {
 	return nil
 }
 
-// requireNamespace refuses to create an object in a namespace that does not exist or is being deleted.
+// requireNamespace refuses to create an object in a namespace that does not exist or is being deleted. The errors are
+// the reference's: 404 for the namespace, or 403 with a cause that controllers look for, to stop trying.
 func (d *draft) requireNamespace(ctx context.Context) error {
 	rq := d.rq
-	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // no namespace is for validation to refuse
+	if !rq.Resource.Namespaced || rq.Namespace == "" || d.anyNamespace { // validation refuses an empty namespace
 		return nil
 	}
 	key := store.Key{Resource: Namespaces, Name: rq.Namespace}

@@ -14,7 +14,8 @@ import (
 // maxManager is the longest manager name, in bytes, that is made from a User-Agent.
 const maxManager = 128
 
-// manager is the name of the request's field manager (SSA-6).
+// manager is the name of the request's field manager (SSA-6): the one in the URL, or the User-Agent up to its first
+// "/", without what cannot be printed, and cut between characters.
 func (rq *Request) manager() string {
 	if rq.FieldManager != "" {
 		return rq.FieldManager
@@ -33,7 +34,9 @@ func (rq *Request) manager() string {
 	return string(name)
 }
 
-// merging is the kind as package merge needs it, for the version and subresource of the request.
+// merging is the kind as package merge needs it, for the version and subresource of the request: its schema, the
+// fields that a write at this URL cannot change and so does not own, and the conversion of older managers' field sets
+// if there are several versions.
 func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	r := rq.Resource
 	k := &merge.Kind{Type: r.Schema(), Reset: r.Resets}
@@ -46,13 +49,16 @@ func (rq *Request) merging(ctx context.Context) *merge.Kind {
 	return k
 }
 
-// versions are the versions of one kind, for merges of objects whose managers wrote different ones (SSA-11).
+// versions are the versions of one kind, for merges of objects whose managers wrote different ones (SSA-11). A
+// manager's field set is recorded in the version in which it wrote, and only an object of that version has those
+// fields.
 type versions struct {
-	ctx  context.Context // of the request: package merge knows none
+	// The context of the request: a conversion may call a webhook, and package merge has no contexts.
+	ctx  context.Context
 	kind *Kind
 }
 
-// Type is the schema of a version.
+// Type is the schema of a version; nil if the kind no longer has it.
 func (v versions) Type(apiVersion string) *schema.Type {
 	if version := v.kind.Version(apiVersion); version != nil {
 		return version.Schema()
@@ -69,9 +75,13 @@ func (v versions) Convert(obj object.Value, apiVersion string) (object.Value, er
 	return v.kind.convert(v.ctx, obj, version)
 }
 
-// ownScale is own for the scale subresource (SSA-14). The body is a Scale, so ownership is computed on Scales: the
-// managers of the object are translated to paths of the Scale, the update is compared there, and the result is
-// translated back.
+// ownScale is own for the scale subresource (SSA-14). The body is a Scale, while managers are recorded at the object,
+// whose field for the number of replicas may have another path. So the managers of the object are translated to paths
+// of the Scale (ToScale), the update is compared there, and the result is translated back (FromScale):
+//
+//	an update of /scale changes ownership of the replicas field alone
+//
+// With an error it returns the object with the managers as they were.
 func (d *draft) ownScale() (object.Value, error) {
 	managed := d.old.At("metadata", "managedFields")
 	live, err := d.rq.scaleWithManagers(d.old)
@@ -90,6 +100,7 @@ func (d *draft) ownScale() (object.Value, error) {
 	return withManagers(d.obj, back), nil
 }
 
+// mergingScale is merging for Scales: they have one version, and no field that cannot be written.
 func (rq *Request) mergingScale() *merge.Kind { return &merge.Kind{Type: rq.Subresource.Schema()} }
 
 // scaleWithManagers is the Scale of an object, with the managers that own a part of it.
@@ -99,7 +110,9 @@ func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 		return object.Nil, err
 	}
 	if rq.Subresource.Base != nil {
-		if _, err := rq.Subresource.View(old); err != nil { // what only stands in for a number is nobody's
+		// The object has no number of replicas, and Base filled in a default. Nobody owns that, so it must not take
+		// part in the comparison.
+		if _, err := rq.Subresource.View(old); err != nil {
 			live = live.WithoutAt("spec", "replicas")
 		}
 	}
@@ -110,6 +123,7 @@ func (rq *Request) scaleWithManagers(old object.Value) (object.Value, error) {
 	return withManagers(live, managed), nil
 }
 
+// withManagers is an object with these managedFields, and without the field if there are none.
 func withManagers(obj, managed object.Value) object.Value {
 	if managed.Len() == 0 {
 		return obj.WithoutAt("metadata", "managedFields")
@@ -117,7 +131,8 @@ func withManagers(obj, managed object.Value) object.Value {
 	return obj.WithAt(managed, "metadata", "managedFields")
 }
 
-// onlyTimes says whether nothing but the times of managers has changed (SSA-16).
+// onlyTimes says whether nothing but the times of managers has changed (SSA-16). The managers are compared first: in
+// most writes they are equal, or differ in more than their times, and the objects need not be compared.
 func onlyTimes(obj, old object.Value) bool {
 	now, before := obj.At("metadata", "managedFields"), old.At("metadata", "managedFields")
 	if now.Len() == 0 || now.Len() != before.Len() || object.Equal(now, before) {

@@ -8,14 +8,15 @@ import (
 )
 
 // dedupOwners drops duplicate owner references and warns of them. The reference looks at patched objects later than
-// at sent ones, and says so.
+// at sent ones, and its warning says so.
 func (d *draft) dedupOwners(patched bool) {
 	owners := d.sent.At("metadata", "ownerReferences").Items()
 	if len(owners) < 2 {
 		return
 	}
 	kept := make([]object.Value, 0, len(owners))
-	seen := make(map[string][]object.Value, len(owners)) // by UID, so that a long list takes no square of comparisons
+	// By UID: to compare each reference with all others would be quadratic in a list whose length the client chooses.
+	seen := make(map[string][]object.Value, len(owners))
 	var repeated []string
 	for _, owner := range owners {
 		uid := owner.At("uid").Str()

@@ -9,6 +9,10 @@ import (
 
 // Ownership answers which managers own which fields of an object (BEY-1): as a document, and as the object in YAML
 // with the owners of each line behind it.
+//
+// The document lists the managers, and each field that has owners or that nobody owns although it could be owned. A
+// field names its owners by their index in the list of managers. goesWithIt of a manager lists the fields that an
+// apply of nothing under its name would remove: those that it alone keeps. Managers of updates have none.
 func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Value, text string, err error) {
 	v, _, err := e.store.Live(ctx, rq.key(), true)
 	if err != nil {
@@ -55,7 +59,7 @@ func (e *Engine) Ownership(ctx context.Context, rq *Request) (document object.Va
 	), owned.YAML(), nil
 }
 
-// managerOf is a manager, with the fields that would be removed if it gave up what it owns.
+// managerOf is a manager in the document, with the fields that would be removed if it gave up what it owns.
 func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	members := []object.Member{
 		{Key: "manager", Value: object.StringOf(m.Manager)}, {Key: "operation", Value: object.StringOf(m.Operation)},
@@ -75,7 +79,8 @@ func managerOf(m *merge.Entry, gone merge.Set) object.Value {
 	return object.MapOf(members...)
 }
 
-// placeOf is a field with its owners, as indexes of the managers.
+// placeOf is a field in the document, with its owners as indexes of the managers, and its value if it has no fields
+// of its own.
 func placeOf(p *merge.Place) object.Value {
 	owners := make([]object.Value, len(p.Owners))
 	for i, owner := range p.Owners {

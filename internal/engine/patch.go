@@ -16,7 +16,9 @@ import (
 	"plinth/schema"
 )
 
-// Patch changes an object by a patch (WRITE-2). After a lost race, the patch is applied to the newer object.
+// Patch changes an object by a patch (WRITE-2). The patch is parsed once; each attempt applies it to the live object.
+// So a patch loses no race: after one, it is applied to the newer object. Only a patch that names a resourceVersion
+// can conflict.
 func (e *Engine) Patch(ctx context.Context, rq *Request, p Patch) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -51,15 +53,18 @@ func (d *draft) patch(ctx context.Context, c change) (*Result, error) {
 	return d.change(ctx)
 }
 
-// change is a parsed patch.
+// change is a parsed patch. It does not depend on the live object and is not changed by apply.
 type change struct {
-	apply   func(object.Value) (object.Value, error)
-	odd     []string     // what is odd about it, in words
-	text    object.Value // what is shown of it where its result is no object of the kind; null: the result
-	anyKind bool         // what it says of the kind and version does not count
+	apply func(object.Value) (object.Value, error)
+	// odd are texts about duplicate and unknown members of the patch itself, for draft.judge.
+	odd []string
+	// text is what an error shows if the result is no object of the kind; null: the result itself.
+	text object.Value
+	// anyKind: the apiVersion and kind in the result are not checked, as in the reference for strategic merge patches.
+	anyKind bool
 }
 
-// parse checks a patch by itself; typ is the type of the object that it changes.
+// parse checks a patch without the live object; typ is the type of the object that it changes. Errors are 400.
 func (p Patch) parse(typ *schema.Type) (change, error) {
 	if p.Type == JSONPatch {
 		if err := patch.IsList(p.Body); err != nil {
@@ -97,7 +102,7 @@ func (p Patch) parse(typ *schema.Type) (change, error) {
 	}, nil
 }
 
-// duplicateFields is the warnings for duplicate fields of a patch, unknown ones included: as in the reference, a
+// duplicateFields returns texts about duplicate fields of a patch, also below unknown ones: as in the reference, a
 // patch is parsed before its type is known.
 func duplicateFields(paths []string) []string {
 	lines := make([]string, len(paths))
@@ -107,7 +112,8 @@ func duplicateFields(paths []string) []string {
 	return lines
 }
 
-// whole makes an integer of a float without a fraction, which the reference does in strategic merge patches alone.
+// whole converts a float without a fraction to an integer. The reference does that for strategic merge patches, which
+// go through Go structs, and for no others. Beyond 2⁵³ a float does not name one integer.
 func whole(v object.Value) (object.Value, error) {
 	if v.Kind() == object.Float && math.Abs(v.Float()) < 1<<53 && v.Float() == math.Trunc(v.Float()) {
 		return object.IntOf(int64(v.Float())), nil
@@ -115,11 +121,11 @@ func whole(v object.Value) (object.Value, error) {
 	return v, nil
 }
 
-// oddOperations is the warnings for duplicate and unknown members of the operations of a JSON Patch.
+// oddOperations returns texts about duplicate and unknown members of the operations of a JSON Patch.
 func oddOperations(body []byte) []string {
 	parsed, err := object.ParseJSON(body)
 	if err != nil {
-		return nil // what is wrong with it is told when it is applied
+		return nil // patch.JSON returns the error when the patch is applied
 	}
 	var unknown []string
 	for i, operation := range parsed.Value.Items() {
@@ -138,7 +144,8 @@ func oddOperations(body []byte) []string {
 	return odd
 }
 
-// patched makes the body from the live object, and decodes it like any body.
+// patched makes the body from the live object, and decodes it like any body. The patch sees the object with its
+// resourceVersion: a JSON Patch can test it, and a body that has kept it is no conflict.
 func (d *draft) patched(c change) error {
 	shown := d.old
 	if view := d.rq.base(); view != nil {
@@ -178,7 +185,7 @@ func (d *draft) decodePatched(c change, raw object.Value) error {
 	return d.decodeFields(object.Parsed{Value: raw}, c.odd...)
 }
 
-// fits checks a patched object against the URL and the live object. If allowed (unconditional), an object without a
+// fits checks a patched object against the URL and the live object. If unconditional is set, an object without a
 // resourceVersion counts as one with the live one.
 func (rq *Request) fits(live *store.Version, obj object.Value, unconditional bool) error {
 	if err := rq.namesMatch(obj); err != nil {
@@ -196,10 +203,11 @@ func (rq *Request) fits(live *store.Version, obj object.Value, unconditional boo
 		return apierr.NewConflict(sub, rq.Name,
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, live.Sidecar.UID))
 	}
-	return rq.stale(live, seen, object.Nil) // another UID is for validation to refuse
+	return rq.stale(live, seen, object.Nil) // validation refuses another UID
 }
 
-// patchFailed is the API error for a patch that is malformed or does not fit the object.
+// patchFailed is the API error for a patch that is malformed (400), that does not fit the object (422), or that is
+// too large to apply (413).
 func patchFailed(err error) error {
 	var many *patch.TooManyError
 	var strategic *patch.StrategicError
@@ -217,6 +225,7 @@ func patchFailed(err error) error {
 	}
 }
 
+// strategicFailed is patchFailed for strategic merge patches. The reference answers most of their errors with 500.
 func strategicFailed(err *patch.StrategicError) error {
 	switch {
 	case errors.Is(err, patch.ErrMalformed):
@@ -227,13 +236,14 @@ func strategicFailed(err *patch.StrategicError) error {
 			Message: "the server rejected our request due to an error in our request: " + err.Error(),
 		}
 	}
-	return &apierr.Error{Code: 500, Message: err.Error()} // as the reference calls it
+	return &apierr.Error{Code: 500, Message: err.Error()}
 }
 
 // maxShown is how many bytes of a refused object an error shows.
 const maxShown = 4096
 
-// notDecodable is the error for a patch whose result is no object of the kind.
+// notDecodable is the error for a patch whose result is no object of the kind: 422 about the field "patch", which has
+// no kind and no name, as in the reference.
 func notDecodable(raw object.Value, err error) error {
 	text := string(object.AppendObject(nil, raw))
 	if len(text) > maxShown {

@@ -9,7 +9,7 @@ import (
 	"plinth/internal/apierr"
 )
 
-// Versions are the revisions that a precondition of an HTTP request names (WRITE-5), or any.
+// Versions are the revisions that a precondition of an HTTP request names (If-Match, If-None-Match; WRITE-5), or any.
 type Versions struct {
 	Any bool
 	Of  []int64
@@ -43,6 +43,7 @@ func (rq *Request) met(revision int64) error {
 	return nil
 }
 
+// unmet is 412, with the reason.
 func (rq *Request) unmet(why string) error {
 	return apierr.NewPreconditionFailed(rq.Resource.Type(), rq.Name, why)
 }
@@ -57,9 +58,12 @@ func (rq *Request) show(ctx context.Context, v *Object) (*Result, error) {
 }
 
 // variant is Result.Variant of a stored version that is sent as stored, or as something made of it: in another
-// version of the kind, in the current form, or as a Scale. Stored bytes never change while their revision stands, so
-// for them the stamp of the kind is enough. What is made of them depends on definitions and webhooks, so for that the
-// bytes of the result are hashed.
+// version of the kind, in the current form, or as a Scale. Callers make an ETag of it and the revision, so
+//
+//	equal revision and Variant  ⇒  equal bytes
+//
+// Stored bytes never change while their revision stands, so for them the stamp of the kind is enough. What is made of
+// them depends on definitions and webhooks, so for that the bytes of the result are hashed.
 func (rq *Request) variant(stored, shown *Object) uint64 {
 	stamp := rq.Resource.Stored.stamp()
 	if shown == stored {

@@ -9,11 +9,11 @@ import (
 	"plinth/object"
 )
 
-// maxConverted is after how many bytes of stored objects a conversion of many objects is split, so that the request
-// to a webhook and what is held of its answer do not grow with the collection.
+// maxConverted is the number of bytes of stored objects after which a conversion of many objects is split, so that
+// the request to a webhook, and the memory for its answer, do not grow with the collection.
 const maxConverted = 4 << 20
 
-// ConversionError says which object of several could not be converted.
+// ConversionError is the error of a conversion of several objects, and says which of them could not be converted.
 type ConversionError struct {
 	Index int // of the object
 	Err   error
@@ -21,11 +21,12 @@ type ConversionError struct {
 
 func (e *ConversionError) Error() string { return e.Err.Error() }
 
-// Unwrap is what was wrong with the object.
+// Unwrap returns the error about the object.
 func (e *ConversionError) Unwrap() error { return e.Err }
 
 // present is a stored version as the request asks for it: the stored bytes if they have the current form, are stored
-// in the version of the URL, and no subresource makes something else of them.
+// in the version of the URL, and no subresource makes something else of them; otherwise an object that is made for
+// this request (remade).
 func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, error) {
 	if rq.presented(v) {
 		return v, nil
@@ -42,14 +43,16 @@ func (rq *Request) present(ctx context.Context, v *store.Version) (*Object, erro
 	return remade(v, obj)
 }
 
-// presented says whether the stored bytes are the answer.
+// presented says whether the stored bytes are the answer. It is called for each item of a list and each event of a
+// watch, and costs a few comparisons.
 func (rq *Request) presented(v *store.Version) bool {
 	r := rq.Resource
 	return v.Sidecar.Unreadable == nil && r.Served == r.Stored.Storage && r.Stored.current(v) && rq.view() == nil
 }
 
 // presentAll is present for many versions, in place; nil ones stay. Those that need a conversion are converted
-// together. If it fails, some of them are converted and some are not.
+// together, up to maxConverted bytes at a time: a webhook that takes 5 ms would make a list of 1,000 objects last 5 s
+// if it were called for each. If it fails, some of them are converted and some are not.
 func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	together := rq.Resource.Stored.Convert != nil && rq.view() == nil
 	var batch []int
@@ -76,7 +79,8 @@ func (rq *Request) presentAll(ctx context.Context, all []*Object) error {
 	return rq.presentTogether(ctx, all, batch)
 }
 
-// presentTogether presents some of the versions with one conversion.
+// presentTogether presents some of the versions with one conversion: those with the indexes in batch. If the
+// conversion names the object that failed (ConversionError), or there is only one, the error names it, too.
 func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []int) error {
 	if len(batch) == 0 {
 		return nil
@@ -110,7 +114,8 @@ func (rq *Request) presentTogether(ctx context.Context, all []*Object, batch []i
 	return nil
 }
 
-// remade is a version with other content than what is stored, but the key, revision and selections of v.
+// remade is a version with other content than what is stored, but the key, revision and selections of v. It has a
+// layout of its own, since the offsets are those of its own bytes, so encodings of it are not shared with v.
 func remade(v *store.Version, obj object.Value) (*Object, error) {
 	data := object.AppendObject(nil, obj.WithoutAt("metadata", "resourceVersion"))
 	at, ok := object.Locate(data)
@@ -124,6 +129,7 @@ func remade(v *store.Version, obj object.Value) (*Object, error) {
 	return &store.Version{Key: v.Key, Revision: v.Revision, Data: data, Sidecar: s}, nil
 }
 
+// view makes the body of a response from the object; nil: the response is the object.
 func (rq *Request) view() func(object.Value) (object.Value, error) {
 	if rq.Subresource == nil {
 		return nil
@@ -131,7 +137,7 @@ func (rq *Request) view() func(object.Value) (object.Value, error) {
 	return rq.Subresource.View
 }
 
-// base makes the body that a patch or an apply changes; nil: it is the object.
+// base makes the body that a patch or an apply changes from the object; nil: it is the object.
 func (rq *Request) base() func(object.Value) (object.Value, error) {
 	if rq.Subresource == nil || rq.Subresource.Base == nil {
 		return rq.view()

@@ -7,28 +7,32 @@ import (
 	"plinth/object"
 )
 
-// Propagation is what happens to the dependents of a deleted object (DEL-2).
+// Propagation is what happens to the dependents of a deleted object (DEL-2). The delete itself touches no dependent:
+// it leaves a finalizer at the object by which the garbage collector knows what to do, so that it is done after a
+// restart, too.
 type Propagation string
 
 const (
-	// Background collects them once the object is gone.
+	// Background: the object is removed, and the collector deletes its dependents then. It needs no finalizer, since a
+	// dependent whose owner is gone is found by its owner reference.
 	Background Propagation = "Background"
-	// Foreground collects them first: the finalizer foregroundDeletion keeps the object until those that block its
-	// deletion are gone.
+	// Foreground: the dependents are deleted first. The finalizer foregroundDeletion keeps the object until those that
+	// block its deletion are gone.
 	Foreground Propagation = "Foreground"
-	// Orphan leaves them: the finalizer orphan keeps the object until none of them names it as an owner any more.
+	// Orphan: the dependents stay. The finalizer orphan keeps the object until none of them has an owner reference to
+	// it.
 	Orphan Propagation = "Orphan"
 	// Unchanged leaves the finalizers of the object as they are.
 	Unchanged Propagation = ""
 )
 
-// The finalizers that the garbage collector answers for. An object has one of them at most.
+// The finalizers of the garbage collector. An object has at most one of the two.
 const (
 	ForegroundFinalizer = metav1.FinalizerDeleteDependents
 	OrphanFinalizer     = metav1.FinalizerOrphanDependents
 )
 
-// Asked is the propagation that the client asked for; Unchanged if it did not.
+// Asked is the propagation that the client asked for; Unchanged if it asked for none.
 func (o *DeleteOptions) Asked() Propagation {
 	if o.OrphanDependents == nil {
 		return Propagation(o.PropagationPolicy)
@@ -39,7 +43,7 @@ func (o *DeleteOptions) Asked() Propagation {
 	return Background
 }
 
-// ValidatePropagation returns what is wrong with propagationPolicy and orphanDependents; nil means not set.
+// ValidatePropagation returns the errors of propagationPolicy and orphanDependents; nil means not set.
 func ValidatePropagation(policy *string, orphanDependents *bool) (errs field.ErrorList) {
 	if policy == nil {
 		return nil

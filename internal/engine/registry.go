@@ -13,12 +13,14 @@ import (
 	"plinth/internal/view"
 )
 
-// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define,
-// which are a view of that collection. Whoever serves a request asks once, with Now, and keeps that answer to the
-// end.
+// Registry knows the served types: the built-in ones, made once, and those that the objects of a collection define
+// (CustomResourceDefinitions), which are a view of that collection. A request calls Now once and keeps that answer to
+// its end: a definition that changes meanwhile does not change the type under a request.
+//
+// alone and defined are set before the first request, so they need no lock; the view has its own.
 type Registry struct {
-	alone   *Types             // the built-in ones
-	defined *view.View[*Types] // nil: there are no others
+	alone   *Types             // the built-in types alone
+	defined *view.View[*Types] // nil: no collection defines types
 }
 
 // NewRegistry makes a registry of the built-in types.
@@ -26,10 +28,10 @@ func NewRegistry(builtin []*Resource) *Registry {
 	return &Registry{alone: &Types{builtin: newBuiltin(builtin), groups: groupVersions(builtin)}}
 }
 
-// Define adds the types that the objects of a collection define. It is called before anybody else uses the registry.
+// Define adds the types that the objects of a collection define. It is called before the registry is used.
 //
 // The first request after a definition was written waits for define, and the first after a restart for all
-// definitions; define reads names and leaves schemas to their first use. Kinds are told apart by their paths: of two
+// definitions; define reads names and leaves schemas to their first use. A kind is identified by its path: of two
 // definitions of one kind, the one whose name comes first is served, and a built-in kind comes before both.
 func (r *Registry) Define(collection *store.Collection, define Define) {
 	r.defined = view.New(collection, func(before *Types, changes iter.Seq[view.Change]) *Types {
@@ -40,13 +42,14 @@ func (r *Registry) Define(collection *store.Collection, define Define) {
 	})
 }
 
-// Define says which types a version of an object defines: those of one kind, a Resource for each served version, all
-// with the same Kind. None: it defines nothing, or nothing yet. Before is what a version before it defined; where the
-// types are still the same, returning it keeps everything that was made of them. A nil object is one that is gone, or
-// cannot be read: nothing is defined by it from now on.
+// Define returns the types that a version of a definition defines: those of one kind, a Resource for each served
+// version, all with the same Kind; none if the definition is not accepted yet. before is what the last version of the
+// same object defined; if the types are the same, Define returns before itself, which keeps everything that was made
+// of them (documents, compiled schemas) and lets watches go on. A nil object means that the definition is gone or
+// unreadable.
 type Define func(object *store.Version, before []*Resource) []*Resource
 
-// Now is the types that are served now: those of every definition that was durable before the call.
+// Now returns the types that are served now: those of every definition that was durable before the call.
 func (r *Registry) Now() *Types {
 	if r.defined == nil {
 		return r.alone
@@ -54,10 +57,10 @@ func (r *Registry) Now() *Types {
 	return r.defined.Now()
 }
 
-// Builtin is the built-in types alone.
+// Builtin returns the built-in types alone.
 func (r *Registry) Builtin() *Types { return r.alone }
 
-// At is the types that were served at a snapshot.
+// At returns the types that were served at a snapshot.
 func (r *Registry) At(sn *store.Snapshot) *Types {
 	if r.defined == nil {
 		return r.alone
@@ -65,19 +68,19 @@ func (r *Registry) At(sn *store.Snapshot) *Types {
 	return r.defined.At(sn)
 }
 
-// Types is the types that are served at one moment. It never changes. Successive Types share what has not changed, so
-// a new definition costs its own group version and a copy of the list of group versions.
+// Types is the types that are served at one moment. It never changes, so it needs no lock. Successive Types share
+// what has not changed, so a new definition costs its own group version and a copy of the list of group versions.
 type Types struct {
 	builtin *builtinTypes
-	// The definitions, by the name of their object, and by the kind that they define: the first of a kind is the one
-	// that is served, but for built-in kinds.
+	// The definitions, by the name of their object, and by the kind that they define. The first one of a kind is served,
+	// unless the kind is built in.
 	//
 	//	byKind has kindKey(d.kind.Path, name) → d  ⇔  byObject has name → d
 	byObject, byKind btree.Map[string, *definition]
 	groups           []*GroupVersion // all of them, sorted by group, then version
 }
 
-// builtinTypes are the types that are always there.
+// builtinTypes are the types that are always there, with indexes of them. All Types of a registry share one.
 type builtinTypes struct {
 	all    []*Resource
 	byName map[name]*Resource
@@ -85,6 +88,7 @@ type builtinTypes struct {
 	groups map[string]bool
 }
 
+// name identifies a type in URLs.
 type name struct{ group, version, resource string }
 
 // served is the served versions of one kind.
@@ -96,16 +100,19 @@ type served struct {
 // definition is what one object of the collection defines.
 type definition struct{ served }
 
+// kindKey orders the definitions of one kind by the names of their objects. A path has no zero byte, so the
+// definitions of one kind stand side by side.
 func kindKey(path, object string) string { return path + "\x00" + object }
 
-// GroupVersion is the types of one group version. As long as they are the same, so is the GroupVersion, and what is
-// made of it can be kept by its pointer. The types of a kind in other group versions change only together with those
-// here.
+// GroupVersion is the types of one group version. While they are the same, so is the pointer, and what is made of it
+// (a discovery document) can be kept by that pointer. The types of a kind in other group versions change only
+// together with those here.
 type GroupVersion struct {
 	Group, Version string
 	Resources      []*Resource // sorted by name
 }
 
+// newBuiltin makes the indexes of the built-in types.
 func newBuiltin(all []*Resource) *builtinTypes {
 	b := &builtinTypes{
 		all: slices.Clone(all), byName: make(map[name]*Resource, len(all)),
@@ -147,12 +154,17 @@ func groupVersions(resources []*Resource) []*GroupVersion {
 	return all
 }
 
-// with is the types after changes of definitions.
+// with returns the types after changes of definitions. t is not changed.
 //
-// To build all types again would cost every definition for each change. Instead, this looks at the changed objects,
-// at the kinds that they defined or define now, and at the group versions in which those are served; everything else
-// is shared with t. Only the list of group versions is copied as a whole. The two indexes of definitions, by object
-// and by kind, agree afterwards (assertIndexes).
+// To build all types again would cost every definition for each change: with 2,000 definitions, an operator that
+// installs its 50 would cost 100,000. Instead, this looks at the changed objects, at the kinds that they defined or
+// define now, and at the group versions in which those are served; everything else is shared with t. Only the list of
+// group versions is copied as a whole. The two indexes of definitions, by object and by kind, agree afterwards
+// (assertIndexes).
+//
+// It does so in two steps. First the indexes follow the objects. Then, for each kind that any of them touched, the
+// served types before and after are compared: a definition that was served may give way to another one of the same
+// kind.
 func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	next := &Types{builtin: t.builtin, byObject: *t.byObject.Copy(), byKind: *t.byKind.Copy(), groups: t.groups}
 	kinds := map[string]bool{}
@@ -209,7 +221,8 @@ func (t *Types) with(changes iter.Seq[view.Change], define Define) *Types {
 	return next
 }
 
-// regroup is the group versions of t without some types and with others.
+// regroup returns the group versions of t without the types in gone and with those in come. Group versions that have
+// neither keep their pointers. Both lists, those kept and those made, are sorted, and are merged.
 func (t *Types) regroup(gone map[*Resource]bool, come []*Resource) []*GroupVersion {
 	type groupVersion struct{ group, version string }
 	touched := map[groupVersion]bool{}
@@ -248,7 +261,7 @@ func compareGroupVersions(a, b *GroupVersion) int {
 	return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Version, b.Version))
 }
 
-// kind is the served versions of a kind, by the resource part of its keys; nil if there are none.
+// kind returns the served versions of a kind, by the resource part of its keys; nil if there are none.
 func (t *Types) kind(path string) *served {
 	if kind := t.builtin.kinds[path]; kind != nil {
 		return kind
@@ -264,7 +277,7 @@ func (t *Types) kind(path string) *served {
 	return first
 }
 
-// Find is the served type of this name, or nil.
+// Find returns the served type of this name, or nil.
 func (t *Types) Find(group, version, resource string) *Resource {
 	if r := t.builtin.byName[name{group, version, resource}]; r != nil {
 		return r
@@ -285,7 +298,7 @@ func (t *Types) Find(group, version, resource string) *Resource {
 	return gv.Resources[i]
 }
 
-// GroupVersion is the group version of this name, or nil.
+// GroupVersion returns the group version of this name, or nil.
 func (t *Types) GroupVersion(group, version string) *GroupVersion {
 	i, found := slices.BinarySearchFunc(t.groups, version, func(gv *GroupVersion, version string) int {
 		return cmp.Or(strings.Compare(gv.Group, group), strings.Compare(gv.Version, version))
@@ -309,7 +322,7 @@ func (t *Types) GroupVersions() []*GroupVersion { return t.groups }
 // slice must not be changed.
 func (t *Types) Builtin() []*Resource { return t.builtin.all }
 
-// All lists the types: the built-in ones in the order of their table, and then the others by kind.
+// All yields the types: the built-in ones in the order of their table, and then the others by kind.
 func (t *Types) All() iter.Seq[*Resource] {
 	return func(yield func(*Resource) bool) {
 		for _, r := range t.builtin.all {
@@ -317,10 +330,11 @@ func (t *Types) All() iter.Seq[*Resource] {
 				return
 			}
 		}
+		// Definitions of one kind stand side by side; only the first is served.
 		last := ""
 		t.byKind.Scan(func(_ string, d *definition) bool {
 			if d.kind.Path == last || t.builtin.kinds[d.kind.Path] != nil {
-				return true // a kind that is served already
+				return true
 			}
 			last = d.kind.Path
 			for _, r := range d.versions {
@@ -333,7 +347,7 @@ func (t *Types) All() iter.Seq[*Resource] {
 	}
 }
 
-// Kind is the kind whose objects have keys with this resource part, or nil.
+// Kind returns the kind whose objects have keys with this resource part, or nil.
 func (t *Types) Kind(path string) *Kind {
 	if kind := t.kind(path); kind != nil {
 		return kind.kind

@@ -9,14 +9,16 @@ import (
 	"plinth/object"
 )
 
-// reporter is the manager of what the server itself says of objects, in their status, as in the reference.
+// reporter is the field manager of what the server itself writes into the status of objects, as in the reference.
 const reporter = "kube-apiserver"
 
-// guards is the store resource of guards (Report.Guard). Only their revision counts, not their bytes.
+// guards is the store resource of guards (Report.Guard). Only the revision of such a key counts, not its bytes.
 const guards = "plinth/guards"
 
-// report sets what the server itself says of the object in its status, if the type has such a report. It is part of
-// the same commit, so nobody sees the object without it, and no controller has to come after the write.
+// report sets what the server itself says of the object in its status, if the type has such a report: a
+// CustomResourceDefinition is accepted, or its names are taken. It is part of the same commit, so nobody sees the
+// object without it. The obvious way, and that of the reference, is a controller that writes the status after the
+// create: clients have to wait for it, and a definition can be seen that is neither accepted nor refused.
 //
 // A report may depend on other objects: the names of a definition are accepted only if no other definition has them.
 // Two commits that do not know of each other could both be told that a name is free. So all commits whose reports
@@ -24,6 +26,9 @@ const guards = "plinth/guards"
 // computed:
 //
 //	two commits with the same guard are sequenced  ⇒  the report of the second saw the first
+//
+// The guard serializes writes of definitions of one group, and nothing else: of two at once, the second computes its
+// report again.
 func (d *draft) report(ctx context.Context) error {
 	r := d.rq.Resource
 	if r.Report == nil {
@@ -54,14 +59,16 @@ func (d *draft) report(ctx context.Context) error {
 	return nil
 }
 
-// guard is a write to the key of a guard and its condition.
+// guard is a write to the key of a guard, and the precondition that the key has not changed since it was read.
 type guard struct {
 	pre    store.Precondition
 	change store.Change
 }
 
-// guardedReport computes the report twice: once to learn the guard, whose revision has to be read first, and then for
-// good.
+// guardedReport computes the report twice: the first time only to learn the name of the guard. Then it reads the
+// guard's revision and computes the report again: whatever changed before that read is seen by the report, and
+// whatever changes after it moves the guard and fails the commit. If the second report names another guard, it goes
+// on with that one.
 func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, error) {
 	d.guard = nil
 	for {
@@ -81,7 +88,8 @@ func (d *draft) guardedReport(ctx context.Context, obj object.Value) (Report, er
 	}
 }
 
-// reported is the draft of another object whose status changes with this one.
+// reported is the draft of another object whose status changes with this one: a definition that gets the name that
+// this one gives up, or the budget of an eviction. It is committed on the condition that its version is still live.
 func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) (*draft, error) {
 	rq := &Request{Resource: r, User: d.rq.User}
 	rq.Namespace, rq.Name = splitKey(other.Version.Key.Name)
@@ -97,7 +105,8 @@ func (d *draft) reported(ctx context.Context, r *Resource, other ReportedOther) 
 	return n, n.print(ctx)
 }
 
-// withStatus gives an object a status that the server has computed; the server owns what has changed.
+// withStatus gives an object a status that the server has computed; the server becomes the owner of the fields that
+// changed. An equal status leaves the object and its managers as they are.
 func (r *Resource) withStatus(obj, status object.Value, now time.Time) (object.Value, error) {
 	if object.Equal(obj.At("status"), status) {
 		return obj, nil

@@ -13,41 +13,40 @@ import (
 	"plinth/object"
 )
 
-// Request is what every verb is told. It is not changed while it is served.
+// Request is what every verb is told. It is not changed while it is served; a verb that needs another request copies
+// it.
 type Request struct {
 	Resource    *Resource
 	Subresource *Subresource // nil: the object itself
 	Namespace   string       // "" for cluster scope, and for a collection over all namespaces
 	Name        string       // "" for a collection
 	User        access.User
-	// FieldManager names the writer; UserAgent stands in where it is empty (SSA-6).
+	// FieldManager names the writer. If it is empty, UserAgent stands in for it (SSA-6).
 	FieldManager, UserAgent string
 	// Force lets an apply take over fields that others own (SSA-4).
 	Force      bool
 	Validation Validation
 	DryRun     bool
-	// Received, if not nil, is given what the body says once it is decoded: for whoever writes down what was asked
-	// (AUTH-4).
+	// Received, if not nil, is given the decoded body, for the audit log (AUTH-4).
 	Received *Received
-	// IfMatch is what the live version has to be one of, IfNoneMatch what it must not be (WRITE-5); nil: no
-	// condition. Reads ask for IfMatch alone.
+	// IfMatch names revisions of which the live version must be one, IfNoneMatch such of which it must be none
+	// (WRITE-5); nil: no condition. Reads ask for IfMatch alone.
 	IfMatch, IfNoneMatch *Versions
-	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates)
-	// or what the body asks for (a role that gives others what its writer has not), see Allowed. Nil: the server
-	// itself requests, and may.
+	// Authorizer is asked in mid-verb whether the user may also do what the verb turns out to be (a PUT that creates) or
+	// what the body asks for (a role that gives others what its writer has not), see Allowed. Nil disables it: requests
+	// of the server itself may do everything.
 	Authorizer access.Authorizer
 }
 
-// Received is the body of a create or an update as the server has understood it. It is null as long as it is not
-// known to be of the type of the request.
+// Received is the body of a create or an update as the server has understood it. Object is null until the body has
+// been decoded without an error.
 type Received struct {
-	// Whole says that the object is wanted with its defaults and in the form that it would be stored in; otherwise it
-	// is what was decoded.
+	// Whole asks for the object with its defaults and in stored form; otherwise it is as it was decoded.
 	Whole  bool
 	Object object.Value
 }
 
-// Validation is what becomes of unknown and duplicate fields (VAL-2).
+// Validation is what happens to unknown and duplicate fields (VAL-2).
 type Validation uint8
 
 // The levels. The zero value is the default of the API.
@@ -63,19 +62,19 @@ type Object = store.Version
 // Result is what a verb on one object answers.
 type Result struct {
 	Object *Object
-	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at
-	// that revision (a dry run, an object that was removed).
+	// Variant stands for what decides the bytes of Object beside its revision. 0: Object is not what is stored at that
+	// revision (a dry run, an object that was removed).
 	Variant uint64
 	// Status is the answer where there is no object to show (a completed delete).
 	Status  object.Value
 	Created bool // 201
-	Removed bool // a delete has ended the object, and not only marked it
-	// Warnings are what the client is told beside the answer, one Warning header each. A verb that fails returns a
-	// Result beside its error if there are any.
+	Removed bool // the object is gone, and not only marked as deleted
+	// Warnings are sent to the client beside the answer, one Warning header each. A verb that fails returns a Result
+	// beside its error if there are any.
 	Warnings []string
 }
 
-// Told is the warnings of a result, which may be nil.
+// Told returns the warnings of a result, which may be nil.
 func (r *Result) Told() []string {
 	if r == nil {
 		return nil
@@ -94,7 +93,8 @@ type ListOptions struct {
 	Continue               string
 }
 
-// Collection is the answer of a list: one consistent snapshot, read while it is written out.
+// Collection is the answer of a list: one consistent snapshot, which is read while it is written out. Items can be
+// iterated over more than once; only one goroutine may do so at a time (cut).
 type Collection struct {
 	Revision  int64
 	Continue  string
@@ -106,7 +106,8 @@ type Collection struct {
 	cut error
 }
 
-// Err is why Items ended early the last time that it was read: the error of the context that the list was begun with.
+// Err is why the last iteration over Items ended early: the error of the context that the list was begun with; nil if
+// it came to the end.
 func (c *Collection) Err() error { return c.cut }
 
 // WatchOptions are what a watch begins with (WATCH-2, WATCH-5).
@@ -135,17 +136,18 @@ func (t EventType) String() string { return eventNames[t] }
 // Event is one thing that happened to a collection.
 type Event struct {
 	Type EventType
-	// Object is the object as of Revision; nil for a bookmark. In a DELETED event it is the last state, and Revision
-	// is the deletion's.
+	// Object is the object as of Revision; nil for a bookmark. In a DELETED event it is the last state of which the
+	// selection was true, and Revision is that of the deletion.
 	Object   *Object
 	Revision int64
 	// InitialEnd marks the bookmark that ends the initial events.
 	InitialEnd bool
-	// Record is where encoders may keep the encoded event for the other watchers; nil for synthetic events.
+	// Record is where encoders keep the encoded event for the other watchers; nil if the event is not the same for all
+	// of them.
 	Record *store.Record
 }
 
-// DeleteOptions are a client's wishes on a delete (DEL-2).
+// DeleteOptions are what a client asks for in a delete (DEL-2).
 type DeleteOptions struct {
 	GracePeriodSeconds              *int64
 	PropagationPolicy               string // "", Foreground, Background, Orphan

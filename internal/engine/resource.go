@@ -16,32 +16,32 @@ import (
 )
 
 // Resource is one served resource type: a compiled schema and a short table of behaviours. A nil function means that
-// the type has nothing to say there. Functions take and return values of this Resource's own version, never change
-// their arguments, and are safe to call at the same time.
+// the type does nothing special there. Functions take and return values of this Resource's own version, never change
+// their arguments, and are safe to call at the same time. A Resource is not changed after it was made, and Resources
+// are compared by identity.
 type Resource struct {
 	Naming
 	Writing
 	Reading
 	Operation
 
-	// Schema is compiled on first use and the same pointer ever after. Model is its OpenAPI name, for who needs no
-	// more.
+	// Schema compiles the type on first use. A built-in type is the same pointer ever after; a custom one may be let go
+	// and compiled again. Model is its OpenAPI name, for callers that need no schema.
 	Schema func() *schema.Type
 	Model  string
 
-	// Written is a version of a custom type as its definition has it, an item of spec.versions, for documents that
-	// tell of its schema in the words of the definition; nil for built-in types. It is read anew by each call.
+	// Written returns a version of a custom type as its definition has it, an item of spec.versions, from which the
+	// OpenAPI documents are made; nil for built-in types. It is parsed anew by each call.
 	Written func() object.Value
 
-	// Stored is the kind of which this is served; nil: nothing is stored. Served is the version of it that is served
-	// here.
+	// Stored is the kind that is served here; nil: nothing is stored. Served is the version of it that is served here.
 	Stored *Kind
 	Served *Version
 
 	Subresources []*Subresource
 }
 
-// Naming is what a type is called, and what URLs and discovery say of it.
+// Naming is what a type is called, and what URLs and discovery show of it.
 type Naming struct {
 	Group, Version string   // "" is the core group
 	Name, Singular string   // "deployments", "deployment"
@@ -50,88 +50,87 @@ type Naming struct {
 	Categories     []string // "all"
 	Namespaced     bool
 	Verbs          []string // in the order in which discovery tells them
-	// ToldVerbs are those that discovery tells of, where they are not all: a definition that is being deleted; nil:
-	// they are.
+	// ToldVerbs are the verbs that discovery lists, if those are not all: a definition that is being deleted still
+	// serves writes, but does not offer them. Nil: Verbs.
 	ToldVerbs []string
 
-	// Deprecated is what every request is told where the type is going away; "": it is here to stay.
+	// Deprecated is the warning that every request gets because the type is going away; "": it is not.
 	Deprecated string
-	// NotFoundAs is what an error calls the type when there is no object of a name; "": Name.
+	// NotFoundAs is the name of the type in the error that no object has a name; "": Name.
 	NotFoundAs string
 }
 
 // Writing is how objects of a type are made, changed and deleted.
 type Writing struct {
-	// CreateOnUpdate lets a PUT make the object (URI-4). UnconditionalUpdate lets one without resourceVersion replace
-	// it (WRITE-1).
+	// CreateOnUpdate lets a PUT create the object (URI-4). UnconditionalUpdate lets a PUT without resourceVersion
+	// replace it (WRITE-1).
 	CreateOnUpdate, UnconditionalUpdate bool
-	// GracefulDelete gives the grace period in seconds that deleting this object takes when the client names none, and
-	// says whether the object waits for it at all; nil: it never does. asked is the client's wish or nil.
+	// GracefulDelete returns the grace period of a delete in seconds, and says whether the object waits for it at all;
+	// asked is what the client asked for, or nil. Nil: objects never wait.
 	GracefulDelete func(obj object.Value, asked *int64) (seconds int64, graceful bool)
 
-	// Propagation says what becomes of the dependents of a deleted object; nil: PropagationOr(Background).
+	// Propagation decides what happens to the dependents of a deleted object; nil: PropagationOr(Background).
 	Propagation func(obj object.Value, o DeleteOptions) Propagation
 
-	// Held says whether something else than finalizers keeps a deleted object: a Namespace its spec.finalizers.
-	// MarkDeleted is what else changes in an object when it is marked as deleted: a Namespace's phase.
+	// Held says whether something other than finalizers holds a deleted object: a Namespace its spec.finalizers.
+	// MarkDeleted returns what else changes in an object when it is marked as deleted: the phase of a Namespace.
 	Held        func(obj object.Value) bool
 	MarkDeleted func(obj object.Value) object.Value
-	// Undeletable says why an object of this name may not be deleted; "": it may.
+	// Undeletable returns why an object of this name must not be deleted; "": it may be.
 	Undeletable func(name string) string
-	// DeleteReturnsObject makes a completed delete answer the object instead of a Status. DeleteToldAsStatus makes
+	// DeleteReturnsObject makes a completed delete answer with the object instead of a Status. DeleteToldAsStatus makes
 	// OpenAPI describe a Status all the same.
 	DeleteReturnsObject, DeleteToldAsStatus bool
 	// Confidential keeps values of the objects out of error messages.
 	Confidential bool
 
-	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, where the
-	// name follows from the rest of the object, gives the ValidateName for one object; nil: it does not.
+	// ValidateName returns what is wrong with a name; with prefix set it is a generateName prefix. NameOf, if the valid
+	// names depend on the rest of the object, returns the ValidateName for one object.
 	ValidateName func(name string, prefix bool) []string
 	NameOf       func(obj object.Value) func(name string, prefix bool) []string
 	// Default fills in what the reference's defaulting functions fill in, markers included (VAL-4).
 	Default func(obj object.Value) object.Value
-	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4): status, for one.
-	// Generation is the engine's, see Generation below.
+	// PrepareCreate and PrepareUpdate reset what a client may not set on the main URL (WRITE-4), such as status.
+	// metadata.generation is not theirs, see Generation.
 	PrepareCreate func(obj object.Value, by access.User) object.Value
 	PrepareUpdate func(obj, old object.Value) object.Value
-	// Permit refuses what the user of a request may not write although the verb is theirs: a role that gives others
-	// what they have not. old is null for a new object. It is not asked about what the server itself writes. Nil:
-	// there is no such thing.
+	// Permit refuses what the user of a request may not write although the verb is allowed: a role that gives others
+	// rights that the user has not. old is null for a new object. It is not called for requests of the server itself.
 	Permit func(ctx context.Context, rq *Request, obj, old object.Value) error
-	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for: what a
-	// built-in plugin of validating admission refuses in the reference. old is null for a new object. Nil: there is no
-	// such thing.
+	// Check refuses a valid object, on the main URL or a subresource, for who writes it or what it asks for, as the
+	// built-in plugins of validating admission in the reference do. old is null for a new object.
 	Check func(ctx context.Context, rq *Request, obj, old object.Value) error
 	// Validate and ValidateUpdate return what the reference's validation refuses (VAL-1), metadata excepted, which the
 	// engine checks itself for every kind. ValidateUpdate includes what Validate says of the new object.
 	Validate       func(obj object.Value) field.ErrorList
 	ValidateUpdate func(obj, old object.Value) field.ErrorList
-	// Rules runs the rules that the definition of the type has for an object, on a new one or on what is to replace
-	// old, through every subresource; found is what else is wrong. It returns what they refuse, and what its writer
-	// is warned of. Nil: there are none.
+	// Rules evaluates the validation rules in the definition of a custom type, on a new object or on what is to replace
+	// old, through every subresource; found are the errors so far. It returns what the rules refuse, and warnings.
 	Rules func(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList, warnings []string)
-	// WarnCreate and WarnUpdate return what an accepted object lets its writer be warned of, WarnDelete what these
-	// options of a delete do. sent is the object before it was prepared.
+	// WarnCreate and WarnUpdate return the warnings for an accepted object, WarnDelete those for the options of a
+	// delete. sent is the object before it was prepared.
 	WarnCreate func(obj, sent object.Value) []string
 	WarnUpdate func(obj, old object.Value) []string
 	WarnDelete func(o DeleteOptions) []string
-	// Generation returns the parts of an object whose change bumps metadata.generation; nil: the kind has none.
+	// Generation returns the parts of an object whose change raises metadata.generation; nil: the kind has no
+	// generation.
 	Generation func(obj object.Value) object.Value
 
-	// Report is what the server itself says of an object that a commit is about to store in the place of old (null:
-	// of nothing), or, where obj is null, to remove: its status, and that of others. Nil: it says nothing.
+	// Report returns what the server itself says of an object that a commit is about to store in the place of old (null:
+	// of nothing), or, where obj is null, to remove: its status, and that of others. It is a pure function but for what
+	// it reads of other objects, for which it names a guard.
 	Report func(obj, old object.Value, now time.Time) Report
 
-	// Allocate gives an object what it shares with others of its type, or says why it cannot be had; nil: there is
-	// nothing. It comes before PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of
-	// that, in the end: the commit that stores or removes the object takes and gives back what changes (claim.go).
+	// Allocate gives an object what it shares with others of its type, or returns why it cannot have it. It comes before
+	// PrepareCreate and PrepareUpdate, as in the reference. Claims are what an object has of that in the end: the commit
+	// that stores or removes the object takes and gives back what changes (claim.go).
 	Allocate func(a *Allocation) (object.Value, error)
 	Claims   func(obj object.Value) []Claim
-	// Holder is, for a type whose objects stand for claims, which object of which type such an object stands for a
-	// claim of; the zero values: of none.
+	// Holder is for types whose objects are companions: it returns the object whose claim such an object stands for; the
+	// zero values: there is none.
 	Holder func(obj object.Value) (*Resource, store.Key)
 
-	// Resets is, by API version, what a write to the main URL cannot touch, and so does not own (SSA-14).
+	// Resets are, by API version, the fields that a write to the main URL cannot change, and so does not own (SSA-14).
 	Resets map[string]merge.Set
 }
 
@@ -139,10 +138,10 @@ type Writing struct {
 type Report struct {
 	// Status is that of the object; null leaves it as it is.
 	Status object.Value
-	// Others are objects of the type whose status changes because of that: the commit stores them, too.
+	// Others are objects of the type whose status changes because of the write; they are stored in the same commit.
 	Others []ReportedOther
-	// Guard names what the commit shares with others that must not come between the reading of what the report
-	// depends on and the commit: the one that comes second begins again. "": it depends on nothing but the object.
+	// Guard names a key that all commits write whose reports depend on each other, so that of two at once the second
+	// computes its report again (draft.report). "": the report depends on nothing but the object.
 	Guard string
 }
 
@@ -154,15 +153,15 @@ type ReportedOther struct {
 
 // Reading is how objects of a type are selected and shown.
 type Reading struct {
-	// Fields lists the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7), with
-	// their values in obj. Called with a null value it gives the names alone.
+	// Fields returns the selectable fields other than metadata.name and metadata.namespace, sorted by name (LIST-7),
+	// with their values in obj. Called with a null value it returns the names alone.
 	Fields func(obj object.Value) []store.Pair
-	// OldFields are names that old clients have for some of them, and those that they stand for.
+	// OldFields maps names that old clients have for some of the fields to the names of today.
 	OldFields map[string]string
-	// UnknownField words that a field is not among them; nil: as most types do.
+	// UnknownField returns the error text for a field that cannot be selected by; nil: the text of most types.
 	UnknownField func(name string) string
-	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool,
-	// Age or nil. Nil: Name and Created At. What Cells makes of an object depends on nothing else, so it can be kept.
+	// Columns are the Table columns (MED-6), and Cells their values in the same order: string, int64, float64, bool, Age
+	// or nil. Nil: Name and Created At. Cells depends on the object alone, so its result can be kept.
 	Columns []Column
 	Cells   func(obj object.Value) []any
 	// IsDefault says whether candidate, rather than current, is the object that a list's Table marks as the default
@@ -171,56 +170,61 @@ type Reading struct {
 	// RowOrder compares objects in the order in which a list's Table shows them; nil: as every list does.
 	RowOrder func(a, b object.Value) int
 
-	// Blank makes the object of a bookmark from the kind's zero value, where the reference shows something else; nil:
-	// it is that.
+	// Blank makes the object of a bookmark from the kind's zero value; nil: it is the zero value.
 	Blank func(zero object.Value) object.Value
 }
 
 // Operation is what a virtual type does (URI-1): nothing of it is stored.
 type Operation struct {
-	// Through names the type and the subresource that a create of this virtual type is a POST to: bindings are the
+	// Through names the type and the subresource for which a create of this virtual type stands: bindings stands for the
 	// binding of Pods.
 	Through func() (target apierr.Type, subresource string)
-	// Answer makes the response of a virtual type that stands for an operation (URI-1): create only, nothing is stored.
+	// Answer makes the response to a create of a virtual type. Nothing is stored.
 	Answer func(ctx context.Context, rq *Request, obj object.Value) (object.Value, error)
 }
 
-// Subresource is one URL below an object: another view of it, with its own verbs.
+// Subresource is one URL below an object: another view of it, with its own verbs. What a verb does with it:
+//
+//	get            View(object)
+//	put            Write(live object, body), which takes the steps of an update
+//	patch, apply   the patch of Base(live object), or of View; then as put
+//	post           Answer, Eviction, or as put
 type Subresource struct {
 	Name                 string   // "status"
 	Group, Version, Kind string   // of the body: autoscaling/v1 Scale
 	Verbs                []string // "get", "patch", "update"
-	OldVersion           string   // one in which the body may come, too, and is the same; "": there is none
+	// OldVersion is another version in which the body may be sent, with equal content; "": there is none.
+	OldVersion string
 	// Schema and Model are of the body, as a Resource's; nil and "": those of the object.
 	Schema func() *schema.Type
 	Model  string
-	// View makes the body from the object; nil: it is the object.
+	// View makes the body of a response from the object; nil: it is the object.
 	View func(obj object.Value) (object.Value, error)
-	// Base makes the body that a patch or an apply is a change of; nil: what View makes.
+	// Base makes the body that a patch or an apply changes; nil: what View makes.
 	Base func(obj object.Value) (object.Value, error)
-	// Write returns old with what body may change of it.
+	// Write returns old with those fields of body that this subresource may change.
 	Write func(old, body object.Value) (object.Value, error)
-	// Validate returns what is wrong with a write: body as sent, and the object it makes.
+	// Validate returns what is wrong with a write: body is what was sent, obj the object that it makes of old.
 	Validate func(body, obj, old object.Value) field.ErrorList
-	// Warn returns what the writer of obj is warned of.
+	// Warn returns the warnings for the writer of obj.
 	Warn func(obj, old object.Value) []string
-	// Tables says that the body is shown as a Table where a client asks for one (MED-6); Columns and Cells are those
-	// of a body that is not the object, as a Resource's.
+	// Tables says that the body is shown as a Table if a client asks for one (MED-6); Columns and Cells are those of a
+	// body that is not the object, as a Resource's.
 	Tables  bool
 	Columns []Column
 	Cells   func(obj object.Value) []any
-	// Default fills in the body.
+	// Default fills in the defaults of the body.
 	Default func(body object.Value) object.Value
 	// Resets is as a Resource's.
 	Resets map[string]merge.Set
-	// Replicas says how ownership here and ownership of the object go together, where the body is a Scale; nil
-	// elsewhere.
+	// Replicas translates ownership between the object and its Scale, if the body is a Scale; nil otherwise.
 	Replicas merge.Replicas
-	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object below
-	// which the subresource is, in the version of its kind that is stored.
+	// Answer makes the response to a POST that stores nothing: a token for a ServiceAccount. live is the object in the
+	// version of its kind that is stored.
 	Answer func(ctx context.Context, rq *Request, live *Object, body object.Value) (answer object.Value,
 		warnings []string, err error)
-	// Eviction makes a POST delete the object, unless something holds that back, instead of writing it; nil elsewhere.
+	// Eviction makes a POST delete the object, unless budgets forbid it, instead of writing it; nil for all other
+	// subresources.
 	Eviction *Eviction
 }
 
@@ -234,11 +238,11 @@ func apiVersion(group, version string) string {
 	return group + "/" + version
 }
 
-// Type is what most errors call the type: its plural name and group.
+// Type is the name of the type in most errors: its plural name and group.
 func (r *Resource) Type() apierr.Type { return apierr.Type{Group: r.Group, Name: r.Name} }
 
-// KindType is what validation errors call it: its kind and the group of its kind in the store, so that an Event is
-// one of the core group by every path.
+// KindType is the name of the type in validation errors: its kind, and the group of its kind in the store, so that an
+// Event is one of the core group by every path.
 func (r *Resource) KindType() apierr.Type {
 	group := r.Group
 	if r.Stored != nil {
@@ -260,7 +264,7 @@ func (r *Resource) Subresource(name string) *Subresource {
 // does says whether the subresource has a verb.
 func (s *Subresource) does(verb string) bool { return slices.Contains(s.Verbs, verb) }
 
-// Tables says whether a type, or its subresource if there is one, is shown as a Table where a client asks for one
+// Tables says whether a type, or its subresource if there is one, is shown as a Table if a client asks for one
 // (MED-6).
 func (r *Resource) Tables(s *Subresource) bool {
 	if s != nil {
@@ -272,7 +276,7 @@ func (r *Resource) Tables(s *Subresource) bool {
 // Virtual says whether the type stands for an operation: nothing of it is stored (URI-1).
 func (r *Resource) Virtual() bool { return r.Answer != nil || r.Through != nil }
 
-// Told is the verbs that discovery tells of.
+// Told returns the verbs that discovery lists.
 func (r *Resource) Told() []string {
 	if r.ToldVerbs != nil {
 		return r.ToldVerbs
@@ -285,7 +289,7 @@ func (r *Resource) Has(verb string) bool {
 	return slices.Contains(r.Verbs, verb)
 }
 
-// key is where an object of this type is stored.
+// key is the key under which an object of this type is stored.
 func (r *Resource) key(namespace, name string) store.Key {
 	if r.Namespaced {
 		name = namespace + "/" + name
@@ -293,7 +297,7 @@ func (r *Resource) key(namespace, name string) store.Key {
 	return store.Key{Resource: r.Stored.Path, Name: name}
 }
 
-// prefix is what all names of a collection begin with in the store.
+// prefix is what the names of all objects of a collection begin with in the store; "" for all namespaces.
 func (r *Resource) prefix(namespace string) string {
 	if r.Namespaced && namespace != "" {
 		return namespace + "/"

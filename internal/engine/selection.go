@@ -14,12 +14,17 @@ import (
 
 // selection is what a list or a watch selects. It decides by keys and sidecars and parses nothing, except objects
 // whose sidecars have the fields of another version of the kind, or of an older definition.
+//
+//	o is selected  ⇔  its name, labels, shard and fields satisfy name, labels, shard and fields
+//
+// The parts are in the order in which they cost more to check.
 type selection struct {
-	labels *conjunction    // nil: all
-	fields *conjunction    // nil: all
-	asked  *Resource       // whose fields are asked for; nil: those alone that every type has
-	name   string          // the one name that can match, or ""
-	shard  *shard.Selector // nil: all
+	labels *conjunction // nil: all
+	fields *conjunction // nil: all
+	// asked is the resource whose fields are asked for; nil: the fields that every type has, or none.
+	asked *Resource
+	name  string          // the one name that can match, or ""
+	shard *shard.Selector // nil: all
 }
 
 // selects compiles the selectors of a request, and refuses fields that its type does not have.
@@ -51,7 +56,7 @@ func (rq *Request) selects(o ListOptions) (selection, error) {
 	return s, nil
 }
 
-// fieldOfToday replaces the old name of a field.
+// fieldOfToday replaces the old name of a field, for fields.Selector.Transform.
 func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, err error) {
 	if today, ok := r.OldFields[name]; ok {
 		return today, value, nil
@@ -59,8 +64,8 @@ func (r *Resource) fieldOfToday(name, value string) (today, sameValue string, er
 	return name, value, nil
 }
 
-// selectable says whether there is such a field. Cluster-scoped types that have fields of their own have no
-// metadata.namespace.
+// selectable says whether a field can be selected by. Cluster-scoped types that have fields of their own have no
+// metadata.namespace, as in the reference.
 func (r *Resource) selectable(known []store.Pair, name string) bool {
 	if name == "metadata.namespace" && !r.Namespaced && known != nil {
 		return false
@@ -86,7 +91,8 @@ func (s *selection) all() bool {
 }
 
 // reach is a prefix of the names of all objects that can be selected. If only one name can, it is that name, so that
-// a list reads next to nothing else and a watch wakes for next to nothing else.
+// a list reads next to nothing else and a watch wakes for next to nothing else. It is only a bound: "web" is a prefix
+// of "web-1", too, so matches compares names once more.
 func (rq *Request) reach(s *selection) string {
 	if rq.Resource.Namespaced && rq.Namespace == "" {
 		return ""
@@ -94,16 +100,22 @@ func (rq *Request) reach(s *selection) string {
 	return rq.Resource.prefix(rq.Namespace) + s.name
 }
 
-// term is one term that every selected version has, for the store's index: a watch with a term sleeps through the
-// changes of objects without it. Of several terms it is the one that probably fewest objects have; a wrong guess
-// costs wake-ups, and never events.
+// term is one label or field with a value that every selected version has, for the store's index: a watch with a term
+// sleeps through the changes of objects without it. It is the zero Term if there is none.
+//
+//	v is selected  ⇒  v has the term, or the store cannot tell by its sidecar
+//
+// The store has one term for each watch, so of several the one is chosen that probably fewest objects have; a wrong
+// guess costs wake-ups, and never events. Fields count only if the sidecars have those of the version that is asked
+// for: Form and Selection tell the store which sidecars these are.
 func (s *selection) term() (best store.Term) {
 	if s.fields != nil && (s.asked == nil || s.asked.Served == s.asked.Stored.Storage) {
 		least := len(coarseness) + 1
 		for i := range s.fields.clauses {
 			c := &s.fields.clauses[i]
 			name, _, _ := strings.Cut(c.name, ".")
-			// What is not there reads as empty, so an empty value finds nothing.
+			// An absent field reads as empty and is in no index, so an empty value cannot be looked up. The name and
+			// namespace are in keys, and not in sidecars.
 			if len(c.in) != 1 || c.in[0] == "" || name == "metadata" {
 				continue
 			}
@@ -129,6 +141,7 @@ func (s *selection) term() (best store.Term) {
 // coarseness are endings of the names of fields whose values distinguish many objects, the finest first.
 var coarseness = [...]string{"uid", "nodeName", ".name"}
 
+// coarseOf is the rank of a field in coarseness; fields that are not there come last.
 func coarseOf(field string) int {
 	for i, end := range coarseness {
 		if strings.HasSuffix(field, end) {
@@ -138,8 +151,8 @@ func coarseOf(field string) int {
 	return len(coarseness)
 }
 
-// matches says whether a version is selected. An unreadable version is, unless it has another name, so that nobody
-// overlooks it.
+// matches says whether a version is selected. An unreadable version is, unless it has another name: the verb then
+// fails and names it, so that nobody overlooks it. The same holds for a version whose fields cannot be computed.
 func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if v == nil {
 		return false
@@ -164,6 +177,8 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	if s.fields == nil {
 		return true
 	}
+	// Fields in the sidecar count if they were computed by the version that is asked for, and of an object in the
+	// current form: a default that came later may be the value of a field.
 	if s.asked == nil || v.Sidecar.Selection == s.asked.Served.selection && s.asked.Stored.current(v) {
 		return s.matchesFields(v.Key, v.Sidecar.Fields)
 	}
@@ -178,7 +193,7 @@ func (s *selection) matches(ctx context.Context, v *store.Version) bool {
 	return s.matchesFields(v.Key, fields)
 }
 
-// matchesFields says whether an object with this key and these fields is selected by field. A missing field is empty.
+// matchesFields says whether an object with this key and these fields is selected by its fields.
 func (s *selection) matchesFields(key store.Key, others []store.Pair) bool {
 	for i := range s.fields.clauses {
 		c := &s.fields.clauses[i]
@@ -189,6 +204,7 @@ func (s *selection) matchesFields(key store.Key, others []store.Pair) bool {
 	return true
 }
 
+// fieldOf is the value of a field; "" if the object does not have it.
 func fieldOf(name string, key store.Key, others []store.Pair) string {
 	switch name {
 	case "metadata.name":
@@ -198,7 +214,7 @@ func fieldOf(name string, key store.Key, others []store.Pair) string {
 		namespace, _ := splitKey(key.Name)
 		return namespace
 	}
-	for i := range others { // a type has a handful
+	for i := range others {
 		if others[i].Name == name {
 			return others[i].Value
 		}

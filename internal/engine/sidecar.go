@@ -17,7 +17,9 @@ import (
 	"plinth/object"
 )
 
-// Describe is the function by which a store makes the sidecars of versions that it reads from its log.
+// Describe returns the function by which a store makes the sidecars of versions that it reads from its log. At a
+// restart it runs for every object, so it parses no more than the sidecar needs: the metadata, if the kind has no
+// selectable fields.
 func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	return func(key store.Key, data []byte) *store.Sidecar {
 		k := registry.Now().Kind(key.Resource)
@@ -33,12 +35,12 @@ func Describe(registry *Registry) func(store.Key, []byte) *store.Sidecar {
 	}
 }
 
-// sidecar extracts from an object what reads and watches need. k is nil if the kind is no longer served. What has not
-// changed since the version before is shared with that. Labels and fields are sorted by name (assertSidecar), since
-// selections search them.
+// sidecar extracts from an object what reads and watches need. k is nil if the kind is no longer served. Labels and
+// fields are sorted by name (assertSidecar), since selections search them.
 //
-// The strings must not point into the body of the request that they came with, or every version would keep a whole
-// body in memory; so they are cloned, or interned where many objects have the same.
+// Memory is what matters here: there is a sidecar for every version. What has not changed since the version before is
+// shared with that. The strings must not point into the body of the request that they came with, or every version
+// would keep a whole body in memory; so they are cloned, or interned where many objects have the same.
 func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *store.Sidecar {
 	at, ok := object.Locate(data)
 	if !ok {
@@ -48,7 +50,7 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	s := NewSidecar(at)
 	s.UID, s.Labels, s.Deleting = before.UID, before.Labels, deleting(obj)
 	if uid := meta.At("uid").Str(); uid != s.UID {
-		s.UID = strings.Clone(uid) // it must not hold on to the body
+		s.UID = strings.Clone(uid)
 	}
 	if labels := meta.At("labels").Members(); !slices.EqualFunc(labels, s.Labels, isPair) {
 		s.Labels = pairs(labels)
@@ -56,7 +58,8 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	for _, owner := range meta.At("ownerReferences").Items() {
 		s.Owners = append(s.Owners, intern(owner.At("uid").Str()))
 	}
-	// What is read back from the log gets the form that it had when it was written.
+	// An object in another version than the storage version has no current form, and its fields are not those of the
+	// storage version. (For versions that are read from the log, the store sets the Form that they were written with.)
 	if k == nil || obj.At("apiVersion").Str() != k.Storage.APIVersion {
 		return s
 	}
@@ -72,8 +75,10 @@ func sidecar(k *Kind, obj object.Value, data []byte, before *store.Sidecar) *sto
 	return s
 }
 
+// isPair says whether a member of metadata.labels is this label.
 func isPair(m object.Member, p store.Pair) bool { return m.Key == p.Name && m.Value.Str() == p.Value }
 
+// pairs are labels as a sidecar has them.
 func pairs(labels []object.Member) []store.Pair {
 	if len(labels) == 0 {
 		return nil
@@ -85,7 +90,7 @@ func pairs(labels []object.Member) []store.Pair {
 	return list
 }
 
-// intern copies a string, and shares the copy with all equal ones.
+// intern copies a string, and shares the copy with all equal ones while any of them is in use.
 func intern(s string) string {
 	if s == "" {
 		return ""
@@ -93,8 +98,9 @@ func intern(s string) string {
 	return unique.Make(s).Value()
 }
 
-// version prints an object as it will be stored in the place of before. The revision is set by the commit. settled
-// says whether obj is known to have the form that Decode and Settle give.
+// version prints an object as it will be stored in the place of before: in the storage version, in canonical JSON,
+// with its sidecar. The revision is set by the commit. settled says whether obj is known to have the form that Decode
+// and Settle give; then the next write of the object need not settle all of it again (origin).
 func (e *Engine) version(
 	ctx context.Context, r *Resource, before *store.Version, obj object.Value, settled bool, now time.Time,
 ) (*store.Version, error) {
@@ -104,7 +110,8 @@ func (e *Engine) version(
 		if obj, err = k.convert(ctx, obj, k.Storage); err != nil {
 			return nil, cmp.Or(ctx.Err(), error(&apierr.Error{Code: 500, Message: err.Error()})) // as the reference calls it
 		}
-		// What one version tells in a text, the other one's defaults may complete: the behavior of an autoscaler.
+		// A conversion may leave fields to the defaults of the storage version: spec.behavior of an autoscaler, which
+		// the older version has in an annotation.
 		if k.Storage.Default != nil {
 			obj = k.Storage.Default(obj)
 		}
@@ -130,7 +137,7 @@ func (e *Engine) version(
 	return v, nil
 }
 
-// check panics unless parsing gives the same value, and it is settled where it says so.
+// check panics unless parsing data gives the value of the origin, and it is settled if it says so.
 func (o *origin) check(data []byte) {
 	parsed, err := object.ParseJSON(bytes.Clone(data))
 	if err != nil || !object.Equal(parsed.Value, o.obj) {
@@ -144,10 +151,11 @@ func (o *origin) check(data []byte) {
 // scratch are buffers for printing objects whose size is not known yet.
 var scratch = sync.Pool{New: func() any { buffer := make([]byte, 0, 8<<10); return &buffer }}
 
-// maxScratch is the capacity from which on a buffer is not kept.
+// maxScratch is the capacity from which on a buffer is not kept: one large object must not keep its memory for ever.
 const maxScratch = 64 << 10
 
-// printed is an object as JSON, in a slice of exactly its length. exact says that parsing gives an equal value.
+// printed is an object as JSON, in a slice of exactly its length: the store keeps it for as long as the version
+// lives, and spare capacity would be memory that nothing uses. exact says that parsing gives an equal value.
 func printed(obj object.Value) (data []byte, exact bool) {
 	buffer := scratch.Get().(*[]byte)
 	text, exact := object.AppendStored((*buffer)[:0], obj)
@@ -177,7 +185,8 @@ func (r *Resource) live(ctx context.Context, v *store.Version) (obj object.Value
 	return converted[0], false, nil
 }
 
-// parsed is a stored version in the form in which it is stored; settled as in live.
+// parsed is a stored version in the form in which it is stored; settled as in live. That of an origin holds only for
+// the type that settled it: a custom type may have been compiled again since, from another definition.
 func (r *Resource) parsed(v *store.Version) (obj object.Value, settled bool, err error) {
 	if o := LayoutOf(v).origin.Load(); o != nil && v.Sidecar.Unreadable == nil {
 		if invariants.Enabled {

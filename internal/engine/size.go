@@ -16,12 +16,13 @@ import (
 // does on every backend (STORE-4): what one server accepts can be moved to another.
 const maxRequest = 3 << 19
 
-// measuredFrom is the length of JSON from which on the size on etcd is computed.
+// measuredFrom is the length of JSON from which on the size on etcd is computed. Shorter objects do not come near
+// maxRequest, neither as JSON nor as protobuf.
 const measuredFrom = 1 << 20
 
 // fit prints the object in the place of a version, unless etcd would refuse it there. An object that is too large is
-// tried once more without managedFields, but not for an apply, whose result they are. A deletion mark is not
-// measured: it must not fail.
+// tried once more without managedFields, as in the reference, but not for an apply, whose result they are. A deletion
+// mark is not measured (Engine.Delete calls version): it must not fail.
 func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	kind := d.rq.Resource.Stored
 	for obj := d.stored; ; obj = obj.WithoutAt("metadata", "managedFields") {
@@ -42,8 +43,9 @@ func (d *draft) fit(ctx context.Context, before *store.Version) error {
 	}
 }
 
-// requestSize is a lower bound of the length of the request by which etcd would store a version in the place of a
-// revision.
+// requestSize is a lower bound of the length of the request by which etcd would store a version in the place of the
+// version with the revision before. Built-in objects are measured as protobuf, which is how the reference stores
+// them.
 func requestSize(k *Kind, v *store.Version, before int64) (int, error) {
 	size := len(v.Data)
 	if size <= measuredFrom {
@@ -80,4 +82,5 @@ func transactionSize(k store.Key, revision int64, value int) int {
 // fieldLength is the length of a protobuf field: a tag, the length of its content, the content.
 func fieldLength(tag, content int) int { return tag + varintLength(uint64(content)) + content }
 
+// varintLength is the length of a protobuf varint: 7 bits in each byte, at least one byte.
 func varintLength(n uint64) int { return (bits.Len64(n|1) + 6) / 7 }

@@ -12,14 +12,14 @@ type Column struct {
 }
 
 // Age is a cell that tells how long ago something was, between two texts: "3 (5m ago)". It is the only kind of cell
-// that depends on when somebody looks.
+// that depends on the time of the request, so all other cells of an object can be kept.
 type Age struct {
 	Before string
 	Since  time.Time
 	After  string
 }
 
-// Text is the cell as of now.
+// Text is the cell at a time.
 func (a Age) Text(now time.Time) string {
 	return a.Before + string(AppendDuration(nil, now.Sub(a.Since))) + a.After
 }
@@ -31,8 +31,8 @@ const (
 	year   = 365 * day
 )
 
-// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, and the longer it is the fewer.
-// Clocks differ, so a second before its time is no fault, and more is invalid.
+// AppendDuration writes a duration as Kubernetes shows ages: in two units at most, the longer the duration the fewer.
+// Clocks differ, so a time up to a second in the future counts as now; a later one is "<invalid>".
 func AppendDuration(dst []byte, d time.Duration) []byte {
 	seconds := int64(d / time.Second)
 	switch {
@@ -60,7 +60,7 @@ func AppendDuration(dst []byte, d time.Duration) []byte {
 	return appendUnits(dst, seconds, year, 'y', 0, 0)
 }
 
-// appendUnits writes whole units, and what is left of them in smaller ones, if there are to be any and some are left.
+// appendUnits writes whole units and, if smaller is not 0, what is left in the smaller unit, unless that is nothing.
 func appendUnits(dst []byte, seconds, unit int64, name byte, smaller int64, smallName byte) []byte {
 	dst = append(strconv.AppendInt(dst, seconds/unit, 10), name)
 	if smaller == 0 || seconds%unit < smaller {

@@ -13,8 +13,10 @@ import (
 
 // A stored object is unreadable if its bytes are no object (store.Sidecar.Unreadable): the disk has changed a bit, or
 // somebody has written something else to the log. Nothing but its key and revision is known. Every read or write that
-// meets it fails and names it (DEL-7); only forceDelete removes it.
+// meets it fails and names it (DEL-7); only forceDelete removes it. To skip it in lists would be worse: a controller
+// would take it for deleted, and delete what belongs to it.
 
+// unreadable is the error that names such an object.
 func unreadable(v *store.Version, why error) error {
 	return fmt.Errorf("unable to read the stored object %s: %w", v.Key, why)
 }
@@ -25,7 +27,8 @@ const maxUnreadable = 100
 // readFailures collects the unreadable objects that a read of a collection has met.
 type readFailures struct {
 	causes []apierr.Cause
-	more   bool // there are others, which are not named
+	// more: there are others, which the error does not name.
+	more bool
 }
 
 // add adds an object. full says that no more need to be looked for.
@@ -40,7 +43,7 @@ func (f *readFailures) add(v *store.Version) (full bool) {
 	return false
 }
 
-// err is the error about them, nil if there are none.
+// err is the error about them, in the words of the reference; nil if there are none.
 func (f *readFailures) err(r *Resource) error {
 	if len(f.causes) == 0 {
 		return nil
@@ -58,7 +61,9 @@ func (f *readFailures) err(r *Resource) error {
 }
 
 // claimUnread is claim for the removal of an unreadable object. What it claimed is not known from its bytes, so the
-// claims that name it are searched for; or, if it is a companion, its holder.
+// claims that name it are searched for: all claims in the store are read. If it is a companion, the holders are
+// searched for the one that claims its key, and the companion is renewed (draft.renew). Such a delete is rare enough
+// for a search of that length.
 func (d *draft) claimUnread(ctx context.Context) error {
 	r := d.rq.Resource
 	if d.dry || r.Claims == nil && r.Holder == nil {
@@ -98,7 +103,8 @@ func (d *draft) claimUnread(ctx context.Context) error {
 	return nil
 }
 
-// giveAllBack makes the commit remove all claims that name the object.
+// giveAllBack makes the commit remove all claims that name the object. giveBack checks for each found companion
+// whether its holder is this object.
 func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error {
 	var found []Claim
 	name := []byte(d.key().Name)
@@ -114,7 +120,7 @@ func (d *draft) giveAllBack(ctx context.Context, snapshot *store.Snapshot) error
 		}
 		over = ascend(ctx, snapshot, t.Stored.Path, "", "", func(v *store.Version) bool {
 			if v.Sidecar.Unreadable == nil {
-				found = append(found, Claim{Key: v.Key, Companion: t}) // giveBack looks whose it is
+				found = append(found, Claim{Key: v.Key, Companion: t})
 			}
 			return true
 		})
@@ -132,7 +138,9 @@ const forceVerb = "unsafe-delete-ignore-read-errors"
 
 // forceDelete removes an unreadable object (DEL-6). Its finalizers and grace period are not known, and admission has
 // nothing to look at. As in the reference, an object that cannot be converted to the version of the URL counts as
-// unreadable. A readable object is refused, so that this is no way around finalizers.
+// unreadable. A readable object is refused, so that this cannot be used to skip finalizers.
+//
+// Every attempt reads the newest version and decides again whether that is unreadable: somebody may have replaced it.
 func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	ok, reason, err := rq.Allowed(ctx, rq.asking(forceVerb))
@@ -158,7 +166,7 @@ func (d *draft) forceDelete(ctx context.Context) (*Result, error) {
 		}
 		_, _, failed := rq.Resource.live(ctx, n.live)
 		switch {
-		case ctx.Err() != nil: // a conversion that was broken off shows nothing
+		case ctx.Err() != nil: // a conversion that was cancelled does not mean that the object is unreadable
 			return nil, commitFailed(ctx.Err())
 		case failed == nil:
 			return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,

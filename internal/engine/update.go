@@ -11,9 +11,13 @@ import (
 	"plinth/object"
 )
 
+// modified is the reference's message for a lost update. Clients search for it, to read the object again and retry.
 const modified = "the object has been modified; please apply your changes to the latest version and try again"
 
 // Update replaces an object (PUT to a name, WRITE-1). Types that allow it get an object that does not exist created.
+//
+// A body with a resourceVersion is an update of that version: after a lost race the next attempt finds another live
+// version and answers 409 (stale). A body without one replaces whatever is live, so it is repeated until it does.
 func (e *Engine) Update(ctx context.Context, rq *Request, body object.Parsed) (result *Result, err error) {
 	d := e.draft(rq, updates)
 	defer d.tell(&result)
@@ -55,20 +59,21 @@ func (d *draft) update(ctx context.Context) (*Result, error) {
 	return d.change(ctx)
 }
 
-// createOnUpdate is a PUT to a name that no object has (URI-4).
+// createOnUpdate is a PUT to a name that no object has (URI-4). A uid in the body means an object that existed
+// before, so the create is refused; a resourceVersion is dropped, as in the reference.
 func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	rq := d.rq
 	if !rq.Resource.CreateOnUpdate || rq.Subresource != nil {
 		return nil, rq.notFound()
 	}
-	if uid := d.sent.At("metadata", "uid").Str(); uid != "" { // it is meant for an object that was there
+	if uid := d.sent.At("metadata", "uid").Str(); uid != "" {
 		return nil, apierr.NewConflict(rq.Resource.Type(), rq.Name,
 			fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: ", uid))
 	}
 	if _, err := parseVersion(d.sent.At("metadata", "resourceVersion").Str()); err != nil {
 		return nil, err
 	}
-	d.sent = d.sent.WithoutAt("metadata", "resourceVersion") // that of an object that is no more
+	d.sent = d.sent.WithoutAt("metadata", "resourceVersion")
 	d.upserts = true
 	if err := rq.met(0); err != nil {
 		return nil, err
@@ -76,8 +81,8 @@ func (d *draft) createOnUpdate(ctx context.Context) (*Result, error) {
 	return d.create(ctx)
 }
 
-// madeMeanwhile says that a write that was to create the object found that somebody else had just created it. It is
-// repeated as a write to that object.
+// madeMeanwhile says that an attempt was to create the object, and found that somebody else had created it since it
+// read. The verb is repeated, as a write to that object.
 func (d *draft) madeMeanwhile(err error) bool {
 	return d.live == nil && apierr.Is(err, apierr.AlreadyExists)
 }
@@ -116,7 +121,7 @@ func (rq *Request) stale(live *store.Version, seen int64, obj object.Value) erro
 	return nil
 }
 
-// unconditional says whether a write may leave out the resourceVersion. A body that has a kind of its own, a Scale,
+// unconditional says whether a write may leave out the resourceVersion. One with a body of another kind, a Scale,
 // always may.
 func (rq *Request) unconditional() bool {
 	return rq.Resource.UnconditionalUpdate || rq.otherKind()

@@ -15,7 +15,7 @@ import (
 // initialBatch is how many initial events are made at a time.
 const initialBatch = 512
 
-// restingEvents is the capacity that a waiting watch keeps for events.
+// restingEvents is the capacity for events that a watch keeps while it waits. There are thousands of waiting watches.
 const restingEvents = 64
 
 // Watch is a running watch: first the initial events, if the client asked for them, then what the history has behind
@@ -42,20 +42,34 @@ const restingEvents = 64
 // The store compares the terms of a selector with an index and wakes only watches that a record may concern
 // (selection.term), so cursor passes over the others without reading them. Its revision still rises: a bookmark says
 // so, and a client that reconnects with it does not have to be told what the history may have dropped by then.
+//
+// One goroutine uses a Watch; Close may be called by another one.
 type Watch struct {
 	rq       *Request
 	sel      selection
 	prefix   string
-	initial  *store.Snapshot // what has still to be told of the beginning; nil when done
+	initial  *store.Snapshot // the state of which initial events are still to be sent; nil: none are left
 	from     string          // the name at which the initial events go on
-	announce bool            // a bookmark says where the initial events end
+	announce bool            // a bookmark is sent behind the initial events
 	cursor   *store.Cursor
 	start    int64 // the revision that the watch began after
 	check    watchCheck
 	events   []Event
 }
 
-// Watch starts a watch (WATCH-2, WATCH-5).
+// Watch starts a watch (WATCH-2, WATCH-5). What it begins with:
+//
+//	resourceVersion   sendInitialEvents   initial events of          then the changes after
+//	n > 0             – or false          nothing                    n
+//	none, 0           –                   the newest snapshot        that snapshot
+//	any               true                a snapshot not older       that snapshot
+//	none, 0           false               nothing                    the newest revision
+//
+// A resourceVersion that is empty asks for the newest state, so the store waits until it has that; 0 takes what is
+// there. The snapshot and the cursor need no common lock: the cursor starts at the revision of the snapshot, and the
+// history has everything after it.
+//
+// A watch from before the life of the kind is refused with 410: the events from then have another form.
 func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch, error) {
 	sel, err := rq.selects(o.ListOptions)
 	if err != nil {
@@ -98,19 +112,21 @@ func (e *Engine) Watch(ctx context.Context, rq *Request, o WatchOptions) (*Watch
 	return w, err
 }
 
+// tooOld is 410: the history does not reach back to the revision.
 func tooOld(revision, have int64) error {
 	return apierr.NewExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, have))
 }
 
 // Next waits for events and returns them in the order of revisions. The slice is valid until the next call. The error
-// is that of ctx, ErrOver, or an apierr with reason Expired if the history no longer reaches back to the watch.
+// is that of ctx, ErrOver, or an API error with reason Expired if the history no longer reaches back to the watch.
 func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 	w.rest()
 	if w.initial != nil {
 		return w.nextInitial(ctx)
 	}
 	for len(w.events) == 0 {
-		if err := ctx.Err(); err != nil { // a busy collection of which nothing is selected never makes the cursor wait
+		// The cursor looks at ctx only when it finds no records, and these may be records that are not selected.
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		records, err := w.wait(ctx)
@@ -120,7 +136,7 @@ func (w *Watch) Next(ctx context.Context) ([]Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, record := range records { // a bounded number
+		for _, record := range records {
 			w.add(ctx, record)
 		}
 	}
@@ -142,11 +158,12 @@ func (w *Watch) wait(ctx context.Context) ([]*store.Record, error) {
 	return records, err
 }
 
-// ErrOver ends a watch, and is no failure: the kind is no longer served in the form in which the watch has sent it.
+// ErrOver ends a watch without a failure: the kind is no longer served in the form in which the watch has sent it.
+// The client reconnects and is served in the new form.
 var ErrOver = errors.New("engine: the kind that is watched is no longer served as it was")
 
-// rest drops the last events, so that a waiting watch keeps no version alive, and the capacity for a batch of initial
-// events, too.
+// rest drops the last events, so that a waiting watch keeps no version in memory, and also gives up the capacity for
+// a batch of initial events.
 func (w *Watch) rest() {
 	clear(w.events)
 	if w.events = w.events[:0]; w.initial == nil && cap(w.events) > restingEvents {
@@ -155,7 +172,8 @@ func (w *Watch) rest() {
 }
 
 // nextInitial returns the next batch of initial events. It may be empty if ctx ends, or if nothing in this part is
-// selected.
+// selected. The batch is bounded in events and in bytes to convert, so that a watch of a large collection sends its
+// first events at once and needs memory for one batch only.
 func (w *Watch) nextInitial(ctx context.Context) ([]Event, error) {
 	more, steps, converted := false, 0, 0
 	w.initial.Ascend(w.rq.Resource.Stored.Path, w.prefix, w.from, func(v *store.Version) bool {
@@ -203,7 +221,7 @@ func (w *Watch) add(ctx context.Context, record *store.Record) {
 		w.tell(ctx, Added, is, record.Revision, record)
 	case is != nil:
 		w.tell(ctx, Modified, is, record.Revision, record)
-	case record.New != nil: // it has left the selection, and is told of as it was there last
+	case record.New != nil: // it has left the selection of this watch alone
 		w.tell(ctx, Deleted, was, record.Revision, nil)
 	default:
 		w.tell(ctx, Deleted, was, record.Revision, record)

@@ -8,7 +8,7 @@ import (
 	"plinth/internal/store"
 )
 
-// watchCheck follows what a watch has told, as a client would that keeps the objects it hears of:
+// watchCheck follows the events that a watch returns, as a client does that keeps the objects it hears of:
 //
 //	revisions rise from event to event, and from bookmark to bookmark; initial events are in the order of names
 //	told[name] = the object of this name is in the selection, where that is known
@@ -31,7 +31,7 @@ func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.
 		c.told = map[string]bool{}
 	}
 	was, known := c.told[name]
-	// A selection that parses an object may fail, or be broken off, and then lets through what it cannot decide about.
+	// A selection that parses an object may fail, or be cancelled, and then selects what it cannot decide about.
 	parses := w.sel.asked != nil && w.sel.asked.Served != w.sel.asked.Stored.Storage
 	if known && ctx.Err() == nil && v.Sidecar.Unreadable == nil && !parses {
 		assert(was == (t != Added), "%s is told as %s, told before: %v", v.Key, t, was)
@@ -39,7 +39,7 @@ func (c *watchCheck) event(ctx context.Context, w *Watch, t EventType, v *store.
 	c.told[name] = t != Deleted
 }
 
-// bookmark is called for every revision that a bookmark may tell.
+// bookmark is called for every revision that a bookmark may carry.
 func (c *watchCheck) bookmark(revision int64) {
 	assert(revision >= c.last, "a bookmark tells revision %d behind %d", revision, c.last)
 }
