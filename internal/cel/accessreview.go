@@ -11,14 +11,14 @@ import (
 	kube "k8s.io/apiserver/pkg/cel"
 )
 
-// AccessCondition says of the spec of a SubjectAccessReview, which it knows as "request", whether somebody is to be
-// asked about it. An administrator writes it; what it may cost when it runs is bounded as that of rules is.
+// AccessCondition is a condition on the spec of a SubjectAccessReview, the variable request. An authorization webhook
+// is asked only if its conditions hold. Administrators write them; the cost of one evaluation is limited as for rules.
 type AccessCondition struct {
 	source  string
 	program cel.Program
 }
 
-// CompileAccessCondition compiles a condition. The error has the words of the reference.
+// CompileAccessCondition compiles a condition. Errors are worded as in the reference.
 func CompileAccessCondition(source string) (*AccessCondition, error) {
 	env, err := accessReviews()
 	if err != nil {
@@ -38,8 +38,8 @@ func CompileAccessCondition(source string) (*AccessCondition, error) {
 	return &AccessCondition{source, program}, nil
 }
 
-// Holds evaluates the condition. The request has each member of type string, even where it is empty; others may be
-// missing.
+// Holds evaluates the condition. All members of type string have to be in the request, even if they are empty; others
+// may be missing.
 func (c *AccessCondition) Holds(ctx context.Context, request map[string]any) (bool, error) {
 	variables, err := interpreter.NewActivation(map[string]any{"request": request})
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *AccessCondition) Holds(ctx context.Context, request map[string]any) (bo
 	return bool(holds), nil
 }
 
-// accessReviews is the environment of conditions on access reviews.
+// accessReviews is the environment of these conditions.
 var accessReviews = sync.OnceValues(func() (*cel.Env, error) {
 	object := func(name string, members map[string]*kube.DeclType) *kube.DeclType {
 		fields := make(map[string]*kube.DeclField, len(members))

@@ -19,17 +19,17 @@ import (
 	"k8s.io/apiserver/pkg/cel/lazy"
 )
 
-// This file is what an AuthenticationConfiguration says in CEL: expressions over the claims of a token, which make a
-// user of it or demand something of it, and expressions over that user. An administrator writes them, and they are
-// compiled once, when the configuration is read. What they are run on comes from a stranger: a token that its issuer
-// has signed, with claims of any form.
+// The expressions of an AuthenticationConfiguration: over the claims of a token, to map them to a user or to require
+// something of them, and over that user. Administrators write the expressions, and they are compiled once, when the
+// configuration is read. Their input is not trusted: the claims come from a token, which is signed by its issuer but
+// may have any form.
 
 const (
 	claimsVariable = "claims"
 	userVariable   = "user"
 )
 
-// The environments of expressions over claims and over users, built for the first expression of all.
+// The environments of expressions over claims and over users. They are built on first use.
 var (
 	claimsEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 		return withVariable(claimsVariable, kube.NewMapType(kube.StringType, kube.AnyType, -1))
@@ -47,7 +47,7 @@ var (
 	})
 )
 
-// withVariable is the environment of what is stored already, with one variable.
+// withVariable is the environment for stored expressions, with one variable.
 func withVariable(name string, of *kube.DeclType) (*cel.Env, error) {
 	env, err := storedRules()
 	if err != nil {
@@ -69,8 +69,8 @@ type TokenExpression struct {
 	tree    *ast.AST
 }
 
-// CompileClaims compiles an expression over the variable claims. A condition has to be of type bool; what other
-// expressions come to is known only when they are run. Path is where the expression stands.
+// CompileClaims compiles an expression over the variable claims. A condition must have the type bool. The type of
+// other expressions is checked when they run. path is the expression's place in the configuration.
 func CompileClaims(source string, condition bool, path *field.Path) (*TokenExpression, *field.Error) {
 	return compileTokenExpression(claimsEnvironment, source, condition, path)
 }
@@ -100,7 +100,7 @@ func compileTokenExpression(of func() (*cel.Env, error), source string, conditio
 	return &TokenExpression{Source: source, program: program, tree: compiled.NativeRep()}, nil
 }
 
-// UsesClaim says whether the expression asks for a claim by name, claims.email or claims.?email.
+// UsesClaim says whether the expression accesses a claim by its name: claims.email or claims.?email.
 func (e *TokenExpression) UsesClaim(name string) bool {
 	found := false
 	ast.PreOrderVisit(e.tree.Expr(), ast.NewExprVisitor(func(at ast.Expr) {
@@ -123,13 +123,13 @@ func (e *TokenExpression) UsesClaim(name string) bool {
 
 func isClaims(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == claimsVariable }
 
-// Input is what expressions are run on. It is not to be used by two goroutines at the same time.
+// Input is the variable that expressions run on. It must not be used concurrently.
 type Input struct {
 	name  string
 	value *lazy.MapValue
 }
 
-// Claims are the claims of a token, as JSON. One is parsed when an expression asks for it.
+// Claims makes an Input of the claims of a token. A claim is parsed when an expression accesses it.
 func Claims(claims map[string]json.RawMessage) *Input {
 	value := lazy.NewMapValue(types.NewObjectType("kubernetes.claims"))
 	for name, text := range claims {
@@ -144,7 +144,7 @@ func Claims(claims map[string]json.RawMessage) *Input {
 	return &Input{claimsVariable, value}
 }
 
-// User is a user.
+// User makes an Input of a user.
 func User(name, uid string, groups []string, extra map[string][]string) *Input {
 	value := lazy.NewMapValue(types.NewObjectType("kubernetes.UserInfo"))
 	for name, of := range map[string]any{"username": name, "uid": uid, "groups": groups, "extra": extra} {
@@ -159,10 +159,10 @@ func (i *Input) ResolveName(name string) (any, bool) { return i.value, name == i
 // Parent implements interpreter.Activation.
 func (i *Input) Parent() interpreter.Activation { return nil }
 
-// Result is what an expression has come to.
+// Result is the result of an expression.
 type Result struct{ value ref.Val }
 
-// Run runs the expression.
+// Run evaluates the expression.
 func (e *TokenExpression) Run(ctx context.Context, on *Input) (Result, error) {
 	value, _, err := run(ctx, e.program, on)
 	if err != nil {
@@ -171,13 +171,13 @@ func (e *TokenExpression) Run(ctx context.Context, on *Input) (Result, error) {
 	return Result{value}, nil
 }
 
-// Text is the result as a text, if it is one.
+// Text returns the result if it is a string.
 func (r Result) Text() (string, bool) {
 	text, ok := r.value.(types.String)
 	return string(text), ok
 }
 
-// Bool is the result as a truth value, if it is one.
+// Bool returns the result if it is a bool.
 func (r Result) Bool() (value, ok bool) {
 	is, ok := r.value.(types.Bool)
 	return bool(is), ok
@@ -185,7 +185,7 @@ func (r Result) Bool() (value, ok bool) {
 
 var errNoTexts = errors.New("expression must return a string or a list of strings")
 
-// Texts are the texts of a list, or the one text, which the result is. Null is none, and empty texts are left out.
+// Texts returns the result if it is a string or a list of strings. Null is an empty list; empty strings are omitted.
 func (r Result) Texts() ([]string, error) {
 	var items []any
 	switch r.value.Type().TypeName() {
@@ -220,9 +220,9 @@ func (r Result) Texts() ([]string, error) {
 	return texts, nil
 }
 
-// A claim like example.com/role cannot be written as a field; claims.example__dot__com__slash__role is. The checker
-// knows of no fields in a claim, whose type it does not know, so the names are taken back to what they stand for when
-// they are looked up: in the map of claims by package lazy, and in maps at any depth below by what follows.
+// A claim such as example.com/role is no identifier, so expressions write claims.example__dot__com__slash__role. The
+// compiler cannot resolve the name, because it does not know the type of a claim. Therefore names are unescaped when
+// they are looked up: in the map of claims by package lazy, and in maps below it, at any depth, by these types.
 
 func unescaping(v ref.Val) ref.Val {
 	switch v := v.(type) {
@@ -236,7 +236,7 @@ func unescaping(v ref.Val) ref.Val {
 
 type unescapingMap struct{ traits.Mapper }
 
-// Find looks a key up.
+// Find looks up a key. If the key is an escaped name, it looks up the name.
 func (m unescapingMap) Find(key ref.Val) (ref.Val, bool) {
 	if escaped, ok := key.(types.String); ok {
 		if name, ok := kube.Unescape(string(escaped)); ok {
@@ -249,5 +249,5 @@ func (m unescapingMap) Find(key ref.Val) (ref.Val, bool) {
 
 type unescapingList struct{ traits.Lister }
 
-// Get is an item.
+// Get returns an item.
 func (l unescapingList) Get(index ref.Val) ref.Val { return unescaping(l.Lister.Get(index)) }

@@ -14,29 +14,29 @@ import (
 	"plinth/schema"
 )
 
-// Rules are the rules of one custom type. They are compiled when values are validated, and shared by all who validate.
+// Rules are the rules of one custom type. They are compiled on first use, and may be used concurrently.
 type Rules struct {
-	t     func() *schema.Type
-	cache *Cache
-	made  atomic.Pointer[made]
-	used  atomic.Bool // since the cache looked last
+	t        func() *schema.Type
+	cache    *Cache
+	compiled atomic.Pointer[compiledRules]
+	used     atomic.Bool // since the cache's last sweep
 }
 
-// made is what has been compiled of Rules.
-type made struct {
+// compiledRules is what is compiled of Rules.
+type compiledRules struct {
 	root  *place
-	rules int // below root
+	rules int // at and below root
 }
 
-// Compile makes the rules of a custom type that are kept as long as the Rules are. Nothing is compiled yet.
+// Compile returns the rules of a custom type without a cache: once compiled, they stay. Nothing is compiled yet.
 func Compile(t *schema.Type) *Rules { return &Rules{t: func() *schema.Type { return t }} }
 
-// Validate runs the rules on an object, or on the object that is to replace old; old is null for a new one. What is
-// wrong with a part that the update does not change is a warning.
+// Validate runs the rules on an object, or on the object that replaces old; old is null for a new one. If a rule fails
+// on a part that the update does not change, it returns a warning in place of an error.
 //
-// found is what else is wrong with the object, which is to be known before: rules are not run on one whose values are
-// of other types than the schema's, are missing, or are longer than it allows. What rules cost is bounded on that
-// condition alone. One error then says that they have not been run. The end of the context is an error as well.
+// found has the errors that the schema found in the object. Rules are not run if a value has the wrong type, is
+// missing or is too long, because the estimated cost of rules holds only for objects without such errors. One error
+// then says so. A cancelled context is an error, too.
 func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field.ErrorList) (errs field.ErrorList,
 	warnings []string) {
 	root := r.root()
@@ -57,7 +57,7 @@ func (r *Rules) Validate(ctx context.Context, obj, old object.Value, found field
 	return d.errs, d.warnings
 }
 
-// blocks says of an error whether rules are not run because of it.
+// blocks says whether rules are not run because of this error.
 func blocks(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany,
@@ -67,12 +67,12 @@ func blocks(err *field.Error) bool {
 	return false
 }
 
-// Budget is what the rules of one object may cost together, or those of all defaults of one schema.
+// Budget is the largest cost of all rules of one object, or of all defaults of one schema.
 const Budget int64 = limits.RuntimeCELCostBudget
 
-// ValidateDefault runs the rules on the default of a schema node, which path leads to: as a value that replaces
-// itself, and, if that is right, as a new one. It returns what is left of the budget, which is negative when it is
-// used up.
+// ValidateDefault runs the rules on the default at a schema node, whose path is given: as an update that changes
+// nothing, and if there is no error as a new value. It returns the remaining budget, which is negative if the budget
+// is exceeded.
 func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.Value,
 	budget int64) (field.ErrorList, int64) {
 	root := r.root()
@@ -96,22 +96,22 @@ func (r *Rules) ValidateDefault(ctx context.Context, path *field.Path, v object.
 	return errs, left
 }
 
-// root is the compiled rules; nil if the type has none.
+// root returns the compiled rules; nil if the type has none.
 func (r *Rules) root() *place {
 	if !r.used.Load() {
 		r.used.Store(true)
 	}
-	m := r.made.Load()
+	m := r.compiled.Load()
 	if m == nil {
-		m = &made{}
+		m = &compiledRules{}
 		if t := r.t(); hasRules(t) {
 			shapes := shapes{}
 			m.root = shapes.build(t, shapes.of(t))
 			m.rules = m.root.count()
 		}
-		if !r.made.CompareAndSwap(nil, m) {
-			// Somebody else was faster, or it has just been dropped again: this one serves this caller either way.
-			if other := r.made.Load(); other != nil {
+		if !r.compiled.CompareAndSwap(nil, m) {
+			// Another caller was faster, or the cache has dropped the rules since. This value is right in both cases.
+			if other := r.compiled.Load(); other != nil {
 				m = other
 			}
 		} else if r.cache != nil && m.root != nil {
@@ -121,12 +121,15 @@ func (r *Rules) root() *place {
 	return m.root
 }
 
-// Cache lets go of compiled rules that are not used. It holds a bounded number of them; the zero Cache is ready.
+// Cache bounds how many rules are compiled, and drops those that are not used. The zero Cache is ready to use.
 //
-//	Σ held.count ≤ most, or one alone is held
+// Invariant: Σ held.count ≤ most, or only one is held.
+//
+// Rules do not belong to the cache: it only clears their compiled form, and they compile again on next use. Without a
+// bound, a cluster with thousands of definitions would keep every rule that was ever used: 60 KiB each.
 type Cache struct {
 	mu    sync.Mutex
-	rules []held // those that are compiled, in the order in which they were
+	rules []held // the compiled ones, oldest first
 	timer *time.Timer
 }
 
@@ -137,17 +140,17 @@ type held struct {
 }
 
 const (
-	// idle is how often the cache looks which rules have not been used since it looked last.
+	// idle is the time between two sweeps.
 	idle = 2 * time.Minute
-	// most is how many rules stay compiled: one takes up to 60 KiB, most of it an environment for each place.
+	// most is how many rules stay compiled. One takes up to 60 KiB, most of it for the environment of its place.
 	most = 512
 )
 
-// Rules makes the rules of a custom type, which is asked for when they are compiled, and is not held when they are let
-// go.
+// Rules returns the rules of a custom type. t is called when they are compiled, and its result is not kept when the
+// compiled rules are dropped.
 func (c *Cache) Rules(t func() *schema.Type) *Rules { return &Rules{t: t, cache: c} }
 
-// add notes that rules have been compiled.
+// add records that rules have been compiled, and drops others if there are too many.
 func (c *Cache) add(r *Rules, count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,12 +158,12 @@ func (c *Cache) add(r *Rules, count int) {
 		c.sweep()
 	}
 	for len(c.rules) > 0 && c.count()+count > most {
-		c.rules[0].made.Store(nil)
+		c.rules[0].compiled.Store(nil)
 		c.rules = slices.Delete(c.rules, 0, 1)
 	}
 	c.rules = append(c.rules, held{r, count})
 	if c.timer == nil {
-		c.timer = time.AfterFunc(idle, c.look)
+		c.timer = time.AfterFunc(idle, c.dropIdle)
 	}
 }
 
@@ -171,8 +174,8 @@ func (c *Cache) count() (n int) {
 	return n
 }
 
-// look drops what is idle, and comes back as long as there is something left.
-func (c *Cache) look() {
+// dropIdle drops idle rules. It runs again after a while if any are left.
+func (c *Cache) dropIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.sweep(); len(c.rules) > 0 {
@@ -182,14 +185,14 @@ func (c *Cache) look() {
 	}
 }
 
-// sweep drops the rules that have not been used since the last sweep.
+// sweep drops the rules that were not used since the last sweep.
 func (c *Cache) sweep() {
 	kept := c.rules[:0]
 	for _, r := range c.rules {
 		if r.used.Swap(false) {
 			kept = append(kept, r)
 		} else {
-			r.made.Store(nil)
+			r.compiled.Store(nil)
 		}
 	}
 	clear(c.rules[len(kept):])

@@ -34,8 +34,8 @@ func TestCacheLetsGo(t *testing.T) {
 		}
 		time.Sleep(3 * idle)
 		synctest.Wait()
-		if rules.made.Load() != nil || len(cache.rules) != 0 || cache.timer != nil {
-			t.Errorf("idle rules are held: %v, %d, %v", rules.made.Load(), len(cache.rules), cache.timer)
+		if rules.compiled.Load() != nil || len(cache.rules) != 0 || cache.timer != nil {
+			t.Errorf("idle rules are held: %v, %d, %v", rules.compiled.Load(), len(cache.rules), cache.timer)
 		}
 		if use(); asked != 2 {
 			t.Errorf("rules that were let go were compiled %d times", asked)

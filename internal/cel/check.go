@@ -12,35 +12,35 @@ import (
 	"plinth/schema"
 )
 
-// Limits of estimated costs of a definition.
+// Limits of estimated costs (see the package comment), as in the reference.
 const (
-	ruleLimit       = 10_000_000  // of one expression, over all values at its place
-	definitionLimit = 100_000_000 // of all expressions of a schema together
+	ruleLimit       = 10_000_000  // of one rule, for all values at its node
+	definitionLimit = 100_000_000 // of all rules of a schema together
 )
 
-// CheckOptions is what else is known of a definition whose rules are checked.
+// CheckOptions are what Check needs to know of the definition.
 type CheckOptions struct {
-	// Skip says of a path whether the rules of the schema there are not to be looked at, because something else is
-	// wrong there or below. Nil: none are skipped.
+	// Skip says whether the rules at this path are not checked, because the schema there or below has other errors.
+	// Nil: all are checked.
 	Skip func(path string) bool
-	// Unchanged says that the schema is stored already: each of its rules may cost what it costs.
+	// Unchanged says that this schema is stored already. Then a single rule may exceed its limit.
 	Unchanged bool
-	// Stored says whether an expression (a messageExpression if message is set) stands in the definition that is
-	// replaced. It is compiled with all that this version knows, others with what the version before knows as well.
-	// Nil: none does.
+	// Stored says whether an expression (a messageExpression if message is set) is in the stored definition. Stored
+	// expressions may use all functions of this version; others only those that the previous version has, too. Nil:
+	// none is stored.
 	Stored func(expression string, message bool) bool
 }
 
-// Check says what is wrong with the rules of a custom type, which path leads to: rules that do not compile, that may
-// cost too much, each or together, or that use oldSelf where nothing can be compared. How rules are written down (that
-// they are not empty, have a reason that there is) is not looked at.
+// Check returns the errors of a custom type's rules. path is the path of its schema. An error is a rule that does not
+// compile, is too expensive alone or with the others, or uses oldSelf where there is no old value to compare with. The
+// form of rules (not empty, a known reason) is checked elsewhere.
 func Check(t *schema.Type, path *field.Path, o CheckOptions) field.ErrorList {
 	if !hasRules(t) {
 		return nil
 	}
 	k := &check{CheckOptions: o, shapes: shapes{}}
 	once := uint64(1)
-	k.at(&spot{t: t, path: path, most: &once})
+	k.at(&node{t: t, path: path, count: &once})
 	if k.total > definitionLimit {
 		for _, e := range k.expensive {
 			k.errs = append(k.errs, field.Forbidden(e.path,
@@ -53,44 +53,46 @@ func Check(t *schema.Type, path *field.Path, o CheckOptions) field.ErrorList {
 	return k.errs
 }
 
-// check is one check of one schema.
+// check is one call of Check.
 type check struct {
 	CheckOptions
 	shapes    shapes
 	errs      field.ErrorList
 	total     uint64
-	expensive []expense // the four largest
+	expensive []ruleCost // the four most expensive, for the error
 }
 
-type expense struct {
+type ruleCost struct {
 	path *field.Path
 	cost uint64
 }
 
-// spot is a node of the schema that is looked at.
-type spot struct {
+// node is a node of the schema, with its parents.
+type node struct {
 	t    *schema.Type
 	path *field.Path
-	up   *spot
-	name string // of the field that it is; else it is what up has as elements
-	most *uint64
-	// apart is the path of the outermost list above whose items have no old ones.
-	apart *field.Path
+	up   *node
+	name string // of the field; "" if the node is the element of up
+	// count is how many values an object can have at this node at most; nil if the schema does not limit it.
+	count *uint64
+	// uncorrelated is the path of the outermost list above whose items cannot be matched with the old ones; nil if
+	// there is none. Only items of lists of type map can be matched.
+	uncorrelated *field.Path
 
-	// What follows is there when a rule of the spot or of one below has been asked for.
+	// The shape that rules are compiled against, or an error. Set by declared.
 	resolved bool
 	shape    *shape
 	err      error
 }
 
-// within says whether the spot or one above it has rules.
-func (s *spot) within() bool {
+// within says whether the node or one above it has rules.
+func (s *node) within() bool {
 	return s != nil && (s.t.Custom != nil && len(s.t.Custom.Rules) > 0 || s.up.within())
 }
 
-// declared is the shape that the rules of the spot are compiled against. It is the one that rules above see there, if
-// there are any and they can see it.
-func (k *check) declared(s *spot) (*shape, error) {
+// declared returns the shape that the rules of a node are compiled against. If a node above has rules, it is the part
+// of that node's shape, as in the reference, unless those rules cannot access the part.
+func (k *check) declared(s *node) (*shape, error) {
 	if s.resolved {
 		return s.shape, s.err
 	}
@@ -119,44 +121,44 @@ func (k *check) declared(s *spot) (*shape, error) {
 	return s.shape, s.err
 }
 
-// at checks what is below a spot, and then the spot.
-func (k *check) at(s *spot) {
+// at checks the nodes below a node, and then the node.
+func (k *check) at(s *node) {
 	t := s.t
 	if of := t.Additional(); of != nil {
-		k.at(&spot{t: of, path: s.path.Child("additionalProperties"), up: s, most: s.below(), apart: s.apart})
+		k.at(&node{t: of, path: s.path.Child("additionalProperties"), up: s, count: s.below(), uncorrelated: s.uncorrelated})
 	}
 	for i := range t.Fields {
 		name := t.Fields[i].Name
 		if of := fieldType(t, name); of != nil {
-			k.at(&spot{t: of, path: s.path.Child("properties").Key(name), up: s, name: name, most: s.below(), apart: s.apart})
+			k.at(&node{t: of, path: s.path.Child("properties").Key(name), up: s, name: name, count: s.below(),
+				uncorrelated: s.uncorrelated})
 		}
 	}
 	if of := t.Items(); of != nil {
-		apart := s.apart
-		if apart == nil && !(t.Kind == schema.List && t.ListType == schema.Associative) {
-			apart = s.path
+		uncorrelated := s.uncorrelated
+		if uncorrelated == nil && !(t.Kind == schema.List && t.ListType == schema.Associative) {
+			uncorrelated = s.path
 		}
-		k.at(&spot{t: of, path: s.path.Child("items"), up: s, most: s.below(), apart: apart})
+		k.at(&node{t: of, path: s.path.Child("items"), up: s, count: s.below(), uncorrelated: uncorrelated})
 	}
 	if t.Custom != nil && len(t.Custom.Rules) > 0 && (k.Skip == nil || !k.Skip(s.path.String())) {
 		k.rules(s, t.Custom.Rules)
 	}
 }
 
-// below is how many values there can be directly below all values of a spot together; nil where the schema does not
-// bound it.
-func (s *spot) below() *uint64 {
+// below is the count of the nodes directly below; nil if it has no limit.
+func (s *node) below() *uint64 {
 	c := s.t.Custom
 	if c == nil {
 		c = &schema.Constraints{}
 	}
 	factor := uint64(1)
 	switch said := c.MaxItems; {
-	case s.most == nil:
+	case s.count == nil:
 		return nil
 	case s.t.Kind == schema.Map || s.t.Kind == schema.Struct:
 		if !s.t.HasAdditional() {
-			return s.most
+			return s.count
 		}
 		said = c.MaxProperties
 		fallthrough
@@ -166,11 +168,11 @@ func (s *spot) below() *uint64 {
 		}
 		factor = uint64(max(*said, 0))
 	}
-	most := times(*s.most, factor)
+	most := times(*s.count, factor)
 	return &most
 }
 
-func (k *check) rules(s *spot, rules []schema.Rule) {
+func (k *check) rules(s *node, rules []schema.Rule) {
 	path := s.path.Child("x-kubernetes-validations")
 	self, err := k.declared(s)
 	if err != nil {
@@ -193,14 +195,14 @@ func (k *check) rules(s *spot, rules []schema.Rule) {
 	}
 }
 
-// program tells what is wrong with a compiled rule.
-func (k *check) program(s *spot, p *program, path *field.Path, self *shape) {
-	times_ := self.cardinality()
-	if s.most != nil {
-		times_ = *s.most
+// program checks a compiled rule.
+func (k *check) program(s *node, p *program, path *field.Path, self *shape) {
+	count := self.cardinality()
+	if s.count != nil {
+		count = *s.count
 	}
 	rule := path.Child("rule")
-	k.cost(rule, "estimated rule cost", times(p.cost, times_))
+	k.cost(rule, "estimated rule cost", times(p.cost, count))
 	if p.broken != "" {
 		k.errs = append(k.errs, field.Invalid(rule, shown(p.rule), p.broken))
 	}
@@ -209,9 +211,9 @@ func (k *check) program(s *spot, p *program, path *field.Path, self *shape) {
 	} else if p.message != nil {
 		k.cost(message, "estimated messageExpression cost", p.messageCost)
 	}
-	if p.usesOldSelf && s.apart != nil {
+	if p.usesOldSelf && s.uncorrelated != nil {
 		k.errs = append(k.errs, field.Invalid(rule, p.rule.Rule,
-			fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", s.apart)))
+			fmt.Sprintf("oldSelf cannot be used on the uncorrelatable portion of the schema within %v", s.uncorrelated)))
 	}
 	if !p.usesOldSelf && p.rule.OptionalOldSelf != nil {
 		k.errs = append(k.errs, field.Invalid(path.Child("optionalOldSelf"), *p.rule.OptionalOldSelf,
@@ -219,7 +221,7 @@ func (k *check) program(s *spot, p *program, path *field.Path, self *shape) {
 	}
 }
 
-// cost adds an estimated cost, and tells if it alone is too high.
+// cost adds an estimated cost to the total. It is an error if it alone exceeds the limit.
 func (k *check) cost(path *field.Path, what string, cost uint64) {
 	if cost > ruleLimit && !k.Unchanged {
 		k.errs = append(k.errs, field.Forbidden(path, overLimit(what, cost, ruleLimit)))
@@ -232,8 +234,8 @@ func (k *check) cost(path *field.Path, what string, cost uint64) {
 	if cost < definitionLimit/100 {
 		return
 	}
-	k.expensive = append(k.expensive, expense{path, cost})
-	slices.SortStableFunc(k.expensive, func(a, b expense) int { return cmp.Compare(b.cost, a.cost) })
+	k.expensive = append(k.expensive, ruleCost{path, cost})
+	slices.SortStableFunc(k.expensive, func(a, b ruleCost) int { return cmp.Compare(b.cost, a.cost) })
 	k.expensive = k.expensive[:min(len(k.expensive), 4)]
 }
 
@@ -251,7 +253,7 @@ func overLimit(what string, cost, limit uint64) string {
 			"maxLength where arrays, maps, and strings are declared)", what, times)
 }
 
-// shown is a rule as errors repeat it: with all its members, under the names that the reference has for them in Go.
+// shown is a rule as errors print it: with the names of the reference's Go fields.
 func shown(r *schema.Rule) any {
 	var reason *string
 	if r.Reason != "" {

@@ -17,33 +17,34 @@ import (
 // program is one compiled rule.
 type program struct {
 	rule          *schema.Rule
-	run           cel.Program // nil: the rule is empty, or broken
-	message       cel.Program // nil: there is no messageExpression, or it is broken
+	run           cel.Program // nil: the rule is empty or does not compile
+	message       cel.Program // nil: there is no messageExpression, or it does not compile
 	broken        string      // why the rule did not compile
 	brokenMessage string
 	usesOldSelf   bool
 	cost          uint64 // estimated, of one run
 	messageCost   uint64
-	fieldPath     string // below self, as paths are printed
+	fieldPath     string // the rule's fieldPath, as errors print it
 }
 
 func (p *program) optional() bool { return p.rule.OptionalOldSelf != nil && *p.rule.OptionalOldSelf }
 
-// compiler compiles the rules of one place. What it takes from the environments is made when a rule asks for it.
+// compiler compiles the rules of one place. Environments are created when a rule needs them.
 type compiler struct {
 	self *shape
-	name string // of the type of self
+	name string // the name of self's type
 	envs map[envKey]*cel.Env
 }
 
 type envKey struct{ stored, optional bool }
 
 func newCompiler(self *shape) *compiler {
-	// The number keeps rules from naming the type, and with that from depending on what this server calls it.
+	// A rule must not be able to name the type of self: it would depend on the name. So the name contains a number
+	// that rules cannot know.
 	return &compiler{self: self, name: fmt.Sprintf("selfType%d", time.Now().Nanosecond()), envs: map[envKey]*cel.Env{}}
 }
 
-// env is the environment for rules at this place.
+// env returns the environment for rules of this place.
 func (c *compiler) env(key envKey) (*cel.Env, error) {
 	if env := c.envs[key]; env != nil {
 		return env, nil
@@ -62,10 +63,11 @@ func (c *compiler) env(key envKey) (*cel.Env, error) {
 	return env, err
 }
 
-// stored says of the expressions of a rule whether they are known to be stored already.
+// stored says which expressions of a rule are stored already.
 type stored struct{ rule, message bool }
 
-// compile compiles one rule; at is the type that it stands at. An error is one of the environment and not of the rule.
+// compile compiles one rule. at is the type of the rule's place. Errors in the rule are in the program; a returned
+// error is one of the environment.
 func (c *compiler) compile(rule *schema.Rule, at *schema.Type, is stored) (*program, error) {
 	p := &program{rule: rule}
 	if strings.TrimSpace(rule.Rule) == "" {
@@ -135,17 +137,17 @@ func (c *compiler) compileMessage(p *program, is stored) error {
 	return nil
 }
 
-// estimate is the most that an expression costs on any object that the schema allows.
+// estimate is the highest cost of one run on any object that the schema allows.
 func (c *compiler) estimate(env *cel.Env, ast *cel.Ast) (uint64, error) {
-	cost, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: sizes{c.self}})
+	cost, err := env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: sizeEstimator{c.self}})
 	return cost.Max, err
 }
 
-// outcome is how a run ended.
+// outcome is the result of a run.
 type outcome struct {
 	value any
 	cost  uint64
-	// counted is false where the cost is not known: then the expression has not run at all.
+	// counted is false if the cost is unknown. Then the expression has not run.
 	counted bool
 	err     error
 }
@@ -163,8 +165,8 @@ func evaluate(ctx context.Context, program cel.Program, vars interpreter.Activat
 	return out
 }
 
-// run runs an expression. Whatever it does, panics included, is an error; its cost is bounded, and it ends when the
-// context does.
+// run evaluates an expression. Every failure is an error, including a panic. The environment limits the cost, and a
+// cancelled context ends the evaluation.
 func run(ctx context.Context, program cel.Program, vars interpreter.Activation) (value ref.Val,
 	details *cel.EvalDetails, err error) {
 	defer func() {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The limits of a device and of the expressions that select one: those of the resource API.
+// Limits of devices and of their selectors, from the resource API.
 const (
 	maxDriver      = 63
 	maxDomain      = 63
@@ -22,8 +22,8 @@ const (
 	deviceTypeName = "kubernetes.DRADevice"
 )
 
-// CheckDeviceSelector says what is wrong with an expression that selects devices, "" for nothing; and whether it may
-// cost too much, which is known only of one that is right. An error is one of the environment and not of the
+// CheckDeviceSelector checks an expression that selects devices. It returns what is wrong with the expression ("" if
+// nothing), and whether a valid expression is too expensive. An error is one of the environment and not of the
 // expression.
 func CheckDeviceSelector(expression string) (fault string, tooComplex bool, err error) {
 	d, err := deviceSelectors()
@@ -44,15 +44,15 @@ func CheckDeviceSelector(expression string) (fault string, tooComplex bool, err 
 	return "", cost.Max > maxDeviceCost, err
 }
 
-// selectors is the environment of the expressions that select devices.
+// selectors is the environment of device selectors.
 type selectors struct {
 	env   *cel.Env
 	sizes deviceSizes
 }
 
-// deviceSelectors is that of new rules with the variable "device" and bindings. Conformance/cel compares it with the
-// reference's, which is in k8s.io/dynamic-resource-allocation/cel, with feature gates as they are by default:
-// allowMultipleAllocations is there (DRAConsumableCapacity), attributes that are lists are not (DRAListTypeAttributes).
+// deviceSelectors builds the environment: that of new rules with the variable device and bindings. Conformance/cel
+// compares it with the reference's, k8s.io/dynamic-resource-allocation/cel, with the default feature gates:
+// allowMultipleAllocations exists (DRAConsumableCapacity), attributes that are lists do not (DRAListTypeAttributes).
 var deviceSelectors = sync.OnceValues(func() (*selectors, error) {
 	plain, err := newRules()
 	if err != nil {
@@ -70,8 +70,8 @@ var deviceSelectors = sync.OnceValues(func() (*selectors, error) {
 	return &selectors{env, deviceSizes{device, attribute}}, err
 })
 
-// deviceType is a device as expressions see it, and one of its attributes: attributes and capacities are maps of maps,
-// by domain and by identifier.
+// deviceType returns the types of a device and of an attribute. Attributes and capacities are maps of maps, by domain
+// and by identifier.
 func deviceType() (device, attribute *kube.DeclType) {
 	attribute = bounded(kube.AnyType, maxAttribute)
 	domain, identifier := bounded(kube.StringType, maxDomain), bounded(kube.StringType, maxIdentifier)
@@ -90,18 +90,17 @@ func deviceType() (device, attribute *kube.DeclType) {
 	return kube.NewObjectType(deviceTypeName, fields), attribute
 }
 
-// bounded is a type whose values have at most so many elements or bytes.
+// bounded returns a type with a limit of elements or bytes.
 func bounded(of *kube.DeclType, most int64) *kube.DeclType {
 	out := *of
 	out.MaxElements = most
 	return &out
 }
 
-// deviceSizes tells the estimator of costs how large a value below the variable "device" can be.
+// deviceSizes tells the cost estimator the largest size of values below the variable device.
 type deviceSizes struct{ device, attribute *kube.DeclType }
 
-// EstimateSize implements checker.CostEstimator. A step of a path that is no field is the
-// name of an attribute: all of them have one bound.
+// EstimateSize implements checker.CostEstimator. A step of the path that is no field is the name of an attribute.
 func (s deviceSizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 	path := element.Path()
 	if len(path) == 0 || path[0] != "device" {

@@ -1,24 +1,46 @@
-// Package cel compiles and runs the validation rules of custom types (x-kubernetes-validations), written in the Common
-// Expression Language, over values ([object.Value]), which are not copied for it.
+// Package cel compiles and runs expressions of the Common Expression Language: the validation rules of custom types
+// (x-kubernetes-validations), which run on values ([object.Value]) without copying them, and the expressions in the
+// configuration of authentication and authorization and in device selectors.
 //
 // # Glossary
 //
-//   - rule: one expression at a place of a schema, with the message for when it is false.
-//   - self: the value at that place. oldSelf: the value that an update replaces there.
-//   - transition rule: a rule that uses oldSelf. It is skipped where there is no old value to compare with.
+//   - rule: one expression at a node of a schema, with the message for when it is false.
+//   - self: the value at that node. oldSelf: the value that an update replaces.
+//   - transition rule: a rule that uses oldSelf. It is skipped if there is no old value to compare with.
 //   - shape: a type as CEL sees it.
-//   - estimated cost: the worst case of a rule over all objects that the schema allows. It bounds what a definition
-//     may ask for ([Check]), before there is any object.
-//   - actual cost: what is counted while a rule runs. It bounds what one object may cost ([Rules.Validate]).
+//   - place: a node of a schema that has rules, or has one below it that does, with its compiled rules.
+//   - estimated cost: an upper bound of the cost of a rule, over all objects that the schema allows ([Check]).
+//   - actual cost: the cost that is counted while a rule runs ([Rules.Validate]).
+//
+// # Cost
+//
+// Problem: the author of a definition chooses the rules, and the author of an object chooses the values that they run
+// on. A short rule with two nested loops over lists of a thousand items takes a million steps, and a rule at an item
+// of a list runs once for each item. The server must bound the time of a request, whoever wrote the definition.
+//
+// Both costs count steps of evaluation, weighted by the size of operands, as the reference counts them. Actual cost
+// alone would bound the time, but the author of the definition would learn of a rule that is too expensive only when
+// somebody else's large object is refused. So a definition is refused at once if it allows an object that is too
+// expensive:
+//
+//	estimate(rule) = cost(expression, largest sizes the schema allows) · count(node)
+//	count(root) = 1
+//	count(fields of n) = count(n)
+//	count(items of n) = count(n) · maxItems(n), and likewise for maps and maxProperties
+//	estimate(rule) ≤ ruleLimit,  Σ estimate(rule) ≤ definitionLimit
+//
+// Without maxItems (maxProperties) anywhere above a node its count is the number of smallest values that fit in a
+// request. The estimate alone is not enough either: rules that were stored under an older limit stay valid, and the
+// estimate assumes that objects satisfy the schema. So Validate counts the actual cost, ends an expression at
+// limits.PerCallLimit and an object at limits.RuntimeCELCostBudget, and does not run rules on an object that the
+// schema refuses.
 //
 // # Caveats
 //
-// Language, libraries and limits are those of the reference, with its own library packages; see environment.go. Which
-// of its packages are linked, and what that costs, is in docs/decisions/0005-cel.md.
+// Language, libraries and limits are those of the reference, whose library packages are linked; see environment.go.
+// docs/decisions/0005-cel.md has the list of linked packages and their cost.
 //
-// [CheckDeviceSelector] checks the expressions by which device classes and claims select devices (device.go).
-//
-// Nothing is done at start, nor when a type is compiled: the environment is built for the first rule of all, a rule is
-// compiled when a value stands at its place for the first time, and what has been compiled is dropped when it has not
-// been used for some time ([Cache]).
+// Nothing is compiled at the start of the server or when a type is compiled. The environment is built for the first
+// rule of all, a rule is compiled when it first has a value to run on, and compiled rules that were not used for some
+// time are dropped ([Cache]).
 package cel

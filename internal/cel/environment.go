@@ -13,12 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// The two environments differ in what was added in the current minor version. A rule that is new in a definition is
-// checked in the one of the version before, so that definitions still compile after the server has been taken back by
-// one version; a rule that is stored already is compiled and run in the current one. Both are built once, for the
-// first rule that needs them, and stay: 0.1 MiB of heap each.
+// The two environments differ in the functions that the current minor version added. New rules are compiled without
+// them, so that definitions still compile after a downgrade by one version. Stored rules may use them. Each
+// environment is built on first use and kept; it takes 0.1 MiB of heap.
 //
-// This list is the one of k8s.io/apiserver/pkg/cel/environment at its versions 1.36 and 1.37. That package itself is
+// The list of libraries is that of k8s.io/apiserver/pkg/cel/environment at the versions 1.36 and 1.37. That package is
 // not linked; conformance/cel compares both environments with it, function by function.
 var (
 	newRules    = sync.OnceValues(func() (*cel.Env, error) { return environment(library.Lists(library.ListsVersion(0))) })
@@ -30,27 +29,28 @@ func environment(lists cel.EnvOption) (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	full, err := plain.Extend(cel.Lib(base{lists}))
+	full, err := plain.Extend(cel.Lib(libraries{lists}))
 	if err != nil {
 		return nil, err
 	}
-	// The registry behind the environment is copied for every environment that extends it, unless it is hidden.
-	registry := hidden{full.CELTypeProvider(), full.CELTypeAdapter()}
+	// Every environment that extends this one would copy its type registry, if it could see that it is one. So only
+	// the registry's interfaces are passed on.
+	registry := registryInterfaces{full.CELTypeProvider(), full.CELTypeAdapter()}
 	return full.Extend(cel.CustomTypeProvider(registry), cel.CustomTypeAdapter(registry))
 }
 
-// hidden is the type registry of an environment, by its interfaces.
-type hidden struct {
+// registryInterfaces has the interfaces of a type registry, and hides its type.
+type registryInterfaces struct {
 	types.Provider
 	adapter types.Adapter
 }
 
-func (h hidden) NativeToValue(value any) ref.Val { return h.adapter.NativeToValue(value) }
+func (r registryInterfaces) NativeToValue(value any) ref.Val { return r.adapter.NativeToValue(value) }
 
-// base is everything that is there whatever the type of self.
-type base struct{ lists cel.EnvOption }
+// libraries are the declarations that do not depend on the type of self.
+type libraries struct{ lists cel.EnvOption }
 
-func (b base) CompileOptions() []cel.EnvOption {
+func (b libraries) CompileOptions() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.HomogeneousAggregateLiterals(),
 		cel.EagerlyValidateDeclarations(true),
@@ -81,7 +81,7 @@ func (b base) CompileOptions() []cel.EnvOption {
 	}
 }
 
-func (base) ProgramOptions() []cel.ProgramOption {
+func (libraries) ProgramOptions() []cel.ProgramOption {
 	return []cel.ProgramOption{
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
 		cel.CostLimit(limits.PerCallLimit),

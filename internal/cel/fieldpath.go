@@ -13,8 +13,8 @@ var errUndeclared = errors.New("failed to convert to declType for CEL validation
 
 func escape(name string) (string, bool) { return kube.Escape(name) }
 
-// follow goes from a type along the fieldPath of a rule, and returns the path as errors print it. A name is that of a
-// field, or, if the type has no fields, a key.
+// follow resolves the fieldPath of a rule, starting at a type, and returns the path as errors print it. A step is the
+// name of a field, or a key if the type has no fields.
 func follow(path string, t *schema.Type) (string, error) {
 	var out *field.Path
 	for steps := schema.NewFieldPath(path, true); ; {

@@ -11,7 +11,7 @@ import (
 	"plinth/object"
 )
 
-// sequence is a list whose order counts.
+// sequence is a list with an order (type atomic).
 type sequence struct {
 	v object.Value
 	s *shape
@@ -117,7 +117,7 @@ func (l *sequence) Add(other ref.Val) ref.Val {
 	return types.NewRefValList(types.DefaultTypeAdapter, append(l.items(), all(o)...))
 }
 
-// all is what a list holds.
+// all returns the items of a list.
 func all(l traits.Lister) []ref.Val {
 	size, _ := l.Size().(types.Int)
 	items := make([]ref.Val, 0, size)
@@ -127,9 +127,10 @@ func all(l traits.Lister) []ref.Val {
 	return items
 }
 
-// Lists of type set and map have no order when they are compared, and `+` of them is a union: what is in both stays at
-// its place, of objects with the same keys the right one wins, and what is new comes behind. The sum is such a list
-// again. Both rules go by an identity of the items: see setIdentity and keyIdentity.
+// Lists of type set and map are compared without order, and + of two is their union. In a union, items of both lists
+// stay at their place in the left one. For lists of type map the right item replaces the left one with the same keys.
+// Other items of the right list are appended. The union is such a list again. Items are matched by setIdentity and
+// keyIdentity.
 
 // setOf is a list of type set.
 type setOf struct{ sequence }
@@ -142,9 +143,9 @@ type keyedBy struct{ sequence }
 
 func (l *keyedBy) Add(other ref.Val) ref.Val { return union(l, other, l.s.keys) }
 
-// Equal compares items by what is stored under the escaped names of the keys, so that a key that needs escaping is
-// never found: items of such a list are all the same to it, and it is equal to another one only if it has a single
-// item. The reference does so.
+// Equal matches items by their members with the escaped names of the keys. As in the reference, a key whose name has
+// to be escaped is therefore never found, and all items have the same identity. Two such lists are equal only if they
+// have one item.
 func (l *keyedBy) Equal(other ref.Val) ref.Val {
 	o, ok := other.(traits.Lister)
 	if !ok {
@@ -175,15 +176,15 @@ func (l *keyedBy) Equal(other ref.Val) ref.Val {
 	return types.Bool(len(seen) == len(mine))
 }
 
-// sum is a list that two lists of type set or map have been joined to.
-type sum struct {
+// unionList is the union of two lists of type set or map.
+type unionList struct {
 	traits.Lister
 	keys []string // nil: a set
 }
 
-func (l *sum) Add(other ref.Val) ref.Val { return union(l.Lister, other, l.keys) }
+func (l *unionList) Add(other ref.Val) ref.Val { return union(l.Lister, other, l.keys) }
 
-func (l *sum) Equal(other ref.Val) ref.Val {
+func (l *unionList) Equal(other ref.Val) ref.Val {
 	if l.keys == nil {
 		return equalSets(l.Lister, other)
 	}
@@ -214,7 +215,7 @@ func (l *sum) Equal(other ref.Val) ref.Val {
 	return types.Bool(len(seen) == len(mine))
 }
 
-// union joins lists: of type map where there are keys, else of type set.
+// union returns the union of two lists: of type map if keys is not nil, else of type set.
 func union(left traits.Lister, other ref.Val, keys []string) ref.Val {
 	right, ok := other.(traits.Lister)
 	if !ok {
@@ -245,7 +246,7 @@ func union(left traits.Lister, other ref.Val, keys []string) ref.Val {
 			items[i] = item
 		}
 	}
-	return &sum{types.NewRefValList(types.DefaultTypeAdapter, items), keys}
+	return &unionList{types.NewRefValList(types.DefaultTypeAdapter, items), keys}
 }
 
 func equalSets(left traits.Lister, other ref.Val) ref.Val {
@@ -285,7 +286,7 @@ func identity(item ref.Val, keys []string) (any, ref.Val) {
 	return keyIdentity(item, keys), nil
 }
 
-// setIdentity is what tells items of a set apart.
+// setIdentity identifies an item of a set.
 func setIdentity(item ref.Val) (any, ref.Val) {
 	switch item.(type) {
 	case traits.Lister, traits.Mapper:
@@ -294,7 +295,7 @@ func setIdentity(item ref.Val) (any, ref.Val) {
 	return comparable_(item.Value()), nil
 }
 
-// comparable_ is a value as a key of a Go map. What cannot be one is printed with its type.
+// comparable_ converts a value to a key of a Go map. A value of a type that is not comparable is printed.
 func comparable_(v any) any {
 	if v != nil && !reflect.TypeOf(v).Comparable() {
 		return fmt.Sprintf("%#v", v)
@@ -302,7 +303,7 @@ func comparable_(v any) any {
 	return v
 }
 
-// keyIdentity is what tells objects of a list of type map apart: the values of its keys, as expressions see them.
+// keyIdentity identifies an item of a list of type map: the values of its keys as expressions see them.
 func keyIdentity(item ref.Val, keys []string) any {
 	return joined(keys, func(key string) any {
 		m, ok := item.(traits.Mapper)
@@ -317,7 +318,8 @@ func keyIdentity(item ref.Val, keys []string) any {
 	})
 }
 
-// storedIdentity is the same of an object as it is stored. What is no object is not even the same as itself.
+// storedIdentity identifies an item by the stored values of its keys. An item that is no object has no equal, not even
+// itself.
 func storedIdentity(item object.Value, keys []string) any {
 	if item.Kind() != object.Map {
 		return new(byte)
@@ -328,7 +330,7 @@ func storedIdentity(item object.Value, keys []string) any {
 	})
 }
 
-// scalar is a scalar of Go; nil for everything else.
+// scalar converts a scalar to a Go value; others to nil.
 func scalar(v object.Value) any {
 	switch v.Kind() {
 	case object.List, object.Map:
@@ -337,7 +339,7 @@ func scalar(v object.Value) any {
 	return v.Native()
 }
 
-// joined makes one key of a Go map of several.
+// joined combines the values of several keys to one key of a Go map.
 func joined(keys []string, of func(string) any) any {
 	if len(keys) == 1 {
 		return of(keys[0])

@@ -8,15 +8,16 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// provider tells the checker of the types below self. The name of a type is the way to it: `selfType7.spec.ports.@idx`
-// is the type of the items of spec.ports. Nothing is made ahead: most of a large schema is never asked for.
+// provider resolves the types below self for the compiler. The name of a type is its path: `selfType7.spec.ports.@idx`
+// is the type of the items of spec.ports. Types are resolved on demand, because rules use few of the types of a large
+// schema.
 type provider struct {
-	types.Provider // of the environment: everything else
+	types.Provider // the environment's, for other names
 	self           *shape
-	name           string // of the type of self
+	name           string // the name of self's type
 }
 
-// typeOf is the type of a shape under this name.
+// typeOf is the CEL type of a shape, by this name.
 func typeOf(s *shape, name string) *types.Type {
 	switch s.form {
 	case object_:
@@ -43,7 +44,7 @@ func typeOf(s *shape, name string) *types.Type {
 	return types.DynType
 }
 
-// scalars are the types that expressions may name and that the libraries do not declare under this name.
+// scalars are types that expressions may name but the libraries do not declare.
 var scalars = map[string]*types.Type{
 	"bool": types.BoolType, "bytes": types.BytesType, "double": types.DoubleType, "duration": types.DurationType,
 	"int": types.IntType, "null_type": types.NullType, "string": types.StringType, "timestamp": types.TimestampType,
@@ -51,7 +52,7 @@ var scalars = map[string]*types.Type{
 	"map": types.NewMapType(types.AnyType, types.AnyType),
 }
 
-// find goes the way that is the name of a type.
+// find resolves a path.
 func (p *provider) find(name string) *shape {
 	rest, ok := strings.CutPrefix(name, p.name)
 	if !ok {
@@ -84,7 +85,7 @@ func (p *provider) find(name string) *shape {
 	return at
 }
 
-// FindStructType finds a type by name.
+// FindStructType implements types.Provider.
 func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	if s := p.find(name); s != nil {
 		return types.NewTypeTypeWithParam(typeOf(s, name)), true
@@ -95,11 +96,11 @@ func (p *provider) FindStructType(name string) (*types.Type, bool) {
 	return p.Provider.FindStructType(name)
 }
 
-// FindStructFieldNames tells of no names, as in the reference.
+// FindStructFieldNames implements types.Provider. As in the reference it returns no names.
 func (p *provider) FindStructFieldNames(string) ([]string, bool) { return []string{}, false }
 
-// FindStructFieldType finds a field. One whose name is a word that the language keeps for itself may be written as it
-// is.
+// FindStructFieldType implements types.Provider. A field whose name is a reserved word may be written without
+// escaping.
 func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	s := p.find(name)
 	if s == nil {
@@ -128,13 +129,13 @@ var reserved = map[string]bool{
 	"namespace": true, "return": true, "var": true, "void": true, "while": true,
 }
 
-// sizes tells what the schema says of sizes, so that costs can be estimated.
-type sizes struct{ self *shape }
+// sizeEstimator gives the cost estimator the sizes that the schema allows.
+type sizeEstimator struct{ self *shape }
 
 var keyShape = &shape{form: text}
 
-// EstimateSize is the size of what stands at the end of a way from self.
-func (z sizes) EstimateSize(of checker.AstNode) *checker.SizeEstimate {
+// EstimateSize implements checker.CostEstimator: the size of the value at the end of a path from self.
+func (z sizeEstimator) EstimateSize(of checker.AstNode) *checker.SizeEstimate {
 	path := of.Path()
 	if len(path) == 0 {
 		return nil
@@ -163,12 +164,12 @@ func (z sizes) EstimateSize(of checker.AstNode) *checker.SizeEstimate {
 	return &checker.SizeEstimate{Min: 0, Max: uint64(at.maxElements)}
 }
 
-// EstimateCallCost leaves calls to the estimators of the libraries.
-func (z sizes) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
+// EstimateCallCost implements checker.CostEstimator. The libraries estimate the cost of calls.
+func (z sizeEstimator) EstimateCallCost(string, string, *checker.AstNode, []checker.AstNode) *checker.CallEstimate {
 	return nil
 }
 
-// extend is an environment with self and oldSelf of this shape.
+// extend returns an environment with the variables self and oldSelf of this shape.
 func extend(env *cel.Env, self *shape, name string, optional bool) (*cel.Env, error) {
 	of := typeOf(self, name)
 	old := of

@@ -7,13 +7,13 @@ import (
 	"plinth/schema"
 )
 
-// place is a place of a schema that has rules, or something below it has.
+// place is a node of a schema that has rules, or that has one below it that does.
 type place struct {
 	rules []schema.Rule
 	t     *schema.Type // of the values
 	self  *shape       // of the values
-	// declared is the shape that rules are compiled against: self, but for metadata, of which more is declared than
-	// its schema says. Nil if expressions cannot get at the values.
+	// declared is the shape that rules are compiled against. It differs from self only for metadata, which has more
+	// fields here than in its schema. Nil if expressions cannot access the values.
 	declared *shape
 
 	fields     []child // by name
@@ -22,8 +22,8 @@ type place struct {
 
 	once     sync.Once
 	programs []*program
-	usesOld  bool  // one of them is a transition rule
-	err      error // instead of programs
+	usesOld  bool  // one of the programs uses oldSelf
+	err      error // why there are no programs
 }
 
 type child struct {
@@ -31,7 +31,8 @@ type child struct {
 	*place
 }
 
-// hasRules says whether rules apply to objects of this type. A structural schema has none below allOf and its like.
+// hasRules says whether objects of this type have rules. A structural schema has none below allOf, anyOf, oneOf or
+// not.
 func hasRules(t *schema.Type) bool {
 	if t == nil {
 		return false
@@ -43,7 +44,7 @@ func hasRules(t *schema.Type) bool {
 		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return hasRules(fieldType(t, f.Name)) })
 }
 
-// build makes the places at and below a type; nil where there are no rules.
+// build creates the places at and below a type; nil if there are no rules.
 func (m shapes) build(t *schema.Type, declared *shape) *place {
 	p := &place{t: t, declared: declared}
 	var elem *shape
@@ -69,8 +70,7 @@ func (m shapes) build(t *schema.Type, declared *shape) *place {
 	return p
 }
 
-// buildField makes the place of a field. Fields that expressions cannot get at have none, and so none of their rules
-// is run.
+// buildField creates the place of a field. A field that expressions cannot access has none; its rules are not run.
 func (m shapes) buildField(p *place, name string) {
 	t := fieldType(p.t, name)
 	if t == nil {
@@ -91,7 +91,7 @@ func (m shapes) buildField(p *place, name string) {
 	}
 }
 
-// fieldType is what the schema says of a field.
+// fieldType is the type of a field.
 func fieldType(t *schema.Type, name string) *schema.Type {
 	if name == "metadata" && t.Custom != nil && t.Custom.Embedded {
 		return t.Custom.Metadata
@@ -102,7 +102,7 @@ func fieldType(t *schema.Type, name string) *schema.Type {
 	return nil
 }
 
-// compile compiles the rules of the place, once, when a value stands there for the first time.
+// compile compiles the rules of the place, once, when it first has a value.
 func (p *place) compile() {
 	p.once.Do(func() {
 		if len(p.rules) == 0 {
@@ -123,7 +123,7 @@ func (p *place) compile() {
 	})
 }
 
-// count is how many rules there are at and below the place.
+// count is the number of rules at and below the place.
 func (p *place) count() int {
 	if p == nil {
 		return 0

@@ -12,16 +12,16 @@ import (
 	"plinth/schema"
 )
 
-// form says what a value is to CEL.
+// form is the kind of value that a type has in CEL.
 type form uint8
 
 const (
-	unknown form = iota // of no declared type: it is there, and can be compared, but expressions do not get at it
+	unknown form = iota // no declared type: expressions can compare the value as a part of another one, but not access it
 	object_             // named fields
 	map_                // any keys, one element type
 	list
-	set   // a list whose order is nothing, of scalars
-	keyed // a list whose order is nothing, of objects told apart by keys
+	set   // a list of scalars, without order
+	keyed // a list of objects with keys, without order
 	text
 	base64_
 	duration
@@ -33,35 +33,35 @@ const (
 	intOrString // of dynamic type
 )
 
-// shape is a type as CEL sees it: what values become in expressions, what the checker knows of them, and the bounds of
-// their sizes that costs are estimated with. A shape is made from a [schema.Type] once and not changed; equal types of
-// one definition share one.
+// shape is a type as CEL sees it: how values are converted, which types the compiler sees, and the largest sizes for
+// estimates. A shape is created once from a [schema.Type] and not changed. The nodes of a definition that share a type
+// share its shape.
 type shape struct {
 	form     form
 	nullable bool
-	// hidden shapes are those that expressions do not get at: unknown ones, and lists and maps of such.
+	// hidden shapes cannot be accessed by expressions: unknown ones, and lists and maps of such.
 	hidden bool
-	// typed says that an object has declared fields: then keys are names of fields, escaped to be identifiers, and a
-	// field that is null is a field that is not there.
+	// typed says that an object has declared fields. Then the keys are names of fields, escaped to be identifiers, and
+	// a field that is null counts as absent.
 	typed  bool
 	fields []property // object: sorted by name
 	elem   *shape     // map_, list, set, keyed
 	keys   []string   // keyed: names of the fields, escaped
-	listOf string     // list, set, keyed: the type of the items as schemas name it
+	listOf string     // list, set, keyed: the items' type in the words of OpenAPI
 
-	// maxElements is how many bytes, items or entries a value can have at most, minSize how many bytes of JSON it
-	// takes at least.
+	// maxElements is the largest number of bytes, items or entries of a value; minSize is the smallest number of bytes
+	// of its JSON.
 	maxElements, minSize int64
 }
 
 // property is a field of an object.
 type property struct {
 	name    string
-	escaped string // as an identifier; empty where there is no way to write it as one
+	escaped string // the identifier in expressions; "" if the name cannot be escaped
 	shape   *shape
 }
 
-// field finds a declared field of an object.
+// field finds a declared field by its name.
 func (s *shape) field(name string) (*shape, bool) {
 	i := sort.Search(len(s.fields), func(i int) bool { return s.fields[i].name >= name })
 	if i < len(s.fields) && s.fields[i].name == name {
@@ -70,7 +70,7 @@ func (s *shape) field(name string) (*shape, bool) {
 	return nil, false
 }
 
-// declared finds a field by the identifier that expressions know it by.
+// declared finds a field by its identifier in expressions.
 func (s *shape) declared(identifier string) (*shape, bool) {
 	for i := range s.fields {
 		if f := &s.fields[i]; f.escaped == identifier && !f.shape.hidden {
@@ -80,7 +80,7 @@ func (s *shape) declared(identifier string) (*shape, bool) {
 	return nil, false
 }
 
-// Sizes of JSON that are the same for all schemas, in bytes.
+// Sizes of JSON in bytes.
 const (
 	maxRequest = limits.MaxRequestSizeBytes
 	maxText    = maxRequest - 2 // without the quotes
@@ -88,10 +88,10 @@ const (
 	maxName    = 253
 )
 
-// shapes makes shapes from types, and shares those of types that are shared.
+// shapes creates shapes from types. Types that are shared have one shape.
 type shapes map[*schema.Type]*shape
 
-// of is the shape of values of a type.
+// of returns the shape of a type.
 func (m shapes) of(t *schema.Type) *shape {
 	if s := m[t]; s != nil {
 		return s
@@ -108,7 +108,7 @@ func (m shapes) of(t *schema.Type) *shape {
 	case schema.Map:
 		s.form, s.elem, s.minSize = map_, m.of(t.Elem), 2
 		s.hidden = s.elem.hidden
-		// A key takes two quotes at least, an entry a colon and a comma. The reference counts six.
+		// The reference counts six bytes for each entry: two quotes, a colon, a comma, and two more.
 		s.maxElements = bound(c.MaxProperties, (maxRequest-2)/(s.elem.minSize+6))
 	case schema.List:
 		m.list(s, t, c)
@@ -131,7 +131,7 @@ func (m shapes) of(t *schema.Type) *shape {
 	return s
 }
 
-// bound is what a schema says, or else what fits a request.
+// bound is the limit in the schema, or else one from the size of a request.
 func bound(said *int64, otherwise int64) int64 {
 	if said == nil {
 		return otherwise
@@ -183,8 +183,8 @@ func (s *shape) text(c *schema.Constraints) {
 	}
 }
 
-// object makes the shape of an object. One that is a whole object of the API, the top or an embedded one, has a type,
-// a kind, a name and a generateName, whatever its schema says, and nothing else of its metadata is to be seen.
+// object sets the shape of an object. If it is a whole API object (the root, or an embedded one), it has apiVersion,
+// kind, metadata.name and metadata.generateName whatever the schema says, and no other metadata.
 func (m shapes) object(s *shape, t *schema.Type, c *schema.Constraints) {
 	s.form, s.minSize = object_, 2
 	s.typed = len(t.Fields) > 0
@@ -198,7 +198,7 @@ func (m shapes) object(s *shape, t *schema.Type, c *schema.Constraints) {
 	}
 }
 
-// member is the shape of a field; nil stands for the metadata of an object.
+// member is the shape of a field; t is nil for the metadata of an API object.
 func (m shapes) member(t *schema.Type, c *schema.Constraints) *shape {
 	if t != nil {
 		return m.of(t)
@@ -224,7 +224,7 @@ func isText(t *schema.Type, name string) bool {
 	return f != nil && f.Type.Kind == schema.String
 }
 
-// add appends a field to an object. required says that every object has it, by itself and not by a default.
+// add appends a field to an object. required says that every object has the field without the help of a default.
 func (s *shape) add(name string, of *shape, required bool) {
 	escaped, _ := kube.Escape(name)
 	s.fields = append(s.fields, property{name: name, escaped: escaped, shape: of})
@@ -233,7 +233,7 @@ func (s *shape) add(name string, of *shape, required bool) {
 	}
 }
 
-// typeName is what schemas call a type.
+// typeName is the type in the words of OpenAPI.
 func typeName(t *schema.Type) string {
 	switch t.Kind {
 	case schema.Struct, schema.Map:
@@ -252,10 +252,10 @@ func typeName(t *schema.Type) string {
 	return ""
 }
 
-// cardinality is how many values of a shape fit a request, side by side with a comma between them.
+// cardinality is how many values of a shape fit in a request, as items of a list.
 func (s *shape) cardinality() uint64 { return uint64(maxRequest / (s.minSize + 1)) }
 
-// unescape is the name of the field that an identifier stands for.
+// unescape returns the name of the field with this identifier.
 func unescape(identifier string) (string, bool) {
 	if !strings.Contains(identifier, "__") {
 		return identifier, true
@@ -263,7 +263,7 @@ func unescape(identifier string) (string, bool) {
 	return kube.Unescape(identifier)
 }
 
-// times multiplies costs, up to the largest.
+// times multiplies costs, and saturates.
 func times(a, b uint64) uint64 {
 	if a == 0 || b == 0 {
 		return 0

@@ -17,20 +17,20 @@ import (
 	"plinth/schema"
 )
 
-// validation is one validation of one object. The rules of a place come before those below it, members in the order of
-// their names. They share a budget; when it is used up, or a single rule costs too much, no further rule is run.
+// validation is one validation of one object. Rules of a place run before those below it, and members in the order of
+// their names. All share a budget. If it is exceeded, or a single rule is too expensive, no further rule is run.
 type validation struct {
 	ctx      context.Context
 	root     *field.Path
 	budget   int64
-	over     bool // the budget is used up
+	over     bool // no further rule is run
 	errs     field.ErrorList
 	warnings []string
 }
 
-// ratchet says how the value at a place goes together with the old one. What is wrong with a value that has not
-// changed is a warning and no error. A value without a pair counts as unchanged where the next value around it that
-// has one is so.
+// ratchet says whether the value at a place differs from the old one: an error in an unchanged value is only a
+// warning. here is the pair of new and old value. If the value has no counterpart, here is nil and around, the pair of
+// the nearest enclosing value that has one, decides.
 type ratchet struct{ here, around *schema.Pair }
 
 func (r ratchet) unchanged() bool {
@@ -45,7 +45,7 @@ func (r ratchet) key(name string) ratchet {
 	case r.here == nil:
 		return r
 	case r.around == nil && (name == "apiVersion" || name == "kind"):
-		return ratchet{} // both objects have been converted to one version: it is not known whether they have changed
+		return ratchet{} // both objects were converted to one version, so these two cannot be compared
 	}
 	return ratchet{r.here.Key(name), r.here}
 }
@@ -57,7 +57,7 @@ func (r ratchet) item(i int) ratchet {
 	return ratchet{r.here.Item(i), r.here}
 }
 
-// at validates the value at a place. Null is not validated: a rule that is to see it stands around it.
+// at validates the value at a place. Null is skipped: only the rules of the enclosing value see it.
 func (d *validation) at(p *place, path *fielderrors.Place, v, old object.Value, r ratchet) {
 	if p == nil || v.IsNull() || d.over {
 		return
@@ -104,7 +104,8 @@ func (d *validation) members(p *place, path *fielderrors.Place, v, old object.Va
 	}
 }
 
-// path is a place in words. The root is the path that it was given, nil included, which is printed as <nil>.
+// path converts a place to a field.Path. The root's path is returned as it was given, even nil, which is printed as
+// <nil>.
 func (d *validation) path(p *fielderrors.Place) *field.Path {
 	if p == nil {
 		return d.root
@@ -112,7 +113,7 @@ func (d *validation) path(p *fielderrors.Place) *field.Path {
 	return (&fielderrors.Errors{Root: d.root}).Path(p)
 }
 
-// Texts of what ends a validation.
+// Messages of errors after which no rule is run.
 const (
 	outOfBudget = "validation failed due to running out of cost budget, no further validation rules will be run"
 	noCost      = "runtime cost could not be calculated for validation rule: %v, no further validation rules will be run"
@@ -152,7 +153,7 @@ func (d *validation) rules(p *place, path *fielderrors.Place, v, old object.Valu
 
 func (d *validation) add(err *field.Error) { d.errs = append(d.errs, err) }
 
-// end is an error after which no rule is run.
+// end adds an error after which no rule is run.
 func (d *validation) end(err *field.Error) {
 	d.add(err)
 	d.over = true
@@ -185,7 +186,7 @@ func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v ob
 	if rule.fieldPath != "" {
 		where = where.Child(rule.fieldPath)
 	}
-	tell := func(err *field.Error) {
+	report := func(err *field.Error) {
 		if !rule.usesOldSelf && r.unchanged() {
 			d.warnings = append(d.warnings, err.Error())
 			return
@@ -196,16 +197,16 @@ func (d *validation) rule(p *place, rule *program, path *fielderrors.Place, v ob
 	if end != nil {
 		d.over = true
 		if end.internal {
-			tell(field.InternalError(where, end))
+			report(field.InternalError(where, end))
 		} else {
-			tell(field.Invalid(where, kind, end.Error()))
+			report(field.Invalid(where, kind, end.Error()))
 		}
 		return
 	}
-	tell(wrong(where, kind, v, detail, rule.rule.Reason))
+	report(wrong(where, kind, v, detail, rule.rule.Reason))
 }
 
-// wrong is the error of a rule that is false. Objects and lists are not repeated in it.
+// wrong is the error of a rule that is false. It does not contain the value of objects and lists.
 func wrong(where *field.Path, kind string, v object.Value, detail, reason string) *field.Error {
 	var shown any = field.OmitValueType{}
 	if kind != "object" && kind != "array" {
@@ -222,12 +223,13 @@ func wrong(where *field.Path, kind string, v object.Value, detail, reason string
 	return field.Invalid(where, shown, detail)
 }
 
-// failed adds the error of a rule that could not be evaluated.
+// failed adds the error of a rule whose evaluation failed.
 func (d *validation) failed(rule *program, where *field.Path, kind string, err error) {
 	text := err.Error()
 	switch {
 	case strings.HasPrefix(text, "no such overload"):
-		// The compiler has let it through because a type is dynamic, and does not say where in the rule it is.
+		// The type is dynamic, so the compiler could not check it. The error does not say where in the rule it
+		// occurred.
 		d.add(field.Invalid(where, kind, fmt.Sprintf(
 			"'%v': call arguments did not match a supported operator, function or macro signature for rule: %v", text,
 			rule.name())))
@@ -239,10 +241,10 @@ func (d *validation) failed(rule *program, where *field.Path, kind string, err e
 	}
 }
 
-// tooExpensive begins the error of an expression that has cost more than a single one may.
+// tooExpensive is the prefix of the error of an expression that exceeds the limit of a single one.
 const tooExpensive = "operation cancelled: actual cost limit exceeded"
 
-// name is how errors call a rule.
+// name is the name of a rule in errors.
 func (p *program) name() string {
 	if p.rule.Message != "" {
 		return strings.TrimSpace(p.rule.Message)
@@ -258,8 +260,8 @@ type fatal struct {
 
 func (f *fatal) Error() string { return f.text }
 
-// detail is what to tell of a rule that is false: what its messageExpression makes, or, if that fails or makes nothing
-// that can be told, its message.
+// detail is the text of the error of a rule that is false: the result of its messageExpression, or if that fails or is
+// not usable, its message.
 func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
 	if rule.message != nil {
 		out := evaluate(d.ctx, rule.message, vars)
@@ -288,8 +290,9 @@ func (d *validation) detail(rule *program, vars *variables) (string, *fatal) {
 	return rule.name(), nil
 }
 
-// variables are self and oldSelf. Where no rule of the place uses oldSelf, it is not there; that a messageExpression
-// uses it does not count, and what it gets is never an optional, as in the reference.
+// variables are self and oldSelf. As in the reference, oldSelf is set only if a rule of the place uses it (a
+// messageExpression does not count), and it is an optional value in rules with optionalOldSelf but never in a
+// messageExpression.
 type variables struct {
 	self, old ref.Val // old is nil if there is none
 	usesOld   bool
@@ -304,7 +307,7 @@ func newVariables(p *place, v, old object.Value) variables {
 	return vars
 }
 
-// ResolveName finds a variable.
+// ResolveName implements interpreter.Activation.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case "self":
@@ -321,5 +324,5 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent is nil: there is nothing around self.
+// Parent implements interpreter.Activation.
 func (v *variables) Parent() interpreter.Activation { return nil }

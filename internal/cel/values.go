@@ -15,11 +15,11 @@ import (
 	"plinth/object"
 )
 
-// Values become values of CEL when an expression gets at them, one level at a time: an object is the [object.Value]
-// and its shape, and its fields are made when they are asked for. What a value has that its shape does not allow is an
-// error of evaluation; it is met only where a schema has changed since the object was stored.
+// Values are converted when an expression accesses them, one level at a time: an object becomes a pair of
+// [object.Value] and shape, and its fields are converted on access. A value that does not fit its shape is an error of
+// evaluation. That happens only if the schema changed after the object was stored.
 
-// value is what a value of this shape is to an expression.
+// value converts a value of this shape.
 func (s *shape) value(v object.Value) ref.Val {
 	if v.IsNull() {
 		if s.nullable {
@@ -87,7 +87,7 @@ func (s *shape) scalar(v object.Value) ref.Val {
 	return types.NewErr("invalid data, expected %s, got %T", wants, v.Native())
 }
 
-// parse reads a string by its format.
+// parse converts a string by its format.
 func (s *shape) parse(in string) ref.Val {
 	switch s.form {
 	case duration:
@@ -109,7 +109,7 @@ func (s *shape) parse(in string) ref.Val {
 		}
 		return types.Timestamp{Time: time.Time(t)}
 	case base64_:
-		b, err := base64.URLEncoding.DecodeString(in) // as the reference has it, whatever OpenAPI says
+		b, err := base64.URLEncoding.DecodeString(in) // URL encoding, as in the reference and unlike OpenAPI
 		if err != nil {
 			return types.NewErr("Invalid byte formatted string %s: %v", in, err)
 		}
@@ -118,7 +118,7 @@ func (s *shape) parse(in string) ref.Val {
 	return types.String(in)
 }
 
-// preserved is a value that no schema describes. It can be compared, as a part of what is around it.
+// preserved is a value that the schema does not describe. Expressions can compare it as a part of another value.
 type preserved struct{ v object.Value }
 
 func (p *preserved) ConvertToNative(to reflect.Type) (any, error) {
@@ -141,7 +141,7 @@ func (p *preserved) Type() ref.Type { return types.UnknownType }
 
 func (p *preserved) Value() any { return p.v }
 
-// raw is what an expression's value was made from.
+// raw returns the value that a CEL value was converted from.
 func raw(v ref.Val) (object.Value, bool) {
 	switch v := v.Value().(type) {
 	case object.Value:
@@ -189,7 +189,7 @@ func (m *mapping) Value() any { return m.v }
 
 func (m *mapping) Size() ref.Val { return types.Int(m.v.Len()) }
 
-// member is the shape of what stands under a key; nil if the schema does not know it.
+// member is the shape of the value of a key; nil if the schema does not describe it.
 func (m *mapping) member(key string) *shape {
 	if m.s.form == map_ {
 		return m.s.elem
@@ -198,7 +198,7 @@ func (m *mapping) member(key string) *shape {
 	return of
 }
 
-// Equal compares two mappings. Members that the schema does not know are compared as they are.
+// Equal compares two mappings. Members that the schema does not describe are compared as stored values.
 func (m *mapping) Equal(other ref.Val) ref.Val {
 	o, ok := other.(traits.Mapper)
 	if !ok {
@@ -249,7 +249,7 @@ func (m *mapping) Get(key ref.Val) ref.Val {
 	return types.ValOrErr(key, "no such key: %v", key)
 }
 
-// Find looks a member up.
+// Find looks up a member.
 func (m *mapping) Find(key ref.Val) (ref.Val, bool) {
 	k, ok := key.(types.String)
 	if !ok {
@@ -272,9 +272,8 @@ func (m *mapping) Find(key ref.Val) (ref.Val, bool) {
 	return of.value(v), true
 }
 
-// Iterator goes through the keys that the schema knows, in order. For each member that the schema does not know comes
-// a nil, as in the reference: libraries count on as many keys as Size says, and an expression that gets at one of
-// these ends with an error.
+// Iterator returns the keys that the schema describes, in order, and then nil for each other member. As in the
+// reference: libraries expect as many keys as Size returns, and an expression that uses a nil key fails.
 func (m *mapping) Iterator() traits.Iterator {
 	keys := make([]ref.Val, 0, m.v.Len())
 	for _, member := range m.v.Members() {
@@ -292,7 +291,7 @@ func (m *mapping) Iterator() traits.Iterator {
 	return &iterator{of: keys[:m.v.Len()]}
 }
 
-// iterator goes through values.
+// iterator iterates over values.
 type iterator struct {
 	of []ref.Val
 	at int

@@ -5,7 +5,7 @@ import (
 	"plinth/internal/wire"
 )
 
-// The media types of documents.
+// The media types of documents, as text.
 var (
 	mediaJSON     = wire.JSON.String()
 	mediaYAML     = wire.YAML.String()
@@ -16,8 +16,8 @@ var (
 // aggregatedParams are the parameters with which a client asks for aggregated discovery.
 const aggregatedParams = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// negotiate picks the representation of a discovery document; where aggregated discovery is to be had, it says whether
-// that is what the client wants.
+// negotiate selects the media type of a discovery document. aggregated says whether the path has an aggregated form;
+// asked, whether the client prefers that one.
 func (d *Documents) negotiate(accept string, aggregated bool) (mediaType string, asked bool, err error) {
 	for _, c := range wire.ParseAccept(accept).Clauses() {
 		as, group, version := c.Param("as"), c.Param("g"), c.Param("v")
@@ -34,8 +34,8 @@ func (d *Documents) negotiate(accept string, aggregated bool) (mediaType string,
 	return "", false, apierr.NewNotAcceptable(d.media.object)
 }
 
-// literal refuses a header that names none of these media types as it is written and does not say */* either. Some
-// paths of the reference look at the header in this way before they negotiate, and have another message for it.
+// literal returns an error if the header contains neither one of these media types verbatim nor */*. The reference
+// checks some paths in this way before it negotiates, and the error differs from that of negotiation.
 func literal(accept string, mediaTypes ...string) error {
 	if wire.Literal(accept, mediaTypes...) {
 		return nil

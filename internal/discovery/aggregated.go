@@ -9,11 +9,11 @@ import (
 	"plinth/object"
 )
 
-// aggregated is everything that is served below /api or /apis in one document.
+// aggregated is the aggregated discovery document of /api or /apis.
 func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
 	value := func() object.Value { return c.groupDiscovery(root) }
-	json := c.editions.get("aggregated "+root, func() *Document {
-		return textDocument(mediaJSON+aggregatedParams, c.appendAggregated(nil, root, &d.work.aggregated))
+	json := c.representations.get("aggregated "+root, func() *Document {
+		return textDocument(mediaJSON+aggregatedParams, c.appendAggregated(nil, root, &d.counters.aggregated))
 	})
 	doc := &Document{MediaType: mediaType + aggregatedParams, ETag: json.ETag}
 	switch mediaType {
@@ -29,7 +29,7 @@ func (d *Documents) aggregated(c *catalog, root, mediaType string) *Document {
 	return doc
 }
 
-// below is the groups whose paths are below /api or /apis.
+// below returns the groups that are served below /api or /apis.
 func (c *catalog) below(root string) []*group {
 	switch {
 	case root != "api":
@@ -40,9 +40,9 @@ func (c *catalog) below(root string) []*group {
 	return nil
 }
 
-// appendAggregated prints the document that groupDiscovery is, from what its group versions keep of themselves: with
-// one more of them, the others are only copied.
-func (c *catalog) appendAggregated(text []byte, root string, made *atomic.Int64) []byte {
+// appendAggregated prints the value of groupDiscovery from the kept bytes of the group versions. printed counts those
+// that had to be printed.
+func (c *catalog) appendAggregated(text []byte, root string, printed *atomic.Int64) []byte {
 	frame := object.AppendJSON(nil, object.Fields(
 		"kind", object.StringOf("APIGroupDiscoveryList"),
 		"apiVersion", object.StringOf("apidiscovery.k8s.io/v2"),
@@ -63,17 +63,17 @@ func (c *catalog) appendAggregated(text []byte, root string, made *atomic.Int64)
 			if i > 0 {
 				text = append(text, ',')
 			}
-			text = append(text, gv.aggregate(made)...)
+			text = append(text, gv.aggregate(printed)...)
 		}
 		text = append(text, "]}"...)
 	}
 	return append(append(text, ']'), after...)
 }
 
-// aggregate is the group version in aggregated discovery, printed once.
-func (gv *groupVersion) aggregate(made *atomic.Int64) []byte {
+// aggregate is the group version's part of aggregated discovery. It is printed once.
+func (gv *groupVersion) aggregate(printed *atomic.Int64) []byte {
 	gv.aggregateOnce.Do(func() {
-		made.Add(1)
+		printed.Add(1)
 		gv.aggregated = object.AppendJSON(nil, gv.discovery())
 	})
 	return gv.aggregated
@@ -101,7 +101,8 @@ func (c *catalog) groupDiscovery(root string) object.Value {
 	)
 }
 
-// discovery is a group version in aggregated discovery. Freshness is about servers behind this one.
+// discovery is the group version in aggregated discovery. Freshness is always Current: there are no aggregated API
+// servers whose documents could be outdated.
 func (gv *groupVersion) discovery() object.Value {
 	resources := make([]object.Value, len(gv.resources))
 	for i, r := range gv.resources {
@@ -116,8 +117,8 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	if r.Namespaced {
 		scope = "Namespaced"
 	}
-	// A custom kind is told with its group and version, and its status before its scale; a built-in one has neither
-	// where they are those of the URL, and its subresources in order.
+	// As in the reference, the kind of a custom type has its group and version, and status comes before scale. The
+	// kind of a built-in type has neither if they are those of the URL, and subresources are sorted.
 	group, version := "", ""
 	if isCustom(r) {
 		group, version = r.Group, r.Version
@@ -136,7 +137,7 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 		sort.Slice(sorted, func(i, j int) bool { return (sorted[i].Name < sorted[j].Name) != isCustom(r) })
 		subresources := make([]object.Value, len(sorted))
 		for i, s := range sorted {
-			group, version := foreign(r, s)
+			group, version := bodyVersion(r, s)
 			if isCustom(r) {
 				group, version = s.Group, s.Version
 			}
@@ -151,7 +152,7 @@ func resourceDiscovery(r *engine.Resource) object.Value {
 	return object.MapOf(members...)
 }
 
-// responseKind is a kind, in which group and version may be left out.
+// responseKind is a GroupVersionKind of aggregated discovery; group and version may be empty.
 func responseKind(group, version, kind string) object.Value {
 	return object.Fields("group", object.StringOf(group), "version", object.StringOf(version), "kind",
 		object.StringOf(kind))

@@ -24,8 +24,8 @@ func benchmarkPart(b *testing.B, d *Documents, name string) {
 	c := d.catalog()
 	var doc *Document
 	for b.Loop() {
-		p := d.part(c, name)
-		doc = (&part{name: name, version: p.version}).document(d)
+		p := d.v3Document(c, name)
+		doc = (&v3Document{name: name, version: p.version}).document(d)
 	}
 	b.ReportMetric(float64(len(doc.Gzip)), "gzip-bytes")
 }

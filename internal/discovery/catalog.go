@@ -14,8 +14,8 @@ import (
 	"plinth/internal/engine"
 )
 
-// groupOrder is the order in which the reference tells of its own groups: by the priorities of their APIServices. Other
-// groups follow by name.
+// groupOrder is the order of the built-in groups in the reference's discovery documents, which follows the priorities
+// of its APIServices. Other groups come after them, sorted by name.
 var groupOrder = []string{
 	"apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling",
 	"batch", "certificates.k8s.io", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io",
@@ -23,42 +23,42 @@ var groupOrder = []string{
 	"discovery.k8s.io", "resource.k8s.io", "flowcontrol.apiserver.k8s.io", "storagemigration.k8s.io",
 }
 
-// catalog is what is served at one moment, in the order of discovery.
+// catalog holds what is served at one moment, in the order of discovery.
 type catalog struct {
-	types    *engine.Types
-	core     *group   // nil where the core group is not served
-	groups   []*group // the named ones
-	byName   map[string]*group
-	editions editions
+	types           *engine.Types
+	core            *group   // nil where the core group is not served
+	groups          []*group // the named ones
+	byName          map[string]*group
+	representations representations
 }
 
 // group is one API group with its versions, the preferred one first.
 type group struct {
-	name     string // "" is the core group
-	versions []*groupVersion
-	gateway  *part // its OpenAPI document; nil for the core group and for groups that definitions alone make
+	name         string // "" is the core group
+	versions     []*groupVersion
+	pathDocument *v3Document // its OpenAPI document; nil for the core group and for groups that definitions alone make
 }
 
-// groupVersion is one version of a group with the documents about it. It outlives its catalog while its types stay the
+// groupVersion is one version of a group with its documents. Later catalogs use it too, as long as its types are the
 // same.
 type groupVersion struct {
 	types          *engine.GroupVersion
 	group, version string
 	resources      []*engine.Resource // sorted by name
 
-	openAPI  *part
-	sections [2]section // of OpenAPI v2, as JSON and as protobuf, where all types are custom ones
-	editions editions
+	openAPI         *v3Document
+	sections        [2]section // of OpenAPI v2, as JSON and as protobuf, if all types are custom
+	representations representations
 
 	aggregateOnce sync.Once
 	aggregated    []byte // see aggregate
 }
 
-// storageVersion is the group, version and kind in which objects are stored, of which storageVersionHash is made;
+// storageVersion is the group, version and kind in which objects are stored. storageVersionHash is its hash. It is
 // zero for types that are not stored.
 type storageVersion struct{ group, version, kind string }
 
-// newCatalog puts the types in order. Of group versions that old has with the same types everything is kept.
+// newCatalog sorts the types. It takes group versions whose types are unchanged from the old catalog.
 func newCatalog(types *engine.Types, old *catalog) *catalog {
 	c := &catalog{types: types, byName: map[string]*group{}}
 	for _, served := range types.GroupVersions() {
@@ -77,17 +77,18 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 			gv = newGroupVersion(served)
 		}
 		g.versions = append(g.versions, gv)
-		if g.gateway == nil && g.name != "" && !gv.isCustom() {
-			if known := old.group(g.name); known != nil && known.gateway != nil {
-				g.gateway = known.gateway
+		if g.pathDocument == nil && g.name != "" && !gv.isCustom() {
+			if known := old.group(g.name); known != nil && known.pathDocument != nil {
+				g.pathDocument = known.pathDocument
 			} else {
-				g.gateway = groupGateway(g.name)
+				g.pathDocument = groupPathDocument(g.name)
 			}
 		}
 	}
 	sort.Slice(c.groups, func(i, j int) bool { return groupLess(c.groups[i].name, c.groups[j].name) })
 	for _, g := range c.byName {
-		// The version that was never an alpha or a beta, and of those the highest number, comes first and is preferred.
+		// Sorted as kubectl sorts versions: GA before beta before alpha, then the highest number. The first is
+		// preferred.
 		sort.Slice(g.versions, func(i, j int) bool {
 			return version.CompareKubeAwareVersionStrings(g.versions[i].version, g.versions[j].version) > 0
 		})
@@ -96,14 +97,14 @@ func newCatalog(types *engine.Types, old *catalog) *catalog {
 }
 
 func newGroupVersion(served *engine.GroupVersion) *groupVersion {
-	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: told(served.Resources)}
-	gv.openAPI = &part{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
+	gv := &groupVersion{types: served, group: served.Group, version: served.Version, resources: listed(served.Resources)}
+	gv.openAPI = &v3Document{name: strings.TrimPrefix(gv.path(), "/"), version: gv}
 	return gv
 }
 
-// told is the types that discovery tells of. Custom types are served in built-in group versions, too, but not told of
-// there: in the reference others answer for these.
-func told(resources []*engine.Resource) []*engine.Resource {
+// listed returns the types that discovery lists. Custom types in a built-in group version are served but not listed:
+// in the reference different servers produce these documents, and only the one of the built-in types answers here.
+func listed(resources []*engine.Resource) []*engine.Resource {
 	custom := func(r *engine.Resource) bool { return r.Stored != nil && r.Stored.Custom }
 	builtin := func(r *engine.Resource) bool { return !custom(r) }
 	if !slices.ContainsFunc(resources, custom) || !slices.ContainsFunc(resources, builtin) {
@@ -123,7 +124,7 @@ func groupLess(a, b string) bool {
 	return a < b
 }
 
-// find is the group version of this name, or nil. A nil catalog has none.
+// find returns the group version of this name, or nil. c may be nil.
 func (c *catalog) find(group, version string) *groupVersion {
 	g := c.group(group)
 	if g == nil {
@@ -137,7 +138,7 @@ func (c *catalog) find(group, version string) *groupVersion {
 	return nil
 }
 
-// group is the group of this name, or nil.
+// group returns the group of this name, or nil. c may be nil.
 func (c *catalog) group(name string) *group {
 	if c == nil {
 		return nil
@@ -145,7 +146,7 @@ func (c *catalog) group(name string) *group {
 	return c.byName[name]
 }
 
-// all is every group version, those of the core group first.
+// all returns all group versions, those of the core group first.
 func (c *catalog) all() []*groupVersion {
 	var all []*groupVersion
 	if c.core != nil {
@@ -158,7 +159,7 @@ func (c *catalog) all() []*groupVersion {
 }
 
 func storageVersionOf(r *engine.Resource) storageVersion {
-	if !r.Has("create") || r.Stored == nil { // nothing is stored
+	if !r.Has("create") || r.Stored == nil { // it is not stored
 		return storageVersion{}
 	}
 	group, version, core := strings.Cut(r.Stored.Storage.APIVersion, "/")
@@ -168,7 +169,7 @@ func storageVersionOf(r *engine.Resource) storageVersion {
 	return storageVersion{group, cmp.Or(r.Stored.ReferenceStorage, version), r.Kind}
 }
 
-// hash is the storageVersionHash of discovery: opaque to clients, equal where objects are stored in the same way.
+// hash is the storageVersionHash of discovery. Clients may only compare it: it is equal for equal storage versions.
 func (s storageVersion) hash() string {
 	if s.kind == "" {
 		return ""
@@ -177,7 +178,7 @@ func (s storageVersion) hash() string {
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-// name is the group version in an apiVersion: "apps/v1", or "v1" in the core group.
+// name is the group version as an apiVersion: "apps/v1", or "v1" in the core group.
 func (gv *groupVersion) name() string {
 	if gv.group == "" {
 		return gv.version
@@ -185,7 +186,7 @@ func (gv *groupVersion) name() string {
 	return gv.group + "/" + gv.version
 }
 
-// path is the URL path below which the group version is served: "/apis/apps/v1".
+// path is the URL prefix of the group version: "/apis/apps/v1".
 func (gv *groupVersion) path() string {
 	if gv.group == "" {
 		return "/api/" + gv.version

@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// Custom types are described in the words of their definitions: a model is the definition's schema, node by node, and
-// the compiled type is not asked for. What the reference tells of them differs in more than the models: it makes
-// their part of a document from a template of its own.
+// The OpenAPI description of custom types. A model is the schema of the definition, converted node by node; the
+// compiled type is not used. The paths of custom types also differ from those of built-in types in the reference,
+// which builds them from a template of their own.
 
 const (
 	modelGet        = metaModels + "GetOptions"
@@ -21,19 +21,19 @@ const (
 	modelListMeta   = metaModels + "ListMeta"
 )
 
-// isCustom says whether a definition defines the type.
+// isCustom says whether the type is defined by a CustomResourceDefinition.
 func isCustom(r *engine.Resource) bool { return r.Written != nil }
 
-// isCustom says whether definitions define all types of the group version.
+// isCustom says whether all types of the group version are custom.
 func (gv *groupVersion) isCustom() bool {
 	return !slices.ContainsFunc(gv.resources, func(r *engine.Resource) bool { return !isCustom(r) })
 }
 
-// customInfo is what an OpenAPI v3 document of custom types says of itself.
+// customInfo is the member info of an OpenAPI v3 document of custom types.
 var customInfo = object.Fields("title", object.StringOf("Kubernetes CRD Swagger"), "version", object.StringOf("v0.1.0"))
 
-// The media types of custom objects that documents tell of. CBOR, which clients can have, too, is not among them in the
-// reference either.
+// The media types of custom objects in documents. Clients can also use CBOR, but as in the reference the documents do
+// not list it.
 var (
 	customTypes      = []string{mediaJSON, mediaYAML}
 	customPatchTypes = []string{"application/json-patch+json", "application/merge-patch+json",
@@ -97,7 +97,7 @@ func (p *resourcePaths) custom() {
 	}
 }
 
-// customModels are the models of the custom types of the builder's group versions, by name.
+// customModels are the models of the custom types in the builder's group versions, by name.
 func (b *builder) customModels() map[string]func() object.Value {
 	models := map[string]func() object.Value{}
 	for _, gv := range b.versions {
@@ -118,7 +118,7 @@ func (b *builder) customModel(r *engine.Resource, version object.Value) object.V
 	if b.dialect.keepsUnknown(schema) {
 		return withKind(object.Fields("type", object.StringOf("object")), r, r.Kind, version)
 	}
-	v := b.written(schema)
+	v := b.published(schema)
 	properties := v.At("properties").Edit(b.typeMeta())
 	properties = properties.With("metadata", b.metadata())
 	return withKind(v.With("properties", properties), r, r.Kind, version)
@@ -149,7 +149,7 @@ func (b *builder) customList(r *engine.Resource, version object.Value) object.Va
 	return withKind(v, r, r.ListKind, version)
 }
 
-// withKind adds to a model which kind it is, and what its objects can be selected by.
+// withKind adds to a model its group, version and kind, and the selectable fields of its objects.
 func withKind(v object.Value, r *engine.Resource, kind string, version object.Value) object.Value {
 	v = v.With("x-kubernetes-group-version-kind", object.ListOf(responseKind(r.Group, r.Version, kind)))
 	selectable := version.At("selectableFields").Items()
@@ -163,7 +163,7 @@ func withKind(v object.Value, r *engine.Resource, kind string, version object.Va
 	return v.With("x-kubernetes-selectable-fields", object.ListOf(fields...))
 }
 
-// typeMeta are the properties apiVersion and kind of every object.
+// typeMeta are the properties apiVersion and kind.
 func (b *builder) typeMeta() []object.Member {
 	of := b.documents.model(modelDelete)
 	if of == nil {
@@ -175,14 +175,14 @@ func (b *builder) typeMeta() []object.Member {
 	}
 }
 
-// metadata is the property of this name of every object.
+// metadata is the property metadata.
 func (b *builder) metadata() object.Value {
 	doc := meta.PartialObjectMetadata{}.SwaggerDoc()["metadata"]
 	return object.MapOf(b.dialect.refer(appendDoc(nil, doc), modelObjectMeta, object.Nil)...)
 }
 
-// written is a schema of a definition as documents publish it.
-func (b *builder) written(s object.Value) object.Value {
+// published converts a schema of a definition to the one in the document.
+func (b *builder) published(s object.Value) object.Value {
 	if s.Kind() != object.Map {
 		return s // additionalProperties: true
 	}
@@ -191,9 +191,9 @@ func (b *builder) written(s object.Value) object.Value {
 	for _, m := range s.Members() {
 		switch m.Key {
 		case "items", "additionalProperties":
-			m.Value = b.written(m.Value)
+			m.Value = b.published(m.Value)
 		case "properties":
-			m.Value = mapValues(m.Value, b.written)
+			m.Value = mapValues(m.Value, b.published)
 		default:
 			m.Value = constraint(m)
 		}
@@ -208,7 +208,7 @@ func (b *builder) written(s object.Value) object.Value {
 	return v
 }
 
-// embedded adds to the schema of an embedded object what every object has.
+// embedded adds apiVersion, kind and metadata to the schema of an embedded object.
 func (b *builder) embedded(v object.Value) object.Value {
 	const conventions = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#"
 	text := func(doc string) object.Value {
@@ -230,14 +230,14 @@ func (b *builder) embedded(v object.Value) object.Value {
 	return v.With("properties", properties).With("required", object.ListOf(required...))
 }
 
-// constraint is what a schema says of values beyond their structure, as documents publish it; null: nothing. Below
-// allOf and its like stand schemas that say nothing else, and they are the same in all documents.
+// constraint converts a member of a schema that restricts values and has no structure of its own; null if it is left
+// out. Schemas below allOf, anyOf, oneOf and not have only such members, and are the same in all documents.
 func constraint(m object.Member) object.Value {
 	switch m.Key {
 	case "default", "enum", "example":
 		v, err := m.Value.Untyped()
 		switch {
-		case err != nil: // beyond the range of numbers
+		case err != nil: // a number out of range
 			return m.Value
 		case m.Key == "example" && isEmpty(v):
 			return object.Nil
@@ -257,7 +257,7 @@ func constraint(m object.Member) object.Value {
 	return m.Value
 }
 
-// isEmpty says whether a value is an empty text, list or map.
+// isEmpty says whether a value is null or an empty string, list or map.
 func isEmpty(v object.Value) bool {
 	switch v.Kind() {
 	case object.String, object.List, object.Map:
@@ -266,7 +266,7 @@ func isEmpty(v object.Value) bool {
 	return v.IsNull()
 }
 
-// nested is a schema below allOf and its like.
+// nested converts a schema below allOf, anyOf, oneOf or not.
 func nested(s object.Value) object.Value {
 	members := slices.Clone(s.Members())
 	for i, m := range members {
@@ -275,7 +275,7 @@ func nested(s object.Value) object.Value {
 	return object.MapOf(members...)
 }
 
-// mapValues is a map with every value changed.
+// mapValues returns a map with a function applied to each value.
 func mapValues(v object.Value, change func(object.Value) object.Value) object.Value {
 	members := slices.Clone(v.Members())
 	for i, m := range members {
@@ -286,11 +286,11 @@ func mapValues(v object.Value, change func(object.Value) object.Value) object.Va
 
 func (dialect3) keepsUnknown(object.Value) bool { return false }
 
-// intOrString is the anyOf by which clients know integers or strings.
+// intOrString is the anyOf that marks a schema of integers or strings.
 var intOrString = object.ListOf(object.Fields("type", object.StringOf("integer")),
 	object.Fields("type", object.StringOf("string")))
 
-// publish adds the anyOf of an integer or string, where the definition has left it out.
+// publish adds the anyOf of an integer or string if the definition omits it.
 func (dialect3) publish(s object.Value) object.Value {
 	allOf := s.At("allOf").Items()
 	if !s.At("x-kubernetes-int-or-string").Bool() || object.Equal(s.At("anyOf"), intOrString) ||
@@ -303,14 +303,14 @@ func (dialect3) publish(s object.Value) object.Value {
 	return s.With("allOf", object.ListOf(append([]object.Value{object.Fields("anyOf", intOrString)}, allOf...)...))
 }
 
-// keepsUnknown says whether a schema lets unknown fields be. Old clients, for which this version of OpenAPI is there,
-// refuse them where a schema has any properties, so that it is described by none.
+// keepsUnknown says whether a schema allows unknown fields. Old clients, for which OpenAPI v2 is published, reject
+// unknown fields if a schema has any properties. So such a schema is published without properties.
 func (*dialect2) keepsUnknown(s object.Value) bool {
 	return s.At("x-kubernetes-preserve-unknown-fields").Bool()
 }
 
-// publish leaves out what this version of OpenAPI does not have, and what old clients would misunderstand: they take
-// a value of a type for one that is never null, and one with properties for one that has no others.
+// publish removes members that OpenAPI v2 does not have, and members that old clients misunderstand: they reject null
+// for a value that has a type, and unknown fields for a schema that has properties.
 func (d *dialect2) publish(s object.Value) object.Value {
 	drop := []string{"allOf", "anyOf", "oneOf", "not", "default", "nullable"}
 	if s.At("nullable").Bool() {

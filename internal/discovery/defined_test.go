@@ -122,7 +122,8 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	expect := func(when string, lists, aggregated, printed, sections, definitions int64) {
 		t.Helper()
 		got := [5]int64{
-			d.work.lists.Swap(0), d.work.aggregated.Swap(0), d.work.openAPI.Swap(0), d.work.sections.Swap(0), int64(read),
+			d.counters.lists.Swap(0), d.counters.aggregated.Swap(0), d.counters.openAPI.Swap(0), d.counters.sections.Swap(0),
+			int64(read),
 		}
 		if read = 0; got != [5]int64{lists, aggregated, printed, sections, definitions} {
 			t.Errorf(
@@ -136,10 +137,10 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	plain(t, d, "/openapi/v3/apis/g007.example.com/v1", "")
 	expect("one group version", 1, 0, 1, 0, each)
 	ask()
-	d.work.lists.Store(0)
-	d.work.aggregated.Store(0)
-	d.work.openAPI.Store(0)
-	d.work.sections.Store(0)
+	d.counters.lists.Store(0)
+	d.counters.aggregated.Store(0)
+	d.counters.openAPI.Store(0)
+	d.counters.sections.Store(0)
 	read = 0
 	ask()
 	expect("the same again", 0, 0, 0, 0, 0)

@@ -1,24 +1,35 @@
-// Package discovery makes the documents in which a server tells clients what it serves (URI-8): the discovery documents
-// of /api and /apis, one by one and aggregated, the OpenAPI documents of /openapi/v2 and /openapi/v3, and /version.
+// Package discovery creates the documents that tell clients what a server serves (URI-8): the discovery documents of
+// /api and /apis, one by one and aggregated, the OpenAPI documents of /openapi/v2 and /openapi/v3, and /version.
 //
-// It reads the registry of served types and nothing else, and speaks no HTTP: [Documents.Get] takes a path and an
-// Accept header and gives bytes.
+// It reads the registry of served types, and knows nothing of HTTP: [Documents.Get] takes a path and an Accept header
+// and returns bytes.
 //
-// Nouns. A catalog is the types that are served at one moment, in the order in which discovery tells it: groups, their
-// versions, their resources. An edition is a document in one media type. A model is a named type in an OpenAPI
-// document; a fragment is the part of a document that one model or one path makes.
+// # Glossary
 //
-// Nothing is made before somebody asks for it, and what has been made is kept as bytes, compressed where it is large:
-// fragments are printed one after the other into a compressor, so that a document of several megabytes never stands
-// in memory as a whole. When the registry changes, a new catalog takes over the group versions that are the same
-// ones, what has been made of them included. So one type more costs the documents of its own group version, the lists
-// of groups, and copying in the aggregated documents and in OpenAPI v2, one document of everything, of which each
-// group version of custom types keeps its part; the part of the built-in types is printed again.
+//   - catalog: the types that are served at one moment, in the order of discovery: groups, their versions, their
+//     resources.
+//   - representation: a document in one media type.
+//   - model: a named type in an OpenAPI document.
+//   - fragment: the part of an OpenAPI document that describes one model or one path.
+//   - section: the part of the OpenAPI v2 document that describes one group version of custom types.
 //
-// Custom types are described by the schemas of their definitions, which are read for it and not compiled.
+// # What is kept
 //
-// The ETag of a document, and the hash in the URL of an OpenAPI v3 document, are of its bytes: clients keep documents
-// by them over restarts of the server. The index of OpenAPI v3 names the hashes of all documents, so the first one to
-// ask for it waits until each has been printed once, and with it the schemas of all built-in types have been
-// compiled.
+// Problem: the built-in types alone make an OpenAPI v2 document of several megabytes, a cluster may have thousands of
+// custom types, and clients ask again after every new definition. To print every document after each change would make
+// each definition cost time in proportion to all of them.
+//
+// Therefore a document is printed on its first request and kept as bytes, compressed if it is large. Fragments are
+// written one after the other into the compressor, so no large document is ever in memory as a whole. Documents belong
+// to their group version. When the registry changes, a new catalog takes over the group versions whose types are the
+// same (the same *engine.GroupVersion), with everything printed of them. A change then costs the documents of its own
+// group version, the lists of groups, and the two documents about all types: aggregated discovery, which copies the
+// kept parts of the other group versions, and OpenAPI v2, which copies the kept sections of custom types and prints
+// the built-in types again.
+//
+// Custom types are described by the schemas in their definitions. They are not compiled for it.
+//
+// ETags, and the hashes in the URLs of OpenAPI v3 documents, are hashes of the documents' bytes, so clients can keep
+// documents when the server restarts. The index of OpenAPI v3 has the hashes of all documents. Therefore its first
+// request prints every document once, and compiles the schemas of all built-in types.
 package discovery

@@ -15,56 +15,56 @@ import (
 	"plinth/schema"
 )
 
-// Config is what Documents are made of.
+// Config configures Documents.
 type Config struct {
 	Registry *engine.Registry
 	Version  Version
-	// ServerAddress is the host and port that clients may use to reach this server, told to those who ask for /api.
+	// ServerAddress is the host and port in the document of /api.
 	ServerAddress string
-	// Model finds a type that no resource has as its own by its OpenAPI name: the lists of kinds, the options of
-	// requests, Status and the like. Nil, or a nil answer: the type is not described.
+	// Model finds a type by its OpenAPI name that is not the type of a resource: lists, the options of requests,
+	// Status and others. If Model is nil or returns nil the type is not described.
 	Model func(name string) *schema.Type
-	// NoCBOR says that there is no CBOR to be had here (gate CBORServingAndStorage).
+	// NoCBOR removes CBOR from all documents (feature gate CBORServingAndStorage).
 	NoCBOR bool
 }
 
-// Documents makes and keeps the documents. Its methods may be called at the same time.
+// Documents creates and keeps the documents. Its methods may be called concurrently.
 type Documents struct {
-	registry *engine.Registry
-	version  Version
-	told     []byte // the version as /version tells it
-	address  string
-	model    func(name string) *schema.Type
-	media    *mediaTypes
-	roots    []*part // see rootGateways
+	registry    *engine.Registry
+	version     Version
+	versionJSON []byte // the document of /version
+	address     string
+	model       func(name string) *schema.Type
+	media       *mediaTypes
+	roots       []*v3Document // see rootPathDocuments
 
 	parameters sync.Map // []*parameter by model, see options
 
 	builtinKinds func() map[string][]gvk // by model
-	customKinds  func() map[string][]gvk // those of the built-in types that documents of custom types name
+	customKinds  func() map[string][]gvk // kinds of built-in types that documents of custom types refer to
 
 	mu      sync.Mutex
 	current *catalog
 
-	work work
+	counters counters
 }
 
-// work counts what has been made of group versions: tests hold it against what has changed.
-type work struct {
+// counters count what has been printed. Tests compare them with what has changed.
+type counters struct {
 	lists      atomic.Int64 // resource lists
-	aggregated atomic.Int64 // their parts of aggregated discovery
-	openAPI    atomic.Int64 // printed OpenAPI v3 documents, of other paths, too
-	sections   atomic.Int64 // printed parts of OpenAPI v2 documents
+	aggregated atomic.Int64 // parts of aggregated discovery
+	openAPI    atomic.Int64 // OpenAPI v3 documents, including those of single paths
+	sections   atomic.Int64 // sections of OpenAPI v2
 }
 
-// New prepares to make documents; it makes none.
+// New returns Documents that have printed nothing yet.
 func New(c Config) *Documents {
 	if c.Model == nil {
 		c.Model = func(string) *schema.Type { return nil }
 	}
 	d := &Documents{
-		registry: c.Registry, version: c.Version, told: object.AppendJSON(nil, c.Version.value()),
-		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootGateways(),
+		registry: c.Registry, version: c.Version, versionJSON: object.AppendJSON(nil, c.Version.value()),
+		address: c.ServerAddress, model: c.Model, media: mediaTypesOf(c.NoCBOR), roots: rootPathDocuments(),
 	}
 	d.builtinKinds = sync.OnceValue(func() map[string][]gvk {
 		kinds := map[string][]gvk{}
@@ -76,7 +76,7 @@ func New(c Config) *Documents {
 	d.customKinds = sync.OnceValue(func() map[string][]gvk {
 		var versions []*groupVersion
 		for _, served := range engine.NewRegistry(c.Registry.Now().Builtin()).Now().GroupVersions() {
-			if served.Group != "apiextensions.k8s.io" { // which clients of the reference's own have no types of
+			if served.Group != "apiextensions.k8s.io" { // the reference's scheme for custom types does not contain this group
 				versions = append(versions, newGroupVersion(served))
 			}
 		}
@@ -85,23 +85,22 @@ func New(c Config) *Documents {
 	return d
 }
 
-// Document is one document in one media type. It is shared: nobody may change it.
+// Document is one document in one media type. It is shared and must not be changed.
 type Document struct {
 	MediaType string
-	ETag      string // without its quotes; "" for a document that has none
-	// Location is the URL under which the document never changes: its path and its ETag as the hash. A request with
-	// another hash in its query is sent there (301), one with this hash may keep the answer for ever. "" for documents
-	// that have no such place.
+	ETag      string // without quotes; "" if the document has none
+	// Location is the URL of this exact version: its path with its hash. A request with another hash is redirected
+	// there (301), and the response to one with this hash may be cached forever. "" if the document has no such URL.
 	Location string
-	// Exactly one of the two is there. Large documents are kept compressed only; Plain has the bytes of both.
+	// Exactly one of the two is set. Large documents are kept compressed only; Plain works for both.
 	Body, Gzip []byte
 }
 
-// plainLimit is the size from which on a document is kept compressed only. All discovery documents of the built-in
-// types are below it.
+// plainLimit is the size above which a document is kept compressed only. All discovery documents of the built-in types
+// are smaller.
 const plainLimit = 32 << 10
 
-// Plain is the document uncompressed.
+// Plain returns the uncompressed document.
 func (d *Document) Plain() ([]byte, error) {
 	if d.Gzip == nil {
 		return d.Body, nil
@@ -111,7 +110,7 @@ func (d *Document) Plain() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// WriteTo writes the document uncompressed, a piece at a time.
+// WriteTo writes the uncompressed document without having all of it in memory.
 func (d *Document) WriteTo(w io.Writer) (int64, error) {
 	if d.Gzip == nil {
 		n, err := w.Write(d.Body)
@@ -125,8 +124,8 @@ func (d *Document) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, r)
 }
 
-// Compressors and decompressors are used again: one takes more memory than most documents, a compressor more than a
-// MiB.
+// Compressors and decompressors are reused, because one takes more memory than most documents: a compressor more than
+// 1 MiB.
 var (
 	readers = sync.Pool{New: func() any { return new(gzip.Reader) }}
 	writers = sync.Pool{New: func() any {
@@ -135,8 +134,8 @@ var (
 	}}
 )
 
-// Get is the document of a URL path in the best media type that an Accept header names; "" accepts everything. It is
-// not ok if the path is none of those that this package serves. The error is an *apierr.Error (406).
+// Get returns the document of a URL path in the most preferred media type of an Accept header; "" accepts everything.
+// ok is false if this package does not serve the path. The error is an *apierr.Error (406).
 func (d *Documents) Get(path, accept string) (doc *Document, ok bool, err error) {
 	if rest, found := strings.CutPrefix(path, "/openapi/"); found {
 		return d.openAPI(rest, accept)
@@ -160,7 +159,7 @@ func (d *Documents) Get(path, accept string) (doc *Document, ok bool, err error)
 	return nil, false, nil
 }
 
-// catalog is that of the types that are served now.
+// catalog returns the catalog of the types that are served now.
 func (d *Documents) catalog() *catalog {
 	types := d.registry.Now()
 	d.mu.Lock()
@@ -171,14 +170,14 @@ func (d *Documents) catalog() *catalog {
 	return d.current
 }
 
-// editions keeps documents that have been made, by a name that tells those of one owner apart.
-type editions struct {
+// representations keeps printed documents by a name that is unique among them.
+type representations struct {
 	mu   sync.Mutex
 	made map[string]*Document
 }
 
-// get is the edition of this name, made on first use; who comes at the same time waits for it.
-func (e *editions) get(name string, make func() *Document) *Document {
+// get returns the document of this name and prints it on first use. Concurrent callers wait.
+func (e *representations) get(name string, make func() *Document) *Document {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if doc := e.made[name]; doc != nil {
@@ -192,15 +191,16 @@ func (e *editions) get(name string, make func() *Document) *Document {
 	return doc
 }
 
-// press takes a document in piece by piece, and keeps it plain only as long as it is small.
-type press struct {
-	limit int // up to which it is
+// documentBuffer collects a document piece by piece. It holds up to limit bytes uncompressed; beyond that it
+// compresses.
+type documentBuffer struct {
+	limit int // bytes in plain
 	plain []byte
-	gz    *gzip.Writer // nil as long as everything fits into plain
+	gz    *gzip.Writer // nil while everything fits into plain
 	out   bytes.Buffer
 }
 
-func (p *press) Write(b []byte) (int, error) {
+func (p *documentBuffer) Write(b []byte) (int, error) {
 	if p.gz != nil {
 		return p.gz.Write(b)
 	}
@@ -214,28 +214,28 @@ func (p *press) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// document is what has been written.
-func (p *press) document(mediaType, etag string) *Document {
+// document returns what has been written.
+func (p *documentBuffer) document(mediaType, etag string) *Document {
 	doc := &Document{MediaType: mediaType, ETag: etag}
 	if p.gz == nil {
 		doc.Body = p.plain
 		return doc
 	}
-	p.gz.Close() // writes to memory: it cannot fail
+	p.gz.Close() // to memory: it cannot fail
 	writers.Put(p.gz)
 	p.gz = nil
 	doc.Gzip = bytes.Clone(p.out.Bytes())
 	return doc
 }
 
-// jsonDocument is a value as a document. Its ETag is the hash of its bytes.
+// jsonDocument prints a value as a document. Its ETag is the hash of its bytes.
 func jsonDocument(mediaType string, v object.Value) *Document {
 	return textDocument(mediaType, object.AppendJSON(nil, v))
 }
 
-// textDocument is a text as a document, whose ETag is its hash.
+// textDocument makes a document of a text. Its ETag is the hash of the text.
 func textDocument(mediaType string, text []byte) *Document {
-	p := &press{limit: plainLimit}
+	p := &documentBuffer{limit: plainLimit}
 	p.Write(text)
 	return p.document(mediaType, fmt.Sprintf("%X", sha256.Sum256(text)))
 }

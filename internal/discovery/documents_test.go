@@ -221,7 +221,7 @@ func TestIndexLeadsToTheDocuments(t *testing.T) {
 	d := newDocuments(recordedResources(t))
 	index := parse(t, plain(t, d, "/openapi/v3", ""))
 	want := map[string]bool{}
-	for _, p := range d.parts(d.catalog()) {
+	for _, p := range d.v3Documents(d.catalog()) {
 		want[p.name] = true
 	}
 	for _, m := range index.At("paths").Members() {

@@ -7,7 +7,8 @@ import (
 	"plinth/object"
 )
 
-// legacy serves the discovery documents, parts being the path: api, api V, apis, apis G, apis G V.
+// legacy serves the discovery documents that are not aggregated. parts are the segments of the path: api, api V, apis,
+// apis G or apis G V.
 func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok bool, err error) {
 	c := d.catalog()
 	var gv *groupVersion
@@ -39,8 +40,8 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 	case aggregated:
 		return d.aggregated(c, parts[0], mediaType), true, nil
 	case gv != nil:
-		return represent(mediaType, &gv.editions, "resources", "APIResourceList", func() object.Value {
-			d.work.lists.Add(1)
+		return represent(mediaType, &gv.representations, "resources", "APIResourceList", func() object.Value {
+			d.counters.lists.Add(1)
 			return gv.resourceList(c.types)
 		}), true, nil
 	case g != nil:
@@ -48,12 +49,14 @@ func (d *Documents) legacy(parts []string, accept string) (doc *Document, ok boo
 	case parts[0] == "api":
 		return represent(mediaType, nil, "", "APIVersions", func() object.Value { return d.versions(c) }), true, nil
 	default:
-		return represent(mediaType, &c.editions, "groups", "APIGroupList", c.groupList), true, nil
+		return represent(mediaType, &c.representations, "groups", "APIGroupList", c.groupList), true, nil
 	}
 }
 
-// represent makes a discovery document in a media type. The JSON form is kept in editions, if there are any.
-func represent(mediaType string, editions *editions, name, kind string, value func() object.Value) *Document {
+// represent prints a discovery document in a media type. The JSON form is kept in representations unless that is nil.
+func represent(
+	mediaType string, representations *representations, name, kind string, value func() object.Value,
+) *Document {
 	switch mediaType {
 	case mediaProtobuf:
 		return &Document{MediaType: mediaType, Body: appendProtobuf(nil, kind, value())}
@@ -64,16 +67,16 @@ func represent(mediaType string, editions *editions, name, kind string, value fu
 	}
 	make := func() *Document {
 		doc := jsonDocument(mediaJSON, value())
-		doc.ETag = "" // the reference gives none here
+		doc.ETag = "" // as in the reference
 		return doc
 	}
-	if editions == nil {
+	if representations == nil {
 		return make()
 	}
-	return editions.get(name, make)
+	return representations.get(name, make)
 }
 
-// yamlOf is a value of ours in YAML.
+// yamlOf prints a value of this package as YAML.
 func yamlOf(v object.Value) []byte {
 	text, err := object.YAML(object.AppendJSON(nil, v))
 	if err != nil {
@@ -82,7 +85,7 @@ func yamlOf(v object.Value) []byte {
 	return text
 }
 
-// versions is /api. It has no apiVersion, nor has /api/v1, because the reference's have none.
+// versions is /api. As in the reference it has no apiVersion, and neither has /api/v1.
 func (d *Documents) versions(c *catalog) object.Value {
 	var versions []string
 	if c.core != nil {
@@ -110,7 +113,7 @@ func (c *catalog) groupList() object.Value {
 		object.ListOf(groups...))
 }
 
-// value is /apis/G, or without its type an item of /apis.
+// value is /apis/G, or without kind and apiVersion an item of /apis.
 func (g *group) value(typed bool) object.Value {
 	versions := make([]object.Value, len(g.versions))
 	for i, gv := range g.versions {
@@ -127,7 +130,7 @@ func (g *group) value(typed bool) object.Value {
 	return v
 }
 
-// resourceList is /apis/G/V: resources and subresources in one list, sorted by name.
+// resourceList is /apis/G/V: resources and subresources in one list that is sorted by name.
 func (gv *groupVersion) resourceList(types *engine.Types) object.Value {
 	type entry struct {
 		name  string
@@ -181,7 +184,7 @@ func subresource(r *engine.Resource, s *engine.Subresource, name string) object.
 		{Key: "kind", Value: object.StringOf(s.Kind)},
 		{Key: "verbs", Value: object.Strings(s.Verbs...)},
 	}
-	if group, version := foreign(r, s); version != "" {
+	if group, version := bodyVersion(r, s); version != "" {
 		members = append(members,
 			object.Member{Key: "group", Value: object.StringOf(group)},
 			object.Member{Key: "version", Value: object.StringOf(version)})
@@ -189,8 +192,8 @@ func subresource(r *engine.Resource, s *engine.Subresource, name string) object.
 	return object.MapOf(members...)
 }
 
-// foreign is the group and version of a subresource's body where they are not those of its resource.
-func foreign(r *engine.Resource, s *engine.Subresource) (group, version string) {
+// bodyVersion is the group and version of a subresource's body if they differ from those of its resource, else "".
+func bodyVersion(r *engine.Resource, s *engine.Subresource) (group, version string) {
 	if s.Version == "" || s.Group == r.Group && s.Version == r.Version {
 		return "", ""
 	}

@@ -20,8 +20,7 @@ func newBuilder(d *Documents, dialect dialect, versions []*groupVersion, kinds m
 // gvk is a kind in a group version.
 type gvk struct{ group, version, kind string }
 
-// groupVersionKinds are the kinds that models stand for, by the models' names. The models of custom types are not
-// among them.
+// groupVersionKinds maps the names of models to their kinds, without the models of custom types.
 func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 	kinds := map[string][]gvk{}
 	add := func(model string, k gvk) {
@@ -37,7 +36,8 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 		if gv.isCustom() {
 			continue
 		}
-		// These two are in every group version, for a body and a watch are decoded by the scheme of their URL.
+		// These two are in every group version, because a body and a watch are decoded by the scheme of the URL's
+		// version.
 		for _, kind := range []string{"DeleteOptions", "WatchEvent"} {
 			add(metaModels+kind, gvk{gv.group, gv.version, kind})
 		}
@@ -64,8 +64,8 @@ func groupVersionKinds(versions []*groupVersion) map[string][]gvk {
 	return kinds
 }
 
-// kindsOf are the kinds that a model stands for. A built-in kind of another group version may be part of one of the
-// document's.
+// kindsOf are the kinds of a model. If the document's group versions do not have it, it may be a built-in kind of
+// another one, of which the model is a part.
 func (b *builder) kindsOf(model string) []gvk {
 	if kinds := b.kinds[model]; kinds != nil {
 		return kinds
@@ -73,7 +73,7 @@ func (b *builder) kindsOf(model string) []gvk {
 	return b.documents.builtinKinds()[model]
 }
 
-// models gives the fragments of all wanted models, and of those that they lead to, sorted by name.
+// models emits the fragments of all models that are referred to, directly or by others, sorted by name.
 func (b *builder) models(emit func(name string, model object.Value)) {
 	types := map[string]*schema.Type{}
 	known := b.types()
@@ -119,7 +119,7 @@ func (b *builder) models(emit func(name string, model object.Value)) {
 	}
 }
 
-// types are the types that resources have as their own, by model name.
+// types maps the names of models to the types of resources and subresources.
 func (b *builder) types() map[string]func() *schema.Type {
 	types := map[string]func() *schema.Type{}
 	for _, gv := range b.versions {
@@ -140,8 +140,8 @@ func (b *builder) types() map[string]func() *schema.Type {
 	return types
 }
 
-// isModel says whether a type is described once and referred to by name. Named scalars, lists and maps are described
-// where they stand.
+// isModel says whether a type is described under its name and referred to. Named scalars, lists and maps are described
+// in place.
 func isModel(t *schema.Type) bool {
 	if t.Name == "" {
 		return false
@@ -173,7 +173,7 @@ func (b *builder) model(t *schema.Type) object.Value {
 	return object.MapOf(members...)
 }
 
-// shape says what a type is, without a name or a description of its own.
+// shape describes a type without its name and description.
 func (b *builder) shape(members []object.Member, t *schema.Type) []object.Member {
 	text := func(key, value string) {
 		members = append(members, object.Member{Key: key, Value: object.StringOf(value)})
@@ -222,7 +222,7 @@ func (b *builder) shape(members []object.Member, t *schema.Type) []object.Member
 	return members
 }
 
-// element is the type of items and of the values of maps.
+// element describes the items of a list or the values of a map.
 func (b *builder) element(t *schema.Type) object.Value {
 	if isModel(t) {
 		return b.dialect.ref(t.Name)
@@ -287,8 +287,8 @@ func (b *builder) property(parent *schema.Type, f *schema.Field) object.Value {
 	return object.MapOf(members...)
 }
 
-// defaultOf is the default that the document tells of: the marker's, or else what a field that is always written holds
-// when nobody sets it. OpenAPI 2.0 tells of none.
+// defaultOf is the default in the document: that of the field's marker, or else the zero value of a field that is
+// always written. OpenAPI v2 has no defaults.
 func (b *builder) defaultOf(f *schema.Field) object.Value {
 	if !b.dialect.defaults() {
 		return object.Nil
@@ -325,7 +325,7 @@ func appendDoc(members []object.Member, doc string) []object.Member {
 	return append(members, object.Member{Key: "description", Value: object.StringOf(doc)})
 }
 
-// enumDoc adds the values to the description of a field that has a fixed set of them.
+// enumDoc adds the allowed values to the description of a field.
 func enumDoc(doc string, values []string) string {
 	var b strings.Builder
 	b.WriteString(doc)
@@ -339,16 +339,15 @@ func enumDoc(doc string, values []string) string {
 	return b.String()
 }
 
-// undocumented are the descriptions of models, and of their fields, whose Go types say nothing of themselves at run
-// time.
+// undocumented has the descriptions of models and fields whose Go types have no SwaggerDoc method.
 var undocumented = map[string]string{
 	"io.k8s.apimachinery.pkg.api.resource.Quantity": "A number with a fixed point and an optional suffix, decimal (n, u, m, k, M, G, T, P, E), " +
 		"binary (Ki, Mi, Gi, Ti, Pi, Ei) or an exponent: \"250m\", \"1.5Gi\", \"1e3\". It is kept with the largest suffix that needs no fraction.",
 	"io.k8s.apimachinery.pkg.util.intstr.IntOrString": "An integer of 32 bits, or a string.",
 	metaModels + "Time":                            "A time in the notation of RFC 3339, in UTC and whole seconds.",
 	metaModels + "MicroTime":                       "A time in the notation of RFC 3339, in UTC and microseconds.",
-	"io.k8s.apimachinery.pkg.runtime.RawExtension": "Any object. What it may hold depends on where it stands.",
-	modelWatch: "What has happened to an object that is being watched.",
+	"io.k8s.apimachinery.pkg.runtime.RawExtension": "Any object. Its type depends on the field.",
+	modelWatch: "A change of an object that is watched.",
 	modelWatch +
 		".object": "The object as it is now (ADDED, MODIFIED) or as it was last (DELETED), an object with nothing but " +
 		"a resourceVersion (BOOKMARK), or a Status (ERROR).",
@@ -368,13 +367,13 @@ func modelDoc(t *schema.Type) string {
 	return undocumented[t.Name]
 }
 
-// union is a struct of which one field is set, the one that the discriminator names if there is one.
+// union is a struct of which one field is set. A discriminator, if there is one, names that field.
 type union struct {
 	discriminator string
 	fields        map[string]string // values of the discriminator, by field
 }
 
-// unions are told of and nothing more: neither clients nor this server act on them.
+// unions are only published: neither clients nor this server use them.
 var unions = map[string]union{
 	"io.k8s.api.core.v1.AppArmorProfile":      {"type", map[string]string{"localhostProfile": "LocalhostProfile"}},
 	"io.k8s.api.core.v1.PodSchedulingGroup":   {"", map[string]string{"podGroupName": "PodGroupName"}},

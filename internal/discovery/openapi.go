@@ -21,7 +21,7 @@ const (
 	mediaOpenAPI2AsOld = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 )
 
-// openAPI serves what is below /openapi/.
+// openAPI serves the paths below /openapi/.
 func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err error) {
 	c := d.catalog()
 	switch {
@@ -29,20 +29,20 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 		for _, clause := range wire.ParseAccept(accept).Clauses() {
 			switch {
 			case clause.Names(mediaJSON):
-				return c.editions.get("v2", func() *Document { return d.openAPI2(c, false) }), true, nil
+				return c.representations.get("v2", func() *Document { return d.openAPI2(c, false) }), true, nil
 			case clause.Names(mediaOpenAPI2AsOld), clause.Names(mediaOpenAPI2):
-				return c.editions.get("v2 protobuf", func() *Document { return d.openAPI2(c, true) }), true, nil
+				return c.representations.get("v2 protobuf", func() *Document { return d.openAPI2(c, true) }), true, nil
 			}
 		}
 		return nil, true, apierr.NewNotAcceptable([]string{mediaJSON, mediaOpenAPI2})
 	case rest == "v3":
-		return c.editions.get("v3", func() *Document { return jsonDocument(mediaJSON, d.index(c)) }), true, nil
+		return c.representations.get("v3", func() *Document { return jsonDocument(mediaJSON, d.index(c)) }), true, nil
 	}
 	name, found := strings.CutPrefix(rest, "v3/")
 	if !found {
 		return nil, false, nil
 	}
-	p := d.part(c, name)
+	p := d.v3Document(c, name)
 	if p == nil {
 		return nil, false, nil
 	}
@@ -54,25 +54,25 @@ func (d *Documents) openAPI(rest, accept string) (doc *Document, ok bool, err er
 	return nil, true, apierr.NewNotAcceptable([]string{mediaJSON})
 }
 
-// part is one OpenAPI v3 document: of a group version, or of one of the few paths around them. It outlives its
-// catalog as long as it would be printed the same.
+// v3Document is the OpenAPI v3 document of a group version, or of one of the few paths outside of group versions.
+// Later catalogs use it too, as long as it would be printed the same.
 //
-// The index names the hashes of all documents, and a hash is of the document's bytes: a document that nobody has
-// asked for is printed into its hash alone then, so that it costs its time once and no memory.
-type part struct {
-	name    string                                // "apis/apps/v1"
-	path    func(d *Documents, p *part) *pathItem // of the one path; nil: those of version
-	version *groupVersion                         // nil: none
+// The index needs the hash of each document. If a document was never requested, it is printed to compute its hash and
+// is not kept: that costs time once, and no memory.
+type v3Document struct {
+	name    string                                      // "apis/apps/v1"
+	path    func(d *Documents, p *v3Document) *pathItem // creates its one path; nil: the paths of version
+	version *groupVersion                               // nil if path is set
 
 	mu   sync.Mutex
-	hash string    // "" until somebody has asked
-	doc  *Document // nil until somebody has asked
+	hash string    // "" until it is needed
+	doc  *Document // nil until it is requested
 }
 
-// gateway is the document of a path on which discovery itself answers.
-func gateway(name, model, description, id string) *part {
-	return &part{name: name, path: func(d *Documents, p *part) *pathItem {
-		item := d.gatewayPath("/"+name+"/", model, description, id)
+// pathDocument is the document of one path that discovery serves.
+func pathDocument(name, model, description, id string) *v3Document {
+	return &v3Document{name: name, path: func(d *Documents, p *v3Document) *pathItem {
+		item := d.discoveryPath("/"+name+"/", model, description, id)
 		if name == "version" {
 			item.operations[0].consumes, item.operations[0].produces = []string{mediaJSON}, []string{mediaJSON}
 		}
@@ -80,22 +80,22 @@ func gateway(name, model, description, id string) *part {
 	}}
 }
 
-// groupGateway is the document of the path of a group.
-func groupGateway(group string) *part {
-	return gateway("apis/"+group, metaModels+"APIGroup", "get information of a group", "APIGroup")
+// groupPathDocument is the document of a group's path.
+func groupPathDocument(group string) *v3Document {
+	return pathDocument("apis/"+group, metaModels+"APIGroup", "get information of a group", "APIGroup")
 }
 
-// rootGateways are the documents that are there whatever is served.
-func rootGateways() []*part {
-	return []*part{
-		gateway("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
-		gateway("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
-		gateway("version", modelVersion, "get the version information for this server", "CodeVersion"),
+// rootPathDocuments are the documents that every server has.
+func rootPathDocuments() []*v3Document {
+	return []*v3Document{
+		pathDocument("api", metaModels+"APIVersions", "get available API versions", "APIVersions"),
+		pathDocument("apis", metaModels+"APIGroupList", "get available API versions", "APIVersions"),
+		pathDocument("version", modelVersion, "get the version information for this server", "CodeVersion"),
 	}
 }
 
-// part is the document of this name, or nil.
-func (d *Documents) part(c *catalog, name string) *part {
+// v3Document returns the document of this name, or nil.
+func (d *Documents) v3Document(c *catalog, name string) *v3Document {
 	for _, p := range d.roots {
 		if p.name == name {
 			return p
@@ -106,7 +106,7 @@ func (d *Documents) part(c *catalog, name string) *part {
 	case len(parts) == 2 && parts[0] == "api":
 		gv = c.find("", parts[1])
 	case len(parts) == 2 && parts[0] == "apis" && parts[1] != "" && c.group(parts[1]) != nil:
-		return c.group(parts[1]).gateway
+		return c.group(parts[1]).pathDocument
 	case len(parts) == 3 && parts[0] == "apis" && parts[1] != "":
 		gv = c.find(parts[1], parts[2])
 	}
@@ -116,12 +116,12 @@ func (d *Documents) part(c *catalog, name string) *part {
 	return gv.openAPI
 }
 
-// parts are all OpenAPI v3 documents.
-func (d *Documents) parts(c *catalog) []*part {
+// v3Documents returns all OpenAPI v3 documents.
+func (d *Documents) v3Documents(c *catalog) []*v3Document {
 	parts := slices.Clone(d.roots)
 	for _, g := range c.groups {
-		if g.gateway != nil {
-			parts = append(parts, g.gateway)
+		if g.pathDocument != nil {
+			parts = append(parts, g.pathDocument)
 		}
 	}
 	for _, gv := range c.all() {
@@ -130,23 +130,23 @@ func (d *Documents) parts(c *catalog) []*part {
 	return parts
 }
 
-// location is where the document with this hash never changes.
-func (p *part) location(hash string) string {
+// location is the URL of the version of the document with this hash.
+func (p *v3Document) location(hash string) string {
 	return "/openapi/v3/" + p.name + "?hash=" + url.QueryEscape(hash)
 }
 
 // index is /openapi/v3.
 func (d *Documents) index(c *catalog) object.Value {
 	var paths []object.Member
-	for _, p := range d.parts(c) {
+	for _, p := range d.v3Documents(c) {
 		location := object.Fields("serverRelativeURL", object.StringOf(p.location(p.hashOf(d))))
 		paths = append(paths, object.Member{Key: p.name, Value: location})
 	}
 	return object.Fields("paths", object.MapOf(paths...))
 }
 
-// hashOf is the hash of the document's bytes, which are printed for it if need be.
-func (p *part) hashOf(d *Documents) string {
+// hashOf is the hash of the document's bytes. If it is unknown the document is printed.
+func (p *v3Document) hashOf(d *Documents) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hash == "" {
@@ -157,12 +157,12 @@ func (p *part) hashOf(d *Documents) string {
 	return p.hash
 }
 
-// document is the document, printed on first use; who comes at the same time waits for it.
-func (p *part) document(d *Documents) *Document {
+// document returns the document and prints it on first use. Concurrent callers wait.
+func (p *v3Document) document(d *Documents) *Document {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.doc == nil {
-		out, sum := &press{limit: plainLimit}, sha256.New()
+		out, sum := &documentBuffer{limit: plainLimit}, sha256.New()
 		p.print(d, io.MultiWriter(out, sum))
 		p.hash = hashText(sum)
 		p.doc = out.document(mediaJSON, p.hash)
@@ -174,16 +174,16 @@ func (p *part) document(d *Documents) *Document {
 func hashText(h hash.Hash) string { return fmt.Sprintf("%X", h.Sum(nil)) }
 
 // paths are the paths that the document describes.
-func (p *part) paths(d *Documents) []*pathItem {
+func (p *v3Document) paths(d *Documents) []*pathItem {
 	if p.version == nil {
 		return []*pathItem{p.path(d, p)}
 	}
 	return d.pathsOf(p.version)
 }
 
-// print writes the document: its paths, and then the models they lead to.
-func (p *part) print(d *Documents, out io.Writer) {
-	d.work.openAPI.Add(1)
+// print writes the document: its paths, and then the models that they refer to.
+func (p *v3Document) print(d *Documents, out io.Writer) {
+	d.counters.openAPI.Add(1)
 	w := &writer{out: out}
 	info, custom := d.info(), p.version != nil && p.version.isCustom()
 	var versions []*groupVersion
@@ -223,12 +223,12 @@ var securitySchemes = object.Fields("BearerToken", object.Fields(
 	"name", object.StringOf("authorization"), "in", object.StringOf("header"),
 ))
 
-// writer prints a document a member at a time, as JSON or as protobuf.
+// writer prints a document member by member, as JSON or as protobuf.
 type writer struct {
 	out     io.Writer
-	message *message // of the document in protobuf; nil: it is JSON
+	message *message // the protobuf message of the document; nil: JSON
 	buf     []byte
-	comma   bool // a member stands before the next one
+	comma   bool // the next member needs a comma before it
 }
 
 func (w *writer) raw(s string) {
@@ -237,7 +237,7 @@ func (w *writer) raw(s string) {
 	}
 }
 
-// document prints a document, whose members body prints.
+// document prints a map whose members are printed by body.
 func (w *writer) document(body func()) {
 	w.comma = false
 	w.raw("{")
@@ -271,8 +271,8 @@ func (w *writer) fields(key string, body func(emit func(name string, v object.Va
 	w.document(func() { body(w.emitter(key)) })
 }
 
-// emitter prints members of the map of this key. Parts of a field may stand apart in protobuf, so that they need no
-// buffer either.
+// emitter returns a function that prints a member of the map of this key. In protobuf each member is a field of its
+// own, and fields of one message may be written in several pieces, so no buffer is needed there either.
 func (w *writer) emitter(key string) func(name string, v object.Value) {
 	if w.message == nil {
 		return w.value
@@ -280,16 +280,16 @@ func (w *writer) emitter(key string) func(name string, v object.Value) {
 	return func(name string, v object.Value) { w.value(key, object.Fields(name, v)) }
 }
 
-// copy prints members that are there already.
+// copy prints members that are printed already.
 func (w *writer) copy(members *Document) {
 	if w.comma {
 		w.raw(",")
 	}
 	w.comma = true
-	members.WriteTo(w.out) // what was compressed in memory can be read
+	members.WriteTo(w.out) // from memory: it cannot fail
 }
 
-// builder turns paths and types into fragments in one version of OpenAPI, and remembers which models they lead to.
+// builder converts paths and types to fragments in one version of OpenAPI, and collects the models that they refer to.
 type builder struct {
 	documents *Documents
 	dialect   dialect
@@ -299,20 +299,20 @@ type builder struct {
 	rendered  map[*parameter]object.Value
 }
 
-// dialect is what differs between the versions of OpenAPI.
+// dialect has the differences between the versions of OpenAPI.
 type dialect interface {
-	// ref is how a model is named.
+	// ref is a reference to a model.
 	ref(model string) object.Value
-	// refer is ref among the other members of a property.
+	// refer adds a reference to a model, and a default, to the members of a property.
 	refer(members []object.Member, model string, def object.Value) []object.Member
-	// either says that a value is of one of two JSON types.
+	// either describes a value that has one of two JSON types.
 	either(a, b string) []object.Member
-	// defaults says whether the dialect tells of defaults.
+	// defaults says whether the version has defaults.
 	defaults() bool
-	// publish is a node of the schema of a definition as the dialect has it, without what is below it.
+	// publish converts a node of a definition's schema, without its children.
 	publish(schema object.Value) object.Value
-	// keepsUnknown says whether nothing may be told of a node of the schema of a definition, because it lets unknown
-	// fields be.
+	// keepsUnknown says whether a node of a definition's schema must be published without properties because it allows
+	// unknown fields.
 	keepsUnknown(schema object.Value) bool
 	parameter(p *parameter) object.Value
 	operation(b *builder, op *operation) object.Value
@@ -344,13 +344,13 @@ func (b *builder) parameters(members []object.Member, parameters []*parameter) [
 	return append(members, object.Member{Key: "parameters", Value: object.ListOf(items...)})
 }
 
-// want is a reference to a model, which the document has to hold then.
+// want returns a reference to a model, and includes the model in the document.
 func (b *builder) want(model string) object.Value {
 	b.wanted[model] = true
 	return b.dialect.ref(model)
 }
 
-// answer is the schema of an answer's or a body's model.
+// answer is the schema of a response. "" is plain text.
 func (b *builder) answer(model string) object.Value {
 	if model == "" {
 		return object.Fields("type", object.StringOf("string"))
@@ -358,7 +358,7 @@ func (b *builder) answer(model string) object.Value {
 	return b.want(model)
 }
 
-// common are the members of an operation that both versions have.
+// common are the members of an operation that are the same in both versions.
 func (op *operation) common() []object.Member {
 	members := []object.Member{
 		{Key: "tags", Value: object.Strings(op.tag)},
@@ -375,7 +375,7 @@ func (op *operation) common() []object.Member {
 
 var successes = map[int]string{200: "OK", 201: "Created", 202: "Accepted"}
 
-// responses are the answers of an operation; with makes one of the answer's description.
+// responses are the responses of an operation. with adds the schema to a response's members.
 func (op *operation) responses(with func(members []object.Member) []object.Member) object.Value {
 	responses := []object.Member{{Key: "401", Value: object.Fields("description", object.StringOf("Unauthorized"))}}
 	for _, code := range op.answers {
@@ -392,8 +392,7 @@ func (dialect3) ref(model string) object.Value {
 	return object.Fields("$ref", object.StringOf("#/components/schemas/"+model))
 }
 
-// refer puts a reference that has other members beside it into a list of its own, for in this version they would be
-// passed over otherwise.
+// refer wraps the reference in allOf if the property has other members: OpenAPI 3.0 ignores members beside $ref.
 func (d dialect3) refer(members []object.Member, model string, def object.Value) []object.Member {
 	if !def.IsNull() {
 		members = append(members, object.Member{Key: "default", Value: def})
@@ -420,7 +419,7 @@ func (dialect3) parameter(p *parameter) object.Value {
 	return object.MapOf(p.describe(members)...)
 }
 
-// describe adds what both versions say in the same words.
+// describe adds the members of a parameter that are the same in both versions.
 func (p *parameter) describe(members []object.Member) []object.Member {
 	if p.description != "" {
 		members = append(members, object.Member{Key: "description", Value: object.StringOf(p.description)})

@@ -16,8 +16,8 @@ import (
 	"plinth/object"
 )
 
-// dialect2 is OpenAPI 2.0. Parameters that are not about one kind are written once, under a name made of their own
-// and a hash of their JSON, and referred to.
+// dialect2 is OpenAPI 2.0. Parameters that are not specific to one kind are written once, in the document's member
+// parameters, and referred to. As in the reference the name there is the parameter's name and a hash of its JSON.
 type dialect2 struct {
 	shared map[string]object.Value
 }
@@ -32,14 +32,14 @@ func (d *dialect2) refer(members []object.Member, model string, _ object.Value) 
 	return append(members, d.ref(model).Members()...)
 }
 
-// either can only say that it is text; clients go by the format or by the model's name.
+// either can only say string. Clients recognize such values by the format or the name of the model.
 func (*dialect2) either(string, string) []object.Member {
 	return []object.Member{{Key: "type", Value: object.StringOf("string")}}
 }
 
 func (*dialect2) defaults() bool { return false }
 
-// parameterJSON is a parameter in the order of members of which the reference takes the hash.
+// parameterJSON is a parameter with its members in the order that the reference hashes.
 type parameterJSON struct {
 	UniqueItems bool              `json:"uniqueItems,omitempty"`
 	Type        string            `json:"type,omitempty"`
@@ -58,7 +58,7 @@ func (d *dialect2) parameter(p *parameter) object.Value {
 		{Key: "in", Value: object.StringOf(p.in)},
 	})...)
 	switch p.name {
-	case "name", "fieldValidation", "dryRun": // clients look for the last two where they stand
+	case "name", "fieldValidation", "dryRun": // clients look for the last two in the operation itself
 		return v
 	}
 	return d.share(v, parameterJSON{true, p.typ, p.description, p.name, p.in, p.in == "path", nil})
@@ -87,7 +87,7 @@ func (d *dialect2) share(v object.Value, text parameterJSON) object.Value {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(text); err != nil {
-		panic(err) // it is a struct of strings
+		panic(err) // cannot happen: it holds strings and bools
 	}
 	hash := fnv.New64()
 	hash.Write([]byte(strings.TrimSuffix(b.String(), "\n")))
@@ -96,7 +96,7 @@ func (d *dialect2) share(v object.Value, text parameterJSON) object.Value {
 	return object.Fields("$ref", object.StringOf("#/parameters/"+name))
 }
 
-// parameters are the shared ones, by name.
+// parameters are the shared parameters, sorted by name.
 func (d *dialect2) parameters() []object.Member {
 	members := make([]object.Member, 0, len(d.shared))
 	for name, v := range d.shared {
@@ -127,9 +127,8 @@ func (d *dialect2) operation(b *builder, op *operation) object.Value {
 	return object.MapOf(append(members, object.Member{Key: "parameters", Value: object.ListOf(body...)})...)
 }
 
-// openAPI2 prints everything into one document. The part of custom types in it is printed once for each of their
-// group versions, and copied after that: thousands of definitions may come one after the other, with somebody asking
-// for the document in between.
+// openAPI2 prints the OpenAPI v2 document. The sections of custom types are copied (see section): otherwise a client
+// that asks after each of thousands of new definitions would make all of them be printed each time.
 func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	var builtin, custom []*groupVersion
 	for _, gv := range c.all() {
@@ -139,7 +138,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 			builtin = append(builtin, gv)
 		}
 	}
-	packed, sum := &press{limit: plainLimit}, sha256.New()
+	packed, sum := &documentBuffer{limit: plainLimit}, sha256.New()
 	w := &writer{out: io.MultiWriter(packed, sum)}
 	mediaType := mediaJSON
 	if protobuf {
@@ -150,7 +149,7 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 		w.value("swagger", object.StringOf("2.0"))
 		w.value("info", d.info())
 		w.fields("paths", func(emit func(path string, item object.Value)) {
-			for _, p := range d.parts(c) {
+			for _, p := range d.v3Documents(c) {
 				if p.version != nil && p.version.isCustom() {
 					continue
 				}
@@ -182,23 +181,23 @@ func (d *Documents) openAPI2(c *catalog, protobuf bool) *Document {
 	return packed.document(mediaType, hashText(sum))
 }
 
-// section is the part of the document that a group version of custom types makes, in one form.
+// section is the part of the document that describes one group version of custom types, in one encoding.
 type section struct {
 	once          sync.Once
-	paths, models *Document // members of these maps, compressed
+	paths, models *Document // members of the maps paths and definitions, compressed
 }
 
-// section is that of the group version in this form, printed on first use.
+// section returns the section in one encoding, and prints it on first use.
 func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 	s := &gv.sections[0]
 	if protobuf {
 		s = &gv.sections[1]
 	}
 	s.once.Do(func() {
-		d.work.sections.Add(1)
+		d.counters.sections.Add(1)
 		b := newBuilder(d, newDialect2(), []*groupVersion{gv}, d.customKinds())
 		print := func(field string, body func(emit func(name string, v object.Value))) *Document {
-			packed := &press{}
+			packed := &documentBuffer{}
 			w := &writer{out: packed}
 			if protobuf {
 				w.message = openAPI2Message()
@@ -221,8 +220,8 @@ func (gv *groupVersion) section(d *Documents, protobuf bool) *section {
 	return s
 }
 
-// template is a custom type with all that one may have: what its paths lead to is what those of any custom type lead
-// to.
+// template is a custom type with all possible paths. The paths of every custom type refer to the same models and
+// shared parameters as the template's.
 var template = &engine.GroupVersion{Group: "example.com", Version: "v1", Resources: []*engine.Resource{{
 	Naming: engine.Naming{
 		Group: "example.com", Version: "v1", Name: "templates", Kind: "Template", ListKind: "TemplateList", Namespaced: true,
@@ -234,7 +233,7 @@ var template = &engine.GroupVersion{Group: "example.com", Version: "v1", Resourc
 	},
 }}}
 
-// wantTemplate has the document hold the models and the shared parameters that the sections of custom types refer to.
+// wantTemplate includes in the document the models and shared parameters that sections refer to.
 func (b *builder) wantTemplate() {
 	for _, item := range b.documents.pathsOf(newGroupVersion(template)) {
 		b.path(item)
@@ -245,7 +244,7 @@ func (b *builder) wantTemplate() {
 	b.wanted[modelObjectMeta], b.wanted[modelListMeta] = true, true
 }
 
-// openAPI2Message is the numbering of gnostic's OpenAPIv2.proto, as far as the document goes.
+// openAPI2Message has the field numbers of gnostic's OpenAPIv2.proto, for the members that are used here.
 var openAPI2Message = sync.OnceValue(func() *message {
 	schemaMessage := &message{extensions: 31}
 	one := func(number int) protoField { return protoField{number: number, of: schemaMessage} }

@@ -179,7 +179,7 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 			diff(t, name, theirs, ours)
 		}
 	}
-	for _, p := range d.parts(c) {
+	for _, p := range d.v3Documents(c) {
 		compare("3 "+p.name, "/openapi/v3/"+p.name, anyVersion, func(v object.Value) object.Value { return v })
 	}
 	compare("2", "/openapi/v2", served, openAPI2Scope)

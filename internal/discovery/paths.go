@@ -11,24 +11,24 @@ import (
 	"plinth/schema"
 )
 
-// pathItem is one path of an OpenAPI document with the operations on it, in neither version's words yet.
+// pathItem is one path of an OpenAPI document with its operations, independent of the version of OpenAPI.
 type pathItem struct {
 	path       string
 	operations []*operation
-	parameters []*parameter // those that all operations have, sorted
+	parameters []*parameter // of all operations, sorted
 }
 
 // operation is one method on a path.
 type operation struct {
-	method, action       string // "put"; "connect", "" for paths that are about no object
+	method, action       string // "put", "connect"; action "" for paths of discovery
 	description, id, tag string
-	parameters           []*parameter // sorted, those of the pathItem left out
-	body                 string       // model of the request's body, "" where there is none
+	parameters           []*parameter // sorted, without those of the pathItem
+	body                 string       // model of the request's body; "": there is none
 	bodyRequired         bool
 	consumes, produces   []string
 	answers              []int  // status codes of success
-	model                string // of the answer; "" is text
-	group, version, kind string // of the object; kind "" with action ""
+	model                string // of the response; "": plain text
+	group, version, kind string // of the object; empty if action is ""
 }
 
 // parameter is a parameter in the path or the query.
@@ -36,13 +36,13 @@ type parameter struct {
 	name, in, typ, description string
 }
 
-// mediaTypes are those that bodies and answers have.
+// mediaTypes are the media types of bodies and responses.
 type mediaTypes struct {
 	object, watch []string
 	patch         []string
 }
 
-// mediaTypesOf are those of a server with or without CBOR.
+// mediaTypesOf returns the media types of a server with or without CBOR.
 func mediaTypesOf(noCBOR bool) *mediaTypes {
 	offer := wire.Offer{CBOR: !noCBOR}
 	return &mediaTypes{object: offer.MediaTypes(), watch: offer.CollectionTypes(), patch: offer.PatchTypes()}
@@ -76,7 +76,7 @@ var pathParameter = &parameter{"path", "path", "string", "path to the resource"}
 func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 	var paths []*pathItem
 	if !gv.isCustom() {
-		paths = append(paths, d.gatewayPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources",
+		paths = append(paths, d.discoveryPath(gv.path()+"/", metaModels+"APIResourceList", "get available resources",
 			"APIResources"))
 	}
 	for _, r := range gv.resources {
@@ -98,8 +98,8 @@ func (d *Documents) pathsOf(gv *groupVersion) []*pathItem {
 	return paths
 }
 
-// gatewayPath is a path on which discovery itself answers.
-func (d *Documents) gatewayPath(path, model, description, id string) *pathItem {
+// discoveryPath is a path that discovery serves.
+func (d *Documents) discoveryPath(path, model, description, id string) *pathItem {
 	op := &operation{
 		method: "get", description: description, consumes: d.media.object, produces: d.media.object, answers: []int{200},
 		model: model,
@@ -108,7 +108,7 @@ func (d *Documents) gatewayPath(path, model, description, id string) *pathItem {
 	return &pathItem{path: path, operations: []*operation{op}}
 }
 
-// resourcePaths makes the paths of one type.
+// resourcePaths collects the paths of one type.
 type resourcePaths struct {
 	documents *Documents
 	gv        *groupVersion
@@ -116,8 +116,8 @@ type resourcePaths struct {
 	byPath    map[string]*pathItem
 }
 
-// add puts an operation on a path. name is its name before the group is put into it, parameters may be nil; what stands
-// in braces in the path and pretty become parameters too.
+// add adds an operation to a path. name is the operation's name without its group. Parameters in the path, and pretty,
+// are added to the given ones.
 func (p *resourcePaths) add(path, name, namedKind string, op *operation, parameters ...[]*parameter) {
 	full := p.gv.path() + "/" + path
 	op.id, op.tag = operationID(name, full)
@@ -211,8 +211,7 @@ func (p *resourcePaths) main() {
 	}
 }
 
-// object adds get, put and patch of an object or a subresource, which have the same form. of is "status of " for a
-// subresource.
+// object adds get, put and patch of an object or a subresource. of is empty, or for a subresource "status of ".
 func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []string, gvk ...string) {
 	add := func(op *operation, name string, parameters ...[]*parameter) {
 		if len(gvk) == 3 {
@@ -240,8 +239,8 @@ func (p *resourcePaths) object(path, name, namedKind, model, of string, verbs []
 	}
 }
 
-// connections are the subresources that hand the connection on to somebody else; what a client asks of them is in the
-// query, described by the type of their kind.
+// connections are the subresources that upgrade or proxy the connection. Their query parameters are the fields of
+// their kind.
 var connections = []string{"attach", "exec", "portforward", "proxy"}
 
 // sub adds the paths of a subresource.
@@ -287,7 +286,7 @@ func (p *resourcePaths) sub(s *engine.Subresource) {
 	p.object(path, name, s.Kind, model, of, s.Verbs, group, version, s.Kind)
 }
 
-// connect adds the methods of a connection.
+// connect adds the operations of a connection.
 func (p *resourcePaths) connect(path, name string, s *engine.Subresource) {
 	methods := []string{"get", "post"}
 	if slices.Contains(s.Verbs, "delete") {
@@ -306,8 +305,8 @@ func (p *resourcePaths) connect(path, name string, s *engine.Subresource) {
 	}
 }
 
-// share moves the parameters that every operation of the path has to the path, and sorts what it leaves. Where they
-// are described differently, the last operation's words count, as in the reference.
+// share moves the parameters that all operations of the path have to the path, and sorts the others. If their
+// descriptions differ the last operation's counts, as in the reference.
 func (i *pathItem) share() {
 	type key struct{ name, in string }
 	count := map[key]int{}
@@ -345,8 +344,8 @@ func except(parameters []*parameter, names ...string) []*parameter {
 	return slices.DeleteFunc(slices.Clone(parameters), func(p *parameter) bool { return slices.Contains(names, p.name) })
 }
 
-// options are the query parameters that the fields of an options type are. They are made once, so that they are
-// rendered once in a document.
+// options are the query parameters for the fields of an options type. They are created once per type, because a
+// builder renders each *parameter once.
 func (d *Documents) options(model string) []*parameter {
 	if known, ok := d.parameters.Load(model); ok {
 		return known.([]*parameter)
@@ -355,7 +354,7 @@ func (d *Documents) options(model string) []*parameter {
 	return made.([]*parameter)
 }
 
-// makeOptions makes a parameter of each field that one value in a URL can give.
+// makeOptions creates a parameter for each field that can be given as one value in a URL.
 func (d *Documents) makeOptions(model string) []*parameter {
 	t := d.model(model)
 	if t == nil {
@@ -387,12 +386,12 @@ func (d *Documents) makeOptions(model string) []*parameter {
 	return parameters
 }
 
-// besideModel is the name of another model of the same package.
+// besideModel is the name of another model in the same package.
 func besideModel(model, kind string) string {
 	return model[:strings.LastIndexByte(model, '.')+1] + kind
 }
 
-// article stands between a verb and a noun. Plurals have none; a noun in "ss" is no plural.
+// article is the text between a verb and a noun: an article, or for plurals a space. A noun in "ss" is not a plural.
 func article(noun string) string {
 	switch {
 	case noun == "" || strings.HasSuffix(noun, "s") && !strings.HasSuffix(noun, "ss"):
@@ -410,10 +409,11 @@ func title(s string) string {
 	return strings.ToUpper(s[:1]) + strings.ToLower(s[1:])
 }
 
-// operationVerbs begin the names of operations; none is the beginning of another.
+// operationVerbs are the verbs that operation names begin with. None is a prefix of another.
 var operationVerbs = []string{"get", "read", "replace", "patch", "delete", "watch", "connect", "list", "create"}
 
-// operationID puts the group and version of a path into an operation's name behind its verb, and makes the tag of them.
+// operationID inserts the group and version of a path after the verb of an operation's name. The tag is made of group
+// and version, too.
 func operationID(name, path string) (id, tag string) {
 	verb := ""
 	for _, v := range operationVerbs {
@@ -438,7 +438,7 @@ func operationID(name, path string) (id, tag string) {
 	return id + rest, tag
 }
 
-// identifier drops what may not stand in an identifier and begins a word there.
+// identifier removes characters that cannot be in an identifier, and capitalizes the letter after them.
 func identifier(s string, capital bool) string {
 	var b strings.Builder
 	for i, r := range s {

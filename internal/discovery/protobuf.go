@@ -9,23 +9,25 @@ import (
 	"plinth/object"
 )
 
-// message says how the members of a map are numbered in a protobuf message. Members that it does not name are left out.
+// message maps the members of a map to the fields of a protobuf message. Members without a field are omitted.
 type message struct {
 	fields map[string]protoField
-	// entries is the field in which every member becomes a message of its own: its key as 1, its value as 2.
+	// entries is the field of a map whose keys are data: each member becomes a message with the key as field 1 and the
+	// value as field 2.
 	entries protoField
-	// extensions is the field that holds members whose key begins with "x-", as entries of any.
+	// extensions is the field for members whose key begins with "x-". Each becomes a message as for entries, whose
+	// value is any.
 	extensions int
 }
 
-// protoField is one field. A list becomes a field for each of its items, unless it stands in a wrap or is any.
+// protoField is one field. A list becomes a repeated field, unless wrap is set without of, or any without each.
 type protoField struct {
 	number int
 	of     *message // nil: a scalar, or any
-	double bool     // a number that is a float, whatever its value
-	any    bool     // a gnostic Any: the text of the value as field 2 of a message
+	double bool     // encoded as a double even if the value is an integer
+	any    bool     // a gnostic Any: a message with the value's text as field 2
 	each   bool     // a list of any
-	wrap   []int    // messages with this one field stand around the value, outermost first
+	wrap   []int    // numbers of nested messages around the value, outermost first
 	choose func(v object.Value) protoField
 }
 
@@ -112,7 +114,8 @@ func appendBytes(dst []byte, number int, s string) []byte {
 	return append(dst, s...)
 }
 
-// appendNested appends a field that holds a message. Its length is known only when it is there, so it is moved then.
+// appendNested appends a field that holds a message. The body is appended first and then moved to make room for its
+// length, which is unknown before.
 func appendNested(dst []byte, number int, body func([]byte) []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(number<<3|lengthDelimited))
 	start := len(dst)
@@ -126,8 +129,8 @@ func appendNested(dst []byte, number int, body func([]byte) []byte) []byte {
 	return dst
 }
 
-// appendProtobuf appends a discovery document of this kind in the protobuf form of Kubernetes: a magic number, and a
-// runtime.Unknown around the message.
+// appendProtobuf appends a discovery document in the protobuf encoding of Kubernetes: a magic number and a
+// runtime.Unknown that holds the message.
 func appendProtobuf(dst []byte, kind string, v object.Value) []byte {
 	dst = append(dst, "k8s\x00"...)
 	dst = appendNested(dst, 1, func(dst []byte) []byte {
@@ -149,7 +152,7 @@ func fields(names ...string) map[string]protoField {
 	return m
 }
 
-// with gives the named field a message type.
+// with sets the message type of the named field.
 func (m *message) with(name string, of *message, wrap ...int) *message {
 	f := m.fields[name]
 	f.of, f.wrap = of, wrap
@@ -157,7 +160,7 @@ func (m *message) with(name string, of *message, wrap ...int) *message {
 	return m
 }
 
-// discoveryMessages are the field numbers of the discovery documents, from generated.proto of meta/v1 and
+// discoveryMessages are the messages of the discovery documents. Field numbers are from generated.proto of meta/v1 and
 // apidiscovery/v2.
 var discoveryMessages = sync.OnceValue(func() map[string]*message {
 	address := &message{fields: fields("clientCIDR", "serverAddress")}

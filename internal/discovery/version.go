@@ -6,17 +6,17 @@ import (
 	"plinth/object"
 )
 
-// Version is what /version tells. Clients take Major and Minor as the version of the Kubernetes API that they talk to,
-// and parse GitVersion as a semantic version.
+// Version is the content of /version. Clients read Major and Minor as the version of the Kubernetes API, and parse
+// GitVersion as a semantic version.
 type Version struct {
 	Major, Minor string // "1", "37"
-	// MinCompatibilityMajor and MinCompatibilityMinor are the oldest version that this one can stand in for.
+	// MinCompatibilityMajor and MinCompatibilityMinor are the oldest version that this server is compatible with.
 	MinCompatibilityMajor, MinCompatibilityMinor string
 	GitVersion                                   string // "v1.37.1+plinth"
 	GitCommit, GitTreeState, BuildDate           string
 }
 
-// short is the version of the OpenAPI documents: "1.37".
+// short is the version in OpenAPI documents: "1.37".
 func (v Version) short() string { return v.Major + "." + v.Minor }
 
 func (v Version) value() object.Value {
@@ -45,5 +45,5 @@ func (d *Documents) versionDocument(accept string) (*Document, error) {
 	if err := literal(accept, mediaJSON); err != nil {
 		return nil, err
 	}
-	return &Document{MediaType: mediaJSON, Body: d.told}, nil
+	return &Document{MediaType: mediaJSON, Body: d.versionJSON}, nil
 }
