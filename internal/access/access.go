@@ -68,6 +68,15 @@ const (
 	ServiceAccountGroupPrefix = "system:serviceaccounts:" // is followed by a namespace
 )
 
+// The labels of Secrets with legacy tokens of service accounts: the day of their last use, and the day since which they
+// are refused. The day since which uses are recorded is in a ConfigMap in kube-system, under LegacyTokenTrackingSince.
+const (
+	LegacyTokenLastUsed      = "kubernetes.io/legacy-token-last-used"
+	LegacyTokenInvalidSince  = "kubernetes.io/legacy-token-invalid-since"
+	LegacyTokenTracking      = "kube-apiserver-legacy-service-account-token-tracking"
+	LegacyTokenTrackingSince = "since"
+)
+
 // ServiceAccount is the name of a service account as a user.
 func ServiceAccount(namespace, name string) string {
 	return ServiceAccountPrefix + namespace + ":" + name

@@ -110,12 +110,28 @@ func needsOf(v *store.Version) (map[needed]bool, error) {
 	if _, mirror := obj.At("metadata", "annotations").Get("kubernetes.io/config.mirror"); mirror {
 		return needs, nil
 	}
+	visitNames(obj, func(resource, name string) { needs[needed{resource, strings.Clone(name)}] = true })
+	return needs, nil
+}
+
+// PodSecrets returns the names of the Secrets that a Pod names; some come more than once.
+func PodSecrets(pod object.Value) (names []string) {
+	visitNames(pod, func(resource, name string) {
+		if resource == "secrets" {
+			names = append(names, name)
+		}
+	})
+	return names
+}
+
+// visitNames calls visit for each object of its namespace that a Pod names. The names are parts of the Pod's text.
+func visitNames(pod object.Value, visit func(resource, name string)) {
 	add := func(resource string, name object.Value) {
 		if name.Str() != "" {
-			needs[needed{resource, strings.Clone(name.Str())}] = true
+			visit(resource, name.Str())
 		}
 	}
-	spec := obj.At("spec")
+	spec := pod.At("spec")
 	add("serviceaccounts", spec.At("serviceAccountName"))
 	for _, s := range spec.At("imagePullSecrets").Items() {
 		add("secrets", s.At("name"))
@@ -143,10 +159,10 @@ func needsOf(v *store.Version) (map[needed]bool, error) {
 		}
 		add("persistentvolumeclaims", volume.At("persistentVolumeClaim", "claimName"))
 		if !volume.At("ephemeral").IsNull() {
-			add("persistentvolumeclaims", object.StringOf(obj.At("metadata", "name").Str()+"-"+volume.At("name").Str()))
+			add("persistentvolumeclaims", object.StringOf(pod.At("metadata", "name").Str()+"-"+volume.At("name").Str()))
 		}
 	}
-	status := obj.At("status")
+	status := pod.At("status")
 	for _, claim := range spec.At("resourceClaims").Items() {
 		if name := claim.At("resourceClaimName"); !name.IsNull() {
 			add("resourceclaims", name)
@@ -159,7 +175,6 @@ func needsOf(v *store.Version) (map[needed]bool, error) {
 		}
 	}
 	add("resourceclaims", status.At("extendedResourceClaimStatus", "resourceClaimName"))
-	return needs, nil
 }
 
 // volume is a PersistentVolume that is bound to a claim, and the Secrets that a kubelet needs for it.

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,6 +110,72 @@ func TestTokenSecrets(t *testing.T) {
 	s.eventually(path+"t", "filled", func(v object.Value) bool { return v.At("data", "token").Str() != "" })
 	s.ask("DELETE", "/api/v1/namespaces/u/serviceaccounts/a", "", 200)
 	s.eventually(path+"t", "gone with its ServiceAccount", gone)
+}
+
+// A token that was generated and not used for a year is marked invalid, which is why requests with it are refused, and
+// goes after another year; the uses of tokens are counted by what they are.
+//
+// SPEC: AUTH-2, RUN-3
+func TestUnusedTokens(t *testing.T) {
+	began := time.Now()
+	var later atomic.Int64
+	s := withAccounts(t, func(c *Config) {
+		c.Now = func() time.Time { return began.Add(time.Duration(later.Load())) }
+	})
+	const path, day = "/api/v1/namespaces/u/secrets/", 24 * time.Hour
+	tokens := map[string]string{}
+	for _, name := range []string{"made", "generated"} {
+		s.ask("POST", "/api/v1/namespaces/u/secrets", fmt.Sprintf(`{"metadata":{"name":%q,"annotations":{
+			"kubernetes.io/service-account.name":"a"}},"type":"kubernetes.io/service-account-token"}`, name), 201)
+		text := s.eventually(path+name, "filled", func(v object.Value) bool {
+			return v.At("data", "token").Str() != ""
+		}).At("data", "token").Str()
+		token, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[name] = string(token)
+	}
+	s.ask("PATCH", "/api/v1/namespaces/u/serviceaccounts/a", `{"secrets":[{"name":"generated"}]}`, 200)
+	// after passes so many days, and has the controller look at the Secret.
+	after := func(days int) {
+		later.Store(int64(time.Duration(days) * day))
+		s.ask("PATCH", path+"generated", fmt.Sprintf(`{"metadata":{"annotations":{"day":"%d"}}}`, days), 200)
+	}
+	const invalid = "kubernetes.io/legacy-token-invalid-since"
+	for name, token := range tokens {
+		if got := s.whose(token); got != accountA+"null" {
+			t.Errorf("%s is %s", name, got)
+		}
+	}
+	after(367)
+	today := began.Add(367 * day).UTC().Format(time.DateOnly)
+	s.eventually(path+"generated", "marked", func(v object.Value) bool {
+		return v.At("metadata", "labels", invalid).Str() == today
+	})
+	if got := s.whose(tokens["generated"]); got != "401" {
+		t.Errorf("marked invalid it is %s", got)
+	}
+	s.eventually(path+"generated", "used", func(v object.Value) bool {
+		return v.At("metadata", "labels", "kubernetes.io/legacy-token-last-used").Str() == today
+	})
+	if got := s.whose(tokens["made"]); got != accountA+"null" {
+		t.Errorf("the one that was made is %s", got)
+	}
+	figures := httptest.NewRecorder()
+	s.http.Handler.ServeHTTP(figures, asAdmin(httptest.NewRequest("GET", "/metrics", nil)))
+	for _, line := range []string{
+		"serviceaccount_legacy_tokens_total 4", "serviceaccount_legacy_auto_token_uses_total 1",
+		"serviceaccount_legacy_manual_token_uses_total 2", "serviceaccount_invalid_legacy_auto_token_uses_total 1",
+		"serviceaccount_stale_tokens_total 0", "serviceaccount_valid_tokens_total 0",
+	} {
+		if !strings.Contains(figures.Body.String(), line+"\n") {
+			t.Errorf("there is no %s", line)
+		}
+	}
+	after(367 + 367)
+	s.eventually(path+"generated", "gone", gone)
+	s.eventually(path+"made", "there", there)
 }
 
 // A new user gets a certificate when somebody approves it, and is known by it; a node's is approved by itself; what

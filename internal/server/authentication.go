@@ -246,7 +246,7 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 		MaxSeconds: int64(c.ServiceAccounts.MaxExpiration / time.Second),
 		Extend:     c.ServiceAccounts.Extend, Objects: objects, Now: now,
 	}
-	tokens = append(tokens, &serviceaccount.Verifier{
+	s.verifier = &serviceaccount.Verifier{
 		Keys: s.accountKeys, Issuers: c.issuers(), Audiences: audiences, Objects: objects,
 		Lookup: c.ServiceAccounts.Lookup, Now: now,
 		Used: func(ctx context.Context, secret *engine.Object, today string) {
@@ -254,7 +254,8 @@ func (s *Server) authenticator(spoken *tls.Config) (*auth.Authenticator, error) 
 				c.Logger.Warn("the last use of a legacy token could not be noted", "secret", secret.Key.Name, "error", err)
 			}
 		},
-	})
+	}
+	tokens = append(tokens, s.verifier)
 	if c.BootstrapTokens {
 		tokens = append(tokens, auth.Agnostic(&serviceaccount.BootstrapTokens{Objects: objects, Now: now}, audiences))
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	"plinth/internal/authz"
 	"plinth/internal/controller"
 )
 
@@ -15,6 +17,10 @@ type controllerRow struct {
 	does  string // what it does, for the documentation of --controllers
 	make  func(*Server) func(context.Context)
 }
+
+// legacyTokenPeriod is how long a generated token of a ServiceAccount may be unused: kube-controller-manager's default
+// of --legacy-service-account-token-clean-up-period.
+const legacyTokenPeriod = 365 * 24 * time.Hour
 
 // controllerTable lists them. make returns a function that runs the controller until its context is cancelled.
 var controllerTable = []controllerRow{
@@ -49,6 +55,12 @@ var controllerTable = []controllerRow{
 				return func(context.Context) {}
 			}
 			return c.Run
+		}},
+	{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner",
+		"deletes generated Secrets with tokens of ServiceAccounts that nobody uses",
+		func(s *Server) func(context.Context) {
+			return (&controller.TokenCleaner{Engine: s.engine, Registry: s.registry, Logger: s.config.Logger,
+				Now: s.config.Now, Period: legacyTokenPeriod, PodSecrets: authz.PodSecrets}).Run
 		}},
 	{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher",
 		"publishes the server's authority in every namespace",

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/object"
 )
 
@@ -25,12 +26,12 @@ func (s *Server) ensureConfigMaps(ctx context.Context) error {
 			// Certificates that other servers have added stay until they expire.
 			return live.WithAt(object.StringOf(s.bundle(live.At("data", key).Str())), "data", key)
 		}),
-		config("kube-apiserver-legacy-service-account-token-tracking", object.Fields("since", since()),
+		config(access.LegacyTokenTracking, object.Fields(access.LegacyTokenTrackingSince, since()),
 			func(live object.Value) object.Value {
-				if _, err := time.Parse(time.DateOnly, live.At("data", "since").Str()); err == nil {
+				if _, err := time.Parse(time.DateOnly, live.At("data", access.LegacyTokenTrackingSince).Str()); err == nil {
 					return live
 				}
-				return live.WithAt(since(), "data", "since")
+				return live.WithAt(since(), "data", access.LegacyTokenTrackingSince)
 			}),
 	})
 }

@@ -57,6 +57,7 @@ type Server struct {
 	authzMetrics *authorizationMetrics
 	audit        *audit.Auditor // nil if auditing is off
 	issuer       *serviceaccount.Issuer
+	verifier     *serviceaccount.Verifier
 	pki          *pki   // the server's own certificate authority
 	authority    []byte // the authority by which clients verify this server, as PEM; goes into kubeconfigs
 	// jwt verifies the tokens of OpenID Connect issuers, issuerMetrics counts them. Both are nil if no issuer is

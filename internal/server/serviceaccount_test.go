@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"plinth/internal/access"
 	"plinth/internal/auth/serviceaccount"
 	"plinth/object"
 )
@@ -332,6 +333,16 @@ func TestTokenRequest(t *testing.T) {
 			t.Errorf("%s: %d %s", body, w.Code, w.Body)
 		}
 	}
+	token, counted := projected.At("status", "token").Str(), &s.verifier.Counters
+	for _, after := range []time.Duration{time.Minute, 3600 * time.Second} {
+		if s.now = s.now.Add(after); !strings.HasPrefix(s.whose(token), accountA) {
+			t.Errorf("%s later it is %s", after, s.whose(token))
+		}
+	}
+	if counted.Valid.Load() != 1 || counted.Stale.Load() != 1 || counted.Legacy.Load() != 0 {
+		t.Errorf("its uses are counted as %d valid, %d stale, %d legacy ones", counted.Valid.Load(), counted.Stale.Load(),
+			counted.Legacy.Load())
+	}
 }
 
 // The token of a Secret is valid as long as the Secret has it, which says when it was last used.
@@ -354,7 +365,7 @@ func TestLegacyToken(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 	if used := s.ask("GET", path, "", 200).At("metadata", "labels",
-		serviceaccount.LastUsed).Str(); used != s.now.UTC().Format(time.DateOnly) {
+		access.LegacyTokenLastUsed).Str(); used != s.now.UTC().Format(time.DateOnly) {
 		t.Errorf("it was last used on %q", used)
 	}
 	s.ask("PATCH", path, `{"metadata":{"labels":{"kubernetes.io/legacy-token-invalid-since":"2026-01-01"}}}`, 200)

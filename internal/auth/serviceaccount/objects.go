@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"plinth/internal/access"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -37,7 +38,8 @@ func (o *Objects) MarkUsed(ctx context.Context, secret *engine.Object, today str
 	namespace, name, _ := strings.Cut(secret.Key.Name, "/")
 	rq := &engine.Request{Resource: o.types["secrets"], Namespace: namespace, Name: name, FieldManager: "kube-apiserver"}
 	patch := object.Fields("metadata", object.Fields(
-		"uid", object.StringOf(secret.Sidecar.UID), "labels", object.Fields(LastUsed, object.StringOf(today))))
+		"uid", object.StringOf(secret.Sidecar.UID), "labels",
+		object.Fields(access.LegacyTokenLastUsed, object.StringOf(today))))
 	_, err := o.engine.Patch(ctx, rq, engine.Patch{Type: engine.MergePatch, Body: object.AppendJSON(nil, patch)})
 	return err
 }
