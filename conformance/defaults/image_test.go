@@ -14,23 +14,27 @@ import (
 // imageParts are strung together at random: most of the names are invalid in one way or another, some are just valid.
 var imageParts = []string{"a", "nginx", "library", "docker.io", "index.docker.io", "localhost", "example.com",
 	"EXAMPLE", "Nginx",
-	"1", "0", "A", "z9", ".", "_", "__", "___", "-", "--", "/", "/", "/", ":", ":", "@", "[", "]", "[::1]", ":5000",
-	":80", ":latest",
+	"1", "0", "A", "z9", "zz", "Z", "g", "`", "{", "[fF:9]", "[G]", ".", "_", "__", "___", "-", "--", "/", "/", "/", ":",
+	":", "@", "[", "]", "[::1]", ":5000", ":80", ":latest",
 	":latest", ":1.2", "latest", "é", " ", "@sha256:", "@sha384:", "@sha512:", "@md5:",
 	strings.Repeat("0123456789abcdef", 4), strings.Repeat("0123456789ABCDEF", 4), strings.Repeat("a", 64),
-	strings.Repeat("b1", 48), strings.Repeat("c", 128), strings.Repeat("a/", 60), strings.Repeat("x", 120),
+	strings.Repeat("b1", 48), strings.Repeat("c", 128), strings.Repeat("g", 64), strings.Repeat("y", 248), strings.Repeat("a/", 60), strings.Repeat("x", 120),
 	"@sha256:" + strings.Repeat("f", 64)}
+
+func imageName(rng *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + rng.IntN(7) {
+		b.WriteString(imageParts[rng.IntN(len(imageParts))])
+	}
+	return b.String()
+}
 
 // SPEC: VAL-4
 func TestPullPolicyOfImageNames(t *testing.T) {
 	rng := rand.New(rand.NewPCG(*seed, 1))
 	always := 0
 	for range 100_000 {
-		var b strings.Builder
-		for range 1 + rng.IntN(7) {
-			b.WriteString(imageParts[rng.IntN(len(imageParts))])
-		}
-		image := b.String()
+		image := imageName(rng)
 		want := "IfNotPresent"
 		if _, tag, _, _ := parsers.ParseImageName(image); tag == "latest" {
 			want = "Always"

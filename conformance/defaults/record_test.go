@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -45,16 +46,26 @@ func TestRecord(t *testing.T) {
 		r.Reset()
 		var samples []*mutants.Sample
 		var pool []*compared
-		for i := range *objects {
-			c := compare(t, r, gvk, variant(t, gvk, kinds[gvk], i))
+		try := func(text []byte) *compared {
+			c := compare(t, r, gvk, text)
 			if c == nil {
-				continue
-			}
-			if i%100 == 0 {
-				samples, pool = append(samples, c.Sample), append(pool, c)
+				return nil
 			}
 			if mutant := r.First(c.Sample); mutant > 0 {
 				c.minimise(t, r, mutant).record(out, r)
+			}
+			return c
+		}
+		for i := range *objects {
+			if c := try(variant(t, gvk, kinds[gvk], i)); c != nil && i%100 == 0 {
+				samples, pool = append(samples, c.Sample), append(pool, c)
+			}
+		}
+		if gvk.Kind == "Pod" {
+			r.Reset()
+			rng := rand.New(rand.NewPCG(*seed, 1))
+			for range 10 * *objects {
+				try(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","spec":{"containers":[{"image":%q}]}}`, imageName(rng)))
 			}
 		}
 		r.CloseGlobals(samples, func(i, mutant int) *mutants.Sample {
