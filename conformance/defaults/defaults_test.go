@@ -10,7 +10,7 @@ import (
 
 	"plinth/conformance/internal/scheme"
 	"plinth/conformance/internal/valuediff"
-	"plinth/internal/builtin/defaults"
+	"plinth/internal/builtin"
 	"plinth/object"
 )
 
@@ -100,12 +100,9 @@ func variant(t testing.TB, gvk schema.GroupVersionKind, documents []document, i 
 }
 
 func functionFor(gvk schema.GroupVersionKind) func(object.Value, time.Time) object.Value {
-	if fill := defaults.For(gvk.Group, gvk.Version, gvk.Kind); fill != nil {
-		return func(obj object.Value, _ time.Time) object.Value { return fill(obj) }
-	}
-	return defaults.Timed(gvk.Group, gvk.Version, gvk.Kind)
+	return builtin.FunctionsOf(gvk.Group, gvk.Version, gvk.Kind).Defaults
 }
 
 func functionIsTimed(gvk schema.GroupVersionKind) bool {
-	return defaults.Timed(gvk.Group, gvk.Version, gvk.Kind) != nil
+	return builtin.FunctionsOf(gvk.Group, gvk.Version, gvk.Kind).Timed
 }

@@ -14,6 +14,7 @@ import (
 
 	"plinth/conformance/internal/harness"
 	"plinth/conformance/internal/vectors"
+	"plinth/internal/builtin"
 	"plinth/internal/builtin/gotypes"
 	"plinth/object"
 	"plinth/schema"
@@ -119,7 +120,7 @@ func namedTypes(t *testing.T, models []string) map[string]*schema.Type {
 		visit(gotypes.OfType(v.Type))
 	}
 	for _, name := range models {
-		if typ := gotypes.Model(name); typ != nil {
+		if typ := builtin.Model(name); typ != nil {
 			visit(typ)
 		}
 	}

@@ -56,7 +56,7 @@ func kindsUnderTest(t testing.TB) []*kindUnderTest {
 			continue
 		}
 		kinds = append(kinds, &kindUnderTest{gvk: gvk, upstream: upstream, resource: r,
-			rules: validation.For(gvk.Group, gvk.Version, gvk.Kind)})
+			rules: builtin.FunctionsOf(gvk.Group, gvk.Version, gvk.Kind).Rules})
 	}
 	if len(kinds) == 0 {
 		t.Fatal("no kinds")

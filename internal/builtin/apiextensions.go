@@ -3,6 +3,7 @@ package builtin
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 )
@@ -12,8 +13,11 @@ import (
 func apiextensions(c Config) group {
 	return group{"apiextensions.k8s.io", "v1", []kind{{
 		name: "customresourcedefinitions", kind: "CustomResourceDefinition", short: "crd crds",
+		defaults:   defaults.CustomResourceDefinition,
+		untouched:  statusApart,
 		categories: []string{"api-extensions"},
-		schema:     gotypes.Of[apiextensionsv1.CustomResourceDefinition], cluster: true, conditional: true,
+		schema:     gotypes.Of[apiextensionsv1.CustomResourceDefinition],
+		list:       gotypes.Of[apiextensionsv1.CustomResourceDefinitionList], cluster: true, conditional: true,
 		referenceStorage: "v1beta1", status: statusAndMeta, generation: spec,
 		special: func(r *engine.Resource) {
 			if c.Definitions != nil {

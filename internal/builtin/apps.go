@@ -6,7 +6,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
@@ -14,19 +17,25 @@ func apps() group {
 	return group{"apps", "v1", []kind{
 		{
 			name: "controllerrevisions", kind: "ControllerRevision", schema: gotypes.Of[appsv1.ControllerRevision],
+			list:  gotypes.Of[appsv1.ControllerRevisionList],
+			rules: validation.ControllerRevision,
 			table: columns.ControllerRevisions,
 		},
 		{
 			alias: daemonSetAliases,
 			name:  "daemonsets", kind: "DaemonSet", short: "ds", categories: []string{"all"},
-			schema: gotypes.Of[appsv1.DaemonSet],
+			defaults: defaults.DaemonSet, rules: validation.DaemonSet, warnings: warnings.DaemonSet,
+			untouched: statusApart,
+			schema:    gotypes.Of[appsv1.DaemonSet], list: gotypes.Of[appsv1.DaemonSetList],
 			status: statusAndMeta, onCreate: newDaemonSet, onUpdate: countTemplate, onStatus: keepTemplateCount,
 			gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.DaemonSets,
 		},
 		{
 			name: "deployments", kind: "Deployment", short: "deploy", categories: []string{"all"},
-			schema: gotypes.Of[appsv1.Deployment],
+			defaults: defaults.Deployment, rules: validation.Deployment, warnings: warnings.Deployment,
+			untouched: map[string]string{"": "status", "status": "spec metadata.labels"},
+			schema:    gotypes.Of[appsv1.Deployment], list: gotypes.Of[appsv1.DeploymentList],
 			alias:  deploymentAliases,
 			status: statusNotLabels, onStatus: keepRollback, gated: podGates("spec.template.spec"),
 			generation: specAndAnnotations,
@@ -35,14 +44,18 @@ func apps() group {
 		},
 		{
 			name: "replicasets", kind: "ReplicaSet", short: "rs", categories: []string{"all"},
-			schema: gotypes.Of[appsv1.ReplicaSet],
+			defaults: defaults.ReplicaSet, rules: validation.ReplicaSet, warnings: warnings.ReplicaSet,
+			untouched: statusApart,
+			schema:    gotypes.Of[appsv1.ReplicaSet], list: gotypes.Of[appsv1.ReplicaSetList],
 			status: statusAndMeta, gated: podGates("spec.template.spec"), generation: spec,
 			table: columns.ReplicaSets, blank: noReplicas,
 			scale: selectorOf,
 		},
 		{
 			name: "statefulsets", kind: "StatefulSet", short: "sts", categories: []string{"all"},
-			schema: gotypes.Of[appsv1.StatefulSet],
+			defaults: defaults.StatefulSet, rules: validation.StatefulSet, warnings: warnings.StatefulSet,
+			untouched: statusApart,
+			schema:    gotypes.Of[appsv1.StatefulSet], list: gotypes.Of[appsv1.StatefulSetList],
 			naming: label, alias: statefulSetAliases,
 			status: statusAndMeta,
 			gated:  podGates("spec.template.spec"), generation: spec,

@@ -7,7 +7,9 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/convert"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -16,8 +18,11 @@ import (
 func autoscalersV2() kind {
 	return kind{
 		name: "horizontalpodautoscalers", kind: "HorizontalPodAutoscaler", short: "hpa", categories: []string{"all"},
-		schema: gotypes.Of[autoscalingv2.HorizontalPodAutoscaler],
-		status: statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
+		defaults: defaults.HorizontalPodAutoscalerV2, rules: validation.HorizontalPodAutoscaler,
+		untouched: statusApart,
+		schema:    gotypes.Of[autoscalingv2.HorizontalPodAutoscaler],
+		list:      gotypes.Of[autoscalingv2.HorizontalPodAutoscalerList],
+		status:    statusAndMeta, generation: spec, table: columns.HorizontalPodAutoscalers,
 	}
 }
 
@@ -28,6 +33,8 @@ func autoscalingV2() group { return group{"autoscaling", "v2", []kind{autoscaler
 func autoscalingV1() group {
 	v1, v2 := autoscalersV2(), autoscalersV2()
 	v1.schema = gotypes.Of[autoscalingv1.HorizontalPodAutoscaler]
+	v1.list = gotypes.Of[autoscalingv1.HorizontalPodAutoscalerList]
+	v1.defaults, v1.rules = defaults.HorizontalPodAutoscalerV1, validation.HorizontalPodAutoscalerV1
 	v1.table = autoscalersV1()
 	v1.generation = func(obj object.Value) object.Value { return spec(asV2(obj)) }
 	v1.toStorage, v1.fromStorage = convert.HPAv1ToV2, convert.HPAv2ToV1

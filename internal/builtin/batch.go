@@ -6,7 +6,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
 	"plinth/object"
 )
@@ -15,7 +18,9 @@ func batch() group {
 	return group{"batch", "v1", []kind{
 		{
 			name: "cronjobs", kind: "CronJob", short: "cj", categories: []string{"all"},
-			schema: gotypes.Of[batchv1.CronJob],
+			defaults: defaults.CronJob, rules: validation.CronJob, warnings: warnings.CronJob,
+			untouched: statusApart,
+			schema:    gotypes.Of[batchv1.CronJob], list: gotypes.Of[batchv1.CronJobList],
 			status: statusAndMeta, generation: spec,
 			gated: append(podGates("spec.jobTemplate.spec.template.spec"),
 				below("spec.jobTemplate.spec", behind(features.WorkloadWithJob, "scheduling"))),
@@ -23,7 +28,10 @@ func batch() group {
 		},
 		{
 			name: "jobs", kind: "Job", categories: []string{"all"}, schema: gotypes.Of[batchv1.Job],
-			status: statusAndMeta, onCreate: newJob, generation: spec,
+			list:     gotypes.Of[batchv1.JobList],
+			defaults: defaults.Job, rules: validation.Job, warnings: warnings.Job,
+			untouched: statusApart,
+			status:    statusAndMeta, onCreate: newJob, generation: spec,
 			gated: append(podGates("spec.template.spec"),
 				below("spec", behind(features.WorkloadWithJob, "scheduling"))),
 			fields:       []selectable{number("status.successful", "status", "succeeded")},

@@ -14,6 +14,7 @@ import (
 	"plinth/internal/access"
 	"plinth/internal/apierr"
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
@@ -24,7 +25,12 @@ func certificates(c Config) group {
 	return group{"certificates.k8s.io", "v1", []kind{
 		{
 			name: "certificatesigningrequests", kind: "CertificateSigningRequest", short: "csr",
-			schema: gotypes.Of[certificatesv1.CertificateSigningRequest], cluster: true, naming: segment,
+			rules: validation.CertificateSigningRequest,
+			untouched: map[string]string{
+				"": "spec status", "status": "spec status.conditions", "approval": "spec status.certificate",
+			},
+			schema: gotypes.Of[certificatesv1.CertificateSigningRequest],
+			list:   gotypes.Of[certificatesv1.CertificateSigningRequestList], cluster: true, naming: segment,
 			status: statusAndMeta, onStatus: keepVerdict(c.Now),
 			onUpdate: func(obj, old object.Value) object.Value { return keep(obj, old, "spec") },
 			fields:   []selectable{text("spec.signerName")},
@@ -40,14 +46,18 @@ func certificates(c Config) group {
 		},
 		{
 			name: "clustertrustbundles", kind: "ClusterTrustBundle", referenceStorage: "v1beta1",
-			schema:  gotypes.Of[certificatesv1.ClusterTrustBundle],
+			rules:  validation.ClusterTrustBundle,
+			schema: gotypes.Of[certificatesv1.ClusterTrustBundle], list: gotypes.Of[certificatesv1.ClusterTrustBundleList],
 			cluster: true, naming: segment, conditional: true,
 			fields: []selectable{text("spec.signerName")},
 			table:  columns.ClusterTrustBundles,
 		},
 		{
 			name: "podcertificaterequests", kind: "PodCertificateRequest", referenceStorage: "v1beta1",
+			defaults: defaults.PodCertificateRequest, rules: validation.PodCertificateRequest,
+			untouched:   statusAlone,
 			schema:      gotypes.Of[certificatesv1.PodCertificateRequest],
+			list:        gotypes.Of[certificatesv1.PodCertificateRequestList],
 			conditional: true, status: statusOnly,
 			fields: []selectable{
 				text("spec.nodeName"),
@@ -147,7 +157,7 @@ func keepVerdict(now func() time.Time) func(obj, old object.Value) object.Value 
 
 // approval is the subresource through which requests are approved and denied.
 func approval(r *engine.Resource, now func() time.Time) *engine.Subresource {
-	rule := validation.For(r.Group, r.Version, r.Kind).Approval
+	rule := validation.CertificateSigningRequest.Rules(validation.Options{}).Approval
 	return &engine.Subresource{
 		Name: "approval", Group: r.Group, Version: r.Version, Kind: r.Kind,
 		Verbs:   []string{"get", "patch", "update"},

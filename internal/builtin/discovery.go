@@ -4,7 +4,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
@@ -12,6 +15,8 @@ func discovery() group {
 	return group{"discovery.k8s.io", "v1", []kind{
 		{
 			name: "endpointslices", kind: "EndpointSlice", schema: gotypes.Of[discoveryv1.EndpointSlice],
+			list:     gotypes.Of[discoveryv1.EndpointSliceList],
+			defaults: defaults.EndpointSlice, rules: validation.EndpointSlice, warnings: warnings.EndpointSlice,
 			onCreate:   func(obj object.Value) object.Value { return dropTopology(obj, object.Nil) },
 			onUpdate:   dropTopology,
 			generation: sliceAndLabels,

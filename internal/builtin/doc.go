@@ -4,16 +4,11 @@
 // Each API group has a file with its table and, below it, the few functions that are particular to its kinds: what a
 // create or an update resets, which of an object's parts count as a new generation, what can be selected by field. What
 // many kinds share is beside them: names (what a name may look like), status and scale (subresources). Defaults,
-// validation, conversion and Table columns have packages of their own; the rows only point there.
+// validation, warnings, conversion and Table columns have packages of their own, with one exported name a kind.
 //
-// A new kind is named here, and a test fails where a name is mistyped or left out:
-//
-//   - its row in the file of its group, which has everything that decides how it is served
-//   - defaults.byKind, validation.kinds, warnings.kinds: its rules, by group and kind
-//   - a Table in columns, which the row points to
-//   - untouchedFields (resets.go), if it has a status: what a write to each endpoint does not own
-//   - convert, if it has several versions; then versions (resets.go), too
-//   - Missing, instead of all this, if it is not served
+// A kind is declared once, by its row: the Go types of an object and of a list, the verbs, and the functions, which the
+// row names. A new kind is a new row, and what that names; a test fails where a row leaves something out, and where
+// there is something that no row names. A kind that is not served stands in Missing instead.
 //
 // Glossary. A kind is one row. To prepare is to reset what a client may not set on the main URL of an object (WRITE-4).
 // A gated field belongs to a feature gate (package features): while that is off, the field is dropped from new objects.

@@ -7,13 +7,15 @@ import (
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/convert"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 	"plinth/object"
 )
 
 // coreEvents is the version in which Events are stored.
 func coreEvents(c Config) kind {
 	return kind{
-		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[corev1.Event],
+		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[corev1.Event], list: gotypes.Of[corev1.EventList],
+		rules:      validation.CoreEvent,
 		putCreates: true, naming: segment, propagation: collects,
 		fields: []selectable{
 			text("involvedObject.apiVersion"),
@@ -43,7 +45,8 @@ func eventSource(obj object.Value) string {
 
 func events(c Config) group {
 	return group{"events.k8s.io", "v1", []kind{{
-		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[eventsv1.Event],
+		name: "events", kind: "Event", short: "ev", schema: gotypes.Of[eventsv1.Event], list: gotypes.Of[eventsv1.EventList],
+		rules:      validation.EventsEvent,
 		putCreates: true, propagation: collects,
 		fields: []selectable{
 			text("reason"),

@@ -125,21 +125,16 @@ func TestPathsOfEndpointsAreFields(t *testing.T) {
 			}
 		}
 	})
-	for _, r := range Resources(Config{}) {
-		for _, u := range untouchedFields {
-			if u.group != r.Group || !slices.Contains(strings.Fields(u.resources), r.Name) {
-				continue
-			}
-			for endpoint, paths := range u.endpoints {
-				for path := range strings.FieldsSeq(paths) {
-					resets++
-					if _, err := resolve(r.Schema(), strings.Split(path, ".")); err != nil {
-						t.Errorf("%s %s/%s: %v", r.APIVersion(), r.Name, endpoint, err)
-					}
+	eachKind(func(name string, k *kind) {
+		for endpoint, paths := range k.untouched {
+			for path := range strings.FieldsSeq(paths) {
+				resets++
+				if _, err := resolve(k.schema(), strings.Split(path, ".")); err != nil {
+					t.Errorf("%s, endpoint %q: %v", name, endpoint, err)
 				}
 			}
 		}
-	}
+	})
 	if scales != 4 || resets < 50 {
 		t.Errorf("only %d scales and %d paths were there", scales, resets)
 	}

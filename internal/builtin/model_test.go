@@ -1,6 +1,9 @@
 package builtin
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // The names that documents have before a schema is compiled are those that the schemas have.
 func TestModelNames(t *testing.T) {
@@ -20,5 +23,33 @@ func TestModelNames(t *testing.T) {
 	}
 	if checked < 60 {
 		t.Errorf("only %d types were looked at", checked)
+	}
+}
+
+// What can be listed has a list, and its name is the one by which documents look for it.
+func TestLists(t *testing.T) {
+	there := 0
+	for _, r := range Resources(Config{}) {
+		name := r.Model + "List"
+		list := lists()[name]
+		if (list != nil) != slices.Contains(r.Verbs, "list") {
+			t.Errorf("%s: it has a list: %v; its verbs are %v", r.Type(), list != nil, r.Verbs)
+		}
+		if list == nil {
+			continue
+		}
+		there++
+		if got := list().Name; got != name {
+			t.Errorf("the list of %s is %s, not %s", r.Type(), got, name)
+		}
+		if Model(name) != list() {
+			t.Errorf("there is no model %s", name)
+		}
+	}
+	if there < 55 || there != len(lists()) {
+		t.Errorf("%d of %d lists were looked at", there, len(lists()))
+	}
+	if Model("io.k8s.apimachinery.pkg.apis.meta.v1.Status") == nil || Model("none") != nil {
+		t.Error("what is no list is not found, or found where it is not")
 	}
 }

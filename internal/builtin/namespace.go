@@ -5,7 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -15,10 +17,13 @@ const namespaceFinalizer = "kubernetes"
 
 func namespaces() kind {
 	return kind{
-		name: "namespaces", kind: "Namespace", short: "ns", schema: gotypes.Of[corev1.Namespace], cluster: true,
-		verbs:  []string{"create", "delete", "get", "list", "patch", "update", "watch"},
-		naming: label,
-		status: statusAndMeta, initial: phase("Active"),
+		name: "namespaces", kind: "Namespace", short: "ns", schema: gotypes.Of[corev1.Namespace],
+		list: gotypes.Of[corev1.NamespaceList], cluster: true,
+		defaults: defaults.Namespace, rules: validation.Namespace,
+		untouched: map[string]string{"": "status", "status": "spec", "finalize": "status"},
+		verbs:     []string{"create", "delete", "get", "list", "patch", "update", "watch"},
+		naming:    label,
+		status:    statusAndMeta, initial: phase("Active"),
 		onCreate: newNamespace,
 		onUpdate: keepNamespaceFinalizers,
 		onStatus: func(obj, _ object.Value) object.Value { return labelNamespace(obj) },

@@ -5,13 +5,17 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/object"
 )
 
 func nodes() group {
 	return group{"node.k8s.io", "v1", []kind{
 		{
-			name: "runtimeclasses", kind: "RuntimeClass", schema: gotypes.Of[nodev1.RuntimeClass], cluster: true,
+			name: "runtimeclasses", kind: "RuntimeClass", schema: gotypes.Of[nodev1.RuntimeClass],
+			list: gotypes.Of[nodev1.RuntimeClassList], cluster: true,
+			rules: validation.RuntimeClass, warnings: warnings.RuntimeClass,
 			putCreates: true, conditional: true, table: columns.RuntimeClasses,
 		},
 	}}

@@ -7,7 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
 	"plinth/internal/features"
 	"plinth/object"
@@ -16,7 +19,10 @@ import (
 func pods(c Config) kind {
 	return kind{
 		name: "pods", kind: "Pod", short: "po", categories: []string{"all"}, schema: gotypes.Of[corev1.Pod],
-		status: statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
+		list:     gotypes.Of[corev1.PodList],
+		defaults: defaults.Pod, rules: validation.Pod, warnings: warnings.Pod,
+		untouched: map[string]string{"": "status", "status": "spec metadata.deletionTimestamp metadata.ownerReferences"},
+		status:    statusNotOwners, onCreate: newPod, onUpdate: keepPodResources, onStatus: keepPodStatus,
 		gated: podGates("spec"),
 		gatedStatus: []gated{below("status",
 			behind(features.DRANodeAllocatableResources, "nodeAllocatableResourceClaimStatuses"),
@@ -39,7 +45,7 @@ func pods(c Config) kind {
 			r.GracefulDelete = podGrace
 			r.OldFields = map[string]string{"spec.host": "spec.nodeName"}
 			r.Subresources = slices.Concat(r.Subresources,
-				podSubresources(r, c.Features, c.rules(r.Group, r.Version, r.Kind).Running), podOperations(c.Now))
+				podSubresources(r, c.Features, validation.Pod.Rules(c.validation()).Running), podOperations(c.Now))
 		},
 	}
 }

@@ -4,7 +4,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 	"plinth/internal/engine"
 )
 
@@ -17,19 +19,26 @@ func rbac(c Config) group {
 	return group{"rbac.authorization.k8s.io", "v1", []kind{
 		{
 			name: "clusterrolebindings", kind: "ClusterRoleBinding", schema: gotypes.Of[rbacv1.ClusterRoleBinding],
+			list:     gotypes.Of[rbacv1.ClusterRoleBindingList],
+			defaults: defaults.RoleBinding, rules: validation.ClusterRoleBinding,
 			cluster:    true,
 			putCreates: true, naming: segment, table: columns.ClusterRoleBindings, special: writesBinding,
 		},
 		{
-			name: "clusterroles", kind: "ClusterRole", schema: gotypes.Of[rbacv1.ClusterRole], cluster: true,
+			name: "clusterroles", kind: "ClusterRole", schema: gotypes.Of[rbacv1.ClusterRole],
+			list: gotypes.Of[rbacv1.ClusterRoleList], cluster: true,
+			rules:      validation.ClusterRole,
 			putCreates: true, naming: segment, table: columns.ClusterRoles, special: writesRole,
 		},
 		{
 			name: "rolebindings", kind: "RoleBinding", schema: gotypes.Of[rbacv1.RoleBinding],
+			list:     gotypes.Of[rbacv1.RoleBindingList],
+			defaults: defaults.RoleBinding, rules: validation.RoleBinding,
 			putCreates: true, naming: segment, table: columns.RoleBindings, special: writesBinding,
 		},
 		{
-			name: "roles", kind: "Role", schema: gotypes.Of[rbacv1.Role],
+			name: "roles", kind: "Role", schema: gotypes.Of[rbacv1.Role], list: gotypes.Of[rbacv1.RoleList],
+			rules:      validation.Role,
 			putCreates: true, naming: segment, table: columns.Roles, special: writesRole,
 		},
 	}}

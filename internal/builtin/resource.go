@@ -6,7 +6,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
 	"plinth/object"
 )
@@ -15,19 +18,26 @@ import (
 func resources(c Config) group {
 	return group{"resource.k8s.io", "v1", []kind{
 		{
-			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass], cluster: true,
+			name: "deviceclasses", kind: "DeviceClass", schema: gotypes.Of[resourcev1.DeviceClass],
+			list: gotypes.Of[resourcev1.DeviceClassList], cluster: true,
+			rules:      validation.DeviceClass,
 			naming:     wholeSubdomain,
 			generation: spec, table: columns.DeviceClasses, answersDeleted: true,
 		},
 		{
 			name: "devicetaintrules", kind: "DeviceTaintRule", referenceStorage: "v1beta2",
-			schema: gotypes.Of[resourcev1.DeviceTaintRule], cluster: true,
+			timed: defaults.DeviceTaintRule, rules: validation.DeviceTaintRule,
+			untouched: statusAlone,
+			schema:    gotypes.Of[resourcev1.DeviceTaintRule], list: gotypes.Of[resourcev1.DeviceTaintRuleList], cluster: true,
 			conditional: true, status: statusOnly, plainStatus: true, onUpdate: dateTaint(c.Now), generation: spec,
 			table: columns.DeviceTaintRules,
 		},
 		{
 			name: "resourceclaims", kind: "ResourceClaim", schema: gotypes.Of[resourcev1.ResourceClaim],
-			status: statusOnly, plainStatus: true, onStatus: dropFreedDevices,
+			list:     gotypes.Of[resourcev1.ResourceClaimList],
+			defaults: defaults.ResourceClaim, rules: validation.ResourceClaim,
+			untouched: statusAlone,
+			status:    statusOnly, plainStatus: true, onStatus: dropFreedDevices,
 			gated: []gated{grown("spec", claimFeatures)},
 			gatedStatus: []gated{below("status", behind(features.DRAOptionalNodeOperations,
 				"allocation.devices.results[].skipNodeOperations"))},
@@ -35,12 +45,15 @@ func resources(c Config) group {
 		},
 		{
 			name: "resourceclaimtemplates", kind: "ResourceClaimTemplate",
-			schema: gotypes.Of[resourcev1.ResourceClaimTemplate],
-			gated:  []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
+			defaults: defaults.ResourceClaimTemplate, rules: validation.ResourceClaimTemplate,
+			schema: gotypes.Of[resourcev1.ResourceClaimTemplate], list: gotypes.Of[resourcev1.ResourceClaimTemplateList],
+			gated: []gated{grown("spec.spec", claimFeatures)}, table: columns.ResourceClaimTemplates,
 			answersDeleted: true,
 		},
 		{
-			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice], cluster: true,
+			name: "resourceslices", kind: "ResourceSlice", schema: gotypes.Of[resourcev1.ResourceSlice],
+			list: gotypes.Of[resourcev1.ResourceSliceList], cluster: true,
+			timed: defaults.ResourceSlice, rules: validation.ResourceSlice, warnings: warnings.ResourceSlice,
 			generation: spec,
 			gated: []gated{below("spec",
 				behind(features.DRAPartitionableDevicesType, "partitionTypeAttribute"),

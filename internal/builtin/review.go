@@ -13,6 +13,7 @@ import (
 func componentStatuses() kind {
 	return kind{
 		name: "componentstatuses", kind: "ComponentStatus", short: "cs", schema: gotypes.Of[corev1.ComponentStatus],
+		list:    gotypes.Of[corev1.ComponentStatusList],
 		cluster: true, verbs: []string{"get", "list"}, deprecated: "v1 ComponentStatus is deprecated in v1.19+",
 		table:   columns.ComponentStatuses,
 		special: func(r *engine.Resource) { r.NotFoundAs = "componentstatus" },

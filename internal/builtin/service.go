@@ -7,7 +7,10 @@ import (
 
 	"plinth/internal/addresses"
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -15,7 +18,9 @@ import (
 func services() kind {
 	return kind{
 		name: "services", kind: "Service", short: "svc", categories: []string{"all"},
-		schema:     gotypes.Of[corev1.Service],
+		defaults: defaults.Service, rules: validation.Service, warnings: warnings.Service,
+		untouched: statusApart,
+		schema:    gotypes.Of[corev1.Service], list: gotypes.Of[corev1.ServiceList],
 		putCreates: true, naming: label,
 		status: statusAndMeta, onCreate: dropInternalPolicy, onUpdate: dropOfOtherType,
 		fields: []selectable{

@@ -4,39 +4,56 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"plinth/internal/builtin/columns"
+	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
+	"plinth/internal/builtin/warnings"
 	"plinth/internal/features"
 )
 
 func storage() group {
 	return group{"storage.k8s.io", "v1", []kind{
 		{
-			name: "csidrivers", kind: "CSIDriver", schema: gotypes.Of[storagev1.CSIDriver], cluster: true,
+			name: "csidrivers", kind: "CSIDriver", schema: gotypes.Of[storagev1.CSIDriver],
+			list: gotypes.Of[storagev1.CSIDriverList], cluster: true,
+			defaults: defaults.CSIDriver, rules: validation.CSIDriver, warnings: warnings.CSIDriver,
 			conditional: true, generation: spec, onCreate: uncounted, table: columns.CSIDrivers, answersDeleted: true,
 		},
 		{
-			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], cluster: true,
+			name: "csinodes", kind: "CSINode", schema: gotypes.Of[storagev1.CSINode], list: gotypes.Of[storagev1.CSINodeList],
+			cluster:     true,
+			rules:       validation.CSINode,
+			untouched:   statusAlone,
 			conditional: true, status: statusOnly,
 			gatedStatus: []gated{below("status", behind(features.CSIVolumeHealth, "storageHealth"))},
 			table:       columns.CSINodes, answersDeleted: true,
 		},
 		{
 			name: "csistoragecapacities", kind: "CSIStorageCapacity", schema: gotypes.Of[storagev1.CSIStorageCapacity],
+			list:  gotypes.Of[storagev1.CSIStorageCapacityList],
+			rules: validation.CSIStorageCapacity, warnings: warnings.CSIStorageCapacity,
 			conditional: true, table: columns.CSIStorageCapacities,
 		},
 		{
 			name: "storageclasses", kind: "StorageClass", short: "sc", schema: gotypes.Of[storagev1.StorageClass],
+			list:     gotypes.Of[storagev1.StorageClassList],
+			defaults: defaults.StorageClass, rules: validation.StorageClass, warnings: warnings.StorageClass,
 			cluster: true,
 			table:   columns.StorageClasses, answersDeleted: true,
 		},
 		{
 			name: "volumeattachments", kind: "VolumeAttachment", schema: gotypes.Of[storagev1.VolumeAttachment],
+			list:     gotypes.Of[storagev1.VolumeAttachmentList],
+			defaults: defaults.VolumeAttachment, rules: validation.VolumeAttachment,
+			untouched:   statusAlone,
 			cluster:     true,
 			conditional: true, status: statusOnly, table: columns.VolumeAttachments, answersDeleted: true,
 		},
 		{
 			name: "volumeattributesclasses", kind: "VolumeAttributesClass", short: "vac",
-			schema: gotypes.Of[storagev1.VolumeAttributesClass], cluster: true, table: columns.VolumeAttributesClasses,
+			rules:  validation.VolumeAttributesClass,
+			schema: gotypes.Of[storagev1.VolumeAttributesClass], list: gotypes.Of[storagev1.VolumeAttributesClassList],
+			cluster: true, table: columns.VolumeAttributesClasses,
 			answersDeleted: true,
 		},
 	}}

@@ -5,13 +5,17 @@ import (
 
 	"plinth/internal/builtin/columns"
 	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin/validation"
 )
 
 func storagemigration() group {
 	return group{"storagemigration.k8s.io", "v1", []kind{
 		{
 			name: "storageversionmigrations", kind: "StorageVersionMigration", referenceStorage: "v1beta1",
-			schema: gotypes.Of[storagemigrationv1.StorageVersionMigration], cluster: true,
+			rules:     validation.StorageVersionMigration,
+			untouched: statusAlone,
+			schema:    gotypes.Of[storagemigrationv1.StorageVersionMigration],
+			list:      gotypes.Of[storagemigrationv1.StorageVersionMigrationList], cluster: true,
 			conditional: true, status: statusOnly, table: columns.StorageVersionMigrations,
 		},
 	}}

@@ -11,7 +11,6 @@ import (
 	"plinth/internal/addresses"
 	"plinth/internal/authz"
 	"plinth/internal/builtin/columns"
-	"plinth/internal/builtin/defaults"
 	"plinth/internal/builtin/validation"
 	"plinth/internal/builtin/warnings"
 	"plinth/internal/engine"
@@ -43,11 +42,7 @@ type Config struct {
 	DisabledAdmission []string
 }
 
-// rules are what a kind is validated by.
-func (c *Config) rules(group, version, kind string) validation.Rules {
-	return c.validation().For(group, version, kind)
-}
-
+// validation is how strict the rules are.
 func (c *Config) validation() validation.Options {
 	return validation.Options{SloppyAddresses: !c.Features.On(features.StrictIPCIDRValidation)}
 }
@@ -71,6 +66,7 @@ func Resources(c Config) []*engine.Resource {
 		c.Now = time.Now
 	}
 	var all []*engine.Resource
+	var rows []*kind
 	stored := map[string]*engine.Kind{}
 	for _, g := range groups(c) {
 		for i := range g.kinds {
@@ -79,14 +75,14 @@ func Resources(c Config) []*engine.Resource {
 			if !r.Virtual() {
 				row.store(r, stored)
 			}
-			all = append(all, r)
+			all, rows = append(all, r), append(rows, row)
 		}
 	}
 	c.completeServices(all)
-	for _, r := range all {
-		r.Resets = resets(r, "")
+	for i, r := range all { // now that each knows all its versions
+		r.Resets = rows[i].resets(r, "")
 		for _, s := range r.Subresources {
-			s.Resets = resets(r, s.Name)
+			s.Resets = rows[i].resets(r, s.Name)
 		}
 	}
 	return all
@@ -140,6 +136,13 @@ type kind struct {
 	short      string // short names, separated by spaces
 	categories []string
 	schema     func() *schema.Type
+	list       func() *schema.Type // of several objects; nil where there are never several
+
+	// defaults fills in what the reference fills in, timed does so with the time of the request; nil: nothing is.
+	defaults func(obj object.Value) object.Value
+	timed    func(obj object.Value, now time.Time) object.Value
+	rules    validation.Kind
+	warnings warnings.Rules
 
 	path string        // of the kind in the store; "": that of its group and name
 	ttl  time.Duration // how long an object lives; 0: until it is deleted
@@ -160,6 +163,9 @@ type kind struct {
 
 	// status says what a status write may change besides the status; noStatus: the kind has no such subresource.
 	status statusRule
+	// untouched are, by endpoint, the fields that a write there cannot touch, and so does not own (SSA-14): paths,
+	// separated by spaces; the endpoint "" is the main URL. A write to any other endpoint owns whatever it changes.
+	untouched map[string]string
 	// plainStatus: the status URL has no Tables, as is so for some kinds of the reference.
 	plainStatus bool
 	// initial is the status of a new object made from an empty one; nil leaves it empty.
@@ -221,7 +227,7 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 			CreateOnUpdate: k.putCreates, UnconditionalUpdate: !k.conditional, ValidateName: k.naming,
 			DeleteReturnsObject: k.answersDeleted, Confidential: k.confidential,
 			Propagation: k.propagation,
-			Default:     k.defaulting(group, version, c.Now), Generation: k.generation,
+			Default:     k.defaulting(c.Now), Generation: k.generation,
 		},
 		Reading: engine.Reading{
 			UnknownField: k.unknownField, Blank: k.blank, Columns: k.table.Columns, Cells: k.table.Cells,
@@ -239,14 +245,13 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	if len(k.fields) > 0 {
 		r.Fields = func(obj object.Value) []store.Pair { return selected(k.fields, obj) }
 	}
-	rules := c.rules(group, version, k.kind)
+	rules := k.rules.Rules(c.validation())
 	k.features = c.Features
 	r.Validate, r.ValidateUpdate = rules.Create, rules.Update
-	warned := warnings.For(group, k.kind)
-	r.WarnCreate, r.WarnUpdate, r.WarnDelete = warned.Create, warned.Update, warned.Delete
+	r.WarnCreate, r.WarnUpdate, r.WarnDelete = k.warnings.Create, k.warnings.Update, k.warnings.Delete
 	r.PrepareCreate, r.PrepareUpdate = k.prepareCreate, k.prepareUpdate
 	if k.status != noStatus {
-		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status, warned.Status))
+		r.Subresources = append(r.Subresources, k.statusOf(r, rules.Status, k.warnings.Status))
 	}
 	if k.scale != nil {
 		r.Subresources = append(r.Subresources, scaled(k.scale, r.APIVersion()))
@@ -264,23 +269,11 @@ func (k *kind) resource(group, version string, c Config) *engine.Resource {
 	return r
 }
 
-// modelName is the OpenAPI name of a kind's Go type, which is in the package that is called by the group's first word.
-func modelName(group, version, kind string) string {
-	if group == "" {
-		group = "core"
-	}
-	if group == "apiextensions.k8s.io" { // a module of its own
-		return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions." + version + "." + kind
-	}
-	group, _, _ = strings.Cut(group, ".")
-	return "io.k8s.api." + group + "." + version + "." + kind
-}
-
-// defaulting finds the defaults of a kind, those that depend on the time included.
-func (k *kind) defaulting(group, version string, now func() time.Time) func(object.Value) object.Value {
-	fill := defaults.For(group, version, k.kind)
-	if timed := defaults.Timed(group, version, k.kind); timed != nil {
-		fill = func(obj object.Value) object.Value { return timed(obj, now()) }
+// defaulting is what a write of the kind fills in: its aliases, then its defaults.
+func (k *kind) defaulting(now func() time.Time) func(object.Value) object.Value {
+	fill := k.defaults
+	if k.timed != nil {
+		fill = func(obj object.Value) object.Value { return k.timed(obj, now()) }
 	}
 	switch {
 	case k.alias == nil:

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/object"
 )
 
@@ -87,7 +86,7 @@ func BenchmarkOneDefinitionMore(b *testing.B) {
 	for range 2000 {
 		put()
 	}
-	d := New(Config{Registry: s.registry, Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: s.registry, Version: testVersion, Model: builtin.Model})
 	for _, path := range []string{"/apis", "/openapi/v3", "/openapi/v2"} {
 		plain(b, d, path, mediaJSON)
 		b.Run(path, func(b *testing.B) {

@@ -54,14 +54,14 @@ type definitionStore struct {
 	registry *engine.Registry
 }
 
-func newDefinitionStore(tb testing.TB, builtin []*engine.Resource) *definitionStore {
+func newDefinitionStore(tb testing.TB, types []*engine.Resource) *definitionStore {
 	s, err := store.Open(store.Config{Log: memlog.New(), Describe: engine.Describe(engine.NewRegistry(nil))})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { s.Close() })
 	definitions := crd.New(func() *schema.Type { return gotypes.Of[meta.ObjectMeta]() })
-	registry := engine.NewRegistry(builtin)
+	registry := engine.NewRegistry(types)
 	definitions.Open(s.Collection(crd.Path))
 	registry.Define(s.Collection(crd.Path), definitions.Define)
 	return &definitionStore{tb, s, registry}
@@ -116,7 +116,7 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 	for _, definition := range customDefinitions(t) {
 		definitions.put(definition)
 	}
-	d := New(Config{Registry: definitions.registry, Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: definitions.registry, Version: testVersion, Model: builtin.Model})
 	c := d.catalog()
 	if *reference != "" {
 		defer define(t, customDefinitions(t))()
@@ -195,12 +195,12 @@ func TestDocumentsOfCustomTypesAreTheReferences(t *testing.T) {
 //
 // SPEC: URI-8, EXT-1
 func TestDocumentsOfCustomTypesAreWhole(t *testing.T) {
-	for _, builtin := range [][]*engine.Resource{nil, builtin.Resources(builtin.Config{})} {
-		definitions := newDefinitionStore(t, builtin)
+	for _, types := range [][]*engine.Resource{nil, builtin.Resources(builtin.Config{})} {
+		definitions := newDefinitionStore(t, types)
 		for _, definition := range customDefinitions(t) {
 			definitions.put(definition)
 		}
-		d := New(Config{Registry: definitions.registry, Version: testVersion, Model: gotypes.Model})
+		d := New(Config{Registry: definitions.registry, Version: testVersion, Model: builtin.Model})
 		found := 0
 		for _, path := range []string{
 			"/openapi/v2", "/openapi/v3/apis/alpha.discovery.example.com/v1",

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/engine"
 	"plinth/internal/store"
 	"plinth/internal/store/memlog"
@@ -99,7 +98,7 @@ func TestATypeCostsItsOwnGroupVersion(t *testing.T) {
 	const groups, each = 250, 6
 	defined, read := newDefined(t), 0
 	d := New(Config{Registry: defined.registry(builtin.Resources(builtin.Config{})), Version: testVersion,
-		Model: gotypes.Model})
+		Model: builtin.Model})
 	for n := range groups * each {
 		group := fmt.Sprintf("g%03d.example.com", n/each)
 		defined.set(fmt.Sprint(n), synthetic(group, "v1", n, &read), synthetic(group, "v2", n, &read))
@@ -187,7 +186,7 @@ func TestTypesThatNobodyAsksForTakeNoMemory(t *testing.T) {
 		all = append(all, synthetic(fmt.Sprintf("g%03d.example.com", n/each), "v1", n, &read))
 	}
 	registry := engine.NewRegistry(all)
-	d := New(Config{Registry: registry, Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: registry, Version: testVersion, Model: builtin.Model})
 	before := heap()
 	plain(t, d, "/version", "")
 	if _, ok, err := d.Get("/apis/g007.example.com/v1", ""); !ok || err != nil {

@@ -14,7 +14,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/object"
 	"plinth/schema"
@@ -120,7 +120,7 @@ func TestVersionDocument(t *testing.T) {
 func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 	all := referenceResources(t)
 	defined := newDefined(t)
-	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: builtin.Model})
 	paths := []string{"/apis", "/apis/apps/v1", "/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v3/apis/batch/v1",
 		"/openapi/v2"}
 	get := func() map[string]*Document {
@@ -162,7 +162,7 @@ func TestDocumentsAreKeptUntilTheirTypesChange(t *testing.T) {
 
 	// The same types again, here or in a new process: the same hashes.
 	defined.set("extra")
-	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Model: gotypes.Model})
+	fresh := New(Config{Registry: engine.NewRegistry(all), Version: testVersion, Model: builtin.Model})
 	for _, path := range paths[2:] {
 		for _, d := range []*Documents{d, fresh} {
 			doc, _, _ := d.Get(path, mediaJSON)
@@ -194,7 +194,7 @@ func TestHashIsOfTheContent(t *testing.T) {
 			Model:  typ.Name,
 		}
 		d := New(Config{Registry: engine.NewRegistry([]*engine.Resource{r.StoredAlone("example.com/things")}),
-			Version: version, Model: gotypes.Model})
+			Version: version, Model: builtin.Model})
 		index := parse(t, plain(t, d, "/openapi/v3", ""))
 		doc, _, _ := d.Get("/openapi/v3/apis/example.com/v1", "")
 		text := plain(t, d, "/openapi/v3/apis/example.com/v1", "")
@@ -244,7 +244,7 @@ func TestIndexLeadsToTheDocuments(t *testing.T) {
 
 // SPEC: URI-8
 func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
-	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: builtin.Model})
 	kept := 0
 	for _, path := range []string{"/openapi/v2", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/apis/apps/v1",
 		"/openapi/v3"} {
@@ -271,7 +271,7 @@ func TestLargeDocumentsAreKeptCompressedOnly(t *testing.T) {
 func TestManyReadersWhileTypesChange(t *testing.T) {
 	all := referenceResources(t)
 	defined := newDefined(t)
-	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: gotypes.Model})
+	d := New(Config{Registry: defined.registry(all), Version: testVersion, Model: builtin.Model})
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range 8 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"plinth/internal/builtin/gotypes"
+	"plinth/internal/builtin"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -206,7 +206,7 @@ func TestOpenAPIIsTheReferences(t *testing.T) {
 // others.
 func TestOpenAPIWithoutCBOR(t *testing.T) {
 	with := openAPIDocuments(t)
-	without := New(Config{Registry: with.registry, Version: testVersion, Model: gotypes.Model, NoCBOR: true})
+	without := New(Config{Registry: with.registry, Version: testVersion, Model: builtin.Model, NoCBOR: true})
 	for _, path := range []string{"/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2"} {
 		var docs [2]*Document
 		for i, d := range []*Documents{with, without} {
@@ -232,7 +232,7 @@ func TestOpenAPIWithoutCBOR(t *testing.T) {
 }
 
 func openAPIDocuments(t testing.TB) *Documents {
-	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: gotypes.Model})
+	return New(Config{Registry: engine.NewRegistry(referenceResources(t)), Version: testVersion, Model: builtin.Model})
 }
 
 func writeFacts(t *testing.T, file string, facts map[string]string) {

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"plinth/internal/builtin"
-	"plinth/internal/builtin/gotypes"
 	"plinth/internal/discovery"
 	"plinth/internal/engine"
 	"plinth/internal/features"
@@ -52,7 +51,7 @@ func (s *Server) handler() (http.Handler, error) {
 	return httpapi.New(httpapi.Config{
 		Engine: s.engine, Registry: s.registry,
 		Documents: discovery.New(discovery.Config{
-			Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: gotypes.Model,
+			Registry: s.registry, Version: version(), ServerAddress: s.advertised(), Model: builtin.Model,
 			NoCBOR: !s.features.On(features.CBORServingAndStorage),
 		}),
 		Authenticate:   s.auth.Authenticate,

@@ -191,25 +191,12 @@ func jobWithoutTemplate(spec object.Value) object.Value { return jobSpec(spec).W
 // SPEC: VAL-4
 func TestTimedDefaults(t *testing.T) {
 	now := time.Date(2026, 3, 4, 5, 6, 7, 890, time.FixedZone("", 3600))
-	rule := Timed("resource.k8s.io", "v1", "DeviceTaintRule")
-	got := rule(parse(t, `{"spec": {"taint": {"effect": "NoExecute"}}}`), now)
+	got := DeviceTaintRule(parse(t, `{"spec": {"taint": {"effect": "NoExecute"}}}`), now)
 	if added := got.At("spec", "taint", "timeAdded").Str(); added != "2026-03-04T04:06:07Z" {
 		t.Errorf("timeAdded %q", added)
 	}
-	if again := rule(got, now.Add(time.Hour)); again != got {
+	if again := DeviceTaintRule(got, now.Add(time.Hour)); again != got {
 		t.Errorf("a taint that has a time gets another one")
-	}
-}
-
-func TestForAndTimedAreDisjoint(t *testing.T) {
-	if For("apps", "v1", "Deployment") == nil || For("apps", "v1", "ControllerRevision") != nil ||
-		For("apps", "v2", "Deployment") != nil {
-		t.Error("For")
-	}
-	for kind := range timedByKind {
-		if For(kind.group, kind.version, kind.kind) != nil {
-			t.Errorf("%v is in both tables", kind)
-		}
 	}
 }
 

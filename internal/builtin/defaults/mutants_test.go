@@ -1,12 +1,14 @@
 //go:build mutants
 
-package defaults
+package defaults_test
 
 import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"plinth/internal/builtin"
 	"plinth/internal/mutants"
 	"plinth/object"
 )
@@ -29,13 +31,16 @@ func TestMutants(t *testing.T) {
 		if !ok {
 			group, number = "", version
 		}
-		in := parse(t, lines[i+1])
+		in, err := object.ParseJSON([]byte(lines[i+1]))
+		if err != nil {
+			t.Fatal(err)
+		}
 		s, err := r.Sample(func() (string, error) {
-			fill := For(group, number, kind)
+			fill := builtin.FunctionsOf(group, number, kind).Defaults
 			if fill == nil {
 				return "no defaults", nil
 			}
-			return string(object.AppendJSON(nil, fill(in))), nil
+			return string(object.AppendJSON(nil, fill(in.Value, time.Time{}))), nil
 		})
 		if err != nil || s.Says != lines[i+2] {
 			t.Fatalf("line %d: %v", i+2, err)

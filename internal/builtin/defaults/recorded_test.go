@@ -1,10 +1,12 @@
-package defaults
+package defaults_test
 
 import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"plinth/internal/builtin"
 	"plinth/object"
 )
 
@@ -27,13 +29,16 @@ func TestRecorded(t *testing.T) {
 		if !ok {
 			group, number = "", version
 		}
-		fill := For(group, number, kind)
+		fill := builtin.FunctionsOf(group, number, kind).Defaults
 		if fill == nil {
 			t.Errorf("line %d: no defaults of %s", i+2, lines[i])
 			continue
 		}
-		in := parse(t, lines[i+1])
-		if got := string(object.AppendJSON(nil, fill(in))); got != lines[i+2] {
+		in, err := object.ParseJSON([]byte(lines[i+1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(object.AppendJSON(nil, fill(in.Value, time.Time{}))); got != lines[i+2] {
 			t.Errorf("line %d: %s %s\n got %s\nwant %s", i+2, lines[i], lines[i+1], got, lines[i+2])
 		}
 	}

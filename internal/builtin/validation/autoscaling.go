@@ -256,7 +256,7 @@ func autoscalerStatus(f *errorList, obj, _ object.Value) {
 }
 
 // autoscalerV1 are the rules of the version that has no metrics but one; others stand in an annotation.
-var autoscalerV1 = rule{
+var autoscalerV1 = Kind{
 	create: func(f *errorList, obj object.Value) { f.autoscalerV1(obj, object.Nil) },
 	update: func(f *errorList, obj, old object.Value) { f.autoscalerV1(obj, old) },
 	status: func(f *errorList, obj, _ object.Value) {

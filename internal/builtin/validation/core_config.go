@@ -135,7 +135,7 @@ func secretUpdate(f *errorList, secret, old object.Value) {
 }
 
 // finalizersOnly are the rules of kinds whose own members may be anything.
-var finalizersOnly = rule{
+var finalizersOnly = Kind{
 	create: (*errorList).qualifiedFinalizers,
 	update: func(f *errorList, obj, _ object.Value) { f.qualifiedFinalizers(obj) },
 	status: func(f *errorList, obj, _ object.Value) { f.qualifiedFinalizers(obj) },

@@ -442,7 +442,7 @@ func (f *errorList) strictPodTemplate(template object.Value, old leniency, p *fi
 }
 
 // podTemplateKind are the rules of PodTemplate, which is stored and nothing else.
-var podTemplateKind = rule{
+var podTemplateKind = Kind{
 	create: func(f *errorList, obj object.Value) {
 		f.qualifiedFinalizers(obj)
 		f.podTemplate(obj.At("template"), object.Nil, (*fielderrors.Place)(nil).To("template"))

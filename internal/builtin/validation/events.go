@@ -59,12 +59,12 @@ func (f *errorList) event(obj object.Value, names eventNames) {
 	}
 }
 
-var coreEventKind = rule{
+var coreEventKind = Kind{
 	create: func(f *errorList, obj object.Value) { f.event(obj, coreEvent) },
 	update: func(f *errorList, obj, _ object.Value) { f.event(obj, coreEvent) },
 }
 
-var eventsEventKind = rule{create: eventCreate, update: eventUpdate}
+var eventsEventKind = Kind{create: eventCreate, update: eventUpdate}
 
 func eventCreate(f *errorList, obj object.Value) {
 	var root *fielderrors.Place

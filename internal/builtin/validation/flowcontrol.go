@@ -28,10 +28,10 @@ var (
 	enablements     = []string{"Exempt", "Limited"}
 	limitResponses  = []string{"Queue", "Reject"}
 	subjectMembers  = [...][2]string{{"ServiceAccount", "serviceAccount"}, {"User", "user"}, {"Group", "group"}}
-	flowSchemaRules = rule{create: flowSchemaCreate,
+	flowSchemaRules = Kind{create: flowSchemaCreate,
 		update: func(f *errorList, obj, _ object.Value) { flowSchemaCreate(f, obj) },
 		status: func(f *errorList, obj, _ object.Value) { f.flowConditions(obj) }}
-	priorityLevelRules = rule{create: priorityLevelCreate,
+	priorityLevelRules = Kind{create: priorityLevelCreate,
 		update: func(f *errorList, obj, _ object.Value) { priorityLevelCreate(f, obj) },
 		status: func(f *errorList, obj, _ object.Value) { f.flowConditions(obj) }}
 )

@@ -22,8 +22,9 @@ type Rules struct {
 	Running func(obj, old object.Value) field.ErrorList
 }
 
-// rule is what the kinds' files write: a function that adds to the errors found so far.
-type rule struct {
+// Kind is the rules of one kind, as its file writes them: functions that add to the errors found so far. The row of the
+// kind names it; [Kind.Rules] makes of it what the row needs.
+type Kind struct {
 	create func(f *errorList, obj object.Value)
 	update func(f *errorList, obj, old object.Value)
 	status func(f *errorList, obj, old object.Value)
@@ -33,105 +34,93 @@ type rule struct {
 	running func(f *errorList, obj, old object.Value)
 }
 
-// kinds lists the rules by group and kind: every version of a kind has the same.
-var kinds = map[[2]string]rule{
-	{"", "ConfigMap"}:             {create: configMapCreate, update: configMapUpdate},
-	{"", "Endpoints"}:             {create: endpointsCreate, update: endpointsUpdate},
-	{"", "Event"}:                 coreEventKind,
-	{"", "LimitRange"}:            {create: limitRangeCreate, update: limitRangeUpdate},
-	{"", "Node"}:                  {create: nodeCreate, update: nodeUpdate, status: nodeStatus},
-	{"", "PersistentVolume"}:      {create: volumeCreate, update: volumeUpdate, status: finalizersOnly.status},
-	{"", "ResourceQuota"}:         {create: quotaCreate, update: quotaUpdate, status: quotaStatusUpdate},
-	{"", "Namespace"}:             {create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus},
-	{"", "PersistentVolumeClaim"}: {create: claimCreate, update: claimUpdate, status: claimStatus},
-	{"", "Pod"}:                   {create: podCreate, update: podUpdate, status: podStatus, running: podRunning},
-	{"", "PodTemplate"}:           podTemplateKind,
-	{"", "ReplicationController"}: {create: replicationControllerCreate, update: replicationControllerUpdate,
-		status: replicaStatus},
-	{"", "Secret"}:         {create: secretCreate, update: secretUpdate},
-	{"", "Service"}:        {create: serviceCreate, update: serviceUpdate, status: serviceStatus},
-	{"", "ServiceAccount"}: finalizersOnly,
+// The rules of each kind, every version of which has the same but where the name says one.
+var (
+	ConfigMap             = Kind{create: configMapCreate, update: configMapUpdate}
+	Endpoints             = Kind{create: endpointsCreate, update: endpointsUpdate}
+	CoreEvent             = coreEventKind
+	LimitRange            = Kind{create: limitRangeCreate, update: limitRangeUpdate}
+	Node                  = Kind{create: nodeCreate, update: nodeUpdate, status: nodeStatus}
+	PersistentVolume      = Kind{create: volumeCreate, update: volumeUpdate, status: finalizersOnly.status}
+	ResourceQuota         = Kind{create: quotaCreate, update: quotaUpdate, status: quotaStatusUpdate}
+	Namespace             = Kind{create: namespaceCreate, update: finalizersOnly.update, status: namespaceStatus}
+	PersistentVolumeClaim = Kind{create: claimCreate, update: claimUpdate, status: claimStatus}
+	Pod                   = Kind{create: podCreate, update: podUpdate, status: podStatus, running: podRunning}
+	PodTemplate           = podTemplateKind
+	ReplicationController = Kind{create: replicationControllerCreate, update: replicationControllerUpdate,
+		status: replicaStatus}
+	Secret         = Kind{create: secretCreate, update: secretUpdate}
+	Service        = Kind{create: serviceCreate, update: serviceUpdate, status: serviceStatus}
+	ServiceAccount = finalizersOnly
 
-	{"autoscaling", "HorizontalPodAutoscaler"}: {create: autoscalerCreate, update: autoscalerUpdate,
-		status: autoscalerStatus},
-	{"coordination.k8s.io", "Lease"}: {create: leaseCreate, update: leaseUpdate},
-	{"discovery.k8s.io", "EndpointSlice"}: {create: endpointSliceCreate,
-		update: endpointSliceUpdate},
-	{"events.k8s.io", "Event"}:                                     eventsEventKind,
-	{"flowcontrol.apiserver.k8s.io", "FlowSchema"}:                 flowSchemaRules,
-	{"flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"}: priorityLevelRules,
-	{"networking.k8s.io", "Ingress"}: {create: ingressCreate, update: ingressUpdate,
-		status: ingressStatus},
-	{"networking.k8s.io", "IngressClass"}: {create: ingressClassCreate,
-		update: ingressClassUpdate},
-	{"networking.k8s.io", "IPAddress"}: {create: ipAddressCreate, update: ipAddressUpdate},
-	{"networking.k8s.io", "NetworkPolicy"}: {create: networkPolicyCreate,
-		update: networkPolicyUpdate},
-	{"networking.k8s.io", "ServiceCIDR"}: {create: serviceCIDRCreate,
-		update: serviceCIDRUpdate, status: finalizersOnly.status},
-	{"node.k8s.io", "RuntimeClass"}: {create: runtimeClassCreate,
-		update: runtimeClassUpdate},
-	{"policy", "PodDisruptionBudget"}: {create: budgetCreate, update: budgetUpdate,
-		status: budgetStatus},
-	{rbacGroup, "ClusterRole"}: {create: clusterRoleCreate,
-		update: clusterRoleUpdate},
-	{rbacGroup, "ClusterRoleBinding"}: {create: clusterRoleBindingCreate,
-		update: clusterRoleBindingUpdate},
-	{rbacGroup, "Role"}: {create: roleCreate, update: roleUpdate},
-	{rbacGroup, "RoleBinding"}: {create: roleBindingCreate,
-		update: roleBindingUpdate},
-	{"resource.k8s.io", "DeviceClass"}: {create: deviceClassCreate,
-		update: deviceClassUpdate},
-	{"resource.k8s.io", "DeviceTaintRule"}: {create: taintRuleCreate, update: taintRuleUpdate,
-		status: taintRuleStatus},
-	{"resource.k8s.io", "ResourceClaim"}: {create: resourceClaimCreate,
-		update: resourceClaimUpdate, status: resourceClaimStatus},
-	{"resource.k8s.io", "ResourceClaimTemplate"}: {create: claimTemplateCreate,
-		update: claimTemplateUpdate},
-	{"resource.k8s.io", "ResourceSlice"}: {create: resourceSliceCreate,
-		update: resourceSliceUpdate},
-	{"scheduling.k8s.io", "PriorityClass"}: {create: priorityClassCreate,
-		update: priorityClassUpdate},
-	{"storage.k8s.io", "CSIDriver"}:          {create: csiDriverCreate, update: csiDriverUpdate},
-	{"storage.k8s.io", "CSINode"}:            {create: csiNodeCreate, update: csiNodeUpdate},
-	{"storage.k8s.io", "CSIStorageCapacity"}: {create: capacityCreate, update: capacityUpdate},
-	{"storage.k8s.io", "StorageClass"}: {create: storageClassCreate,
-		update: storageClassUpdate},
-	{"storage.k8s.io", "VolumeAttachment"}: {create: attachmentCreate, update: attachmentUpdate,
-		status: attachmentUpdate},
-	{"storage.k8s.io", "VolumeAttributesClass"}: {create: attributesClassCreate,
-		update: attributesClassUpdate},
+	HorizontalPodAutoscaler = Kind{create: autoscalerCreate, update: autoscalerUpdate, status: autoscalerStatus}
 
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}: {create: mutatingPolicyCreate,
-		update: mutatingPolicyUpdate},
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}: {create: mutatingBindingCreate,
-		update: mutatingBindingUpdate},
-	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}: {create: webhooksCreate,
-		update: webhooksUpdate},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}: {create: validatingPolicyCreate,
-		update: validatingPolicyUpdate, status: validatingPolicyStatus},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {create: validatingBindingCreate,
-		update: validatingBindingUpdate},
-	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}: {create: webhooksCreate,
-		update: webhooksUpdate},
+	Lease = Kind{create: leaseCreate, update: leaseUpdate}
 
-	{"certificates.k8s.io", "CertificateSigningRequest"}: {create: signingRequestCreate, update: signingRequestUpdate,
-		status: signingRequestStatus, approval: signingRequestApproval},
-	{"certificates.k8s.io", "ClusterTrustBundle"}: {create: trustBundleCreate, update: trustBundleUpdate},
-	{"certificates.k8s.io", "PodCertificateRequest"}: {create: podCertificateCreate, update: podCertificateUpdate,
-		status: podCertificateStatus},
-	{"storagemigration.k8s.io", "StorageVersionMigration"}: {create: migrationCreate, update: migrationUpdate,
-		status: migrationStatus},
+	EndpointSlice = Kind{create: endpointSliceCreate, update: endpointSliceUpdate}
 
-	{"apps", "ControllerRevision"}: {create: controllerRevisionCreate, update: controllerRevisionUpdate},
-	{"apps", "DaemonSet"}:          {create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus},
-	{"apps", "Deployment"}:         {create: deploymentCreate, update: deploymentUpdate, status: deploymentStatus},
-	{"apps", "ReplicaSet"}:         {create: replicaSetCreate, update: replicaSetUpdate, status: replicaStatus},
-	{"apps", "StatefulSet"}:        {create: statefulSetCreate, update: statefulSetUpdate, status: statefulSetStatus},
+	EventsEvent = eventsEventKind
 
-	{"batch", "CronJob"}: {create: cronJobCreate, update: cronJobUpdate, status: finalizersOnly.status},
-	{"batch", "Job"}:     {create: jobCreate, update: jobUpdate, status: jobStatus},
-}
+	FlowSchema                 = flowSchemaRules
+	PriorityLevelConfiguration = priorityLevelRules
+
+	Ingress       = Kind{create: ingressCreate, update: ingressUpdate, status: ingressStatus}
+	IngressClass  = Kind{create: ingressClassCreate, update: ingressClassUpdate}
+	IPAddress     = Kind{create: ipAddressCreate, update: ipAddressUpdate}
+	NetworkPolicy = Kind{create: networkPolicyCreate, update: networkPolicyUpdate}
+	ServiceCIDR   = Kind{create: serviceCIDRCreate, update: serviceCIDRUpdate, status: finalizersOnly.status}
+
+	RuntimeClass = Kind{create: runtimeClassCreate, update: runtimeClassUpdate}
+
+	PodDisruptionBudget = Kind{create: budgetCreate, update: budgetUpdate, status: budgetStatus}
+
+	ClusterRole        = Kind{create: clusterRoleCreate, update: clusterRoleUpdate}
+	ClusterRoleBinding = Kind{create: clusterRoleBindingCreate, update: clusterRoleBindingUpdate}
+	Role               = Kind{create: roleCreate, update: roleUpdate}
+	RoleBinding        = Kind{create: roleBindingCreate, update: roleBindingUpdate}
+
+	DeviceClass           = Kind{create: deviceClassCreate, update: deviceClassUpdate}
+	DeviceTaintRule       = Kind{create: taintRuleCreate, update: taintRuleUpdate, status: taintRuleStatus}
+	ResourceClaim         = Kind{create: resourceClaimCreate, update: resourceClaimUpdate, status: resourceClaimStatus}
+	ResourceClaimTemplate = Kind{create: claimTemplateCreate, update: claimTemplateUpdate}
+	ResourceSlice         = Kind{create: resourceSliceCreate, update: resourceSliceUpdate}
+
+	PriorityClass = Kind{create: priorityClassCreate, update: priorityClassUpdate}
+
+	CSIDriver             = Kind{create: csiDriverCreate, update: csiDriverUpdate}
+	CSINode               = Kind{create: csiNodeCreate, update: csiNodeUpdate}
+	CSIStorageCapacity    = Kind{create: capacityCreate, update: capacityUpdate}
+	StorageClass          = Kind{create: storageClassCreate, update: storageClassUpdate}
+	VolumeAttachment      = Kind{create: attachmentCreate, update: attachmentUpdate, status: attachmentUpdate}
+	VolumeAttributesClass = Kind{create: attributesClassCreate, update: attributesClassUpdate}
+
+	MutatingAdmissionPolicy        = Kind{create: mutatingPolicyCreate, update: mutatingPolicyUpdate}
+	MutatingAdmissionPolicyBinding = Kind{create: mutatingBindingCreate, update: mutatingBindingUpdate}
+	MutatingWebhookConfiguration   = Kind{create: webhooksCreate, update: webhooksUpdate}
+	ValidatingAdmissionPolicy      = Kind{create: validatingPolicyCreate, update: validatingPolicyUpdate,
+		status: validatingPolicyStatus}
+	ValidatingAdmissionPolicyBinding = Kind{create: validatingBindingCreate, update: validatingBindingUpdate}
+	ValidatingWebhookConfiguration   = Kind{create: webhooksCreate, update: webhooksUpdate}
+
+	CertificateSigningRequest = Kind{create: signingRequestCreate, update: signingRequestUpdate,
+		status: signingRequestStatus, approval: signingRequestApproval}
+	ClusterTrustBundle    = Kind{create: trustBundleCreate, update: trustBundleUpdate}
+	PodCertificateRequest = Kind{create: podCertificateCreate, update: podCertificateUpdate,
+		status: podCertificateStatus}
+
+	StorageVersionMigration = Kind{create: migrationCreate, update: migrationUpdate, status: migrationStatus}
+
+	ControllerRevision = Kind{create: controllerRevisionCreate, update: controllerRevisionUpdate}
+	DaemonSet          = Kind{create: daemonSetCreate, update: daemonSetUpdate, status: daemonSetStatus}
+	Deployment         = Kind{create: deploymentCreate, update: deploymentUpdate, status: deploymentStatus}
+	ReplicaSet         = Kind{create: replicaSetCreate, update: replicaSetUpdate, status: replicaStatus}
+	StatefulSet        = Kind{create: statefulSetCreate, update: statefulSetUpdate, status: statefulSetStatus}
+
+	CronJob = Kind{create: cronJobCreate, update: cronJobUpdate, status: finalizersOnly.status}
+	Job     = Kind{create: jobCreate, update: jobUpdate, status: jobStatus}
+
+	HorizontalPodAutoscalerV1 = autoscalerV1
+)
 
 // Options say how strict the rules are. The zero value is what the reference does by default.
 type Options struct {
@@ -140,28 +129,18 @@ type Options struct {
 	SloppyAddresses bool
 }
 
-// For gives the rules of a kind, as strict as the reference is by default.
-func For(group, version, kind string) Rules { return Options{}.For(group, version, kind) }
-
-// For gives the rules of a kind.
-func (o Options) For(group, version, kind string) Rules {
-	r, ok := kinds[[2]string{group, kind}]
-	if !ok {
-		return Rules{}
-	}
-	if group == "autoscaling" && version == "v1" {
-		r = autoscalerV1
-	}
+// Rules are the rules of a kind, as strict as the options say.
+func (k Kind) Rules(o Options) Rules {
 	var rules Rules
-	if r.create != nil {
+	if k.create != nil {
 		rules.Create = func(obj object.Value) field.ErrorList {
 			f := errorList{Options: o}
-			r.create(&f, obj)
+			k.create(&f, obj)
 			return f.List
 		}
 	}
-	rules.Update, rules.Status, rules.Approval = o.comparing(r.update), o.comparing(r.status), o.comparing(r.approval)
-	rules.Running = o.comparing(r.running)
+	rules.Update, rules.Status, rules.Approval = o.comparing(k.update), o.comparing(k.status), o.comparing(k.approval)
+	rules.Running = o.comparing(k.running)
 	return rules
 }
 

@@ -26,48 +26,42 @@ type Rules struct {
 	Delete func(o engine.DeleteOptions) []string
 }
 
-// kinds lists the rules by group and kind: every version of a kind has the same.
-var kinds = map[[2]string]Rules{
-	{"", "Endpoints"}:             always(endpoints),
-	{"", "Node"}:                  always(node),
-	{"", "PersistentVolume"}:      always(volume),
-	{"", "PersistentVolumeClaim"}: always(claim),
-	{"", "Pod"}:                   {Create: pod, Status: podStatus},
-	{"", "PodTemplate"}:           template(false, "template"),
-	{"", "ReplicationController"}: template(true, "spec", "template"),
-	{"", "ResourceQuota"}:         {Create: alone(quota)},
-	{"", "Secret"}:                always(secret),
-	{"", "Service"}:               {Create: alone(service), Update: alone(service), Status: balancerStatus},
-	{"", "ServiceAccount"}:        {Create: alone(account), Update: accountUpdate},
+// The rules of each kind; every version of a kind has the same.
+var (
+	Endpoints             = always(endpoints)
+	Node                  = always(node)
+	PersistentVolume      = always(volume)
+	PersistentVolumeClaim = always(claim)
+	Pod                   = Rules{Create: pod, Status: podStatus}
+	PodTemplate           = template(false, "template")
+	ReplicationController = template(true, "spec", "template")
+	ResourceQuota         = Rules{Create: alone(quota)}
+	Secret                = always(secret)
+	Service               = Rules{Create: alone(service), Update: alone(service), Status: balancerStatus}
+	ServiceAccount        = Rules{Create: alone(account), Update: accountUpdate}
 
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicy"}:        {Update: reservedName},
-	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}: {Update: reservedName},
-	{"admissionregistration.k8s.io", "MutatingWebhookConfiguration"}: {Create: alone(webhooks),
-		Update: webhooksUpdate},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicy"}:        {Update: reservedName},
-	{"admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"}: {Update: reservedName},
-	{"admissionregistration.k8s.io", "ValidatingWebhookConfiguration"}: {Create: alone(webhooks),
-		Update: webhooksUpdate},
+	MutatingAdmissionPolicy          = Rules{Update: reservedName}
+	MutatingAdmissionPolicyBinding   = Rules{Update: reservedName}
+	MutatingWebhookConfiguration     = Rules{Create: alone(webhooks), Update: webhooksUpdate}
+	ValidatingAdmissionPolicy        = Rules{Update: reservedName}
+	ValidatingAdmissionPolicyBinding = Rules{Update: reservedName}
+	ValidatingWebhookConfiguration   = Rules{Create: alone(webhooks), Update: webhooksUpdate}
 
-	{"apps", "DaemonSet"}: {Create: template(false, "spec", "template").Create,
-		Update: daemonSetUpdate},
-	{"apps", "Deployment"}:                   template(true, "spec", "template"),
-	{"apps", "ReplicaSet"}:                   template(true, "spec", "template"),
-	{"apps", "StatefulSet"}:                  {Create: alone(statefulSet), Update: statefulSetUpdate},
-	{"batch", "CronJob"}:                     {Create: alone(cronJob), Update: cronJobUpdate},
-	{"batch", "Job"}:                         {Create: alone(job), Update: jobUpdate, Delete: jobDelete},
-	{"discovery.k8s.io", "EndpointSlice"}:    {Create: alone(slice), Update: alone(sliceAddresses)},
-	{"networking.k8s.io", "Ingress"}:         {Create: alone(ingress), Status: balancerStatus},
-	{"networking.k8s.io", "NetworkPolicy"}:   always(networkPolicy),
-	{"node.k8s.io", "RuntimeClass"}:          always(runtimeClass),
-	{"resource.k8s.io", "ResourceSlice"}:     always(resourceSlice),
-	{"storage.k8s.io", "CSIDriver"}:          {Create: alone(driver), Update: driverUpdate},
-	{"storage.k8s.io", "CSIStorageCapacity"}: always(capacity),
-	{"storage.k8s.io", "StorageClass"}:       always(class),
-}
-
-// For finds the rules of a kind.
-func For(group, kind string) Rules { return kinds[[2]string{group, kind}] }
+	DaemonSet          = Rules{Create: template(false, "spec", "template").Create, Update: daemonSetUpdate}
+	Deployment         = template(true, "spec", "template")
+	ReplicaSet         = template(true, "spec", "template")
+	StatefulSet        = Rules{Create: alone(statefulSet), Update: statefulSetUpdate}
+	CronJob            = Rules{Create: alone(cronJob), Update: cronJobUpdate}
+	Job                = Rules{Create: alone(job), Update: jobUpdate, Delete: jobDelete}
+	EndpointSlice      = Rules{Create: alone(slice), Update: alone(sliceAddresses)}
+	Ingress            = Rules{Create: alone(ingress), Status: balancerStatus}
+	NetworkPolicy      = always(networkPolicy)
+	RuntimeClass       = always(runtimeClass)
+	ResourceSlice      = always(resourceSlice)
+	CSIDriver          = Rules{Create: alone(driver), Update: driverUpdate}
+	CSIStorageCapacity = always(capacity)
+	StorageClass       = always(class)
+)
 
 // always is a rule for new and changed objects.
 func always(rule func(obj object.Value) []string) Rules {

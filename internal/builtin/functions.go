@@ -1,0 +1,48 @@
+package builtin
+
+import (
+	"time"
+
+	"plinth/internal/builtin/defaults"
+	"plinth/internal/builtin/validation"
+	"plinth/object"
+)
+
+// Functions are the defaults and the rules that the row of a kind names. A request meets them in the middle of a write;
+// here they stand alone, so that each can be compared with the function of the reference that does the same.
+type Functions struct {
+	// Defaults fills in what is not set; nil: the kind has no defaults. Timed says that they depend on the time.
+	Defaults func(obj object.Value, now time.Time) object.Value
+	Timed    bool
+	Rules    validation.Rules
+}
+
+// FunctionsOf finds the functions of a kind. The zero Functions are those of a kind that has none, or is not served.
+func FunctionsOf(group, version, kind string) Functions {
+	if group == "authentication.k8s.io" && kind == "TokenRequest" { // has no row: it is sent to a subresource
+		return untimed(defaults.TokenRequest)
+	}
+	for _, g := range groups(Config{}) {
+		if g.name != group || g.version != version {
+			continue
+		}
+		for i := range g.kinds {
+			if k := &g.kinds[i]; k.kind == kind {
+				f := untimed(k.defaults)
+				if k.timed != nil {
+					f.Defaults, f.Timed = k.timed, true
+				}
+				f.Rules = k.rules.Rules(validation.Options{})
+				return f
+			}
+		}
+	}
+	return Functions{}
+}
+
+func untimed(fill func(object.Value) object.Value) Functions {
+	if fill == nil {
+		return Functions{}
+	}
+	return Functions{Defaults: func(obj object.Value, _ time.Time) object.Value { return fill(obj) }}
+}

@@ -1,0 +1,43 @@
+package builtin
+
+import (
+	"strings"
+	"sync"
+
+	"plinth/internal/builtin/gotypes"
+	"plinth/schema"
+)
+
+// Model returns the compiled form of a type that no resource has as its own, but that OpenAPI documents and requests
+// speak of, by its OpenAPI name: the list of a kind, or one of [gotypes.Model]; nil if there is none of that name.
+func Model(name string) *schema.Type {
+	if list := lists()[name]; list != nil {
+		return list()
+	}
+	return gotypes.Model(name)
+}
+
+// lists are the lists of all kinds, by their OpenAPI names.
+var lists = sync.OnceValue(func() map[string]func() *schema.Type {
+	byName := map[string]func() *schema.Type{}
+	for _, g := range groups(Config{}) {
+		for i := range g.kinds {
+			if k := &g.kinds[i]; k.list != nil {
+				byName[modelName(g.name, g.version, k.kind+"List")] = k.list
+			}
+		}
+	}
+	return byName
+})
+
+// modelName is the OpenAPI name of a kind's Go type, which is in the package that is called by the group's first word.
+func modelName(group, version, kind string) string {
+	if group == "" {
+		group = "core"
+	}
+	if group == "apiextensions.k8s.io" { // a module of its own
+		return "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions." + version + "." + kind
+	}
+	group, _, _ = strings.Cut(group, ".")
+	return "io.k8s.api." + group + "." + version + "." + kind
+}

@@ -1,9 +1,0 @@
-package validation
-
-// Keys are the groups and kinds that have rules.
-func Keys() (keys [][2]string) {
-	for key := range kinds {
-		keys = append(keys, key)
-	}
-	return keys
-}
