@@ -79,19 +79,19 @@ func (e *embeddedChecker) object(v object.Value, t *Type, path *field.Path) {
 	}
 	if hasVersion {
 		if detail := badAPIVersion(apiVersion); detail != "" {
-			e.tell(field.Invalid(path.Child("apiVersion"), bad(apiVersion), detail))
+			e.tell(field.Invalid(path.Child("apiVersion"), BadValue(apiVersion), detail))
 		}
 	}
 	if hasKind {
 		if detail := badKind(kind); detail != "" {
-			e.tell(field.Invalid(path.Child("kind"), bad(kind), detail))
+			e.tell(field.Invalid(path.Child("kind"), BadValue(kind), detail))
 		}
 	}
 	if metadata, there := v.Get("metadata"); there {
 		var w walker // what an apply has made has not been decoded
 		decoded, err := w.decode(metadata, t.Field("metadata").Type)
 		if err != nil {
-			e.tell(field.Invalid(path.Child("metadata"), bad(metadata), err.Error()))
+			e.tell(field.Invalid(path.Child("metadata"), BadValue(metadata), err.Error()))
 			return
 		}
 		e.tell(e.inspect(decoded.Value, path.Child("metadata"))...)

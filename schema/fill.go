@@ -93,3 +93,16 @@ func (t *Type) described(f *Field) *Type {
 	}
 	return f.Type
 }
+
+// Property returns the type of a property in the schema that a custom type was compiled from; nil if the schema does
+// not have the property. It differs from the type of the field of this name for the metadata of an API object: values
+// have the fields of ObjectMeta there, whatever the schema says.
+func (t *Type) Property(name string) *Type {
+	if name == "metadata" && t.embeds() {
+		return t.Custom.Metadata
+	}
+	if f := t.Field(name); f != nil {
+		return f.Type
+	}
+	return nil
+}

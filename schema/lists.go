@@ -68,7 +68,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 	switch t.ListType {
 	case Set:
 		for _, i := range duplicates(items) {
-			l.tell(field.Duplicate(at.path().Index(i), bad(items[i])))
+			l.tell(field.Duplicate(at.path().Index(i), BadValue(items[i])))
 		}
 	case Associative:
 		l.keys(items, t, at)
@@ -89,7 +89,7 @@ func (l *listChecker) list(items []object.Value, t *Type, at *place) {
 func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 	for i, item := range items {
 		if item.Kind() != object.Map && !item.IsNull() {
-			l.tell(field.Invalid(at.path().Index(i), bad(item), "must be an object for an array of list-type map"))
+			l.tell(field.Invalid(at.path().Index(i), BadValue(item), "must be an object for an array of list-type map"))
 			return
 		}
 	}
@@ -103,7 +103,7 @@ func (l *listChecker) keys(items []object.Value, t *Type, at *place) {
 		return dst
 	})
 	for _, i := range again {
-		l.tell(field.Duplicate(at.path().Index(i), bad(keysOf(t, items[i]))))
+		l.tell(field.Duplicate(at.path().Index(i), BadValue(keysOf(t, items[i]))))
 	}
 }
 

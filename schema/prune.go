@@ -253,7 +253,7 @@ func (p *pruner) typeMeta(v object.Value, t *Type, at *place) (object.Value, boo
 // refuse notes what is wrong with an embedded object.
 func (p *pruner) refuse(v object.Value, at *place, detail string) {
 	if p.embedded == nil {
-		p.refused = field.Invalid(at.path(), bad(p.untyped(v, at)), detail)
+		p.refused = field.Invalid(at.path(), BadValue(p.untyped(v, at)), detail)
 		p.embedded = &TypeError{Path: at.String(), Message: p.refused.Error()}
 	}
 }
@@ -362,8 +362,8 @@ func withoutNulls(v object.Value, t *Type) object.Value {
 	return v
 }
 
-// bad is a value in the form in which errors of the reference print it.
-func bad(v object.Value) any {
+// BadValue returns a value in the form in which errors of the reference print it (field.Error.BadValue).
+func BadValue(v object.Value) any {
 	switch v.Kind() {
 	case object.String:
 		return v.Str()

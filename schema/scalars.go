@@ -130,7 +130,7 @@ func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints
 			if said.ExclusiveMinimum {
 				text = "should be greater than %v"
 			}
-			c.invalid(f, at, bad(v), text, bad(m))
+			c.invalid(f, at, BadValue(v), text, BadValue(m))
 		}
 	}
 	if m := said.Maximum; m != nil {
@@ -140,7 +140,7 @@ func (c *checker) number(f *findings, v object.Value, t *Type, said *Constraints
 			if said.ExclusiveMaximum {
 				text = "should be less than %v"
 			}
-			c.invalid(f, at, bad(v), text, bad(m))
+			c.invalid(f, at, BadValue(v), text, BadValue(m))
 		}
 	}
 }
@@ -198,8 +198,8 @@ func plain10(v object.Value) string {
 func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 	if !(factor.Int() > 0 || factor.Float() > 0) {
 		name := at.name()
-		message := fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", name, bad(factor))
-		c.add(f, finding{message, field.Invalid(c.at(name), bad(factor), message), 2 * len(message)})
+		message := fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", name, BadValue(factor))
+		c.add(f, finding{message, field.Invalid(c.at(name), BadValue(factor), message), 2 * len(message)})
 		return
 	}
 	var ok bool
@@ -212,7 +212,7 @@ func (c *checker) multiple(f *findings, at *place, v, factor object.Value) {
 		ok = isWhole(v.Float() / factor.Float())
 	}
 	if !ok {
-		c.invalid(f, at, bad(v), "should be a multiple of %v", bad(factor))
+		c.invalid(f, at, BadValue(v), "should be a multiple of %v", BadValue(factor))
 	}
 }
 

@@ -552,7 +552,7 @@ func (c *checker) enum(f *findings, v object.Value, said *Constraints, at *place
 		}
 	}
 	c.put(f, at, "should be one of %v", []any{names}, func(path *field.Path, _ string) *field.Error {
-		return field.NotSupported(path, bad(v), names)
+		return field.NotSupported(path, BadValue(v), names)
 	})
 }
 

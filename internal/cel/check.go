@@ -129,7 +129,7 @@ func (k *check) at(s *node) {
 	}
 	for i := range t.Fields {
 		name := t.Fields[i].Name
-		if of := fieldType(t, name); of != nil {
+		if of := t.Property(name); of != nil {
 			k.at(&node{t: of, path: s.path.Child("properties").Key(name), up: s, name: name, count: s.below(),
 				uncorrelated: s.uncorrelated})
 		}

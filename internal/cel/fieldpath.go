@@ -27,7 +27,7 @@ func follow(path string, t *schema.Type) (string, error) {
 		case !ok:
 			return out.String(), nil
 		case t != nil && len(t.Fields) > 0:
-			if t = fieldType(t, name); t == nil {
+			if t = t.Property(name); t == nil {
 				return "", errNoField
 			}
 			out = out.Child(name)

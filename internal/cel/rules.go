@@ -41,7 +41,7 @@ func hasRules(t *schema.Type) bool {
 		return true
 	}
 	return hasRules(t.Items()) || hasRules(t.Additional()) ||
-		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return hasRules(fieldType(t, f.Name)) })
+		slices.ContainsFunc(t.Fields, func(f schema.Field) bool { return hasRules(t.Property(f.Name)) })
 }
 
 // build creates the places at and below a type; nil if there are no rules.
@@ -72,7 +72,7 @@ func (m shapes) build(t *schema.Type, declared *shape) *place {
 
 // buildField creates the place of a field. A field that expressions cannot access has none; its rules are not run.
 func (m shapes) buildField(p *place, name string) {
-	t := fieldType(p.t, name)
+	t := p.t.Property(name)
 	if t == nil {
 		return
 	}
@@ -89,17 +89,6 @@ func (m shapes) buildField(p *place, name string) {
 	if of := m.build(t, declared); of != nil {
 		p.fields = append(p.fields, child{name, of})
 	}
-}
-
-// fieldType is the type of a field.
-func fieldType(t *schema.Type, name string) *schema.Type {
-	if name == "metadata" && t.Custom != nil && t.Custom.Embedded {
-		return t.Custom.Metadata
-	}
-	if f := t.Field(name); f != nil {
-		return f.Type
-	}
-	return nil
 }
 
 // compile compiles the rules of the place, once, when it first has a value.

@@ -2,11 +2,11 @@ package crd
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"plinth/internal/crd/validation"
 	"plinth/internal/engine"
 	"plinth/object"
 )
@@ -176,36 +176,26 @@ func withCondition(conditions object.Value, typ, status, reason, message string,
 	return conditions.WithItem(at, c)
 }
 
-// approvalAnnotation says that an API of a group of the Kubernetes community was approved, and where.
-const approvalAnnotation = "api-approved.kubernetes.io"
-
-// approval is the condition of a definition in a group of the Kubernetes community; it is not of the concern of others.
+// approval is the condition that tells whether an API in a group of the Kubernetes project was approved. concerned is
+// false for all other groups.
 func approval(obj object.Value) (reason, message, status string, concerned bool) {
-	group := obj.At("spec", "group").Str()
-	if group != "k8s.io" && group != "kubernetes.io" && !strings.HasSuffix(group, ".k8s.io") &&
-		!strings.HasSuffix(group, ".kubernetes.io") {
+	if !validation.ProtectedGroup(obj.At("spec", "group").Str()) {
 		return "", "", "", false
 	}
-	where := obj.At("metadata", "annotations", approvalAnnotation).Str()
-	switch {
-	case where == "":
-		return "MissingAnnotation",
-			fmt.Sprintf(
-				"protected groups must have approval annotation %q, see https://github.com/kubernetes/enhancements/pull/1111",
-				approvalAnnotation), "False", true
-	case strings.HasPrefix(where, "unapproved"):
+	const (
+		protected = "protected groups must have approval annotation \"" + validation.ApprovalAnnotation + "\""
+		see       = ", see https://github.com/kubernetes/enhancements/pull/1111"
+	)
+	switch state, where := validation.ApprovalOf(obj); state {
+	case validation.ApprovalMissing:
+		return "MissingAnnotation", protected + see, "False", true
+	case validation.ApprovalBypassed:
 		return "UnapprovedAnnotation", fmt.Sprintf("not approved: %q", where), "False", true
-	case isURL(where):
+	case validation.ApprovalGiven:
 		return "ApprovedAnnotation", fmt.Sprintf("approved in %v", where), "True", true
 	}
 	return "InvalidAnnotation",
-		fmt.Sprintf(
-			"protected groups must have approval annotation %q with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111", approvalAnnotation), "False", true
-}
-
-func isURL(text string) bool {
-	u, err := url.ParseRequestURI(text)
-	return err == nil && u.Host != "" && u.Scheme != ""
+		protected + ` with either a URL or a reason starting with "unapproved"` + see, "False", true
 }
 
 // terminating is a definition when its deletion begins: it waits for its objects to be gone. As in the reference, it is

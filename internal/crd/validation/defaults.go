@@ -74,20 +74,8 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 			return s.around(object.MapOf(object.Member{Key: m.Key,
 				Value: v}))
 		}
-		w.node(m.Value, described(t, m.Key), p.To("properties").Key(m.Key), below)
+		w.node(m.Value, t.Property(m.Key), p.To("properties").Key(m.Key), below)
 	}
-}
-
-// described is what a schema says of a property: the type of its field, but for metadata, whose type is not the
-// schema's.
-func described(t *schema.Type, name string) *schema.Type {
-	if name == "metadata" && t.Custom != nil && t.Custom.Embedded {
-		return t.Custom.Metadata
-	}
-	if f := t.Field(name); f != nil {
-		return f.Type
-	}
-	return nil
 }
 
 // one checks one default.
@@ -104,7 +92,7 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s surr
 	} else {
 		decoded, unknown, wrong := t.CheckEmbedded(v, path, objectmeta.Embedded)
 		if unknown && !w.unprunedDefaults {
-			w.Invalid(p, bad(v), "must not have unknown fields")
+			w.Invalid(p, schema.BadValue(v), "must not have unknown fields")
 		}
 		v, errs = decoded, wrong
 	}
@@ -129,25 +117,10 @@ func inMetadata(v object.Value, path *field.Path, s surroundings) field.ErrorLis
 		}
 	}
 	if _, _, errs := s.object.CheckEmbedded(whole, nil, objectmeta.Embedded); len(errs) > 0 {
-		return field.ErrorList{field.Invalid(path, bad(v),
+		return field.ErrorList{field.Invalid(path, schema.BadValue(v),
 			"must result in valid metadata: "+errs.ToAggregate().Error())}
 	}
 	return nil
-}
-
-// bad is a value as the reference shows it.
-func bad(v object.Value) any {
-	switch v.Kind() {
-	case object.String:
-		return v.Str()
-	case object.Int:
-		return v.Int()
-	case object.Float:
-		return v.Float()
-	case object.Bool:
-		return v.Bool()
-	}
-	return fielderrors.Show(v)
 }
 
 // hasUnprunedDefaults says whether any default has fields that the schema does not have. Of a schema that is not
@@ -175,7 +148,7 @@ func pruned(openAPI object.Value, t *schema.Type) bool {
 		return true
 	}
 	for _, m := range n.properties.Members() {
-		if pruned(m.Value, described(t, m.Key)) {
+		if pruned(m.Value, t.Property(m.Key)) {
 			return true
 		}
 	}

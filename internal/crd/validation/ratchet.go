@@ -13,7 +13,7 @@ import (
 // over the years, and what was stored before must stay writable.
 func (c *checker) excusesOf(was *definition, old object.Value) excuses {
 	def := &c.def
-	state, _ := approvalOf(old)
+	state, _ := ApprovalOf(old)
 	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
 	established := isEstablished(old)
 	e := excuses{

@@ -7,57 +7,59 @@ import (
 	"plinth/object"
 )
 
-const approvalAnnotation = "api-approved.kubernetes.io"
+// ApprovalAnnotation says where an API in a group of the Kubernetes project was approved.
+const ApprovalAnnotation = "api-approved.kubernetes.io"
 
-// approval is what the annotation with which an API of the Kubernetes project is approved says.
-type approval uint8
+// Approval is the content of ApprovalAnnotation.
+type Approval uint8
 
+// The contents: neither of the others; a URL; a text that begins with "unapproved"; no annotation.
 const (
-	approvalInvalid approval = iota
-	approvalGiven
-	approvalBypassed
-	approvalMissing
+	ApprovalInvalid Approval = iota
+	ApprovalGiven
+	ApprovalBypassed
+	ApprovalMissing
 )
 
-// approvalOf reads the annotation.
-func approvalOf(crd object.Value) (approval, string) {
-	text := crd.At("metadata", "annotations", approvalAnnotation).Str()
+// ApprovalOf reads the annotation, and returns its text, too.
+func ApprovalOf(crd object.Value) (Approval, string) {
+	text := crd.At("metadata", "annotations", ApprovalAnnotation).Str()
 	address, err := url.ParseRequestURI(text)
 	switch {
 	case text == "":
-		return approvalMissing, text
+		return ApprovalMissing, text
 	case strings.HasPrefix(text, "unapproved"):
-		return approvalBypassed, text
+		return ApprovalBypassed, text
 	case err == nil && address.Host != "" && address.Scheme != "":
-		return approvalGiven, text
+		return ApprovalGiven, text
 	}
-	return approvalInvalid, text
+	return ApprovalInvalid, text
 }
 
-// approved demands an approval of the groups of the Kubernetes project, unless it was missing or bad before.
+// approved requires an approval for the groups of the Kubernetes project, unless the old object has the same problem.
 func (c *checker) approved(crd object.Value) {
-	if !protectedGroup(c.def.spec.At("group").Str()) {
+	if !ProtectedGroup(c.def.spec.At("group").Str()) {
 		return
 	}
-	now, text := approvalOf(crd)
+	now, text := ApprovalOf(crd)
 	if c.approval != nil && *c.approval == now {
 		return
 	}
 	const (
-		protected = `protected groups must have approval annotation "` + approvalAnnotation + `"`
+		protected = `protected groups must have approval annotation "` + ApprovalAnnotation + `"`
 		see       = ", see https://github.com/kubernetes/enhancements/pull/1111"
 	)
-	at := root.To("metadata").To("annotations").Key(approvalAnnotation)
+	at := root.To("metadata").To("annotations").Key(ApprovalAnnotation)
 	switch now {
-	case approvalMissing:
+	case ApprovalMissing:
 		c.Required(at, protected+see)
-	case approvalInvalid:
+	case ApprovalInvalid:
 		c.Invalid(at, text, protected+` with either a URL or a reason starting with "unapproved"`+see)
 	}
 }
 
-// protectedGroup says whether a group is one of the Kubernetes project.
-func protectedGroup(group string) bool {
+// ProtectedGroup says whether a group belongs to the Kubernetes project.
+func ProtectedGroup(group string) bool {
 	for _, domain := range [...]string{"k8s.io", "kubernetes.io"} {
 		if group == domain || strings.HasSuffix(group, "."+domain) {
 			return true

@@ -51,7 +51,7 @@ type excuses struct {
 	unchangedSchemas  map[string]bool // versions whose schema is as it was
 	manySelectable    map[string]bool // versions that may have more selectable fields than others; "" is spec itself
 	preserveUnknown   bool
-	approval          *approval // what the old object's annotation says; nil: there is no old object
+	approval          *Approval // what the old object's annotation says; nil: there is no old object
 }
 
 var root *fielderrors.Place
