@@ -12,13 +12,24 @@ import (
 //	touched(diff) ⊆ fields(is)        removed(diff) ⊆ fields(was)        diff(x, x) = ∅
 //
 // where fields includes structs (withStructs). One trie with two marks serves where the reference computes three sets
-// (added, modified, removed) per version: callers ask for either mark, or for both at once.
+// (added, modified, removed) per version: callers ask for either mark, or for both at once. From
+//
+//	labels: {a: "1", b: "1"}       to       labels: {b: "2", c: "1"}
+//
+// .labels.a is removed, and .labels.b and .labels.c are touched. .labels has no mark: it was there, and still is. Only
+// where a whole container comes or goes, the container has the mark as well as every path in it.
+//
+// The obvious way is to compare the sets fields(was) and fields(is) and then the values at the paths that both have. It
+// walks both objects completely and looks every path up twice, although nearly everything is unchanged.
 //
 // Values of the same memory are equal, and the walk does not descend into them. An apply shares all unchanged subtrees
 // of live (join), so that the comparison takes time proportional to what has changed, not to the object.
 //
 // The order of an associative list is not compared: its items are paths, and a set of paths has no order. A list that
 // is merely reordered has an empty difference, and nobody's ownership changes.
+//
+// Both values must be of type t, but their lists may hold duplicate items. An item without identity is the only error.
+// The set lives in the arena.
 func compare(was, is object.Value, t *schema.Type, a *arena) (Set, error) {
 	c := comparer{arena: a}
 	_, below := c.values(was, is, t)
@@ -34,7 +45,8 @@ type comparer struct {
 	arena *arena
 }
 
-// values compares two values that both exist. The result is the marks of the place itself, and what differs below it.
+// values compares two values that both exist, and may be null. The result is the marks of the place itself, and what
+// differs below it.
 func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 	if was == is {
 		return 0, Set{}
@@ -51,7 +63,9 @@ func (c *comparer) values(was, is object.Value, t *schema.Type) (marks, Set) {
 	return m, below
 }
 
-// asShape compares two values as if both had this shape. A value of another shape has no members or items then.
+// asShape compares two values as if both had this shape. A value of another shape has no members or items then. Two
+// containers that are both empty are compared as leaves: {} and null have the same paths below, namely none, but are
+// different values.
 func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks, Set) {
 	kind := object.Map
 	if s == listing {
@@ -69,8 +83,8 @@ func (c *comparer) asShape(s shape, was, is object.Value, t *schema.Type) (marks
 	return 0, c.items(was.Items(), is.Items(), t)
 }
 
-// oneSided compares a value with nothing: the place and all paths of the value have the mark. It is touched or
-// removed.
+// oneSided compares a value with nothing: the place and all paths of the value have the mark, which is touched for a
+// value that has come, or removed for one that has gone. It walks the value as values does, against an empty container.
 func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, Set) {
 	s := shapeOf(t, v)
 	if s == leaf || v.Len() == 0 || atomic(t, s) {
@@ -91,7 +105,7 @@ func (c *comparer) oneSided(v object.Value, t *schema.Type, mark marks) (marks, 
 // members compares two maps in one pass, since both are sorted by key. Nodes are allocated when the first difference is
 // found, as most maps have none.
 func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
-	var out []node
+	var out []node // ascending, as the members of both are
 	put := func(name string, m marks, below Set) {
 		if m == 0 && below.Empty() {
 			return
@@ -133,6 +147,9 @@ func (c *comparer) members(was, is []object.Member, t *schema.Type) Set {
 //	one       several   touched                       removed: several items have no paths below
 //	several   one       touched and removed           added
 //	several   several   touched, unless all are equal
+//
+// The last row compares the occurrences in their order. The first pass below goes through the identities that the old
+// list has, and the second one through those that only the new one has; sortedSet puts both together.
 func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	olds, news := newItemIndex(), newItemIndex()
 	defer olds.free()
@@ -158,7 +175,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	of := itemType(t)
 	for i, id := range olds.ids {
 		if olds.first(id) != i {
-			continue
+			continue // a further occurrence: the first one has stood for all
 		}
 		j := news.first(id)
 		duplicatedBefore, duplicatedNow := olds.next(i) >= 0, j >= 0 && news.next(j) >= 0
@@ -198,6 +215,7 @@ func (c *comparer) items(was, is []object.Value, t *schema.Type) Set {
 	return sortedSet(out)
 }
 
+// fail keeps the first error. The walk goes on, but its result is not used.
 func (c *comparer) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -212,7 +230,8 @@ func changes(was, is int) int {
 	return 2
 }
 
-// sameItems says whether all items of one identity are the same in both lists, and in the same order.
+// sameItems says whether all items of one identity are the same in both lists, and in the same order. i and j are the
+// positions of the first ones.
 func sameItems(olds *itemIndex, i int, was []object.Value, news *itemIndex, j int, is []object.Value) bool {
 	for i >= 0 && j >= 0 {
 		if !same(was[i], is[j]) {

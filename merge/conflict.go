@@ -10,7 +10,8 @@ import (
 	"plinth/schema"
 )
 
-// Conflict is a field that an apply would change and that another manager owns (SSA-4).
+// Conflict is a field that an apply would change and that another manager owns (SSA-4). A field with three owners is
+// three conflicts, one with each.
 type Conflict struct {
 	Path Path
 	With Entry // without its fields
@@ -36,7 +37,8 @@ type ConflictError struct {
 	Conflicts []Conflict // grouped by manager, in the order of managedFields
 }
 
-// Error is the message of the reference.
+// Error is the message of the reference. One conflict is named in the sentence; several are lists by manager, in the
+// order of the managers' identifiers.
 func (e *ConflictError) Error() string {
 	if len(e.Conflicts) == 1 {
 		c := &e.Conflicts[0]
@@ -64,6 +66,8 @@ type conflict struct {
 	lost Set
 }
 
+// conflictError is the error that tells of these conflicts, as yet without values (addValues). The sets must not be
+// empty.
 func conflictError(all []conflict) *ConflictError {
 	e := &ConflictError{}
 	for _, c := range all {

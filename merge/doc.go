@@ -19,6 +19,20 @@
 //   - to prune: to remove what a manager owned, does not apply any longer, and nobody else owns.
 //   - to reconcile: to adapt a stored set of paths to a schema in which a list or map has become atomic since.
 //
+// # The problem
+//
+// Several managers write to one object: a person applies a Deployment, an autoscaler sets its replicas, a mesh adds a
+// container. Each write brings a whole object or a part of one, and says nothing of the others. Two simple ways fail:
+//
+//   - The last write wins. The person applies the manifest again, and sets the replicas back to 1.
+//   - A three-way merge of live, intent and the last intent (client-side apply, in an annotation). It sees what this
+//     writer has given up, but knows one writer only. If two tools apply the same label and one of them drops it, the
+//     label goes, although the other one still wants it; and a tool that overwrites a value of another is not told.
+//
+// So the object itself records, per manager, which fields it owns (metadata.managedFields). From that record follow
+// three decisions that the values alone do not contain: which fields an apply removes, which ones it may not change,
+// and who is told.
+//
 // # The algorithm
 //
 // Let fields(x) be the set of all paths of a value x, and diff(x, y) the paths whose values were added or changed from
@@ -36,6 +50,39 @@
 // An update (SSA-6) stores the object that it brings: owned(M) gains touched(diff(live, next)), and every manager, M
 // included, first loses diff(live, next).
 //
+// # An example
+//
+// The object is new, and alice applies
+//
+//	spec: {replicas: 1, containers: [{name: web, image: a}]}
+//
+// She owns .spec.replicas, .spec.containers[name="web"], and in that item .name and .image. She does not own .spec, as
+// a struct exists wherever one of its fields does. Then bob applies
+//
+//	spec: {containers: [{name: web, args: [x]}]}
+//
+// The live item with the identity "web" and his are one item. merged has image and args; diff holds
+// .spec.containers[name="web"].args only, which nobody else owns: no conflict. The item and its .name now have two
+// owners. At last alice applies
+//
+//	spec: {replicas: 1}
+//
+// She has given up the item, its .name and its .image. bob owns the first two, so that only .image is pruned, and the
+// item stays as {name: web, args: [x]}. Had an autoscaler updated .spec.replicas to 5 before, the field would be in its
+// set and no longer in hers, diff would hold it (5 → 1), and her apply would be a conflict with the autoscaler.
+//
+// # Cost
+//
+// Every operation is linear, but for a logarithm, in the sizes of both objects and of all sets, whatever they contain:
+// a client may send lists of 100,000 items, items of one identity, and thousands of managers (TestWorkIsLinear). A
+// repeated apply, which is what controllers do all day, takes time proportional to its intent and the text of
+// managedFields: nothing that is equal is copied, compared twice, or printed again.
+//
+// # Where to read
+//
+// merge.go has Apply and Update, and reads from top to bottom. set.go is the trie of paths that all else computes with,
+// fieldset.go makes one from a value, and shape.go says what the schema makes of a value: a leaf, members or items.
+//
 // Managers may have written in different API versions. Their sets name the fields of their own version, so that each
 // comparison is made once per version, on converted objects (SSA-11).
 //
@@ -46,5 +93,8 @@
 // with `cpu: "0.5"` has no conflict with a live `500m` (SSA-18).
 //
 // Managed fields may be written by clients, too (SSA-7). Nothing may be assumed of the set of another manager: it may
-// hold paths that do not exist. The set that an apply stores for its own manager is the exception; see checkApplied.
+// hold paths that do not exist, lead into a scalar, or select list items by keys that the list does not have. The set
+// that an apply stores for its own manager is the exception; see checkApplied.
+//
+// Values and sets are immutable and share memory. No function of this package changes an argument.
 package merge

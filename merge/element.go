@@ -15,18 +15,23 @@ import (
 // Step is the kind of an [Element]: how it selects a part of a container.
 type Step uint8
 
-// The kinds of elements, in the order in which they sort.
+// The kinds of elements, in the order in which they sort. In FieldsV1 they are f:image, k:{"name":"web"}, v:"a.b/c" and
+// i:0.
 const (
 	Field Step = iota // a member of a map or struct, by name
 	Key               // an item of an associative list, by its keys
 	Item              // an item of a set, by its value
-	Index             // an item of a list, by its position
+	Index             // an item of a list, by its position; no schema leads to one, but managedFields may hold one
 )
 
 // Element is one step of a Path.
+//
+// An element selects by what stays the same while others edit the list. A position would not: if one manager owns
+// .containers[0].image and another one inserts an item before it, the path would mean another container.
 type Element struct {
 	step Step
-	// Field: the name. Key: a map of the keys. Item: the value. Index: an integer.
+	// Field: a string, the name. Key: a map of the keys. Item: the value, a scalar where the list fits its schema. Index:
+	// an integer. Elements of managedFields may have any keys and any value, as clients may write them.
 	v object.Value
 }
 
@@ -46,7 +51,8 @@ func (e Element) Step() Step { return e.step }
 func (e Element) Value() object.Value { return e.v }
 
 // Compare orders elements: names, then keys, then values, then positions, and each of these by its own order. It is a
-// total order, by which a Set is sorted; the reference lists conflicts in it.
+// total order, by which the nodes of a Set are sorted. The reference lists conflicts in the same order, so that it is
+// visible to clients and cannot be chosen freely.
 func (e Element) Compare(f Element) int {
 	if invariants.Enabled {
 		comparisons.Add(1)
@@ -60,12 +66,18 @@ func (e Element) Compare(f Element) int {
 	return compareValues(e.v, f.v)
 }
 
-// rank orders the kinds of values: numbers come before strings, null comes last.
+// rank orders the kinds of values: numbers come before strings, null comes last. The three kinds of numbers have one
+// rank, as they are compared with each other.
 var rank = [...]uint8{object.Int: 0, object.Float: 0, object.Number: 0, object.String: 1, object.Bool: 2,
 	object.List: 3, object.Map: 4, object.Null: 5}
 
 // compareValues is a total order of values in which the integer 1 and the float 1.0 are equal: clients and conversions
-// write either, and an item of a set must stay the same item.
+// write either, and an item of a set must stay the same item. Lists and maps compare by their first difference, and the
+// shorter one first if there is none.
+//
+// An integer and a float are compared exactly. Turning both into floats is not transitive beyond 2^53, where several
+// integers have one float: with f = 2^53 as a float, 2^53 = f and f = 2^53+1, but 2^53 < 2^53+1. A trie could not be
+// sorted by that.
 func compareValues(a, b object.Value) int {
 	if invariants.Enabled {
 		comparisons.Add(1)
@@ -77,6 +89,12 @@ func compareValues(a, b object.Value) int {
 	case object.Int, object.Float, object.Number:
 		if a.Kind() == object.Int && b.Kind() == object.Int {
 			return cmp.Compare(a.Int(), b.Int())
+		}
+		if a.Kind() == object.Int {
+			return compareIntFloat(a.Int(), b.Float())
+		}
+		if b.Kind() == object.Int {
+			return -compareIntFloat(b.Int(), a.Float())
 		}
 		return cmp.Compare(a.Float(), b.Float())
 	case object.String:
@@ -112,6 +130,19 @@ func compareValues(a, b object.Value) int {
 	return 0
 }
 
+// compareIntFloat compares an integer with a float without rounding either. f may be infinite, but is not NaN, which
+// JSON does not have.
+func compareIntFloat(i int64, f float64) int {
+	switch {
+	case f >= 1<<63:
+		return -1
+	case f < -1<<63:
+		return 1
+	}
+	whole := int64(f) // towards zero
+	return cmp.Or(cmp.Compare(i, whole), cmp.Compare(0, f-float64(whole)))
+}
+
 // compareText is strings.Compare, faster for texts that are equal, as most here are.
 func compareText(a, b string) int {
 	if a == b {
@@ -120,7 +151,8 @@ func compareText(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// same says whether two values are equal by compareValues.
+// same says whether two values are equal by compareValues. Values of one memory are recognised without a walk: after a
+// join most subtrees of both objects are.
 func same(a, b object.Value) bool {
 	if invariants.Enabled {
 		comparisons.Add(1)
@@ -128,7 +160,7 @@ func same(a, b object.Value) bool {
 	return a == b || compareValues(a, b) == 0
 }
 
-// Path is the way from an object to one of its fields.
+// Path is the way from an object to one of its fields. The empty path is the object itself, which nobody owns.
 type Path []Element
 
 // String is the path in the form of conflict messages: `.spec.containers[name="web"].image`.
@@ -187,7 +219,12 @@ const (
 // version of the server may have written them.
 var errUnknownElement = errors.New("unknown path element type")
 
-// parseElement reads an element of FieldsV1. canonical says that fieldsV1 prints it as the same text.
+// parseElement reads an element of FieldsV1. canonical says that FieldsV1 prints it as the same text. The element may
+// point into the memory of the text.
+//
+// Names, plain keys and plain values are read without the JSON parser: an apply reads the sets of all managers, a few
+// hundred elements, and setting up a parser for each took most of that time. What the short ways do not recognise,
+// valid or not, goes to parseOther, so that they need no errors of their own.
 func parseElement(text string) (e Element, canonical bool, err error) {
 	if rest, ok := strings.CutPrefix(text, fieldPrefix); ok {
 		return FieldElement(rest), true, nil
@@ -208,6 +245,8 @@ func parseElement(text string) (e Element, canonical bool, err error) {
 	return e, e.wire() == text, nil
 }
 
+// parseOther reads any element, with the JSON parser where the element holds JSON. The errors are worded as those of
+// the reference.
 func parseOther(text string) (Element, error) {
 	if len(text) < 2 {
 		return Element{}, errors.New("a path element has a letter and a colon at least")
@@ -236,7 +275,8 @@ func parseOther(text string) (Element, error) {
 	return Element{}, errUnknownElement
 }
 
-// parseInner reads the JSON within an element.
+// parseInner reads the JSON within an element. Its numbers become Int or Float at once (Untyped): no schema will say
+// what they are, and they are compared with decoded values.
 func parseInner(text string) (object.Value, error) {
 	parsed, err := object.ParseJSON([]byte(text))
 	if err != nil {
@@ -297,7 +337,8 @@ func plainScalar(text string) (v object.Value, rest string, ok bool) {
 	return object.IntOf(n), text[i:], true
 }
 
-// isPlain says whether a string is printed as JSON without escapes.
+// isPlain says whether a string is printed as JSON without escapes. It may say no to one that is; the callers take the
+// slow way then.
 func isPlain(text string) bool {
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
@@ -308,7 +349,7 @@ func isPlain(text string) bool {
 	return true
 }
 
-// wire is the element as FieldsV1 has it.
+// wire is the element as FieldsV1 has it. parseElement(e.wire()) = e for every element that parseElement returns.
 func (e Element) wire() string {
 	switch e.step {
 	case Field:

@@ -17,7 +17,19 @@ import (
 //	fields(associative list)  = ⋃ fields(item) ∪ { items }
 //
 // Members of maps and items of lists are owned as such, too, because somebody has to decide that they exist: removing
-// all fields of a container is not removing the container. Empty and null members are owned as leaves.
+// all fields of a container is not removing the container. Empty and null members are owned as leaves. So
+//
+//	metadata: {labels: {app: web}}                              (labels is a field, app a member of a map)
+//	spec: {selector: {a: b}, ports: [{port: 80}], paused: null}      (selector is atomic, port the key of ports)
+//
+// has the paths
+//
+//	.metadata.labels.app   .spec.selector   .spec.ports[port=80]   .spec.ports[port=80].port   .spec.paused
+//
+// and neither .metadata.labels nor .spec.ports: these are fields of structs.
+//
+// The value must fit its type in so far as leaves, maps and lists are where the type has them; checkedFieldsOf is for
+// others. Items without identity are admitted, see items. It is linear in the value, but for the sort of large lists.
 func fieldsOf(v object.Value, t *schema.Type) Set {
 	s := fieldWalker{arena: new(arena)}
 	_, below := s.at(v, t)
@@ -27,8 +39,10 @@ func fieldsOf(v object.Value, t *schema.Type) Set {
 	return below
 }
 
-// checkedFieldsOf is fieldsOf of a value that may violate its schema. The error, a *TypeError, tells of every
-// violation.
+// checkedFieldsOf is fieldsOf of a value that may violate its schema, such as an intent. The error, a *TypeError, tells
+// of every violation, and then there is no set. The set lives in the arena. One walk both checks and collects: an
+// intent is walked by every apply, and a second walk to validate it, as the reference makes one, costs as much as the
+// first.
 func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 	s := fieldWalker{strict: true, arena: r}
 	_, below := s.at(v, t)
@@ -47,10 +61,11 @@ func checkedFieldsOf(v object.Value, t *schema.Type, r *arena) (Set, error) {
 type fieldWalker struct {
 	strict bool         // check the value against the schema, too
 	errs   []*TypeError // each gets the front of its path while the walk returns to the top (prefixErrors)
-	arena  *arena
+	arena  *arena       // of the nodes
 }
 
-// at is the set below a place, and owned for a leaf or something atomic, which is a path whatever contains it.
+// at is the set below a place, and owned for a leaf or something atomic, which is a path whatever contains it. Of other
+// values the container says whether the place itself is a path: members and items add that mark.
 func (s *fieldWalker) at(v object.Value, t *schema.Type) (marks, Set) {
 	if s.strict {
 		if want := expected(t, v); want != "" {
@@ -118,7 +133,8 @@ func expected(t *schema.Type, v object.Value) string {
 	return ""
 }
 
-// checkAtomic checks the content of something atomic, of which no paths are collected.
+// checkAtomic checks the content of something atomic, of which no paths are collected. The positions of items stand in
+// the paths of its errors, as the items of an atomic list have no identities.
 func (s *fieldWalker) checkAtomic(v object.Value, t *schema.Type, kind shape) {
 	if kind == mapping {
 		s.members(v.Members(), t)
@@ -140,13 +156,16 @@ func (s *fieldWalker) fail(format string, args ...any) {
 	}
 }
 
-// prefixErrors puts an element in front of the paths of all errors but the first "before" ones.
+// prefixErrors puts an element in front of the paths of all errors but the first "before" ones, which belong to places
+// that the walk has left. Paths are built on the way back, from errors only: a walk without errors, nearly every one,
+// builds none.
 func (s *fieldWalker) prefixErrors(before int, e Element) {
 	for _, err := range s.errs[before:] {
 		err.Path = e.String() + err.Path
 	}
 }
 
+// members is the set below a map or struct with these members, which are sorted by name, and so are the nodes.
 func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 	if len(members) == 0 {
 		return Set{}
@@ -156,6 +175,7 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 		m := &members[i]
 		before := len(s.errs)
 		of, declared := memberType(t, m.Key)
+		// A struct that declares fields and says nothing of others admits no others.
 		n := node{element: FieldElement(m.Key)}
 		if !declared && t.Kind == schema.Struct && t.Elem == nil && len(t.Fields) > 0 {
 			s.fail("field not declared in schema")
@@ -175,14 +195,16 @@ func (s *fieldWalker) members(members []object.Member, t *schema.Type) Set {
 	return Set{out}
 }
 
-// unidentified is the element of all items of a list that have no identity.
+// unidentified is the element of all items of a list that have no identity. No manager owns it: its keys are null, and
+// managedFields are refused where the keys of an element are not a map (parseOther).
 var unidentified = KeyElement(object.Nil)
 
 // items collects the items of an associative list. Items that occur several times are one path without anything below:
 // the paths below could not say which of them they mean. An intent may not have such items, but a live object may.
 //
 // Items without identity occur while prune computes: it may have removed their keys. They share one element that no
-// manager owns; without it the list would look empty, and be removed with its items.
+// manager owns; without it the list would look empty, and be removed with its items. They are an error where strict is
+// set.
 func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 	if len(items) == 0 {
 		return Set{}
@@ -194,6 +216,7 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 		if s.strict {
 			return Set{}
 		}
+		// Collect the items that have an identity. The recursion ends: it has no item without one.
 		known := slices.DeleteFunc(slices.Clone(items), func(item object.Value) bool {
 			_, err := identify(t, item)
 			return err != nil
@@ -209,6 +232,7 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 		}
 		before := len(s.errs)
 		var below Set
+		// The content of a further occurrence is checked, but its paths are not collected.
 		if first == i || s.strict {
 			_, below = s.at(items[i], itemType(t))
 		}
@@ -226,9 +250,15 @@ func (s *fieldWalker) items(items []object.Value, t *schema.Type) Set {
 	return sortedSet(out)
 }
 
-// withStructs adds to the set the path of every struct that has a path of the set below it: fieldsOf leaves structs
-// out, as who owns spec.replicas does not own spec. prune needs them, to see that a struct has lost its last field:
-// only then does it go.
+// withStructs adds to the set the path of every struct, or other declared field, that has a path of the set below it:
+// fieldsOf leaves them out, as who owns .spec.replicas does not own .spec. prune needs them, to see that a struct has
+// lost its last field: only then does it go.
+//
+//	withStructs({ .spec.replicas }) = { .spec, .spec.replicas }
+//
+// t is the type of the object that s is a set of. s may hold paths that do not exist in the type, as clients may write
+// managedFields: nothing is added below them. A set without nodes below its first level is copied all the same; the
+// callers compare paths, and not memory.
 func (s Set) withStructs(t *schema.Type) Set {
 	if len(s.nodes) == 0 {
 		return s
@@ -238,7 +268,7 @@ func (s Set) withStructs(t *schema.Type) Set {
 		if !n.below.Empty() {
 			of := t
 			switch {
-			case t == nil:
+			case t == nil: // below a place of which the schema says nothing
 			case n.element.step == Field && shapeOf(t, object.Nil) == mapping:
 				var declared bool
 				if of, declared = memberType(t, n.element.v.Str()); declared {

@@ -13,6 +13,10 @@ import (
 // "." as well:
 //
 //	{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}    is    .metadata.labels, .metadata.labels.app
+//
+// It reads what the reference reads, which is more than it writes: elements in any order, null for {}, and elements
+// with unknown prefixes, which are dropped. The errors are for what it cannot read, with the reference's texts.
+// Elements may point into the memory of v.
 func ParseFieldsV1(v object.Value) (Set, error) {
 	p := fieldsParser{arena: new(arena)}
 	set, err := p.parse(v)
@@ -20,11 +24,17 @@ func ParseFieldsV1(v object.Value) (Set, error) {
 }
 
 // fieldsParser reads FieldsV1.
+//
+//	¬noncanonical after parse(v) = s   ⇒   s.FieldsV1() = v
+//
+// Only then may v be stored again in place of printing s. The parser notes on its way whatever it reads that would be
+// printed otherwise; printing the set and comparing would cost what is to be saved.
 type fieldsParser struct {
-	arena        *arena
-	noncanonical bool // FieldsV1 prints the set as another text: the one that was read may not be kept
+	arena        *arena // of the nodes
+	noncanonical bool   // FieldsV1 prints the set as another text: the one that was read may not be kept
 }
 
+// parse reads a whole set.
 func (p *fieldsParser) parse(v object.Value) (Set, error) {
 	set, self, err := p.below(v)
 	p.noncanonical = p.noncanonical || self && v.Len() > 0 // nobody owns an object as such
@@ -69,7 +79,7 @@ func (p *fieldsParser) below(v object.Value) (below Set, self bool, err error) {
 		}
 		nodes = append(nodes, n)
 	}
-	if len(nodes) == 0 {
+	if len(nodes) == 0 { // only ".", or elements that were dropped
 		p.noncanonical = true
 		return Set{}, true, nil
 	}
@@ -81,7 +91,8 @@ var (
 	selfField = object.Member{Key: ".", Value: emptyMap}
 )
 
-// FieldsV1 is the form of the set in managedFields. ParseFieldsV1 reads an equal set from it.
+// FieldsV1 is the form of the set in managedFields. ParseFieldsV1 reads an equal set from it. Members stand in the
+// order of their text, as in all canonical JSON, which is not always the order of the nodes.
 func (s Set) FieldsV1() object.Value {
 	var p printer
 	return p.print(s, false)
@@ -90,8 +101,8 @@ func (s Set) FieldsV1() object.Value {
 // printer makes FieldsV1. A set has some hundred elements: the printer cuts their members and keys from large chunks,
 // so that it takes a few allocations.
 type printer struct {
-	text    strings.Builder
-	members []object.Member
+	text    strings.Builder // of the keys; each key is a substring of it
+	members []object.Member // the rest of the current chunk
 }
 
 // The chunks that a printer allocates, in bytes and members.
@@ -113,6 +124,7 @@ func (p *printer) allocate(n int) []object.Member {
 	return out
 }
 
+// print is the JSON object of one level; self says that the node above is a path of the set itself.
 func (p *printer) print(s Set, self bool) object.Value {
 	n := len(s.nodes)
 	if self {
@@ -149,7 +161,7 @@ func (p *printer) wire(e Element) string {
 // isPlainString says whether a value is a string that JSON has without escapes.
 func isPlainString(v object.Value) bool { return v.Kind() == object.String && isPlain(v.Str()) }
 
-// join concatenates.
+// join concatenates. The result points into the text of the printer, which is only appended to.
 func (p *printer) join(parts ...string) string {
 	need := 0
 	for _, part := range parts {

@@ -14,19 +14,24 @@ import (
 // formula beside the type or function that keeps it; here is how it is tested. They end the process: a merge that
 // breaks one of them would give a field to somebody who did not write it, or remove one that somebody owns, and nobody
 // would notice.
+//
+// A check must not repeat the code that it checks. Each tests the result by a property: looking a path up instead of
+// walking, counting instead of enumerating, reading back what was printed. It may cost as much as what it checks, but
+// not more than a logarithm above it, so that tests with large objects end.
 
 // comparisons counts comparisons of elements, values and managers where assertions are on. Tests use it to tell linear
 // from quadratic work without a clock.
 var comparisons syncatomic.Int64
 
-// mustHold fails with what does not hold, and with that for which it does not.
+// mustHold fails with the formula that does not hold, and with the values for which it does not. Those are printed only
+// then: pass values, and shown for objects.
 func mustHold(ok bool, formula string, of ...any) {
 	if !ok {
 		invariants.Fail("%s: %s", formula, fmt.Sprint(of...))
 	}
 }
 
-// shown prints an object, if a check has failed.
+// shown is an object that is printed as JSON, but not before a check has failed.
 type shown struct{ object.Value }
 
 func (v shown) String() string { return string(object.AppendJSON(nil, v.Value)) }
@@ -105,7 +110,8 @@ func (z *listJoiner) check() {
 }
 
 // checkDiff: touched(diff) ⊆ fields(is) ∧ removed(diff) ⊆ fields(was), where a removed or added value includes all
-// above it that exists. A path that is in neither object would be owned by whoever makes the next update.
+// above it that exists. A path that is in neither object would be owned by whoever makes the next update, and an apply
+// that gave it up would search for it in vain.
 func checkDiff(was, is object.Value, t *schema.Type, diff Set) {
 	diff.check()
 	there := func(v object.Value, s Set, what string) {
@@ -132,6 +138,7 @@ func (o *operation) checkPruned(fields, lost Set) {
 	}
 }
 
+// checkNoLeaf checks that no path of common, which is lost and owned by e, is a leaf of fields.
 func checkNoLeaf(fields, common Set, e *entry) {
 	for i := range common.nodes {
 		n := &common.nodes[i]
@@ -166,6 +173,7 @@ func (o *operation) checkApplied(merged, intent object.Value, fields Set, me *en
 	}
 }
 
+// checkContains checks the paths s of the intent, which are below the path at.
 func checkContains(merged, intent *finder, s Set, at Path) {
 	for i := range s.nodes {
 		n := &s.nodes[i]

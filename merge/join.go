@@ -12,6 +12,12 @@ import (
 //
 //	fields(join(live, intent)) = fields(live) ∪ fields(intent)   join(join(live, intent), intent) = join(live, intent)
 //
+// The second formula says that an intent is satisfied by what it has made: applying it again changes nothing.
+//
+// Where the two disagree on whether a value is a map, the intent replaces it. Atomic maps and lists are replaced as
+// wholes, too, even by an empty one. Where the intent has a granular map or list empty or null, live keeps its content:
+// an intent says what the manager wants to be there, and what it has given up is removed by prune alone.
+//
 // What does not change is the same memory as in live, up to the whole object. compare and apply rely on it: it makes
 // "nothing has changed" a comparison of pointers. The intent has been checked (checkedFieldsOf): no identity occurs
 // twice in its lists.
@@ -38,6 +44,8 @@ func eitherHas(a, b object.Value, k object.Kind) bool {
 	return a.Kind() == k && a.Len() > 0 || b.Kind() == k && b.Len() > 0
 }
 
+// joinMembers merges maps in one pass, as both are sorted by key. It copies live at the first member that differs; from
+// there on out holds old[:i], as merged so far.
 func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error) {
 	old, want := live.Members(), intent.Members()
 	if len(old) == 0 {
@@ -47,6 +55,7 @@ func joinMembers(live, intent object.Value, t *schema.Type) (object.Value, error
 	i := 0
 	for k := range want {
 		w := want[k]
+		// Members that only live has come before w: they stay.
 		from := i
 		for i < len(old) && old[i].Key != w.Key && old[i].Key < w.Key {
 			i++
@@ -106,6 +115,7 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 	if invariants.Enabled {
 		z.check()
 	}
+	// Equal items are the same memory (join), so that this compares pointers.
 	if slices.Equal(z.out, old) {
 		return live, nil
 	}
@@ -122,8 +132,18 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 // all.
 //
 // This does not fix the places of the items that only live has. Those of the reference are part of its result, and so
-// of ours. Simple ways fail here: "live in its order, then the new items" ignores the order that the intent asks for,
-// which matters to containers; "intent in its order, then the rest" moves the items of others with each apply.
+// of ours. Simple ways fail here. "live in its order, then the new items" ignores the order that the intent asks for:
+// initContainers run in the order of the list. "intent in its order, then the rest" moves the items of others: an init
+// container that somebody else has put first would become the last one.
+//
+// With letters for identities, live [m a b] (m is another manager's) and the intent [b x a] make
+//
+//	i    j    what                                                     out
+//	m    b    only live has m                                          m
+//	a    b    intent has a, but b is its next shared item: skip a      m
+//	b    b    same                                                     m b
+//	end  x    next of the intent                                       m b x
+//	end  a    next of the intent, merged with live's a                 m b x a
 //
 // The lists are walked in parallel, with i and j positions in old and want. In words:
 //
@@ -135,7 +155,8 @@ func joinItems(live, intent object.Value, t *schema.Type) (object.Value, error) 
 //   - Else the item at j is taken. So a new item stays behind the item that it stands behind in want.
 //
 // Each step advances i or j, and all look-ups go through an index: the walk is linear, but for the sort of large
-// lists.
+// lists. Which of several rules applies is fixed by the order in which run tries them. That order is the reference's
+// and must not be changed: it decides the places where the formulas above leave a choice.
 type listJoiner struct {
 	t           *schema.Type
 	old, want   []object.Value
@@ -145,6 +166,7 @@ type listJoiner struct {
 	shared      int    // the least position ≥ j in want whose identity old has; len(want) if there is none
 }
 
+// run makes out of old and want. The errors are those of join, of items.
 func (z *listJoiner) run() error {
 	z.out = make([]object.Value, 0, max(len(z.old), len(z.want)))
 	z.taken = make([]bool, len(z.want))

@@ -16,7 +16,8 @@ const (
 	OperationUpdate = "Update"
 )
 
-// Entry is one entry of metadata.managedFields (SSA-1).
+// Entry is one entry of metadata.managedFields (SSA-1). In an operation an entry is made, replaced or dropped, but
+// never changed: conflicts and last (apply) refer to entries as they were.
 type Entry struct {
 	Manager     string
 	Operation   string // OperationApply or OperationUpdate
@@ -52,11 +53,14 @@ func (e *Entry) id() managerID {
 // is their set printed nor their text compared.
 //
 // Invariant: printed ≠ null ⇒ printed = FieldsV1(stored). So set is printed as printed where set.identical(stored).
+//
+// An object with five managers has a few kilobytes of managedFields, and a typical write changes one entry: reading the
+// others is unavoidable, but printing them again is not.
 type entry struct {
 	Entry                // its Fields are unused
 	set     Set          // what is owned now
-	stored  Set          // what was read
-	printed object.Value // the text that stored was read from, or null if FieldsV1 would print another
+	stored  Set          // what was read; empty if the entry is new
+	printed object.Value // the FieldsV1 that stored was read from, or null if FieldsV1 would print another
 }
 
 // ParseManagedFields reads metadata.managedFields. Of two entries of one manager the later one counts.
@@ -70,6 +74,9 @@ func ParseManagedFields(v object.Value) ([]Entry, error) {
 	return out, err
 }
 
+// parseManaged reads managedFields with sets that live in the arena. Null is no entries. One entry that cannot be read
+// makes all of them unreadable, as in the reference: ownership of a part of the managers would look as if the others
+// had given up their fields. The errors are worded as the reference's where clients see them.
 func parseManaged(v object.Value, r *arena) ([]*entry, error) {
 	if v.Kind() != object.List && !v.IsNull() {
 		return nil, errors.New("managedFields must be a list")
@@ -130,7 +137,8 @@ func indexOf(entries []*entry, e *Entry) int {
 }
 
 // printManaged is metadata.managedFields: appliers first, and by time in each group. The other keys make the order
-// total.
+// total, so that equal managers are printed as equal bytes: a write that changes nothing is found by comparing bytes.
+// Times compare as text, being in UTC and to the second. It sorts entries in place.
 func printManaged(entries []*entry) object.Value {
 	slices.SortStableFunc(entries, func(a, b *entry) int {
 		return cmp.Or(
@@ -148,6 +156,7 @@ func printManaged(entries []*entry) object.Value {
 	return object.ListOf(items...)
 }
 
+// print is the entry as an item of managedFields.
 func (e *entry) print() object.Value {
 	if !e.set.identical(e.stored) || e.printed.IsNull() {
 		e.printed = e.set.FieldsV1()
@@ -172,7 +181,8 @@ func (e *entry) print() object.Value {
 	return object.MapOf(members...)
 }
 
-// maxUpdaters is how many entries of updates an object may have before the oldest of them are merged (SSA-6).
+// maxUpdaters is how many entries of updates an object may have before the oldest of them are merged (SSA-6). Appliers
+// are not counted: without its entry, an applier's next intent could not tell what it has given up.
 const maxUpdaters = 10
 
 // ancient is the manager of merged entries.
@@ -182,10 +192,14 @@ const ancient = "ancient-changes"
 //
 //	updaters ≤ maxUpdaters, or no two updaters have the same version
 //
-// Versions are not merged with each other, as their paths differ. The union of what all updaters of a version own
-// stays the same. A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its
-// time is that of the newest that went into it: the reference merges it with itself then, and so loses it
-// (conformance/merge, "ancient changes").
+// An object that many clients update, each under a name of its own (a User-Agent with a version in it), would otherwise
+// gather an entry for each. Versions are not merged with each other, as their paths differ. The union of what all
+// updaters of a version own stays the same, so that no field loses its owner and an apply still meets its conflicts;
+// who owned it is forgotten.
+//
+// A bucket of an earlier merge is used again. It may not be the oldest entry of its version, since its time is that of
+// the newest that went into it: the reference merges it with itself then, and so loses it (conformance/merge, "ancient
+// changes").
 func (o *operation) capUpdaters() {
 	var updaters []*entry
 	for _, e := range o.entries {
@@ -197,9 +211,13 @@ func (o *operation) capUpdaters() {
 	if n <= maxUpdaters {
 		return
 	}
+	// 1. Oldest first. Times are in seconds, so that many are equal; then the names decide.
 	slices.SortStableFunc(updaters, func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.identifier(), b.identifier()))
 	})
+	// 2. The oldest entry of each version becomes the bucket as soon as there is a second one to merge with it. An entry
+	// that is alone in its version stays under its name. Sets are gathered here, and united in the end: a union per
+	// entry would copy the bucket each time.
 	positions := make(map[managerID]int, len(o.entries)) // in o.entries
 	for i, e := range o.entries {
 		positions[e.id()] = i
@@ -239,7 +257,8 @@ func (o *operation) capUpdaters() {
 	o.entries = slices.DeleteFunc(o.entries, func(e *entry) bool { return e == nil })
 }
 
-// identifier is the JSON text by which the reference names an entry. It decides the order of entries of one second.
+// identifier is the JSON text by which the reference names an entry. It decides the order of entries of one second,
+// which clients can see.
 func (e *Entry) identifier() string {
 	text := []byte("{")
 	for _, m := range [...][2]string{{"manager", e.Manager}, {"operation", e.Operation}, {"apiVersion", e.APIVersion},
@@ -256,6 +275,7 @@ func (e *Entry) identifier() string {
 	return string(append(text, '}'))
 }
 
+// drop removes an entry, by its memory. It does nothing if the entry is not there.
 func (o *operation) drop(e *entry) {
 	if at := slices.Index(o.entries, e); at >= 0 {
 		o.entries = slices.Delete(o.entries, at, at+1)

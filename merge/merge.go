@@ -12,20 +12,25 @@ import (
 // Versions knows the API versions of a kind and how to convert between them (SSA-11). Conversions may fail, and need
 // not be lossless.
 type Versions interface {
-	// Type is the schema of a version; nil if there is none of this name.
+	// Type is the schema of a version; nil if there is none of this name. It is the same at each call during an
+	// operation.
 	Type(apiVersion string) *schema.Type
-	// Convert gives an object in another version.
+	// Convert gives an object in another version, for which Type is not nil. It must not depend on anything but its
+	// arguments: its results are reused during an operation. The object may be a part of a real one, as prune converts
+	// what is left after fields have been taken out.
 	Convert(v object.Value, apiVersion string) (object.Value, error)
 }
 
-// Kind is a kind of objects as one endpoint of the API sees it.
+// Kind is a kind of objects as one endpoint of the API sees it: the main URL of Deployments, or their status. It is
+// only read, and may be used by several goroutines.
 type Kind struct {
 	Type     *schema.Type   // of the version of the request
 	Versions Versions       // nil: that version is the only one
 	Reset    map[string]Set // by API version: paths that requests to this endpoint cannot change, nor what is below them
 }
 
-// Writer says who writes, and how.
+// Writer says who writes, and how. With the operation, which is Apply or Update after the method that is called, it
+// names the manager (managerID).
 type Writer struct {
 	Manager     string // "" is "unknown"
 	APIVersion  string // of the request
@@ -52,13 +57,14 @@ var unowned = Fields("apiVersion", "kind", "metadata", "metadata.name", "metadat
 type operation struct {
 	kind   *Kind
 	writer *Writer
-	arena  *arena
+	arena  *arena // of all sets; it must outlive the operation, and the printed entries need it no longer
 
-	// entries are the managers. A set that changes is put into a copy of its entry: conflicts, and last in apply,
-	// refer to entries as they were before.
+	// entries are the managers, in the order in which they were read; printManaged sorts them. A set that changes is put
+	// into a copy of its entry: conflicts, and last in apply, refer to entries as they were before.
 	//
 	// Invariants, at the end of an operation: no two are of the same manager, and none has an empty set
-	// (checkEntries).
+	// (checkEntries). In between an entry may be empty: one that a client has sent so, or the writer's own while it is
+	// computed.
 	entries []*entry
 
 	// converted are the conversions so far; nil before the first one. Values are immutable, so that the memory of one
@@ -97,6 +103,7 @@ func (o *operation) in(v object.Value, version string) (object.Value, *schema.Ty
 	return converted, t, nil
 }
 
+// typeOf is the type of a version; nil if the version does not exist.
 func (o *operation) typeOf(version string) *schema.Type {
 	switch {
 	case version == o.writer.APIVersion:
@@ -108,9 +115,13 @@ func (o *operation) typeOf(version string) *schema.Type {
 }
 
 // Update computes the owners after a write that is no apply (SSA-6). next is the object that is going to be stored,
-// live the stored one, null if there is none. The result is next with its new managedFields. If they cannot be
-// computed, the result has the managedFields of live and there is an error: the reference stores that, and so does the
-// engine.
+// live the stored one, null if there is none. Both are in the version of the request. The result is next with its new
+// managedFields. If they cannot be computed, the result has the managedFields of live and there is an error: the
+// reference stores that, and so does the engine. Items of stored lists that have no identity in the current schema are
+// such an error.
+//
+// An update brings a whole object and does not say which of its fields the client meant. So only what it changes tells:
+// a client that reads an object, sets one label and writes all of it back owns that label, and not the rest.
 func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	o := operation{kind: k, writer: &w, arena: newArena()}
 	defer o.arena.release()
@@ -122,6 +133,7 @@ func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 	if live.IsNull() {
 		live = o.zeroObject(next)
 	}
+	// If this fails, some entries may have changed already: they are not used, but those of live.
 	if err := o.update(withoutManaged(live), bare, w.Manager); err != nil {
 		return withManaged(bare, live.At("metadata", "managedFields")), err
 	}
@@ -134,7 +146,10 @@ func (k *Kind) Update(live, next object.Value, w Writer) (object.Value, error) {
 
 // entriesBefore are the managers that an update starts from: those of its body if it has any that can be read, else
 // those of the live object (SSA-7). So a client may correct managedFields, and a client that drops or garbles them
-// changes nothing.
+// changes nothing. Most clients send back what they have read: then both are the same.
+//
+// Requests to a subresource cannot correct managedFields. The paths of the entries that a client brings are not checked
+// against the object.
 func (o *operation) entriesBefore(live, next object.Value) []*entry {
 	if o.writer.Subresource == "" {
 		brought := next.At("metadata", "managedFields")
@@ -157,8 +172,10 @@ func clears(managed object.Value) bool {
 	return managed.Len() == 1 && managed.Items()[0].Len() == 0
 }
 
+// withoutManaged is the object without its managedFields: they are the record of the merge and take no part in it.
 func withoutManaged(v object.Value) object.Value { return v.WithoutAt("metadata", "managedFields") }
 
+// withManaged is the object with these managedFields, or without any if there are none.
 func withManaged(v, managed object.Value) object.Value {
 	if managed.Len() == 0 {
 		return withoutManaged(v)
@@ -171,7 +188,12 @@ func withManaged(v, managed object.Value) object.Value {
 //
 //	owned(m) = owned(m) ∖ diff(live, next) for each m; then owned(manager) ∪= touched(diff(live, next)) ∖ unowned
 //
-// The manager's own entry must lose them, too, because it may own removed paths.
+// The manager's own entry must lose them, too, because it may own removed paths. live and next are without
+// managedFields and in the version of the request. apply uses it, too, to record what an object without managers holds
+// (beforeFirstApply).
+//
+// The obvious way to give the manager what it wrote, fields(next), makes it an owner of everything: from then on every
+// change by an applier would be a conflict with whichever controller has updated the object.
 func (o *operation) update(live, next object.Value, manager string) error {
 	if err := o.reconcile(live); err != nil {
 		return err
@@ -201,7 +223,9 @@ func (o *operation) update(live, next object.Value, manager string) error {
 
 // Apply merges an intent into the live object, which is null if there is none (SSA-2, SSA-3). The result has its
 // managedFields. Where nothing changes it shares the memory of live. The intent must have been decoded: its scalars
-// are in the form in which its type holds them.
+// are in the form in which its type holds them. Both are in the version of the request.
+//
+// The result need not be a valid object: pruning may have removed a required field. Defaulting and validation follow.
 //
 // Errors are *ConflictError, *TypeError, ErrManaged if the intent has managedFields, and those of Versions.
 func (k *Kind) Apply(live, intent object.Value, w Writer) (object.Value, error) {
@@ -245,7 +269,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 		return object.Nil, nil, fmt.Errorf("failed to decode managed fields: %w", err)
 	}
 	// 1. The object and its managers as they are. An object that others have made without managers gets one for all that
-	// they have written, so that this apply does not own it by accident, or take it without a conflict.
+	// they have written: else this apply would change their fields without a conflict, as nobody seems to own them.
 	if live.IsNull() {
 		live = o.zeroObject(intent)
 	}
@@ -255,6 +279,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 			return object.Nil, nil, err
 		}
 	}
+	// me is the writer's entry as it is going to be; last, below, is what it was at the previous apply.
 	me := &entry{Entry: Entry{Manager: w.Manager, Operation: OperationApply, APIVersion: w.APIVersion,
 		Subresource: w.Subresource}}
 	if at := indexOf(o.entries, &me.Entry); at >= 0 {
@@ -278,16 +303,17 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 		o.entries = append(o.entries, me)
 	}
 	// 3. What the writer has given up since its last apply goes, unless somebody else owns it. me.set still has the
-	// unowned paths here: what the intent has there must not be pruned.
+	// unowned paths here: what the intent has there must not be pruned. Nothing has been given up if the set is the one
+	// that was stored, reconcile has left that one alone, and both name the fields of one version.
 	mine := me.set.Minus(unowned) // as it is going to be stored
 	unchanged := last != nil && mine.Equal(last.stored)
-	// else nothing has been given up
 	if !unchanged || !last.set.identical(last.stored) || last.APIVersion != w.APIVersion {
 		if merged, err = o.prune(merged, last, me); err != nil {
 			return object.Nil, nil, err
 		}
 	}
-	// 4. What has changed by now is taken from the others, or is a conflict with them.
+	// 4. What has changed by now is taken from the others, or is a conflict with them. It comes after prune: an item that
+	// is pruned goes with the fields that others own in it, and they must not keep paths of it.
 	if _, err := o.updateOwners(live, merged, me, w.Force); err != nil {
 		var conflict *ConflictError
 		if errors.As(err, &conflict) {
@@ -307,7 +333,7 @@ func (k *Kind) apply(live, intent object.Value, set Set, w Writer, r *arena) (ob
 }
 
 // setApplied gives the writer's entry the set that is stored. Its time changes when the object does, not when the set
-// does.
+// does. An intent of unowned paths only, such as a name, leaves no entry.
 func (o *operation) setApplied(me *entry, mine Set, changed bool) {
 	me.set = mine
 	if me.set.Empty() {
@@ -331,13 +357,17 @@ func (o *operation) zeroObject(obj object.Value) object.Value {
 		{Key: "kind", Value: obj.At("kind")}})
 }
 
-// filtered is the set without what requests to this endpoint cannot change.
+// filtered is the set without what requests to this endpoint cannot change. A client that sends back the whole object
+// to the main URL has a status in it, which the server resets: it neither owns that status nor is in conflict about it.
 func (o *operation) filtered(s Set, version string) Set {
 	return s.MinusAll(o.kind.Reset[version])
 }
 
-// reconcile adapts the sets of all managers to the schemas of their versions, and drops managers whose version does
-// not exist any longer: their paths mean nothing.
+// reconcile adapts the sets of all managers to the schemas of their versions (Set.reconcile), and drops managers whose
+// version does not exist any longer: their paths mean nothing.
+//
+// It converts live to each version although it needs the type only: a conversion that fails must fail here, as in the
+// reference, before anything has been computed. updateOwners needs the result anyway.
 func (o *operation) reconcile(live object.Value) error {
 	kept := make([]*entry, 0, len(o.entries)+1)
 	for _, e := range o.entries {
@@ -364,7 +394,12 @@ func (o *operation) reconcile(live object.Value) error {
 //	conflicts(m) = owned(m) ∩ touched(diff)        owned(m) = owned(m) ∖ diff
 //
 // with diff in the version of m. Any conflict is an error, and changes nothing, unless force is set. A manager that is
-// left with nothing is dropped. The result is diff in the version of the request.
+// left with nothing is dropped. The result is diff in the version of the request. writer is nil in an update, which
+// takes the difference from the entry of its own manager, too.
+//
+// The intersection leaves two things out that look like conflicts. A value that the intent has and live has, too, is
+// not in diff: several managers may own one field as long as they agree on it. And a manager that owns an item is not
+// asked when somebody changes a field in it.
 //
 // Removed fields are no conflict: an apply removes only what nobody else owns (prune), and an update may remove
 // anything. The whole objects are compared, not the intent with live, because pruning changes fields that the intent

@@ -84,6 +84,26 @@ func TestHistories(t *testing.T) {
 			{apply: "b", body: "metadata: {labels: {x: w}}"},
 			{apply: "a", body: "spec: {}", spec: "null", owners: "b Apply .metadata.labels.x\na Apply .spec"},
 		}},
+		{"an item that nobody owns goes with what others own in it", []step{ // SPEC: SSA-3
+			{apply: "a", body: "spec: {replicas: 1, containers: [{name: x, image: i}]}"},
+			{update: "b", body: "spec: {replicas: 1, containers: [{name: x, image: i, args: [q]}]}",
+				owners: "a Apply .spec.replicas .spec.containers[name=\"x\"] .spec.containers[name=\"x\"].image " +
+					".spec.containers[name=\"x\"].name\nb Update .spec.containers[name=\"x\"].args"},
+			{apply: "a", body: "spec: {replicas: 1}", spec: `{"containers":null,"replicas":1}`,
+				owners: "a Apply .spec.replicas"},
+		}},
+		{"a field that nobody owns stays in an item that somebody keeps", []step{ // SPEC: SSA-3
+			{apply: "a", body: "spec: {containers: [{name: x, image: i}]}"},
+			{apply: "b", body: "spec: {containers: [{name: x}]}"},
+			{update: "c", body: "spec: {containers: [{name: x, image: i, args: [q]}]}"},
+			{update: "c", body: "metadata: {managedFields: [" +
+				"{manager: a, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:containers': " +
+				"{'k:{\"name\":\"x\"}': {'.': {}, 'f:name': {}, 'f:image': {}}}}}}, " +
+				"{manager: b, operation: Apply, apiVersion: v1, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:containers': " +
+				"{'k:{\"name\":\"x\"}': {'.': {}, 'f:name': {}}}}}}]}\n" +
+				"spec: {containers: [{name: x, image: i, args: [q]}]}"},
+			{apply: "a", body: "spec: {}", spec: `{"containers":[{"args":["q"],"name":"x"}]}`},
+		}},
 		{"conflicts", []step{ // SPEC: SSA-4
 			{apply: "a", body: "spec: {replicas: 1, selector: {a: b}}"},
 			{apply: "b", body: "spec: {replicas: 2}", err: `Apply failed with 1 conflict: conflict with "a": .spec.replicas`},
@@ -205,6 +225,36 @@ func ownersOf(t *testing.T, v object.Value) string {
 		return "none"
 	}
 	return strings.Join(lines, "\n")
+}
+
+// The order of values is total: a trie is sorted by it, whatever values clients write into managedFields.
+func TestOrderOfValues(t *testing.T) {
+	var values []object.Value
+	for _, literal := range []string{`-9223372036854775808`, `-9.3e18`, `-1.5`, `-1`, `-1.0`, `0`, `1`, `1.0`, `1.5`, `2`,
+		`9007199254740992`, `9007199254740992.0`, `9007199254740993`, `9223372036854775807`, `9223372036854775808`, `1e300`,
+		`""`, `"a"`, `false`, `true`, `[]`, `[1]`, `[1,2]`, `[1.0,3]`, `{}`, `{"a":1}`, `{"a":1.0,"b":1}`, `null`} {
+		v, err := parseInner(literal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+	show := func(v object.Value) string { return string(object.AppendJSON(nil, v)) }
+	for _, a := range values {
+		for _, b := range values {
+			if compareValues(a, b) != -compareValues(b, a) {
+				t.Errorf("%s and %s", show(a), show(b))
+			}
+			for _, c := range values {
+				if ab, bc := compareValues(a, b), compareValues(b, c); ab <= 0 && bc <= 0 && compareValues(a, c) != min(ab, bc) {
+					t.Errorf("%s, %s and %s", show(a), show(b), show(c))
+				}
+			}
+		}
+	}
+	if one, float := values[6], values[7]; compareValues(one, float) != 0 {
+		t.Error("1 is not 1.0")
+	}
 }
 
 // Lists of more than smallList items are searched by a sorted index.

@@ -9,6 +9,11 @@ import (
 )
 
 // Ownership is who owns what of an object (BEY-1).
+//
+// managedFields answers "which paths has this manager"; a reader of an object asks the other way round, for each line
+// of it. The two do not match one to one. The parts of an atomic value have no paths, so that they take the owners of
+// the value around them. The members of a struct have paths, but the struct has none. And a path may select nothing any
+// longer, and is then shown nowhere.
 type Ownership struct {
 	Managers []Entry // as in metadata.managedFields
 	Places   []Place // every field and item, from top to bottom as the object is printed
@@ -20,12 +25,18 @@ type Place struct {
 	Value object.Value
 	// nothing below it has owners of its own: a scalar, an empty map or list, something atomic or inside of that
 	Leaf   bool
-	Owners []int // indices into Managers
+	Owners []int // indices into Managers, ascending; shared with other places: do not change it
 	System bool  // set by the server and never owned (SSA-15)
 }
 
 // Owners lists the owners of every place of an object. t is its type, or nil if that is unknown. Then the paths that
-// are owned decide which lists are associative.
+// are owned decide which lists are associative: an element [name="web"] in some set selects the item with that name.
+//
+// One walk goes through the object and all sets in parallel, from the top. The sets are taken as they are stored: an
+// entry whose version is not the object's names the fields of its own version, and may find nothing.
+//
+// The cost is the size of the object times the number of managers. Without a type, each item of a list is compared with
+// every element that selects items of this list; this is for programs that print one object, not for the server's path.
 func Owners(obj object.Value, t *schema.Type) (*Ownership, error) {
 	entries, err := ParseManagedFields(obj.At("metadata", "managedFields"))
 	if err != nil {
@@ -53,6 +64,7 @@ type enclosing struct {
 	owners []int
 }
 
+// members adds the members of a map and all below them; at is the path of the map.
 func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, above enclosing) {
 	for _, m := range v.Members() {
 		of, _ := memberType(t, m.Key)
@@ -60,7 +72,9 @@ func (s *search) members(v object.Value, t *schema.Type, sets []Set, at Path, ab
 	}
 }
 
-// place adds a place and all below it. sets holds, for each manager, what it owns below the path at.
+// place adds a place and all below it. sets holds, for each manager, what it owns below the path at, and above is the
+// atomic value around the place. Inside of an atomic value the sets are followed no further: paths that lead into it
+// are of a schema in which it was granular.
 func (s *search) place(v object.Value, t *schema.Type, e Element, sets []Set, at Path, above enclosing) {
 	p := Place{Path: append(slices.Clip(at), e), Value: v, Owners: above.owners}
 	below := make([]Set, len(sets))
@@ -98,7 +112,7 @@ func ownedAsAWhole(t *schema.Type, kind shape, below []Set, has bool) bool {
 	return atomic(t, kind)
 }
 
-// itemElement is the element of an item of a list.
+// itemElement is the element of an item of a list: the one by which the sets select it, or its position where none can.
 func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
 	switch {
 	case t.Kind != schema.List:
@@ -115,7 +129,7 @@ func itemElement(t *schema.Type, item object.Value, i int, sets []Set) Element {
 	return Element{Index, object.IntOf(int64(i))}
 }
 
-// selects is the element of the set that selects this item.
+// selects is the first element of the set that selects this item.
 func (s Set) selects(item object.Value) (Element, bool) {
 	for _, n := range s.nodes {
 		switch n.element.step {
@@ -132,6 +146,8 @@ func (s Set) selects(item object.Value) (Element, bool) {
 	return Element{}, false
 }
 
+// hasKeys says whether an item has all of these keys, with these values. A key that the item leaves to its default is
+// not found: the default is in the type, which is unknown here.
 func hasKeys(item, keys object.Value) bool {
 	for _, k := range keys.Members() {
 		if v, ok := item.Get(k.Key); !ok || !same(v, k.Value) {
@@ -155,7 +171,8 @@ func (e *Entry) String() string {
 
 // RemovedWithout is the set of paths that would be removed from the object if this manager applied an empty intent:
 // those that only this manager keeps there. It is empty for managers of updates, as an apply prunes only what was
-// applied.
+// applied. It makes that apply and compares, so that it cannot differ from what would happen. The set is in the
+// version of the object.
 func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	if manager.Operation != OperationApply {
 		return Set{}, nil
@@ -171,7 +188,8 @@ func (k *Kind) RemovedWithout(obj object.Value, manager Entry) (Set, error) {
 	return diff.only(removed), err
 }
 
-// YAML prints the object as YAML with the owners of each line in a comment.
+// YAML prints the object as YAML with the owners of each line in a comment. Without the comments it is the object: a
+// parser reads the same value.
 func (o *Ownership) YAML() string {
 	p := annotator{places: o.Places, of: o}
 	p.level(0, 0, false)
@@ -192,18 +210,21 @@ func (o *Ownership) YAML() string {
 	return b.String()
 }
 
-// maxAligned is the length up to which a line counts for the column of the comments.
+// maxAligned is the length up to which a line counts for the column of the comments. Longer ones have their comment
+// directly behind them: one annotation of a thousand bytes would move all comments out of sight.
 const maxAligned = 60
 
-// annotator prints places as lines of YAML.
+// annotator prints places as lines of YAML. Comments are kept apart until all lines are there, since their column is
+// that of the longest line. It prints by itself, because YAML printers do not say which line a value comes to stand in.
 type annotator struct {
 	of     *Ownership
-	places []Place
-	next   int
+	places []Place // in the order of printing, each before those below it
+	next   int     // the first place that is not printed yet
 	lines  []struct{ text, owners string }
 }
 
-// level prints the places of one map or list, and all below them. dashed: the first line of an item follows its dash.
+// level prints the places of one map or list, and all below them: those from next on whose path is longer by one than
+// depth, until a shorter path ends the level. dashed: the first line of an item follows its dash.
 func (a *annotator) level(depth, indent int, dashed bool) {
 	for a.next < len(a.places) && len(a.places[a.next].Path) == depth+1 {
 		p := &a.places[a.next]
@@ -242,6 +263,7 @@ func (a *annotator) level(depth, indent int, dashed bool) {
 	}
 }
 
+// line adds a line for a place, with its owners or the remark that it has none.
 func (a *annotator) line(text string, p *Place) {
 	owners := a.names(p)
 	if owners == "" && p.Orphan() {
@@ -250,6 +272,7 @@ func (a *annotator) line(text string, p *Place) {
 	a.lines = append(a.lines, struct{ text, owners string }{text, owners})
 }
 
+// names are the owners of a place.
 func (a *annotator) names(p *Place) string {
 	names := make([]string, len(p.Owners))
 	for i, owner := range p.Owners {
@@ -258,8 +281,9 @@ func (a *annotator) names(p *Place) string {
 	return strings.Join(names, ", ")
 }
 
-// yamlKey prints a key or string on one line. It is quoted as in JSON unless YAML 1.1 reads it as the same string
-// without.
+// yamlKey prints a key or string on one line. It is quoted as in JSON, which is valid YAML, unless YAML 1.1 surely
+// reads it as the same string without: it begins with a letter, has no character of YAML's syntax, and is no word like
+// "yes".
 func yamlKey(name string) string {
 	for i := 0; i < len(name); i++ {
 		switch c := name[i]; {
@@ -278,6 +302,7 @@ func yamlKey(name string) string {
 // yamlWords are read by YAML 1.1 as something other than strings.
 var yamlWords = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
+// yamlScalar prints a scalar, or an empty map or list, on one line.
 func yamlScalar(v object.Value) string {
 	if v.Kind() == object.String {
 		return yamlKey(v.Str())

@@ -9,7 +9,8 @@ import (
 )
 
 // without is v ∖ gone: the value without the fields and items of a set. A map or list of which nothing is left becomes
-// null, and whoever calls removes it or not, by its own path in the set.
+// null; the caller decides by the path of the container itself whether it goes as well. A path that does not exist
+// removes nothing. What is not removed is the same memory as in v.
 func without(v object.Value, t *schema.Type, gone Set) object.Value {
 	s := shapeOf(t, v)
 	switch {
@@ -53,7 +54,8 @@ func withoutMembers(v object.Value, t *schema.Type, gone Set) object.Value {
 	return object.MapOf(out...)
 }
 
-// withoutItems removes items by their identities. An item without identity is selected by no path, and stays.
+// withoutItems removes items by their identities, all items of one identity together. An item without identity is
+// selected by no path, and stays.
 func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 	items := v.Items()
 	var out []object.Value
@@ -89,17 +91,32 @@ func withoutItems(v object.Value, t *schema.Type, gone Set) object.Value {
 // prune removes from merged what the writer owned before (last), does not own any longer, and nobody else owns:
 //
 //	lost   = owned(last) ∩ fields(merged) ∖ fields(kept)
-//	result = merged ∖ lost        so that no leaf of lost is in owned(m), for every manager m, the writer included
+//	result = merged ∖ lost        where no leaf of lost is in owned(m), for every manager m, the writer included
 //
 // where kept is what is left of merged after all that last owned is taken out, and all that anybody owns now is added
 // back.
 //
-// The obvious way is to remove owned(last) ∖ ⋃ owned(m) directly. It fails in three ways. A container that last owned
-// may hold fields that others own, or that nobody owns: it must stay as long as one of the former is in it, and it
-// takes the latter along. A struct is in no set, but has to go with its last field. And the managers may name the same
-// field differently, in their own versions: whether a field of last is owned by m can only be seen by converting the
-// object to the version of m with the field taken out and with it left in. Hence values are computed first (kept), and
-// their sets are compared: fields(kept) says exactly what is still needed.
+// The obvious way is to remove owned(last) ∖ ⋃ owned(m), a difference of sets. It fails in two ways.
+//
+//   - Managers may name the same field differently, in their own versions: autoscaling/v1 has
+//     .spec.targetCPUUtilizationPercentage for an item of .spec.metrics in v2. Whether a field of last is owned by m
+//     can only be seen by converting the object to the version of m, once with the field taken out and once with it
+//     left in.
+//   - A struct is in no set, but has to go with its last field: when alice gives up .spec.strategy.type, no
+//     `strategy: {}` may stay that nobody has asked for.
+//
+// Hence values are computed first (kept), and their sets, with structs, are compared: fields(kept) is what is still
+// needed. Two rules of the reference follow from the formulas:
+//
+//   - An item or member that nobody owns any longer goes with all that is in it, even with fields that others own. Say
+//     alice applied the item [name="web"], and bob updated its .args: he owns .args, but not the item. When she gives
+//     it up, it goes, and .args with it. Had he applied the item, he would own it, and it would stay.
+//   - What last did not own is not lost by itself, even if nobody owns it. If bob keeps the item, a field in it that
+//     nobody owns stays.
+//
+// merged has been joined, and o.entries hold the writer's new set (writer is among them), but still the old ones of all
+// others. The result is in the version of the writer. Its cost is a few walks over the object per version among the
+// managers; an apply that gives up nothing returns before any of them.
 func (o *operation) prune(merged object.Value, last *entry, writer *entry) (object.Value, error) {
 	if last == nil || last.set.Empty() {
 		return merged, nil
@@ -114,7 +131,7 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 		return object.Nil, err
 	}
 	if t == nil {
-		return merged, nil
+		return merged, nil // the version of the last apply is gone, and so is what its paths meant
 	}
 	// 1. Take out all that last owned, with the structs that it went through, and add back what is owned now.
 	lastSet := last.set.withStructs(t)
@@ -124,12 +141,9 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 	}
 	// 2. Whatever did not come back is lost. What last did not own is not to be lost, even if a container around it is
 	// gone from pruned: hence ∩ owned(last).
-	back, backType, err := o.in(pruned, last.APIVersion)
+	back, _, err := o.in(pruned, last.APIVersion)
 	if err != nil {
 		return object.Nil, err
-	}
-	if backType == nil {
-		return at, nil
 	}
 	still := fieldsOf(back, t).withStructs(t)
 	fields := fieldsOf(at, t).withStructs(t)
@@ -143,7 +157,12 @@ func (o *operation) prune(merged object.Value, last *entry, writer *entry) (obje
 
 // addOwned adds back to pruned whatever of merged somebody owns, the writer included. It goes version by version, and
 // starts with the version of the last apply: a conversion may need fields that have been taken out, and this version
-// gives them back without one. pruned stays a part of merged throughout.
+// gives them back without one. pruned stays a part of merged throughout:
+//
+//	pruned' = merged ∖ (fields(merged) ∖ (fields(pruned) ∪ ⋃ owned(m)))      m of this version
+//
+// Both are carried from version to version, so that what one version adds back is seen in the next. The result is in
+// the version that came last; the caller converts it.
 func (o *operation) addOwned(merged, pruned object.Value, first string) (object.Value, error) {
 	versions := []string{first}
 	for _, e := range o.entries {

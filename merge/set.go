@@ -10,11 +10,25 @@ import (
 
 // Set is a set of paths, held as a trie. A path in the set implies neither those above it nor those below: a manager
 // may own a list item but not all of its fields, or a field of it but not the item. A Set is immutable and shares its
-// parts with others.
+// parts with others. The zero Set is empty.
 //
-// All operations walk the sorted nodes of both tries in parallel and reuse subtrees that they do not change: their
-// cost is that of the parts in which the operands differ or overlap, and `s.identical(t)` then tells at once that
-// nothing has changed.
+// The paths .spec.replicas, .spec.containers[name="web"] and .spec.containers[name="web"].image are
+//
+//	.spec
+//	  .containers
+//	    [name="web"]      owned
+//	      .image          owned
+//	  .replicas           owned
+//
+// The obvious representation, a hash set of the paths as text, fails in three ways. "All paths below this one" needs a
+// scan of the whole set. The common beginnings of paths, most of their text, would be kept and compared again for each
+// path. And a difference that removes nothing is not seen to be one without comparing all paths, while nearly all
+// operations of an apply are of this sort.
+//
+// All operations walk the sorted nodes of both tries in parallel, so that they are linear in the nodes of the levels
+// that both have; a subtree that only one side has is taken as it is or skipped. They reuse subtrees that they do not
+// change, and `s.identical(t)` then tells at once that nothing has changed. Any two operands may share memory, or be
+// the same set.
 type Set struct {
 	// Invariant: element(nodes[i]) < element(nodes[i+1]), by Element.Compare.
 	nodes []node
@@ -23,11 +37,12 @@ type Set struct {
 // node is one element of a trie.
 //
 // Invariant: marks ≠ 0 ∨ below ≠ ∅. Without it, two tries of the same paths could differ, and neither Equal nor Empty
-// would be a comparison of nodes.
+// would be a comparison of nodes. Together with the order of Set.nodes it makes a trie canonical: equal sets have equal
+// tries.
 type node struct {
 	element Element
-	marks   marks
-	below   Set
+	marks   marks // of the path that ends here; 0 if the node only leads to those below
+	below   Set   // the paths that go on from here
 }
 
 // marks say in what sense a path is in a trie. A plain Set has one sense only. The result of a comparison has two, and
@@ -40,7 +55,8 @@ const (
 	touched marks = owned     // in a comparison: it was added, or has another value
 )
 
-// SetOf is the set of these paths.
+// SetOf is the set of these paths. An empty path is left out. It is for few paths: each one is united with the set so
+// far.
 func SetOf(paths ...Path) Set {
 	var s Set
 	for _, p := range paths {
@@ -63,7 +79,8 @@ func single(p Path) Set {
 	return Set{[]node{n}}
 }
 
-// Fields is the set of paths that consist of names only, written with dots between them: "metadata.name".
+// Fields is the set of paths that consist of names only, written with dots between them: "metadata.name". No name may
+// contain a dot.
 func Fields(paths ...string) Set {
 	all := make([]Path, len(paths))
 	for i, text := range paths {
@@ -77,7 +94,7 @@ func Fields(paths ...string) Set {
 // Empty says whether no path is in the set.
 func (s Set) Empty() bool { return len(s.nodes) == 0 }
 
-// Len is the number of paths.
+// Len is the number of paths. It counts them: linear in the size of the trie.
 func (s Set) Len() int {
 	n := 0
 	for i := range s.nodes {
@@ -89,7 +106,7 @@ func (s Set) Len() int {
 	return n
 }
 
-// find is the position of the element, or the one where it would have to be inserted.
+// find is the position of the element on the first level, and true; or the one where it would have to be inserted.
 func (s Set) find(e Element) (int, bool) {
 	lo, hi := 0, len(s.nodes)
 	for lo < hi {
@@ -106,8 +123,9 @@ func (s Set) find(e Element) (int, bool) {
 	return lo, false
 }
 
-// seek is find by a linear search from a position on. For a parallel walk of two sets: all its searches together take
-// one pass.
+// seek is find by a linear search from a position on. It is for a parallel walk of two sets, whose elements ascend:
+// since each search begins where the last one ended, all of them together take one pass, where binary searches would
+// cost a logarithm each.
 func (s Set) seek(from int, e Element) (int, bool) {
 	for ; from < len(s.nodes); from++ {
 		if c := s.nodes[from].element.Compare(e); c >= 0 {
@@ -137,11 +155,13 @@ func (s Set) Has(p Path) bool {
 	return false
 }
 
-// Each calls f for every path, in order, a path before those below it. The path is valid during the call only.
+// Each calls f for every path, a path before those below it. The path is valid during the call only: clone it to keep
+// it.
 func (s Set) Each(f func(Path)) { s.each(make(Path, 0, 16), f) }
 
 func (s Set) each(at Path, f func(Path)) {
-	// All elements of a level come before anything below one of them: the reference lists conflicts in this order.
+	// All elements of a level come before anything below one of them, so that .a and .b come before .a.x: the reference
+	// lists conflicts in this order. Hence two loops.
 	for i := range s.nodes {
 		if s.nodes[i].marks&owned != 0 {
 			f(append(at, s.nodes[i].element))
@@ -159,14 +179,14 @@ func (s Set) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// Equal says whether two sets have the same paths.
+// Equal says whether two sets have the same paths. As tries are canonical, it compares them node by node.
 func (s Set) Equal(t Set) bool {
 	return slices.EqualFunc(s.nodes, t.nodes, func(a, b node) bool {
 		return a.marks == b.marks && a.element.Compare(b.element) == 0 && a.below.Equal(b.below)
 	})
 }
 
-// within says whether every path of s is in t: s ⊆ t.
+// within says whether every path of s is in t, with all of its marks: s ⊆ t.
 func (s Set) within(t Set) bool {
 	j := 0
 	for i := range s.nodes {
@@ -185,7 +205,8 @@ func (s Set) identical(t Set) bool {
 	return len(s.nodes) == len(t.nodes) && (len(s.nodes) == 0 || &s.nodes[0] == &t.nodes[0])
 }
 
-// Union is s ∪ t: all paths of both.
+// Union is s ∪ t: all paths of both. Marks are united path by path, too. It returns an operand where the other one is
+// empty, and else copies the levels that both have; what only one has below is shared.
 func (s Set) Union(t Set) Set {
 	u := s.union(t)
 	if invariants.Enabled {
@@ -238,13 +259,16 @@ func unionOf(sets []Set) Set {
 	return sets[0]
 }
 
-// Minus is s ∖ t: the paths of s that are not in t. What is below a path of t stays.
+// Minus is s ∖ t: the paths of s that are not in t. What is below a path of t stays: with .spec.containers[name="web"]
+// in t, s keeps .spec.containers[name="web"].image. It returns s itself where nothing is removed.
 func (s Set) Minus(t Set) Set { return s.minus(t, owned, false) }
 
-// MinusAll is the paths of s that are neither in t nor below a path of t.
+// MinusAll is the paths of s that are neither in t nor below a path of t. It is for sets that name whole subtrees, such
+// as "status".
 func (s Set) MinusAll(t Set) Set { return s.minus(t, owned, true) }
 
-// minus removes the paths that have one of these marks in t, and with deep also all paths below those.
+// minus removes the paths that have one of these marks in t, and with deep also all paths below those. t may be the
+// result of a comparison, of which an update takes both marks at once.
 func (s Set) minus(t Set, which marks, deep bool) Set {
 	d := s.subtract(t, which, deep)
 	if invariants.Enabled {
@@ -253,6 +277,7 @@ func (s Set) minus(t Set, which marks, deep bool) Set {
 	return d
 }
 
+// subtract is minus without its check. It copies a level at its first change, and else returns s.
 func (s Set) subtract(t Set, which marks, deep bool) Set {
 	if len(s.nodes) == 0 || len(t.nodes) == 0 {
 		return s
@@ -290,10 +315,10 @@ func (s Set) subtract(t Set, which marks, deep bool) Set {
 	return Set{out}
 }
 
-// Intersect is s ∩ t: the paths that are in both.
+// Intersect is s ∩ t: the paths that are in both. Its nodes are new: the results are small, conflicts mostly.
 func (s Set) Intersect(t Set) Set { return s.intersect(t, owned) }
 
-// intersect is the paths of s that have this mark in t.
+// intersect is the paths of s that have one of these marks in t. They keep the marks that they have in s.
 func (s Set) intersect(t Set, which marks) Set {
 	var out []node
 	i, j := 0, 0
@@ -326,7 +351,9 @@ func (s Set) intersect(t Set, which marks) Set {
 	return Set{out}
 }
 
-// only is the set of the paths that have this mark. A subtree in which all paths have it, and no other, is shared.
+// only is the set of the paths that have this mark, as a plain Set: it makes one of the result of a comparison. A
+// subtree in which all paths have it, and no other, is shared. The sets of a new object are of that sort, all touched,
+// and are not copied.
 func (s Set) only(which marks) Set {
 	var out []node // nil until a path without the mark has been found
 	for i := range s.nodes {
@@ -353,8 +380,10 @@ func (s Set) only(which marks) Set {
 	return Set{out}
 }
 
-// sortedSet makes a set of nodes in any order; of two with the same element, the later one counts. Nodes nearly always
-// come in order, which one pass finds out; only others are sorted.
+// sortedSet makes a set of nodes in any order, which it may reorder in place; of two with the same element, the later
+// one counts. Nodes nearly always come in order, which one pass finds out; only others are sorted. Out of order are
+// list items that do not stand in the order of their identities, and elements of FieldsV1 whose text sorts otherwise
+// than they do: as text, {"port":443} comes before {"port":80}.
 func sortedSet(nodes []node) Set {
 	for i := 1; i < len(nodes); i++ {
 		if nodes[i-1].element.Compare(nodes[i].element) >= 0 {
@@ -387,8 +416,8 @@ func sortedSet(nodes []node) Set {
 // Operations keep this by returning values and texts (FieldsV1) only, never a Set. With invariants on, a released
 // arena is overwritten and dropped, so that a Set that did outlive it fails the check of its order.
 type arena struct {
-	free []node // the rest of the chunk from which slices are cut
-	kept []node // the first chunk, which stays with the arena when it is released
+	free []node // the rest of the current chunk; slices are cut off its front and never given back
+	kept []node // the first chunk, which stays with the arena when it is released; nil in a zero arena
 }
 
 const (
@@ -414,7 +443,8 @@ func (a *arena) release() {
 	arenas.Put(a)
 }
 
-// nodes is an empty slice with a capacity of n.
+// nodes is an empty slice with a capacity of n. Appending more than n nodes moves the slice out of the arena, which is
+// correct and costs an allocation: callers that do not know n may estimate it.
 func (a *arena) nodes(n int) []node {
 	if len(a.free) < n {
 		if n > arenaChunk/2 {

@@ -11,6 +11,18 @@ import (
 	"plinth/schema"
 )
 
+// The functions of this file say what a schema makes of a value. All walks over values ask them and nothing else, so
+// that they cannot disagree on what is one field: what fieldsOf calls a leaf, compare must not descend into, and
+// without must not take apart.
+//
+// For every type and value, a place is one of these:
+//
+//	leaf                 a scalar                               one path, replaced as a whole
+//	mapping, atomic      x-kubernetes-map-type: atomic          one path, replaced as a whole
+//	mapping, granular    structs and maps                       members by name
+//	listing, atomic      lists, unless the schema says other    one path, replaced as a whole
+//	listing, associative x-kubernetes-list-type: map or set     items by identity
+
 // shape is how a merge treats a value.
 type shape uint8
 
@@ -24,7 +36,7 @@ const (
 var deduced = &schema.Type{Kind: schema.Any}
 
 // shapeOf is the shape of a value. The type decides; the value does only where the type admits several kinds, and null
-// is a mapping then.
+// is a mapping then. A null of a struct is a mapping, too: it has no members, and so no paths below it.
 func shapeOf(t *schema.Type, v object.Value) shape {
 	switch t.Kind {
 	case schema.Struct, schema.Map:
@@ -42,7 +54,8 @@ func shapeOf(t *schema.Type, v object.Value) shape {
 	return leaf
 }
 
-// atomic says whether a mapping or listing of this type is owned as a whole (SSA-8).
+// atomic says whether a mapping or listing of this type is owned as a whole (SSA-8). s is the shape of a value of type
+// t; a list in a value without a schema is always atomic, as nothing is known of keys.
 func atomic(t *schema.Type, s shape) bool {
 	if s == mapping {
 		return t.AtomicMap
@@ -50,7 +63,8 @@ func atomic(t *schema.Type, s shape) bool {
 	return t.Kind != schema.List || t.ListType == schema.Atomic
 }
 
-// memberType is the type of a member, and whether it is a declared field of a struct.
+// memberType is the type of a member, and whether it is declared by name. A declared one is no path by itself
+// (fieldsOf). The result is never nil; deduced stands for what the schema does not describe.
 func memberType(t *schema.Type, name string) (of *schema.Type, declared bool) {
 	switch t.Kind {
 	case schema.Struct:
@@ -84,6 +98,10 @@ func itemType(t *schema.Type) *schema.Type {
 // identify is the identity of an item of an associative list: its value in a set, the value of its key if the list has
 // one key, a map of its keys if the list has several. A missing key has its default; without a default it is left out,
 // unless all are (SSA-8). The errors are worded as those of the reference.
+//
+// The default is part of the identity, because live has it and an intent need not: [port=80] of an intent and
+// [port=80,protocol="TCP"] of live must be one item. A single key is not wrapped in a map, as nearly all lists have
+// one, and identities are compared far more often than they are printed.
 func identify(t *schema.Type, item object.Value) (object.Value, error) {
 	if t.ListType == schema.Set {
 		switch item.Kind() {
@@ -122,8 +140,8 @@ func identify(t *schema.Type, item object.Value) (object.Value, error) {
 		"(and doesn't have default values for any key fields)", t.ListKeys)
 }
 
-// keyOf is the value of one key of an item.
-func keyOf(t *schema.Type, item object.Value, name string) (object.Value, bool) {
+// keyOf is the value of one key of an item, or its default. ok is false if it has neither.
+func keyOf(t *schema.Type, item object.Value, name string) (key object.Value, ok bool) {
 	if v, ok := item.Get(name); ok {
 		return v, true
 	}
@@ -169,8 +187,10 @@ func identityIn(t *schema.Type, e Element) (id object.Value, ok bool) {
 // itemIndex is an index of the items of an associative list by their identities. An identity may occur several times;
 // the index has all occurrences, in the order of the list: first(id), and from there on by next.
 //
-// Small lists are searched linearly, and nearly all are small. Larger ones have their positions sorted by (identity,
-// position): an apply to a list of thousands of items looks up each of them.
+// The obvious way is a Go map. Identities are values of any kind, among which 1 and 1.0 are equal, so that a map would
+// need keys made of text, one per item; and maps of a few entries are slower than a loop. Small lists are searched
+// linearly, and nearly all are small. Larger ones have their positions sorted by (identity, position): an apply to a
+// list of thousands of items looks up each of them.
 //
 // Invariant: sorted = nil, or sorted is a permutation of 0 … len(ids)-1 with (ids[sorted[k]], sorted[k]) <
 // (ids[sorted[k+1]], sorted[k+1]).
@@ -180,12 +200,14 @@ type itemIndex struct {
 	array  [smallList]object.Value // memory of ids for small lists
 }
 
-// itemIndexes keeps unused ones. An operation uses as many at a time as lists are nested.
+// itemIndexes keeps unused ones, so that the many small lists of an object cost no allocations. An operation uses twice
+// as many at a time as lists are nested: one of the old list and one of the new.
 var itemIndexes = sync.Pool{New: func() any { return new(itemIndex) }}
 
 func newItemIndex() *itemIndex { return itemIndexes.Get().(*itemIndex) }
 
-// free returns the index to the pool, without any values that the pool would keep alive.
+// free returns the index to the pool, without any values that the pool would keep alive. ids may point into array, so
+// that nothing of the index may be used afterwards.
 func (r *itemIndex) free() {
 	clear(r.array[:])
 	r.ids, r.sorted = nil, nil
@@ -195,7 +217,8 @@ func (r *itemIndex) free() {
 // smallList is the greatest number of items that are searched linearly.
 const smallList = 12
 
-// build fills the index. An item without identity is an error.
+// build fills the index with the items of a list of type t, which is associative. An item without identity is an error,
+// after which the index must not be used but to be freed or built again.
 func (r *itemIndex) build(t *schema.Type, items []object.Value) error {
 	r.ids, r.sorted = r.array[:0], nil
 	if len(items) > smallList {
@@ -262,6 +285,7 @@ func (r *itemIndex) occurrence(id object.Value, from int) int {
 	return -1
 }
 
+// sortedByIdentity is the permutation of positions that itemIndex.sorted holds.
 func sortedByIdentity(ids []object.Value) []int32 {
 	sorted := make([]int32, len(ids))
 	for i := range sorted {

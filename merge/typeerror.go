@@ -7,6 +7,9 @@ import (
 
 // TypeError is the error of an object that cannot be merged: a value of the wrong kind, a field that the schema does
 // not have, an associative list with two items of one identity or with one of none.
+//
+// It is made where the violation is found, which does not know the path to it. Each level that it passes on its way up
+// puts an element in front (within, prefixErrors).
 type TypeError struct {
 	Path    string
 	Message string
