@@ -375,7 +375,7 @@ func TestManyPorts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var body strings.Builder
-			for i := range 5000 {
+			for i := range 20000 {
 				fmt.Fprintf(&body, ","+test.port, i+1)
 			}
 			for _, kind := range []string{"NodePort", "LoadBalancer", "ClusterIP"} {
@@ -387,7 +387,7 @@ func TestManyPorts(t *testing.T) {
 				began := cpu(t)
 				_, made := c.create("t", spec)
 				_, changed := c.patch("s", `{"spec":`+spec+`}`)
-				if took := cpu(t) - began; took > 5*time.Second {
+				if took := cpu(t) - began; took > 20*time.Second { // quadratic work takes minutes; assertions alone take seconds
 					t.Errorf("%s: %s, until %.100v and %.100v", kind, took, made, changed)
 				}
 				if refused, known := test.refused[kind]; known && (refused != (made != nil) || refused != (changed != nil)) {
