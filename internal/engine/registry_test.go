@@ -209,7 +209,7 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 				sn = held[rng.IntN(len(held))]
 			}
 			types := registry.At(sn)
-			if got, want := listing(t, types), d.twin(sn, builtin); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			if got, want := listing(t, types), d.model(sn, builtin); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 				t.Fatalf("seed %d: %q, want %q", seed, got, want)
 			}
 			now := registry.Now()
@@ -224,8 +224,8 @@ func TestTypesAreTheDefinitions(t *testing.T) {
 	}
 }
 
-// twin is what the definitions at a snapshot make, in the plainest way.
-func (d *definitions) twin(sn *store.Snapshot, builtin []*Resource) []string {
+// model is what the definitions at a snapshot make, computed from scratch.
+func (d *definitions) model(sn *store.Snapshot, builtin []*Resource) []string {
 	kinds := map[string][]string{}
 	for _, r := range builtin {
 		kinds[r.Stored.Path] = []string{r.Group + " " + r.Name + " " + r.Version + " stored"}

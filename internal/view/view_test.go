@@ -76,8 +76,8 @@ func (c *texts) compile(before map[string]string, changes iter.Seq[view.Change])
 	return after
 }
 
-// twin is the value of a view as a reader of the snapshot sees it.
-func twin(sn *store.Snapshot) map[string]string {
+// model is the value of a view as a reader of the snapshot sees it.
+func model(sn *store.Snapshot) map[string]string {
 	all := map[string]string{}
 	sn.Ascend(collection, "", "", func(v *store.Version) bool {
 		all[v.Key.Name] = string(v.Data)
@@ -98,7 +98,7 @@ func TestViewIsTheSnapshots(t *testing.T) {
 		v := view.New(s.Collection(collection), new(texts).compile)
 		var held []*store.Snapshot
 		check := func(sn *store.Snapshot) {
-			if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
+			if got, want := v.At(sn), model(sn); !maps.Equal(got, want) {
 				t.Fatalf("seed %d: at %d the view is %v, should be %v", seed, sn.Revision(), got, want)
 			}
 		}
@@ -136,7 +136,7 @@ func TestViewIsTheSnapshots(t *testing.T) {
 				}
 				check(sn)
 			case 5:
-				if got, want := v.Now(), twin(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
+				if got, want := v.Now(), model(s.Collection(collection).Snapshot()); !maps.Equal(got, want) {
 					t.Fatalf("seed %d: now the view is %v, should be %v", seed, got, want)
 				}
 			}
@@ -170,7 +170,7 @@ func TestManyReaders(t *testing.T) {
 			for range 300 {
 				held = append(held, s.Collection(collection).Snapshot())
 				sn := held[rng.IntN(len(held))]
-				if got, want := v.At(sn), twin(sn); !maps.Equal(got, want) {
+				if got, want := v.At(sn), model(sn); !maps.Equal(got, want) {
 					t.Errorf("at %d the view is %v, should be %v", sn.Revision(), got, want)
 					return
 				}

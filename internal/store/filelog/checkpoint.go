@@ -15,15 +15,25 @@ import (
 // to be read into a buffer.
 const partBytes = 64 << 10
 
-// writeCheckpoint writes the file of a checkpoint. It gets its name once it is synced, so a file with the name of a
-// checkpoint is complete.
+// writeCheckpoint writes the file of a checkpoint.
+//
+// The problem: a checkpoint of a large state takes seconds to write, and a crash may come at any byte of it. A
+// checkpoint that lacks versions, but is taken for a whole one, loses every object that it lacks, since the commits
+// before it are removed. So the file has another name until it is synced (install), and is complete by its own
+// content, too (checkpoint):
+//
+//	a file with the name of a checkpoint  ⇒  all of it was synced before it got that name
+//
+// Commits go on meanwhile, in the segments, and share the disk. The versions are those of a frozen state
+// (store.Checkpoint), so no lock is held. The file is written to the disk steadily, half a megabyte at a time: one
+// sync of all of it at the end would delay the syncs of commits by seconds.
 func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 	name := checkpointName(c.Revision)
 	file, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	// Written to the disk steadily. One sync of all of it at the end would delay the syncs of commits meanwhile.
+
 	f := vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: 512 << 10})
 	return l.install(f, name, newWriter(f).checkpoint(c))
 }
@@ -32,6 +42,9 @@ func (l *Log) writeCheckpoint(c *store.Checkpoint) error {
 // parts. Without that number a checkpoint that was cut off after a whole frame would look complete.
 //
 //	versions are ordered by resource and name, each key once; their revisions ≤ c.Revision
+//
+// Nothing in a checkpoint has a synced offset, since nothing of it is used before all of it is synced. A restart
+// appends the versions to its trees in their order, which is the cheapest order for a B-tree.
 func (w *writer) checkpoint(c *store.Checkpoint) error {
 	if err := w.frame(frameCheckpoint, 0, c.Revision, appendFileHeader(nil, checkpointMagic, c.Revision)); err != nil {
 		return err
@@ -46,8 +59,7 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 	}
 	var versions, payload []byte
 	count := 0
-	// The number of versions in a part is known only at its end, but stands before them. So they are collected
-	// first.
+	// The number of versions of a part stands before them and is known only at its end. So they are collected first.
 	flush := func() error {
 		payload = append(payload[:0], payloadVersions)
 		payload = binary.AppendUvarint(payload, uint64(count))
@@ -86,8 +98,9 @@ func (w *writer) checkpoint(c *store.Checkpoint) error {
 	return w.records.Flush()
 }
 
-// readCheckpoint yields the parts of a checkpoint until yield returns enough. Every frame has to read back: a
-// checkpoint was synced before it got its name.
+// readCheckpoint yields the parts of a checkpoint until yield returns enough. Every frame has to read back, and the
+// number of parts has to be that of the end frame: a checkpoint was synced before it got its name, so everything else
+// is damage. An error of yield is damage, too: it is about the content of the part.
 func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool, err error)) error {
 	file := l.path(checkpointName(revision))
 	f, err := l.fs.Open(file)
@@ -140,7 +153,10 @@ func (l *Log) readCheckpoint(revision int64, yield func(part frame) (enough bool
 }
 
 // Checkpoint returns the newest checkpoint. Its head is read now; the versions are read from the file when they are
-// iterated over, so that a restart needs no memory for them twice.
+// iterated over, so that a restart needs no memory for them twice. They are lent (store.Log): each is valid until
+// yield returns.
+//
+// The store calls it before the first Append, when no Compact can remove the file between the two reads.
 func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 	l.mu.Lock()
 	revision := l.checkpoint
@@ -162,6 +178,7 @@ func (l *Log) Checkpoint() (*store.Checkpoint, error) {
 	}
 	c.Versions = func(yield func(*store.Version, error) bool) {
 		var p parser
+		// The first part is the head, which has been read.
 		head, ended := true, false
 		err := l.readCheckpoint(revision, func(part frame) (enough bool, err error) {
 			if head {

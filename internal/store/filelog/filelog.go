@@ -60,8 +60,15 @@ type Options struct {
 //	segments[0].after ≤ max(checkpoint, FirstRevision): every commit after the checkpoint is in a segment
 //	checkpoint ≤ end of the last segment
 //
-// Append and Compact run concurrently, and Replay with both. appending is held for the length of an Append, mu only
-// to read or change the lists.
+// There are three locks. appending is held for the length of an Append, so for the length of a sync; it guards the
+// file of the active segment. mu guards the lists and is held only to read or change them, never while a file is read
+// or written. The manifest has a lock of its own, which is held while an entry is written. appending is taken before
+// the two others; mu and that of the manifest are never held together.
+//
+// Append, Compact and any number of Replays run at the same time. An Append changes the end of the last segment and
+// may add one; a Compact removes segments from the front, never the last one, and replaces the checkpoint. A Replay
+// copies the list under mu and then reads files without a lock: what Append adds later is beyond the sizes that it
+// copied, and a file that Compact removes under it is reported as compacted.
 type Log struct {
 	fs           vfs.FS
 	dir          string
@@ -69,11 +76,10 @@ type Log struct {
 	segmentBytes int64
 	lock         io.Closer
 
-	// Append and Close take appending: it guards the active segment's file.
-	appending sync.Mutex
+	appending sync.Mutex // guards the following
 	active    *writer
-	buffer    []byte
-	failed    error // why no more commits are accepted
+	buffer    []byte // scratch buffer, for the payload of a commit
+	failed    error  // why no more commits are accepted
 
 	manifest *manifest // has a lock of its own
 
@@ -87,6 +93,8 @@ type Log struct {
 //
 //	revisions of its commits: after < revision ≤ end, without gaps
 //	size ≤ what is synced, in the active segment
+//
+// mu guards end, size and index; the other fields never change.
 type segment struct {
 	after, previous int64 // previous: after of the segment before it; -1 for the very first one
 	end             int64
@@ -150,6 +158,11 @@ func Open(dir string, o Options) (*Log, error) {
 }
 
 // Append makes commits durable. It implements store.Log.
+//
+// The first failure is final. After a failed sync Linux marks the pages as clean though they are not on the disk, so
+// a second sync would succeed and prove nothing; and after a failed write the file may end in half a frame. To go on
+// in another segment would leave a gap in the revisions. So every later Append returns the same error, and the next
+// Open reads what the disk holds.
 func (l *Log) Append(commits []*store.Commit) error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -167,7 +180,11 @@ func (l *Log) Append(commits []*store.Commit) error {
 //	manifest.end ≤ end of the active segment ≤ newest synced commit ≤ newest written commit
 //
 // So an entry of the manifest is never ahead of the disk, and Replay never yields a commit that a loss of power could
-// take back.
+// take back. The cost is one sync for all commits of a batch; the entry of the manifest is written and not synced.
+//
+// A crash between two of the steps: before the sync, the commits were not acknowledged, and Open finds them or not;
+// after the sync and before the entry, Open finds them by their frames, as evidence of the sync is not needed for
+// frames that read back.
 func (l *Log) append(commits []*store.Commit) error {
 	w := l.active
 	if w.size() >= l.segmentBytes {
@@ -206,7 +223,8 @@ func (l *Log) append(commits []*store.Commit) error {
 }
 
 // roll begins the next segment. The manifest names it, synced, before it gets a commit: otherwise nothing would tell
-// that it is missing, as segments only name the one before them.
+// that it is missing, as segments only name the one before them. A crash before that leaves an empty segment, which
+// chain accepts and recoverLast continues.
 func (l *Log) roll() (*writer, error) {
 	old := l.active
 	w, err := l.create(&segment{after: old.segment.end, previous: old.segment.after, end: old.segment.end}, nil)
@@ -224,7 +242,10 @@ func (l *Log) roll() (*writer, error) {
 }
 
 // Replay yields the commits after a revision. It reads a copy of the list of segments, as they are at the call,
-// without a lock; Compact may remove a file meanwhile, and then its commits are reported as compacted.
+// without a lock; Compact may remove a file meanwhile, and then its commits are reported as compacted. Commits that
+// are appended after the call are not yielded.
+//
+// One parser serves all segments: it reuses its buffers from commit to commit, which is why commits are lent.
 func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 	l.mu.Lock()
 	segments := make([]segment, len(l.segments))
@@ -254,9 +275,17 @@ func (l *Log) Replay(after int64, yield func(*store.Commit) error) error {
 }
 
 // Compact writes a new checkpoint, if there is one, and removes the files that neither it nor the history after
-// horizon needs. The order keeps the log complete wherever it is interrupted: the checkpoint is synced first; then
-// the manifest stops naming the files; then they are removed. What a crash leaves of them is removed by the next
-// Open.
+// horizon needs:
+//
+//	a segment is removed  ⇒  its end ≤ min(horizon, checkpoint), and it is not the active one
+//
+// The order keeps the log complete wherever it is interrupted: the checkpoint is synced first, since it replaces
+// commits that are in the segments to be removed; then the manifest stops naming the files, so that Open does not
+// warn of files which were removed on purpose; then they are removed. What a crash leaves of them is removed by the
+// next Open.
+//
+// The entry of the manifest need not be synced: an older one names files of history that are gone, of which Open only
+// warns.
 func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	if c != nil {
 		if err := l.writeCheckpoint(c); err != nil {
@@ -296,7 +325,8 @@ func (l *Log) Compact(horizon int64, c *store.Checkpoint) error {
 	return nil
 }
 
-// Close syncs the manifest, closes the files and unlocks the directory.
+// Close syncs the manifest, closes the files and unlocks the directory. An Append that runs is finished first. After
+// a failed Append the manifest is left as it is: it must not say more than what was synced.
 func (l *Log) Close() error {
 	l.appending.Lock()
 	defer l.appending.Unlock()
@@ -311,6 +341,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.closeFiles())
 }
 
+// closeFiles closes what is open; it is called for a Log that Open gave up, too.
 func (l *Log) closeFiles() error {
 	var err error
 	if l.active != nil {
@@ -326,9 +357,11 @@ func (l *Log) closeFiles() error {
 	return err
 }
 
+// path is the path of a file in the directory.
 func (l *Log) path(name string) string { return l.fs.PathJoin(l.dir, name) }
 
-// syncDir makes names that were created, renamed or removed in a directory durable.
+// syncDir makes names that were created, renamed or removed in a directory durable. A sync of a file does not sync
+// its name: after a loss of power the file could be there under no name.
 func (l *Log) syncDir(dir string) error {
 	d, err := l.fs.OpenDir(dir)
 	if err != nil {

@@ -27,6 +27,7 @@ const (
 // revision: that of the commit, or of the newest one before the frame.
 const frameHeader = 1 + 8 + 8
 
+// putHeader writes the header of a frame.
 func putHeader(b []byte, kind byte, synced, revision int64) {
 	b[0] = kind
 	binary.LittleEndian.PutUint64(b[1:], uint64(synced))
@@ -39,11 +40,16 @@ const preallocateStep = 512 << 10
 
 var zeros [64 << 10]byte
 
-// writer appends frames to one file.
+// writer appends frames to one file. It is used by one goroutine at a time: the one that holds Log.appending, or the
+// one that writes a checkpoint.
 //
 //	synced ≤ size();  the synced offset of each frame ≤ the offset of that frame
 //	size() ≤ zeroed, or no zeros are left
 //	segment.end ≤ written
+//
+// All frames of one batch are written before its sync, so they have the same synced offset: the end of the batch
+// before. That is what recoverLast learns from a frame: everything before that offset was acknowledged or may have
+// been.
 type writer struct {
 	segment *segment // nil for a checkpoint
 	file    vfs.File
@@ -52,15 +58,19 @@ type writer struct {
 	zeroed  int64 // the file has zeros from size() up to here
 	synced  int64 // the file is synced up to here
 	written int64 // revision of the last frame
-	index   sparseIndex
-	header  [frameHeader]byte
+	// The index of what is written; publishIndex gives it to readers after the sync.
+	index  sparseIndex
+	header [frameHeader]byte
 }
 
+// newWriter begins a file.
 func newWriter(f vfs.File) *writer { return &writer{file: f, records: record.NewWriter(f)} }
 
 // size is how much was written, without the preallocated zeros.
 func (w *writer) size() int64 { return w.records.Size() }
 
+// frame appends one frame, a record of the format. It stays in the writer's block buffer until the block is full or
+// flushed.
 func (w *writer) frame(kind byte, synced, revision int64, payload []byte) error {
 	r, err := w.records.Next()
 	if err != nil {
@@ -91,8 +101,8 @@ func (w *writer) commit(first, last int64, payload []byte) error {
 }
 
 // preallocate writes zeros ahead of what is written if there are none up to upTo. They begin at a page boundary, not
-// before size(): what stands there is never overwritten. An error is ignored: where the zeros do not fit, the write
-// itself may still succeed.
+// before size(): what stands there is never overwritten. Zeros are no frame, and checkBroken tells them from an
+// unfinished write. An error is ignored: where the zeros do not fit, the write itself may still succeed.
 func (w *writer) preallocate(upTo int64) {
 	if upTo <= w.zeroed {
 		return
@@ -109,7 +119,8 @@ func (w *writer) preallocate(upTo int64) {
 	}
 }
 
-// sync makes durable what was written.
+// sync makes durable what was written. SyncData leaves out metadata that is not needed to read the file back, such as
+// its times.
 func (w *writer) sync() error {
 	if err := w.records.Flush(); err != nil {
 		return err
@@ -131,8 +142,10 @@ func (w *writer) publishIndex() { w.segment.index = w.index }
 //	x[i] ≤ x[i+1]
 //	x[i] ≤ r  ⇒  the commit with the revision r begins at or after i × indexStep
 //
-// The obvious index, one entry for each commit, would cost memory for the whole window. Entries are only added, so
-// readers share them with the writer.
+// The obvious index, one entry for each commit, would cost memory for the whole window. This one has 128 entries for
+// a segment of 8 MiB, and a reader skips at most 64 KiB before the first commit that it wants. Entries are only
+// added, so readers share them with the writer: an append to the writer's slice does not change what is within their
+// length.
 type sparseIndex []int64
 
 const indexStep = 64 << 10 // a multiple of blockSize
@@ -163,7 +176,8 @@ func (x sparseIndex) find(after int64) int64 {
 }
 
 // follows returns the first revision of the commit in a frame, and an error unless it follows the revision last; -1
-// stands for any. The frame has the last revision of the commit, and the payload the number of its changes.
+// stands for any. The frame has the last revision of the commit, and the payload the number of its changes. A
+// checksum says that a frame is what was written; this says that it is where it was written.
 func (f *frame) follows(last int64) (first int64, why error) {
 	h, _, err := parseCommitHeader(f.payload)
 	switch {
@@ -186,7 +200,7 @@ type frame struct {
 	payload  []byte
 }
 
-// reader reads the frames of one file.
+// reader reads the frames of one file, with one buffer for all of them.
 type reader struct {
 	records *record.Reader
 	start   int64 // the offset in the file at which records begins
@@ -201,7 +215,8 @@ func newReader(f io.ReaderAt, start, size int64) *reader {
 // errBroken means that the frame at the returned offset does not read back: it is cut off, or a checksum is wrong.
 var errBroken = errors.New("frame does not read back")
 
-// next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case.
+// next returns the next frame, io.EOF after the last one, or errBroken. The offset is set in any case. The caller
+// decides what errBroken means: damage, or the unfinished end of the last write.
 func (r *reader) next() (frame, error) {
 	f := frame{offset: r.start + r.records.Offset()}
 	in, err := r.records.Next()
@@ -235,7 +250,8 @@ func (r *reader) next() (frame, error) {
 	return f, nil
 }
 
-// broken translates an error of the record format.
+// broken translates the errors of the record format for bytes that are no record into errBroken; others are of the
+// disk.
 func broken(err error) error {
 	if errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrZeroedChunk) ||
 		errors.Is(err, record.ErrUnexpectedEOF) {
@@ -259,7 +275,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 //
 // The record reader cannot find these frames: it follows the lengths of the chunks, and the chunk at offset is
 // broken. So every position of each block is tried as the beginning of a chunk. Type, length and frame header are
-// looked at first, as they rule out most positions; the checksum tells a chunk from bytes that look like one.
+// looked at first, as they rule out most positions; the checksum tells a chunk from bytes that look like one. A full
+// or a first chunk is enough: both contain the whole header of their frame if they are long enough, and the last
+// chunks of a record have none.
+//
+// It takes time in the rest of the file, once, at an Open after a crash.
 func syncedBeyond(f io.ReaderAt, offset int64) (bool, error) {
 	block := make([]byte, blockSize)
 	// From the block of the offset on: a chunk never crosses a block.

@@ -36,8 +36,15 @@ import (
 // synced in slots 0 and 1 in turn, one that is not in slot 2. A loss of power may tear slot 2, and whichever of the
 // others was being written; the third is whole. The entry with the highest sequence number and a correct checksum
 // counts. When only the process is killed, no entry is lost: the operating system has them.
+//
+// Example: commits up to 100 were synced, and slot 2 says end = 100. The disk then loses the last frames of the
+// segment, commits 99 and 100. Every frame that is left reads back, but the log ends with 98 < 100: Open reports
+// damage. With slot 2 lost as well, because it was being written when power was lost, slots 0 and 1 say less; then
+// the synced offsets of later frames are the only evidence, which is enough for all but the end of the log.
 type manifest struct {
-	mu     sync.Mutex // Append and Compact write concurrently
+	// mu guards all of it: Append and Compact write entries concurrently, each from the newest one in memory, so that
+	// neither writes back what the other has changed.
+	mu     sync.Mutex
 	file   vfs.File
 	turn   int    // the slot of the next synced entry: 0 or 1
 	buffer []byte // scratch, for encoding an entry
@@ -62,17 +69,18 @@ const (
 	slots         = 3
 )
 
+// numbers are the fields in the order in which they are stored.
 func (e *entry) numbers() []*int64 {
 	return []*int64{&e.sequence, &e.checkpoint, &e.oldest, &e.newest, &e.end}
 }
 
-// encode overwrites b with the entry.
+// encode overwrites b with the entry and its checksum.
 func (e *entry) encode(b []byte) []byte {
 	b = appendFileHeader(b[:0], manifestMagic, e.sequence, e.checkpoint, e.oldest, e.newest, e.end)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeEntry reads a slot. It is not ok when the entry was torn, or is damaged.
+// decodeEntry decodes a slot. It is not ok if the entry was torn, or is damaged.
 func decodeEntry(b []byte) (entry, bool) {
 	var e entry
 	if len(b) < entrySize {
@@ -86,8 +94,9 @@ func decodeEntry(b []byte) (entry, bool) {
 	return e, ok
 }
 
-// readManifest returns the newest entry that reads back, and the slot for the next synced entry: the one with the
-// older entry.
+// readManifest returns the newest entry that reads back, and the slot for the next synced entry: of slots 0 and 1 the
+// one with the older entry, so that the newer one stays whole if power is lost during that write. One slot that does
+// not read back is normal after a crash; if none does, the manifest is damaged.
 func (l *Log) readManifest() (newest entry, turn int, err error) {
 	file := l.path(manifestName)
 	f, err := l.fs.Open(file)
@@ -126,7 +135,8 @@ func (l *Log) readManifest() (newest entry, turn int, err error) {
 	return newest, turn, nil
 }
 
-// createManifest writes a manifest with the same entry in all slots. It replaces one that exists.
+// createManifest writes a manifest with the same entry in all slots. It replaces one that exists, by renaming: it is
+// called only where there is no entry that a crash could lose.
 func (l *Log) createManifest(e entry) error {
 	f, err := l.fs.Create(l.path(manifestName+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -173,6 +183,7 @@ func (m *manifest) writeSynced(change func(*entry)) error {
 	return m.file.SyncData()
 }
 
+// write changes the entry in memory and writes it to a slot, under the next sequence number. The caller holds mu.
 func (m *manifest) write(slot int, change func(*entry)) error {
 	before := m.entry
 	change(&m.entry)

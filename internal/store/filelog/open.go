@@ -39,7 +39,8 @@ const firstRevision = store.FirstRevision
 func segmentName(after int64) string       { return fmt.Sprintf("%020d.log", after) }
 func checkpointName(revision int64) string { return fmt.Sprintf("%020d.base", revision) }
 
-// parseName splits the name of a segment or checkpoint into its revision and its extension.
+// parseName splits the name of a segment or checkpoint into its revision and its extension. Names have 20 digits, so
+// that they sort by revision.
 func parseName(name string) (revision int64, kind string, ok bool) {
 	number, kind, ok := strings.Cut(name, ".")
 	if !ok || len(number) != 20 {
@@ -52,11 +53,14 @@ func parseName(name string) (revision int64, kind string, ok bool) {
 // open brings the directory into the state in which a clean Close leaves it, and opens the segment to write to. It
 // may be interrupted anywhere and run again, so each step leaves a directory that opens, with the same commits:
 //
-//  1. lock the directory, before anything in it is read;
-//  2. read FORMAT and MANIFEST, or begin a new directory;
-//  3. chain the segments, and check that together with the checkpoint they are complete by the manifest;
-//  4. find the end of the last segment, and begin the one to write to;
-//  5. write what was found to the manifest, synced; only then remove the files that nothing needs.
+//   - lock the directory, before anything in it is read;
+//   - read FORMAT and MANIFEST, or begin a new directory;
+//   - chain the segments, and check that together with the checkpoint they are complete by the manifest;
+//   - find the end of the last segment, and begin the one to write to;
+//   - write what was found to the manifest, synced; only then remove the files that nothing needs.
+//
+// A directory whose files do not fit together is never repaired: the error names the file, and nothing is written or
+// removed, so that whoever has a copy of the file can put it back.
 func (l *Log) open() error {
 	if err := l.makeDir(); err != nil {
 		return err
@@ -89,6 +93,7 @@ func (l *Log) open() error {
 		}
 	}
 	known := l.manifest.entry
+	// Older checkpoints are left over from a Compact that was interrupted.
 	if len(checkpoints) > 0 {
 		l.checkpoint = checkpoints[len(checkpoints)-1]
 	}
@@ -133,13 +138,15 @@ func lockError(err error) error {
 }
 
 // beginDirectory makes a log of a directory without FORMAT. The manifest is written first: FORMAT says that there is
-// one. A directory that has data, but lost its FORMAT, is refused.
+// one. A directory that has data, but lost its FORMAT, is refused: to begin a new log beside the old files would look
+// like an empty cluster.
 func (l *Log) beginDirectory(holdsData bool) error {
 	holdsManifest := false
 	if !holdsData {
 		switch e, _, err := l.readManifest(); {
 		case err == nil:
-			holdsManifest = e.newest > 0 // else an attempt to begin was interrupted here
+			// An entry without a segment is that of an attempt to begin which was interrupted before FORMAT was written.
+			holdsManifest = e.newest > 0
 		case !errors.As(err, new(*MissingError)):
 			return err
 		}
@@ -156,7 +163,8 @@ func (l *Log) beginDirectory(holdsData bool) error {
 	return l.openManifest()
 }
 
-// beginFirst begins the first segment, unless the manifest or a checkpoint shows that there must be some.
+// beginFirst begins the first segment, unless the manifest or a checkpoint shows that there must be some. Its
+// previous is -1: there was none before it.
 func (l *Log) beginFirst(known entry) error {
 	switch {
 	case known.newest > 0:
@@ -191,15 +199,16 @@ func (l *Log) describe(e *entry) {
 	e.checkpoint, e.oldest, e.newest, e.end = l.checkpoint, l.segments[0].after, last.after, last.end
 }
 
-// makeDir creates the directory if it does not exist, durably: the names of all directories that it creates are
-// synced.
+// makeDir creates the directory if it does not exist, durably: each name that is created is an entry of its parent
+// directory, and those are synced, too. Otherwise a loss of power could take away the whole directory after commits
+// in it were acknowledged.
 func (l *Log) makeDir() error {
 	var made []string
 	for dir := l.dir; ; dir = l.fs.PathDir(dir) {
 		if _, err := l.fs.Stat(dir); err == nil || !errors.Is(err, fs.ErrNotExist) || dir == l.fs.PathDir(dir) {
 			break
 		}
-		// Each of these names is an entry of its parent directory, which has to be synced.
+
 		made = append(made, dir)
 	}
 	if err := l.fs.MkdirAll(l.dir, 0o700); err != nil {
@@ -213,7 +222,8 @@ func (l *Log) makeDir() error {
 	return nil
 }
 
-// readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version.
+// readFormat returns the version in FORMAT, 0 without such a file, and an error for an unknown version: an older
+// program must not write to a directory of a newer one.
 func (l *Log) readFormat() (int, error) {
 	f, err := l.fs.Open(l.path(formatName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -240,6 +250,7 @@ func (l *Log) readFormat() (int, error) {
 	return version, nil
 }
 
+// writeFormat writes FORMAT, which makes the directory one of formatVersion.
 func (l *Log) writeFormat() error {
 	f, err := l.fs.Create(l.path(formatName+tmpSuffix), vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -250,7 +261,11 @@ func (l *Log) writeFormat() error {
 }
 
 // install syncs and closes a new file, whose name ends in tmpSuffix, and gives it its final name. err is the error of
-// writing it, if there was one. A file with a final name is complete, after any crash.
+// writing it, if there was one. A file with a final name is complete, after any crash:
+//
+//	content synced  →  renamed  →  directory synced
+//
+// To rename first would let a loss of power leave an empty file with the final name.
 func (l *Log) install(f vfs.File, name string, err error) error {
 	if err == nil {
 		err = f.Sync()
@@ -264,6 +279,7 @@ func (l *Log) install(f vfs.File, name string, err error) error {
 	return nil
 }
 
+// rename gives a file that is synced its final name, durably.
 func (l *Log) rename(name string) error {
 	if err := l.fs.Rename(l.path(name+tmpSuffix), l.path(name)); err != nil {
 		return err
@@ -281,6 +297,7 @@ func (l *Log) discard(name string) error {
 }
 
 // list returns the segments and checkpoints in the directory, in order, and the files that a crash left unfinished.
+// Files with other names are not ours and are left alone.
 func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err error) {
 	names, err := l.fs.List(l.dir)
 	if err != nil {
@@ -305,8 +322,10 @@ func (l *Log) list() (segments, checkpoints []int64, unfinished []string, err er
 
 // chain finds the segments that the log consists of: from the newest one back, each header names the one before it,
 // to the first one whose predecessor is not there. The obvious way, to take all segments that are there, would take
-// files, too, that were removed and that a crash brought back. A missing newest segment does not show in the chain,
-// so that is compared with the manifest.
+// files, too, that were removed and that a crash brought back: the removal of a name is not synced. A missing newest
+// segment does not show in the chain, so that is compared with the manifest.
+//
+// A segment ends where the next one begins; only the end of the last one has to be found by reading it (recoverLast).
 func (l *Log) chain(there []int64, known entry) error {
 	next := there[len(there)-1]
 	if next < known.newest {
@@ -340,6 +359,9 @@ func (l *Log) chain(there []int64, known entry) error {
 // history is a warning.
 //
 //	complete  ⇔  s.after ≤ max(checkpoint, firstRevision)
+//
+// If it is not complete, the manifest tells which file to name in the error: a checkpoint that is newer than the one
+// found, or the segment before s.
 func (l *Log) checkStart(s *segment, known entry) error {
 	complete := s.after <= max(l.checkpoint, firstRevision)
 	switch {
@@ -370,6 +392,7 @@ const (
 	checkpointMagic = "PLINTH-B"
 )
 
+// appendFileHeader appends the payload of the header of a file: the magic, the version of its format, and numbers.
 func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
 	b = binary.LittleEndian.AppendUint32(append(b, magic...), fileFormatVersion)
 	for _, n := range numbers {
@@ -378,7 +401,7 @@ func appendFileHeader(b []byte, magic string, numbers ...int64) []byte {
 	return b
 }
 
-// parseFileHeader reads a header that appendFileHeader wrote, with as many numbers.
+// parseFileHeader parses a header that appendFileHeader wrote, with as many numbers.
 func parseFileHeader(file string, header []byte, magic string, numbers ...*int64) error {
 	b, ok := bytes.CutPrefix(header, []byte(magic))
 	if !ok || len(b) < 4 {
@@ -423,6 +446,7 @@ func (l *Log) readHeader(after int64) (*segment, error) {
 	return s, s.stat(f)
 }
 
+// stat sets the size of a segment from its file. That of the last one includes preallocated zeros.
 func (s *segment) stat(f vfs.File) error {
 	info, err := f.Stat()
 	if err == nil {
@@ -454,9 +478,11 @@ func (l *Log) removeStale(segments, checkpoints []int64, unfinished []string) er
 	return nil
 }
 
-// privateFS creates files that only their owner may read.
+// privateFS creates files that only their owner may read: they hold Secrets. The vfs creates files with the mode 0666
+// and the umask of the process.
 type privateFS struct{ vfs.FS }
 
+// Create implements vfs.FS.
 func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := p.FS.Create(name, category)
 	if err != nil {
@@ -468,6 +494,7 @@ func (p privateFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File
 	return f, nil
 }
 
+// Lock implements vfs.FS.
 func (p privateFS) Lock(name string) (io.Closer, error) {
 	c, err := p.FS.Lock(name)
 	if err != nil {

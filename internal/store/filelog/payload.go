@@ -37,9 +37,11 @@ type versionMeta struct {
 	form   uint64 // store.Sidecar.Form
 }
 
+// metaOf is what the log stores of a sidecar. Everything else in it is computed again by Config.Describe.
 func metaOf(sc *store.Sidecar) versionMeta { return versionMeta{expire: sc.Expire, form: sc.Form} }
 
-// flags returns which of the two are set, given the flags that stand for an expiry and a form.
+// flags returns which of the two are set, as flags: expires and form are the flags that stand for them, which differ
+// for the new and the old version of a record.
 func (s versionMeta) flags(expires, form byte) (flags byte) {
 	if !s.expire.IsZero() {
 		flags |= expires
@@ -50,7 +52,7 @@ func (s versionMeta) flags(expires, form byte) (flags byte) {
 	return flags
 }
 
-// append appends the parts that are set in flags.
+// append appends those parts whose flag is set: 0 to 10 bytes for an expiry, 8 for a form.
 func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 	if flags&expires != 0 {
 		b = binary.AppendVarint(b, s.expire.UnixNano())
@@ -64,6 +66,9 @@ func (s versionMeta) append(b []byte, flags, expires, form byte) []byte {
 // appendCommit appends the payload of a commit. parser.commitOf is its inverse:
 //
 //	commitOf(appendCommit(nil, c)) = c, but for what a sidecar has besides Expire and Form
+//
+// A payload is: kind, revision, time, number of records, and the records. The revisions of the records follow from
+// that of the commit and are not stored. A commit is one frame, so it is in the log as a whole or not at all.
 func appendCommit(b []byte, c *store.Commit) []byte {
 	b = append(b, payloadCommit)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
@@ -75,6 +80,19 @@ func appendCommit(b []byte, c *store.Commit) []byte {
 	return b
 }
 
+// appendRecord appends one record:
+//
+//	flags  resource  name  [expiry]  [form]  [data of the new version]
+//	       [revision of the old version  [expiry]  [form]  head  tail  middle]
+//
+// The old version is stored, and not only named by its revision, so that a watch with a selector finds out without a
+// look-up whether an object enters or leaves its selection: the version before may have left the log. Written in full
+// it would double the log. Most updates change a few bytes in the middle, so what both versions share at their ends
+// is written once:
+//
+//	old = new[:head] + middle + new[len(new)-tail:],  head + tail ≤ min(len(old), len(new))
+//
+// A deletion has no new version; then head and tail are 0 and middle is all of the old one.
 func appendRecord(b []byte, r *store.Record) []byte {
 	var flags byte
 	var is, was versionMeta
@@ -100,12 +118,9 @@ func appendRecord(b []byte, r *store.Record) []byte {
 		b = appendBytes(b, data)
 	}
 	if r.Old != nil {
-		// With the old version in the record, a watch with a selector finds out without a look-up whether an
-		// object enters or leaves its selection. Written in full it would double the log. Most updates change
-		// a few bytes in the middle, so what both versions share at their ends is written once:
-		//	old = data[:head] + middle + data[len(data)-tail:]
 		old := r.Old.Data
 		head := commonPrefix(old, data)
+		// Of what the head leaves over, so that head and tail do not overlap in either version.
 		tail := commonSuffix(old[head:], data[head:])
 		b = binary.AppendUvarint(b, uint64(r.Old.Revision))
 		b = was.append(b, flags, oldExpires, oldForm)
@@ -116,7 +131,8 @@ func appendRecord(b []byte, r *store.Record) []byte {
 	return b
 }
 
-// appendVersion appends one version of a checkpoint.
+// appendVersion appends one version of a checkpoint: flags, resource, name, revision, expiry, form, data. There is no
+// old version: a checkpoint is a state and has no history.
 func appendVersion(b []byte, v *store.Version) []byte {
 	is := metaOf(v.Sidecar)
 	flags := is.flags(newExpires, newForm)
@@ -128,7 +144,7 @@ func appendVersion(b []byte, v *store.Version) []byte {
 	return appendBytes(b, v.Data)
 }
 
-// appendHead appends the first payload of a checkpoint.
+// appendHead appends the first payload of a checkpoint: its revision, and how far the history reaches back.
 func appendHead(b []byte, c *store.Checkpoint) []byte {
 	b = append(b, payloadHead)
 	b = binary.AppendUvarint(b, uint64(c.Revision))
@@ -143,6 +159,7 @@ func appendHead(b []byte, c *store.Checkpoint) []byte {
 	return b
 }
 
+// appendString and appendBytes append a length and the bytes.
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -153,7 +170,8 @@ func appendBytes(b, s []byte) []byte {
 
 // commonPrefix and commonSuffix return how many bytes two versions share at an end. They compare eight bytes at a
 // time, as they run over all bytes of every update: the first difference is where the XOR of two words has its first
-// bit that is set.
+// bit that is set. Words are read as little-endian, so the first byte of a prefix is in the lowest bits, and the last
+// byte of a suffix in the highest ones.
 func commonPrefix(a, b []byte) int {
 	n, i := min(len(a), len(b)), 0
 	for ; i+8 <= n; i += 8 {
@@ -180,7 +198,8 @@ func commonSuffix(a, b []byte) int {
 	return i
 }
 
-// checkPayload fails unless a payload reads back as the commit of which it was made.
+// checkPayload fails unless a payload reads back as the commit of which it was made. It runs for every commit where
+// assertions are on, before the commit is written.
 func checkPayload(payload []byte, c *store.Commit) {
 	var p parser
 	have, err := p.commitOf(payload)
@@ -203,6 +222,7 @@ func checkPayload(payload []byte, c *store.Commit) {
 	}
 }
 
+// errPayload is the error for a payload that was written like this, since its checksum holds, and makes no sense.
 var errPayload = errors.New("its checksum holds, but its payload does not parse")
 
 // parseKind reads the first byte of a payload, its kind, which must be the one expected.
@@ -225,8 +245,11 @@ type commitHeader struct {
 	count      int
 }
 
+// first is the first revision of the commit; one without records has a single revision.
 func (h commitHeader) first() int64 { return h.last - int64(max(1, h.count)) + 1 }
 
+// parseCommitHeader parses the beginning of the payload of a commit, and returns the decoder of the rest. A reader
+// that skips commits needs no more.
 func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 	if d, err = parseKind(payload, payloadCommit); err != nil {
 		return h, d, err
@@ -241,13 +264,16 @@ func parseCommitHeader(payload []byte) (h commitHeader, d decoder, err error) {
 // one: it is lent, in the sense of store.Log.
 //
 //	what the last call returned is valid until the next call
+//
+// One goroutine uses a parser. The buffers grow to the largest commit, except that old is given up beyond maxOldKept.
 type parser struct {
 	commit  store.Commit
 	buffers []*recordBuffer
 	old     []byte // the old versions, put together from their parts
 }
 
-// recordBuffer is the memory of one record.
+// recordBuffer is the memory of one record: it, both versions and both sidecars. Buffers are allocated one by one, so
+// that pointers to them stay valid when the list of them grows.
 type recordBuffer struct {
 	record   store.Record
 	new, old store.Version
@@ -257,6 +283,7 @@ type recordBuffer struct {
 // maxOldKept is up to which size parser.old is reused.
 const maxOldKept = 1 << 20
 
+// commitOf parses the payload of a commit. The error is errPayload, or that of parseKind.
 func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 	h, d, err := parseCommitHeader(payload)
 	if err != nil {
@@ -285,7 +312,7 @@ func (p *parser) commitOf(payload []byte) (*store.Commit, error) {
 	return c, nil
 }
 
-// record parses one change.
+// record parses one change. What does not parse sets d.bad, and the caller drops the record.
 func (p *parser) record(d *decoder, m *recordBuffer) {
 	r := &m.record
 	flags := d.byte()
@@ -306,20 +333,21 @@ func (p *parser) record(d *decoder, m *recordBuffer) {
 		m.was.Form = m.is.Form
 	}
 	head, tail, middle := int(d.uvarint()), int(d.uvarint()), d.bytes()
-	// Else a damaged payload with a correct checksum would read beyond the new version.
+	// A payload with a correct checksum may still be wrong, and must not make the parser read beyond the new version.
 	if head > len(data) || tail > len(data)-head {
 		d.bad = true
 		return
 	}
-	// p.old may be moved when it grows, which leaves versions before in the old memory: they stay valid, as
-	// nothing writes to that.
+	// When p.old grows, append may move it. The old versions of earlier records then stay in the memory before the
+	// move, to which nothing is written any more. The capacity is cut, so that nobody can append into the next one.
 	begin := len(p.old)
 	p.old = append(append(append(p.old, data[:head]...), middle...), data[len(data)-tail:]...)
 	r.Old = &m.old
 	m.old = store.Version{Key: r.Key, Revision: revision, Data: p.old[begin:len(p.old):len(p.old)], Sidecar: &m.was}
 }
 
-// versions yields the versions in a payload of a checkpoint. enough is true when yield returned false.
+// versions yields the versions in a payload of a checkpoint, each in the same memory. enough is true when yield
+// returned false.
 func (p *parser) versions(payload []byte, yield func(*store.Version) bool) (enough bool, err error) {
 	d, err := parseKind(payload, payloadVersions)
 	if err != nil {
@@ -376,6 +404,7 @@ type decoder struct {
 	bad bool
 }
 
+// byte reads one byte.
 func (d *decoder) byte() byte {
 	if len(d.b) == 0 {
 		d.bad = true
@@ -386,6 +415,7 @@ func (d *decoder) byte() byte {
 	return c
 }
 
+// uvarint reads a number that is not negative. One beyond 63 bits is bad: revisions and sizes are int64.
 func (d *decoder) uvarint() uint64 {
 	v, n := binary.Uvarint(d.b)
 	if n <= 0 || int64(v) < 0 {
@@ -396,6 +426,7 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
+// varint reads a signed number, such as a time.
 func (d *decoder) varint() int64 {
 	v, n := binary.Varint(d.b)
 	if n <= 0 {
@@ -415,6 +446,7 @@ func (d *decoder) count() (int, error) {
 	return int(n), nil
 }
 
+// bytes reads a length and as many bytes, which it does not copy.
 func (d *decoder) bytes() []byte {
 	n := d.uvarint()
 	if n > uint64(len(d.b)) {
@@ -426,7 +458,8 @@ func (d *decoder) bytes() []byte {
 	return b
 }
 
-// key returns a key whose strings point into the payload, so it is lent, too.
+// key returns a key whose strings point into the payload, so it is lent, too. A string must not change while it is in
+// use; the payload does not, until the next frame is read.
 func (d *decoder) key() store.Key {
 	resource, name := d.bytes(), d.bytes()
 	return store.Key{
@@ -446,6 +479,7 @@ func (d *decoder) meta(flags, expires, form byte) (s store.Sidecar) {
 	return s
 }
 
+// uint64 reads a number of eight bytes: a hash would mostly take more as a varint.
 func (d *decoder) uint64() uint64 {
 	if len(d.b) < 8 {
 		d.bad = true

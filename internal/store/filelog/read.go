@@ -19,7 +19,11 @@ var errGone = errors.New("segment is gone")
 //	the commits yielded have the revisions after+1 to s.end, without gaps; the first may have begun before
 //
 // The index tells where to start. A segment that was opened from disk has none yet; what is read is entered, and kept
-// for the next reader.
+// for the next reader. Reading stops at s.end, not at the end of the file: behind it there may be frames of an Append
+// that runs.
+//
+// No lock is held. The file cannot change up to s.size; if Compact removes it after it was opened, it is still there
+// for this reader.
 func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.Commit) error) error {
 	file := l.path(segmentName(s.after))
 	f, err := l.fs.Open(file)
@@ -31,9 +35,11 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	}
 	defer f.Close()
 	start := s.index.find(after)
+	// Clipped: entries that are added must not overwrite those of another reader, which has the same slice.
 	index := slices.Clip(s.index)
 	defer func() { l.keepIndex(s.after, index) }()
 	r := newReader(f, start, s.size)
+	// A reader that starts in the middle does not know which commit comes before the first one that it meets.
 	last := int64(-1)
 	if start == 0 {
 		last = s.after
@@ -50,6 +56,7 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 			continue
 		}
 		first, why := fr.follows(last)
+		// The first commit must not begin after what the index promised.
 		if why == nil && last < 0 && first > after+1 {
 			why = fmt.Errorf("commit %d follows commit %d", first, after)
 		}
@@ -74,7 +81,8 @@ func (l *Log) readCommits(s *segment, after int64, p *parser, yield func(*store.
 	}
 }
 
-// keepIndex stores the index of a segment that was read, if it knows more than the one that is there.
+// keepIndex stores the index of a segment that was read, if it knows more than the one that is there. The segment may
+// have been removed meanwhile; then nothing is stored.
 func (l *Log) keepIndex(after int64, index sparseIndex) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,6 +26,13 @@ import (
 //	commits of the new segment = those that read back and begin at or after proven
 //
 // So every commit that Open finds is on the disk when it returns, whether it was acknowledged or not.
+//
+// Example: commits 5, 6 and 7 end the segment, and the frame of 6 does not read back. If 6 and 7 were written by one
+// Append, both frames have the synced offset at which 6 begins: nothing says that they were synced, so power was lost
+// before the sync, and both are dropped. If 7 was written by the next Append, its synced offset is where 6 ends: 6
+// was synced and so acknowledged, and Open returns an error.
+//
+// The cost is one pass over the segment, and one over what follows a bad frame.
 func (l *Log) recoverLast(synced int64) error {
 	last := l.segments[len(l.segments)-1]
 	file := l.path(segmentName(last.after))
@@ -38,7 +45,7 @@ func (l *Log) recoverLast(synced int64) error {
 	// revision is that of the last commit that begins before proven.
 	var proven, revision int64 = 0, last.after
 	type seen struct{ offset, revision int64 }
-	var unproven []seen
+	var unproven []seen // the commits that begin at or after proven, in order
 	// prove records that the file was synced up to an offset: commits that begin before it are proven.
 	prove := func(synced int64) {
 		for len(unproven) > 0 && unproven[0].offset < synced {
@@ -108,9 +115,9 @@ func (l *Log) recoverLast(synced int64) error {
 	return l.begin(s, newReader(f, 0, end))
 }
 
-// checkBroken returns an error if a frame of the last segment that does not read back is damage. Otherwise the write
-// was not finished, and the frame is dropped with all that follows. If all of that is zeros, it is no frame, but the
-// preallocated end of the file, and there is nothing to report.
+// checkBroken returns an error if a frame of the last segment that does not read back is damage; synced says that
+// there is evidence already. Otherwise the write was not finished, and the frame is dropped with all that follows. If
+// all of that is zeros, it is no frame, but the preallocated end of the file, and there is nothing to report.
 func (l *Log) checkBroken(f vfs.File, file string, offset int64, last *segment, synced bool) error {
 	if !synced {
 		var err error
@@ -147,7 +154,7 @@ func allZero(r io.Reader) (bool, error) {
 	}
 }
 
-// begin makes s the active segment, with the commits from old that belong in it.
+// begin makes s the active segment, with the commits from old that belong in it. The caller is alone.
 func (l *Log) begin(s *segment, old *reader) error {
 	w, err := l.create(s, old)
 	if err != nil {
@@ -158,7 +165,8 @@ func (l *Log) begin(s *segment, old *reader) error {
 	return nil
 }
 
-// create writes the file of a new segment s. It copies those commits of s into it that old has; nil has none.
+// create writes the file of a new segment s. It copies those commits of s into it that old has; nil has none. The
+// file gets its name when they are synced, as in install, but stays open to be written to.
 func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	name := segmentName(s.after)
 	f, err := l.fs.Create(l.path(name+tmpSuffix), vfs.WriteCategoryUnspecified)
@@ -178,7 +186,9 @@ func (l *Log) create(s *segment, old *reader) (*writer, error) {
 	return w, nil
 }
 
-// begin writes the header of a segment and the commits of old, and syncs them.
+// begin writes the header of a segment and the commits of old, and syncs them. It reads old a second time: to keep
+// its commits in memory after the first would take as much memory as a segment, and a commit that does not read back
+// now is an error.
 func (w *writer) begin(old *reader) error {
 	s := w.segment
 	if err := w.frame(frameSegment, 0, s.after, appendFileHeader(nil, segmentMagic, s.after, s.previous)); err != nil {

@@ -2,7 +2,8 @@ package filelog
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// noSyncFS is a file system on which a sync does nothing: see Options.NoSync.
+// noSyncFS is a file system on which a sync does nothing: see Options.NoSync. Everything else is the same, the order
+// of writes included, so a log that was written without syncs has the same format.
 type noSyncFS struct{ vfs.FS }
 
 func (u noSyncFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
@@ -16,6 +17,7 @@ func (u noSyncFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opt
 
 func (u noSyncFS) OpenDir(name string) (vfs.File, error) { return withoutSync(u.FS.OpenDir(name)) }
 
+// withoutSync wraps what a function returned that opens a file.
 func withoutSync(f vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
@@ -23,6 +25,7 @@ func withoutSync(f vfs.File, err error) (vfs.File, error) {
 	return noSyncFile{f}, nil
 }
 
+// noSyncFile is a file whose syncs do nothing.
 type noSyncFile struct{ vfs.File }
 
 func (noSyncFile) Sync() error                { return nil }

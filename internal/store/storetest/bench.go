@@ -36,8 +36,8 @@ func objects(n int) [][]byte {
 // quick is a sidecar that costs nothing: what a real one costs is not the store's.
 func quick(store.Key, []byte) *store.Sidecar { return &store.Sidecar{} }
 
-func benchBox(b *testing.B, backend Backend) *box {
-	return newBox(b, backend, func(c *store.Config) { c.Describe = quick })
+func benchStore(b *testing.B, backend Backend, configure ...func(*store.Config)) *testStore {
+	return newStore(b, backend, append(configure, func(c *store.Config) { c.Describe = quick })...)
 }
 
 // cpu is the processor time that this process took so far.
@@ -60,7 +60,7 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 	for _, writers := range []int{1, 32} {
 		run := func(name string, change func(i int) store.Change) {
 			b.Run(fmt.Sprintf("%s/writers=%d", name, writers), func(b *testing.B) {
-				x := benchBox(b, backend)
+				x := benchStore(b, backend)
 				var at atomic.Int64
 				var wait sync.WaitGroup
 				b.ReportAllocs()
@@ -105,7 +105,7 @@ func BenchmarkCommit(b *testing.B, backend Backend) {
 }
 
 // fill creates n objects.
-func (x *box) fill(n int) {
+func (x *testStore) fill(n int) {
 	data := objects(1000)
 	for i := 0; i < n; i += 50 {
 		var changes []store.Change
@@ -119,7 +119,7 @@ func (x *box) fill(n int) {
 
 // BenchmarkGet reads single objects of 10,000.
 func BenchmarkGet(b *testing.B, backend Backend) {
-	x := benchBox(b, backend)
+	x := benchStore(b, backend)
 	x.fill(10000)
 	keys := make([]store.Key, 10000)
 	for i := range keys {
@@ -138,7 +138,7 @@ func BenchmarkGet(b *testing.B, backend Backend) {
 // BenchmarkDependents finds the ten dependents of an owner among 10,000 objects, and those of an object that owns
 // nothing.
 func BenchmarkDependents(b *testing.B, backend Backend) {
-	x := benchBox(b, backend)
+	x := benchStore(b, backend)
 	x.fill(9000)
 	for i := range 1000 {
 		x.commit(store.Change{
@@ -165,7 +165,7 @@ func BenchmarkDependents(b *testing.B, backend Backend) {
 
 // BenchmarkSnapshotList lists 5,000 objects: of now, with a write between lists, and of a while ago.
 func BenchmarkSnapshotList(b *testing.B, backend Backend) {
-	x := benchBox(b, backend)
+	x := benchStore(b, backend)
 	x.fill(5000)
 	list := func(b *testing.B, revision int64) {
 		sn := x.snapshot(revision, "/pods")
@@ -210,11 +210,18 @@ func BenchmarkSnapshotList(b *testing.B, backend Backend) {
 }
 
 // BenchmarkWatchFanout has 200 cursors follow 8 writers. An operation is one event delivered.
+//
+// The window holds all events of the run. With the default one the cursors of a store in memory are lost: a wake-up may
+// be delayed by the throttle for 20 ms, in which writers that wait for no disk write more than the 16 MiB of history that
+// memory holds, and a log in memory has nothing older.
 func BenchmarkWatchFanout(b *testing.B, backend Backend) {
-	const watchers, writers = 200, 8
-	x := benchBox(b, backend)
-	data := object(1)[:1300]
+	const watchers, writers, size = 200, 8, 1300
 	events := max(1, b.N/watchers)
+	x := benchStore(b, backend, func(c *store.Config) {
+		c.MemoryHistoryBytes = int64(events+1) * 2 * size
+		c.HistoryBytes = 2 * c.MemoryHistoryBytes
+	})
+	data := object(1)[:size]
 	var wait sync.WaitGroup
 	var waits atomic.Int64
 	for range watchers {
@@ -252,7 +259,7 @@ func BenchmarkWatchFanout(b *testing.B, backend Backend) {
 
 // BenchmarkReopen10k opens a store of 10,000 objects of 4 kB.
 func BenchmarkReopen10k(b *testing.B, backend Backend) {
-	x := benchBox(b, backend)
+	x := benchStore(b, backend)
 	if !backend.Durable {
 		b.Log("a log in memory has nothing to reopen")
 		return

@@ -16,17 +16,17 @@ import (
 func TestForeignWriter(t *testing.T) { Run(t, Foreign) }
 
 // replicas opens several stores on one cluster.
-func replicas(t *testing.T, n int, configure ...func(*store.Config)) (boxes []*box, writers []*Replica) {
+func replicas(t *testing.T, n int, configure ...func(*store.Config)) (stores []*testStore, writers []*Replica) {
 	t.Helper()
 	c := NewCluster(nil)
 	for range n {
 		x, r := join(t, c, configure...)
-		boxes, writers = append(boxes, x), append(writers, r)
+		stores, writers = append(stores, x), append(writers, r)
 	}
-	return boxes, writers
+	return stores, writers
 }
 
-func join(t *testing.T, c *Cluster, configure ...func(*store.Config)) (*box, *Replica) {
+func join(t *testing.T, c *Cluster, configure ...func(*store.Config)) (*testStore, *Replica) {
 	t.Helper()
 	config := store.Config{Describe: Describe}
 	for _, f := range configure {
@@ -37,15 +37,15 @@ func join(t *testing.T, c *Cluster, configure ...func(*store.Config)) (*box, *Re
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return &box{Store: s, t: t, config: config}, r
+	return &testStore{Store: s, t: t, config: config}, r
 }
 
 // What a replica knows may be old, and it says so; to be sure, it finds out.
 //
 // SPEC: STORE-2
 func TestStaleReads(t *testing.T) {
-	boxes, writers := replicas(t, 2)
-	a, b := boxes[0], boxes[1]
+	stores, writers := replicas(t, 2)
+	a, b := stores[0], stores[1]
 	a.put(pod("p"), "1")
 	writers[0].Hold(true)
 	last := b.put(pod("p"), "2")
@@ -70,14 +70,14 @@ func TestStaleReads(t *testing.T) {
 //
 // SPEC: STORE-2, WRITE-2
 func TestConflictsOfOthers(t *testing.T) {
-	boxes, writers := replicas(t, 3)
+	stores, writers := replicas(t, 3)
 	for _, w := range writers {
 		w.Hold(true)
 	}
 	const rounds = 60
 	var lost, won atomic.Int64
 	var wait sync.WaitGroup
-	for _, x := range boxes {
+	for _, x := range stores {
 		wait.Go(func() {
 			for n := 0; n < rounds; {
 				before, _ := x.Get(pod("n"))
@@ -112,7 +112,7 @@ func TestConflictsOfOthers(t *testing.T) {
 	if won.Load() != 3*rounds || lost.Load() > 2*won.Load() {
 		t.Errorf("%d commits and %d conflicts: somebody lost twice to one version", won.Load(), lost.Load())
 	}
-	v, _, err := boxes[0].Live(t.Context(), pod("n"), true)
+	v, _, err := stores[0].Live(t.Context(), pod("n"), true)
 	if err != nil || string(v.Data) != strconv.Itoa(3*rounds) {
 		t.Errorf("%s, %v", v.Data, err)
 	}
@@ -122,10 +122,10 @@ func TestConflictsOfOthers(t *testing.T) {
 //
 // SPEC: STORE-2, WATCH-1
 func TestReplicasTellTheSame(t *testing.T) {
-	boxes, _ := replicas(t, 3)
-	w := newTwin()
+	stores, _ := replicas(t, 3)
+	m := newModel()
 	cursors := make([]*store.Cursor, 3)
-	for i, x := range boxes {
+	for i, x := range stores {
 		cursors[i] = x.watchAll(1)
 	}
 	play := func(from, to int) {
@@ -138,30 +138,30 @@ func TestReplicasTellTheSame(t *testing.T) {
 			if i%3 > 0 {
 				changes[1].Data = []byte(strconv.Itoa(i))
 			}
-			boxes[i%3].commit(changes...)
-			w.commit(changes)
+			stores[i%3].commit(changes...)
+			m.commit(changes)
 		}
 	}
-	same := func(x *box, c *store.Cursor, after int64) {
+	same := func(x *testStore, c *store.Cursor, after int64) {
 		t.Helper()
-		if err := x.WaitFor(t.Context(), w.revision); err != nil {
+		if err := x.WaitFor(t.Context(), m.revision); err != nil {
 			t.Fatal(err)
 		}
-		if have, want := drain(t, c), w.history("", "", "", after, w.revision); have != want {
+		if have, want := drain(t, c), m.history("", "", "", after, m.revision); have != want {
 			t.Errorf("%s\nshould be\n%s", have, want)
 		}
 		for _, word := range words {
-			if have, want := dependents(t, x, word), w.dependents(word); have != want {
+			if have, want := dependents(t, x, word), m.dependents(word); have != want {
 				t.Errorf("%s has the dependents\n%s\nshould be\n%s", word, have, want)
 			}
 		}
 	}
 	play(0, 60)
-	for i, x := range boxes {
+	for i, x := range stores {
 		same(x, cursors[i], 1)
 	}
-	late, _ := join(t, boxes[0].Writer.(*Replica).cluster)
-	before := w.revision
+	late, _ := join(t, stores[0].Writer.(*Replica).cluster)
+	before := m.revision
 	cursor := late.watchAll(before)
 	if _, err := late.WatchAll(before - 1); err != store.ErrCompacted {
 		t.Errorf("it has no history, and a watch from before it came: %v", err)

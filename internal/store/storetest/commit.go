@@ -16,7 +16,7 @@ import (
 //
 // SPEC: LIST-1
 func testEmpty(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	if x.Revision() != 1 {
 		t.Fatalf("a new store is at revision %d", x.Revision())
 	}
@@ -37,7 +37,7 @@ func testEmpty(t *testing.T, b Backend) {
 
 // SPEC: STORE-1
 func testCommit(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	for i, want := range []string{"2 +/pods/a=one\n", "3 ~/pods/a=one→two\n", "4 ~/pods/a=two→two\n"} {
 		data := []string{"one", "two", "two"}[i]
@@ -76,7 +76,7 @@ func testCommit(t *testing.T, b Backend) {
 //
 // SPEC: STORE-1, WATCH-1
 func testCommitOfSeveralKeys(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	var changes []store.Change
 	for i := range 200 {
@@ -137,7 +137,7 @@ func testCommitOfSeveralKeys(t *testing.T, b Backend) {
 //
 // SPEC: LIST-4
 func testNameOrder(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	for _, name := range []string{"b/x", "a/x", "a-b/x", "a", "a0", "a/", "é/x", "a/y"} {
 		x.put(pod(name), "")
 	}
@@ -171,7 +171,7 @@ func testNameOrder(t *testing.T, b Backend) {
 }
 
 func testPrecondition(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	x.put(pod("there"), "1")
 	x.put(pod("gone"), "2")
 	x.commit(store.Change{Key: pod("gone")})
@@ -209,7 +209,7 @@ func testPrecondition(t *testing.T, b Backend) {
 //
 // SPEC: STORE-1
 func testPreconditionRace(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	for round := range 50 {
 		k := pod(fmt.Sprint("p", round))
 		var won atomic.Int64
@@ -246,7 +246,7 @@ func testPreconditionRace(t *testing.T, b Backend) {
 //
 // SPEC: STORE-2
 func testLive(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	live := func(k store.Key, sure bool) (*store.Version, bool) {
 		t.Helper()
 		v, current, err := x.Live(context.Background(), k, sure)
@@ -298,7 +298,7 @@ func revisionOf(v *store.Version) int64 {
 //
 // SPEC: STORE-1, WATCH-1
 func testParallelCounters(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	const writers, rounds, counters = 8, 60, 3
 	var wait sync.WaitGroup
 	for w := range writers {
@@ -346,7 +346,7 @@ func testParallelCounters(t *testing.T, b Backend) {
 }
 
 func testClose(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	c := x.watch("/pods", "", 1)
 	ended := make(chan error, 2)
 	go func() { _, err := c.Next(context.Background()); ended <- err }()
@@ -403,7 +403,7 @@ func testClose(t *testing.T, b Backend) {
 
 // testAbandoned: who gives up waiting for a commit does not hold up the others.
 func testAbandoned(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	var wait sync.WaitGroup
@@ -432,7 +432,7 @@ func facts(k store.Key, data, uid string, form uint64, deleting bool) store.Chan
 //
 // SPEC: URI-5, STORE-1
 func testFence(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	ns := store.Key{Resource: "/namespaces", Name: "n"}
 	fenced := func(v *store.Version) error {
 		_, err := x.Commit(context.Background(), []store.Precondition{store.Fence(v)}, nil)
@@ -467,7 +467,7 @@ func testFence(t *testing.T, b Backend) {
 //
 // SPEC: URI-5
 func testFenceRace(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	ns := store.Key{Resource: "/namespaces", Name: "n"}
 	x.commit(facts(ns, "1", "u1", 0, false))
 	v, _ := x.Get(ns)
@@ -516,7 +516,7 @@ func testFenceRace(t *testing.T, b Backend) {
 //
 // SPEC: STORE-1
 func testCounter(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	const writers, tries, limit = 16, 20, 100
 	number := func() int64 {
 		v, _ := x.Get(store.Key{Resource: store.Counters, Name: "pods"})

@@ -23,7 +23,7 @@ func expiring(k store.Key, data string, at time.Time) store.Change {
 // SPEC: URI-10
 func testExpiry(t *testing.T, b Backend) {
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) { config.Now = c.Now })
+	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
 	x.commit(expiring(event("soon"), "1", c.Now().Add(time.Minute)))
 	x.commit(expiring(event("late"), "2", c.Now().Add(time.Hour)))
 	x.put(event("never"), "3")
@@ -69,7 +69,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 		return
 	}
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) { config.Now, config.CompactBytes = c.Now, 1 })
+	x := newStore(t, b, func(config *store.Config) { config.Now, config.CompactBytes = c.Now, 1 })
 	at := c.Now().Add(time.Minute).Add(123456789)
 	x.commit(expiring(event("a"), "1", at))
 	x.commit(expiring(event("b"), "2", at.Add(time.Minute)))
@@ -102,7 +102,7 @@ func testExpiryReopen(t *testing.T, b Backend) {
 // SPEC: URI-10
 func testExpiryOverwritten(t *testing.T, b Backend) {
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) { config.Now = c.Now })
+	x := newStore(t, b, func(config *store.Config) { config.Now = c.Now })
 	x.commit(expiring(event("longer"), "1", c.Now().Add(time.Minute)))
 	x.commit(expiring(event("longer"), "2", c.Now().Add(time.Hour)))
 	x.commit(expiring(event("shorter"), "1", c.Now().Add(time.Hour)))

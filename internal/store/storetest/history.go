@@ -17,35 +17,35 @@ var (
 	namespaces = []string{"a/", "a-b/", "b/", ""}
 )
 
-// player drives a store and its twin with the same random operations.
-type player struct {
+// workload drives a store and its model with the same random operations.
+type workload struct {
 	t    *testing.T
-	x    *box
-	w    *twin
+	x    *testStore
+	m    *model
 	rng  *rand.Rand
 	curs []*follower
 }
 
-// follower is a cursor that is read now and then, and what it should have said by then. The resource of one over all
-// is "".
+// follower is a cursor that is read from time to time, with what it follows: a resource, "" for all, a prefix, and the
+// word of a term.
 type follower struct {
 	c                       *store.Cursor
 	resource, prefix, first string
 	after                   int64 // compared up to here
 }
 
-func (p *player) pick(list []string) string { return list[p.rng.IntN(len(list))] }
+func (p *workload) pick(list []string) string { return list[p.rng.IntN(len(list))] }
 
-func (p *player) key() store.Key {
+func (p *workload) key() store.Key {
 	return store.Key{Resource: p.pick(resources),
 		Name: p.pick(namespaces) + string(rune('p'+p.rng.IntN(6))) + strings.Repeat("x", p.rng.IntN(2))}
 }
 
-func (p *player) prefix() string {
+func (p *workload) prefix() string {
 	return p.pick([]string{"", "", "a", "a/", "a-b/", "b/", "b/p", "q", "zz"})
 }
 
-func (p *player) data() []byte {
+func (p *workload) data() []byte {
 	b := []byte{}
 	for range p.rng.IntN(12) {
 		b = append(b, p.pick(words)+" "...)
@@ -53,7 +53,7 @@ func (p *player) data() []byte {
 	return b
 }
 
-// testHistory compares random histories with a twin, with a window that holds all of them.
+// testHistory compares random histories with a model, with a window that holds all of them.
 //
 // SPEC: LIST-1, LIST-4, WATCH-1, WATCH-3, WATCH-7
 func testHistory(t *testing.T, b Backend) {
@@ -80,7 +80,7 @@ func testHistoryInLog(t *testing.T, b Backend) {
 }
 
 func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store.Config)) {
-	p := &player{t: t, x: newBox(t, b, configure), w: newTwin(), rng: rand.New(rand.NewPCG(seed, 1))}
+	p := &workload{t: t, x: newStore(t, b, configure), m: newModel(), rng: rand.New(rand.NewPCG(seed, 1))}
 	for range steps {
 		switch n := p.rng.IntN(100); {
 		case n < 55:
@@ -104,8 +104,8 @@ func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store
 		default:
 			p.time()
 		}
-		if p.x.Revision() != p.w.revision {
-			t.Fatalf("revision is %d, should be %d", p.x.Revision(), p.w.revision)
+		if p.x.Revision() != p.m.revision {
+			t.Fatalf("revision is %d, should be %d", p.x.Revision(), p.m.revision)
 		}
 	}
 	for range 3 * len(p.curs) {
@@ -121,7 +121,7 @@ func play(t *testing.T, b Backend, seed uint64, steps int, configure func(*store
 	}
 }
 
-func (p *player) commit() {
+func (p *workload) commit() {
 	var pre []store.Precondition
 	var changes []store.Change
 	holds := true
@@ -140,7 +140,7 @@ func (p *player) commit() {
 		}
 		changes = append(changes, ch)
 		if p.rng.IntN(2) == 0 {
-			_, since, _ := p.w.get(k, p.w.revision)
+			_, since, _ := p.m.get(k, p.m.revision)
 			if p.rng.IntN(5) == 0 {
 				since, holds = since+1, false
 			}
@@ -158,20 +158,20 @@ func (p *player) commit() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.w.commit(changes)
-	if revision != p.w.revision {
-		p.t.Fatalf("commit has revision %d, should have %d", revision, p.w.revision)
+	p.m.commit(changes)
+	if revision != p.m.revision {
+		p.t.Fatalf("commit has revision %d, should have %d", revision, p.m.revision)
 	}
 }
 
-func (p *player) get() {
+func (p *workload) get() {
 	k := p.key()
-	data, since, ok := p.w.get(k, p.w.revision)
+	data, since, ok := p.m.get(k, p.m.revision)
 	v, found := p.x.Get(k)
 	p.same(k, v, found, data, since, ok)
 }
 
-func (p *player) same(k store.Key, v *store.Version, found bool, data string, since int64, ok bool) {
+func (p *workload) same(k store.Key, v *store.Version, found bool, data string, since int64, ok bool) {
 	p.t.Helper()
 	if found != ok {
 		p.t.Fatalf("%s is there: %t, should be %t", k, found, ok)
@@ -185,12 +185,12 @@ func (p *player) same(k store.Key, v *store.Version, found bool, data string, si
 }
 
 // past is a revision between the horizon and now, and sometimes a little outside.
-func (p *player) past() int64 {
+func (p *workload) past() int64 {
 	h := p.x.Stats().Horizon
-	return h - 2 + p.rng.Int64N(p.w.revision-h+4)
+	return h - 2 + p.rng.Int64N(p.m.revision-h+4)
 }
 
-func (p *player) list() {
+func (p *workload) list() {
 	revision, resource, prefix, from := p.past(), p.pick(resources), p.prefix(), ""
 	if p.rng.IntN(2) == 0 {
 		from = p.key().Name
@@ -203,16 +203,16 @@ func (p *player) list() {
 	switch horizon := p.x.Stats().Horizon; {
 	case revision == 0:
 		return
-	case revision > p.w.revision:
+	case revision > p.m.revision:
 		p.want(err, store.ErrFuture)
 		return
 	case revision < horizon || err == store.ErrCompacted && !p.x.b.Durable:
 		p.want(err, store.ErrCompacted)
 		return
 	case err != nil:
-		p.t.Fatalf("Snapshot(%d), from %d to %d: %v", revision, horizon, p.w.revision, err)
+		p.t.Fatalf("Snapshot(%d), from %d to %d: %v", revision, horizon, p.m.revision, err)
 	}
-	want := p.w.list(resource, prefix, from, revision)
+	want := p.m.list(resource, prefix, from, revision)
 	var have []string
 	sn.Ascend(resource, prefix, from, func(v *store.Version) bool {
 		checkSidecar(p.t, v)
@@ -221,22 +221,22 @@ func (p *player) list() {
 	})
 	if strings.Join(have, "\n") != strings.Join(want, "\n") {
 		p.t.Fatalf("%s %q from %q at %d of %d:\n%s\n\nshould be\n%s",
-			resource, prefix, from, revision, p.w.revision, strings.Join(have, "\n"), strings.Join(want, "\n"))
+			resource, prefix, from, revision, p.m.revision, strings.Join(have, "\n"), strings.Join(want, "\n"))
 	}
 	if n := sn.CountFrom(resource, prefix, from); n != len(want) {
 		p.t.Fatalf("%s %q from %q counts %d, should be %d", resource, prefix, from, n, len(want))
 	}
-	if all := len(p.w.list(resource, prefix, "", revision)); sn.Count(resource, prefix) != all {
+	if all := len(p.m.list(resource, prefix, "", revision)); sn.Count(resource, prefix) != all {
 		p.t.Fatalf("%s %q counts %d, should be %d", resource, prefix, sn.Count(resource, prefix), all)
 	}
 	k := p.key()
 	k.Resource = resource
-	data, since, ok := p.w.get(k, revision)
+	data, since, ok := p.m.get(k, revision)
 	v, found := sn.Get(k)
 	p.same(k, v, found, data, since, ok)
 }
 
-func (p *player) want(err, want error) {
+func (p *workload) want(err, want error) {
 	p.t.Helper()
 	if err != want {
 		p.t.Fatalf("%v, should be %v", err, want)
@@ -244,16 +244,16 @@ func (p *player) want(err, want error) {
 }
 
 // history opens a cursor somewhere and reads all of it.
-func (p *player) history() {
+func (p *workload) history() {
 	f := p.cursor()
 	if f == nil {
 		return
 	}
 	have := drain(p.t, f.c)
-	if want := p.w.history(f.resource, f.prefix, f.first, f.after, p.w.revision); have != want {
+	if want := p.m.history(f.resource, f.prefix, f.first, f.after, p.m.revision); have != want {
 		p.t.Fatalf("%s %q behind %d:\n%s\nshould be\n%s", f.resource, f.prefix, f.after, have, want)
 	}
-	if want := max(p.w.revision, f.after); f.c.Revision() != want {
+	if want := max(p.m.revision, f.after); f.c.Revision() != want {
 		p.t.Fatalf("cursor is at %d, should be at %d", f.c.Revision(), want)
 	}
 	f.c.Close()
@@ -262,7 +262,7 @@ func (p *player) history() {
 	}
 }
 
-func (p *player) cursor() *follower {
+func (p *workload) cursor() *follower {
 	f := &follower{resource: p.pick(resources), prefix: p.prefix(), first: p.pick([]string{"", "", "a", "b", "x"}),
 		after: p.past()}
 	var err error
@@ -282,23 +282,23 @@ func (p *player) cursor() *follower {
 }
 
 // dependents compares the dependents of every owner with what a look at all objects finds.
-func (p *player) dependents() {
+func (p *workload) dependents() {
 	for _, uid := range append(words, "nobody") {
-		if have, want := dependents(p.t, p.x, uid), p.w.dependents(uid); have != want {
-			p.t.Fatalf("at %d %s has the dependents\n%s\nshould be\n%s", p.w.revision, uid, have, want)
+		if have, want := dependents(p.t, p.x, uid), p.m.dependents(uid); have != want {
+			p.t.Fatalf("at %d %s has the dependents\n%s\nshould be\n%s", p.m.revision, uid, have, want)
 		}
 	}
 }
 
 // follow opens a cursor that stays.
-func (p *player) follow() {
+func (p *workload) follow() {
 	if f := p.cursor(); f != nil && len(p.curs) < 20 {
 		p.curs = append(p.curs, f)
 	}
 }
 
 // read reads one batch of one of the cursors.
-func (p *player) read() {
+func (p *workload) read() {
 	if len(p.curs) == 0 {
 		return
 	}
@@ -314,7 +314,7 @@ func (p *player) read() {
 		p.t.Fatal(err)
 	}
 	f.after = f.c.Revision()
-	if want := p.w.history(f.resource, f.prefix, f.first, before, f.after); lines(records) != want {
+	if want := p.m.history(f.resource, f.prefix, f.first, before, f.after); lines(records) != want {
 		p.t.Fatalf("%s %q from %d to %d:\n%s\nshould be\n%s",
 			f.resource, f.prefix, before, f.after, lines(records), want)
 	}
@@ -324,4 +324,4 @@ func (p *player) read() {
 }
 
 // time lets the store's own goroutines have a turn.
-func (p *player) time() { time.Sleep(time.Millisecond) }
+func (p *workload) time() { time.Sleep(time.Millisecond) }

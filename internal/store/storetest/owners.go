@@ -12,7 +12,7 @@ import (
 )
 
 // dependents returns the dependents of an owner as text, a line each.
-func dependents(t testing.TB, x *box, uid string) string {
+func dependents(t testing.TB, x *testStore, uid string) string {
 	t.Helper()
 	var b strings.Builder
 	x.Dependents(uid, func(v *store.Version) bool {
@@ -27,7 +27,7 @@ func dependents(t testing.TB, x *box, uid string) string {
 //
 // SPEC: DEL-5
 func testDependents(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	check := func(uid, want string) {
 		t.Helper()
 		if have := dependents(t, x, uid); have != want {
@@ -84,7 +84,7 @@ func testDependents(t *testing.T, b Backend) {
 //
 // SPEC: DEL-5
 func testDependentsManyWriters(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	const writers, writes = 4, 60
 	done := make(chan struct{})
 	var readers, wait sync.WaitGroup

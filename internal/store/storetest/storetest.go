@@ -1,9 +1,9 @@
-// Package storetest is the one suite that a store passes over every log and with every writer: what it keeps, in
-// which order, what is refused, who is woken, and what is forgotten when. The truth is a twin, which is slow and
-// obvious.
+// Package storetest is the one test suite for stores over every log and with every writer: what a store keeps and in
+// which order, which commits it refuses, which cursors it wakes, and what it forgets when. Random histories are compared
+// with a model, a second implementation that is slow and obvious.
 //
-// A Cluster is a store that several writers share, in memory: with its replicas, which lag behind it, the suite and
-// other tests see what holds for a state that is fed by somebody else.
+// A Cluster is a store in memory that several writers share. Each of its replicas is a store whose state lags behind the
+// cluster, so the suite and other tests also cover states to which the commits of other processes are applied.
 package storetest
 
 import (
@@ -21,14 +21,14 @@ import (
 
 // Backend is a kind of store.
 type Backend struct {
-	// New returns a place for one store, and how to open it: again and again, each time after the last one was
-	// closed.
+	// New makes an empty directory, or what stands for it, and returns a function that opens a store in it. The function
+	// may be called again after that store was closed.
 	New func(testing.TB) (open func(store.Config) (*store.Store, error))
-	// Durable says that a reopened store has what it had before.
+	// Durable says that a store has its content after it was closed and opened again.
 	Durable bool
 }
 
-// Over is Backend.New of stores with the embedded writer over a kind of log.
+// Over returns a Backend.New for stores with the embedded writer over a log; log is like Backend.New, for that log.
 func Over(log func(testing.TB) (open func() (store.Log, error))) func(testing.TB) func(store.Config) (*store.Store,
 	error) {
 	return func(t testing.TB) func(store.Config) (*store.Store, error) {
@@ -121,8 +121,9 @@ func ownersIn(data []byte) (owners []string) {
 	return owners
 }
 
-// box is a store under test that can be closed and opened again.
-type box struct {
+// testStore is a store under test that can be closed and opened again. Its methods fail the test when the store returns
+// an error.
+type testStore struct {
 	*store.Store
 	t      testing.TB
 	b      Backend
@@ -130,9 +131,9 @@ type box struct {
 	config store.Config
 }
 
-// newBox opens a new store. Config may change the configuration.
-func newBox(t testing.TB, b Backend, configure ...func(*store.Config)) *box {
-	x := &box{t: t, b: b, open: b.New(t), config: store.Config{Describe: Describe}}
+// newStore opens a new store. Config may change the configuration.
+func newStore(t testing.TB, b Backend, configure ...func(*store.Config)) *testStore {
+	x := &testStore{t: t, b: b, open: b.New(t), config: store.Config{Describe: Describe}}
 	for _, f := range configure {
 		f(&x.config)
 	}
@@ -141,7 +142,8 @@ func newBox(t testing.TB, b Backend, configure ...func(*store.Config)) *box {
 	return x
 }
 
-func (x *box) start() {
+// start opens the store.
+func (x *testStore) start() {
 	x.t.Helper()
 	var err error
 	if x.Store, err = x.open(x.config); err != nil {
@@ -149,8 +151,8 @@ func (x *box) start() {
 	}
 }
 
-// reopen closes the store and opens it again; false when nothing would be left.
-func (x *box) reopen() bool {
+// reopen closes the store and opens it again. If the backend keeps nothing, it does neither and returns false.
+func (x *testStore) reopen() bool {
 	x.t.Helper()
 	if !x.b.Durable {
 		return false
@@ -162,13 +164,13 @@ func (x *box) reopen() bool {
 	return true
 }
 
-// put writes one object whatever was there, and returns the revision.
-func (x *box) put(k store.Key, data string) int64 {
+// put writes one object without a precondition, and returns the revision.
+func (x *testStore) put(k store.Key, data string) int64 {
 	x.t.Helper()
 	return x.commit(store.Change{Key: k, Data: []byte(data)})
 }
 
-func (x *box) commit(changes ...store.Change) int64 {
+func (x *testStore) commit(changes ...store.Change) int64 {
 	x.t.Helper()
 	revision, err := x.Commit(context.Background(), nil, changes)
 	if err != nil {
@@ -177,7 +179,7 @@ func (x *box) commit(changes ...store.Change) int64 {
 	return revision
 }
 
-func (x *box) watchAll(after int64) *store.Cursor {
+func (x *testStore) watchAll(after int64) *store.Cursor {
 	x.t.Helper()
 	c, err := x.WatchAll(after)
 	if err != nil {
@@ -186,7 +188,7 @@ func (x *box) watchAll(after int64) *store.Cursor {
 	return c
 }
 
-func (x *box) watch(resource, prefix string, after int64) *store.Cursor {
+func (x *testStore) watch(resource, prefix string, after int64) *store.Cursor {
 	x.t.Helper()
 	c, err := x.Watch(resource, prefix, after)
 	if err != nil {
@@ -195,7 +197,7 @@ func (x *box) watch(resource, prefix string, after int64) *store.Cursor {
 	return c
 }
 
-// firstIs is the term that Describe gives to data that begin so; none for "".
+// firstIs is the term of versions whose data begin with this word (Describe); the zero Term for "".
 func firstIs(first string) store.Term {
 	if first == "" {
 		return store.Term{}
@@ -203,7 +205,7 @@ func firstIs(first string) store.Term {
 	return store.Term{Label: true, Name: "first", Value: first}
 }
 
-func (x *box) watchTerm(prefix string, t store.Term) *store.Cursor {
+func (x *testStore) watchTerm(prefix string, t store.Term) *store.Cursor {
 	x.t.Helper()
 	c, err := x.WatchTerm("/pods", prefix, t, x.Revision())
 	if err != nil {
@@ -212,7 +214,7 @@ func (x *box) watchTerm(prefix string, t store.Term) *store.Cursor {
 	return c
 }
 
-func (x *box) snapshot(revision int64, resources ...string) *store.Snapshot {
+func (x *testStore) snapshot(revision int64, resources ...string) *store.Snapshot {
 	x.t.Helper()
 	sn, err := x.Snapshot(revision, resources...)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 //
 // SPEC: LIST-4
 func testSnapshotStays(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	for i := range 300 {
 		x.put(pod(fmt.Sprintf("p%03d", i)), "old")
 	}
@@ -60,7 +60,7 @@ func testSnapshotStays(t *testing.T, b Backend) {
 //
 // SPEC: LIST-4
 func testCollectionRevision(t *testing.T, b Backend) {
-	x := newBox(t, b, func(c *store.Config) { c.CompactBytes = 1 })
+	x := newStore(t, b, func(c *store.Config) { c.CompactBytes = 1 })
 	shown := map[int64]string{}
 	check := func() {
 		t.Helper()
@@ -109,7 +109,7 @@ func testCollectionRevision(t *testing.T, b Backend) {
 
 // SPEC: WATCH-3
 func testWatchFuture(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	c := x.watch("/pods", "", 4)
 	got := make(chan string, 1)
 	go func() { got <- lines(next(t, c)) }()
@@ -128,7 +128,7 @@ func testWatchFuture(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-1
 func testWatchWakes(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	prefixes := []string{"", "a", "a/", "a/p", "a/p1", "b/", "a/p1x"}
 	want := map[string]string{}
 	got := make(chan [2]string)
@@ -172,7 +172,7 @@ func testWatchWakes(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-1
 func testWatchTerms(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	type place struct {
 		prefix string
 		term   store.Term
@@ -242,7 +242,7 @@ func pair(t store.Term) store.Pair { return store.Pair{Name: t.Name, Value: t.Va
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchTermsManyWriters(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	const writers, writes = 4, 80
 	letters := []string{"a", "b", "c", "d"}
 	var wait sync.WaitGroup
@@ -285,7 +285,7 @@ func testWatchTermsManyWriters(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchManyWriters(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	const writers, writes, watchers = 8, 60, 20
 	var wait sync.WaitGroup
 	for w := range watchers {
@@ -330,7 +330,7 @@ func testWatchManyWriters(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-4
 func testWatchQuiet(t *testing.T, b Backend) {
-	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 16<<10 })
+	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 16<<10 })
 	c := x.watch("/pods", "quiet/", 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -369,7 +369,7 @@ func testWatchQuiet(t *testing.T, b Backend) {
 // SPEC: WATCH-3, WATCH-6
 func testWatchSlow(t *testing.T, b Backend) {
 	const window = 1 << 20
-	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = window/4, window })
+	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = window/4, window })
 	cursors := make([]*store.Cursor, 100)
 	for i := range cursors {
 		cursors[i] = x.watch("/pods", "", 1)
@@ -415,7 +415,7 @@ func heap() uint64 {
 //
 // SPEC: WATCH-6
 func testWatchLeavesNothing(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	goroutines := runtime.NumGoroutine()
 	visitor := 0
 	visit := func(n int) {
@@ -453,14 +453,14 @@ func testWatchLeavesNothing(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-7
 func testWatchReopen(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	if !b.Durable {
 		return
 	}
-	w := newTwin()
+	m := newModel()
 	put := func(name, data string) {
 		x.put(pod(name), data)
-		w.commit([]store.Change{{Key: pod(name), Data: []byte(data)}})
+		m.commit([]store.Change{{Key: pod(name), Data: []byte(data)}})
 	}
 	for i := range 50 {
 		put(fmt.Sprint("p", i%7), fmt.Sprint("before ", i))
@@ -468,14 +468,14 @@ func testWatchReopen(t *testing.T, b Backend) {
 	for round := range 3 {
 		x.reopen()
 		for after := int64(1); after <= x.Revision(); after += 7 {
-			if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after,
-				w.revision); s != want {
+			if s, want := drain(t, x.watch("/pods", "", after)), m.history("/pods", "", "", after,
+				m.revision); s != want {
 				t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 			}
 		}
 		c := x.watch("/pods", "p3", 10)
 		put("p3", fmt.Sprint("after ", round))
-		if s, want := drain(t, c), w.history("/pods", "p3", "", 10, w.revision); s != want {
+		if s, want := drain(t, c), m.history("/pods", "p3", "", 10, m.revision); s != want {
 			t.Fatalf("%s\nshould be\n%s", s, want)
 		}
 	}
@@ -483,7 +483,7 @@ func testWatchReopen(t *testing.T, b Backend) {
 
 // SPEC: LIST-6
 func testWaitFor(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	if err := x.WaitFor(context.Background(), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -511,7 +511,7 @@ func testWaitFor(t *testing.T, b Backend) {
 // SPEC: WATCH-3
 func testWindow(t *testing.T, b Backend) {
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) { config.Now, config.HistoryAge = c.Now, time.Minute })
+	x := newStore(t, b, func(config *store.Config) { config.Now, config.HistoryAge = c.Now, time.Minute })
 	x.put(pod("a"), "1")
 	c.advance(50 * time.Second)
 	x.put(pod("a"), "2")
@@ -556,16 +556,16 @@ func testWindowCheckpoint(t *testing.T, b Backend) {
 		return
 	}
 	c := newClock()
-	x := newBox(t, b, func(config *store.Config) {
+	x := newStore(t, b, func(config *store.Config) {
 		config.Now, config.HistoryAge, config.CompactBytes = c.Now,
 			time.Hour, 1
 	})
-	w := newTwin()
+	m := newModel()
 	put := func() {
 		for range 10 {
 			data := []byte(c.Now().String())
 			x.put(pod("a"), string(data))
-			w.commit([]store.Change{{Key: pod("a"), Data: data}})
+			m.commit([]store.Change{{Key: pod("a"), Data: data}})
 			c.advance(time.Minute)
 		}
 		time.Sleep(20 * time.Millisecond) // for a checkpoint
@@ -576,8 +576,8 @@ func testWindowCheckpoint(t *testing.T, b Backend) {
 	if h := x.Stats().Horizon; h != 1 {
 		t.Fatalf("after 20 minutes the horizon is at %d", h)
 	}
-	for after := int64(1); after <= w.revision; after++ {
-		if s, want := drain(t, x.watch("/pods", "", after)), w.history("/pods", "", "", after, w.revision); s != want {
+	for after := int64(1); after <= m.revision; after++ {
+		if s, want := drain(t, x.watch("/pods", "", after)), m.history("/pods", "", "", after, m.revision); s != want {
 			t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 		}
 	}

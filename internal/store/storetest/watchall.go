@@ -14,7 +14,7 @@ import (
 //
 // SPEC: WATCH-1
 func testWatchAll(t *testing.T, b Backend) {
-	x := newBox(t, b)
+	x := newStore(t, b)
 	node := store.Key{Resource: "/nodes", Name: "n"}
 	c := x.watchAll(1)
 	other := x.watchTerm("", firstIs("a")) // it does not take the records away
@@ -77,14 +77,14 @@ func testWatchAll(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-3
 func testWatchAllWindow(t *testing.T, b Backend) {
-	x := newBox(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 64<<10 })
+	x := newStore(t, b, func(c *store.Config) { c.MemoryHistoryBytes, c.HistoryBytes = 4<<10, 64<<10 })
 	slow := x.watchAll(1)
-	w := newTwin()
+	m := newModel()
 	for i := range 600 {
 		k := store.Key{Resource: resources[i%3], Name: fmt.Sprint("n", i%50)}
 		data := strings.Repeat("x", 100)
 		x.put(k, data)
-		w.commit([]store.Change{{Key: k, Data: []byte(data)}})
+		m.commit([]store.Change{{Key: k, Data: []byte(data)}})
 	}
 	stats := x.Stats()
 	if stats.Horizon < 2 || stats.Records > 100 {
@@ -96,11 +96,11 @@ func testWatchAllWindow(t *testing.T, b Backend) {
 	if _, err := x.WatchAll(stats.Horizon - 1); err != store.ErrCompacted {
 		t.Fatalf("past the window: %v", err)
 	}
-	after := w.revision - int64(stats.Records) // memory has the rest
+	after := m.revision - int64(stats.Records) // memory has the rest
 	if b.Durable {
 		after = stats.Horizon
 	}
-	if s, want := drain(t, x.watchAll(after)), w.history("", "", "", after, w.revision); s != want {
+	if s, want := drain(t, x.watchAll(after)), m.history("", "", "", after, m.revision); s != want {
 		t.Fatalf("behind %d:\n%s\nshould be\n%s", after, s, want)
 	}
 }
@@ -110,7 +110,7 @@ func testWatchAllWindow(t *testing.T, b Backend) {
 //
 // SPEC: WATCH-1, WATCH-6
 func testWatchAllManyWriters(t *testing.T, b Backend) {
-	x := newBox(t, b, func(c *store.Config) {
+	x := newStore(t, b, func(c *store.Config) {
 		if b.Durable {
 			c.MemoryHistoryBytes = 2 << 10 // who is late reads the log
 		}

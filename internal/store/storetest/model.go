@@ -8,8 +8,9 @@ import (
 	"plinth/internal/store"
 )
 
-// twin is the obvious store: a list of all changes ever made, looked through from the front for every question.
-type twin struct {
+// model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front for
+// every question. It forgets nothing; what the store may have forgotten is for the tests to allow.
+type model struct {
 	revision int64
 	changes  []change
 }
@@ -20,26 +21,27 @@ type change struct {
 	data     *string // nil: deleted
 }
 
-func newTwin() *twin { return &twin{revision: 1} }
+func newModel() *model { return &model{revision: 1} }
 
-// commit writes what the store was asked to write.
-func (w *twin) commit(changes []store.Change) {
+// commit makes the changes, one revision each. As in the store, the deletion of a key without a version takes a revision
+// and leaves no record.
+func (m *model) commit(changes []store.Change) {
 	for _, ch := range changes {
-		w.revision++
-		c := change{revision: w.revision, key: ch.Key}
+		m.revision++
+		c := change{revision: m.revision, key: ch.Key}
 		if ch.Data != nil {
 			s := string(ch.Data)
 			c.data = &s
-		} else if _, _, ok := w.get(ch.Key, w.revision); !ok {
+		} else if _, _, ok := m.get(ch.Key, m.revision); !ok {
 			continue
 		}
-		w.changes = append(w.changes, c)
+		m.changes = append(m.changes, c)
 	}
 }
 
-// get returns what a key was as of a revision, and since when.
-func (w *twin) get(k store.Key, revision int64) (data string, since int64, ok bool) {
-	for _, c := range w.changes {
+// get returns the data of a key as of a revision, and the revision of the change that wrote them.
+func (m *model) get(k store.Key, revision int64) (data string, since int64, ok bool) {
+	for _, c := range m.changes {
 		if c.key != k || c.revision > revision {
 			continue
 		}
@@ -51,9 +53,9 @@ func (w *twin) get(k store.Key, revision int64) (data string, since int64, ok bo
 }
 
 // list returns the objects of a resource as text, a line each.
-func (w *twin) list(resource, prefix, from string, revision int64) []string {
+func (m *model) list(resource, prefix, from string, revision int64) []string {
 	keys := map[store.Key]bool{}
-	for _, c := range w.changes {
+	for _, c := range m.changes {
 		if c.key.Resource == resource && strings.HasPrefix(c.key.Name, prefix) && c.key.Name >= from {
 			keys[c.key] = true
 		}
@@ -65,7 +67,7 @@ func (w *twin) list(resource, prefix, from string, revision int64) []string {
 	sort.Strings(names)
 	var out []string
 	for _, name := range names {
-		if data, since, ok := w.get(store.Key{Resource: resource, Name: name}, revision); ok {
+		if data, since, ok := m.get(store.Key{Resource: resource, Name: name}, revision); ok {
 			out = append(out, fmt.Sprintf("%s@%d=%s", name, since, data))
 		}
 	}
@@ -73,9 +75,9 @@ func (w *twin) list(resource, prefix, from string, revision int64) []string {
 }
 
 // dependents returns the live objects of all resources whose data have a word, as text.
-func (w *twin) dependents(word string) string {
+func (m *model) dependents(word string) string {
 	live := map[store.Key]bool{}
-	for _, c := range w.changes {
+	for _, c := range m.changes {
 		live[c.key] = c.data != nil && strings.Contains(*c.data, word)
 	}
 	var keys []store.Key
@@ -90,7 +92,7 @@ func (w *twin) dependents(word string) string {
 	})
 	var b strings.Builder
 	for _, k := range keys {
-		data, since, _ := w.get(k, w.revision)
+		data, since, _ := m.get(k, m.revision)
 		fmt.Fprintf(&b, "%s@%d=%s\n", k, since, data)
 	}
 	return b.String()
@@ -98,14 +100,14 @@ func (w *twin) dependents(word string) string {
 
 // history returns the records of a resource, or of all for "", behind one revision and up to another, as text: those
 // whose data begin with first, or did.
-func (w *twin) history(resource, prefix, first string, after, until int64) string {
+func (m *model) history(resource, prefix, first string, after, until int64) string {
 	var b strings.Builder
-	for _, c := range w.changes {
+	for _, c := range m.changes {
 		if resource != "" && c.key.Resource != resource || !strings.HasPrefix(c.key.Name, prefix) ||
 			c.revision <= after || c.revision > until {
 			continue
 		}
-		old, _, was := w.get(c.key, c.revision-1)
+		old, _, was := m.get(c.key, c.revision-1)
 		if !(was && strings.HasPrefix(old, first)) && !(c.data != nil && strings.HasPrefix(*c.data, first)) {
 			continue
 		}
