@@ -184,8 +184,8 @@ func TestTypesComeAndGoWithTheirDefinition(t *testing.T) {
 	}
 }
 
-// Whatever was asked before, the types are those that the definitions at a snapshot make; and group versions are others
-// only where their types are.
+// Whatever was asked before, the types are those that the definitions at a snapshot make; and group versions are
+// others only where their types are.
 func TestTypesAreTheDefinitions(t *testing.T) {
 	builtin := builtinOf("apps deployments v1", "g1 r1 v1", "batch jobs v1")
 	for seed := range uint64(10) {

@@ -9,15 +9,24 @@ import (
 // time of the next one. When something becomes due earlier than at, notify(alarm.recheck) makes the goroutine call
 // the function at once.
 //
+// The problem: what is due next changes with every commit, and there are hundreds of thousands of versions that
+// expire. The obvious ways, a timer for each version or a timer that is reset by each commit, cost a timer operation
+// for every write. Here a commit compares two times under a lock that it holds anyway (laterThan), and wakes the
+// goroutine only if something is due earlier than anything before.
+//
+//	something is due at t  ⇒  at ≤ t, or recheck has a token, or the function is running
+//
 // The time is read before the call, and the timer is set to at minus that time. So what becomes due during the call
-// is late by the length of the call at most.
+// is late by the length of the call at most. A token that comes during the call stays in recheck, and causes another
+// call.
 type alarm struct {
-	// Of the next call; zero: only on recheck. The function sets it, and the owner's lock guards it.
+	// at is when to make the next call; zero: only on recheck. The function sets it, and the owner's lock guards it.
 	at      time.Time
 	recheck chan struct{} // of capacity 1
-	poll    time.Duration // with the clock of a test, which fires no timers: how often to call
-	quit    chan struct{}
-	wait    sync.WaitGroup
+	// poll is how often to call with the clock of a test, which fires no timers; 0: never.
+	poll time.Duration
+	quit chan struct{}
+	wait sync.WaitGroup
 }
 
 // start calls check at once, and then at the times that it sets.
@@ -29,6 +38,7 @@ func (a *alarm) start(fakeClock bool, now func() time.Time, check func(now time.
 	a.wait.Go(func() { a.run(now, check) })
 }
 
+// run is the goroutine.
 func (a *alarm) run(now func() time.Time, check func(now time.Time)) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()

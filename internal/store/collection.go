@@ -1,7 +1,13 @@
 package store
 
 // Collection is a handle on the objects of one resource. It tells cheaply whether something that was computed from
-// all of them is still up to date (package view).
+// all of them is still up to date (package view): the newest revision stands in an atomic variable, so a reader that
+// finds its own revision there takes no lock.
+//
+//	f.changed = revision of the newest change in the collection, once a Collection or a record of it exists
+//
+// It is stored under mu with the record (history.add) before Store.Commit returns, so a write is seen by everything
+// that begins after it was acknowledged.
 type Collection struct {
 	state    *State
 	resource string
@@ -13,6 +19,7 @@ func (s *State) Collection(resource string) *Collection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.history.feed(resource)
+	// Nothing is known of deletions before the checkpoint, so a collection without objects has changed at its revision.
 	f.changed.Store(s.live.since)
 	if t, ok := s.live.collections.Get(resource); ok {
 		f.changed.Store(t.changed)
@@ -34,7 +41,8 @@ func (t *Collection) Snapshot() *Snapshot {
 }
 
 // Changes returns the records of the collection with after < Revision ≤ until, oldest first. ok is false when memory
-// no longer holds all of them. It never blocks and does not read the log.
+// no longer holds all of them; the caller then computes its value from a snapshot. It never blocks and does not read
+// the log.
 func (t *Collection) Changes(after, until int64) (records []*Record, ok bool) {
 	t.state.mu.RLock()
 	defer t.state.mu.RUnlock()

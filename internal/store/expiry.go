@@ -7,18 +7,24 @@ import (
 	"plinth/internal/invariants"
 )
 
-// expiry is the live versions that expire, ordered by time in a binary heap. A key is in it at most once, however
-// often it is written: an update moves its entry. The obvious way, to push an entry for each write and to skip
-// outdated ones when they come up, grows with the number of writes, and Events are written much more often than they
-// expire.
+// expiry is the live versions that expire, ordered by time in a binary heap. The state's mu guards it.
+//
+// A key is in it at most once, however often it is written: an update moves its entry. The obvious way, to push an
+// entry for each write and to skip outdated ones when they come up, grows with the number of writes, and Events are
+// written much more often than they expire. A change costs O(log n), the look for what is due as many steps as there
+// are due entries.
 //
 //	byKey[k] exists  ⇔  live.get(k) has an expiry, with that time and revision
 //	heap[byKey[k].index] = byKey[k],  heap[i].at ≤ heap[2i+1].at, heap[2i+2].at
+//
+// To be due is no deletion yet: the sequencer deletes with the revision as a precondition, so an object that is
+// written again in between stays.
 type expiry struct {
 	heap  []*expiring
 	byKey map[Key]*expiring
 }
 
+// expiring is an entry of the heap: a key, its live version, and when that expires.
 type expiring struct {
 	key      Key
 	revision int64
@@ -26,7 +32,8 @@ type expiring struct {
 	index    int // in the heap
 }
 
-// check fails where an invariant does not hold, given the live versions. It takes time in the number of versions.
+// check fails where an invariant does not hold, given the live versions. It takes time in the number of versions. The
+// caller holds the state's mu.
 func (e *expiry) check(live *versions) {
 	for i, x := range e.heap {
 		v := live.get(x.key)
@@ -53,7 +60,7 @@ func (e *expiry) check(live *versions) {
 	}
 }
 
-// track follows one change of a key.
+// track follows one change of a key: its entry is added, moved or removed.
 func (e *expiry) track(r *Record) {
 	old := e.byKey[r.Key]
 	switch {
@@ -74,7 +81,8 @@ func (e *expiry) track(r *Record) {
 }
 
 // due returns up to n versions that have expired by now, as preconditions for deleting them. It walks down from the
-// top of the heap, and does not go below an entry that is not due: those below it are later.
+// top of the heap, and does not go below an entry that is not due: those below it are later. The heap is not changed;
+// the deletions, once durable, remove the entries (track).
 func (e *expiry) due(now time.Time, n int) []Precondition {
 	var due []Precondition
 	walk := []int{0}
@@ -98,7 +106,8 @@ func (e *expiry) next() time.Time {
 	return e.heap[0].at
 }
 
-// Len, Less, Swap, Push and Pop implement heap.Interface.
+// Len, Less, Swap, Push and Pop implement heap.Interface. Swap and Push keep the index of each entry, by which track
+// finds it.
 func (e *expiry) Len() int           { return len(e.heap) }
 func (e *expiry) Less(i, j int) bool { return e.heap[i].at.Before(e.heap[j].at) }
 func (e *expiry) Swap(i, j int) {

@@ -9,7 +9,8 @@ import (
 	"plinth/internal/invariants"
 )
 
-// Record is one entry of the history: what one commit did to one key. All readers share it.
+// Record is one entry of the history: what one commit did to one key. All readers share it. Only Memo changes after
+// it was made.
 type Record struct {
 	Key      Key
 	Revision int64
@@ -26,6 +27,13 @@ const MemoSlots = 4
 
 // Memo caches the encoded forms of one record, so that an event is encoded once for all watchers. What the slots mean
 // is up to the caller. The store clears the memos of all but the newest records, and these stay empty from then on.
+//
+// Readers and the store use it without a lock, so a reader may store a form while drop clears the slots:
+//
+//	dropped ⇒ all slots are empty, or a Store that will empty its slot is running
+//
+// Without the second look at dropped in Store, a form could be stored after drop had cleared the slot, and stay in
+// memory, uncounted, for as long as the record.
 type Memo struct {
 	slots   [MemoSlots]atomic.Pointer[[]byte]
 	dropped atomic.Bool // nothing is kept any more
@@ -50,6 +58,7 @@ func (m *Memo) Store(slot int, b []byte) {
 	}
 }
 
+// drop clears the memo for good. dropped is set first: see Store.
 func (m *Memo) drop() {
 	m.dropped.Store(true)
 	for i := range m.slots {
@@ -101,11 +110,13 @@ type history struct {
 	bytes   int64 // size of all changes ever made, see changeBytes
 }
 
-// feed is the history of one resource, or of all of them, and the cursors that wait for its next record.
+// feed is the history of one resource, or of all of them, and the cursors that wait for its next record. The state's
+// mu guards records and floor; the feed's mu guards the rest, so that cursors which join a group under a read lock of
+// the state do not get in each other's way across feeds.
 type feed struct {
 	resource string // "" in the feed of all
 	whole    bool   // it is the feed of all
-	// See Collection.Revision; only set from the first call of State.Collection on, or the first record.
+	// See Collection. Only set from the first call of State.Collection on, or the first record.
 	changed atomic.Int64
 	records queue[*Record]
 	floor   int64 // revision of the newest record of this feed that left memory, or opened
@@ -115,7 +126,8 @@ type feed struct {
 	throttle throttle
 }
 
-// feed returns the feed of a resource, which it makes if it is the first time.
+// feed returns the feed of a resource, which it makes if it is the first time. The caller holds the state's mu for
+// writing.
 func (h *history) feed(resource string) *feed {
 	f := h.feeds[resource]
 	if f == nil {
@@ -135,7 +147,8 @@ func (h *history) everyFeed(yield func(*feed) bool) {
 	yield(h.all)
 }
 
-// add appends a record, and appends to woken the groups that the caller has to wake.
+// add appends a record, and appends to woken the groups that the caller has to wake after it has released the lock.
+// The caller holds the state's mu for writing, and calls trim once for all records that it adds.
 func (h *history) add(r *Record, woken []*group) []*group {
 	f := h.feed(r.Key.Resource)
 	if n := f.records.len(); invariants.Enabled &&
@@ -153,7 +166,9 @@ func (h *history) add(r *Record, woken []*group) []*group {
 	return h.all.fire(r, f.fire(r, woken))
 }
 
-// changeBytes is about what a record takes in the log.
+// changeBytes is about what a record takes in the log. Old versions are stored there as a difference, so it is an
+// upper bound for most. It depends on the record alone, so a replay counts as much as the first run did, and the
+// window is the same after a restart.
 func changeBytes(r *Record) int64 {
 	n := int64(len(r.Key.Resource) + len(r.Key.Name) + 40)
 	if r.New != nil {
@@ -165,7 +180,8 @@ func changeBytes(r *Record) int64 {
 	return n
 }
 
-// memoBytesOf is about what one encoded form of a record takes.
+// memoBytesOf is about what one encoded form of a record takes. It is counted whether the slots are filled or not:
+// the bound is then on the number of records, and no reader has to take the lock to count what it stored.
 func memoBytesOf(r *Record) int64 {
 	if r.New != nil {
 		return int64(len(r.New.Data)) + 100
@@ -175,10 +191,12 @@ func memoBytesOf(r *Record) int64 {
 
 // trim drops what is outside of the window at a time, in three steps: it moves the horizon to the newest mark that is
 // too old, or too many bytes ago; it clears memos above their bound; and it takes records out of memory that are
-// above its bound, or not after the horizon. Time is an argument: the caller has the clock.
+// above its bound, or not after the horizon. Time is an argument: the caller has the clock. Each record is dropped
+// once, so the cost is constant for each record added.
 func (h *history) trim(revision, now int64) {
 	h.mark(revision, now)
 	for h.marks.len() > 0 {
+		// The oldest mark stays as long as it is young enough, and fewer bytes than the bound were written since.
 		m := h.marks.at(0)
 		if m.Time > now-h.maxAge && h.bytes-m.Bytes < h.maxBytes {
 			break
@@ -187,6 +205,7 @@ func (h *history) trim(revision, now int64) {
 		h.marks.pop()
 	}
 	for h.withMemos.len() > 0 && h.memoBytes > h.maxMemoBytes {
+		// The oldest record with a memo: clients that keep up no longer need its encoded forms.
 		r := h.withMemos.pop()
 		h.memoBytes -= memoBytesOf(r)
 		r.Memo.drop()
@@ -196,6 +215,7 @@ func (h *history) trim(revision, now int64) {
 		if h.memory <= h.maxMemory && r.Revision > h.horizon {
 			break
 		}
+		// The oldest record of all is the oldest one of its resource, so it is the first one in both feeds.
 		h.memory -= r.memory()
 		for _, f := range [...]*feed{h.feeds[r.Key.Resource], h.all} {
 			if oldest := f.records.pop(); invariants.Enabled && oldest != r {
@@ -216,7 +236,8 @@ func (h *history) trim(revision, now int64) {
 	}
 }
 
-// check fails where an invariant of history does not hold. It takes time in the number of records and feeds.
+// check fails where an invariant of history does not hold. It takes time in the number of records and feeds. The
+// caller holds the state's mu.
 func (h *history) check(newest int64) {
 	count, memory := 0, int64(0)
 	for f := range h.everyFeed {
@@ -270,6 +291,8 @@ func (h *history) check(newest int64) {
 
 // mark adds a mark when the last one is far enough away. Marks, and not the times of all records, are what the age of
 // the window is measured by: so what stands in memory for the window does not grow with the number of changes.
+//
+//	number of marks ≤ about 64 + 256,  error of the age ≤ maxAge/64, of the bytes ≤ maxBytes/256
 func (h *history) mark(revision, now int64) {
 	if n := h.marks.len(); n > 0 {
 		last := h.marks.at(n - 1)
@@ -282,13 +305,14 @@ func (h *history) mark(revision, now int64) {
 	h.marks.push(Mark{Revision: revision, Time: now, Bytes: h.bytes})
 }
 
-// due is when trim has something to do next; zero when the passing of time changes nothing.
+// due is when trim has something to do next; zero when the passing of time changes nothing: then there are no changes
+// after the horizon.
 func (h *history) due(revision int64) time.Time {
 	if h.marks.len() == 0 {
 		if revision == h.horizon {
 			return time.Time{}
 		}
-		return time.Unix(0, 1)
+		return time.Unix(0, 1) // at once: there are changes, and trim has not marked them yet
 	}
 	due := h.marks.at(0).Time + h.maxAge
 	if last := h.marks.at(h.marks.len() - 1); last.Revision < revision {
@@ -306,6 +330,7 @@ func (h *history) window() Window {
 	return w
 }
 
+// resume restores what window returned.
 func (h *history) resume(w Window) {
 	h.horizon, h.bytes = w.Horizon, w.Bytes
 	for _, m := range w.Marks {
@@ -324,8 +349,8 @@ func (f *feed) fire(r *Record, woken []*group) []*group {
 	return append(woken, f.wakeNow(f.waiting.fire(r, nil))...)
 }
 
-// join returns the group of a prefix and a term, to wait in. The caller holds the state's mu, so that no record can
-// come between its look at the records and the join.
+// join returns the group of a prefix and a term, to wait in. The caller holds the state's mu at least for reading, so
+// that no record can come between its look at the records and the join.
 func (f *feed) join(prefix string, t Term) *group {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -352,6 +377,7 @@ type queue[T any] struct {
 
 func (q *queue[T]) len() int { return q.size }
 
+// at returns element i, the oldest being 0.
 func (q *queue[T]) at(i int) T {
 	if invariants.Enabled && (i < 0 || i >= q.size) {
 		invariants.Fail("store: element %d of a queue of %d", i, q.size)
@@ -359,6 +385,7 @@ func (q *queue[T]) at(i int) T {
 	return q.ring[(q.head+i)&(len(q.ring)-1)]
 }
 
+// push appends an element.
 func (q *queue[T]) push(v T) {
 	if q.size == len(q.ring) {
 		q.resize(max(8, 2*q.size))
@@ -367,7 +394,8 @@ func (q *queue[T]) push(v T) {
 	q.size++
 }
 
-// pop removes the oldest element; there must be one.
+// pop removes the oldest element; there must be one. The ring shrinks when it is nearly empty, so that one burst of
+// changes does not keep its memory: to a quarter at an eighth, so that it does not grow again at once.
 func (q *queue[T]) pop() T {
 	if invariants.Enabled && q.size == 0 {
 		invariants.Fail("store: pop of an empty queue")
@@ -383,6 +411,7 @@ func (q *queue[T]) pop() T {
 	return v
 }
 
+// resize moves the elements to a ring of length n, a power of two.
 func (q *queue[T]) resize(n int) {
 	if invariants.Enabled && (n&(n-1) != 0 || n < q.size) {
 		invariants.Fail("store: a queue of %d in a ring of %d", q.size, n)

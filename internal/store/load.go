@@ -25,6 +25,8 @@ import (
 //
 // Sidecars are computed at the end, in parallel: many versions are overwritten during the replay, and theirs would be
 // computed for nothing. Until then Sidecar has the Form, and expires the expiry.
+//
+// Nobody else has the state yet, so no lock is taken.
 type loader struct {
 	state   *State
 	expires map[Key]time.Time   // of the live versions that expire
@@ -32,7 +34,8 @@ type loader struct {
 	copies  copier
 }
 
-// load brings a new state to the end of its log.
+// load brings a new state to the end of its log: versions, indexes, revision and window. With an error the state is
+// of no use.
 func (s *State) load(from *Checkpoint) error {
 	l := &loader{state: s, expires: map[Key]time.Time{}, forms: map[uint64]*Sidecar{}}
 	err := l.read(from)
@@ -58,6 +61,7 @@ func (s *State) load(from *Checkpoint) error {
 // read restores the versions of the checkpoint, and then the changes of each commit of the log.
 func (l *loader) read(from *Checkpoint) error {
 	s := l.state
+	// A checkpoint has each key once.
 	for v, err := range from.Versions {
 		if err != nil {
 			return err
@@ -94,7 +98,8 @@ func (l *loader) read(from *Checkpoint) error {
 	})
 }
 
-// restore makes a copy of a lent version the live one of its key; nil removes the key.
+// restore makes a copy of a lent version the live one of its key; nil removes the key. A version that is overwritten
+// later was copied for nothing; to know that before, the log would have to be read twice.
 func (l *loader) restore(k Key, lent *Version, revision int64) {
 	t := l.state.live.writable(k.Resource)
 	t.changed = max(t.changed, revision)
@@ -126,7 +131,7 @@ func (l *loader) restore(k Key, lent *Version, revision int64) {
 	}
 }
 
-// describe computes the sidecars of the live versions, and from them the indexes.
+// describe computes the sidecars of the live versions, in parallel, and from them the indexes.
 func (l *loader) describe() {
 	s := l.state
 	var live []*Version
@@ -163,7 +168,8 @@ func (l *loader) describe() {
 }
 
 // findHorizon moves the horizon to where the log really reaches back to: files may have been removed that the
-// checkpoint's window counts on. It tries the marks, oldest first.
+// checkpoint's window counts on. It tries the marks, oldest first. Otherwise a watch would be let in from a revision
+// of which the history is gone, and fail later.
 func (s *State) findHorizon() error {
 	h := &s.history
 	for {
@@ -180,17 +186,24 @@ func (s *State) findHorizon() error {
 	}
 }
 
-// copyBatchBytes is about how many bytes of versions a batch has.
+// copyBatchBytes is about how many bytes of versions a batch has: enough for a channel operation not to matter, and
+// few enough for the processor's cache.
 const copyBatchBytes = 256 << 10
 
 // copier gives versions copies of lent bytes. The zero value is ready to use. A version has its bytes when finish
 // returns. For a store that fits into one batch no goroutine is started.
+//
+// A batch is owned by one goroutine at a time, and handed over by two channels: the reader fills it, a worker copies
+// from it and gives it back empty.
+//
+//	made ≤ workers + 2;  filling, full, free and the workers have each batch once
 type copier struct {
 	filling *copyBatch
 	full    chan *copyBatch
 	free    chan *copyBatch
-	made    int // number of batches in use
-	work    sync.WaitGroup
+	// made is the number of batches that exist.
+	made int
+	work sync.WaitGroup
 }
 
 // copyBatch is versions and their bytes, one after another: those of version i end at ends[i], where those of version
@@ -242,7 +255,8 @@ func (c *copier) next() *copyBatch {
 	return c.filling
 }
 
-// copy gives the versions their bytes, and empties the batch.
+// copy gives the versions their bytes, each in memory of its own, so that one live version does not keep a batch;
+// then it empties the batch.
 func (b *copyBatch) copy() {
 	begin := 0
 	for i, v := range b.versions {
@@ -253,7 +267,8 @@ func (b *copyBatch) copy() {
 	b.bytes, b.versions, b.ends = b.bytes[:0], b.versions[:0], b.ends[:0]
 }
 
-// finish returns when all versions have their bytes.
+// finish returns when all versions have their bytes. It is called once, also after an error, or the workers would
+// wait for ever.
 func (c *copier) finish() {
 	if c.filling != nil {
 		c.filling.copy()

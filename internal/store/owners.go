@@ -98,7 +98,7 @@ func (o *owners) change(k Key, old, now []string) {
 	}
 }
 
-// of yields the keys of the dependents of an owner.
+// of yields the keys of the dependents of an owner. A pair with an empty key is the first one of its UID.
 func (o *owners) of(uid string, yield func(Key) bool) {
 	o.pairs.Ascend(ownedBy{uid: uid}, func(p ownedBy) bool { return p.uid == uid && yield(p.key) })
 }

@@ -6,7 +6,11 @@ import (
 )
 
 // Precondition demands something of the live version of one key. It is checked when the commit gets its revision, and
-// so against the version that all commits before it have left, durable or pending. There are three types.
+// so against the version that all commits before it have left, durable or pending. There are three types; each uses
+// its own fields of the struct.
+//
+// The obvious way, to compare and write under a lock of the caller, works in one process only, and holds the lock for
+// the length of a sync.
 type Precondition struct {
 	Key  Key
 	Type PreconditionType
@@ -63,7 +67,7 @@ func Count(name string, add, limit int64) Precondition {
 // Their bytes are the number in decimal. Changes must not write to this resource.
 const Counters = "plinth/counters"
 
-// Number is the value of a counter; 0 for a nil version.
+// Number is the value of a counter; 0 for a nil version. Only the store writes counters, so other bytes are a bug.
 func (v *Version) Number() int64 {
 	if v == nil {
 		return 0
@@ -76,7 +80,7 @@ func (v *Version) Number() int64 {
 }
 
 // Holds returns nil if the precondition holds for the live version, which may be nil, and else a *ConflictError or a
-// *LimitError.
+// *LimitError. Writers other than the sequencer call it, too.
 func (p *Precondition) Holds(live *Version) error {
 	have := int64(0)
 	if live != nil {
@@ -88,6 +92,7 @@ func (p *Precondition) Holds(live *Version) error {
 			return &ConflictError{Key: p.Key, Type: p.Type, Have: have}
 		}
 	case ThisCounter:
+		// Not n+p.Add > p.Limit, which could overflow. To subtract is always allowed, even if the limit was lowered.
 		if n := live.Number(); p.Add > 0 && n > p.Limit-p.Add {
 			return &LimitError{Key: p.Key, Have: n, Add: p.Add, Limit: p.Limit}
 		}

@@ -13,6 +13,10 @@ import (
 
 // batch is the commits that share one Append, and so one sync (group commit). One of their goroutines, the leader,
 // calls Append for all of them; the others wait for done.
+//
+//	a batch is in one of three places: sequencer.queue (filling), append (with its leader), or finished (done is closed)
+//	commits grow only while it is in queue, under seq
+//	err is written before done is closed, and read after
 type batch struct {
 	commits []*Commit
 	lead    chan struct{} // of capacity 1: whoever receives from it is the leader
@@ -20,7 +24,8 @@ type batch struct {
 	err     error         // written before done is closed
 }
 
-// pendingWrite is a change of a key that was sequenced and is not durable yet.
+// pendingWrite is a change of a key that was sequenced and is not durable yet. batch tells a commit that loses to it
+// what to wait for.
 type pendingWrite struct {
 	version  *Version // nil: a deletion
 	revision int64
@@ -48,16 +53,22 @@ type pendingWrite struct {
 //	the commits of a batch follow one another without gaps; those that are appended begin with state.revision + 1
 //	queue ≠ nil  ⇒  appending: this batch has a leader, or the one before it has one
 //
+// Example: A and B both update key k, which is at revision 7. A is sequenced first, as revision 8, and leads a batch.
+// B is checked against pending[k], revision 8, and fails; it waits for the batch of A and then returns the conflict.
+// C creates another key while that batch is being synced, and joins the next one, as revision 9. When the sync is
+// done, 8 is applied, A returns, B returns its conflict with 8 visible, and C is made the leader of its batch.
+//
 // A commit that loses to a pending write is told so only once that write is durable: else it could be refused because
 // of a write that a crash then takes back. If the log fails, the pending writes are dropped, so that the state shows
 // what is durable, and no more writes are accepted: what the disk holds is not known before it is read again.
 //
 // There are two locks, taken in this order: seq, and the state's mu. The live versions change with both held, so
-// holding seq is enough to read them.
+// holding seq is enough to read them. Neither is held during Append.
 type sequencer struct {
 	state *State
 	log   Log
 
+	// seq guards the following.
 	seq       sync.Mutex
 	next      int64 // the newest revision given out
 	pending   map[Key]pendingWrite
@@ -75,6 +86,8 @@ type sequencer struct {
 	wait     sync.WaitGroup
 }
 
+// newSequencer starts the writer of a state, with its goroutines for expiry and for compaction. What was replayed
+// counts as growth of the log, so that a server that is restarted often still writes checkpoints.
 func newSequencer(state *State) *sequencer {
 	w := &sequencer{
 		state:   state,
@@ -94,7 +107,8 @@ func newSequencer(state *State) *sequencer {
 // Fresh is always true: nobody else writes.
 func (w *sequencer) Fresh(context.Context, Key, bool) (current bool, err error) { return true, nil }
 
-// Commit is Writer.Commit.
+// Commit is Writer.Commit. New versions and their sidecars are made before the lock is taken; only the check and the
+// revisions need it.
 func (w *sequencer) Commit(ctx context.Context, pre []Precondition, changes []Change) (int64, error) {
 	versions, err := w.versions(pre, changes)
 	if err != nil {
@@ -126,6 +140,7 @@ func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, 
 		if ch.Data == nil {
 			continue
 		}
+		// Outside of seq, as Describe may parse the bytes.
 		if ch.Sidecar == nil {
 			ch.Sidecar = w.state.config.Describe(ch.Key, ch.Data)
 		}
@@ -134,7 +149,8 @@ func (w *sequencer) versions(pre []Precondition, changes []Change) ([]*Version, 
 	return versions, nil
 }
 
-// duplicateKey finds a key that a commit would write more than once.
+// duplicateKey finds a key that a commit would write more than once: the second write would have the first one as its
+// old version, and both would be visible at once under different revisions.
 func duplicateKey(pre []Precondition, changes []Change) (k Key, found bool) {
 	if len(changes) <= 1 && !slices.ContainsFunc(pre, func(p Precondition) bool { return p.Type == ThisCounter }) {
 		return Key{}, false
@@ -166,7 +182,8 @@ type ticket struct {
 }
 
 // sequence gives a commit its revisions and its place in the batch that is filling, unless a precondition does not
-// hold.
+// hold. It is the only place where commits get their order, and takes no longer than the number of preconditions and
+// changes.
 func (w *sequencer) sequence(pre []Precondition, changes []Change, versions []*Version) ticket {
 	w.seq.Lock()
 	defer w.seq.Unlock()
@@ -267,7 +284,8 @@ func (w *sequencer) check(pre []Precondition) (*batch, error) {
 	return nil, nil
 }
 
-// latest returns the version of a key that the next commit finds. The caller holds seq.
+// latest returns the version of a key that the next commit finds: the newest one that was sequenced. The caller holds
+// seq.
 func (w *sequencer) latest(k Key) *Version {
 	if p, ok := w.pending[k]; ok {
 		return p.version
@@ -277,7 +295,8 @@ func (w *sequencer) latest(k Key) *Version {
 
 // await waits until a batch is durable or has failed; if the caller is made its leader, it appends it. When ctx ends,
 // another goroutine waits in its place: the lead may have been given to this waiter, and without a leader nothing
-// would be written any more.
+// would be written any more. The obvious way, to look whether there is a token and then to leave, fails if the token
+// comes just after that look and all other waiters of the batch are gone as well.
 func (w *sequencer) await(ctx context.Context, b *batch) error {
 	select {
 	case <-b.lead:
@@ -293,6 +312,8 @@ func (w *sequencer) await(ctx context.Context, b *batch) error {
 
 // append makes the batch that is filling durable and visible. From its first line on others fill the next one, and at
 // its end one of these is made its leader. The caller is the leader of b.
+//
+//	before: w.queue = b, appending    after: b is done; appending ⇔ there is a next batch, which has its lead token
 func (w *sequencer) append(b *batch) {
 	w.seq.Lock()
 	if first := b.commits[0].First(); invariants.Enabled && (w.queue != b || first != w.state.revision+1) {
@@ -338,7 +359,9 @@ func (w *sequencer) append(b *batch) {
 	}
 }
 
-// publish makes durable commits visible. A key that was written again meanwhile stays pending. The caller holds seq.
+// publish makes durable commits visible: it applies them to the state, and ends their pending writes. A key that was
+// written again meanwhile stays pending. The caller holds seq, so no commit is sequenced between the two: it would
+// find neither the pending write nor the live version.
 func (w *sequencer) publish(commits []*Commit) {
 	expires := w.state.apply(commits)
 	for _, c := range commits {
@@ -370,7 +393,7 @@ func (w *sequencer) Healthy() error {
 	return w.refused
 }
 
-// Close is Writer.Close. It closes the log, too.
+// Close is Writer.Close. It closes the log, too. A second call waits for the first one's last batch and returns nil.
 func (w *sequencer) Close() error {
 	w.seq.Lock()
 	again := w.closed
@@ -399,7 +422,7 @@ func (w *sequencer) refuse(err error) {
 }
 
 // lost returns the error for a write that lost to another one, which then failed itself: no conflict may be told for
-// that.
+// that. If the caller's context ended, that is the error; otherwise it is why no more writes are accepted.
 func (w *sequencer) lost(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

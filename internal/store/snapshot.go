@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"time"
@@ -52,7 +51,7 @@ func (s *State) SnapshotContext(ctx context.Context, revision int64, resources .
 	return s.rebuild(ctx, revision, resources)
 }
 
-// newest returns the snapshot of the current revision. The caller holds mu.
+// newest returns the snapshot of the current revision. The caller holds mu for writing: freeze starts a new epoch.
 func (s *State) newest() *Snapshot {
 	if n := len(s.recent); n > 0 && s.recent[n-1].revision == s.revision {
 		return s.recent[n-1]
@@ -61,6 +60,7 @@ func (s *State) newest() *Snapshot {
 	// root for each.
 	sn := &Snapshot{revision: s.revision, collections: s.live.freeze(), since: s.live.since}
 	if len(s.recent) == recentSnapshots {
+		// The oldest one makes room.
 		copy(s.recent, s.recent[1:])
 		s.recent = s.recent[:recentSnapshots-1]
 	}
@@ -68,7 +68,7 @@ func (s *State) newest() *Snapshot {
 	return sn
 }
 
-// kept returns an older snapshot that is kept, or nil. The caller holds mu.
+// kept returns an older snapshot that is kept, or nil, or the error that there can be none. The caller holds mu.
 func (s *State) kept(revision int64, resources []string) (*Snapshot, error) {
 	if revision > s.revision {
 		return nil, ErrFuture
@@ -99,6 +99,8 @@ func (sn *Snapshot) covers(resources []string) bool {
 
 // forgetSnapshots drops the snapshots that would keep versions in memory that the history has dropped. The caller
 // holds mu.
+//
+//	after it: a kept snapshot holds no version that neither the live state nor a record in memory has
 func (s *State) forgetSnapshots() {
 	n := 0
 	for n < len(s.recent) && s.recent[n].revision < s.history.all.floor {
@@ -107,6 +109,8 @@ func (s *State) forgetSnapshots() {
 	if n > 0 {
 		s.recent = append(s.recent[:0:0], s.recent[n:]...)
 	}
+	// A rebuilt one keeps versions in memory that nothing else does, so it is kept for the next pages of a list and no
+	// longer.
 	if s.rebuilt != nil && s.config.Now().Sub(s.rebuiltAt) > rebuiltFor {
 		s.rebuilt = nil
 	}
@@ -127,11 +131,13 @@ func (s *State) forgetSnapshots() {
 // roots of the live collections are copied and the records in memory collected: together they are the history from R
 // to the revision of the copied state.
 func (s *State) rebuild(ctx context.Context, revision int64, resources []string) (*Snapshot, error) {
+	// undo has, for each key that changed since, its version as of the revision; nil: there was none.
 	undo := map[Key]*Version{}
 	wanted := func(resource string) bool { return len(resources) == 0 || slices.Contains(resources, resource) }
 	read, steps := revision, 0 // the log was read up to here
 	for {
 		s.mu.Lock()
+		// floor is read anew each time: while the log is read, memory may lose more records to it.
 		floor := s.floorOf(resources)
 		// The lock is still held behind the loop: memory has all records after read, and stays so until they
 		// are collected.
@@ -174,6 +180,7 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 		}
 		return true
 	})
+	// They are collected under the lock and applied without it: a record never changes.
 	var records []*Record
 	for resource, f := range s.history.feeds {
 		if wanted(resource) {
@@ -203,7 +210,8 @@ func (s *State) rebuild(ctx context.Context, revision int64, resources []string)
 	return sn, nil
 }
 
-// check fails where a rebuilt snapshot has what was written after its revision. Large collections are left out.
+// check fails where a rebuilt snapshot has what was written after its revision. Large collections are left out: they
+// take too long for each test.
 func (sn *Snapshot) check(wanted func(resource string) bool) {
 	sn.collections.Scan(func(resource string, t *collection) bool {
 		if !wanted(resource) || t.names.Len() > 1<<12 {
@@ -220,7 +228,8 @@ func (sn *Snapshot) check(wanted func(resource string) bool) {
 	})
 }
 
-// floorOf is up to where records of these resources, or of any, have left memory. The caller holds mu.
+// floorOf is up to where records of these resources, or of any, have left memory: memory has all later ones. The
+// caller holds mu.
 func (s *State) floorOf(resources []string) int64 {
 	if len(resources) == 0 {
 		return s.history.all.floor
@@ -236,8 +245,9 @@ func (s *State) floorOf(resources []string) int64 {
 	return floor
 }
 
-// undo sets the version that a key had. Where the key has the same version again, and v is its copy from the log, the
-// copy is dropped.
+// undo sets the version that a key had; nil: none. The trees are copies of this snapshot's own until it is returned,
+// so they may be changed. The version in the tree is always a later one, as a record after the revision has changed
+// the key.
 func (sn *Snapshot) undo(k Key, v *Version) {
 	t, ok := sn.collections.Get(k.Resource)
 	if !ok {
@@ -249,9 +259,6 @@ func (sn *Snapshot) undo(k Key, v *Version) {
 	}
 	if v == nil {
 		t.names.Delete(k.Name)
-		return
-	}
-	if live, ok := t.names.Get(k.Name); ok && live.Revision == v.Revision && bytes.Equal(live.Data, v.Data) {
 		return
 	}
 	t.names.Set(k.Name, v)

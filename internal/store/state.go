@@ -35,6 +35,7 @@ type Config struct {
 	fakeClock bool // Now was given
 }
 
+// validate checks the configuration and sets the defaults.
 func (c *Config) validate() error {
 	if c.Describe == nil {
 		return errors.New("store: Config needs Describe")
@@ -63,7 +64,8 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Replayer yields commits of the history again, as Log.Replay does.
+// Replayer yields commits of the history again, as Log.Replay does. It is the part of a Log that a State needs; a
+// state that is fed by other processes may have one that reads from them, or none.
 type Replayer interface {
 	Replay(after int64, yield func(*Commit) error) error
 }
@@ -78,7 +80,11 @@ type Replayer interface {
 //	snapshots, watches and Get see whole commits only: revision is the last one of a commit
 //
 // mu guards all of it. It is never held while a goroutine waits for a disk or another machine: the log is read and
-// written without it, and watches are woken after it was released.
+// written without it, and watches are woken after it was released. Readers hold it for a look-up, to copy
+// roots, or to go through records in memory; a writer holds it for one batch of commits. What they take out (versions,
+// records, snapshots) never changes, so it is used without a lock.
+//
+// The order of locks is: the writer's, mu, the mu of a feed.
 type State struct {
 	config Config
 	log    Replayer // of what memory no longer holds; nil: ErrCompacted
@@ -89,11 +95,12 @@ type State struct {
 	expiry    expiry
 	owners    owners
 	revision  int64
-	recent    []*Snapshot // see recentSnapshots
+	recent    []*Snapshot // the snapshots that are kept, with rebuilt: see recentSnapshots
 	rebuilt   *Snapshot
 	rebuiltAt time.Time
-	arrived   chan struct{} // closed when revision moves on; nil when nobody waits
-	ended     bool
+	// arrived is closed when revision moves on; nil when nobody waits.
+	arrived chan struct{}
+	ended   bool
 
 	aging    alarm         // for trimming the history by its age; mu guards aging.at
 	trimmed  chan struct{} // of capacity 1; receives when the horizon has moved by age
@@ -101,7 +108,8 @@ type State struct {
 }
 
 // NewState makes a state of a checkpoint and the commits that log has after it. A nil log stands for one without
-// commits: the history is then what memory holds of the commits applied from here on.
+// commits: the history is then what memory holds of the commits applied from here on. It starts one goroutine, which
+// trims the history by its age until End.
 func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -131,7 +139,7 @@ func NewState(c Config, from *Checkpoint, log Replayer) (*State, error) {
 
 // Apply makes commits visible, each as a whole. They follow all that the state has, and their records are complete:
 // each new version has its sidecar (Describe), and each old version is the one that the state has. The state keeps
-// them; nobody may change them.
+// them; nobody may change them. Only one goroutine at a time may call it, in the order of revisions.
 func (s *State) Apply(commits ...*Commit) {
 	if len(commits) > 0 {
 		s.apply(commits)
@@ -141,6 +149,9 @@ func (s *State) Apply(commits ...*Commit) {
 // apply is Apply, and returns when the first version expires; zero when none does. State, history, indexes and
 // revision change under one lock; cursors and WaitFor are woken after it is released, or each of them would wait for
 // the lock first.
+//
+// A reader sees none of the commits, or all of them: it cannot take the lock in between. It may see one before its
+// writer is told that the commit is durable; it is durable by then.
 func (s *State) apply(commits []*Commit) (expires time.Time) {
 	var woken []*group
 	s.mu.Lock()
@@ -210,8 +221,8 @@ func (s *State) checkCommit(c *Commit) {
 	}
 }
 
-// check fails where an invariant of the state does not hold. The whole of a small state is checked after each
-// commit, of a large one after about one in a thousand. The caller holds mu.
+// check fails where an invariant of the state does not hold. The whole of a small state is checked after each commit,
+// of a large one after about one in a thousand: a check takes time in the number of versions. The caller holds mu.
 func (s *State) check() {
 	for i, after := 0, s.history.all.floor; i < len(s.recent); i++ {
 		sn := s.recent[i]
@@ -232,7 +243,9 @@ func (s *State) check() {
 // tick is how often the window is trimmed by age: often enough to keep it to within a few percent.
 func (s *State) tick() time.Duration { return s.config.HistoryAge / 64 }
 
-// age drops the history that has left the window by now, and sets the alarm for the next time.
+// age drops the history that has left the window by now, and sets the alarm for the next time. It is what trims the
+// history of a server to which nobody writes; otherwise apply does. If the horizon has moved, the compactor is told,
+// which may remove segments of the log.
 func (s *State) age(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,6 +255,7 @@ func (s *State) age(now time.Time) {
 	if s.history.horizon != horizon {
 		notify(s.trimmed)
 	}
+	// Not sooner than a tick from now: on a busy server marks leave the window all the time.
 	next := s.history.due(s.revision)
 	if soon := now.Add(s.tick()); !next.IsZero() && next.Before(soon) {
 		next = soon
@@ -252,7 +266,8 @@ func (s *State) age(now time.Time) {
 	}
 }
 
-// End ends the watches, and all that wait. The writer calls it when no more commits will come.
+// End ends the watches, and all that wait: their next calls return ErrClosed. The writer calls it when no more
+// commits will come. Get, snapshots and what was read before stay usable.
 func (s *State) End() {
 	s.mu.Lock()
 	if s.ended {
@@ -289,7 +304,8 @@ func (s *State) Revision() int64 {
 	return s.revision
 }
 
-// Get returns the live version of a key. Where other processes write, it may be outdated: see Store.Live.
+// Get returns the live version of a key. Where other processes write, it may be outdated: see Store.Live. It takes
+// one look-up under a read lock, and no allocation.
 func (s *State) Get(k Key) (*Version, bool) {
 	s.mu.RLock()
 	v := s.live.get(k)
@@ -297,7 +313,7 @@ func (s *State) Get(k Key) (*Version, bool) {
 	return v, v != nil
 }
 
-// WaitFor waits until Revision is at least revision.
+// WaitFor waits until Revision is at least revision. It returns nil, ErrClosed, or the error of ctx.
 func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		s.mu.Lock()
@@ -324,7 +340,7 @@ func (s *State) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// Stats is what metrics show of a state.
+// Stats are figures about a store, for metrics.
 type Stats struct {
 	Revision      int64
 	Horizon       int64 // watches may start after it, and snapshots at it
@@ -337,7 +353,7 @@ type Stats struct {
 	Waiting       int           // cursors that wait
 }
 
-// Stats returns the current figures.
+// Stats returns the current figures. Those about waiting cursors take time in the number of groups.
 func (s *State) Stats() Stats {
 	now := s.config.Now()
 	s.mu.RLock()
@@ -371,7 +387,8 @@ func (s *State) Describe(k Key, data []byte, expire time.Time, form uint64) *Sid
 	return sc
 }
 
-// replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does.
+// replay yields the commits of the log that hold revisions in after < r ≤ until, as Log.Replay does: they are lent.
+// The caller holds no lock: yield may wait for the disk between two commits.
 func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 	if s.log == nil {
 		return ErrCompacted
@@ -391,7 +408,8 @@ func (s *State) replay(after, until int64, yield func(*Commit) error) error {
 	return err
 }
 
-// reaches returns nil when the log has all commits after a revision, and else why not.
+// reaches returns nil when the log has all commits after a revision, and else why not. It opens the file of the first
+// one, and reads no more.
 func (s *State) reaches(after int64) error {
 	if s.log == nil {
 		return ErrCompacted
@@ -406,7 +424,9 @@ func (s *State) reaches(after int64) error {
 var errStop = errors.New("stop")
 
 // copyRecord returns a copy of a record that a log lends (see Log). A new version that is still live is shared and
-// not copied.
+// not copied: a version is equal to what the log has of it.
+//
+//	r.Revision and both versions = those of lent; nothing in r points into lent
 func (s *State) copyRecord(lent *Record) *Record {
 	r := &Record{Key: lent.Key.clone(), Revision: lent.Revision}
 	// Most records of the log that a watch reads are about versions that are still live. These have a sidecar
@@ -420,7 +440,8 @@ func (s *State) copyRecord(lent *Record) *Record {
 	return r
 }
 
-// copyVersion returns a copy of a lent version, with a complete sidecar; nil for nil.
+// copyVersion returns a copy of a lent version, with a complete sidecar; nil for nil. The sidecar is computed, which
+// may parse the bytes: callers leave out what they do not want before they copy.
 func (s *State) copyVersion(k Key, lent *Version) *Version {
 	if lent == nil {
 		return nil

@@ -27,7 +27,30 @@
 //
 //	horizon ≤ state's revision ≤ newest durable revision ≤ newest revision given out
 //
-// Caveats. Counters (Precondition) are versions of a resource of their own, Counters, and appear in snapshots and in
+// # The way of a commit
+//
+// Commit makes new versions and their sidecars (sequencer.Commit). Under one lock it checks the preconditions and
+// gets its revisions (sequence). The leader of its batch makes it durable (append). Then it is applied to the state
+// under the state's lock (State.apply): the trees of live versions, the indexes of expiry and owners, and the history
+// change together. At last the cursors that it concerns are woken, and Commit returns. So whoever is told of a
+// commit, by its result or by a watch, finds it in the state.
+//
+// # The way of a read
+//
+// Get takes one look-up under a read lock. A list takes a Snapshot, which shares the trees with the state and needs
+// no lock afterwards. An older snapshot is computed by undoing the records since (rebuild). A watch is a Cursor: it
+// reads records from memory, or from the log where memory does not reach back to it, and waits in an index of
+// prefixes, labels and fields when it has come to the end (waiting).
+//
+// # What is kept
+//
+// Memory holds the live versions, and the newest records with their old versions up to Config.MemoryHistoryBytes. The
+// log holds a checkpoint, the commits after it, and the commits of the window. Nothing else grows: what leaves the
+// window is forgotten by all of them, and a reader from before it is told ErrCompacted.
+//
+// # Caveats
+//
+// Counters (Precondition) are versions of a resource of their own, Counters, and appear in snapshots and in
 // WatchAll. A Snapshot needs no closing, but keeps its versions in memory. Everything that the package returns is
 // shared and must not be changed.
 package store

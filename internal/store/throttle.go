@@ -79,6 +79,7 @@ func (f *feed) wakePending() {
 	}
 }
 
+// waiters is the number of cursors that wait in groups.
 func waiters(groups []*group) int {
 	n := 0
 	for _, g := range groups {

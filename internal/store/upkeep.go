@@ -5,11 +5,15 @@ import (
 	"time"
 )
 
-// expireAtOnce is how many deletions of expired objects share a batch of the log.
+// expireAtOnce is how many deletions of expired objects share a batch of the log: enough for the sync not to matter,
+// and few enough not to hold up other writers.
 const expireAtOnce = 256
 
 // expire deletes the versions that have expired by now, and sets the alarm for the next one. It tries again after a
-// second what could not be deleted.
+// second what could not be deleted. The alarm's goroutine calls it.
+//
+// The time of the next one is read under seq, which publish holds while it changes the heap and compares (laterThan).
+// So a commit either is seen here, or finds the time that was set here.
 func (w *sequencer) expire(now time.Time) {
 	due := w.state.expired(now)
 	for len(due) > 0 && w.deleteExpired(due) {
@@ -28,7 +32,9 @@ func (w *sequencer) expire(now time.Time) {
 // precondition keeps an object that was overwritten since it was found expired.
 //
 // All commits are put into one batch before the first sync is waited for. As the leader of the batch (see batch) this
-// goroutine has to append it, or all other writers wait forever.
+// goroutine has to append it, or all other writers wait forever. That the whole of due is in one batch is not
+// certain: another leader may take the batch in between. The last batch is the last one to become durable, so it is
+// enough to wait for that.
 func (w *sequencer) deleteExpired(expired []Precondition) bool {
 	var lead, last *batch
 	for _, p := range expired {
@@ -62,7 +68,7 @@ func (s *State) expires() time.Time {
 
 // compactor compacts the log: with a new checkpoint whenever the log has grown enough, and without one when the
 // horizon has moved, which only removes history. It runs on a goroutine of its own, as a checkpoint of a large state
-// takes seconds.
+// takes seconds. Commits go on meanwhile; what they add counts towards the next checkpoint.
 func (w *sequencer) compactor() {
 	for {
 		select {
@@ -92,6 +98,7 @@ func (w *sequencer) compactor() {
 	}
 }
 
+// isClosing says whether the writer is being closed.
 func isClosing(quit <-chan struct{}) bool {
 	select {
 	case <-quit:
@@ -108,8 +115,10 @@ func (w *sequencer) grewEnough() bool {
 	return w.growth >= max(w.state.config.CompactBytes, w.state.live.bytes)
 }
 
-// checkpoint returns the horizon and, if wanted, the state as it is, frozen: yielding its versions needs no lock. It
-// ends with ErrClosed when the writer closes.
+// checkpoint returns the horizon and, if wanted, the state as it is, frozen: yielding its versions needs no lock, and
+// takes as long as the disk does. It ends with ErrClosed when the writer closes.
+//
+//	horizon, revision, window and versions are of one moment, under one hold of mu
 func (w *sequencer) checkpoint(wanted bool) (horizon int64, c *Checkpoint) {
 	s := w.state
 	s.mu.Lock()

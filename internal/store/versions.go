@@ -19,7 +19,7 @@ type (
 	collections = btree.Map[string, *collection]
 )
 
-// collection is the live versions of one resource.
+// collection is the live versions of one resource. After a snapshot shares it, it is never changed again (versions).
 type collection struct {
 	resource string
 	epoch    uint64 // see versions
@@ -54,12 +54,15 @@ type versions struct {
 	bytes       int64
 }
 
+// newVersions is an empty state.
 func newVersions() *versions {
 	return &versions{collections: btree.NewMap[string, *collection](degree)}
 }
 
+// newNames is an empty collection.
 func newNames() *names { return btree.NewMap[string, *Version](degree) }
 
+// get returns the live version of a key, nil if there is none.
 func (vs *versions) get(k Key) *Version {
 	t, ok := vs.collections.Get(k.Resource)
 	if !ok {
@@ -93,7 +96,8 @@ func (vs *versions) set(k Key, v *Version, revision int64) {
 	}
 }
 
-// writable returns the collection of a resource, which no snapshot shares: a copy where one did.
+// writable returns the collection of a resource, which no snapshot shares: a copy where one did. A copy takes one new
+// root; the nodes below are copied one by one, when they are written to.
 func (vs *versions) writable(resource string) *collection {
 	t, ok := vs.collections.Get(resource)
 	switch {
@@ -111,7 +115,8 @@ func (vs *versions) writable(resource string) *collection {
 	return t
 }
 
-// freeze returns the versions as they are now. The result never changes.
+// freeze returns the versions as they are now. The result never changes. Between two changes it is the same one, so
+// that snapshots of a state to which nobody writes cost nothing and start no epoch. The caller holds mu for writing.
 func (vs *versions) freeze() *collections {
 	if vs.frozen == nil {
 		vs.frozen = vs.collections.Copy()
@@ -156,7 +161,8 @@ type Snapshot struct {
 // Revision is the one that the snapshot shows.
 func (sn *Snapshot) Revision() int64 { return sn.revision }
 
-// names returns the live versions of one resource, nil when there is none.
+// names returns the live versions of one resource, nil when there is none. It panics for a resource for which the
+// snapshot was not rebuilt: an empty result would be taken for an empty collection.
 func (sn *Snapshot) names(resource string) *names {
 	if sn.only != nil && !slices.Contains(sn.only, resource) {
 		panic(fmt.Sprintf("store: snapshot %d was rebuilt for %q, not for %q", sn.revision, sn.only, resource))
@@ -177,7 +183,7 @@ func (sn *Snapshot) Get(k Key) (*Version, bool) {
 }
 
 // Ascend yields the versions of a resource whose name has the prefix and is not less than from, in byte order of the
-// name, until yield returns false.
+// name, until yield returns false. It takes no lock, so yield may take as long as it likes, and may write.
 func (sn *Snapshot) Ascend(resource, prefix, from string, yield func(*Version) bool) {
 	n := sn.names(resource)
 	if n == nil {
@@ -193,7 +199,8 @@ func (sn *Snapshot) Count(resource, prefix string) int {
 	return sn.CountFrom(resource, prefix, "")
 }
 
-// CountFrom is Count restricted to names that are not less than from.
+// CountFrom is Count restricted to names that are not less than from. Names with a prefix stand side by side, so they
+// are counted by the ranks of both ends.
 func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	n := sn.names(resource)
 	if n == nil {
@@ -207,7 +214,8 @@ func (sn *Snapshot) CountFrom(resource, prefix, from string) int {
 	return max(0, end-rank(n, func(name string) bool { return name >= low }))
 }
 
-// rank returns the index of the first name for which is holds. It must hold for all names after that one.
+// rank returns the index of the first name for which is holds. It must hold for all names after that one. B-tree
+// nodes count what is below them, so GetAt takes logarithmic time, and rank its square.
 func rank(n *names, is func(name string) bool) int {
 	low, high := 0, n.Len()
 	for low < high {
@@ -221,7 +229,8 @@ func rank(n *names, is func(name string) bool) int {
 	return low
 }
 
-// Resources yields the resources that have live versions, in byte order.
+// Resources yields the resources that have live versions, in byte order. A collection whose objects were all deleted
+// is left out.
 func (sn *Snapshot) Resources(yield func(resource string) bool) {
 	sn.collections.Scan(func(resource string, t *collection) bool {
 		return t.names.Len() == 0 || yield(resource)

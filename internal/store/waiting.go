@@ -47,7 +47,8 @@ func (r *Record) concerns(prefix string, t Term) bool {
 // group is all cursors that wait for the next record with one prefix and term. Closing one channel wakes them all.
 //
 // A group is in the index of a feed until a record takes it out, and never returns to it. The cursors that wait again
-// after that make a new one.
+// after that make a new one. The feed's mu guards waiters; first is written under it before wake is closed, and may
+// be read after that without a lock, or before with the state's mu held.
 type group struct {
 	wake    chan struct{}
 	waiters int   // > 0 while the group is in the index
@@ -60,6 +61,8 @@ type groupsByPrefix map[string]*group
 // fire takes the groups out that wait for r, and appends them to woken. Of the two ways to find them it takes the one
 // with fewer steps: to compare every prefix with the name, or to look up every prefix that the name has. The second
 // keeps a change of one object cheap when thousands of watches wait for one object each.
+//
+//	steps ≤ min(groups, length of the name + 1)
 func (p groupsByPrefix) fire(r *Record, woken []*group) []*group {
 	wake := func(prefix string, g *group) {
 		delete(p, prefix)
@@ -99,7 +102,7 @@ func (a attribute) outdated(s *Sidecar) bool {
 	return !a.label && (s.Form != a.form || s.Selection != a.selection)
 }
 
-// waiting is the index of the groups of one feed.
+// waiting is the index of the groups of one feed. The feed's mu guards it.
 //
 // The problem: on a large cluster each of a thousand kubelets watches the Pods of its own node, and a record about
 // one Pod concerns one of them. The obvious way, to wake all watches of a resource and let each one look at the
@@ -110,12 +113,15 @@ func (a attribute) outdated(s *Sidecar) bool {
 //	g is in the index at (t, prefix)  ⇔  g.waiters > 0 and no record since the join concerned (prefix, t)
 //	no map below terms is empty
 //
-// An unreadable version counts as having every term, and so visits all groups.
+// Two sorts of versions cost more, as it is not known which terms they have: an unreadable version visits all groups,
+// and one whose fields were computed by another definition all groups with a field as their term. The other error, to
+// leave a group asleep, would lose an event.
 type waiting struct {
 	any   groupsByPrefix // those without a term
 	terms map[attribute]map[string]groupsByPrefix
 }
 
+// newWaiting is an empty index.
 func newWaiting() waiting {
 	return waiting{any: groupsByPrefix{}, terms: map[attribute]map[string]groupsByPrefix{}}
 }
@@ -157,7 +163,8 @@ func (w *waiting) check() {
 	}
 }
 
-// fire takes the groups out that wait for r, and appends them to woken.
+// fire takes the groups out that wait for r, and appends them to woken. Both versions count; a group that the new
+// version has taken out is not found by the old one.
 func (w *waiting) fire(r *Record, woken []*group) []*group {
 	woken = w.any.fire(r, woken)
 	if len(w.terms) == 0 {
@@ -200,6 +207,7 @@ func (w *waiting) fireTerms(s *Sidecar, r *Record, woken []*group) []*group {
 	return woken
 }
 
+// fireTerm is fire for the groups of one term.
 func (w *waiting) fireTerm(about attribute, value string, r *Record, woken []*group) []*group {
 	p := w.terms[about][value]
 	if p == nil {
@@ -221,7 +229,7 @@ func (w *waiting) dropEmpty(about attribute, value string, p groupsByPrefix) {
 	}
 }
 
-// join returns the group of a prefix and a term, with one more waiter.
+// join returns the group of a prefix and a term, with one more waiter. The first waiter makes it.
 func (w *waiting) join(prefix string, t Term) *group {
 	p := w.any
 	if t != (Term{}) {

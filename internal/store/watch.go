@@ -43,8 +43,9 @@ func (s *State) Watch(resource, prefix string, after int64) (*Cursor, error) {
 	return s.WatchTerm(resource, prefix, Term{}, after)
 }
 
-// WatchTerm is Watch restricted to objects that have a term, or had it before the change. Other records do not wake
-// the cursor: what a change costs depends on how many cursors it concerns, and not on how many wait.
+// WatchTerm is Watch restricted to objects that have a term, or had it before the change, or of which that is not
+// known (Term). Other records do not wake the cursor: what a change costs depends on how many cursors it concerns,
+// and not on how many wait.
 func (s *State) WatchTerm(resource, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	f := s.history.feeds[resource]
@@ -62,6 +63,8 @@ func (s *State) WatchAll(after int64) (*Cursor, error) {
 	return s.cursor(s.history.all, "", Term{}, after)
 }
 
+// cursor makes a cursor on a feed. The check of the history is one of the moment: the history may be dropped before
+// the first call of Next, which then says so.
 func (s *State) cursor(f *feed, prefix string, t Term, after int64) (*Cursor, error) {
 	s.mu.RLock()
 	closed, horizon, floor := s.ended, s.history.horizon, f.floor
@@ -211,6 +214,8 @@ func (c *Cursor) readMemory() (end bool) {
 	return true
 }
 
+// push appends a record to the batch. Most batches have one record, so the buffer begins small: there are thousands
+// of cursors.
 func (c *Cursor) push(r *Record) {
 	if c.buffer == nil {
 		c.buffer = make([]*Record, 0, 4)
@@ -237,7 +242,8 @@ func firstAfter(records *queue[*Record], revision int64) int {
 }
 
 // readLog fills the buffer from the log with records up to the revision until, after which memory has them. No lock
-// is held meanwhile.
+// is held meanwhile, so memory may lose more records to the log; then after is still below the floor, and the next
+// step reads the log again.
 func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	bytes, steps := 0, 0
 	err := c.state.replay(c.after, until, func(commit *Commit) error {
@@ -276,7 +282,8 @@ func (c *Cursor) readLog(ctx context.Context, until int64) error {
 	return err
 }
 
-// leave ends a wait that ctx cut short.
+// leave ends a wait that ctx cut short. Without it the group of a watcher that is gone would stay in the index, and
+// its memory with it, until a record comes that concerns it.
 func (c *Cursor) leave(g *group) {
 	s := c.state
 	s.mu.RLock()

@@ -1,5 +1,8 @@
-// Package memlog is the log of a store that lives in memory alone: every commit is as durable as it will ever be at
-// once, and history is what the store itself holds.
+// Package memlog is the log of a store that lives in memory alone: a commit is as durable as it will ever be at once,
+// and the history is what the store itself holds in memory.
+//
+// Caveat. A watch that falls behind by more than that (store.Config.MemoryHistoryBytes) gets ErrCompacted, however
+// short a time it lags: there is no log to read from, and no disk that slows writers down.
 package memlog
 
 import (
@@ -8,14 +11,15 @@ import (
 	"plinth/internal/store"
 )
 
-// Log keeps nothing but the newest revision. The store has the newest commits in memory anyway; to keep older ones,
-// too, would cost up to the whole window of the history in memory, which is meant for a disk.
+// Log keeps nothing but the newest revision, by which Replay knows whether anything is missing. The store has the
+// newest commits in memory anyway; to keep older ones, too, would take up to 512 MiB of memory for a window that is
+// meant for a disk.
 type Log struct{ newest atomic.Int64 }
 
 // New returns an empty log.
 func New() *Log { return &Log{} }
 
-// Append takes note of the newest revision.
+// Append records the newest revision.
 func (l *Log) Append(commits []*store.Commit) error {
 	if n := len(commits); n > 0 {
 		l.newest.Store(commits[n-1].Revision)
@@ -26,7 +30,7 @@ func (l *Log) Append(commits []*store.Commit) error {
 // Checkpoint is that of an empty store.
 func (l *Log) Checkpoint() (*store.Checkpoint, error) { return store.EmptyCheckpoint(), nil }
 
-// Replay has nothing to yield.
+// Replay has nothing to yield, and says so where there were commits after the revision.
 func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
 	if after < l.newest.Load() {
 		return store.ErrCompacted
@@ -34,7 +38,7 @@ func (l *Log) Replay(after int64, _ func(*store.Commit) error) error {
 	return nil
 }
 
-// Compact has nothing to let go.
+// Compact has nothing to remove.
 func (l *Log) Compact(int64, *store.Checkpoint) error { return nil }
 
 // Close has nothing to close.

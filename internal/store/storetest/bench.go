@@ -211,9 +211,9 @@ func BenchmarkSnapshotList(b *testing.B, backend Backend) {
 
 // BenchmarkWatchFanout has 200 cursors follow 8 writers. An operation is one event delivered.
 //
-// The window holds all events of the run. With the default one the cursors of a store in memory are lost: a wake-up may
-// be delayed by the throttle for 20 ms, in which writers that wait for no disk write more than the 16 MiB of history that
-// memory holds, and a log in memory has nothing older.
+// The window holds all events of the run. With the default one the cursors of a store in memory are lost: a wake-up
+// may be delayed by the throttle for 20 ms, in which writers that wait for no disk write more than the 16 MiB of
+// history that memory holds, and a log in memory has nothing older.
 func BenchmarkWatchFanout(b *testing.B, backend Backend) {
 	const watchers, writers, size = 200, 8, 1300
 	events := max(1, b.N/watchers)

@@ -8,8 +8,8 @@ import (
 	"plinth/internal/store"
 )
 
-// model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front for
-// every question. It forgets nothing; what the store may have forgotten is for the tests to allow.
+// model is the obvious implementation of a store: a list of all changes ever made, which is searched from the front
+// for every question. It forgets nothing; what the store may have forgotten is for the tests to allow.
 type model struct {
 	revision int64
 	changes  []change
@@ -23,8 +23,8 @@ type change struct {
 
 func newModel() *model { return &model{revision: 1} }
 
-// commit makes the changes, one revision each. As in the store, the deletion of a key without a version takes a revision
-// and leaves no record.
+// commit makes the changes, one revision each. As in the store, the deletion of a key without a version takes a
+// revision and leaves no record.
 func (m *model) commit(changes []store.Change) {
 	for _, ch := range changes {
 		m.revision++

@@ -1,9 +1,9 @@
 // Package storetest is the one test suite for stores over every log and with every writer: what a store keeps and in
-// which order, which commits it refuses, which cursors it wakes, and what it forgets when. Random histories are compared
-// with a model, a second implementation that is slow and obvious.
+// which order, which commits it refuses, which cursors it wakes, and what it forgets when. Random histories are
+// compared with a model, a second implementation that is slow and obvious.
 //
-// A Cluster is a store in memory that several writers share. Each of its replicas is a store whose state lags behind the
-// cluster, so the suite and other tests also cover states to which the commits of other processes are applied.
+// A Cluster is a store in memory that several writers share. Each of its replicas is a store whose state lags behind
+// the cluster, so the suite and other tests also cover states to which the commits of other processes are applied.
 package storetest
 
 import (
@@ -121,8 +121,8 @@ func ownersIn(data []byte) (owners []string) {
 	return owners
 }
 
-// testStore is a store under test that can be closed and opened again. Its methods fail the test when the store returns
-// an error.
+// testStore is a store under test that can be closed and opened again. Its methods fail the test when the store
+// returns an error.
 type testStore struct {
 	*store.Store
 	t      testing.TB
