@@ -11,9 +11,9 @@ import (
 	"plinth/object"
 )
 
-// columnsOf are the columns of a Table of the custom objects of a version, and what fills them (MED-6): the name, and
-// the additionalPrinterColumns or else the age. A path that cannot be parsed ends the columns before it, as in the
-// reference.
+// columnsOf returns the columns of a Table of custom objects of a version, and a function that fills them (MED-6): the
+// name, and the additionalPrinterColumns or if there are none the age. As in the reference, a path that does not parse
+// ends the list of columns.
 func columnsOf(version object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	given := version.At("additionalPrinterColumns").Items()
 	if len(given) == 0 {
@@ -22,22 +22,22 @@ func columnsOf(version object.Value) (columns []engine.Column, cells func(obj ob
 	return printerColumns(given)
 }
 
-// ageColumn is the column that there is when a definition names none.
+// ageColumn is the default column.
 func ageColumn() object.Value {
 	return printerColumn("Age", "date", metadataDoc("creationTimestamp"), ".metadata.creationTimestamp")
 }
 
-// metadataDoc is the description of a field of the metadata.
+// metadataDoc is the description of a field of metadata.
 func metadataDoc(field string) string { return metav1.ObjectMeta{}.SwaggerDoc()[field] }
 
-// printerColumn is a column as a definition writes it.
+// printerColumn creates a column in the form of a definition.
 func printerColumn(name, typ, description, path string) object.Value {
 	return object.Fields("name", object.StringOf(name), "type", object.StringOf(typ),
 		"description", object.StringOf(description), "jsonPath", object.StringOf(path))
 }
 
-// printerColumns is what columns of a definition make: the name of the object is always the first. Paths are kept in
-// parsed form from the first look at an object on: most definitions are never shown.
+// printerColumns converts columns of a definition. The first column is always the name of the object. Paths are parsed
+// when an object is first shown, because most types never are.
 func printerColumns(given []object.Value) (columns []engine.Column, cells func(obj object.Value) []any) {
 	columns = append(make([]engine.Column, 0, 1+len(given)),
 		engine.Column{Name: "Name", Type: "string", Format: "name", Description: metadataDoc("name")})
@@ -61,7 +61,7 @@ func printerColumns(given []object.Value) (columns []engine.Column, cells func(o
 	paths := sync.OnceValue(func() []*jsonPath {
 		parsed := make([]*jsonPath, len(given))
 		for i, c := range given {
-			parsed[i], _ = parseJSONPath(c.At("jsonPath").Str()) // it was parsed before
+			parsed[i], _ = parseJSONPath(c.At("jsonPath").Str()) // checked above
 		}
 		return parsed
 	})
@@ -78,7 +78,7 @@ func printerColumns(given []object.Value) (columns []engine.Column, cells func(o
 	}
 }
 
-// cellOf is what a value is shown as in a column of a type; nil where it does not fit.
+// cellOf is the cell for a value in a column of this type; nil if the value does not fit.
 func cellOf(v object.Value, typ string) any {
 	switch typ {
 	case "string":
@@ -107,7 +107,7 @@ func cellOf(v object.Value, typ string) any {
 	return nil
 }
 
-// since is how long ago a time was.
+// since is the cell for a time: its age.
 func since(text string) any {
 	var t time.Time
 	if text != "" && text != "null" {
@@ -122,7 +122,7 @@ func since(text string) any {
 	return engine.Age{Since: t}
 }
 
-// printed is a value in a column of text: what is no scalar as JSON.
+// printed is the cell for a value in a column of strings. A list or map is printed as JSON.
 func printed(v object.Value) string {
 	switch v.Kind() {
 	case object.Null:

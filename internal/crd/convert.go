@@ -15,16 +15,14 @@ import (
 	"plinth/object"
 )
 
-// conversion is how custom objects get from one version to another (engine.Kind.Convert).
+// conversion returns the function that converts custom objects between versions (engine.Kind.Convert).
 //
-// With the strategy None, an object gets another apiVersion. With Webhook, a webhook is sent all the objects of a
-// call that are not yet of the version that is asked for, in one ConversionReview. In either case the object then
-// gets the form that the schema of its new version demands, as a body from a client would, and loses what that does
-// not have.
+// The strategy None changes the apiVersion. The strategy Webhook sends all objects of a call that are not of the
+// wanted version to a webhook, in one ConversionReview. After either, the object is decoded by the schema of its new
+// version like a request body: unknown fields are pruned.
 //
-// A webhook says what becomes of an object, but it is not its owner: it may change labels and annotations, and
-// nothing else of the metadata. What it may not change is taken from the object that it was sent, or is an error
-// where it would make another object of it.
+// The webhook is not trusted with metadata. It may change labels and annotations. A change of the identity (name,
+// namespace, UID) is an error; all other metadata is taken from the object that was sent.
 func (d *Definitions) conversion(
 	definition object.Value,
 ) func(context.Context, []object.Value, *engine.Version) ([]object.Value, error) {
@@ -46,7 +44,7 @@ func (d *Definitions) conversion(
 	return h.convert
 }
 
-// convertEach converts each object that is not of a version; i counts those.
+// convertEach converts each object that is not of the wanted version. i counts those.
 func convertEach(
 	objects []object.Value, to *engine.Version, convert func(i int, obj object.Value) (object.Value, error),
 ) ([]object.Value, error) {
@@ -70,17 +68,17 @@ func convertEach(
 	return converted, nil
 }
 
-// hook is a webhook that converts the objects of a definition.
+// hook is the conversion webhook of a definition.
 type hook struct {
-	config      object.Value // its clientConfig
-	review      string       // the version of ConversionReview that it is sent; "": it knows none that we do
+	config      object.Value // the member clientConfig
+	review      string       // the version of ConversionReview to send; "": none in common
 	definitions *Definitions
 }
 
 // reviewGroup is the group of ConversionReview.
 const reviewGroup = "apiextensions.k8s.io"
 
-// convert asks the webhook once for all the objects that are not of the version.
+// convert sends all objects that are not of the wanted version to the webhook, in one request.
 func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.Version) ([]object.Value, error) {
 	var sent []object.Value
 	for _, obj := range objects {
@@ -96,7 +94,7 @@ func (h *hook) convert(ctx context.Context, objects []object.Value, to *engine.V
 		return nil, over
 	}
 	if err != nil {
-		// The error is not wrapped: that the webhook has taken too long does not mean that the request has.
+		// Not wrapped with %w: a timeout of the webhook is not a timeout of the request.
 		return nil, fmt.Errorf("conversion webhook for %v failed: %v", kindOf(sent[0]), err)
 	}
 	if len(answer) != len(sent) {
@@ -126,7 +124,7 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 		"request", object.Fields(
 			"uid", object.StringOf(uid), "desiredAPIVersion", object.StringOf(apiVersion),
 			"objects", object.ListOf(objects...)),
-		"response", object.Fields( // the reference sends its zero value along
+		"response", object.Fields( // the zero value, as in the reference
 			"uid", object.StringOf(""), "convertedObjects", object.Nil,
 			"result", object.Fields("metadata", object.MapOf())),
 	)))
@@ -140,8 +138,8 @@ func (h *hook) ask(ctx context.Context, objects []object.Value, apiVersion strin
 	return h.answered(parsed.Value, uid)
 }
 
-// answered are the objects of a response, where it is one to the review of this UID. Of v1beta1 only the response
-// itself counts, as in the reference.
+// answered checks a response to the review with this UID and returns its objects. As in the reference, kind and UID of
+// a v1beta1 response are not checked.
 func (h *hook) answered(review object.Value, uid string) ([]object.Value, error) {
 	want := schema.GroupVersionKind{Group: reviewGroup, Version: "v1", Kind: "ConversionReview"}
 	if is := kindOf(review); h.review == "v1" && is != want {
@@ -163,7 +161,7 @@ func (h *hook) answered(review object.Value, uid string) ([]object.Value, error)
 	return response.At("convertedObjects").Items(), nil
 }
 
-// kindOf is the kind of an object; a version that is none is that of no group.
+// kindOf is the kind of an object; zero if its apiVersion is invalid.
 func kindOf(obj object.Value) schema.GroupVersionKind {
 	gv, err := schema.ParseGroupVersion(obj.At("apiVersion").Str())
 	if err != nil {
@@ -172,11 +170,11 @@ func kindOf(obj object.Value) schema.GroupVersionKind {
 	return gv.WithKind(obj.At("kind").Str())
 }
 
-// maxMissing bounds how much of an object without a kind stands in an error.
+// maxMissing limits how much of an object without a kind is printed in an error.
 const maxMissing = 1024
 
-// accept is what a webhook has made of an object, with the metadata that it may not change. The errors begin with
-// what is invalid.
+// accept checks an object that the webhook returned, and restores the metadata that it may not change. Errors begin
+// with the name of what is invalid.
 func accept(made, from object.Value, apiVersion string, i int) (object.Value, error) {
 	if made.Kind() != object.Map || made.At("kind").Str() == "" {
 		text := string(object.AppendJSON(nil, made))
@@ -209,7 +207,7 @@ func accept(made, from object.Value, apiVersion string, i int) (object.Value, er
 	return made.With("metadata", metadata), nil
 }
 
-// mergeMetadata is the metadata of an object with the labels and annotations that a webhook has made of it.
+// mergeMetadata returns the original metadata with the labels and annotations that the webhook returned.
 func mergeMetadata(metadata, made object.Value) (object.Value, error) {
 	given, there := made.Get("metadata")
 	if !there {
@@ -232,7 +230,7 @@ func mergeMetadata(metadata, made object.Value) (object.Value, error) {
 	return metadata, nil
 }
 
-// checkTexts refuses labels or annotations that are none. Those that were there before are not looked at again.
+// checkTexts validates labels or annotations unless they are unchanged.
 func checkTexts(texts, before object.Value, key string) error {
 	if texts.Kind() != object.Map {
 		return fmt.Errorf("invalid metadata.%s of type %T in converted object", key, texts.Native())

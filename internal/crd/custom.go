@@ -16,10 +16,10 @@ import (
 	"plinth/object"
 )
 
-// subdomain is what a custom object may be called.
+// subdomain validates the name of a custom object.
 func subdomain(name string, prefix bool) []string { return validation.NameIsDNSSubdomain(name, prefix) }
 
-// modelName is the OpenAPI name of a custom kind: the group backwards, the version and the kind.
+// modelName is the OpenAPI name of a custom kind: the reversed group, the version and the kind.
 func modelName(group, version, kind string) string {
 	parts := strings.Split(group, ".")
 	for i, j := 0, len(parts)-1; i < j; i, j = i+1, j-1 {
@@ -28,7 +28,7 @@ func modelName(group, version, kind string) string {
 	return strings.Join(append(parts, version, kind), ".")
 }
 
-// prepareCreate takes away the status, where it has a URL of its own (WRITE-4).
+// prepareCreate removes the status if the type has a status subresource (WRITE-4).
 func (c *custom) prepareCreate(obj object.Value, _ access.User) object.Value {
 	if c.hasStatus {
 		return obj.Without("status")
@@ -36,7 +36,7 @@ func (c *custom) prepareCreate(obj object.Value, _ access.User) object.Value {
 	return obj
 }
 
-// prepareUpdate keeps the status, where it has a URL of its own.
+// prepareUpdate keeps the old status if the type has a status subresource.
 func (c *custom) prepareUpdate(obj, old object.Value) object.Value {
 	if c.hasStatus {
 		return keepStatus(obj, old)
@@ -44,7 +44,7 @@ func (c *custom) prepareUpdate(obj, old object.Value) object.Value {
 	return obj
 }
 
-// keepStatus gives obj the status of from, or none.
+// keepStatus replaces the status of obj by that of from.
 func keepStatus(obj, from object.Value) object.Value {
 	if status, ok := from.Get("status"); ok {
 		return obj.With("status", status)
@@ -52,8 +52,8 @@ func keepStatus(obj, from object.Value) object.Value {
 	return obj.Without("status")
 }
 
-// generation is what counts as a new generation: everything but the metadata, and the status where it has a URL of its
-// own.
+// generation returns the part of an object whose changes increment metadata.generation: all but the metadata, and but
+// the status if the type has a status subresource.
 func (c *custom) generation(obj object.Value) object.Value {
 	if c.hasStatus {
 		return obj.Edit(nil, "metadata", "status")
@@ -61,7 +61,7 @@ func (c *custom) generation(obj object.Value) object.Value {
 	return obj.Without("metadata")
 }
 
-// status is the status subresource: it writes the status, and nothing else.
+// status is the status subresource, which writes only the status.
 func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresource {
 	resets := map[string]merge.Set{}
 	for _, v := range spec.At("versions").Items() {
@@ -77,8 +77,8 @@ func (c *custom) status(r *engine.Resource, spec object.Value) *engine.Subresour
 	}
 }
 
-// validate is what the reference refuses of a custom object, beside its metadata and its rules. old is null for a new
-// one.
+// validate returns the errors of a custom object, without those of its metadata and its CEL rules. old is null for a
+// new object.
 func (c *custom) validate(obj, old object.Value) field.ErrorList {
 	errs := c.typ.get().Validate(obj, old)
 	if c.scaleErrors != nil {
@@ -87,7 +87,7 @@ func (c *custom) validate(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// validateStatus is what it refuses of a write of the status: what the schema says of that.
+// validateStatus is validate for writes of the status: it checks only the status.
 func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
 	errs := c.typ.get().ValidateStatus(obj, old)
 	if c.scaleStatusErrors != nil {
@@ -96,10 +96,10 @@ func (c *custom) validateStatus(obj, old object.Value) field.ErrorList {
 	return errs
 }
 
-// The finalizers that need no domain.
+// standardFinalizers are valid without a domain.
 var standardFinalizers = map[string]bool{"orphan": true, "foregroundDeletion": true, "kubernetes": true}
 
-// finalizerWarnings warns of new finalizers that others may use, too.
+// finalizerWarnings warns of new finalizers without a domain, which others may use for something else.
 func finalizerWarnings(obj, old object.Value) []string {
 	had := map[string]bool{}
 	for _, f := range old.At("metadata", "finalizers").Items() {

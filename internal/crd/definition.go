@@ -10,7 +10,7 @@ import (
 // Path is the resource part of the store keys of definitions.
 const Path = "apiextensions.k8s.io/customresourcedefinitions"
 
-// names is what a definition is called, in one group.
+// names are the names of a definition.
 type names struct {
 	plural, singular, kind, listKind string
 	short, categories                []string
@@ -25,7 +25,7 @@ func namesOf(v object.Value) names {
 	}
 }
 
-// value is the names as an object has them: singular, listKind and lists only where there are some.
+// value converts names to their form in an object. Empty optional names are omitted.
 func (n *names) value() object.Value {
 	members := []object.Member{{Key: "plural", Value: object.StringOf(n.plural)},
 		{Key: "kind", Value: object.StringOf(n.kind)}}
@@ -57,7 +57,7 @@ func texts(list object.Value) []string {
 	return all
 }
 
-// condition is the condition of this type in the status of a definition; null: there is none.
+// condition is the condition of this type in a status; null if there is none.
 func condition(status object.Value, typ string) object.Value {
 	for _, c := range status.At("conditions").Items() {
 		if c.At("type").Str() == typ {
@@ -71,14 +71,15 @@ func isTrue(status object.Value, typ string) bool {
 	return condition(status, typ).At("status").Str() == "True"
 }
 
-// served says whether a definition is served: it is established, or has all its names.
+// served says whether a definition is served: it is established, or all its names are accepted.
 func served(obj object.Value) bool {
 	status := obj.At("status")
 	return isTrue(status, "Established") || isTrue(status, "NamesAccepted")
 }
 
-// outline is the object of a stored definition without its schemas and managers: most of its bytes, which only few ask
-// for. Null: it cannot be read, and defines nothing. It does not hold on to the bytes of the version.
+// outline parses a stored definition without its schemas and managedFields, which are most of its bytes and rarely
+// needed. It is null if the definition cannot be parsed; then it defines nothing. The result does not reference the
+// stored bytes.
 func outline(v *store.Version) object.Value {
 	if v.Sidecar.Unreadable != nil {
 		return object.Nil

@@ -1,20 +1,26 @@
-// Package crd makes served types of CustomResourceDefinitions (EXT-1): what a definition says becomes rows for the
-// engine, as package builtin does for the built-in types.
+// Package crd turns CustomResourceDefinitions into served types (EXT-1). It creates the same rows for the engine that
+// package builtin has for the built-in types.
 //
-// Nouns. A definition is an object of the type customresourcedefinitions; custom objects are what it defines. The names
-// that a definition asks for are in its spec; those that it has are in its status (acceptedNames), and no two
-// definitions of a group have the same. A definition is established when it has all the names that it has asked for:
-// from then on it is served, also while it asks for other names.
+// # Glossary
 //
-// Three things are made of the collection of definitions, and each is as new as the store:
+//   - definition: an object of the type customresourcedefinitions.
+//   - custom object: an object of a type that a definition defines.
+//   - accepted names: the names that a definition has (status.acceptedNames), as opposed to those that it asks for
+//     (spec.names). In a group a name is accepted for at most one definition.
+//   - established: a definition is established once all names that it first asked for are accepted. From then on it is
+//     served, even if it later asks for names that it cannot have.
 //
-//   - the types that are served ([Definitions.Define], a view in the registry of the engine): names, columns,
-//     selectors, and functions that compile a schema on first use
-//   - who has which name (claims, a view): by it a definition is accepted or not
-//   - what the server says of a definition in its status ([Definitions.report]), in the commit of the definition
-//     itself: so a new type is served when the answer to its POST is there, and a name that is given up goes to who
-//     waits for it in the same commit
+// # What is derived from definitions
 //
-// Compiled schemas are kept while they are used (types.go) and made again when they were let go: a definition that
-// nobody uses costs its bytes and its names.
+// Three things are derived from the collection of definitions, and each is as new as the store:
+//
+//   - the served types ([Definitions.Define], a view in the engine's registry): names, columns, selectors, and
+//     functions that compile a schema on first use
+//   - the index of names (nameindex.go, a view), which decides whether a name can be accepted
+//   - the status of definitions ([Definitions.report]), which is written in the same commit as the definition. So a
+//     new type is served when the response to its POST arrives, and a name that is given up is accepted in the same
+//     commit for a definition that waits for it.
+//
+// Compiled schemas are kept while they are used (types.go) and compiled again when they are needed later. A definition
+// that nobody uses costs its bytes and its names.
 package crd

@@ -10,9 +10,9 @@ import (
 	"plinth/object"
 )
 
-// selectableOf lists the selectable fields of the custom objects of a version, with their values in an object, sorted
-// by name (LIST-7): what engine.Reading.Fields does. It lists none, but is there, where the definition names none:
-// objects in no namespace cannot be selected by it then either.
+// selectableOf returns the function that lists the selectable fields of custom objects with their values, sorted by
+// name (LIST-7, engine.Reading.Fields). If the definition has none the function returns an empty list; as in the
+// reference metadata.namespace cannot be selected then in types that are not namespaced.
 func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 	given := version.At("selectableFields").Items()
 	if len(given) == 0 {
@@ -27,7 +27,7 @@ func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 		for _, f := range given {
 			text := f.At("jsonPath").Str()
 			path, err := parseJSONPath(text)
-			if err != nil { // validation lets none in
+			if err != nil { // cannot happen: the definition was validated
 				path = nil
 			}
 			list = append(list, selectable{strings.TrimPrefix(text, "."), path})
@@ -50,5 +50,5 @@ func selectableOf(version object.Value) func(obj object.Value) []store.Pair {
 	}
 }
 
-// unknownField words that custom objects cannot be selected by a field (engine.Reading.UnknownField).
+// unknownField is the error for a field that cannot be selected (engine.Reading.UnknownField).
 func unknownField(name string) string { return "field label not supported: " + name }

@@ -10,25 +10,26 @@ import (
 	"plinth/object"
 )
 
-// jsonPath is a JSONPath of a definition (of a printer column, of a selectable field), ready to be looked up in
-// objects.
+// jsonPath is a JSONPath of a definition (of a printer column or a selectable field).
 //
-// The library of the reference parses it; what it finds is worked out here, over values. The library's own evaluation
-// wants an object as maps of Go, changes the parsed path while it evaluates one with a range, so that two requests
-// must not share it, and takes as long as the path says: [0,0] doubles what it has found, and thirty of them in a row
-// never end. Here
+// Problem: the author of a definition writes the path, and it is evaluated for each object. The reference's library
+// parses paths, but its evaluation does not suit a server: it needs the object as Go maps, it modifies the parsed path
+// when it evaluates a range, so requests could not share it, and its time is not bounded: [0,0] doubles the number of
+// found values, so thirty of them in a row take forever.
+//
+// Therefore the library only parses, and the evaluation here works on values and counts what it visits:
 //
 //	Σ values visited ≤ maxVisited
 //
-// and a path that needs more finds nothing.
+// A path that would visit more finds nothing.
 type jsonPath struct {
-	fields  []string // the path, where it only goes from member to member; else nil
+	fields  []string // the path, if it consists of member names only; else nil
 	actions []*jsonpath.ListNode
 }
 
 const (
 	maxVisited = 1 << 16
-	// maxJSONPath bounds the text of a path: the library's parser calls itself for each step of it.
+	// maxJSONPath limits the length of a path, because the library's parser recurses for each step of it.
 	maxJSONPath = 16 << 10
 )
 
@@ -38,7 +39,7 @@ var (
 	errRange        = errors.New("range and end are not supported")
 )
 
-// parseJSONPath reads a path such as ".status.conditions[?(@.type=='Ready')].status".
+// parseJSONPath parses a path such as ".status.conditions[?(@.type=='Ready')].status".
 func parseJSONPath(text string) (*jsonPath, error) {
 	if len(text) > maxJSONPath {
 		return nil, errPathTooLong
@@ -52,7 +53,7 @@ func parseJSONPath(text string) (*jsonPath, error) {
 	}
 	p := &jsonPath{}
 	for _, node := range parsed.Root.Nodes {
-		if action, ok := node.(*jsonpath.ListNode); ok { // between two actions stands text, which finds nothing else
+		if action, ok := node.(*jsonpath.ListNode); ok { // the other nodes are text between actions
 			p.actions = append(p.actions, action)
 		}
 	}
@@ -62,7 +63,7 @@ func parseJSONPath(text string) (*jsonPath, error) {
 	return p, nil
 }
 
-// plainPath says whether a path is made of names, each after a dot: that needs no parser.
+// plainPath says whether a path consists of names after dots. Such a path needs no parser.
 func plainPath(text string) bool {
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -74,7 +75,7 @@ func plainPath(text string) bool {
 	return text != "" && text[0] == '.'
 }
 
-// fieldsOf are the names of a path that only goes from member to member; nil where it does something else.
+// fieldsOf returns the names if a parsed path consists of names only; else nil.
 func fieldsOf(action *jsonpath.ListNode) (names []string) {
 	for _, node := range action.Nodes {
 		field, ok := node.(*jsonpath.FieldNode)
@@ -86,8 +87,8 @@ func fieldsOf(action *jsonpath.ListNode) (names []string) {
 	return names
 }
 
-// first is the first value that the path finds in an object; not ok where there is none, or where the path does not
-// fit the object.
+// first returns the first value that the path finds in an object. ok is false if there is none, or if the path does
+// not fit the object.
 func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 	if p.fields != nil {
 		v, ok = obj, true
@@ -111,14 +112,14 @@ func (p *jsonPath) first(obj object.Value) (v object.Value, ok bool) {
 	return v, ok
 }
 
-// evaluation is one look-up of a path. Its methods take the values found so far and return those that one step more
-// finds; beside an error they return what the reference's do, since a filter that asks only whether there is anything
-// looks at the values and not at the error.
+// evaluation is one evaluation of a path. Its methods take the values found so far and return those that the next step
+// finds. With an error they return the values that the reference's functions return with it, because a filter that
+// asks for existence looks at the values and ignores the error.
 type evaluation struct {
-	left int // how many values may yet be visited
+	left int // how many more values may be visited
 }
 
-// visit takes note of n visited values.
+// visit counts visited values.
 func (e *evaluation) visit(n int) error {
 	if e.left -= n; e.left < 0 {
 		return errTooMuchFound
@@ -177,7 +178,7 @@ func (e *evaluation) step(in []object.Value, node jsonpath.Node) ([]object.Value
 	case *jsonpath.UnionNode:
 		return e.union(in, node)
 	}
-	return in, errRange // the identifiers, "range" and "end" among them
+	return in, errRange // identifiers: range and end
 }
 
 func constant(in []object.Value, v object.Value) []object.Value {
@@ -188,7 +189,7 @@ func constant(in []object.Value, v object.Value) []object.Value {
 	return out
 }
 
-// appendChildren adds the items of a list or the members of a map.
+// appendChildren appends the items of a list or the values of a map.
 func appendChildren(dst []object.Value, v object.Value) []object.Value {
 	for _, m := range v.Members() {
 		dst = append(dst, m.Value)
@@ -196,8 +197,8 @@ func appendChildren(dst []object.Value, v object.Value) []object.Value {
 	return append(dst, v.Items()...)
 }
 
-// descend finds the values and all that is in them, leaving out what is empty and, as in the reference, the scalars
-// but texts.
+// descend returns the values and everything below them. As in the reference, empty values and scalars other than
+// strings are omitted.
 func (e *evaluation) descend(in []object.Value) (out []object.Value, err error) {
 	for _, v := range in {
 		if v.Len() == 0 || v.Kind() == object.Number {
@@ -229,7 +230,7 @@ func (e *evaluation) union(in []object.Value, node *jsonpath.UnionNode) (out []o
 	return out, nil
 }
 
-// slice takes a part of each list, [from:to:step]; [n] is [n:n+1], and negative numbers count from the end.
+// slice returns a part of each list, [from:to:step]. [n] is [n:n+1]; negative numbers count from the end.
 func (e *evaluation) slice(in []object.Value, node *jsonpath.ArrayNode) (out []object.Value, err error) {
 	for _, v := range in {
 		if v.IsNull() {
@@ -251,7 +252,7 @@ func (e *evaluation) slice(in []object.Value, node *jsonpath.ArrayNode) (out []o
 		if to < 0 || to == 0 && node.Params[1].Derived {
 			to += length
 		}
-		if from == to { // as in the reference, which does not look at the other lists then
+		if from == to { // as in the reference, further lists are ignored
 			return out, nil
 		}
 		if from < 0 || from >= length || to < 0 || to > length || from > to {
@@ -274,7 +275,7 @@ func (e *evaluation) slice(in []object.Value, node *jsonpath.ArrayNode) (out []o
 	return out, nil
 }
 
-// filter keeps the items of lists for which [?(left operator right)] holds, or of which [?(left)] finds anything.
+// filter returns the items of lists for which [?(left operator right)] holds, or for which [?(left)] finds a value.
 func (e *evaluation) filter(in []object.Value, node *jsonpath.FilterNode) (out []object.Value, err error) {
 	for _, v := range in {
 		if v.Kind() != object.List {
@@ -322,7 +323,7 @@ func (e *evaluation) filter(in []object.Value, node *jsonpath.FilterNode) (out [
 	return out, nil
 }
 
-// compare compares two scalars of one kind.
+// compare compares two scalars of the same kind.
 func compare(a, b object.Value, operator string) (bool, error) {
 	kind := scalarKind(a)
 	if kind == object.Null || kind != scalarKind(b) {
@@ -359,8 +360,8 @@ func compare(a, b object.Value, operator string) (bool, error) {
 	return false, fmt.Errorf("unrecognized filter operator %s", operator)
 }
 
-// scalarKind is the kind of a scalar, of both kinds of numbers that are no integers the same; Null where it cannot be
-// compared.
+// scalarKind is the kind of a scalar for comparison; both kinds of non-integers are Float. It is Null for values that
+// cannot be compared.
 func scalarKind(v object.Value) object.Kind {
 	switch k := v.Kind(); k {
 	case object.Bool, object.Int, object.Float, object.String:

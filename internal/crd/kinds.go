@@ -21,33 +21,33 @@ import (
 	"plinth/schema"
 )
 
-// Definitions is what custom resource definitions do.
+// Definitions creates types from custom resource definitions, and implements the behaviour of definitions themselves.
 type Definitions struct {
-	// Call posts JSON to the webhook of a client configuration (spec.conversion.webhook.clientConfig) and returns what
-	// it answers; it is set before anybody asks for a type. Nil: no webhook can be called.
+	// Call posts JSON to the webhook of a client configuration (spec.conversion.webhook.clientConfig) and returns the
+	// response. It is set before the first use. If it is nil, no webhook can be called.
 	Call func(ctx context.Context, config object.Value, body []byte) ([]byte, error)
 
-	types  types
-	rules  cel.Cache
-	claims *view.View[*claims]
+	types types
+	rules cel.Cache
+	names *view.View[*nameIndex]
 }
 
-// New makes Definitions. metadata is the type of the metadata of every object.
+// New returns Definitions. metadata is the type of metadata of every object.
 func New(metadata func() *schema.Type) *Definitions {
 	return &Definitions{types: types{metadata: metadata}}
 }
 
-// Open gives the definitions the collection that they are in; it is called before anybody asks for a type.
+// Open sets the collection of definitions. It is called before the first use.
 func (d *Definitions) Open(collection *store.Collection) {
-	d.claims = view.New(collection, compileClaims)
+	d.names = view.New(collection, compileNameIndex)
 }
 
-// Complete gives the type of definitions what they do when they are written and deleted.
+// Complete sets the behaviours of the type customresourcedefinitions.
 func (d *Definitions) Complete(r *engine.Resource) {
 	r.Report = d.report
 	r.MarkDeleted = terminating
 	r.Propagation = definitionPropagation
-	// A definition that is not yet marked waits for its objects, whether there are any or not.
+	// The first delete only marks a definition, even if it has no objects: the controller removes it later.
 	r.Held = func(obj object.Value) bool { return obj.At("metadata", "deletionTimestamp").IsNull() }
 	prepareCreate, prepareUpdate := r.PrepareCreate, r.PrepareUpdate
 	r.PrepareCreate = func(obj object.Value, by access.User) object.Value {
@@ -69,7 +69,8 @@ func (d *Definitions) Complete(r *engine.Resource) {
 	}
 }
 
-// definitionPropagation is that of most kinds, but that the first delete only adds the definition's own finalizer.
+// definitionPropagation is the propagation of most kinds, except that the first delete only adds the definition's own
+// finalizer.
 func definitionPropagation(obj object.Value, o engine.DeleteOptions) engine.Propagation {
 	if obj.At("metadata", "deletionTimestamp").IsNull() {
 		return engine.Unchanged
@@ -77,17 +78,17 @@ func definitionPropagation(obj object.Value, o engine.DeleteOptions) engine.Prop
 	return engine.PropagationOr(engine.Background, obj, o)
 }
 
-// checkRules is cel.Check as validation wants it.
+// checkRules adapts cel.Check to validation.
 func checkRules(t *schema.Type, path *field.Path, o validation.RuleOptions) field.ErrorList {
 	return cel.Check(t, path, cel.CheckOptions(o))
 }
 
-// checkDefaultRules runs the rules of a place on its default.
+// checkDefaultRules runs the rules of a schema node on its default.
 func checkDefaultRules(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64) {
 	return cel.Compile(t).ValidateDefault(context.Background(), path, v, budget)
 }
 
-// withStoredVersion notes in the status that objects may from now on be stored in the version that the spec says.
+// withStoredVersion adds the storage version to status.storedVersions.
 func withStoredVersion(obj object.Value) object.Value {
 	for _, v := range obj.At("spec", "versions").Items() {
 		if !v.At("storage").Bool() {
@@ -103,8 +104,8 @@ func withStoredVersion(obj object.Value) object.Value {
 	return obj
 }
 
-// Define says which types a definition defines (engine.Define). Those that a change of the definition does not concern,
-// such as one of its annotations, are the same ones as before.
+// Define returns the types that a definition defines (engine.Define). If a change of the definition does not concern
+// them (an annotation, say), it returns the same types as before.
 func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*engine.Resource {
 	var was *engine.Kind
 	if len(before) > 0 {
@@ -136,19 +137,19 @@ func (d *Definitions) Define(v *store.Version, before []*engine.Resource) []*eng
 	return all
 }
 
-// end ends the watches of a kind that is no longer served as it was.
+// end ends the watches of a kind whose form has changed, or that is no longer served.
 func end(k *engine.Kind) {
 	if k != nil {
 		k.Life.End()
 	}
 }
 
-// origin is what of a definition decides the types that it defines.
+// origin has what determines the types of a definition.
 type origin struct {
-	spec        uint64 // a hash of it, of this process
+	spec        uint64 // a hash of the spec, valid in this process
 	names       names
 	terminating bool
-	types       []*lazyType // of its versions
+	types       []*lazyType // of all versions
 }
 
 var seed = maphash.MakeSeed()
@@ -164,16 +165,16 @@ func (o *origin) equal(other *origin) bool {
 	return o.terminating == other.terminating && o.spec == other.spec && o.names.equal(&other.names)
 }
 
-// sameForm says whether objects look the same by two states of a definition: what is told of them by one needs not be
-// told again by the other. Schemas are looked at only when a definition changes, which is seldom.
+// sameForm says whether objects have the same form by two states of a definition. Then watches can continue: the
+// objects that they have sent are still right. Schemas are only compared when a definition changes, which is rare.
 func sameForm(was, is *engine.Kind) bool {
 	a, b := was.Origin.(*origin), is.Origin.(*origin)
 	return was.Path == is.Path && a.names.kind == b.names.kind && was.Storage.APIVersion == is.Storage.APIVersion &&
 		slices.EqualFunc(a.types, b.types, func(x, y *lazyType) bool { return x.stamp() == y.stamp() })
 }
 
-// Stored is the type of the objects that a definition defines, in the version that they are stored in, served or not;
-// nil: it was never established.
+// Stored returns the type of a definition's objects in their storage version, even if that is not served; nil if the
+// definition was never established.
 func (d *Definitions) Stored(v *store.Version) *engine.Resource {
 	obj := outline(v)
 	if obj.IsNull() || !served(obj) {
@@ -183,18 +184,18 @@ func (d *Definitions) Stored(v *store.Version) *engine.Resource {
 	return stored
 }
 
-// custom is one version of a kind that is being made.
+// custom is one version of a kind.
 type custom struct {
 	group, apiVersion string
 	typ               *lazyType
 	rules             *cel.Rules
 	hasStatus         bool
-	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil where it has no
-	// Scale.
+	// scaleErrors and scaleStatusErrors are validateScale and validateScaleStatus of the version; nil if it has no
+	// scale subresource.
 	scaleErrors, scaleStatusErrors func(obj object.Value) field.ErrorList
 }
 
-// kind makes the types of a definition: a Version for each of its versions, and a Resource for each that is served.
+// kind creates the types of a definition: a Version for each version, and a Resource for each served one.
 func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (all []*engine.Resource,
 	stored *engine.Resource) {
 	spec := obj.At("spec")
@@ -231,14 +232,14 @@ func (d *Definitions) kind(v *store.Version, obj object.Value, from *origin) (al
 	return all, stored
 }
 
-// The verbs of a custom resource, as discovery lists them.
+// The verbs of custom resources in discovery.
 var (
 	allVerbs         = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 	terminatingVerbs = []string{"delete", "deletecollection", "get", "list", "watch"}
 	subresourceVerbs = []string{"get", "patch", "update"}
 )
 
-// resource is the row of one version.
+// resource is the engine's row for one version.
 func (c *custom) resource(definition, version object.Value, from *origin) *engine.Resource {
 	spec, has := definition.At("spec"), &from.names
 	r := &engine.Resource{
@@ -275,7 +276,7 @@ func (c *custom) resource(definition, version object.Value, from *origin) *engin
 	return r
 }
 
-// deprecation is what requests for a version are warned with; "": it is not deprecated.
+// deprecation is the warning for requests to a version; "" if it is not deprecated.
 func deprecation(spec, v object.Value) string {
 	if !v.At("deprecated").Bool() {
 		return ""

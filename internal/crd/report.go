@@ -11,12 +11,24 @@ import (
 	"plinth/object"
 )
 
-// report is what the server says of a definition in its status: which names it has, and what that means. obj is null
-// when the definition goes away.
+// report decides which names of a definition are accepted, and returns its status. obj is null if the definition is
+// deleted.
 //
-// A name belongs to who had it first. So a definition gets those of the names it asks for that nobody else in its group
-// has, and keeps what it has until it asks for another one. When it gives a name up, those who wait for one are looked
-// at again, in the order of the names of their objects, each after the names that the one before it has got.
+// Problem: definitions of one group may ask for the same names, and two with the same accepted name would make its URL
+// ambiguous. In the reference a controller decides after the definition is stored, so a client has to wait until the
+// type is served. Here the decision is made in the commit of the definition.
+//
+// Invariant: in a group, each plural, singular and short name, and each kind and list kind, is accepted for at most
+// one definition.
+//
+// A definition keeps its accepted names. Of the names in its spec it gets those that are accepted for no other
+// definition of the group. If its accepted names change, it may have given some up: then the definitions that wait are
+// decided again, in the order of their objects' names, each after the names that the one before has got. Their new
+// status is part of the same commit (Others).
+//
+// It is not enough to ask the index of names: it has committed definitions only, so two concurrent requests could be
+// given the same name. Therefore all commits that change accepted names in a group write the same key (Guard); the
+// second of two fails its precondition and starts again.
 func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report {
 	subject := obj
 	if obj.IsNull() {
@@ -26,49 +38,51 @@ func (d *Definitions) report(obj, old object.Value, now time.Time) engine.Report
 	report := engine.Report{}
 	var is names
 	was := namesOf(old.At("status", "acceptedNames"))
-	book := &ledger{claims: d.claims.Now(), group: group, now: now}
+	decision := &nameDecision{index: d.names.Now(), group: group, now: now}
 	if !obj.IsNull() {
-		report.Status = book.statusOf(obj, name)
+		report.Status = decision.statusOf(obj, name)
 		is = namesOf(report.Status.At("acceptedNames"))
 	}
 	if is.equal(&was) {
 		return report
 	}
 	report.Guard = "customresourcedefinitions/" + group
-	book.note(name, is)
-	for _, w := range book.claims.waiters(group, name) {
+	decision.assign(name, is)
+	for _, w := range decision.index.waiters(group, name) {
 		other := outline(w.version)
-		status := book.statusOf(other, w.version.Key.Name)
+		status := decision.statusOf(other, w.version.Key.Name)
 		if object.Equal(status, other.At("status")) {
 			continue
 		}
-		book.note(w.version.Key.Name, namesOf(status.At("acceptedNames")))
+		decision.assign(w.version.Key.Name, namesOf(status.At("acceptedNames")))
 		report.Others = append(report.Others, engine.ReportedOther{Version: w.version, Status: status})
 	}
 	return report
 }
 
-// ledger is who has which names of a group in the middle of a report: as the claims have it, but for those definitions
-// of which the report has already said what they have.
-type ledger struct {
-	claims *claims
-	group  string
-	now    time.Time
-	said   []*entry
+// nameDecision holds the accepted names of a group while a report is made: those of the index, replaced by those that
+// this report has already decided.
+type nameDecision struct {
+	index    *nameIndex
+	group    string
+	now      time.Time
+	assigned []*assignment
 }
 
-// entry is a definition and the names that it has from now on.
-type entry struct {
+// assignment is a decision: a definition and its accepted names.
+type assignment struct {
 	object string
 	has    names
 }
 
-// note says which names a definition has from now on.
-func (l *ledger) note(object string, has names) { l.said = append(l.said, &entry{object, has}) }
+// assign records a decision.
+func (d *nameDecision) assign(object string, has names) {
+	d.assigned = append(d.assigned, &assignment{object, has})
+}
 
-// used says whether another definition has a name.
-func (l *ledger) used(kinds bool, name, but string) bool {
-	for _, e := range l.said {
+// used says whether a name is accepted for a definition other than but.
+func (d *nameDecision) used(kinds bool, name, but string) bool {
+	for _, e := range d.assigned {
 		if e.object == but {
 			continue
 		}
@@ -79,28 +93,29 @@ func (l *ledger) used(kinds bool, name, but string) bool {
 			return true
 		}
 	}
-	index := &l.claims.resources
+	index := &d.index.resources
 	if kinds {
-		index = &l.claims.kinds
+		index = &d.index.kinds
 	}
 	found := false
-	prefix := place(l.group, name, "")
-	index.Ascend(prefix, func(key string, _ *claim) bool {
+	prefix := indexKey(d.group, name, "")
+	index.Ascend(prefix, func(key string, _ *indexedNames) bool {
 		object, here := strings.CutPrefix(key, prefix)
-		found = here && object != but && !slices.ContainsFunc(l.said, func(e *entry) bool { return e.object == object })
+		found = here && object != but && !slices.ContainsFunc(d.assigned,
+			func(e *assignment) bool { return e.object == object })
 		return here && !found
 	})
 	return found
 }
 
-// statusOf is the status of a definition with the names that it can have.
-func (l *ledger) statusOf(obj object.Value, name string) object.Value {
+// statusOf returns the status of a definition with the names that can be accepted.
+func (d *nameDecision) statusOf(obj object.Value, name string) object.Value {
 	status := obj.At("status")
 	wanted, has := namesOf(obj.At("spec", "names")), namesOf(status.At("acceptedNames"))
-	got, reason, message := l.accept(wanted, has, name)
+	got, reason, message := d.accept(wanted, has, name)
 	conditions := status.At("conditions")
 	set := func(typ, value, reason, message string) {
-		conditions = withCondition(conditions, typ, value, reason, message, l.now)
+		conditions = withCondition(conditions, typ, value, reason, message, d.now)
 	}
 	established := isTrue(status, "Established")
 	if reason, message, ok, concerned := approval(obj); concerned {
@@ -122,12 +137,12 @@ func (l *ledger) statusOf(obj object.Value, name string) object.Value {
 		{Key: "acceptedNames", Value: got.value()}})
 }
 
-// accept is the names that a definition can have of those that it wants, given those that it has; with the reason why
-// it has not all of them: the last one that there is, as in the reference.
-func (l *ledger) accept(wanted, has names, object string) (got names, reason, message string) {
+// accept decides which of the wanted names a definition gets. If some conflict, reason and message describe the last
+// conflict, as in the reference.
+func (d *nameDecision) accept(wanted, has names, object string) (got names, reason, message string) {
 	got = has
 	take := func(kinds bool, want string, is *string, why string) {
-		if want != *is && l.used(kinds, want, object) {
+		if want != *is && d.used(kinds, want, object) {
 			reason, message = why, inUse(want)
 			return
 		}
@@ -137,7 +152,7 @@ func (l *ledger) accept(wanted, has names, object string) (got names, reason, me
 	take(false, wanted.singular, &got.singular, "SingularConflict")
 	var conflicts []string
 	for _, short := range wanted.short {
-		if !slices.Contains(has.short, short) && l.used(false, short, object) {
+		if !slices.Contains(has.short, short) && d.used(false, short, object) {
 			conflicts = append(conflicts, inUse(short))
 		}
 	}
@@ -157,7 +172,7 @@ func (l *ledger) accept(wanted, has names, object string) (got names, reason, me
 
 func inUse(name string) string { return fmt.Sprintf("%q is already in use", name) }
 
-// withCondition sets a condition, which changes its time only with its status.
+// withCondition sets a condition. Its lastTransitionTime changes only with its status.
 func withCondition(conditions object.Value, typ, status, reason, message string, now time.Time) object.Value {
 	since := object.StringOf(now.UTC().Format(time.RFC3339))
 	items := conditions.Items()
@@ -198,8 +213,8 @@ func approval(obj object.Value) (reason, message, status string, concerned bool)
 		protected + ` with either a URL or a reason starting with "unapproved"` + see, "False", true
 }
 
-// terminating is a definition when its deletion begins: it waits for its objects to be gone. As in the reference, it is
-// neither a new generation, nor given a time.
+// terminating adds the finalizer and the condition to a definition that is being deleted. As in the reference, the
+// deletion neither increments the generation nor sets a grace period.
 func terminating(obj object.Value) object.Value {
 	meta := obj.At("metadata").Without("deletionGracePeriodSeconds")
 	if generation := meta.At("generation").Int(); generation > 1 {
@@ -219,5 +234,5 @@ func terminating(obj object.Value) object.Value {
 	return obj.With("metadata", meta).WithAt(conditions, "status", "conditions")
 }
 
-// Finalizer keeps a definition until its objects are gone.
+// Finalizer keeps a definition until its objects are deleted.
 const Finalizer = "customresourcecleanup.apiextensions.k8s.io"

@@ -14,13 +14,12 @@ import (
 	"plinth/object"
 )
 
-// scalePaths are where custom objects of a version keep what their Scale shows, as the definition writes it:
-// ".spec.replicas".
+// scalePaths are the paths of the fields that a Scale shows, in the form of the definition: ".spec.replicas".
 type scalePaths struct {
-	wanted, there, selector string // selector is "" where there is none
+	wanted, there, selector string // selector may be ""
 }
 
-// scalePathsOf are those of a version; not ok where it has no scale subresource.
+// scalePathsOf returns the paths of a version; ok is false if it has no scale subresource.
 func scalePathsOf(version object.Value) (p scalePaths, ok bool) {
 	v := version.At("subresources", "scale")
 	return scalePaths{
@@ -29,12 +28,12 @@ func scalePathsOf(version object.Value) (p scalePaths, ok bool) {
 	}, !v.IsNull()
 }
 
-// notWanted stands in the Scale that a patch or an apply begins with for a number of replicas that is not there. The
-// one who sends it back has not set any.
+// notWanted is the number of replicas, in the Scale that a patch or apply starts from, if the object has none. If the
+// patch leaves it there, it has not set the number.
 const notWanted = math.MinInt32
 
-// scaleOf is the scale subresource of a version; nil where it has none. validate is what is wrong with an object that
-// a Scale has changed.
+// scaleOf is the scale subresource of a version; nil if it has none. validate validates an object that was changed by
+// a Scale.
 func scaleOf(
 	definition, version object.Value, validate func(obj, old object.Value) field.ErrorList,
 ) *engine.Subresource {
@@ -42,8 +41,7 @@ func scaleOf(
 	if !ok {
 		return nil
 	}
-	// Beside the name, as the reference has it for every Scale: numbers that are 0 and that autoscaling/v1 leaves out
-	// show as nothing.
+	// As in the reference for every Scale: numbers that are 0, which autoscaling/v1 omits, are shown as empty cells.
 	columns, cells := printerColumns([]object.Value{
 		printerColumn("Desired", "integer", "Number of desired replicas", ".spec.replicas"),
 		printerColumn("Available", "integer", "Number of actual replicas", ".status.replicas"),
@@ -78,8 +76,8 @@ func scaleOf(
 	return sub
 }
 
-// replicasOf says where each version of a definition has its number of replicas: in none of them, where it has no
-// scale subresource.
+// replicasOf maps each version of a definition to the path of its number of replicas; the path is empty for a version
+// without scale subresource.
 func replicasOf(definition object.Value) merge.Replicas {
 	replicas := merge.Replicas{}
 	for _, v := range definition.At("spec", "versions").Items() {
@@ -94,8 +92,8 @@ func replicasOf(definition object.Value) merge.Replicas {
 	return replicas
 }
 
-// numbers are what an object says of its replicas. there says whether it says how many are wanted. A Scale has
-// numbers of 32 bits.
+// numbers reads the numbers of a Scale from an object. there says whether the object has a number of wanted replicas.
+// As in the reference they are truncated to 32 bits.
 func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err error) {
 	wanted, there, err := integerAt(obj, p.wanted)
 	if err != nil {
@@ -114,11 +112,11 @@ func (p scalePaths) numbers(obj object.Value) (n scale.Numbers, there bool, err 
 	return n, there, nil
 }
 
-// unclassified is an error that the reference gives no reason.
+// unclassified is an error without a reason, as in the reference.
 func unclassified(err error) error { return &apierr.Error{Code: 500, Message: err.Error()} }
 
-// validateScale returns what is wrong with the fields of an object that the Scale of its version shows; nil where
-// there is no Scale.
+// validateScale returns a function that validates the fields that a Scale shows; nil if the version has no scale
+// subresource.
 func validateScale(version object.Value) func(obj object.Value) field.ErrorList {
 	p, ok := scalePathsOf(version)
 	if !ok {
@@ -129,7 +127,7 @@ func validateScale(version object.Value) func(obj object.Value) field.ErrorList 
 	}
 }
 
-// validateScaleStatus is validateScale for a write of the status: it looks at the status, and at the selector.
+// validateScaleStatus is validateScale for writes of the status: it checks the fields in the status, and the selector.
 func validateScaleStatus(version object.Value) func(obj object.Value) field.ErrorList {
 	p, ok := scalePathsOf(version)
 	if !ok {
@@ -164,10 +162,10 @@ func validReplicas(obj object.Value, path string) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath(path), n, detail)}
 }
 
-// split is the names in a path of a Scale: they stand between dots, and nothing escapes a dot.
+// split returns the names in a path. Dots in names cannot be escaped.
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
-// integerAt is the integer at a path; there says whether there is one.
+// integerAt returns the integer at a path; there says whether it exists.
 func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
 	v, there, err := valueAt(obj, split(path))
 	if !there || err != nil {
@@ -179,7 +177,7 @@ func integerAt(obj object.Value, path string) (n int64, there bool, err error) {
 	return v.Int(), true, nil
 }
 
-// textAt is the text at a path, "" where there is none.
+// textAt returns the string at a path; "" if there is none.
 func textAt(obj object.Value, path string) (string, error) {
 	v, there, err := valueAt(obj, split(path))
 	if !there || err != nil {
@@ -214,7 +212,7 @@ func accessError(path []string, v object.Value, expected string) error {
 		strings.Join(path, "."), is, is, expected)
 }
 
-// setAt sets the value at a path, and makes the maps on the way that are not there.
+// setAt sets the value at a path and creates missing maps.
 func setAt(obj, v object.Value, path []string) (object.Value, error) {
 	at, there := obj, true
 	for i, name := range path[:len(path)-1] {

@@ -13,43 +13,46 @@ import (
 	"plinth/schema"
 )
 
-// keptText bounds the text of the definitions whose compiled schemas are kept; a schema takes up to ten times its text.
+// keptText limits the total text of definitions whose compiled schemas are kept. A compiled schema takes up to ten
+// times the memory of its text.
 const keptText = 2 << 20
 
-// types keeps the compiled schemas that were used last. A compiled schema takes several times the memory of its text,
-// and most definitions of a large installation are not in use: so it is made on first use, from the bytes of the
-// definition, and let go when others were used since. Until the next garbage collection it can still be found; and the
-// one who holds it may go on with it.
+// types is a bounded cache of compiled schemas.
 //
-// Which ones were used since is told by a mark for each (the clock algorithm): a use costs two atomic operations and
-// takes no lock.
+// Problem: a compiled schema takes several times the memory of its text, and a large installation has thousands of
+// definitions of which few are used. So a schema is compiled on first use and dropped when others have been used
+// since. A caller may continue to use a schema that was dropped; a weak pointer finds it again until the garbage
+// collector has freed it.
 //
-//	text = Σ size of kept ≤ keptText, or one alone is kept
+// Which schemas were used is recorded by a mark for each (the clock algorithm): a use costs two atomic operations and
+// no lock. A list in the order of last use would need a lock for every use of a schema.
+//
+// Invariant: text = Σ size of kept ≤ keptText, or only one is kept.
 type types struct {
 	metadata func() *schema.Type
 
 	mu   sync.Mutex
-	kept []*lazyType // those that are compiled and used
+	kept []*lazyType // the compiled ones
 	text int
-	hand int // whom to look at next when one has to go
+	hand int // index in kept at which drop continues
 }
 
-// lazyType is the schema of one version of a definition, compiled when it is asked for.
+// lazyType is the schema of one version of a definition, compiled on first use.
 type lazyType struct {
 	of         *types
 	version    *store.Version // of the definition
 	index      int            // of the version in spec.versions
 	apiVersion string
 
-	compiled atomic.Pointer[schema.Type] // nil: it is not kept
+	compiled atomic.Pointer[schema.Type] // nil: not in kept
 	used     atomic.Bool
-	last     atomic.Pointer[weak.Pointer[schema.Type]] // what was compiled last
+	last     atomic.Pointer[weak.Pointer[schema.Type]] // the last compiled type
 }
 
-// size is what a kept type counts for.
+// size is the weight of a kept type.
 func (l *lazyType) size() int { return len(l.version.Data) }
 
-// get is the compiled type.
+// get returns the compiled type.
 func (l *lazyType) get() *schema.Type {
 	if t := l.compiled.Load(); t != nil {
 		if !l.used.Load() {
@@ -60,7 +63,7 @@ func (l *lazyType) get() *schema.Type {
 	return l.of.compile(l)
 }
 
-// written is the version as the definition has it: an item of spec.versions.
+// written is the version in the definition: an item of spec.versions.
 func (l *lazyType) written() object.Value {
 	versions := object.MemberText(object.MemberText(l.version.Data, "spec"), "versions")
 	parsed, err := object.ParseJSON(versions)
@@ -73,7 +76,7 @@ func (l *lazyType) written() object.Value {
 // source is the openAPIV3Schema of the version.
 func (l *lazyType) source() object.Value { return l.written().At("schema", "openAPIV3Schema") }
 
-// compile finds or compiles a type, and lets go of others that were not used lately, where there are too many.
+// compile finds or compiles a type and keeps it. It drops others if there are too many.
 func (c *types) compile(l *lazyType) *schema.Type {
 	t := l.found()
 	if t == nil {
@@ -81,7 +84,7 @@ func (c *types) compile(l *lazyType) *schema.Type {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known := l.compiled.Load(); known != nil { // somebody else was faster
+	if known := l.compiled.Load(); known != nil { // another caller was faster
 		return known
 	}
 	for len(c.kept) > 0 && c.text+l.size() > keptText {
@@ -95,8 +98,8 @@ func (c *types) compile(l *lazyType) *schema.Type {
 	return t
 }
 
-// structural compiles a schema. Validation lets none in that cannot be compiled; if one has come into the store all the
-// same, its objects can be read and deleted, as they are.
+// structural compiles a schema. Validation accepts no schema that does not compile. If one is in the store
+// nevertheless, its objects can be read and deleted as they are stored.
 func (c *types) structural(source object.Value) *schema.Type {
 	options := schema.StructuralOptions{Metadata: c.metadata(), Inspect: objectmeta.Embedded}
 	t, err := schema.Structural(source, options)
@@ -104,15 +107,15 @@ func (c *types) structural(source object.Value) *schema.Type {
 		t, err = schema.Structural(open, options)
 	}
 	if err != nil {
-		panic("crd: " + err.Error()) // it is a constant
+		panic("crd: " + err.Error()) // cannot happen: it is a constant
 	}
 	return t
 }
 
-// open is the schema of anything.
+// open is the schema that allows everything.
 var open = object.Fields("type", object.StringOf("object"), "x-kubernetes-preserve-unknown-fields", object.BoolOf(true))
 
-// found is the type as it was compiled last, if it is still there.
+// found returns the last compiled type if the garbage collector has not freed it.
 func (l *lazyType) found() *schema.Type {
 	if last := l.last.Load(); last != nil {
 		return last.Value()
@@ -120,7 +123,7 @@ func (l *lazyType) found() *schema.Type {
 	return nil
 }
 
-// drop lets one type go. The caller holds mu, and there is one.
+// drop drops one type. The caller holds mu, and kept is not empty.
 func (c *types) drop() {
 	for {
 		c.hand %= len(c.kept)
@@ -136,20 +139,20 @@ func (c *types) drop() {
 	}
 }
 
-// decides are the keywords of a schema that decide the form of what is stored: which fields stay, in which form, and
-// which are filled in.
+// decides are the keywords of a schema that determine the stored form of objects: which fields are kept, in which
+// form, and which are defaulted.
 var decides = map[string]bool{
 	"type": true, "default": true, "nullable": true, "x-kubernetes-preserve-unknown-fields": true,
 	"x-kubernetes-embedded-resource": true, "x-kubernetes-int-or-string": true,
 }
 
-// stamp is the stamp of the form in which objects are stored by this version of a definition (engine.Kind).
-// Descriptions and what is only validated are left out.
+// stamp is the stamp of objects that are stored in this version (engine.Kind). Descriptions and keywords that only
+// validate do not change it.
 func (l *lazyType) stamp() uint64 {
 	return engine.Stamp(l.apiVersion, string(object.AppendJSON(nil, form(l.source()))))
 }
 
-// form is what of a schema decides the form of objects.
+// form returns the part of a schema that determines the form of objects.
 func form(s object.Value) object.Value {
 	if s.Kind() != object.Map {
 		return s // additionalProperties: true

@@ -9,8 +9,8 @@ import (
 	"plinth/schema"
 )
 
-// definitionWarnings is what the writer of a definition is warned of: formats that nobody checks, and sets of what sets
-// do not compare. What the old definition has already is not told again; old is null for a new one.
+// definitionWarnings warns of unknown formats, and of sets whose items cannot be compared. Warnings that the old
+// definition would also have caused are omitted; old is null for a new definition.
 func definitionWarnings(obj, old object.Value) []string {
 	formats, sets := oddities(obj)
 	oldFormats, oldSets := oddities(old)
@@ -30,8 +30,8 @@ func definitionWarnings(obj, old object.Value) []string {
 	return warnings
 }
 
-// oddities are the formats of a definition that are unknown, each time that they occur, and the types of the items of
-// sets that are no scalars.
+// oddities returns the unknown formats of a definition, with repetitions, and the item types of sets that are no
+// scalars.
 func oddities(definition object.Value) (formats []string, sets map[string]bool) {
 	sets = map[string]bool{}
 	for _, version := range definition.At("spec", "versions").Items() {
@@ -48,10 +48,10 @@ func oddities(definition object.Value) (formats []string, sets map[string]bool) 
 	return formats, sets
 }
 
-// eachSchema visits a schema and all that it is made of.
+// eachSchema visits a schema and all schemas in it.
 func eachSchema(s object.Value, visit func(s object.Value)) {
 	switch s.Kind() {
-	case object.List: // items in their old form
+	case object.List: // items as a list of schemas
 		for _, item := range s.Items() {
 			eachSchema(item, visit)
 		}

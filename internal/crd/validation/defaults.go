@@ -11,28 +11,28 @@ import (
 	"plinth/schema"
 )
 
-// defaultsWalk checks the defaults in a schema that follows the structural rules. A default must be a valid value of
-// its place. One in the metadata of an object is not valid or invalid by itself: it is looked at as a part of the
-// smallest object that it makes.
+// defaultsWalk validates the defaults in a structural schema. A default must be a valid value of its node. A default
+// inside metadata is validated as a part of the smallest object that contains it, because rules of metadata are about
+// the whole.
 //
-// Defaults below additionalProperties are not looked at, as in the reference: pruning does not reach all of them.
+// As in the reference, defaults below additionalProperties are not validated.
 type defaultsWalk struct {
 	*checker
 	budget int64 // of the CEL rules of all defaults; negative: used up, and the walk ends
 }
 
-// surroundings is the object that a place is in: the top, or an embedded object.
-type surroundings struct {
+// enclosing is the API object that contains a node: the root, or an embedded object.
+type enclosing struct {
 	object *schema.Type
-	// around makes the object of a value at the place.
+	// around wraps a value at the node into that object.
 	around func(v object.Value) object.Value
 	meta   bool // the place is in metadata, or is apiVersion or kind
 }
 
-func itself(v object.Value) object.Value { return v }
+func identity(v object.Value) object.Value { return v }
 
-// defaults checks all defaults of a schema, and says whether they are good. It compiles the schema; where that fails,
-// something else is wrong with it, and nothing is said of defaults.
+// defaults validates all defaults of a schema and says whether they are valid. If the schema does not compile, the
+// error is about the schema and no default is validated.
 func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 	if !hasDefaults(openAPI) {
 		return true
@@ -44,19 +44,19 @@ func (c *checker) defaults(openAPI object.Value, p *fielderrors.Place) bool {
 		return false
 	}
 	w := defaultsWalk{checker: c, budget: c.RuleBudget}
-	w.node(openAPI, t, p, surroundings{})
+	w.node(openAPI, t, p, enclosing{})
 	return len(c.List) == before
 }
 
-// node checks a node and those below it.
-func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Place, s surroundings) {
+// node validates the defaults of a node and below it.
+func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors.Place, s enclosing) {
 	if openAPI.Kind() != object.Map || t == nil || w.budget < 0 {
 		return
 	}
 	n := read(openAPI)
 	embeds := s.object == nil || n.embedded
 	if embeds {
-		s = surroundings{object: t, around: itself}
+		s = enclosing{object: t, around: identity}
 	}
 	if n.hasDefault {
 		w.one(&n, t, p.To("default"), s)
@@ -78,8 +78,8 @@ func (w *defaultsWalk) node(openAPI object.Value, t *schema.Type, p *fielderrors
 	}
 }
 
-// one checks one default.
-func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s surroundings) {
+// one validates one default.
+func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s enclosing) {
 	path := w.Path(p)
 	v, err := n.defaultValue.Untyped()
 	if err != nil { // no value that the reference could have
@@ -108,8 +108,8 @@ func (w *defaultsWalk) one(n *node, t *schema.Type, p *fielderrors.Place, s surr
 	w.List = append(w.List, errs...)
 }
 
-// inMetadata checks the smallest object with this default in its metadata.
-func inMetadata(v object.Value, path *field.Path, s surroundings) field.ErrorList {
+// inMetadata validates the smallest object with this default in its metadata.
+func inMetadata(v object.Value, path *field.Path, s enclosing) field.ErrorList {
 	whole := s.around(v)
 	for key, value := range map[string]string{"apiVersion": "validation/v1", "kind": "Validation"} {
 		if _, there := whole.Get(key); !there {
@@ -123,8 +123,7 @@ func inMetadata(v object.Value, path *field.Path, s surroundings) field.ErrorLis
 	return nil
 }
 
-// hasUnprunedDefaults says whether any default has fields that the schema does not have. Of a schema that is not
-// structural nothing is said.
+// hasUnprunedDefaults says whether any default has unknown fields. It is false for a schema that is not structural.
 func (c *checker) hasUnprunedDefaults(openAPI object.Value) bool {
 	if !hasDefaults(openAPI) || isNotStructural(openAPI) {
 		return false
@@ -133,7 +132,7 @@ func (c *checker) hasUnprunedDefaults(openAPI object.Value) bool {
 	return err == nil && pruned(openAPI, t)
 }
 
-// pruned says whether pruning has changed a default of the node or of one below.
+// pruned says whether pruning changed a default at or below the node.
 func pruned(openAPI object.Value, t *schema.Type) bool {
 	if openAPI.Kind() != object.Map || t == nil {
 		return false

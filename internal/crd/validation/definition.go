@@ -7,17 +7,17 @@ import (
 	"plinth/object"
 )
 
-// definition is a CustomResourceDefinition in the form in which the reference validates it: members that are the same
-// in all versions have been moved to spec, and are null in the versions. They are moved one by one: schemas may have
-// been while selectable fields have not, and rules that look at both then find one of them missing, as in the
-// reference.
+// definition is a CustomResourceDefinition in the form that the reference validates: members that are the same in all
+// versions are moved to spec, and are null in the versions. Each member is moved on its own. So the schema may have
+// been moved while the selectable fields have not; as in the reference, rules that need both then find one of them
+// missing.
 type definition struct {
 	spec     object.Value
 	versions []version
 	moved    perVersion // what is the same in all versions
 }
 
-// version is one of spec.versions.
+// version is an item of spec.versions.
 type version struct {
 	value           object.Value
 	name            string
@@ -25,7 +25,7 @@ type version struct {
 	perVersion
 }
 
-// perVersion is what a version has that the reference may hold in spec.
+// perVersion are the members that can be moved to spec.
 type perVersion struct {
 	schema, subresources, columns, selectable object.Value
 }
@@ -50,7 +50,7 @@ func newDefinition(crd object.Value) definition {
 	return d
 }
 
-// move takes a part out of the versions if it is the same in all of them.
+// move moves one member to spec if it is the same in all versions.
 func (d *definition) move(part func(*perVersion) *object.Value) {
 	if len(d.versions) == 0 {
 		return
@@ -67,13 +67,13 @@ func (d *definition) move(part func(*perVersion) *object.Value) {
 	}
 }
 
-// openAPI is the schema of a version, or of all of them, null if there is none.
+// openAPI is the schema; null if there is none.
 func (p *perVersion) openAPI() object.Value { return p.schema.At("openAPIV3Schema") }
 
-// hasStatus says whether objects have a status subresource.
+// hasStatus says whether there is a status subresource.
 func (p *perVersion) hasStatus() bool { return !p.subresources.At("status").IsNull() }
 
-// statusOf says whether objects have a status subresource in the first version of this name.
+// statusOf says whether the first version of this name has a status subresource.
 func (d *definition) statusOf(name string) bool {
 	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.subresources.IsNull() }) {
 		return d.moved.hasStatus()
@@ -87,7 +87,7 @@ func (d *definition) anyStatus() bool {
 	return d.moved.hasStatus() || slices.ContainsFunc(d.versions, func(v version) bool { return v.hasStatus() })
 }
 
-// schemaOf is what validates a version; ok is false if there is no such version.
+// schemaOf returns the schema of a version; ok is false if there is no such version.
 func (d *definition) schemaOf(name string) (schema object.Value, ok bool) {
 	if !slices.ContainsFunc(d.versions, func(v version) bool { return !v.schema.IsNull() }) {
 		return d.moved.schema, true
@@ -99,7 +99,7 @@ func (d *definition) schemaOf(name string) (schema object.Value, ok bool) {
 	return d.versions[i].schema, true
 }
 
-// anySchema says whether anything holds for the schema of all versions or of any one.
+// anySchema says whether a predicate holds for any schema.
 func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
 	if s := d.moved.openAPI(); !s.IsNull() && holds(s) {
 		return true
@@ -110,13 +110,13 @@ func (d *definition) anySchema(holds func(schema object.Value) bool) bool {
 	})
 }
 
-// allHaveSchemas says whether there is a schema for each version.
+// allHaveSchemas says whether every version has a schema.
 func (d *definition) allHaveSchemas() bool {
 	return !d.moved.openAPI().IsNull() || !slices.ContainsFunc(d.versions,
 		func(v version) bool { return v.openAPI().IsNull() })
 }
 
-// oneOf demands a value of an enum.
+// oneOf requires a value of an enum.
 func (c *checker) oneOf(p *fielderrors.Place, value string, accepted []string) {
 	if value == "" {
 		c.Required(p, "")

@@ -7,35 +7,35 @@ import (
 	"plinth/schema"
 )
 
-// target is where a path into objects leads.
-type target struct {
-	node  object.Value // the schema there; null if nothing is known of it
-	path  string       // the path as the reference writes it
+// pathEnd is the end of a path into objects.
+type pathEnd struct {
+	node  object.Value // the schema there; null if it is unknown
+	path  string       // the path in the reference's notation
 	first string       // its first element
 }
 
 var errNoField = errors.New("does not refer to a valid field")
 
-// follow goes along a path ([schema.FieldPath]) into the JSON of a schema. A name is that of a property, or, if there
-// are no properties, the key of a map.
-func follow(path string, root object.Value, quoted bool) (target, error) {
-	at := target{node: root}
+// follow resolves a path ([schema.FieldPath]) in the JSON of a schema. A step is the name of a property, or a key of
+// the map if there are no properties.
+func follow(path string, root object.Value, quoted bool) (pathEnd, error) {
+	at := pathEnd{node: root}
 	for steps := schema.NewFieldPath(path, quoted); ; {
 		name, ok, err := steps.Next()
 		if err != nil {
-			return target{}, err
+			return pathEnd{}, err
 		}
 		if !ok {
 			return at, nil
 		}
 		if err := at.enter(name); err != nil {
-			return target{}, err
+			return pathEnd{}, err
 		}
 	}
 }
 
-// enter goes one step down.
-func (t *target) enter(name string) error {
+// enter resolves one step.
+func (t *pathEnd) enter(name string) error {
 	element := name
 	if properties := t.node.At("properties"); properties.Len() > 0 {
 		node, ok := properties.Get(name)

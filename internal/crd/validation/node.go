@@ -4,12 +4,11 @@ import (
 	"plinth/object"
 )
 
-// node is one schema, read once from its value: a walk looks at every member of every node, and not at every name that
-// a member might have.
+// node is one schema, parsed from its value. Each member is read once, since a walk needs most members of each node.
 type node struct {
 	id, dialect, description, typ, title, pattern, mapType, listType string
 
-	// What is there at all, whatever its value: what Go holds as a pointer.
+	// Members that are set at all, whatever their value: pointers in the reference's Go type.
 	hasRef, hasDefault, hasMapType, hasListType bool
 
 	nullable, uniqueItems, embedded, intOrString bool
@@ -26,14 +25,11 @@ type node struct {
 	forbiddenAtStatus, identified, elementary bool
 }
 
-// read reads a node.
+// read parses a node. Members that are empty and that Go would omit are absent, because definitions have been decoded.
+// An empty $ref is present, but it is an error in every structural schema, so that does not matter.
 //
-// What Go drops where it is empty is not there: definitions have been decoded. An empty $ref is, but has no place in a
-// structural schema, which is why it changes nothing there.
-//
-// forbiddenAtStatus says that there is anything that cannot stand at the top where a status subresource takes its part
-// of the schema; identified, that this is id, $schema or $ref. elementary says that there is nothing but a type, as far
-// as value validations are concerned.
+// forbiddenAtStatus: the node has a member that is not allowed at the root of a schema with a status subresource.
+// identified: it has id, $schema or $ref. elementary: it has no member that restricts values but the type.
 func read(v object.Value) (n node) {
 	n.elementary = true
 	for _, m := range v.Members() {
@@ -45,7 +41,7 @@ func read(v object.Value) (n node) {
 	return n
 }
 
-// member takes one member in. Members that no rule of schemas looks at are left out.
+// member reads one member. Members that no rule uses are ignored.
 func (n *node) member(m object.Member) {
 	v := m.Value
 	atStatus, elementary := false, false
@@ -118,13 +114,13 @@ func (n *node) member(m object.Member) {
 	n.elementary = n.elementary && elementary
 }
 
-// preserves says whether unknown fields are kept.
+// preserves says whether unknown fields are preserved.
 func (n *node) preserves() bool { return n.preserve.Bool() }
 
-// item is the schema of the items of a list, null where there is none, or a list of them.
+// item is the schema of a list's items; null if there is none, or a list of schemas.
 func (n *node) item() object.Value { return ifMap(n.items) }
 
-// additional is the schema of what stands under names that are not known.
+// additional is the schema of values under unknown names; null if there is none.
 func (n *node) additional() object.Value { return ifMap(n.additionalProperties) }
 
 func ifMap(v object.Value) object.Value {
@@ -134,7 +130,7 @@ func ifMap(v object.Value) object.Value {
 	return object.Nil
 }
 
-// any says whether something holds for a schema or for one anywhere below.
+// anyNode says whether a predicate holds for any node of a schema.
 func anyNode(schema object.Value, holds func(n *node) bool) bool {
 	if schema.Kind() != object.Map {
 		return false
@@ -176,8 +172,8 @@ func hasExtensions(schema object.Value) bool {
 	})
 }
 
-// unconvertible is why a schema has no structural form at all, "" if it has one: it has members that no structural
-// schema has, there or below. Whoever breaks one of these rules breaks others, too, but for $schema.
+// unconvertible is the reason why a schema has no structural form; "" if it has one. The reason is a member that
+// structural schemas do not have. Except for $schema, other rules refuse these members, too.
 func unconvertible(schema object.Value) string {
 	if schema.Kind() != object.Map {
 		return ""
@@ -206,7 +202,7 @@ func unconvertible(schema object.Value) string {
 	return ""
 }
 
-// unconvertible is unconvertible without what is below.
+// unconvertible checks one node.
 func (n *node) unconvertible() string {
 	for _, part := range [...]struct {
 		there bool

@@ -19,8 +19,8 @@ var (
 		"UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]"
 )
 
-// schema checks one schema: that of a version, or that of all versions. status says whether objects have a status
-// subresource, name is the version's. p is what holds the schema under openAPIV3Schema.
+// schema validates one schema, of one version or moved to spec. status says whether there is a status subresource,
+// name is the version. holder contains the schema as openAPIV3Schema, at the path p.
 func (c *checker) schema(holder object.Value, status bool, name string, p *fielderrors.Place) {
 	schema := holder.At("openAPIV3Schema")
 	if schema.IsNull() {
@@ -50,8 +50,8 @@ func (c *checker) schema(holder object.Value, status bool, name string, p *field
 	}
 }
 
-// rootForStatus refuses what cannot stand at the top of a schema if there is a status subresource: a write of the
-// status is checked against the schema's property of that name alone.
+// rootForStatus refuses members that are not allowed at the root if there is a status subresource, because a write of
+// the status is validated by the schema of that property alone.
 func (c *checker) rootForStatus(n *node, schema object.Value, p *fielderrors.Place) {
 	if !n.identified && n.typ != "" && n.typ != "object" {
 		c.Invalid(p.To("openAPIV3Schema.type"), n.typ,
@@ -62,15 +62,15 @@ func (c *checker) rootForStatus(n *node, schema object.Value, p *fielderrors.Pla
 	}
 }
 
-// openAPIWalk applies the rules that hold for each node of a schema, wherever it stands.
+// openAPIWalk applies the rules that hold for every node of a schema.
 type openAPIWalk struct {
 	*checker
-	// broken holds the paths of nodes with rules whose schema is wrong, there or below: such rules are not compiled.
+	// broken has the paths of nodes with rules that have errors at or below them. Such rules are not compiled.
 	broken map[string]bool
 	ruled  []*field.Path // the other nodes with rules
 }
 
-// scope is what a node is told from above.
+// scope is what a node inherits from the nodes above.
 type scope struct {
 	root       bool
 	defaults   bool   // whether there may be defaults
@@ -130,7 +130,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 		}
 	}
 	visit(n.item(), p.To("items"), below)
-	if w.full() { // of what is below
+	if w.full() { // of the nodes below
 		return convertible
 	}
 	if !n.preserve.IsNull() && !n.preserve.Bool() {
@@ -150,7 +150,7 @@ func (w *openAPIWalk) node(schema object.Value, p *fielderrors.Place, s scope) (
 	return convertible
 }
 
-// note remembers a node with rules.
+// note records a node with rules.
 func (w *openAPIWalk) note(path *field.Path, broken bool) {
 	if !broken {
 		w.ruled = append(w.ruled, path)
@@ -161,15 +161,15 @@ func (w *openAPIWalk) note(path *field.Path, broken bool) {
 	}
 	text := path.String()
 	w.broken[text] = true
-	w.told += len(text)
+	w.errorText += len(text)
 }
 
-// isObjectMember says whether every object has a member of this name, whatever its schema says.
+// isObjectMember says whether every API object has a member of this name.
 func isObjectMember(key string) bool {
 	return key == "apiVersion" || key == "kind" || key == "metadata"
 }
 
-// supported refuses what OpenAPI has and Kubernetes has not.
+// supported refuses keywords of OpenAPI that Kubernetes does not support.
 func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 	if n.typ != "" && !w.badTypes && !slices.Contains(types, n.typ) {
 		w.UnsupportedText(p.To("type"), n.typ, types)
@@ -204,7 +204,7 @@ func (w *openAPIWalk) supported(n *node, p *fielderrors.Place, s scope) {
 	}
 }
 
-// demandType demands the type that an extension speaks of.
+// demandType requires the type that an extension is for.
 func (w *openAPIWalk) demandType(n *node, typ, extension string, p *fielderrors.Place) {
 	detail := "must be " + typ + " if " + extension + " is specified"
 	if n.typ == "" {
@@ -249,8 +249,8 @@ func (w *openAPIWalk) listType(n *node, p *fielderrors.Place) {
 	}
 }
 
-// atomicItems demands of the items of a set that they are taken as a whole. For both kinds of items the reference shows
-// their list type.
+// atomicItems requires atomic items of a set. As in the reference the error shows the items' list type even if they
+// are maps.
 func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Place) {
 	item := read(n.item())
 	if extension := compositeItem(&item); extension != "" {
@@ -259,8 +259,8 @@ func (w *openAPIWalk) atomicItems(n *node, p *fielderrors.Place) {
 	}
 }
 
-// compositeItem is the extension because of which an item of a set is not taken as a whole, "" if it is. Maps are so
-// only if they say so.
+// compositeItem is the extension that makes items of a set not atomic; "" if they are atomic. Maps are atomic only if
+// they say so.
 func compositeItem(item *node) string {
 	switch {
 	case item.typ == "array" && item.hasListType && item.listType != "atomic":
@@ -271,7 +271,7 @@ func compositeItem(item *node) string {
 	return ""
 }
 
-// listMap checks a list whose items are known by keys.
+// listMap validates a list of type map.
 func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
 	at := p.To("x-kubernetes-list-map-keys")
 	if n.listKeys.Len() == 0 {
@@ -307,7 +307,7 @@ func (w *openAPIWalk) listMap(n *node, p *fielderrors.Place) {
 	}
 }
 
-// tightKeys demands that items of sets and maps are there, and the keys of the latter, too.
+// tightKeys requires that items of sets and maps, and the keys of the latter, cannot be missing or null.
 func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
 	if n.item().IsNull() || n.listType != "set" && n.listType != "map" {
 		return
@@ -323,7 +323,7 @@ func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
 		key := entry.Str()
 		property, ok := item.properties.Get(key)
 		if !ok {
-			continue // listMap complains
+			continue // listMap reports it
 		}
 		at := p.To("items").To("properties").Key(key)
 		required := slices.ContainsFunc(item.required.Items(), func(v object.Value) bool { return v.Str() == key })
@@ -337,7 +337,7 @@ func (c *checker) tightKeys(n *node, p *fielderrors.Place) {
 	}
 }
 
-// ruleForm checks how a CEL rule is written down, not what it says.
+// ruleForm validates the form of a CEL rule, not its expressions.
 func (w *openAPIWalk) ruleForm(rule, schema object.Value, convertible bool, p *fielderrors.Place) {
 	const blank, lines = "must be non-empty if specified", "must not contain line breaks"
 	text, message := strings.TrimSpace(rule.At("rule").Str()), rule.At("message").Str()

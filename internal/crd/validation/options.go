@@ -11,45 +11,45 @@ import (
 	"plinth/schema"
 )
 
-// Options is what validation is given by whoever knows more than definitions.
+// Options are the parts of validation that need other packages.
 type Options struct {
-	// Metadata is the type of the metadata of every object.
+	// Metadata is the type of metadata of every object.
 	Metadata *schema.Type
-	// CheckRules says what is wrong with what the CEL rules of a structural schema say: whether they compile, and what
-	// they may cost. How they are written down has been checked before. Nil disables it.
+	// CheckRules returns the errors in the expressions of CEL rules: whether they compile, and what they may cost.
+	// Their form has been validated before. Nil disables it.
 	CheckRules func(t *schema.Type, path *field.Path, o RuleOptions) field.ErrorList
-	// CheckDefaultRules runs the CEL rules of a place on its default, and returns what is left of the budget, which is
-	// negative when it is used up. Nil disables it.
+	// CheckDefaultRules runs the CEL rules of a node on its default, and returns the remaining budget, which is
+	// negative if it is exceeded. Nil disables it.
 	CheckDefaultRules func(t *schema.Type, path *field.Path, v object.Value, budget int64) (field.ErrorList, int64)
 	// RuleBudget is the budget for all defaults of a schema.
 	RuleBudget int64
 }
 
-// RuleOptions is how the CEL rules of one schema are checked.
+// RuleOptions are the options for the CEL rules of one schema.
 type RuleOptions struct {
-	// Skip says whether the rules of the node with this path are not to be looked at, because something else is wrong
-	// with the schema there or below. Nil: all are.
+	// Skip says whether the rules of the node with this path are not checked, because the schema there or below has
+	// other errors. Nil: all are checked.
 	Skip func(path string) bool
-	// Unchanged says that an old object has this schema already: its rules may each cost more than new ones may.
+	// Unchanged says that the old object has the same schema: its rules may exceed the cost limit of a single rule.
 	Unchanged bool
-	// Stored says whether an old object has this expression already, somewhere: as a message if message is set, else as
-	// a rule. Nil: none has.
+	// Stored says whether the old object has this expression anywhere: as a messageExpression if message is set, else
+	// as a rule. Nil: it has none.
 	Stored func(expression string, message bool) bool
 }
 
-// errNoType is what the reference says of all rules in a schema if there are rules at the top and it says only that
-// unknown fields are preserved, and not that it is of an object.
+// errNoType is the reference's error for all rules of a schema whose root has rules but no type, only
+// x-kubernetes-preserve-unknown-fields.
 var errNoType = errors.New("internal error: failed to construct type information for x-kubernetes-validations rules: " +
 	"unable to convert structural schema to CEL declarations")
 
-// celRules checks the CEL rules of a schema that follows the structural rules.
+// celRules checks the CEL rules of a structural schema.
 func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.Place, w *openAPIWalk) {
 	if c.CheckRules == nil || c.full() || !anyNode(openAPI, func(n *node) bool { return n.rules.Len() > 0 }) {
 		return
 	}
 	path := c.Path(p)
 	if root := read(openAPI); root.typ == "" && root.rules.Len() > 0 {
-		// Rules have types of their own only where the top has none that they could be taken from.
+		// The reference reports the error for each node with rules.
 		for _, of := range w.ruled {
 			c.List = append(c.List, field.InternalError(of.Child("x-kubernetes-validations"), errNoType))
 		}
@@ -67,7 +67,7 @@ func (c *checker) celRules(openAPI object.Value, version string, p *fielderrors.
 	c.List = append(c.List, c.CheckRules(t, path, o)...)
 }
 
-// compile compiles a schema that follows the structural rules, and may break others.
+// compile compiles a structural schema, which may break other rules.
 func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
 	o := schema.StructuralOptions{Metadata: c.Metadata}
 	t, err := schema.Structural(openAPI, o)
@@ -77,8 +77,8 @@ func (c *checker) compile(openAPI object.Value) (*schema.Type, error) {
 	return t, nil
 }
 
-// repaired is a schema without what has been found wrong with it and what keeps it from being compiled, so that rules
-// elsewhere in it can be checked: those of the nodes at hand and above will not be.
+// repaired removes from a schema what does not compile, so that rules in other parts of it can still be checked. The
+// rules of the repaired nodes and those above them are skipped.
 func repaired(openAPI object.Value) object.Value {
 	if openAPI.Kind() != object.Map {
 		return openAPI
@@ -89,7 +89,7 @@ func repaired(openAPI object.Value) object.Value {
 	var drop []string
 	if n.typ != "" && !slices.Contains(types, n.typ) {
 		drop = append(drop, "type", "format")
-		put("x-kubernetes-int-or-string", object.BoolOf(true)) // which needs no type, and lets nothing else pass
+		put("x-kubernetes-int-or-string", object.BoolOf(true)) // it needs no type
 	}
 	if n.hasMapType && !slices.Contains(mapTypes, n.mapType) {
 		drop = append(drop, "x-kubernetes-map-type")

@@ -9,14 +9,14 @@ import (
 	"plinth/object"
 )
 
-// excusesOf finds the rules that an old definition breaks, so that a new one may break them, too: rules have been added
-// over the years, and what was stored before must stay writable.
-func (c *checker) excusesOf(was *definition, old object.Value) excuses {
+// ratchetingOf returns the rules that an old definition breaks. New rules were added over the years, and definitions
+// that were stored before must stay writable.
+func (c *checker) ratchetingOf(was *definition, old object.Value) ratcheting {
 	def := &c.def
 	state, _ := ApprovalOf(old)
 	reviews := was.spec.At("conversion", "webhook", "conversionReviewVersions")
 	established := isEstablished(old)
-	e := excuses{
+	e := ratcheting{
 		badCABundle:      !established || badCABundle(was.spec.At("conversion", "webhook", "clientConfig")) != nil,
 		unknownReviews:   reviews.Len() > 0 && !understands(reviews),
 		changedNames:     !established,
@@ -44,9 +44,9 @@ func (c *checker) excusesOf(was *definition, old object.Value) excuses {
 	return e
 }
 
-// expressions remembers the rules of the old definition, and their messages. The libraries of CEL grow: what has been
-// compiled with all of them must still compile.
-func (e *excuses) expressions(was *definition) {
+// expressions collects the rules and messageExpressions of the old definition. They may use functions of CEL libraries
+// that new rules may not use yet.
+func (e *ratcheting) expressions(was *definition) {
 	stored := [2]map[string]bool{{}, {}}
 	was.anySchema(func(schema object.Value) bool {
 		return anyNode(schema, func(n *node) bool {
@@ -67,8 +67,8 @@ func (e *excuses) expressions(was *definition) {
 	}
 }
 
-// selectable excuses selectable fields that are too many and have not been changed.
-func (e *excuses) selectable(def, was *definition) {
+// selectable finds selectable fields that exceed the limit and are unchanged.
+func (e *ratcheting) selectable(def, was *definition) {
 	kept := func(now, before object.Value) bool {
 		return before.Len() > maxSelectableFields && object.Equal(now, before)
 	}
@@ -84,7 +84,7 @@ func (e *excuses) selectable(def, was *definition) {
 	}
 }
 
-// isEstablished says whether a definition is served, or has been.
+// isEstablished says whether a definition is established.
 func isEstablished(crd object.Value) bool {
 	for _, condition := range crd.At("status", "conditions").Items() {
 		if condition.At("type").Str() == "Established" {
@@ -94,11 +94,11 @@ func isEstablished(crd object.Value) bool {
 	return false
 }
 
-// badCABundle is what is wrong with the certificates of a client configuration, nil if there are none.
+// badCABundle is the error in the certificates of a client configuration; nil if there are none.
 func badCABundle(client object.Value) error {
 	text := client.At("caBundle").Str()
 	bundle, err := base64.StdEncoding.DecodeString(text)
-	if text == "" || err != nil { // the value has been decoded: it is base64
+	if text == "" || err != nil { // decoding has checked that it is base64
 		return nil
 	}
 	_, err = webhook.CABundle(bundle)

@@ -6,17 +6,17 @@ import (
 	"plinth/object"
 )
 
-// This file shows schemas and versions in error messages as the reference does: as JSON of its internal Go types, which
-// have no JSON names, so that every field is there, under its Go name, in the order of the type.
+// The errors print schemas and versions as the reference does: as JSON of its internal Go types. These have no JSON
+// tags, so every field is printed, under its Go name and in the order of the type.
 
-// form is how a member is shown.
+// form is the Go type of a member, which determines how it is printed.
 type form uint8
 
 const (
-	asPointer form = iota // its JSON, or null
-	asText                // a string, "" where it is missing
-	asFlag                // a boolean, false where it is missing
-	asCount               // an integer, 0 where it is missing
+	asPointer form = iota // a pointer: JSON or null
+	asText                // a string, "" if missing
+	asFlag                // a bool, false if missing
+	asCount               // an integer, 0 if missing
 	asSchema
 	asSchemas // a list
 	asByName  // a map
@@ -76,7 +76,7 @@ var (
 	selectableMembers = []shownMember{{"JSONPath", "jsonPath", asText}}
 )
 
-// shownSchema is a schema.
+// shownSchema prints a schema.
 type shownSchema struct{ schema object.Value }
 
 // MarshalJSON implements json.Marshaler.
@@ -84,13 +84,13 @@ func (s shownSchema) MarshalJSON() ([]byte, error) {
 	return appendMembers(nil, s.schema, schemaMembers), nil
 }
 
-// shownItems is what a schema says of the items of a list.
+// shownItems prints the member items of a schema.
 type shownItems struct{ items object.Value }
 
 // MarshalJSON implements json.Marshaler.
 func (s shownItems) MarshalJSON() ([]byte, error) { return appendForm(nil, s.items, asItems), nil }
 
-// shownPointer is a string that Go holds behind a pointer, null where it is not there.
+// shownPointer prints a *string.
 func shownPointer(there bool, s string) any {
 	if !there {
 		return (*string)(nil)
@@ -98,7 +98,7 @@ func shownPointer(there bool, s string) any {
 	return &s
 }
 
-// shownVersions are the versions of a definition, from which has been taken what is the same in all.
+// shownVersions prints the versions of a definition, without the members that were moved to spec.
 type shownVersions struct{ of *definition }
 
 // MarshalJSON implements json.Marshaler.
@@ -160,7 +160,7 @@ func appendPointer(dst []byte, v object.Value, members []shownMember) []byte {
 	return appendMembers(dst, v, members)
 }
 
-// appendList appends a list of structs; one that is not there is null.
+// appendList appends a list of structs; null if it is missing.
 func appendList(dst []byte, v object.Value, members []shownMember) []byte {
 	if v.IsNull() {
 		return append(dst, "null"...)

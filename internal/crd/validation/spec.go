@@ -29,7 +29,7 @@ var (
 	columnFormatDetail   = "must be one of " + strings.Join(columnFormats, ",")
 )
 
-// dnsLabelErrors says what keeps a text from being a label as RFC 1035 has it: it begins with a letter.
+// dnsLabelErrors validates a label of RFC 1035, which begins with a letter.
 func dnsLabelErrors(s string) []string {
 	if objectmeta.IsLabel(s) && s[0] > '9' {
 		return nil
@@ -37,7 +37,7 @@ func dnsLabelErrors(s string) []string {
 	return utilvalidation.IsDNS1035Label(s)
 }
 
-// dnsLabel demands a label in one error for all that is wrong with it, which may be introduced by some words.
+// dnsLabel requires a label. All problems are one error, with an introduction.
 func (c *checker) dnsLabel(p *fielderrors.Place, s, introduction string) {
 	label := s
 	if introduction != "" {
@@ -83,8 +83,8 @@ func (c *checker) spec() {
 	c.conversion()
 }
 
-// missingSchemasOf demands a schema of every version, or, where an old object may go without, of those from which
-// everything would be pruned.
+// missingSchemasOf requires a schema of every version. If the old object has versions without, it requires one only of
+// served versions, from whose objects everything would be pruned.
 func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 	if !c.def.moved.openAPI().IsNull() {
 		return
@@ -103,8 +103,8 @@ func (c *checker) missingSchemasOf(p *fielderrors.Place) {
 	}
 }
 
-// structuralDemanded finds out whether schemas must be structural although an old object's are not: what relies on a
-// structure is pruning, defaults and the extensions of Kubernetes.
+// structuralDemanded requires structural schemas, even if the old object's are not, if anything depends on their
+// structure: pruning, defaults or the extensions of Kubernetes.
 func (c *checker) structuralDemanded(p *fielderrors.Place) {
 	preserve := c.def.spec.At("preserveUnknownFields").Bool()
 	defaults := c.def.anySchema(hasDefaults)
@@ -185,7 +185,7 @@ func (c *checker) deprecationWarning(deprecated bool, warning object.Value, p *f
 	}
 }
 
-// demandedNames are the names that a definition has in its spec, while its status may go without.
+// demandedNames requires the names in the spec. The names in the status may be missing.
 func (c *checker) demandedNames(p *fielderrors.Place) {
 	for _, key := range [...]string{"plural", "singular", "kind", "listKind"} {
 		if c.def.spec.At("names", key).Len() == 0 {
@@ -194,7 +194,7 @@ func (c *checker) demandedNames(p *fielderrors.Place) {
 	}
 }
 
-// names checks the names that there are.
+// names validates the names that are present.
 func (c *checker) names(names object.Value, p *fielderrors.Place) {
 	const mixedCase = "may have mixed case, but should otherwise match: "
 	for _, n := range [...]struct{ key, introduction string }{{"plural", ""}, {"singular", ""}, {"kind", mixedCase},
@@ -229,7 +229,8 @@ func (c *checker) column(column object.Value, p *fielderrors.Place) {
 	c.jsonPath(p.To("JSONPath"), column.At("jsonPath").Str())
 }
 
-// jsonPath demands a path into objects, and says whether it is one. Nothing but the first byte is looked at.
+// jsonPath requires a path into objects and says whether it is one. As in the reference only its first byte is
+// checked.
 func (c *checker) jsonPath(p *fielderrors.Place, path string) bool {
 	switch {
 	case path == "":
@@ -261,8 +262,8 @@ func (c *checker) subresources(subresources object.Value, p *fielderrors.Place) 
 	}
 }
 
-// selectableFields checks paths against the schema. name is of the version that they stand in, at is where the
-// reference complains of a schema that has no structural form.
+// selectableFields validates paths by the schema. name is the version; at is the path of the error for a schema
+// without structural form.
 func (c *checker) selectableFields(in *perVersion, name string, at, p *fielderrors.Place) {
 	schema := in.openAPI()
 	if err := unconvertible(schema); err != "" {

@@ -11,11 +11,11 @@ import (
 	"plinth/object"
 )
 
-// This file has the rules that make a schema structural. They are found in two walks. The first looks at each node for
-// itself. The second, completeness, walks what stands below allOf, anyOf, oneOf and not of the top together with the
-// structure: what is said of a value there must be said of one that the structure knows.
+// The structural rules, in two walks. The first checks each node by itself. The second, completeness, walks the
+// schemas below allOf, anyOf, oneOf and not of the root together with the structure: every field that they restrict
+// must be declared in the structure.
 
-// level says where in a schema a node stands.
+// level is the position of a node in the schema.
 type level uint8
 
 const (
@@ -35,8 +35,8 @@ const (
 	mustBeFalse     = "must be false to be structural"
 )
 
-// structural applies the rules to a whole schema, and says whether it follows them. What is wrong is sorted, as in the
-// reference.
+// structural applies the rules to a schema and says whether it is structural. As in the reference the errors are
+// sorted.
 func (c *checker) structural(schema object.Value, p *fielderrors.Place) bool {
 	before := len(c.List)
 	c.structure(schema, atRoot, p)
@@ -47,7 +47,7 @@ func (c *checker) structural(schema object.Value, p *fielderrors.Place) bool {
 	return len(found) == 0
 }
 
-// structure looks at a node of the structure and all below it.
+// structure checks a node of the structure and all below it.
 func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place) {
 	if schema.IsNull() || c.full() {
 		return
@@ -66,7 +66,7 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 		}
 		c.structure(n.additional(), atField, p.To("additionalProperties"))
 	}
-	if c.full() { // of what is below
+	if c.full() { // of the nodes below
 		return
 	}
 	if n.intOrString && n.preserves() {
@@ -85,7 +85,7 @@ func (c *checker) structure(schema object.Value, at level, p *fielderrors.Place)
 	}
 }
 
-// typeOf demands a type, and an object where there must be one.
+// typeOf requires a type, and the type object where it is required.
 func (c *checker) typeOf(n *node, at level, p *fielderrors.Place) {
 	const embedded = "must be object if x-kubernetes-embedded-resource is true"
 	switch {
@@ -104,8 +104,8 @@ func (c *checker) typeOf(n *node, at level, p *fielderrors.Place) {
 	}
 }
 
-// metadata restricts what is said of the members that every object has, at the top and in embedded objects: the type is
-// known, and at the top it cannot be said of metadata but what names there may be.
+// metadata restricts the schemas of apiVersion, kind and metadata at the root and in embedded objects: their types are
+// fixed, and at the root the schema of metadata may only restrict name and generateName.
 func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 	demand := func(key, typ string) {
 		if member, ok := n.properties.Get(key); ok && member.At("type").Str() != typ {
@@ -123,7 +123,7 @@ func (c *checker) metadata(n *node, at level, p *fielderrors.Place) {
 	}
 }
 
-// onlyNames says whether a schema of metadata says nothing but what names there may be.
+// onlyNames says whether a schema of metadata restricts only name and generateName.
 func onlyNames(schema object.Value) bool {
 	for _, m := range schema.Members() {
 		switch m.Key {
@@ -148,8 +148,8 @@ func onlyNames(schema object.Value) bool {
 	return true
 }
 
-// intOrStringOf says whether alternatives are those by which a value that is either an integer or a string may be
-// described, although types cannot stand there otherwise.
+// intOrStringOf says whether an anyOf has the two alternatives that describe an integer or a string. Only there types
+// are allowed below anyOf.
 func intOrStringOf(anyOf object.Value) bool {
 	if anyOf.Len() != 2 {
 		return false
@@ -158,8 +158,8 @@ func intOrStringOf(anyOf object.Value) bool {
 	return integer.elementary && integer.typ == "integer" && text.elementary && text.typ == "string"
 }
 
-// valueValidation looks at what a node says of values. typesAllowed excuses its anyOf, firstTypes the anyOf of its
-// first allOf, if these are the alternatives of intOrStringOf.
+// valueValidation checks the members of a node that restrict values. Types are allowed in its anyOf if typesAllowed is
+// set, and in the anyOf of its first allOf if firstTypes is set and these are the alternatives of intOrStringOf.
 func (c *checker) valueValidation(n *node, typesAllowed, firstTypes bool, p *fielderrors.Place) {
 	if !typesAllowed {
 		c.nestedList(n.anyOf, false, p.To("anyOf"))
@@ -181,7 +181,7 @@ func (c *checker) nestedList(list object.Value, firstTypes bool, p *fielderrors.
 	}
 }
 
-// nested looks at a node below allOf, anyOf, oneOf or not, which cannot say what values are.
+// nested checks a node below allOf, anyOf, oneOf or not, which may only restrict values.
 func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.Place) {
 	if schema.IsNull() || c.full() {
 		return
@@ -220,8 +220,8 @@ func (c *checker) nested(schema object.Value, typesAllowed bool, p *fielderrors.
 	}
 }
 
-// completeValue demands of the structure at s what the node v, or what is nested in it, says something of. Nodes of the
-// structure below the top are not looked at for themselves.
+// completeValue requires that the structure at s declares everything that the schemas nested in v restrict. Nodes of
+// the structure below the root are not checked for themselves.
 func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Place) {
 	c.complete(v.not, s, sp, vp.To("not"))
 	for _, part := range [...]struct {
@@ -234,7 +234,7 @@ func (c *checker) completeValue(v *node, s object.Value, sp, vp *fielderrors.Pla
 	}
 }
 
-// complete is completeValue for a nested node, which may name members and items.
+// complete is completeValue for a nested node, which can name properties and items.
 func (c *checker) complete(v, s object.Value, sp, vp *fielderrors.Place) {
 	if v.IsNull() || c.full() {
 		return

@@ -12,52 +12,51 @@ import (
 	"plinth/object"
 )
 
-// checker collects what is wrong with one definition.
+// checker collects the errors of one definition.
 type checker struct {
 	fielderrors.Errors
 	Options
-	excuses
+	ratcheting
 	def definition
 
-	told, counted int // see full
+	errorText, counted int // see full
 }
 
-// maxTold bounds the text of what is told of one definition. Every node of a deep schema can be wrong, and the path of
-// each is as long as it is deep.
-const maxTold = 1 << 20
+// maxErrorText limits the text of the errors of one definition. Every node of a deep schema can have errors, and a
+// path is as long as its node is deep, so the text would otherwise grow with the square of the schema's size.
+const maxErrorText = 1 << 20
 
-// full says that enough has been told, and that a walk may end. What has been told says already that the definition is
-// refused.
+// full says that the text has reached the limit, and that a walk may end. The definition is refused anyway.
 func (c *checker) full() bool {
 	for ; c.counted < len(c.List); c.counted++ {
-		c.told += len(c.List[c.counted].Field) + len(c.List[c.counted].Detail)
+		c.errorText += len(c.List[c.counted].Field) + len(c.List[c.counted].Detail)
 	}
-	return c.told > maxTold
+	return c.errorText > maxErrorText
 }
 
-// excuses are rules that do not hold for an object that is to replace another, because the other one breaks them
-// already. None holds for a new object but the first one.
-type excuses struct {
+// ratcheting are the rules that do not apply to an update, because the old object breaks them already. For a new
+// object only badCABundle is set.
+type ratcheting struct {
 	badCABundle       bool
-	unknownReviews    bool // conversionReviewVersions without one that the server understands
-	changedNames      bool // of what is not established yet
+	unknownReviews    bool // conversionReviewVersions without one that the server supports
+	changedNames      bool // of a definition that is not established yet
 	missingSchemas    bool // versions without a schema
 	badTypes          bool // types that OpenAPI does not have
 	notStructural     bool // schemas that are not structural
 	unprunedDefaults  bool // defaults with unknown fields
 	compositeSets     bool // sets of items that are not atomic
-	looseKeys         bool // sets and maps whose items, or keys of items, may be null or missing
+	looseKeys         bool // sets and maps whose items or keys may be null or missing
 	storedExpressions func(expression string, message bool) bool
-	unchangedSchemas  map[string]bool // versions whose schema is as it was
-	manySelectable    map[string]bool // versions that may have more selectable fields than others; "" is spec itself
+	unchangedSchemas  map[string]bool // versions with an unchanged schema
+	manySelectable    map[string]bool // versions that may exceed the limit of selectable fields; "" is spec
 	preserveUnknown   bool
-	approval          *Approval // what the old object's annotation says; nil: there is no old object
+	approval          *Approval // the old object's approval; nil: there is no old object
 }
 
 var root *fielderrors.Place
 
-// Names says what is wrong with the name of a definition, which follows from the plural and the group of what it
-// defines. It is what objectmeta.ObjectMeta takes.
+// Names validates the name of a definition, which must be its plural, a dot and its group. It is used by
+// objectmeta.ObjectMeta.
 func Names(crd object.Value) func(name string, prefix bool) []string {
 	spec := crd.At("spec")
 	demanded := spec.At("names", "plural").Str() + "." + spec.At("group").Str()
@@ -70,35 +69,35 @@ func Names(crd object.Value) func(name string, prefix bool) []string {
 	}
 }
 
-// Validate says what is wrong with a new definition.
+// Validate validates a new definition.
 func Validate(crd object.Value, o Options) field.ErrorList {
-	c := &checker{Options: o, def: newDefinition(crd), excuses: excuses{badCABundle: true}}
+	c := &checker{Options: o, def: newDefinition(crd), ratcheting: ratcheting{badCABundle: true}}
 	c.spec()
 	c.rest(crd)
 	return c.List
 }
 
-// ValidateUpdate says what is wrong with a definition that is to replace old. Its status has been prepared: the storage
-// version is among the stored ones.
+// ValidateUpdate validates a definition that replaces old. The storage version has already been added to
+// status.storedVersions.
 func ValidateUpdate(crd, old object.Value, o Options) field.ErrorList {
 	c := &checker{Options: o, def: newDefinition(crd)}
 	was := newDefinition(old)
-	c.excuses = c.excusesOf(&was, old)
+	c.ratcheting = c.ratchetingOf(&was, old)
 	c.spec()
 	c.unchanged(&was)
 	c.rest(crd)
 	return c.List
 }
 
-// ValidateStatusUpdate says what is wrong with a definition whose status alone is written. Stored versions are whatever
-// the client says they are.
+// ValidateStatusUpdate validates a write of the status. It validates the accepted names; the stored versions
+// are what the client says.
 func ValidateStatusUpdate(crd, _ object.Value) field.ErrorList {
 	c := &checker{}
 	c.names(crd.At("status", "acceptedNames"), root.To("status").To("acceptedNames"))
 	return c.List
 }
 
-// rest is everything but the spec.
+// rest validates everything but the spec.
 func (c *checker) rest(crd object.Value) {
 	status := root.To("status")
 	c.names(crd.At("status", "acceptedNames"), status.To("acceptedNames"))
@@ -110,7 +109,7 @@ func (c *checker) rest(crd object.Value) {
 	}
 }
 
-// unchanged refuses changes of what decides where objects are stored.
+// unchanged refuses changes of fields that determine where objects are stored.
 func (c *checker) unchanged(was *definition) {
 	p := root.To("spec")
 	for _, path := range [...][]string{{"scope"}, {"names", "kind"}, {"group"}, {"names", "plural"}} {
@@ -133,7 +132,7 @@ func (c *checker) unchanged(was *definition) {
 	}
 }
 
-// storedVersions checks that nothing is stored in a version that the definition does not have.
+// storedVersions requires that the definition has every stored version.
 func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 	if stored.Len() == 0 {
 		value := object.Nil
@@ -166,7 +165,7 @@ func (c *checker) storedVersions(stored object.Value, p *fielderrors.Place) {
 	}
 }
 
-// conversion checks how objects get from one version to another.
+// conversion validates the conversion strategy.
 func (c *checker) conversion() {
 	conversion, p := c.def.spec.At("conversion"), root.To("spec").To("conversion")
 	if conversion.IsNull() {
@@ -200,7 +199,7 @@ func (c *checker) conversion() {
 	c.reviewVersions(reviews, p.To("conversionReviewVersions"))
 }
 
-// reviewVersions checks the versions of the reviews that a webhook understands.
+// reviewVersions validates the review versions that a webhook supports.
 func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Place) {
 	if versions.Len() == 0 {
 		c.Required(p, "")
@@ -221,7 +220,7 @@ func (c *checker) reviewVersions(versions object.Value, p *fielderrors.Place) {
 	}
 }
 
-// understands says whether the server and a webhook have a version of reviews in common.
+// understands says whether the server supports one of these review versions.
 func understands(versions object.Value) bool {
 	return slices.ContainsFunc(versions.Items(),
 		func(v object.Value) bool { return slices.Contains(reviewVersions, v.Str()) })
